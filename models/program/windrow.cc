@@ -9,6 +9,7 @@
 #include "manual.h"
 #include "program.h"
 #include "schedule.h"
+#include "simulate.h"
 #include "train.h"
 #include "use.h"
 
@@ -25,6 +26,7 @@ int main(int argc, char** argv) {
   commands["predict"] = program::add_predict(app);
   commands["explain"] = program::add_explain(app);
   commands["schedule"] = program::add_schedule(app);
+  commands["simulate"] = program::add_simulate(app);
   commands["devices"] = program::add_devices(app);
   commands["completion"] = program::add_completion(app);
   commands["man"] = program::add_man(app);

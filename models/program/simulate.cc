@@ -1,0 +1,207 @@
+#include "simulate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "flags.h"
+#include "program.h"
+#include "windrow/training/simulation.h"
+
+namespace windrow::program {
+namespace {
+
+constexpr double mega = 1e6, giga = 1e9;
+
+/// Parameters of a layer, and its multiplications for one sample.
+struct Layer {
+  double parameters, work;
+};
+
+std::vector<Layer> uniform(int layers, double parameters) {
+  return std::vector<Layer>(static_cast<std::size_t>(layers), {parameters / layers, 1});
+}
+
+/// Of 224 x 224 images; configuration D (Simonyan and Zisserman 2015).
+std::vector<Layer> vgg16() {
+  std::vector<Layer> layers;
+  double from = 3, side = 224;
+  for (const auto& [width, count] : std::vector<std::pair<double, int>>{{64, 2}, {128, 2}, {256, 3}, {512, 3}, {512, 3}}) {
+    for (int i = 0; i < count; ++i, from = width) {
+      layers.push_back({9 * from * width + width, 9 * from * width * side * side});
+    }
+    side /= 2;
+  }
+  from *= side * side;
+  for (const double width : {4096.0, 4096.0, 1000.0}) {
+    layers.push_back({from * width + width, from * width});
+    from = width;
+  }
+  return layers;
+}
+
+/// The embedding, which costs no multiplications, and 12 layers (Devlin et al. 2019).
+std::vector<Layer> bert_base() {
+  constexpr double words = 30522, positions = 512, segments = 2, width = 768, inner = 3072;
+  constexpr double attention = 4 * (width * width + width), feed_forward = 2 * width * inner + inner + width;
+  std::vector<Layer> layers = {{(words + positions + segments) * width + 2 * width, 0}};
+  layers.insert(layers.end(), 12, {attention + feed_forward + 4 * width, attention + feed_forward});
+  return layers;
+}
+
+struct Arguments {
+  std::string model = "uniform", devices = "1,4,16,64,256", bandwidths = "12.5", network = "ring";
+  int layers = 12, steps = 3;
+  double parameters = 75, computation = 100, update = 1, latency = 5, gap = 0.2, jitter = 0;
+  double bucket = 4, part = 1, window = 4;  // MB
+  std::string without;
+  std::uint64_t seed = 1;
+  bool compare = false;
+};
+
+const std::vector<std::string>& techniques() {
+  static const std::vector<std::string> names = {"overlap", "buckets", "parts", "priority"};
+  return names;
+}
+
+std::size_t bytes_of(double megabytes) { return 4 * static_cast<std::size_t>(std::ceil(megabytes * mega / 4)); }
+
+VirtualClock::Time nanoseconds(double milliseconds) { return VirtualClock::Time(std::llround(milliseconds * mega)); }
+
+std::vector<SimulatedLayer> layers_of(const Arguments& arguments) {
+  std::vector<Layer> layers = arguments.model == "vgg16"       ? vgg16()
+                              : arguments.model == "bert-base" ? bert_base()
+                                                               : uniform(arguments.layers, arguments.parameters * mega);
+  Layer all{0, 0};
+  for (const Layer& layer : layers) all = {all.parameters + layer.parameters, all.work + layer.work};
+  std::vector<SimulatedLayer> result;
+  for (const Layer& layer : layers) {
+    const double share = arguments.computation * layer.work / all.work;
+    result.push_back({.bytes = bytes_of(4 * layer.parameters / mega),
+                      .forward = nanoseconds(share / 3),
+                      .backward = nanoseconds(share * 2 / 3),
+                      .update = nanoseconds(arguments.update * layer.parameters / all.parameters)});
+  }
+  return result;
+}
+
+SimulationOptions options_of(const Arguments& arguments, int devices, double bandwidth) {
+  return {.layers = layers_of(arguments),
+          .devices = devices,
+          .network = {.algorithm = arguments.network == "tree" ? NetworkModel::Algorithm::tree
+                                                               : NetworkModel::Algorithm::ring,
+                      .bandwidth = bandwidth * giga,
+                      .latency = nanoseconds(arguments.latency / 1000),
+                      .gap = nanoseconds(arguments.gap / 1000),
+                      .window_bytes = bytes_of(arguments.window)},
+          .parallel = {.bucket_bytes = bytes_of(arguments.bucket), .part_bytes = bytes_of(arguments.part)},
+          .jitter = arguments.jitter,
+          .seed = arguments.seed,
+          .steps = arguments.steps};
+}
+
+void leave_out(SimulationOptions& options, const std::string& technique) {
+  if (technique == "overlap") options.overlap = false;
+  if (technique == "buckets") options.parallel.bucket_bytes = 1;
+  if (technique == "parts") options.parallel.part_bytes = 0;
+  if (technique == "priority") options.parallel.priority = false;
+}
+
+void print_row(int devices, double bandwidth, const std::string& without, const SimulationOptions& options) {
+  const SimulatedStep step = simulate(options);
+  const auto ms = [](VirtualClock::Time time) { return static_cast<double>(time.count()) / mega; };
+  print("%7d  %9g  %-26s  %10.2f  %14.2f  %10.2f  %6.1f %%  %8.1f %%  %-11s  %8llu\n", devices, bandwidth,
+        without.c_str(), ms(step.step), ms(step.computation), ms(step.network), 100 * step.hidden(),
+        100 * step.efficiency(), step.limit().c_str(), static_cast<unsigned long long>(step.parts));
+}
+
+void run(const Arguments& arguments) {
+  std::vector<std::string> left_out;  // a row each
+  if (arguments.compare) {
+    left_out = {""};
+    for (const std::string& name : techniques()) left_out.push_back(name);
+    left_out.push_back("buckets,parts,priority");
+  } else {
+    left_out = {arguments.without};
+  }
+  double parameters = 0;
+  const auto layers = layers_of(arguments);
+  for (const SimulatedLayer& layer : layers) parameters += static_cast<double>(layer.bytes) / 4;
+  print("%s: %zu layers, %.1f million parameters; %g ms of computation per step\n", arguments.model.c_str(),
+        layers.size(), parameters / mega, arguments.computation);
+  print("%s, latency %g us, gap %g us; jitter %g, seed %llu\n\n", arguments.network.c_str(), arguments.latency,
+        arguments.gap, arguments.jitter, static_cast<unsigned long long>(arguments.seed));
+  print("devices       GB/s  without                        step ms  computation ms  network ms    hidden  efficiency  limit    "
+        "       parts\n");
+  for (const std::string& bandwidth : words_of(arguments.bandwidths)) {
+    for (const int devices : numbers_of(arguments.devices)) {
+      for (const std::string& without : left_out) {
+        SimulationOptions options = options_of(arguments, devices, std::stod(bandwidth));
+        for (const std::string& technique : words_of(without)) leave_out(options, technique);
+        print_row(devices, std::stod(bandwidth), without.empty() ? "-" : without, options);
+      }
+    }
+  }
+}
+
+/// Several of positive_number().
+Check positive_numbers() {
+  const Check one = positive_number();
+  return {"X,...", one.expected + ", or several separated by commas", [one](std::string& text) -> std::string {
+            for (std::string part : words_of(text)) {
+              if (const std::string wrong = one.read(part); !wrong.empty()) return wrong;
+            }
+            return {};
+          }};
+}
+
+}  // namespace
+
+std::function<void()> add_simulate(CLI::App& app) {
+  const auto to = std::make_shared<Arguments>();
+  CLI::App& command = *app.add_subcommand(
+      "simulate", "Predicts data-parallel steps on many devices: the real schedule, in virtual time.");
+  flag(command, "--devices", to->devices, "Devices; several numbers have a row each", whole_numbers(1, 4096));
+  flag(command, "--model", to->model, "What a step computes", one_of({"uniform", "vgg16", "bert-base"}));
+  flag(command, "--layers", to->layers, "Layers of model uniform", whole_number(1, 1000));
+  flag(command, "--parameters", to->parameters, "Parameters of model uniform, in millions", positive_number());
+  flag(command, "--computation", to->computation, "Forward and backward pass of a step on one device, in ms",
+       positive_number());
+  flag(command, "--update", to->update, "Update of all parameters, in ms", number());
+  flag(command, "--network", to->network, "How sums are computed", one_of({"ring", "tree"}));
+  flag(command, "--bandwidth", to->bandwidths, "Of a device's link in each direction, in GB/s; several have rows each",
+       positive_numbers());
+  flag(command, "--latency", to->latency, "Of a message between two devices, in us", number());
+  flag(command, "--gap", to->gap, "For which a message occupies its sender besides its bytes, in us", number());
+  flag(command, "--jitter", to->jitter, "Each op takes its time times a random factor from 1 - X to 1 + X", fraction());
+  flag(command, "--seed", to->seed, "Seed of the jitter", whole_number(0, 1 << 30));
+  flag(command, "--bucket", to->bucket, "Bytes of gradients that are summed by one call, in MB", positive_number());
+  flag(command, "--part", to->part, "Parts in which calls move, in MB", positive_number());
+  flag(command, "--window", to->window, "Bytes that move at a time, in MB", positive_number());
+  flag(command, "--steps", to->steps, "Steps; the first one does not count", whole_number(2, 1000));
+  auto* const without = flag(command, "--without", to->without, "Techniques to leave out", some_of(techniques()));
+  without->default_str("");
+  command.add_flag("--compare", to->compare, "Has a row without each of the techniques")
+      ->disable_flag_override()
+      ->excludes(without);
+  command.footer(
+      "Techniques:\n"
+      "  overlap   sums begin while the backward pass still runs\n"
+      "  buckets   small gradients are summed together; without: a call for each layer\n"
+      "  parts     large sums move in parts\n"
+      "  priority  sums that the next forward pass needs first move first\n"
+      "\n"
+      "Columns:\n"
+      "  step         time of a step, when the pipeline is filled\n"
+      "  computation  the same with a network that takes no time\n"
+      "  network      time in which the network moves something\n"
+      "  hidden       share of the network's time in which devices compute\n"
+      "  efficiency   speed-up over one device, divided by the number of devices\n"
+      "  limit        what costs most: computation, stragglers (devices that wait for slower ones), bandwidth, latency\n"
+      "\n"
+      "The engine, the buckets, the parts and the queue of collectives are those of 'windrow train'. Devices and\n"
+      "network are simulated; the model is described in docs/scaling.md.");
+  return [to] { run(*to); };
+}
+
+}  // namespace windrow::program

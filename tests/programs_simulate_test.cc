@@ -1,0 +1,56 @@
+// windrow simulate.
+#include <sstream>
+
+#include "tests/programs.h"
+
+namespace windrow::testing {
+namespace {
+
+using Simulate = Programs;
+
+/// The words of a line, without units.
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream text(line);
+  std::vector<std::string> words;
+  for (std::string word; text >> word;) {
+    if (word != "%") words.push_back(word);
+  }
+  return words;
+}
+
+TEST_F(Simulate, PrintsTheTablesOfTheDocument) {
+  const std::string document = read_file(WINDROW_SOURCE_DIR "/docs/scaling.md");
+  for (const std::string command :
+       {"windrow simulate --devices 16 --bandwidth 11.25,4.5 --compare",
+        "windrow simulate --model vgg16 --devices 16 --bandwidth 10 --compare",
+        "windrow simulate --devices 16 --layers 200 --parameters 1 --bucket 0.5 --part 0.5 --gap 0.5 --computation 2 "
+        "--update 0.05 --compare"}) {
+    EXPECT_NE(document.find(command.substr(0, 100)), std::string::npos) << command;
+    const auto lines = lines_of(run(command));
+    ASSERT_GE(lines.size(), 10u) << command;
+    for (std::size_t i = 4; i < lines.size(); ++i) {
+      const auto words = words_of(lines[i]);  // devices, GB/s, without, step, computation, network, hidden, ...
+      ASSERT_EQ(words.size(), 10u) << lines[i];
+      const std::string row = "| " + words[3] + " | " + words[5] + " | " + words[6] + " % | " + words[8] + " |";
+      EXPECT_NE(document.find(row), std::string::npos) << command << "\n" << row;
+    }
+  }
+}
+
+TEST_F(Simulate, RefusesInOneLine) {
+  const std::string help = "; see windrow simulate --help\n";
+  for (const auto& [flags, says] : std::vector<std::pair<std::string, std::string>>{
+           {"--devices 4,5000", "--devices: '4,5000'; expected whole numbers, 1 to 4096, separated by commas" + help},
+           {"--bandwidth 1,0", "--bandwidth: '0'; expected a number above 0" + help},
+           {"--jitter 1", "--jitter: '1'; expected a number from 0 on, less than 1" + help},
+           {"--model rnn", "--model: 'rnn'; expected one of uniform, vgg16, bert-base" + help},
+           {"--without overlap --compare", "--without excludes --compare" + help}}) {
+    const Outcome outcome = run("windrow simulate " + flags);
+    EXPECT_EQ(outcome.err, "windrow: " + says);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_EQ(outcome.status, 2);
+  }
+}
+
+}  // namespace
+}  // namespace windrow::testing

@@ -1,0 +1,166 @@
+// Steps in virtual time, against formulas.
+#include "windrow/training/simulation.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <optional>
+#include <tuple>
+
+namespace windrow::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using Time = VirtualClock::Time;
+
+/// Layers of 1 MB, whose sum takes `sum` with two members: neither gaps nor latencies.
+SimulationOptions two_members(int layers, Time sum) {
+  constexpr std::size_t bytes = 1'000'000;
+  return {.layers = std::vector<SimulatedLayer>(static_cast<std::size_t>(layers),
+                                                {.bytes = bytes, .forward = 10us, .backward = 20us}),
+          .devices = 2,
+          .network = {.bandwidth = bytes / (1e-9 * static_cast<double>(sum.count())),
+                      .latency = 0ns,
+                      .gap = 0ns,
+                      .window_bytes = bytes},
+          .parallel = {.bucket_bytes = 1, .part_bytes = 0, .priority = false}};
+}
+
+/// 12 layers; the network takes `ratio` of the time of the computation.
+SimulationOptions twelve_layers(double ratio) {
+  constexpr std::size_t bytes = 25'000'000;
+  constexpr int devices = 16;
+  const double computation = 12 * 9e-3;
+  return {.layers = std::vector<SimulatedLayer>(12, {.bytes = bytes, .forward = 3ms, .backward = 6ms, .update = 80us}),
+          .devices = devices,
+          .network = {.bandwidth = 2.0 * (devices - 1) / devices * 12 * bytes / (ratio * computation)}};
+}
+
+TEST(Simulation, OneLayerWithoutOverlapTakesTheSumOfItsParts) {
+  for (const int devices : {2, 5, 64}) {
+    for (const auto algorithm : {NetworkModel::Algorithm::ring, NetworkModel::Algorithm::tree}) {
+      const NetworkModel network{.algorithm = algorithm, .bandwidth = 1e9, .latency = 7us, .gap = 300ns};
+      const SimulatedStep step =
+          simulate({.layers = {{.bytes = 4'000'000, .forward = 1ms, .backward = 2ms, .update = 30us}},
+                    .devices = devices,
+                    .network = network,
+                    .parallel = {.part_bytes = 0},
+                    .overlap = false});
+      const bool ring = algorithm == NetworkModel::Algorithm::ring;
+      const double messages = ring ? 2 * (devices - 1) : 2 * std::ceil(std::log2(devices));
+      const double share = ring ? 1.0 * (devices - 1) / devices : 1;
+      const double sum = messages * (7e3 + 300) + 2 * share * 4e6;
+      EXPECT_EQ(step.device, 3030us);
+      EXPECT_EQ(step.computation, 3030us);
+      EXPECT_EQ(step.step - step.computation, step.network);
+      EXPECT_NEAR(static_cast<double>(step.network.count()), sum, 1);
+      EXPECT_EQ(step.hidden(), 0);
+    }
+  }
+}
+
+TEST(Simulation, OneDeviceTakesItsOwnTime) {
+  SimulationOptions options = twelve_layers(1);
+  options.devices = 1;
+  const SimulatedStep step = simulate(options);
+  EXPECT_EQ(step.step, step.device);
+  EXPECT_EQ(step.efficiency(), 1);
+  EXPECT_EQ(step.limit(), "computation");
+}
+
+TEST(Simulation, OverlapBucketsPartsAndPriorityTakeTheTimesOfFormulas) {
+  // Sums that are shorter than the backward pass of a layer: only the last one is exposed.
+  EXPECT_EQ(simulate(two_members(4, 15us)).step, 4 * 30us + 15us);
+  // Longer ones follow each other from the first gradient on. The forward pass waits for that of the first layer, which
+  // is the last one.
+  SimulationOptions options = two_members(4, 50us);
+  EXPECT_EQ(simulate(options).step, 20us + 4 * 50us + 4 * 10us);
+  // One bucket begins at the end of the backward pass.
+  options.parallel.bucket_bytes = 4'000'000;
+  EXPECT_EQ(simulate(options).step, 120us + 4 * 50us);
+  options.parallel.bucket_bytes = 1;
+  // With priority, the sum of the last layer moves first, since it is there first; then those of the second, the first
+  // and the third layer. From there on, the third and the last layer compute, and the last gradient is there again.
+  options.parallel.priority = true;
+  EXPECT_EQ(simulate(options).step, 4 * 50us + 10us + 10us + 20us);
+  // In parts, the sum of the last layer ends last, and only that layer is left.
+  options.parallel.part_bytes = 100'000;
+  options.network.window_bytes = 100'000;
+  EXPECT_EQ(simulate(options).step, 4 * 50us + 10us + 20us);
+  EXPECT_EQ(simulate(options).parts, 40u);
+  options.overlap = false;
+  EXPECT_EQ(simulate(options).step, 120us + 4 * 50us);
+  EXPECT_EQ(simulate(options).hidden(), 0);
+}
+
+TEST(Simulation, HidesNineTenthsOfCommunicationThatTakesHalfOfTheComputation) {
+  SimulationOptions options = twelve_layers(0.5);
+  EXPECT_GE(simulate(options).hidden(), 0.9);
+  options.overlap = false;
+  EXPECT_EQ(simulate(options).hidden(), 0);
+}
+
+TEST(Simulation, PrioritySavesAFifthWhereTheNetworkIsTheLimit) {
+  SimulationOptions options = twelve_layers(1.2);
+  const SimulatedStep with = simulate(options);
+  options.parallel.priority = false;
+  const SimulatedStep without = simulate(options);
+  EXPECT_GE(without.step, 1.2 * with.step);
+  EXPECT_EQ(without.limit(), "bandwidth");
+}
+
+TEST(Simulation, TheSameSeedGivesTheSameTimes) {
+  const auto times = [](std::uint64_t seed) {
+    SimulationOptions options = twelve_layers(0.8);
+    options.jitter = 0.2;
+    options.seed = seed;
+    const SimulatedStep step = simulate(options);
+    EXPECT_GT(step.computation, step.device) << "devices wait for the slowest one";
+    return std::tuple(step.step, step.computation, step.network, step.ops);
+  };
+  EXPECT_EQ(times(1), times(1));
+  EXPECT_NE(times(1), times(2));
+}
+
+TEST(VirtualTime, OpsBeginWhenThoseBeforeThemHaveEnded) {
+  VirtualClock clock;
+  VirtualLane one(clock), two(clock);
+  Engine& engine = clock.engine();
+  const Var x = engine.new_var("x"), y = engine.new_var("y");
+  std::vector<Time> times;
+  const auto op = [&](VirtualLane& lane, Time takes, AccessList accesses) {
+    engine.push_async([&lane, takes](OnComplete done) { lane.run(takes, std::move(done)); }, accesses);
+  };
+  op(one, 3us, {mutate(x)});
+  op(one, 4us, {mutate(y)});  // waits for the device
+  op(two, 5us, {read(x)});    // waits for x
+  engine.push([&] { times.push_back(clock.now()); }, {mutate(x)});
+  engine.push([&] { times.push_back(clock.now()); }, {mutate(y)});
+  EXPECT_TRUE(times.empty());
+  clock.run();
+  EXPECT_EQ(times, (std::vector<Time>{7us, 8us}));
+  std::optional<OnComplete> forgotten;
+  engine.push_async([&](OnComplete done) { forgotten.emplace(std::move(done)); }, {mutate(x)}, {.name = "forgotten"});
+  try {
+    clock.run();
+    ADD_FAILURE() << "an op that nothing ends was not noticed";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("forgotten"), std::string::npos) << error.what();
+  }
+  (*forgotten)();
+}
+
+TEST(Simulation, RefusesWhatItCannotSimulate) {
+  EXPECT_THROW(simulate({}), MisuseError);
+  EXPECT_THROW(simulate({.layers = {{.bytes = 6}}}), MisuseError);
+  EXPECT_THROW(simulate({.layers = {{.bytes = 4}}, .devices = 0}), MisuseError);
+  VirtualClock clock;
+  EXPECT_THROW(SimulatedGroup(clock, 0, {}), MisuseError);
+  const SimulatedGroup group(clock, 1, {});
+  const Tensor x(group[0].device(), 1, 1);
+  group[0].broadcast(std::span(&x, 1), 0);
+  EXPECT_THROW(clock.run(), OpError);
+}
+
+}  // namespace
+}  // namespace windrow::testing

@@ -1,0 +1,178 @@
+#include "windrow/training/simulation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "gradient_sums.h"
+
+namespace windrow {
+namespace {
+
+using Time = VirtualClock::Time;
+
+void require(bool good, const std::string& what) {
+  if (!good) throw MisuseError("simulate: " + what);
+}
+
+void check(const SimulationOptions& options) {
+  require(!options.layers.empty(), "no layers; expected at least one");
+  require(options.devices >= 1, std::to_string(options.devices) + " devices; expected at least 1");
+  require(options.steps >= 2, std::to_string(options.steps) + " steps; expected at least 2");
+  require(options.jitter >= 0 && options.jitter < 1, "a jitter below 0 or not below 1");
+  require(options.network.bandwidth > 0, "a bandwidth that is not above 0");
+  require(options.parallel.bucket_bytes > 0, "buckets of 0 bytes; expected at least 1");
+  for (const SimulatedLayer& layer : options.layers) {
+    require(layer.bytes > 0 && layer.bytes % 4 == 0, std::to_string(layer.bytes) +
+                                                         " bytes of a layer; expected a multiple of 4 above 0");
+  }
+}
+
+/// A number in [0, 1) that depends on all of them (SplitMix64).
+double drawn(std::uint64_t seed, std::uint64_t device, std::uint64_t op) {
+  std::uint64_t x = seed;
+  for (const std::uint64_t part : {device, op}) {
+    x += 0x9e3779b97f4a7c15ull * (part + 1);
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    x ^= x >> 31;
+  }
+  return static_cast<double>(x >> 11) * 0x1p-53;
+}
+
+/// A device, and the ops that its program pushes.
+class SimulatedDevice {
+ public:
+  SimulatedDevice(VirtualClock& clock, const Communicator& group, const SimulationOptions& options)
+      : clock_(clock), lane_(clock), group_(group), options_(options) {
+    Engine& engine = clock.engine();
+    for (const SimulatedLayer& layer : options.layers) {
+      weights_.push_back(engine.new_var("weights"));
+      states_.push_back(engine.new_var("state"));
+      gradients_.push_back(Tensor(group.device(), 1, static_cast<Index>(layer.bytes / 4), "gradient"));
+    }
+    descent_ = engine.new_var("gradient of a state");
+  }
+  SimulatedDevice(const SimulatedDevice&) = delete;
+  SimulatedDevice& operator=(const SimulatedDevice&) = delete;
+
+  /// The forward pass and the backward pass; `end` is the latest end of the latter.
+  void compute(Time& end) {
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      std::vector<Access> accesses = {read(weights_[i]), overwrite(states_[i])};
+      if (i > 0) accesses.push_back(read(states_[i - 1]));
+      push("forward", options_.layers[i].forward, accesses);
+    }
+    for (std::size_t i = weights_.size(); i-- > 0;) {
+      const Tensor& gradient = gradients_[i];
+      push("backward", options_.layers[i].backward,
+           {read(weights_[i]), read(states_[i]), mutate(descent_), gradient.write_access()}, &gradient);
+    }
+    clock_.engine().push([this, &end] { end = std::max(end, clock_.now()); }, {read(gradients_.front().var())},
+                         {.name = "end of backward"});
+  }
+  void sum() {
+    GradientSums sums(group_, options_.parallel, std::source_location::current());
+    for (std::size_t i = gradients_.size(); i-- > 0;) sums.add(gradients_[i]);
+    sums.push();
+  }
+  void update() {
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      push("update", options_.layers[i].update, {read(gradients_[i].var()), mutate(weights_[i])});
+    }
+  }
+
+ private:
+  void push(OpName name, Time time, const std::vector<Access>& accesses, const Tensor* written = nullptr) {
+    const double factor =
+        1 + options_.jitter * (2 * drawn(options_.seed, static_cast<std::uint64_t>(group_.rank()), pushed_++) - 1);
+    const Time takes(std::llround(static_cast<double>(time.count()) * factor));
+    if (written == nullptr) {
+      return clock_.engine().push_async([this, takes](OnComplete done) { lane_.run(takes, std::move(done)); },
+                                        accesses, {.name = name});
+    }
+    clock_.engine().push_async(
+        [this, takes, view = written->view()](OnComplete done) {
+          view.write();
+          lane_.run(takes, std::move(done));
+        },
+        accesses, {.name = name});
+  }
+
+  VirtualClock& clock_;
+  VirtualLane lane_;
+  const Communicator& group_;
+  const SimulationOptions& options_;
+  std::vector<Var> weights_, states_;  // by layer
+  std::vector<Tensor> gradients_;
+  Var descent_;
+  std::uint64_t pushed_ = 0;
+};
+
+/// What running the steps gave. Times are of all steps that count.
+struct Trial {
+  Time time{0};
+  NetworkUse use;
+  std::uint64_t ops = 0;
+};
+
+Trial run(const SimulationOptions& options) {
+  VirtualClock clock;
+  const SimulatedGroup group(clock, options.devices, options.network);
+  std::vector<std::unique_ptr<SimulatedDevice>> devices;
+  for (int rank = 0; rank < options.devices; ++rank) {
+    devices.push_back(std::make_unique<SimulatedDevice>(clock, group[rank], options));
+  }
+  std::vector<Time> ends(static_cast<std::size_t>(options.steps), Time(0));
+  const auto phase = [&](const auto& push) {
+    for (const auto& device : devices) push(*device);
+    if (!options.overlap) clock.run();
+  };
+  for (Time& end : ends) {
+    phase([&end](SimulatedDevice& device) { device.compute(end); });
+    phase([](SimulatedDevice& device) { device.sum(); });
+    phase([](SimulatedDevice& device) { device.update(); });
+  }
+  clock.run();
+  return {ends.back() - ends.front(), group.use(), clock.engine().stats().pushed};
+}
+
+}  // namespace
+
+double SimulatedStep::hidden() const {
+  if (network.count() == 0) return 1;
+  return std::clamp(1 - static_cast<double>((step - computation).count()) / static_cast<double>(network.count()), 0.0,
+                    1.0);
+}
+
+std::string SimulatedStep::limit() const {
+  if (efficiency() >= 0.9) return "computation";
+  if (computation - device > step - computation) return "stragglers";
+  return 2 * transfer >= network ? "bandwidth" : "latency";
+}
+
+SimulatedStep simulate(const SimulationOptions& options) {
+  check(options);
+  SimulatedStep result;
+  for (const SimulatedLayer& layer : options.layers) result.device += layer.forward + layer.backward + layer.update;
+  const Trial trial = run(options);
+  const int counted = options.steps - 1;
+  const auto all = static_cast<std::uint64_t>(options.steps);
+  result.step = trial.time / counted;
+  result.network = trial.use.busy / options.steps;
+  result.transfer = trial.use.transfer / options.steps;
+  result.calls = trial.use.calls / all;
+  result.parts = trial.use.parts / all;
+  result.ops = trial.ops;
+  SimulationOptions alone = options;
+  alone.network = {.bandwidth = std::numeric_limits<double>::infinity(),
+                   .latency = Time(0),
+                   .gap = Time(0),
+                   .window_bytes = std::numeric_limits<std::size_t>::max()};
+  result.computation = run(alone).time / counted;
+  return result;
+}
+
+}  // namespace windrow
