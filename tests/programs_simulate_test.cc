@@ -41,7 +41,8 @@ TEST_F(Simulate, RefusesInOneLine) {
   const std::string help = "; see windrow simulate --help\n";
   for (const auto& [flags, says] : std::vector<std::pair<std::string, std::string>>{
            {"--devices 4,5000", "--devices: '4,5000'; expected whole numbers, 1 to 4096, separated by commas" + help},
-           {"--bandwidth 1,0", "--bandwidth: '0'; expected a number above 0" + help},
+           {"--bandwidth 1,0", "--bandwidth: '0'; expected a number, 0.001 to 100000" + help},
+           {"--latency 1e300", "--latency: '1e300'; expected a number, 0 to 10000" + help},
            {"--jitter 1", "--jitter: '1'; expected a number from 0 on, less than 1" + help},
            {"--model rnn", "--model: 'rnn'; expected one of uniform, vgg16, bert-base" + help},
            {"--without overlap --compare", "--without excludes --compare" + help}}) {

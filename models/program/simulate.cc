@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <memory>
+#include <sstream>
 
 #include "flags.h"
 #include "program.h"
@@ -26,7 +28,8 @@ std::vector<Layer> uniform(int layers, double parameters) {
 std::vector<Layer> vgg16() {
   std::vector<Layer> layers;
   double from = 3, side = 224;
-  for (const auto& [width, count] : std::vector<std::pair<double, int>>{{64, 2}, {128, 2}, {256, 3}, {512, 3}, {512, 3}}) {
+  for (const auto& [width, count] :
+       std::vector<std::pair<double, int>>{{64, 2}, {128, 2}, {256, 3}, {512, 3}, {512, 3}}) {
     for (int i = 0; i < count; ++i, from = width) {
       layers.push_back({9 * from * width + width, 9 * from * width * side * side});
     }
@@ -88,8 +91,8 @@ std::vector<SimulatedLayer> layers_of(const Arguments& arguments) {
 SimulationOptions options_of(const Arguments& arguments, int devices, double bandwidth) {
   return {.layers = layers_of(arguments),
           .devices = devices,
-          .network = {.algorithm = arguments.network == "tree" ? NetworkModel::Algorithm::tree
-                                                               : NetworkModel::Algorithm::ring,
+          .network = {.algorithm =
+                          arguments.network == "tree" ? NetworkModel::Algorithm::tree : NetworkModel::Algorithm::ring,
                       .bandwidth = bandwidth * giga,
                       .latency = nanoseconds(arguments.latency / 1000),
                       .gap = nanoseconds(arguments.gap / 1000),
@@ -131,8 +134,10 @@ void run(const Arguments& arguments) {
         layers.size(), parameters / mega, arguments.computation);
   print("%s, latency %g us, gap %g us; jitter %g, seed %llu\n\n", arguments.network.c_str(), arguments.latency,
         arguments.gap, arguments.jitter, static_cast<unsigned long long>(arguments.seed));
-  print("devices       GB/s  without                        step ms  computation ms  network ms    hidden  efficiency  limit    "
-        "       parts\n");
+  print(
+      "devices       GB/s  without                        step ms  computation ms  network ms    hidden  efficiency  "
+      "limit    "
+      "       parts\n");
   for (const std::string& bandwidth : words_of(arguments.bandwidths)) {
     for (const int devices : numbers_of(arguments.devices)) {
       for (const std::string& without : left_out) {
@@ -144,10 +149,20 @@ void run(const Arguments& arguments) {
   }
 }
 
-/// Several of positive_number().
-Check positive_numbers() {
-  const Check one = positive_number();
-  return {"X,...", one.expected + ", or several separated by commas", [one](std::string& text) -> std::string {
+/// A number from low to high: beyond, times would not fit their type.
+Check number_within(double low, double high) {
+  std::ostringstream expected;
+  expected << std::defaultfloat << low << " to " << high;
+  return {"X", expected.str(), [=, expected = expected.str()](std::string& text) -> std::string {
+            std::string copy = text;
+            const double value = number().read(copy).empty() ? std::strtod(text.c_str(), nullptr) : -1;
+            return low <= value && value <= high ? "" : "'" + text + "'; expected a number, " + expected;
+          }};
+}
+/// Several of them.
+Check numbers_within(double low, double high) {
+  const Check one = number_within(low, high);
+  return {"X,...", one.expected + ", separated by commas", [one](std::string& text) -> std::string {
             for (std::string part : words_of(text)) {
               if (const std::string wrong = one.read(part); !wrong.empty()) return wrong;
             }
@@ -164,21 +179,24 @@ std::function<void()> add_simulate(CLI::App& app) {
   flag(command, "--devices", to->devices, "Devices; several numbers have a row each", whole_numbers(1, 4096));
   flag(command, "--model", to->model, "What a step computes", one_of({"uniform", "vgg16", "bert-base"}));
   flag(command, "--layers", to->layers, "Layers of model uniform", whole_number(1, 1000));
-  flag(command, "--parameters", to->parameters, "Parameters of model uniform, in millions", positive_number());
+  flag(command, "--parameters", to->parameters, "Parameters of model uniform, in millions",
+       number_within(0.001, 100000));
   flag(command, "--computation", to->computation, "Forward and backward pass of a step on one device, in ms",
-       positive_number());
-  flag(command, "--update", to->update, "Update of all parameters, in ms", number());
+       number_within(0.001, 100000));
+  flag(command, "--update", to->update, "Update of all parameters, in ms", number_within(0, 100000));
   flag(command, "--network", to->network, "How sums are computed", one_of({"ring", "tree"}));
   flag(command, "--bandwidth", to->bandwidths, "Of a device's link in each direction, in GB/s; several have rows each",
-       positive_numbers());
-  flag(command, "--latency", to->latency, "Of a message between two devices, in us", number());
-  flag(command, "--gap", to->gap, "For which a message occupies its sender besides its bytes, in us", number());
+       numbers_within(0.001, 100000));
+  flag(command, "--latency", to->latency, "Of a message between two devices, in us", number_within(0, 10000));
+  flag(command, "--gap", to->gap, "For which a message occupies its sender besides its bytes, in us",
+       number_within(0, 10000));
   flag(command, "--jitter", to->jitter, "Each op takes its time times a random factor from 1 - X to 1 + X", fraction());
   flag(command, "--seed", to->seed, "Seed of the jitter", whole_number(0, 1 << 30));
-  flag(command, "--bucket", to->bucket, "Bytes of gradients that are summed by one call, in MB", positive_number());
-  flag(command, "--part", to->part, "Parts in which calls move, in MB", positive_number());
-  flag(command, "--window", to->window, "Bytes that move at a time, in MB", positive_number());
-  flag(command, "--steps", to->steps, "Steps; the first one does not count", whole_number(2, 1000));
+  flag(command, "--bucket", to->bucket, "Bytes of gradients that are summed by one call, in MB",
+       number_within(0.001, 100000));
+  flag(command, "--part", to->part, "Parts in which calls move, in MB", number_within(0.01, 100000));
+  flag(command, "--window", to->window, "Bytes that move at a time, in MB", number_within(0.001, 100000));
+  flag(command, "--steps", to->steps, "Steps; the first one does not count", whole_number(2, 100));
   auto* const without = flag(command, "--without", to->without, "Techniques to leave out", some_of(techniques()));
   without->default_str("");
   command.add_flag("--compare", to->compare, "Has a row without each of the techniques")
@@ -197,7 +215,8 @@ std::function<void()> add_simulate(CLI::App& app) {
       "  network      time in which the network moves something\n"
       "  hidden       share of the network's time in which devices compute\n"
       "  efficiency   speed-up over one device, divided by the number of devices\n"
-      "  limit        what costs most: computation, stragglers (devices that wait for slower ones), bandwidth, latency\n"
+      "  limit        what costs most: computation, stragglers (devices that wait for slower ones), bandwidth, "
+      "latency\n"
       "\n"
       "The engine, the buckets, the parts and the queue of collectives are those of 'windrow train'. Devices and\n"
       "network are simulated; the model is described in docs/scaling.md.");

@@ -25,8 +25,8 @@ void check(const SimulationOptions& options) {
   require(options.network.bandwidth > 0, "a bandwidth that is not above 0");
   require(options.parallel.bucket_bytes > 0, "buckets of 0 bytes; expected at least 1");
   for (const SimulatedLayer& layer : options.layers) {
-    require(layer.bytes > 0 && layer.bytes % 4 == 0, std::to_string(layer.bytes) +
-                                                         " bytes of a layer; expected a multiple of 4 above 0");
+    require(layer.bytes > 0 && layer.bytes % 4 == 0,
+            std::to_string(layer.bytes) + " bytes of a layer; expected a multiple of 4 above 0");
   }
 }
 
@@ -90,8 +90,8 @@ class SimulatedDevice {
         1 + options_.jitter * (2 * drawn(options_.seed, static_cast<std::uint64_t>(group_.rank()), pushed_++) - 1);
     const Time takes(std::llround(static_cast<double>(time.count()) * factor));
     if (written == nullptr) {
-      return clock_.engine().push_async([this, takes](OnComplete done) { lane_.run(takes, std::move(done)); },
-                                        accesses, {.name = name});
+      return clock_.engine().push_async([this, takes](OnComplete done) { lane_.run(takes, std::move(done)); }, accesses,
+                                        {.name = name});
     }
     clock_.engine().push_async(
         [this, takes, view = written->view()](OnComplete done) {
