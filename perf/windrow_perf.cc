@@ -3,6 +3,7 @@
 
 #include "batching/commands.h"
 #include "batching/tables.h"
+#include "comm/comm.h"
 #include "engine/backlog.h"
 #include "engine/benchmark.h"
 #include "engine/metg.h"
@@ -226,6 +227,32 @@ CLI::App* add_gpu(CLI::App& app, GpuArguments& to) {
   return &gpu;
 }
 
+struct CommArguments {
+  std::string processes = "2,4", role;
+  perf::CommOptions comm;
+  bool json = false;
+
+  void run() {
+    if (!role.empty()) return perf::run_comm_role(role);
+    comm.processes = program::numbers_of(processes);
+    perf::measure_comm(comm, [&](const perf::Record& record) { print(record, json); });
+  }
+};
+
+CLI::App* add_comm(CLI::App& app, CommArguments& to) {
+  using namespace program;
+  CLI::App& comm =
+      *app.add_subcommand("comm", "Collectives beside bare MPI, and steps of processes beside simulated ones");
+  flag(comm, "--processes", to.processes, "Processes that mpirun starts; several numbers are measured in turn",
+       whole_numbers(2, 64));
+  flag(comm, "--repetitions", to.comm.repetitions, "Repetitions of each measurement", whole_number(1, 1000));
+  flag(comm, "--role", to.role, "What a process does that this command has started", one_of(perf::comm_roles()))
+      ->default_str("");
+  add_json(comm, to.json);
+  comm.footer(perf::comm_fields);
+  return &comm;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -247,6 +274,7 @@ int main(int argc, char** argv) {
       "  Memory per op          windrow-perf engine --backlog 200000 --systems all --json\n"
       "  CUDA device            windrow-perf gpu --data DIR --hidden 256,512 --json\n"
       "  Host's share of that   windrow-perf gpu --data DIR --hidden 256 --batch 256 --without-work --json\n"
+      "  Collectives            windrow-perf comm --json\n"
       "Each of the following commands writes a table and a plot to perf/results:\n"
       "  Speedup of batching    windrow-perf serial\n"
       "  Overhead of graphs     windrow-perf overhead\n"
@@ -261,14 +289,17 @@ int main(int argc, char** argv) {
   TrainArguments train;
   EngineArguments engine;
   GpuArguments gpu;
+  CommArguments comm;
   const CLI::App* train_command = add_train(app, train);
   add_engine(app, engine);
   const CLI::App* gpu_command = add_gpu(app, gpu);
+  const CLI::App* comm_command = add_comm(app, comm);
   const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   const std::function<bool()> table = perf::add_tables(app, perf::command_line("windrow-perf", arguments));
   return program::run(app, argc, argv, [&] {
     if (table()) return;
     if (gpu_command->parsed()) return gpu.run();
+    if (comm_command->parsed()) return comm.run();
     train_command->parsed() ? train.run() : engine.run();
   });
 }

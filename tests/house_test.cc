@@ -42,8 +42,8 @@ const std::map<std::string, std::set<std::string>> allowed_libraries = {
      {"cublas_v2.h", "cuda.h", "cuda_runtime_api.h", "dlfcn.h", "elementwise_formulas.h", "nvrtc.h", "unistd.h"}},
     {"models", {"CLI", "dnnl.h", "sys", "unistd.h"}},
     {"perf",
-     {"sys", "unistd.h", "fcntl.h", "malloc.h", "chart.h", "devices.h", "program.h", "flags.h", "peak.h", "oneapi",
-      "omp.h", "pthread.h", "taskflow", "starpu.h", "dynet"}},
+     {"sys", "unistd.h", "fcntl.h", "malloc.h", "chart.h", "devices.h", "mpi_calls.h", "program.h", "flags.h", "peak.h",
+      "oneapi", "omp.h", "pthread.h", "taskflow", "starpu.h", "dynet"}},
 };
 
 std::string read_file(const fs::path& path) {

@@ -1,0 +1,73 @@
+// MPI alone, by the plug-in's table: what Windrow adds to it is the difference.
+#include <array>
+#include <thread>
+#include <vector>
+
+#include "comm/comm.h"
+#include "mpi_calls.h"
+#include "program.h"
+#include "windrow/engine/plug_in.h"
+
+namespace windrow::perf {
+namespace {
+
+using comm::MpiCalls, comm::MpiGroup, comm::MpiOperation, comm::MpiRequest, comm::MpiType;
+
+const MpiCalls& calls() {
+  const OpenedPlugIn opened = open_plug_in({.file = "windrow_mpi.so",
+                                            .variable = "WINDROW_MPI_PLUGIN",
+                                            .function = "windrow_mpi_calls",
+                                            .version = MpiCalls::current_version,
+                                            .purpose = "MPI cannot be used",
+                                            .needs = "expected the plug-in of a build with an MPI library",
+                                            .global = true});
+  if (opened.table == nullptr) throw MisuseError(opened.error);
+  return *static_cast<const MpiCalls*>(opened.table);
+}
+
+void require(int error) {
+  if (error != 0) throw Error("MPI failed");
+}
+
+/// Polls as Windrow's thread does.
+void finish(const MpiCalls& mpi, MpiRequest* request) {
+  int done = 0;
+  for (int polls = 0; done == 0; ++polls) {
+    require(mpi.test(&request, &done));
+    if (done == 0 && polls > 100) std::this_thread::yield();
+  }
+}
+
+}  // namespace
+
+void run_bare_mpi() {
+  const MpiCalls& mpi = calls();
+  MpiGroup* world = nullptr;
+  require(mpi.init(&world));
+  int rank = 0, size = 0;
+  require(mpi.rank(world, &rank, &size));
+  std::vector<std::vector<float>> data(calls_together, std::vector<float>(call_bytes / sizeof(float)));
+  const auto begin = [&](int i) {
+    MpiRequest* request = nullptr;
+    std::vector<float>& of = data[static_cast<std::size_t>(i)];
+    require(mpi.all_reduce(world, nullptr, of.data(), of.size(), MpiType::float32, MpiOperation::sum, &request));
+    return request;
+  };
+  for (int i = 0; i < calls_together; ++i) finish(mpi, begin(i));
+  const double began = clock_seconds();
+  for (int i = 0; i < calls_in_turn; ++i) finish(mpi, begin(0));
+  const double in_turn = clock_seconds();
+  for (int i = 0; i < calls_in_turn; i += calls_together) {
+    std::array<MpiRequest*, calls_together> requests{};
+    for (int k = 0; k < calls_together; ++k) requests[static_cast<std::size_t>(k)] = begin(k);
+    for (MpiRequest* const request : requests) finish(mpi, request);
+  }
+  const double together = clock_seconds();
+  require(mpi.finalize());
+  if (rank > 0) return;
+  program::print("in_turn_us %.3f\n", (in_turn - began) / calls_in_turn * 1e6);
+  constexpr int rounds = (calls_in_turn + calls_together - 1) / calls_together;
+  program::print("together_us %.3f\n", (together - in_turn) / (rounds * calls_together) * 1e6);
+}
+
+}  // namespace windrow::perf

@@ -1,0 +1,45 @@
+// Collectives: their cost beside that of bare MPI, and steps of processes beside simulated ones. Start here.
+//
+// `windrow-perf comm` measures groups within its own process (host.cc), and starts `mpirun` with itself for the others:
+// processes that call MPI alone (bare_mpi.cc), and processes that train (member.cc), in turn. Rank 0 of these prints a
+// line for each value, which processes.cc reads.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "report.h"
+
+namespace windrow::perf {
+
+struct CommOptions {
+  std::vector<int> processes = {2, 4};
+  int repetitions = 5;  ///< of each measurement; medians are reported
+};
+
+/// Describes the fields of the records, for --help.
+extern const char* const comm_fields;
+
+using Report = std::function<void(const Record&)>;
+
+/// The whole benchmark.
+void measure_comm(const CommOptions& options, const Report& report);
+
+/// Calls of a LocalGroup, and the bandwidth of sums.
+void measure_local(const CommOptions& options, const Report& report);
+
+// What a started process does; `role` is one of comm_roles().
+std::vector<std::string> comm_roles();
+void run_comm_role(const std::string& role);
+void run_bare_mpi();
+void run_member();
+
+/// Bytes of the calls whose overhead is measured, how many follow each other, and how many are under way together.
+inline constexpr std::size_t call_bytes = 4096;
+inline constexpr int calls_in_turn = 400, calls_together = 32;
+
+/// Seconds since some moment.
+double clock_seconds();
+
+}  // namespace windrow::perf

@@ -1,0 +1,213 @@
+// A process of a group: the cost of its calls, and its steps beside simulated ones.
+//
+// The devices of these steps do not compute: a timer ends their ops, as an accelerator would that leaves the processor
+// to the network. So the processes of one machine do not share what the simulation gives to each.
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "batching/turns.h"
+#include "comm/comm.h"
+#include "program.h"
+#include "windrow/batching/parameters.h"
+#include "windrow/comm/mpi.h"
+#include "windrow/training/simulation.h"
+
+namespace windrow::perf {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using Time = VirtualClock::Time;
+
+/// What VirtualLane is in virtual time. An owner of its thread.
+class TimedLane {
+ public:
+  TimedLane() : thread_([this] { serve(); }) {}
+  ~TimedLane() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+  TimedLane(const TimedLane&) = delete;
+  TimedLane& operator=(const TimedLane&) = delete;
+
+  void run(Time duration, OnComplete done) {
+    std::lock_guard lock(mutex_);
+    free_ = std::max(free_, Clock::now()) + duration;
+    ending_.push_back({free_, std::move(done)});
+    changed_.notify_one();
+  }
+
+ private:
+  struct Ending {
+    Clock::time_point at;
+    OnComplete done;
+  };
+  void serve() {
+    ::prctl(PR_SET_TIMERSLACK, 1000);  // ns; 50 us by default
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return stopping_ || !ending_.empty(); });
+      if (ending_.empty()) return;
+      Ending next = std::move(ending_.front());
+      ending_.pop_front();
+      lock.unlock();
+      std::this_thread::sleep_until(next.at);
+      next.done();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Ending> ending_;  // guarded by the mutex, as are the following
+  Clock::time_point free_{};
+  bool stopping_ = false;
+  std::thread thread_;  // the last member: it uses the others
+};
+
+void measure_calls(MpiWorld& world) {
+  Engine engine({.workers = 1});
+  const Communicator group = world.group(host_device(engine));
+  std::vector<Tensor> tensors;
+  for (int i = 0; i < calls_together; ++i) {
+    tensors.push_back(Tensor(group.device(), 1, call_bytes / sizeof(float)));
+    tensors.back().set(std::vector<float>(call_bytes / sizeof(float), 0.0f));
+    group.all_reduce(tensors.back());
+  }
+  group.barrier();
+  const double began = clock_seconds();
+  for (int i = 0; i < calls_in_turn; ++i) {
+    group.all_reduce(tensors[0]);
+    engine.wait(tensors[0].var());
+  }
+  const double in_turn = clock_seconds();
+  constexpr int rounds = (calls_in_turn + calls_together - 1) / calls_together;
+  for (int i = 0; i < rounds; ++i) {
+    for (const Tensor& tensor : tensors) group.all_reduce(tensor);
+    engine.wait_all();
+  }
+  const double together = clock_seconds();
+  if (world.rank() > 0) return;
+  program::print("in_turn_us %.3f\n", (in_turn - began) / calls_in_turn * 1e6);
+  program::print("together_us %.3f\n", (together - in_turn) / (rounds * calls_together) * 1e6);
+}
+
+constexpr std::size_t layer_bytes = 2 << 20;
+constexpr int layers = 12, steps = 12;
+
+/// The network as it is: from the sums of a step alone, and from calls of one part.
+NetworkModel measured_network(MpiWorld& world, std::size_t part_bytes) {
+  Engine engine({.workers = 1});
+  const Communicator group = world.group(host_device(engine));
+  const auto nanoseconds = [&](int calls, std::size_t bytes, std::size_t part) {
+    std::vector<Tensor> tensors;
+    for (int i = 0; i < calls; ++i) {
+      tensors.push_back(Tensor(group.device(), 1, static_cast<Index>(bytes / 4)));
+      tensors.back().set(std::vector<float>(bytes / 4, 0.0f));
+    }
+    std::vector<double> times;
+    for (int i = 0; i < 9; ++i) {
+      group.barrier();
+      const double began = clock_seconds();
+      int priority = 0;
+      for (const Tensor& tensor : tensors) {
+        group.all_reduce(tensor, Combine::sum, {.priority = ++priority, .part_bytes = part});
+      }
+      engine.wait_all();
+      times.push_back((clock_seconds() - began) * 1e9);
+    }
+    return median_of(times);
+  };
+  constexpr std::size_t small = 64;
+  constexpr int many = 48;
+  const double one_small = nanoseconds(1, small, small);
+  const double gaps = std::max((nanoseconds(many, small, small) - one_small) / (many - 1), 0.0);
+  const double latency = std::max(one_small - gaps, 0.0);
+  const double parts = layers * std::ceil(static_cast<double>(layer_bytes) / static_cast<double>(part_bytes));
+  const double all = nanoseconds(layers, layer_bytes, part_bytes);
+  const double of_bytes = std::max(all - latency - parts * gaps, 1.0);
+  const double n = world.size(), messages = 2 * (n - 1);
+  return {.bandwidth = messages / n * layers * static_cast<double>(layer_bytes) / of_bytes * 1e9,
+          .latency = Time(std::llround(latency / messages)),
+          .gap = Time(std::llround(gaps / messages))};
+}
+
+double real_step(MpiWorld& world, const SimulationOptions& options) {
+  Engine engine({.workers = 1});
+  TimedLane lane;
+  const Device device = host_device(engine);
+  Parameters parameters(device, 1);
+  std::vector<Tensor> gradients;
+  std::vector<Var> states;
+  const Var descent = engine.new_var("gradient of a state");
+  for (const SimulatedLayer& layer : options.layers) {
+    const Index elements = static_cast<Index>(layer.bytes / 4);
+    parameters.add("layer " + std::to_string(states.size()), 1, elements, Initial::zeros());
+    gradients.push_back(Tensor(device, 1, elements, "gradient"));
+    gradients.back().set(std::vector<float>(static_cast<std::size_t>(elements), 0.0f));
+    states.push_back(engine.new_var("state"));
+  }
+  DataParallel parallel(world.group(device), parameters, options.parallel);
+  const auto push = [&](OpName name, Time takes, const std::vector<Access>& accesses) {
+    engine.push_async([&lane, takes](OnComplete done) { lane.run(takes, std::move(done)); }, accesses, {.name = name});
+  };
+  parallel.communicator().barrier();
+  std::vector<double> ends(static_cast<std::size_t>(options.steps));
+  for (double& end : ends) {
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      std::vector<Access> accesses = {read(parameters.value(parameters[i]).var()), overwrite(states[i])};
+      if (i > 0) accesses.push_back(read(states[i - 1]));
+      push("forward", options.layers[i].forward, accesses);
+    }
+    for (std::size_t i = states.size(); i-- > 0;) {
+      push("backward", options.layers[i].backward,
+           {read(parameters.value(parameters[i]).var()), read(states[i]), mutate(descent), mutate(gradients[i].var())});
+      parameters.set_gradient(parameters[i], gradients[i]);
+    }
+    engine.push([&end] { end = clock_seconds(); }, {read(gradients.front().var())}, {.name = "end of backward"});
+    parallel.combine(1);
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      push("update", options.layers[i].update,
+           {read(gradients[i].var()), mutate(parameters.value(parameters[i]).var())});
+    }
+  }
+  parallel.communicator().barrier();
+  return (ends.back() - ends.front()) / (options.steps - 1);
+}
+
+void measure_steps(MpiWorld& world, const std::string& name, Time forward) {
+  const std::vector<SimulatedLayer> all(
+      layers, {.bytes = layer_bytes, .forward = forward, .backward = 2 * forward, .update = 100us});
+  SimulationOptions options{.layers = all, .devices = world.size(), .steps = steps};
+  options.network = measured_network(world, options.parallel.part_bytes);
+  const double real = real_step(world, options);
+  if (world.rank() > 0) return;
+  const SimulatedStep simulated = simulate(options);
+  const double ms = static_cast<double>(simulated.step.count()) / 1e6;
+  program::print("%s_real_ms %.4f\n%s_simulated_ms %.4f\n%s_ratio %.4f\n", name.c_str(), real * 1e3, name.c_str(), ms,
+                 name.c_str(), real * 1e3 / ms);
+  program::print("%s_hidden %.4f\n%s_gb_per_s %.4f\n", name.c_str(), simulated.hidden(), name.c_str(),
+                 options.network.bandwidth / 1e9);
+}
+
+}  // namespace
+
+void run_member() {
+  MpiWorld world;
+  measure_calls(world);
+  measure_steps(world, "computation", 3ms);
+  measure_steps(world, "network", 300us);
+}
+
+}  // namespace windrow::perf

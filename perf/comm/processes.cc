@@ -1,0 +1,97 @@
+// Starts the processes, and reads what they print.
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <sstream>
+
+#include "batching/turns.h"
+#include "comm/comm.h"
+#include "windrow/engine/error.h"
+
+namespace windrow::perf {
+namespace {
+
+/// Values by name, one for each repetition.
+using Values = std::map<std::string, std::vector<double>>;
+
+std::string own_path() {
+  std::array<char, 4096> path{};
+  const auto size = ::readlink("/proc/self/exe", path.data(), path.size() - 1);
+  if (size <= 0) throw Error("comm: cannot find the own program in /proc/self/exe");
+  return path.data();
+}
+
+void run(int processes, const std::string& role, Values& to) {
+  const std::string command = "mpirun --allow-run-as-root --oversubscribe -n " + std::to_string(processes) + " '" +
+                              own_path() + "' comm --role " + role;
+  FILE* const pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr) throw Error("comm: cannot start '" + command + "'");
+  std::string text;
+  std::array<char, 4096> part;
+  while (const std::size_t n = std::fread(part.data(), 1, part.size(), pipe)) text.append(part.data(), n);
+  if (::pclose(pipe) != 0) throw Error("comm: '" + command + "' has failed; expected an MPI library and mpirun");
+  std::istringstream lines(text);
+  double value = 0;
+  for (std::string name; lines >> name >> value;) to[role + "_" + name].push_back(value);
+}
+
+}  // namespace
+
+const char* const comm_fields =
+    "Records, by `measurement`:\n"
+    "  local  calls of two members of a process, many under way: us_per_call is that of both members together\n"
+    "  sums   bytes that sums of two large tensors read and write, as a share of what memory reaches "
+    "(memory_gb_per_s)\n"
+    "  calls  all_reduce of processes: bare is MPI_Iallreduce alone, overhead the difference.\n"
+    "         together: 32 calls under way; in_turn: each waits for the one before\n"
+    "  steps  12 layers of 2 MB whose ops take a fixed time without a processor, by the network and as\n"
+    "         'windrow simulate' computes it from a network that was measured in the same process.\n"
+    "         limit: computation (3 ms forward for a layer) or network (0.3 ms); ratio is real to simulated\n"
+    "\n"
+    "Medians of the repetitions, in each of which all processes ran in turn. mpirun must be found, and Windrow built\n"
+    "with an MPI library. In a container that forbids processes to read each other's memory, set\n"
+    "OMPI_MCA_btl_vader_single_copy_mechanism=none in the environment.";
+
+double clock_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::vector<std::string> comm_roles() { return {"bare", "member"}; }
+
+void run_comm_role(const std::string& role) { role == "bare" ? run_bare_mpi() : run_member(); }
+
+void measure_comm(const CommOptions& options, const Report& report) {
+  measure_local(options, report);
+  for (const int processes : options.processes) {
+    Values values;
+    for (int i = 0; i < options.repetitions; ++i) {
+      for (const std::string& role : comm_roles()) run(processes, role, values);
+    }
+    const auto median = [&](const std::string& name) { return values[name].empty() ? 0 : median_of(values[name]); };
+    Record calls;
+    calls.add("measurement", std::string("calls")).add("processes", std::int64_t{processes});
+    calls.add("bytes", static_cast<std::int64_t>(call_bytes));
+    for (const std::string how : {"together", "in_turn"}) {
+      const double bare = median("bare_" + how + "_us"), own = median("member_" + how + "_us");
+      calls.add(how + "_bare_us", bare).add(how + "_us", own).add(how + "_overhead_us", own - bare);
+    }
+    report(calls);
+    for (const std::string limit : {"computation", "network"}) {
+      const std::string name = "member_" + limit + "_";
+      report(Record()
+                 .add("measurement", std::string("steps"))
+                 .add("processes", std::int64_t{processes})
+                 .add("limit", limit)
+                 .add("real_ms", median(name + "real_ms"))
+                 .add("simulated_ms", median(name + "simulated_ms"))
+                 .add("ratio", median(name + "ratio"))
+                 .add("hidden", median(name + "hidden"))
+                 .add("gb_per_s", median(name + "gb_per_s")));
+    }
+  }
+}
+
+}  // namespace windrow::perf
