@@ -35,7 +35,7 @@ const std::map<std::string, std::set<std::string>> allowed_libraries = {
      {"oneapi", "tbb", "concurrentqueue", "spdlog", "pthread.h", "dlfcn.h", "linux", "sched.h", "sys", "unistd.h"}},
     {"memory", {"sys", "malloc.h"}},
     {"ops", {"dnnl.h", "hwy"}},
-    {"comm", {"mpi.h"}},
+    {"comm", {"mpi.h", "nccl.h"}},
     {"batching", {}},
     {"training", {"nlohmann", "dirent.h", "fcntl.h", "sys", "unistd.h"}},
     {"cuda",

@@ -13,6 +13,7 @@ using comm::Elements;
 using comm::Exchange;
 using comm::Kind;
 using comm::Member;
+using comm::Operands;
 using comm::Piece;
 
 enum class Use : std::uint8_t { read, write, update };
@@ -40,12 +41,12 @@ struct View {
   typename TensorOf<T>::View view;
   Use use;
 
-  Piece piece() const {
+  Piece piece(Lane* lane) const {
     if (use == Use::read) {
-      const Matrix<const T> m = view.read();
+      const Matrix<const T> m = view.read(lane);
       return {const_cast<std::byte*>(reinterpret_cast<const std::byte*>(m.data)), m.rows, m.width, 4 * m.stride};
     }
-    const Matrix<T> m = use == Use::write ? view.write() : view.update();
+    const Matrix<T> m = use == Use::write ? view.write(lane) : view.update(lane);
     return {reinterpret_cast<std::byte*>(m.data), m.rows, m.width, 4 * m.stride};
   }
 };
@@ -88,6 +89,9 @@ class CallOf {
   /// The tensors of the call; `blocks` of them is a whole number of blocks.
   CallOf& add(const TensorOf<T>& tensor, Use use, int blocks = 1) {
     if (&tensor.engine() != device_.engine.get()) refuse("a tensor of another engine");
+    if (member_->on_lane() && tensor.lane() != host_lane && !device_.holds(tensor)) {
+      refuse("a tensor of another device; expected one of " + device_.name + ", or in the host's memory");
+    }
     if (tensor.rows() % blocks != 0) {
       refuse("a tensor of " + std::to_string(tensor.rows()) + " rows; expected a multiple of " +
              std::to_string(blocks));
@@ -114,34 +118,31 @@ class CallOf {
     Engine& engine = *device_.engine;
     const OpName name = options_.name.text().empty() ? OpName(comm::to_string(call_.kind)) : options_.name;
     const PushOptions options{.name = name, .priority = options_.priority, .pushed_at = options_.pushed_at};
-    std::vector<Operand<T>> on_host;
-    for (const Operand<T>& operand : operands_) on_host.push_back(staged(operand, options));
-    std::vector<Access> accesses;
-    std::vector<View<T>> views;
-    for (const Operand<T>& operand : on_host) {
-      accesses.push_back(access(operand));
-      views.push_back({operand.tensor.view(), operand.use});
-    }
+    std::vector<Operand<T>> placed;
+    for (const Operand<T>& operand : operands_) placed.push_back(staged(operand, options));
     PushOptions always = options;
     always.run_always = true;
-    always.lane = device_.on_host() ? device_.lane : host_lane;
+    std::vector<Access> accesses;
+    Var begun;
+    if (member_->on_lane()) {
+      begun = begin_on_lane(placed, always);
+      accesses.push_back(read(begun));
+    } else if (device_.on_host()) {
+      always.lane = device_.lane;
+    }
+    std::vector<View<T>> views;
+    for (const Operand<T>& operand : placed) {
+      accesses.push_back(access(operand));
+      if (!member_->on_lane()) views.push_back({operand.tensor.view(), operand.use});
+    }
     engine.push_async(
         [member = member_, call = call_, views = std::move(views)](OnComplete done) mutable {
-          Exchange exchange{std::move(call), {}, {}, std::move(done)};
-          if (const FailurePtr failure = exchange.done.failure()) {
-            exchange.failure = failure->describe();
-          } else {
-            try {
-              for (const View<T>& view : views) exchange.pieces.push_back(view.piece());
-            } catch (const std::exception& error) {
-              exchange.failure = error.what();
-              exchange.pieces.clear();
-            }
-          }
-          member->take(std::move(exchange));
+          Operands operands = operands_of(views, done.failure(), nullptr);
+          member->take({std::move(call), std::move(operands.pieces), std::move(operands.failure), std::move(done)});
         },
         accesses, always);
-    for (std::size_t i = 0; i < operands_.size(); ++i) bring_back(operands_[i], on_host[i], options);
+    if (begun) engine.retire(begun);
+    for (std::size_t i = 0; i < operands_.size(); ++i) bring_back(operands_[i], placed[i], options);
   }
 
  private:
@@ -152,10 +153,57 @@ class CallOf {
     throw MisuseError(std::string(comm::to_string(call_.kind)) + ": " + what);
   }
 
-  /// The operand itself, or a copy in the host's memory that is pushed.
-  Operand<T> staged(const Operand<T>& operand, PushOptions options) const {
+  /// What an op of the lane hands to the member; null on the host.
+  static Operands operands_of(const std::vector<View<T>>& views, const FailurePtr& failure, Lane* lane) {
+    if (failure) return {{}, failure->describe()};
+    try {
+      std::vector<Piece> pieces;
+      for (const View<T>& view : views) pieces.push_back(view.piece(lane));
+      return {std::move(pieces), {}};
+    } catch (const std::exception& error) {
+      return {{}, error.what()};
+    }
+  }
+
+  /// Pushes the op that calls Member::begin(), and writes the variable that is returned. Afterwards all operands that
+  /// are written count as updated.
+  Var begin_on_lane(std::vector<Operand<T>>& placed, PushOptions options) const {
+    const Var begun = device_.engine->new_var(options.name);
+    std::vector<Access> accesses = {overwrite(begun)};
+    std::vector<View<T>> views;
+    for (Operand<T>& operand : placed) {
+      if (operand.use == Use::write) {  // by the lane that the memory belongs to, which allocates it
+        PushOptions first = options;
+        first.run_always = false;
+        first.lane = operand.tensor.lane();
+        device_.engine->push([view = operand.tensor.view()](OpContext& op) { view.write(op.lane()); },
+                             {operand.tensor.write_access()}, first);
+        operand.use = Use::update;
+      }
+      accesses.push_back(access(operand));
+      views.push_back({operand.tensor.view(), operand.use});
+    }
+    options.lane = device_.collectives.value_or(device_.lane);
+    device_.engine->push(
+        [member = member_, call = call_, views = std::move(views)](OpContext& op) {
+          member->begin(call, operands_of(views, op.failure(), op.lane()), *op.lane());
+        },
+        accesses, options);
+    return begun;
+  }
+
+  /// The operand itself, or a copy where the member works, which is pushed.
+  Operand<T> staged(const Operand<T>& operand, const PushOptions& options) const {
+    if (operand.tensor.view().on_host() != member_->on_lane()) return operand;
+    return member_->on_lane() ? on_device(operand, options) : on_host(operand, options);
+  }
+  Operand<T> on_device(const Operand<T>& operand, const PushOptions& options) const {
+    const TensorOf<T> copy(device_, operand.tensor.rows(), operand.tensor.width(), options.name);
+    if (operand.use != Use::write) fill(copy, operand.tensor, options);
+    return {copy, operand.use};
+  }
+  Operand<T> on_host(const Operand<T>& operand, PushOptions options) const {
     const auto view = operand.tensor.view();
-    if (view.on_host()) return operand;
     const Index rows = operand.tensor.rows(), width = operand.tensor.width();
     const auto bytes = static_cast<std::size_t>(rows * width) * sizeof(T);
     const auto buffer = std::make_shared<Buffer>(device_.engine, device_.memory->staging(), bytes, options.name);
@@ -172,10 +220,19 @@ class CallOf {
   }
   void bring_back(const Operand<T>& operand, const Operand<T>& from, PushOptions options) const {
     if (operand.use == Use::read || operand.tensor.same_view(from.tensor)) return;
+    if (member_->on_lane()) return fill(operand.tensor, on_host({from.tensor, Use::read}, options).tensor, options);
     options.lane = operand.tensor.lane();
     device_.engine->push([to = operand.tensor.view(), from = from.tensor.view()](
                              OpContext& op) { to.upload(op.lane(), from.read(op.lane()).data); },
                          {read(from.tensor.var()), operand.tensor.write_access()}, options);
+  }
+  /// Pushes the copy of a tensor in the host's memory.
+  static void fill(const TensorOf<T>& to, const TensorOf<T>& from, const PushOptions& options) {
+    const auto copy = [view = from.view()](const Matrix<T>& m) {
+      const Matrix<const T> source = view.read();
+      for (Index row = 0; row < m.rows; ++row) std::copy_n(source.row(row), m.width, m.row(row));
+    };
+    to.fill(copy, {read(from.var())}, options);
   }
 
   const Device& device_;

@@ -71,24 +71,21 @@ void compute(std::vector<Exchange>& parts) {
   }
 }
 
-/// Why the call fails at all members; empty if it does not.
-std::string reason_to_fail(const std::vector<Exchange>& parts, const std::vector<int>& ranks) {
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (!parts[i].call.fits(parts[i == 0 && parts.size() > 1 ? 1 : 0].call) && parts.size() > 1) {
-      const std::size_t other = i == 0 ? 1 : 0;
-      return "rank " + std::to_string(ranks[other]) + " calls " + parts[other].call.describe() + ", but rank " +
-             std::to_string(ranks[i]) + " calls " + parts[i].call.describe();
-    }
+}  // namespace
+
+std::string reason_to_fail(std::span<const Said> parts) {
+  for (std::size_t i = 0; i < parts.size() && parts.size() > 1; ++i) {
+    const Said& other = parts[i == 0 ? 1 : 0];
+    if (parts[i].call->fits(*other.call)) continue;
+    return "rank " + std::to_string(other.rank) + " calls " + other.call->describe() + ", but rank " +
+           std::to_string(parts[i].rank) + " calls " + parts[i].call->describe();
   }
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (!parts[i].failure.empty()) {
-      return "the operand of rank " + std::to_string(ranks[i]) + " failed: " + parts[i].failure;
-    }
+  for (const Said& part : parts) {
+    if (part.failure->empty()) continue;
+    return "the operand of rank " + std::to_string(part.rank) + " failed: " + *part.failure;
   }
   return "";
 }
-
-}  // namespace
 
 std::exception_ptr Breakage::error(const std::string& what) const {
   const std::string text = what + ": " + why;
@@ -104,7 +101,9 @@ std::string seconds(std::chrono::nanoseconds time) {
 }
 
 void finish(std::vector<Exchange>& parts, const std::vector<int>& ranks) {
-  std::string why = reason_to_fail(parts, ranks);
+  std::vector<Said> said;
+  for (std::size_t i = 0; i < parts.size(); ++i) said.push_back({ranks[i], &parts[i].call, &parts[i].failure});
+  std::string why = reason_to_fail(said);
   if (why.empty()) {
     try {
       compute(parts);

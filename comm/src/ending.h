@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <exception>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,15 @@ struct Breakage {
   /// A CommError or AbortError whose text begins with `what`.
   std::exception_ptr error(const std::string& what) const;
 };
+
+/// What a member says of its part of a call.
+struct Said {
+  int rank;
+  const Call* call;
+  const std::string* failure;  ///< of its operands; empty if there is none
+};
+/// Why the call fails at all members, since calls do not fit each other or an operand has failed; empty if it does not.
+std::string reason_to_fail(std::span<const Said> parts);
 
 /// Ends a part with an error that names its call.
 void fail(Exchange& part, const Breakage& broken);

@@ -100,6 +100,8 @@ OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options)
     std::fill(lanes.begin() + 1 + static_cast<std::ptrdiff_t>(i), lanes.end(), engine.add_lane(more[i], options.lane));
   }
   device.copy_out = lanes[1];
+  device.collectives = lanes[3];
+  device.native_queue = native_stream;
   return {std::move(device), info_of(number, hardware->facts()), lanes[1], lanes[2], lanes[3]};
 }
 

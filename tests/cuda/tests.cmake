@@ -14,6 +14,10 @@ target_include_directories(
   windrow_fake_cuda PRIVATE ${PROJECT_SOURCE_DIR} $<TARGET_PROPERTY:windrow_ops,INTERFACE_INCLUDE_DIRECTORIES>)
 target_include_directories(windrow_fake_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_link_libraries(windrow_fake_cuda PRIVATE windrow_flags Threads::Threads ${CMAKE_DL_LIBS})
+if(TARGET windrow_nccl_objects)
+  target_sources(windrow_fake_cuda PRIVATE cuda/fake/nccl.cc cuda/fake/nccl_work.cc)
+  target_include_directories(windrow_fake_cuda SYSTEM PRIVATE ${WINDROW_NCCL_INCLUDE})
+endif()
 # ThreadSanitizer looks at the teams of kernels that run at the same time. Other sanitizers see nothing in these kernels,
 # whose memory is mapped as a whole.
 set(host_compiler ${CMAKE_CXX_COMPILER})

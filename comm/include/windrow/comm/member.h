@@ -45,8 +45,8 @@ struct Call {
   std::string describe() const;
 };
 
-/// A tensor in the host's memory: elements of 4 bytes, rows at a distance of `stride` bytes. What is only read is not
-/// written.
+/// A tensor in the host's memory, or in that of a device: elements of 4 bytes, rows at a distance of `stride` bytes.
+/// What is only read is not written.
 struct Piece {
   std::byte* data;
   Index rows, width, stride;
@@ -62,7 +62,17 @@ struct Exchange {
   OnComplete done;            ///< the pieces are valid until it is called
 };
 
+/// What a part of a call works on, for members on a lane.
+struct Operands {
+  std::vector<Piece> pieces;  ///< in the device's memory; otherwise as those of an Exchange
+  std::string failure;        ///< as that of an Exchange
+};
+
 /// One member of a group. Threads: any, except for number().
+///
+/// A member on the host gets whole parts, by take(). A member on a lane works in its device's memory, and gets a part
+/// in two steps: begin(), as soon as the work that its operands depend on is issued, and take(), with no pieces, when
+/// that work is done.
 class Member {
  public:
   virtual ~Member() = default;
@@ -71,6 +81,12 @@ class Member {
   /// Takes over a part of a call, inside an op; parts may come in any order of numbers. Must not block, and calls
   /// `done` in any case.
   virtual void take(Exchange exchange) = 0;
+  /// Whether begin() comes before take().
+  virtual bool on_lane() const { return false; }
+  /// Called inside an op of the device's ordered lane. Work that is issued behind the lane's present end may use the
+  /// pieces until the `done` of this call is called. Must not block or throw. If that op has failed without calling
+  /// it, take() comes with a failure.
+  virtual void begin(Call call [[maybe_unused]], Operands operands [[maybe_unused]], Lane& lane [[maybe_unused]]) {}
   /// See Communicator.
   virtual std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) = 0;
   virtual void abort(const std::string& why) = 0;

@@ -85,7 +85,7 @@ struct OpenDevice {
   // Lanes besides Device::lane, whose work the device prefers.
   LaneId copy_out;     ///< copies to the host; also Device::copy_out
   LaneId copy_in;      ///< copies from the host, to buffers that an op of Device::lane has written once: see Buffer
-  LaneId collectives;  ///< between devices
+  LaneId collectives;  ///< between devices; also Device::collectives
 };
 
 /// Opens a device for an engine: adds its lanes, and makes a pool of its memory. Throws MisuseError as list_devices(),

@@ -31,6 +31,11 @@ struct Device {
   std::shared_ptr<const Backend> backend = {};
   /// The stride, in elements, of new tensors' rows of a width.
   Index (*row_stride)(Index width) = windrow::row_stride;
+  /// Another ordered lane, for collectives between devices.
+  std::optional<LaneId> collectives = {};
+  /// The queue of the platform behind an ordered lane of the device, such as a cudaStream_t, for libraries that issue
+  /// work on it; null if there is none.
+  void* (*native_queue)(Lane* lane) = nullptr;
 
   bool on_host() const { return memory == nullptr || memory->on_host(); }
   /// The lane of buffers in its memory; see Buffer.

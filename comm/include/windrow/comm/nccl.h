@@ -1,0 +1,56 @@
+// Groups of CUDA devices, by NCCL.
+//
+//   windrow::NcclGroup group({windrow::cuda::open_device(engine, 0).device, windrow::cuda::open_device(engine, 1).device});
+//   for (int rank = 0; rank < 2; ++rank) group[rank].all_reduce(gradients[rank]);
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "windrow/comm/communicator.h"
+
+namespace windrow {
+
+struct NcclOptions {
+  /// How long a call may take from the moment when the first member's tensors are ready, or the work that writes them
+  /// is issued; see communicator.h.
+  std::chrono::nanoseconds patience = std::chrono::minutes(10);
+  /// How long NCCL may take to abort when the group is broken, and to end, before it is left alone.
+  std::chrono::nanoseconds answer = std::chrono::seconds(1);
+};
+
+/// A group with a member for each device of this process, or with one member here and the others in other processes.
+/// Tensors in the members' devices stay there: NCCL runs on streams of the group, behind the work that the tensors
+/// depend on. Tensors in the host's memory are copied to the devices and back.
+///
+/// A thread of the group makes all calls, by non-blocking communicators; another one watches it, and has NCCL abort the
+/// calls if one fails or takes too long. Then all members get an error. If NCCL does not abort within `answer`, the
+/// error says so: the devices may then still write the tensors, and the program should end.
+///
+/// A handle of the communicators. Sums are added in the order that NCCL chooses.
+class NcclGroup {
+ public:
+  /// Waits until NCCL has connected the devices. Throws MisuseError without devices, for one that is not of CUDA, and
+  /// if there is no plug-in or no NCCL; CommError if NCCL fails, for example since two members have one device.
+  explicit NcclGroup(const std::vector<Device>& devices, NcclOptions options = {});
+  /// The member of this process. `exchange` and `announcements` are of all processes, such as two groups of an
+  /// MpiWorld, and of no other use: the first serves Communicator::exchange(), the other one tells the members of each
+  /// call whether all can take part. All processes call it. Messages between processes, send() and recv(), fail.
+  NcclGroup(const Device& device, const Communicator& exchange, const Communicator& announcements,
+            NcclOptions options = {});
+
+  /// The number of members in all processes.
+  int size() const { return members_.front().size(); }
+  /// A member of this process. Throws MisuseError for other ranks.
+  const Communicator& operator[](int rank) const;
+
+  /// Why no group can be made, in one line: there is no plug-in, or no NCCL. Empty if there are both.
+  static std::string unavailable();
+
+ private:
+  std::vector<Communicator> members_;
+};
+
+}  // namespace windrow

@@ -1,0 +1,152 @@
+#include <nccl.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "nccl_calls.h"
+
+namespace windrow::comm {
+namespace {
+
+static_assert(NcclId::size == NCCL_UNIQUE_ID_BYTES);
+static_assert(nccl_in_progress == ncclInProgress);
+static_assert(nccl_not_reached == -cudaErrorNotReady);
+
+ncclComm_t of(NcclComm* comm) { return reinterpret_cast<ncclComm_t>(comm); }
+cudaStream_t of(void* stream) { return static_cast<cudaStream_t>(stream); }
+cudaEvent_t of(NcclEvent* event) { return reinterpret_cast<cudaEvent_t>(event); }
+ncclDataType_t of(NcclType type) { return type == NcclType::float32 ? ncclFloat32 : ncclInt32; }
+ncclRedOp_t of(NcclOperation operation) {
+  switch (operation) {
+    case NcclOperation::sum:
+      return ncclSum;
+    case NcclOperation::mean:
+      return ncclAvg;
+    default:
+      return ncclMax;
+  }
+}
+
+/// The result of a call of CUDA, whose error the thread need not know.
+int cuda(cudaError_t error) {
+  if (error != cudaSuccess) cudaGetLastError();
+  return -static_cast<int>(error);
+}
+
+void text(int error, char* text, std::size_t size) {
+  if (error >= 0) {
+    std::snprintf(text, size, "%s", ncclGetErrorString(static_cast<ncclResult_t>(error)));
+  } else {
+    const auto code = static_cast<cudaError_t>(-error);
+    std::snprintf(text, size, "%s (%s)", cudaGetErrorString(code), cudaGetErrorName(code));
+  }
+}
+
+int make_id(NcclId* made) {
+  ncclUniqueId id;
+  const int error = ncclGetUniqueId(&id);
+  std::memcpy(made->bytes, id.internal, NcclId::size);
+  return error;
+}
+
+int group_start() { return ncclGroupStart(); }
+int group_end() { return ncclGroupEnd(); }
+
+int init(int size, const NcclId* id, int rank, NcclComm** made) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclUniqueId unique;
+  std::memcpy(unique.internal, id->bytes, NcclId::size);
+  return ncclCommInitRankConfig(reinterpret_cast<ncclComm_t*>(made), size, unique, rank, &config);
+}
+int state(NcclComm* comm, int* error) {
+  ncclResult_t found = ncclSuccess;
+  const int result = ncclCommGetAsyncError(of(comm), &found);
+  *error = found;
+  return result;
+}
+int finalize(NcclComm* comm) { return ncclCommFinalize(of(comm)); }
+int destroy(NcclComm* comm) { return ncclCommDestroy(of(comm)); }
+int abort(NcclComm* comm) { return ncclCommAbort(of(comm)); }
+
+int all_reduce(const NcclTransfer* t, NcclOperation operation) {
+  return ncclAllReduce(t->from, t->to, t->count, of(t->type), of(operation), of(t->comm), of(t->stream));
+}
+int reduce(const NcclTransfer* t, NcclOperation operation, int root) {
+  return ncclReduce(t->from, t->to, t->count, of(t->type), of(operation), root, of(t->comm), of(t->stream));
+}
+int broadcast(const NcclTransfer* t, int root) {
+  return ncclBroadcast(t->from, t->to, t->count, of(t->type), root, of(t->comm), of(t->stream));
+}
+int all_gather(const NcclTransfer* t) {
+  return ncclAllGather(t->from, t->to, t->count, of(t->type), of(t->comm), of(t->stream));
+}
+int reduce_scatter(const NcclTransfer* t, NcclOperation operation) {
+  return ncclReduceScatter(t->from, t->to, t->count, of(t->type), of(operation), of(t->comm), of(t->stream));
+}
+int send(const NcclTransfer* t, int to) {
+  return ncclSend(t->from, t->count, of(t->type), to, of(t->comm), of(t->stream));
+}
+int receive(const NcclTransfer* t, int from) {
+  return ncclRecv(t->to, t->count, of(t->type), from, of(t->comm), of(t->stream));
+}
+
+int device(int* device) { return cuda(cudaGetDevice(device)); }
+int use(int device) { return cuda(cudaSetDevice(device)); }
+int make_stream(void** made) {
+  int least = 0, greatest = 0;
+  if (const int error = cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest)); error != 0) return error;
+  return cuda(cudaStreamCreateWithPriority(reinterpret_cast<cudaStream_t*>(made), cudaStreamNonBlocking, greatest));
+}
+int drain(void* stream) { return cuda(cudaStreamSynchronize(of(stream))); }
+int end_stream(void* stream) { return cuda(cudaStreamDestroy(of(stream))); }
+int make_event(NcclEvent** made) {
+  return cuda(cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(made), cudaEventDisableTiming));
+}
+int end_event(NcclEvent* event) { return cuda(cudaEventDestroy(of(event))); }
+int record(NcclEvent* event, void* stream) { return cuda(cudaEventRecord(of(event), of(stream))); }
+int wait(void* stream, NcclEvent* event) { return cuda(cudaStreamWaitEvent(of(stream), of(event), 0)); }
+int query(NcclEvent* event) { return cuda(cudaEventQuery(of(event))); }
+int allocate(std::size_t bytes, void** made) { return cuda(cudaMalloc(made, bytes)); }
+int free(void* start) { return cuda(cudaFree(start)); }
+int copy(void* stream, void* to, std::size_t to_stride, const void* from, std::size_t from_stride, std::size_t width,
+         std::size_t rows) {
+  return cuda(cudaMemcpy2DAsync(to, to_stride, from, from_stride, width, rows, cudaMemcpyDefault, of(stream)));
+}
+
+const NcclCalls calls = {NcclCalls::current_version,
+                         text,
+                         make_id,
+                         group_start,
+                         group_end,
+                         init,
+                         state,
+                         finalize,
+                         destroy,
+                         abort,
+                         all_reduce,
+                         reduce,
+                         broadcast,
+                         all_gather,
+                         reduce_scatter,
+                         send,
+                         receive,
+                         device,
+                         use,
+                         make_stream,
+                         drain,
+                         end_stream,
+                         make_event,
+                         end_event,
+                         record,
+                         wait,
+                         query,
+                         allocate,
+                         free,
+                         copy};
+
+}  // namespace
+
+const NcclCalls* windrow_nccl_calls() { return &calls; }
+
+}  // namespace windrow::comm

@@ -1,0 +1,256 @@
+// Groups by NCCL, of devices of one process and of several. Start here; random_collectives.h is the oracle.
+#include "windrow/comm/nccl.h"
+
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "tests/comm/nccl_support.h"
+#include "tests/engine/support.h"
+#include "tests/seed.h"
+#include "windrow/comm/local.h"
+
+namespace windrow::testing {
+namespace {
+
+using fake::Order;
+using Floats = std::vector<float>;
+
+class NcclCollectives : public ::testing::TestWithParam<Order> {};
+INSTANTIATE_TEST_SUITE_P(All, NcclCollectives, ::testing::Values(Order::eager, Order::random, Order::lazy));
+
+TEST_P(NcclCollectives, ComputeWhatAPlainSimulationComputes) {
+  unsigned seed = first_seed();
+  for (const auto& setup : every_setup) {
+    const int ranks = 1 + static_cast<int>(seed % 4);
+    fake::reset({.devices = ranks, .memory = std::size_t{32} << 20, .order = GetParam(), .seed = seed});
+    Engine engine({.policy = setup.policy, .workers = setup.workers});
+    const NcclGroup group(cuda_devices(engine, ranks));
+    std::vector<std::function<void()>> checks;
+    for (int rank = 0; rank < ranks; ++rank) checks.push_back(push_random_collectives(group[rank], seed, 30));
+    for (const auto& check : checks) check();
+    ASSERT_TRUE(fake::reports().empty()) << "seed " << seed << ": " << fake::reports()[0];
+    ++seed;
+  }
+}
+
+/// Runs the body in so many processes, which threads play, each with an engine and a device of its own.
+void run_processes(int count, const NcclOptions& options, const std::function<void(const Communicator&)>& body) {
+  Engine host({.workers = 1});
+  std::optional<LocalGroup> exchange(host_devices(host, count)), announcements(host_devices(host, count));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < count; ++rank) {
+    threads.emplace_back([rank, options, &body, first = (*exchange)[rank], second = (*announcements)[rank]]() mutable {
+      Engine engine({.workers = 1});
+      std::optional<Communicator> to_exchange(std::move(first)), to_announce(std::move(second));
+      const Device device = cuda::open_device(engine, rank).device;
+      const NcclGroup group(device, *to_exchange, *to_announce, options);
+      to_exchange.reset();
+      to_announce.reset();
+      body(group[rank]);
+    });
+  }
+  exchange.reset();
+  announcements.reset();
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_P(NcclCollectives, OfProcessesComputeTheSame) {
+  for (const int ranks : {1, 2, 3}) {
+    fake::reset({.devices = ranks, .memory = std::size_t{32} << 20, .order = GetParam()});
+    run_processes(ranks, {}, [](const Communicator& member) {
+      push_random_collectives(member, first_seed(), 30, Messages::without)();
+      EXPECT_EQ(member.exchange(std::vector<std::int64_t>{member.rank()}).back(), member.size() - 1);
+      member.barrier();
+    });
+  }
+}
+
+TEST(NcclProcesses, FailTogetherAndGoOn) {
+  fake::reset({.devices = 2});
+  run_processes(2, {}, [](const Communicator& member) {
+    Engine& engine = *member.device().engine;
+    const Tensor bad = filled(member.device(), 2, 3, 1), good = filled(member.device(), 2, 4, 1);
+    if (member.rank() == 1) {
+      engine.push([] { throw std::runtime_error("no gradient today"); }, {mutate(bad.var())});
+    }
+    member.all_reduce(bad);
+    member.all_reduce(good);
+    const std::string text = error_of(bad);
+    EXPECT_NE(text.find("no gradient today"), text.npos) << text;
+    EXPECT_NE(text.find("rank 1"), text.npos) << text;
+    EXPECT_EQ(good.get(), Floats(8, 2));
+
+    const Tensor left = filled(member.device(), 2, 3, 1), right = filled(member.device(), 2, 4, 1);
+    member.all_reduce(member.rank() == 0 ? left : right, Combine::sum, {.name = OpName(std::string(member.rank() == 0 ? "left" : "right"))});
+    const std::string differ = error_of(member.rank() == 0 ? left : right);
+    EXPECT_NE(differ.find("'left' (sum of float32 2 x 3)"), differ.npos) << differ;
+    EXPECT_NE(differ.find("'right' (sum of float32 2 x 4)"), differ.npos) << differ;
+
+    if (member.rank() == 0) {
+      member.send(good, 1);
+    } else {
+      member.recv(good, 0);
+      EXPECT_NE(error_of(good).find("have no messages"), std::string::npos) << error_of(good);
+    }
+    member.exchange({});
+  });
+}
+
+TEST(NcclProcesses, HearOfAMemberThatEnds) {
+  fake::reset({.devices = 2});
+  run_processes(2, {}, [](const Communicator& member) {
+    if (member.rank() == 1) return;
+    const Tensor x = filled(member.device(), 2, 4, 1);
+    member.all_reduce(x);
+    EXPECT_NE(error_of(x).find("rank 1 has ended"), std::string::npos) << error_of(x);
+    EXPECT_THROW(member.exchange({}), CommError);
+  });
+}
+
+class Nccl : public ::testing::Test {
+ protected:
+  Nccl() { fake::reset({.devices = 3}); }
+  Engine engine{{.workers = 2}};
+};
+
+TEST_F(Nccl, TensorsOfDevicesStayThere) {
+  const NcclGroup group(cuda_devices(engine, 2));
+  std::vector<Tensor> tensors;
+  for (int rank = 0; rank < 2; ++rank) tensors.push_back(filled(group[rank].device(), 3, 8, 1));
+  engine.wait_all();
+  const auto copies = fake::counters().copies;
+  for (int call = 0; call < 5; ++call) {
+    for (int rank = 0; rank < 2; ++rank) group[rank].all_reduce(tensors[static_cast<std::size_t>(rank)]);
+  }
+  engine.wait_all();
+  EXPECT_EQ(fake::counters().copies, copies);
+  EXPECT_EQ(tensors[0].get(), Floats(24, 32));
+}
+
+TEST_F(Nccl, CombinesViewsWholeNumbersAndTensorsOfTheHost) {
+  const NcclGroup group(cuda_devices(engine, 2));
+  const Device host = host_device(engine);
+  std::vector<Tensor> wide, of_host;
+  std::vector<IntTensor> counts, all;
+  for (int rank = 0; rank < 2; ++rank) {
+    const Device& device = group[rank].device();
+    wide.push_back(filled(device, 2, 5, 1));
+    of_host.push_back(filled(host, 2, 64, static_cast<float>(rank)));
+    counts.emplace_back(host, 1, 2);
+    counts.back().set({rank, -rank});
+    all.emplace_back(device, 2, 2);
+    group[rank].all_reduce(wide.back().column_range(1, 4), Combine::mean);
+    group[rank].all_reduce(wide.back().column_range(2, 3));
+    group[rank].all_reduce(of_host.back().column_range(0, 63));
+    group[rank].all_gather(counts.back(), all.back());
+    group[rank].all_reduce(counts.back(), Combine::max);
+  }
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(wide[rank].get(), (Floats{1, 1, 2, 1, 1, 1, 1, 2, 1, 1}));
+    Floats expected(128, 1);
+    expected[63] = expected[127] = static_cast<float>(rank);
+    EXPECT_EQ(of_host[rank].get(), expected);
+    EXPECT_EQ(counts[rank].get(), (std::vector<std::int32_t>{1, 0}));
+    EXPECT_EQ(all[rank].get(), (std::vector<std::int32_t>{0, 0, 1, -1}));
+  }
+}
+
+TEST_F(Nccl, MessagesAndCollectivesMayCrossEachOther) {
+  const NcclGroup group(cuda_devices(engine, 2));
+  std::vector<Tensor> x, y;
+  for (int rank = 0; rank < 2; ++rank) {
+    x.push_back(filled(group[rank].device(), 1, 4, static_cast<float>(rank + 1)));
+    y.push_back(filled(group[rank].device(), 1, 4, 10));
+  }
+  group[0].send(x[0], 1);
+  group[0].recv(x[0], 1);
+  group[0].all_reduce(y[0]);
+  group[1].all_reduce(y[1]);
+  group[1].send(x[1], 0);
+  const Tensor to(group[1].device(), 1, 4);
+  group[1].recv(to, 0);
+  EXPECT_EQ(to.get(), Floats(4, 1));
+  EXPECT_EQ(x[0].get(), Floats(4, 2));
+  EXPECT_EQ(y[1].get(), Floats(4, 20));
+}
+
+TEST_F(Nccl, AFailedOperandFailsThatCallAtAllMembersAndNoOther) {
+  for (const auto& setup : every_setup) {
+    Engine own({.policy = setup.policy, .workers = setup.workers});
+    const NcclGroup group(cuda_devices(own, 3));
+    std::vector<Tensor> bad, good;
+    for (int rank = 0; rank < 3; ++rank) {
+      const Device& device = group[rank].device();
+      bad.push_back(filled(device, 2, 4, 1));
+      good.push_back(filled(device, 2, 4, 1));
+      if (rank == 1) {
+        own.push([] { throw std::runtime_error("no gradient today"); }, {mutate(bad.back().var())}, {.name = "sad"});
+      }
+      group[rank].all_reduce(bad.back(), Combine::sum, {.name = "gradients"});
+      group[rank].all_reduce(good.back());
+    }
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      const std::string text = error_of(bad[rank]);
+      EXPECT_NE(text.find("no gradient today"), text.npos) << "rank " << rank << ": " << text;
+      EXPECT_NE(text.find("rank 1"), text.npos) << text;
+      EXPECT_EQ(good[rank].get(), Floats(8, 3));
+      bad[rank].set(Floats(8, 1));  // heals
+      group[static_cast<int>(rank)].all_reduce(bad[rank]);
+    }
+    for (const Tensor& tensor : bad) EXPECT_EQ(tensor.get(), Floats(8, 3));
+  }
+}
+
+TEST_F(Nccl, CallsThatDifferFailAtAllMembersByName) {
+  const NcclGroup group(cuda_devices(engine, 2));
+  const Tensor x = filled(group[0].device(), 2, 3, 1), y = filled(group[1].device(), 2, 4, 1);
+  group[0].all_reduce(x, Combine::sum, {.name = "left"});
+  group[1].all_reduce(y, Combine::sum, {.name = "right"});
+  for (const Tensor& tensor : {x, y}) {
+    const std::string text = error_of(tensor);
+    EXPECT_NE(text.find("'left' (sum of float32 2 x 3)"), text.npos) << text;
+    EXPECT_NE(text.find("'right' (sum of float32 2 x 4)"), text.npos) << text;
+  }
+}
+
+TEST_F(Nccl, NothingHangsIfAMemberEndsOrAborts) {
+  std::optional<NcclGroup> group(cuda_devices(engine, 2));
+  const Communicator first = (*group)[0];
+  const Tensor x = filled(first.device(), 1, 4, 1);
+  first.all_reduce(x);
+  group.reset();  // member 1 will not call
+  EXPECT_NE(error_of(x).find("rank 1 has ended"), std::string::npos) << error_of(x);
+  EXPECT_THROW(first.exchange({}), CommError);
+
+  const NcclGroup other(cuda_devices(engine, 2));
+  const Tensor z = filled(other[0].device(), 1, 4, 1);
+  other[0].recv(z, 1);
+  other[1].abort("the test says so");
+  EXPECT_NE(error_of(z).find("the test says so"), std::string::npos) << error_of(z);
+  EXPECT_THROW(other[0].exchange({}), AbortError);
+  const Tensor late = filled(other[1].device(), 1, 4, 1);
+  other[1].send(late, 0);
+  other[1].all_reduce(late);
+  EXPECT_NE(error_of(late).find("the test says so"), std::string::npos) << error_of(late);
+}
+
+TEST_F(Nccl, RefusesMisuseAtTheCall) {
+  EXPECT_EQ(NcclGroup::unavailable(), "");
+  EXPECT_THROW(NcclGroup({}), MisuseError);
+  EXPECT_THROW(NcclGroup({host_device(engine)}), MisuseError);
+  const std::vector<Device> devices = cuda_devices(engine, 2);
+  EXPECT_THROW(NcclGroup({devices[0], cuda::open_device(engine, 0).device}), MisuseError);
+  const NcclGroup group(devices);
+  EXPECT_THROW(group[2], MisuseError);
+  EXPECT_THROW(group[0].all_reduce(filled(devices[1], 1, 4, 1)), MisuseError);
+  EXPECT_THROW(group[0].all_reduce(filled(cuda::open_device(engine, 0).device, 1, 4, 1)), MisuseError);
+  // None of these counts as a call.
+  const Tensor x = filled(devices[0], 1, 4, 1), y = filled(devices[1], 1, 4, 1);
+  group[0].all_reduce(x);
+  group[1].all_reduce(y);
+  EXPECT_EQ(x.get(), Floats(4, 2));
+}
+
+}  // namespace
+}  // namespace windrow::testing
