@@ -142,6 +142,33 @@ TEST_F(DevicesOfPrograms, TrainToTheLossOfTheHost) {
   }
 }
 
+#ifdef WINDROW_FAKE_NCCL
+TEST_F(DevicesOfPrograms, TrainTogetherByNcclWhereItIs) {
+  use_plugin(WINDROW_FAKE_PLUGIN);
+  ::setenv("WINDROW_FAKE_DEVICES", "2", 1);
+  const std::string small = "windrow train tree-lstm --samples 40 --hidden 8 --epochs 2 --devices ";
+  const std::vector<double> expected = losses(run(small + "cpu:0,cpu:1").out);
+  ASSERT_EQ(expected.size(), 2u);
+  for (const std::string plugin : {WINDROW_FAKE_NCCL, "/nowhere/windrow_nccl.so"}) {
+    ::setenv("WINDROW_NCCL_PLUGIN", plugin.c_str(), 1);
+    const Outcome outcome = run(small + "cuda:0,cuda:1");
+    EXPECT_EQ(outcome.err, "") << plugin;
+    const std::vector<double> found = losses(outcome.out);
+    ASSERT_EQ(found.size(), 2u) << outcome.out;
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(found[i], expected[i], 2e-4 * expected[i]) << plugin;
+  }
+  ::setenv("WINDROW_FAKE_NCCL_FAULT", "ncclAllReduce", 1);
+  EXPECT_EQ(run(small + "cuda:0,cuda:1").status, 0) << "by the host";
+  ::setenv("WINDROW_NCCL_PLUGIN", WINDROW_FAKE_NCCL, 1);
+  const Outcome failed = run(small + "cuda:0,cuda:1");
+  EXPECT_NE(failed.status, 0);
+  EXPECT_NE(failed.err.find("ncclAllReduce failed: unhandled system error"), std::string::npos) << failed.err;
+  for (const char* const name : {"WINDROW_FAKE_DEVICES", "WINDROW_NCCL_PLUGIN", "WINDROW_FAKE_NCCL_FAULT"}) {
+    ::unsetenv(name);
+  }
+}
+#endif
+
 TEST_F(DevicesOfPrograms, SayThatMemoryRanOut) {
   use_plugin(WINDROW_FAKE_PLUGIN);
   const Outcome outcome = run("windrow train tree-lstm --hidden 4096 --samples 40 --epochs 1 --device cuda:0");

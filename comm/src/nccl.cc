@@ -161,9 +161,8 @@ NcclGroup::NcclGroup(const Device& device, const Communicator& exchange, const C
   require_cuda(device);
   const NcclCalls& calls = comm::nccl_calls();
   const int rank = exchange.rank();
-  NcclGroupState::Setup setup{.places = {{rank, number_of(device, calls)}},
-                              .size = exchange.size(),
-                              .options = options};
+  NcclGroupState::Setup setup{
+      .places = {{rank, number_of(device, calls)}}, .size = exchange.size(), .options = options};
   // Rank 0 tells the others the name of the clique, or that there is none.
   constexpr std::size_t words = NcclId::size / sizeof(std::int64_t);
   Numbers own(words + 1);

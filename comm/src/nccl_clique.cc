@@ -59,7 +59,8 @@ NcclClique::~NcclClique() {
       for (void* const scratch : seat.scratch) calls_.free(scratch);
     }
     for (NcclEvent* const event : events_) calls_.end_event(event);
-  }).join();
+  })
+      .join();
 }
 
 void NcclClique::require(int error, const char* what) const {
@@ -156,11 +157,11 @@ void NcclClique::transfer(const Seat& seat, const NcclPart& part, const std::vec
     const auto count = static_cast<std::size_t>(call.shapes[i].rows * call.shapes[i].width);
     if (count == 0) continue;
     NcclTransfer one{.from = places[i],
-                           .to = places[two_ends ? 1 : i],
-                           .count = count,
-                           .type = type,
-                           .comm = nullptr,
-                           .stream = seat.stream};
+                     .to = places[two_ends ? 1 : i],
+                     .count = count,
+                     .type = type,
+                     .comm = nullptr,
+                     .stream = seat.stream};
     one.comm = comm_of(seat);
     const auto require_begun = [&](int error, const char* what) {
       if (error != nccl_in_progress) require(error, what);

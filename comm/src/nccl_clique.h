@@ -77,7 +77,7 @@ class NcclClique {
   std::vector<std::vector<std::byte*>> places_;  // of the call that is being issued: where its pieces lie, by part
   std::mutex mutex_;
   std::vector<NcclEvent*> events_;  // all; guarded by mutex_
-  bool ended_ = false;  // NCCL uses the streams no more
+  bool ended_ = false;              // NCCL uses the streams no more
 };
 
 }  // namespace windrow::comm

@@ -68,8 +68,8 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
     std::vector<Slot> slots = {};  // of these ranks
     Clock::time_point since = Clock::now();
     enum class Step : std::uint8_t { gathering, announcing, moving, done } step = Step::gathering;
-    std::string why = {};               // done: why it has failed, or empty
-    std::vector<NcclPart> parts = {};   // moving: of serve()
+    std::string why = {};              // done: why it has failed, or empty
+    std::vector<NcclPart> parts = {};  // moving: of serve()
   };
   using Rounds = std::map<Name, Round>;
   /// What is to be called without the mutex.
@@ -112,12 +112,12 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   // Guarded by the mutex:
   Agree agree_;  // announce() takes it
   Rounds rounds_;
-  std::deque<Rounds::iterator> ready_;                 // for serve()
-  std::map<int, Member::Numbered> left_;               // calls of the members of this process that have left, by rank
+  std::deque<Rounds::iterator> ready_;    // for serve()
+  std::map<int, Member::Numbered> left_;  // calls of the members of this process that have left, by rank
   Breakage broken_;
   bool connected_ = false, failed_all_ = false, aborted_ = false, ending_ = false;
   bool serving_ = false, announcing_ = false, watching_ = false;  // the threads are not at their end
-  std::thread serve_, announce_, watch_;  // of start() and stop()
+  std::thread serve_, announce_, watch_;                          // of start() and stop()
 };
 
 }  // namespace windrow::comm

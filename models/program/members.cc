@@ -12,6 +12,7 @@
 #include "program.h"
 #include "windrow/comm/local.h"
 #include "windrow/comm/mpi.h"
+#include "windrow/comm/nccl.h"
 
 namespace windrow::program {
 namespace {
@@ -103,12 +104,24 @@ std::string text_of(const std::exception_ptr& error) {
   }
 }
 
+/// By NCCL, if all are devices of CUDA and NCCL is there; otherwise by the host.
+std::vector<Communicator> group_of(const std::vector<Device>& devices, std::chrono::seconds patience) {
+  const bool of_cuda = std::ranges::none_of(devices, &Device::on_host);
+  const auto members = [&](const auto& group) {
+    std::vector<Communicator> all;
+    for (int rank = 0; rank < group.size(); ++rank) all.push_back(group[rank]);
+    return all;
+  };
+  return of_cuda && NcclGroup::unavailable().empty() ? members(NcclGroup(devices, {.patience = patience}))
+                                                     : members(LocalGroup(devices, {.patience = patience}));
+}
+
 int run_threads(const std::vector<Device>& devices, std::chrono::seconds patience,
                 const std::function<int(const Member&)>& body) {
-  const LocalGroup group(devices, {.patience = patience});
+  const std::vector<Communicator> group = group_of(devices, patience);
   std::vector<std::exception_ptr> errors(devices.size());
   int result = 0;
-  const auto run = [&](int rank) {
+  const auto run = [&](std::size_t rank) {
     const Member member{group[rank].device(), group[rank], rank == 0};
     std::optional<Silence> silence;
     if (!member.leads) silence.emplace();
@@ -116,13 +129,12 @@ int run_threads(const std::vector<Device>& devices, std::chrono::seconds patienc
       const int own = body(member);
       if (member.leads) result = own;
     } catch (...) {
-      std::exception_ptr& error = errors[static_cast<std::size_t>(rank)];
-      error = std::current_exception();
-      group[rank].abort("rank " + std::to_string(rank) + " has failed: " + text_of(error));
+      errors[rank] = std::current_exception();
+      group[rank].abort("rank " + std::to_string(rank) + " has failed: " + text_of(errors[rank]));
     }
   };
   std::vector<std::thread> threads;
-  for (int rank = 1; rank < group.size(); ++rank) threads.emplace_back(run, rank);
+  for (std::size_t rank = 1; rank < group.size(); ++rank) threads.emplace_back(run, rank);
   run(0);
   for (std::thread& thread : threads) thread.join();
   if (const std::exception_ptr error = cause_of(errors)) std::rethrow_exception(error);

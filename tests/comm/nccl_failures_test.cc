@@ -79,8 +79,9 @@ Outcome run_program(const NcclOptions& options, NcclFault fault, std::uint64_t c
 }
 
 const std::vector<std::string> while_calls_run = {
-    "ncclGroupStart", "ncclCommInitRankConfig", "ncclGroupEnd",  "ncclCommGetAsyncError", "ncclAllReduce", "ncclReduce",
-    "ncclBroadcast",  "ncclAllGather",          "ncclReduceScatter", "ncclSend",          "ncclRecv"};
+    "ncclGroupStart", "ncclCommInitRankConfig", "ncclGroupEnd",  "ncclCommGetAsyncError", "ncclAllReduce",
+    "ncclReduce",     "ncclBroadcast",          "ncclAllGather", "ncclReduceScatter",     "ncclSend",
+    "ncclRecv"};
 
 class NcclFailures : public ::testing::Test {
  protected:

@@ -82,7 +82,8 @@ TEST(NcclProcesses, FailTogetherAndGoOn) {
     EXPECT_EQ(good.get(), Floats(8, 2));
 
     const Tensor left = filled(member.device(), 2, 3, 1), right = filled(member.device(), 2, 4, 1);
-    member.all_reduce(member.rank() == 0 ? left : right, Combine::sum, {.name = OpName(std::string(member.rank() == 0 ? "left" : "right"))});
+    member.all_reduce(member.rank() == 0 ? left : right, Combine::sum,
+                      {.name = OpName(std::string(member.rank() == 0 ? "left" : "right"))});
     const std::string differ = error_of(member.rank() == 0 ? left : right);
     EXPECT_NE(differ.find("'left' (sum of float32 2 x 3)"), differ.npos) << differ;
     EXPECT_NE(differ.find("'right' (sum of float32 2 x 4)"), differ.npos) << differ;

@@ -8,11 +8,12 @@ target_link_libraries(windrow_fake_nccl_plugin PRIVATE windrow_fake_cuda)
 if(WINDROW_SANITIZE)
   target_link_options(windrow_fake_nccl_plugin PRIVATE -fsanitize=${WINDROW_SANITIZE})
 endif()
+set(fake_nccl_plugin WINDROW_FAKE_NCCL="$<TARGET_FILE:windrow_fake_nccl_plugin>")
 windrow_test(
   fake_nccl_test
   SOURCES comm/nccl_test.cc comm/nccl_failures_test.cc comm/random_collectives.cc
   LINKS windrow::comm windrow::cuda windrow_fake_cuda
-  DEFINITIONS ${fake_plugin} WINDROW_FAKE_NCCL="$<TARGET_FILE:windrow_fake_nccl_plugin>")
+  DEFINITIONS ${fake_plugin} ${fake_nccl_plugin})
 set_target_properties(fake_nccl_test PROPERTIES LINKER_LANGUAGE CXX)
 add_dependencies(fake_nccl_test windrow_fake_cuda_plugin windrow_fake_nccl_plugin)
 foreach(number RANGE 1 8)

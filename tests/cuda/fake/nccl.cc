@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <set>
 #include <utility>
 
@@ -60,7 +61,14 @@ struct State {
   std::uint64_t ids = 0;
 };
 State& state() {
-  static State* const made = new State;
+  static State* const made = [] {
+    auto* const begun = new State;
+    // Programs: this function fails when it is first called.
+    if (const char* const function = std::getenv("WINDROW_FAKE_NCCL_FAULT")) {
+      begun->faults.push_back({NcclFault::error, 1, function});
+    }
+    return begun;
+  }();
   return *made;
 }
 
@@ -102,8 +110,8 @@ ncclResult_t begin(const char* function, std::unique_lock<std::mutex>& lock) {
   return ncclSuccess;
 }
 
-#define WINDROW_BEGIN_NCCL()                                                                          \
-  std::unique_lock lock(state().mutex);                                                               \
+#define WINDROW_BEGIN_NCCL()            \
+  std::unique_lock lock(state().mutex); \
   if (const ncclResult_t injected = begin(__func__, lock); injected != ncclSuccess) return injected
 
 /// Called with the state's mutex.

@@ -62,7 +62,8 @@ void compute(const Meeting& meeting) {
     case Operation::Kind::all_gather:
       for (const Operation* part : meeting.parts) {
         for (const std::size_t rank : all) {
-          std::memmove(static_cast<std::byte*>(mapped(part->to)) + rank * bytes, mapped(meeting.parts[rank]->from), bytes);
+          std::memmove(static_cast<std::byte*>(mapped(part->to)) + rank * bytes, mapped(meeting.parts[rank]->from),
+                       bytes);
         }
       }
       return;
@@ -78,8 +79,8 @@ void come(Clique& clique, Meeting& meeting, std::size_t place, std::size_t parts
   if (++meeting.come < parts) return;
   if (clique.lost || !clique.aborted.empty()) return;  // some of the parts may be gone
   for (const Operation* part : meeting.parts) {
-    const bool fits = operation.pair() ? part->count == operation.count && part->type == operation.type
-                                       : part->fits(operation);
+    const bool fits =
+        operation.pair() ? part->count == operation.count && part->type == operation.type : part->fits(operation);
     if (!fits) return report_nccl("the ranks of a clique make different calls");
   }
   compute(meeting);

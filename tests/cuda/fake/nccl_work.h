@@ -27,7 +27,8 @@ struct Operation {
 
   bool pair() const { return kind == Kind::send || kind == Kind::receive; }
   bool fits(const Operation& other) const {
-    return std::tie(kind, count, type, how, peer) == std::tie(other.kind, other.count, other.type, other.how, other.peer);
+    return std::tie(kind, count, type, how, peer) ==
+           std::tie(other.kind, other.count, other.type, other.how, other.peer);
   }
 };
 

@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
@@ -148,8 +149,12 @@ void forget_reports() {
 }
 
 namespace {
-/// Tests that do not call it begin with a device, too.
-[[maybe_unused]] const bool begun = (reset(), true);
+/// Tests that do not call it begin with a device, too; programs, with as many as the environment says.
+[[maybe_unused]] const bool begun = [] {
+  const char* const devices = std::getenv("WINDROW_FAKE_DEVICES");
+  reset({.devices = devices == nullptr ? 1 : std::atoi(devices)});
+  return true;
+}();
 }  // namespace
 
 }  // namespace windrow::fake
