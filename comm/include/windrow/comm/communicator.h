@@ -1,6 +1,6 @@
 // Collectives: ops that combine or exchange tensors of the members of a group. Start here.
 //
-//   windrow::LocalGroup group(devices);  // local.h; mpi.h has groups of several processes
+//   windrow::LocalGroup group(devices);  // local.h; see also mpi.h and nccl.h
 //   for (int rank = 0; rank < group.size(); ++rank) group[rank].all_reduce(gradients[rank], windrow::Combine::mean);
 //   optimiser.step();                    // waits for the collective as for any other op
 //
@@ -10,7 +10,7 @@
 //            call with the member's other ops by the accesses of its tensors, so a call returns at once. Calls whose
 //            tensors are ready at all members may overlap, and may finish in any order.
 //   Numbers  Results have the same bits for any policy, number of workers and timing. Elements are combined in a fixed
-//            tree over the ranks (LocalGroup), or as the library does it (mpi.h).
+//            tree over the ranks (LocalGroup), or as the library does it (mpi.h, nccl.h).
 //   Errors   A member whose tensor is poisoned takes part in the call all the same: the call fails at all members, and
 //            poisons what it was to write. Calls that differ between members fail at all of them, too. Both throw
 //            CommError and leave later calls as they are. If a member does not call within `patience`, the group is
@@ -72,7 +72,7 @@ class Member;
 /// Engine::push does.
 class Communicator {
  public:
-  /// For the groups of local.h, mpi.h and of your own: see member.h.
+  /// For the groups of local.h, mpi.h, nccl.h and of your own: see member.h.
   Communicator(Device device, std::shared_ptr<comm::Member> member);
 
   int rank() const;
