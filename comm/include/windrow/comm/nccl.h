@@ -1,7 +1,8 @@
 // Groups of CUDA devices, by NCCL.
 //
-//   windrow::NcclGroup group({windrow::cuda::open_device(engine, 0).device, windrow::cuda::open_device(engine,
-//   1).device}); for (int rank = 0; rank < 2; ++rank) group[rank].all_reduce(gradients[rank]);
+//   const std::vector<windrow::Device> devices = {windrow::cuda::open_device(engine, 0).device, ...};
+//   const windrow::NcclGroup group(devices);
+//   for (int rank = 0; rank < group.size(); ++rank) group[rank].all_reduce(gradients[rank]);
 #pragma once
 
 #include <chrono>
