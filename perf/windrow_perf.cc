@@ -253,6 +253,29 @@ CLI::App* add_comm(CLI::App& app, CommArguments& to) {
   return &comm;
 }
 
+struct DataParallelArguments {
+  perf::PerceptronOptions perceptron;
+  bool json = false;
+
+  void run() {
+    if (const auto record = perf::measure_perceptron(perceptron)) print(*record, json);
+  }
+};
+
+CLI::App* add_data_parallel(CLI::App& app, DataParallelArguments& to) {
+  using namespace program;
+  CLI::App& command =
+      *app.add_subcommand("data-parallel", "Data-parallel steps of a perceptron in the processes that mpirun starts");
+  flag(command, "--layers", to.perceptron.layers, "Layers", whole_number(1, 1000));
+  flag(command, "--width", to.perceptron.width, "Inputs and outputs of a layer", whole_number(1, 1 << 14));
+  flag(command, "--batch", to.perceptron.batch, "Samples per minibatch of a process", whole_number(1, 1 << 20));
+  flag(command, "--steps", to.perceptron.steps, "Steps of a repetition", whole_number(1, 1 << 20));
+  flag(command, "--repetitions", to.perceptron.repetitions, "Repetitions of each measurement", whole_number(1, 1000));
+  add_json(command, to.json);
+  command.footer(perf::perceptron_fields);
+  return &command;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -275,6 +298,8 @@ int main(int argc, char** argv) {
       "  CUDA device            windrow-perf gpu --data DIR --hidden 256,512 --json\n"
       "  Host's share of that   windrow-perf gpu --data DIR --hidden 256 --batch 256 --without-work --json\n"
       "  Collectives            windrow-perf comm --json\n"
+      "  Data-parallel steps    mpirun -n 2 windrow-perf data-parallel --json\n"
+      "  ... and PyTorch's      scripts/ddp --python python3\n"
       "Each of the following commands writes a table and a plot to perf/results:\n"
       "  Speedup of batching    windrow-perf serial\n"
       "  Overhead of graphs     windrow-perf overhead\n"
@@ -293,13 +318,16 @@ int main(int argc, char** argv) {
   const CLI::App* train_command = add_train(app, train);
   add_engine(app, engine);
   const CLI::App* gpu_command = add_gpu(app, gpu);
+  DataParallelArguments data_parallel;
   const CLI::App* comm_command = add_comm(app, comm);
+  const CLI::App* data_parallel_command = add_data_parallel(app, data_parallel);
   const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   const std::function<bool()> table = perf::add_tables(app, perf::command_line("windrow-perf", arguments));
   return program::run(app, argc, argv, [&] {
     if (table()) return;
     if (gpu_command->parsed()) return gpu.run();
     if (comm_command->parsed()) return comm.run();
+    if (data_parallel_command->parsed()) return data_parallel.run();
     train_command->parsed() ? train.run() : engine.run();
   });
 }

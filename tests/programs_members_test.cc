@@ -99,6 +99,22 @@ TEST_F(MemberPrograms, OfTwoProcessesGiveTheBitsOfTwoDevices) {
   EXPECT_EQ(epochs, epochs_of(run(train("--devices cpu:0,cpu:1")).out));
 }
 
+// The losses that perf/peers/torch_ddp.py --layers 3 --width 8 --batch 4 --steps 20 prints.
+TEST_F(MemberPrograms, ThatAreMeasuredTakeTheStepsOfPyTorch) {
+  const Outcome outcome =
+      run_processes(2, "windrow-perf data-parallel --layers 3 --width 8 --batch 4 --steps 20 --repetitions 1 --json");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 1) << outcome.out;
+  EXPECT_EQ(field(outcome.out, "processes"), 2);
+  EXPECT_NEAR(field(outcome.out, "loss_first"), 1.5943745, 1e-5);
+  EXPECT_NEAR(field(outcome.out, "loss_last"), 1.0279325, 1e-5);
+  const double step = field(outcome.out, "step_ms"), computation = field(outcome.out, "computation_ms"),
+               communication = field(outcome.out, "communication_ms");
+  EXPECT_GT(std::min({step, computation, communication}), 0);
+  EXPECT_NEAR(field(outcome.out, "hidden"), 1 - (step - computation) / communication,
+              1e-4 * (1 + (step + computation) / communication));  // of six printed digits
+}
+
 TEST_F(MemberPrograms, OfSeveralProcessesRefuseInOneLine) {
   const auto lines_of_windrow = [](const std::string& text) {
     std::vector<std::string> lines;

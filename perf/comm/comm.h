@@ -3,13 +3,17 @@
 // `windrow-perf comm` measures groups within its own process (host.cc), and starts `mpirun` with itself for the others:
 // processes that call MPI alone (bare_mpi.cc), and processes that train (member.cc), in turn. Rank 0 of these prints a
 // line for each value, which processes.cc reads.
+//
+// `windrow-perf data-parallel` is started by mpirun: perceptron.cc.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "report.h"
+#include "windrow/ops/matrix.h"
 
 namespace windrow::perf {
 
@@ -34,6 +38,23 @@ std::vector<std::string> comm_roles();
 void run_comm_role(const std::string& role);
 void run_bare_mpi();
 void run_member();
+
+/// Data-parallel steps in the processes that mpirun has started, with the same model as perf/peers/torch_ddp.py.
+struct PerceptronOptions {
+  int layers = 12;
+  Index width = 512, batch = 64;  ///< `batch` is that of a process
+  int steps = 10;                 ///< of a repetition
+  int repetitions = 5;
+};
+
+/// The learning rate.
+inline constexpr double perceptron_rate = 0.01;
+
+/// Describes the fields of the record, for --help.
+extern const char* const perceptron_fields;
+
+/// Returns the record at rank 0. All processes call it with the same options.
+std::optional<Record> measure_perceptron(const PerceptronOptions& options);
 
 /// Bytes of the calls whose overhead is measured, how many follow each other, and how many are under way together.
 inline constexpr std::size_t call_bytes = 4096;
