@@ -25,8 +25,8 @@ std::string own_path() {
 }
 
 void run(int processes, const std::string& role, Values& to) {
-  const std::string command = "mpirun --allow-run-as-root --oversubscribe -n " + std::to_string(processes) + " '" +
-                              own_path() + "' comm --role " + role;
+  const std::string command = "mpirun --allow-run-as-root --oversubscribe --bind-to none -n " +
+                              std::to_string(processes) + " '" + own_path() + "' comm --role " + role;
   FILE* const pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) throw Error("comm: cannot start '" + command + "'");
   std::string text;
