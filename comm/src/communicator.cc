@@ -1,6 +1,7 @@
 #include "windrow/comm/communicator.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "windrow/comm/member.h"
@@ -324,8 +325,14 @@ std::vector<std::int64_t> Communicator::exchange(std::span<const std::int64_t> n
   return member_->exchange(numbers);
 }
 void Communicator::barrier() const {
-  device_.engine->wait_all();
+  std::exception_ptr failure;
+  try {
+    device_.engine->wait_all();
+  } catch (...) {
+    failure = std::current_exception();  // the others are not to wait in vain
+  }
   member_->exchange({});
+  if (failure) std::rethrow_exception(failure);
 }
 void Communicator::abort(const std::string& why) const { member_->abort(why); }
 

@@ -65,7 +65,7 @@ CompressedSums::CompressedSums(const Communicator& communicator, const Compressi
 const Tensor& CompressedSums::rest_of(const Part& part) {
   const auto place = rests_.find(part.parameter);
   if (place != rests_.end()) return place->second;
-  const Tensor rest(communicator_.device(), part.gradient.rows(), part.gradient.width());
+  const Tensor rest(communicator_.device(), 1, elements(part.gradient));  // in one row, which has no gaps
   rest.set(std::vector<float>(static_cast<std::size_t>(elements(rest)), 0));
   return rests_.emplace(part.parameter, rest).first->second;
 }
@@ -83,11 +83,11 @@ void CompressedSums::push_rounded(const std::vector<Part>& parts, const Collecti
   const int members = communicator_.size();
   std::size_t all = 0;
   for (const Part& part : parts) all += static_cast<std::size_t>(elements(part.gradient));
-  // Two of 16 bits in the place of one float.
-  const auto width =
-      static_cast<Index>((all + 2 * static_cast<std::size_t>(members) - 1) / (2 * static_cast<std::size_t>(members)));
-  const Tensor sent(device, members, width, "rounded"), got(device, members, width, "rounded"),
-      sum(device, 1, width, "rounded"), sums(device, members, width, "rounded");
+  // Two of 16 bits in the place of one float. Tensors of width 1 have no gaps between rows.
+  const std::size_t a_row = 2 * static_cast<std::size_t>(members);
+  const auto block = static_cast<Index>((all + a_row - 1) / a_row);
+  const Tensor sent(device, members * block, 1, "rounded"), got(device, members * block, 1, "rounded"),
+      sum(device, block, 1, "rounded"), sums(device, members * block, 1, "rounded");
   const PushOptions push{
       .name = "round gradients", .priority = options.priority, .lane = device.lane, .pushed_at = options.pushed_at};
 
@@ -106,7 +106,7 @@ void CompressedSums::push_rounded(const std::vector<Part>& parts, const Collecti
       [sources, to = sent.view()] {
         const Matrix<float> m = to.write();
         auto* next = carried<std::uint16_t>(m);
-        auto* const end = next + 2 * m.rows * m.width;
+        auto* const end = next + 2 * m.rows;
         for (const Source& source : sources) {
           float* rest = source.rest.update().data;
           each(source.gradient.read(), [&](std::size_t i, float g) {
@@ -121,15 +121,14 @@ void CompressedSums::push_rounded(const std::vector<Part>& parts, const Collecti
       accesses, push);
   communicator_.all_to_all(sent, got, options);
   engine.push(
-      [from = got.view(), to = sum.view()] {
-        const Matrix<const float> m = from.read();
-        auto* const result = carried<std::uint16_t>(to.write());
-        std::vector<float> total(static_cast<std::size_t>(2 * m.width), 0);
-        for (Index r = 0; r < m.rows; ++r) {
-          const auto* const row = reinterpret_cast<const std::uint16_t*>(m.row(r));
-          for (std::size_t i = 0; i < total.size(); ++i) total[i] += widened(row[i]);
+      [from = got.view(), to = sum.view(), members] {
+        const auto* next = carried<std::uint16_t>(from.read());
+        const Matrix<float> m = to.write();
+        std::vector<float> total(static_cast<std::size_t>(2 * m.rows), 0);
+        for (int rank = 0; rank < members; ++rank) {
+          for (float& x : total) x += widened(*next++);
         }
-        std::ranges::transform(total, result, rounded);
+        std::ranges::transform(total, carried<std::uint16_t>(m), rounded);
       },
       {read(got.var()), sum.write_access()}, push);
   communicator_.all_gather(sum, sums, options);
@@ -169,9 +168,10 @@ void CompressedSums::push_largest(const std::vector<Part>& parts, const Collecti
     accesses.push_back(mutate(rest.var()));
     sources.push_back({part.gradient.view(), rest.view(), count});
   }
-  // First the positions, then the values.
-  const auto width = static_cast<Index>(2 * all);
-  const Tensor own(device, 1, width, "largest"), of_all(device, communicator_.size(), width, "largest");
+  // First the positions, then the values. Tensors of width 1 have no gaps between rows.
+  const auto block = static_cast<Index>(2 * all);
+  const int members = communicator_.size();
+  const Tensor own(device, block, 1, "largest"), of_all(device, members * block, 1, "largest");
   accesses.push_back(own.write_access());
   const PushOptions push{
       .name = "select gradients", .priority = options.priority, .lane = device.lane, .pushed_at = options.pushed_at};
@@ -184,7 +184,7 @@ void CompressedSums::push_largest(const std::vector<Part>& parts, const Collecti
           const Matrix<float> rest = source.rest.update();
           float* const x = rest.data;  // what was not sent before, and the gradient
           each(source.gradient.read(), [&](std::size_t i, float g) { x[i] += g; });
-          std::vector<std::int32_t> largest(static_cast<std::size_t>(rest.rows * rest.width));
+          std::vector<std::int32_t> largest(static_cast<std::size_t>(rest.width));
           std::iota(largest.begin(), largest.end(), 0);
           // A NaN counts as the largest, so that it arrives; equal ones in order.
           const auto size = [&](std::int32_t i) {
@@ -209,15 +209,16 @@ void CompressedSums::push_largest(const std::vector<Part>& parts, const Collecti
   accesses = {read(of_all.var())};
   for (const Part& part : parts) accesses.push_back(part.gradient.write_access());
   engine.push(
-      [sources, from = of_all.view(), all] {
-        const Matrix<const float> m = from.read();
+      [sources, from = of_all.view(), all, members] {
+        const float* const gathered = from.read().data;
         std::size_t first = 0;
         for (const Source& source : sources) {
           const Matrix<float> gradient = source.gradient.write();
           each(gradient, [](std::size_t, float& g) { g = 0; });
-          for (Index r = 0; r < m.rows; ++r) {
-            const auto* const positions = reinterpret_cast<const std::int32_t*>(m.row(r)) + first;
-            const float* const values = m.row(r) + all + first;
+          for (int rank = 0; rank < members; ++rank) {
+            const float* const of_rank = gathered + 2 * all * static_cast<std::size_t>(rank) + first;
+            const auto* const positions = reinterpret_cast<const std::int32_t*>(of_rank);
+            const float* const values = of_rank + all;
             for (std::size_t i = 0; i < source.count; ++i) {
               if (positions[i] < 0) continue;
               gradient.row(positions[i] / gradient.width)[positions[i] % gradient.width] += values[i];

@@ -50,13 +50,15 @@ void DataParallel::require_equal() const {
   const std::vector<std::int64_t> sizes = {
       number(parameters_.size()),        number(options_.bucket_bytes),
       number(options_.part_bytes),       number(options_.priority),
-      number(options_.compression.form), std::bit_cast<std::int64_t>(options_.compression.share)};
+      number(options_.compression.form), std::bit_cast<std::int64_t>(options_.compression.share),
+                                           std::bit_cast<std::int32_t>(options_.compression.threshold)};
   constexpr const char* names[] = {"parameters",
                                    "bytes in a bucket",
                                    "bytes in a part",
                                    "for the use of priorities",
                                    "for the form of compression",
-                                   "for the bits of the share that is sent"};
+                                   "for the bits of the share that is sent",
+                                   "for the bits of the threshold"};
   const auto sizes_of_all = communicator_.exchange(sizes);
   for (std::size_t i = 0; i < sizes_of_all.size(); ++i) {
     const std::size_t of_first = i % sizes.size();

@@ -20,6 +20,9 @@ TrainerOptions checked(TrainerOptions options) {
     refuse("minibatch size " + std::to_string(options.minibatch) + "; expected 1 to " + std::to_string(most));
   }
   if (options.local_steps < 1) refuse("0 local steps; expected 1 or more");
+  if (options.local_steps > 1 && options.data_parallel.compression.form != Compression::Form::none) {
+    refuse("local steps, and compression of gradients, which do not travel then; expected one of both");
+  }
   if (options.local_steps > 1 && options.optimiser.accumulate > 1) {
     refuse("local steps, and gradients of " + std::to_string(options.optimiser.accumulate) +
            " minibatches for a step; expected one of both");
