@@ -66,6 +66,26 @@ TEST_F(MemberPrograms, GoOnWithAnotherNumberOfDevices) {
   EXPECT_NEAR(loss_of(epochs_of(second.out)[0]), loss_of(straight.at(1)), 2e-3);
 }
 
+/// Most of the time goes into checkpoints after epochs, so signals come while rank 0 writes one.
+TEST_F(MemberPrograms, StopTogetherAtASignalAndHaveSavedWhatTheySay) {
+  const std::string endless = train("--epochs 1000000 --samples 64 --devices cpu:0,cpu:1 --comm-timeout 5 --save '" +
+                                    (folder / "run").string() + "' --resume");
+  const std::string once = train("--epochs 1 --samples 64 --save '" + (folder / "run").string() + "'");
+  EXPECT_EQ(run(once).err, "");
+  for (const std::string seconds : {"0.50", "0.53", "0.56", "0.59"}) {
+    SCOPED_TRACE(seconds);
+    const Outcome outcome =
+        run_command("timeout --preserve-status --kill-after 2 " + seconds + " '" WINDROW_BIN "'/" + endless);
+    EXPECT_EQ(outcome.status, 143) << outcome.err;
+    std::smatch match;
+    ASSERT_TRUE(std::regex_search(outcome.out, match,
+                                  std::regex("stopped by SIGTERM after minibatch ([0-9,]+); --resume continues")))
+        << outcome.out;
+    const std::string digits = std::regex_replace(match[1].str(), std::regex(","), "");
+    EXPECT_TRUE(exists(folder / "run" / (std::string(12 - digits.size(), '0') + digits + ".json"))) << digits;
+  }
+}
+
 TEST_F(MemberPrograms, RefuseWhatMembersCannotDo) {
   const auto refused = [&](const std::string& more) {
     const Outcome outcome = run(train(more));

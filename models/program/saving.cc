@@ -14,6 +14,12 @@ namespace {
 /// Of the best checkpoints: a program that loads the best one while a better one is written still finds it.
 constexpr std::size_t keep_of_best = 2;
 
+/// Whether one of the members has noted it.
+bool one_of_all(const Trainer& trainer, bool noted) {
+  using enum Trainer::Then;
+  return trainer.agree(noted ? stop : go_on) == stop;
+}
+
 }  // namespace
 
 void add_saving_flags(CLI::App& command, SavingFlags& to) {
@@ -72,36 +78,39 @@ void Saving::resume(Trainer& trainer, Scores& scores) {
   print("\n");
 }
 
-void Saving::save(Trainer& trainer, const Scores& scores, CheckpointWriter& writer) const {
+void Saving::save(Trainer& trainer, const Scores& scores, std::optional<CheckpointWriter>& writer) const {
+  if (!writer) return;
   Record document;
   document.set_format(training_format)
       .set("model", model_)
       .set("flags", training_flags_)
       .set("scores", scores.record());
-  trainer.save(writer, std::move(document));
+  trainer.save(*writer, std::move(document));
 }
 
 Trainer::Then Saving::after_step(Trainer& trainer, const Scores& scores) {
-  const bool stop = noted_signal() != 0;
-  if (writer_ && (stop || (flags_.every > 0 && trainer.minibatches() - saved_ >= flags_.every))) {
-    save(trainer, scores, *writer_);
+  using enum Trainer::Then;
+  if (flags_.folder.empty()) return noted_signal() != 0 ? stop : go_on;
+  const bool stops = one_of_all(trainer, noted_signal() != 0);
+  if (stops || (flags_.every > 0 && trainer.minibatches() - saved_ >= flags_.every)) {
+    save(trainer, scores, writer_);
     saved_ = trainer.minibatches();
   }
-  return stop ? Trainer::Then::stop : Trainer::Then::go_on;
+  return stops ? stop : go_on;
 }
 
 int Saving::after_epoch(Trainer& trainer, const Scores& scores) {
   // The best first: a training that is killed between both goes on from before the score, and writes the best again.
-  if (best_ && scores.last_is_best()) save(trainer, scores, *best_);
-  if (writer_) {
-    save(trainer, scores, *writer_);
+  if (flags_.keep_best && one_of_all(trainer, scores.last_is_best())) save(trainer, scores, best_);
+  if (!flags_.folder.empty()) {
+    save(trainer, scores, writer_);
     saved_ = trainer.minibatches();
   }
-  return noted_signal() == 0 ? 0 : stopped(trainer);
+  return one_of_all(trainer, noted_signal() != 0) ? stopped(trainer) : 0;
 }
 
 int Saving::stopped(const Trainer& trainer) {
-  const int signal = noted_signal();
+  const int signal = noted_signal() != 0 ? noted_signal() : SIGTERM;
   print("stopped by %s after minibatch %s%s\n", signal == SIGINT ? "SIGINT" : "SIGTERM",
         grouped(trainer.minibatches()).c_str(), writer_ ? "; --resume continues from there" : "");
   return signal;

@@ -40,17 +40,19 @@ class Saving {
   /// With --resume, continues from the newest checkpoint, and prints which one and which flags have changed since;
   /// prints those that are damaged. Throws FileError if there is none, or if it is of another model.
   void resume(Trainer& trainer, Scores& scores);
+  // All members of a group call the following together: what one of them notes counts for all.
+
   /// Saves when it is time, or when a signal came.
   Trainer::Then after_step(Trainer& trainer, const Scores& scores);
-  /// Saves, and also among the best if the last score was the best one. Returns the signal that came, or 0, as
-  /// stopped() does.
+  /// Saves, and also among the best if the last score was the best one. Returns the signal that came, or 0.
   int after_epoch(Trainer& trainer, const Scores& scores);
-  /// Says that a signal has stopped the training. Returns the signal.
+  /// Says that a signal has stopped the training. Returns the signal: SIGTERM if it came to another process.
   int stopped(const Trainer& trainer);
 
  private:
   void open(std::optional<CheckpointWriter>& writer, const std::string& folder, std::size_t keep) const;
-  void save(Trainer& trainer, const Scores& scores, CheckpointWriter& writer) const;
+  /// Saves if this member leads.
+  void save(Trainer& trainer, const Scores& scores, std::optional<CheckpointWriter>& writer) const;
 
   const SavingFlags flags_;
   Record model_, training_flags_;

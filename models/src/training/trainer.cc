@@ -88,7 +88,6 @@ SampleNumbers Trainer::own_of(SampleNumbers minibatch) {
   return own_;
 }
 
-/// Stops if one member does.
 Trainer::Then Trainer::agree(Then own) const {
   if (!parallel_) return own;
   const auto stops = parallel_->communicator().exchange(std::vector<std::int64_t>{own == Then::stop ? 1 : 0});

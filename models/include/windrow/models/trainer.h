@@ -72,6 +72,9 @@ class Trainer {
   /// Trains for one epoch: on each sample once, in a new order.
   Pass train();
   enum class Then { go_on, stop };
+  /// What the members of the group do if this one wants to do `own`: they stop if one of them wants to. All members
+  /// call it, and it waits for them.
+  Then agree(Then own) const;
   /// Called after each step but the last one of an epoch, with what was trained in it so far; the loss is that of the
   /// minibatches that have finished. It may call save().
   using Between = std::function<Then(const Pass& so_far)>;
@@ -113,7 +116,6 @@ class Trainer {
   SampleNumbers next_minibatch(std::size_t samples);
   /// Those of a minibatch that this member computes.
   SampleNumbers own_of(SampleNumbers minibatch);
-  Then agree(Then own) const;
   double mean_of_all(LossSum& own) const;
   void step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss);
   /// Takes the step for the gradients that are there.
