@@ -13,4 +13,4 @@
   "--momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --rate-schedule, --rate-factor, "        \
   "--rate-epochs, --warm-up, --average, --save, --save-every, --keep, --keep-best, --resume, --workers, --policy, "  \
   "--schedule, --device, --precision, --devices, --comm, --comm-timeout, --compress, --compress-share, "             \
-  "--local-steps, --trace, --report, --compare" TRAIN_HELP
+  "--local-steps, --sharded, --trace, --report, --compare" TRAIN_HELP

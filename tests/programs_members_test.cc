@@ -1,4 +1,6 @@
 // windrow train with several devices and processes.
+#include <map>
+
 #include "tests/programs.h"
 
 namespace windrow::testing {
@@ -86,6 +88,38 @@ TEST_F(MemberPrograms, StopTogetherAtASignalAndHaveSavedWhatTheySay) {
   }
 }
 
+TEST_F(MemberPrograms, GiveTheSameResultsAndCheckpointsWithAShardedUpdate) {
+  const std::string three = " --devices cpu:0,cpu:1,cpu:2 --clip-norm 0.5 --average 0.9";
+  const auto trained = [&](const std::string& where, const std::string& more) {
+    const std::string save = " --save '" + (folder / where).string() + "' --save-every 2 --keep-best";
+    const Outcome outcome = run(train(three + save + more));
+    EXPECT_EQ(outcome.err, "");
+    EXPECT_EQ(outcome.status, 0);
+    return epochs_of(outcome.out);
+  };
+  const auto tensors = [&](const std::string& where) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / where)) {
+      if (entry.path().extension() != ".safetensors") continue;
+      files[std::filesystem::relative(entry.path(), folder / where)] = read_file(entry.path());
+    }
+    return files;
+  };
+  const std::vector<std::string> whole = trained("whole", "");
+  ASSERT_EQ(whole.size(), 2u);
+  EXPECT_EQ(trained("sharded", " --sharded"), whole);
+  EXPECT_GE(tensors("whole").size(), 4u);
+  EXPECT_TRUE(tensors("sharded") == tensors("whole"));
+
+  // The second epoch with another number of members, and without sharding.
+  EXPECT_EQ(trained("sharded first", " --sharded --epochs 1").size(), 1u);
+  std::filesystem::copy(folder / "sharded first", folder / "two", std::filesystem::copy_options::recursive);
+  EXPECT_EQ(trained("sharded first", " --resume"), std::vector<std::string>{whole[1]});
+  const std::vector<std::string> two = trained("two", " --resume --sharded --devices cpu:0,cpu:1");
+  ASSERT_EQ(two.size(), 1u);
+  EXPECT_NEAR(loss_of(two[0]), loss_of(whole[1]), 2e-3);
+}
+
 TEST_F(MemberPrograms, RefuseWhatMembersCannotDo) {
   const auto refused = [&](const std::string& more) {
     const Outcome outcome = run(train(more));
@@ -101,7 +135,11 @@ TEST_F(MemberPrograms, RefuseWhatMembersCannotDo) {
   EXPECT_EQ(refused("--devices cpu:0,cpu:1 --accumulate 2 --local-steps 2"),
             "windrow: trainer: local steps, and gradients of 2 minibatches for a step; expected one of both\n");
   EXPECT_EQ(refused("--local-steps 2"),
-            "windrow: --compress and --local-steps without --devices and --comm; expected several members\n");
+            "windrow: --compress, --local-steps or --sharded without --devices and --comm; expected several members\n");
+  EXPECT_EQ(refused("--devices cpu:0,cpu:1 --sharded --local-steps 2"),
+            "windrow: trainer: local steps, and a sharded update; expected one of both\n");
+  EXPECT_EQ(refused("--devices cpu:0,cpu:1 --sharded --compress bfloat16"),
+            "windrow: DataParallelOptions: compression, and a sharded update; expected one of both\n");
   EXPECT_EQ(refused("--devices cpu:0,cpu:1 --compress largest --compress-share 2"),
             "windrow: DataParallelOptions.compression: share 2.000000; expected more than 0 and at most 1\n");
   EXPECT_EQ(refused("--devices cpu:0,cpu:1 --data /tmp"),
@@ -117,6 +155,10 @@ TEST_F(MemberPrograms, OfTwoProcessesGiveTheBitsOfTwoDevices) {
   const std::vector<std::string> epochs = epochs_of(processes.out);
   ASSERT_EQ(epochs.size(), 2u) << processes.out << processes.err;
   EXPECT_EQ(epochs, epochs_of(run(train("--devices cpu:0,cpu:1")).out));
+  const std::string save = " --save '" + (folder / "run").string() + "' --save-every 2";
+  const Outcome sharded = run_processes(2, train("--comm mpi --sharded" + save));
+  EXPECT_EQ(sharded.status, 0) << sharded.err;
+  EXPECT_EQ(epochs, epochs_of(sharded.out)) << sharded.err;
 }
 
 // The losses that perf/peers/torch_ddp.py --layers 3 --width 8 --batch 4 --steps 20 prints.

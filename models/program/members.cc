@@ -182,6 +182,11 @@ void add_member_flags(CLI::App& command, MemberFlags& to) {
   flag(command, "--local-steps", to.local_steps,
        "Steps that members take alone before their parameters are averaged; 1: gradients are summed in each step",
        whole_number(1, 1 << 20));
+  command
+      .add_flag("--sharded", to.sharded,
+                "Each member takes the steps of its part of the parameters, and keeps the optimiser's state of these "
+                "alone; the results are the same, up to rounding with --comm")
+      ->disable_flag_override();
 }
 
 void set_members(TrainerOptions& options, const MemberFlags& flags) {
@@ -191,6 +196,7 @@ void set_members(TrainerOptions& options, const MemberFlags& flags) {
                                                                              : none,
                                        .share = flags.compress_share};
   options.local_steps = flags.local_steps;
+  options.sharded = flags.sharded;
 }
 
 int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& flags,
@@ -200,8 +206,8 @@ int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& fl
     if (!flags.devices.empty()) throw MisuseError("--devices and --comm; expected one of both");
     return run_process(engine, device, patience, body);
   }
-  if (flags.devices.empty() && (flags.compress != "none" || flags.local_steps > 1)) {
-    throw MisuseError("--compress and --local-steps without --devices and --comm; expected several members");
+  if (flags.devices.empty() && (flags.compress != "none" || flags.local_steps > 1 || flags.sharded)) {
+    throw MisuseError("--compress, --local-steps or --sharded without --devices and --comm; expected several members");
   }
   if (flags.devices.empty()) return body({open_device(engine, device)});
   if (device.device != "cpu") throw MisuseError("--device and --devices; expected one of both");

@@ -19,6 +19,7 @@ struct MemberFlags {
   std::string compress = "none";
   double compress_share = Compression().share;
   std::size_t local_steps = 1;
+  bool sharded = false;
 };
 void add_member_flags(CLI::App& command, MemberFlags& to);
 

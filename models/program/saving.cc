@@ -79,7 +79,7 @@ void Saving::resume(Trainer& trainer, Scores& scores) {
 }
 
 void Saving::save(Trainer& trainer, const Scores& scores, std::optional<CheckpointWriter>& writer) const {
-  if (!writer) return;
+  if (!writer) return trainer.help_save();
   Record document;
   document.set_format(training_format)
       .set("model", model_)

@@ -51,7 +51,7 @@ class Saving {
 
  private:
   void open(std::optional<CheckpointWriter>& writer, const std::string& folder, std::size_t keep) const;
-  /// Saves if this member leads.
+  /// Saves if this member leads; otherwise helps the one that does.
   void save(Trainer& trainer, const Scores& scores, std::optional<CheckpointWriter>& writer) const;
 
   const SavingFlags flags_;

@@ -95,7 +95,7 @@ void Snapshot::add(const TrainingParts& parts) {
   }
   if (const Optimiser* const optimiser = parts.optimiser) {
     if (optimiser->between_steps()) throw MisuseError("a snapshot between steps; expected one after a step");
-    for (const auto& [name, tensor] : optimiser->tensors()) copy(of_optimiser + name, tensor);
+    for (const auto& [name, tensor] : optimiser->tensors_of_all()) copy(of_optimiser + name, tensor);
     const Optimiser::Progress progress = optimiser->progress();
     training.set("optimiser", optimiser->method().name)
         .set("steps", progress.steps)

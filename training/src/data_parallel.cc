@@ -9,6 +9,8 @@
 
 #include "compression.h"
 #include "gradient_sums.h"
+#include "shards.h"
+#include "windrow/training/optimiser.h"
 
 namespace windrow {
 namespace {
@@ -37,7 +39,14 @@ DataParallel::DataParallel(Communicator communicator, Parameters& parameters, Da
   if (options.compression.form != Compression::Form::none) {
     compressed_ = std::make_unique<CompressedSums>(communicator_, options.compression);
   }
+  if (options.sharded != nullptr && compressed_) {
+    throw MisuseError("DataParallelOptions: compression, and a sharded update; expected one of both");
+  }
   require_equal();
+  if (options.sharded != nullptr) {
+    shards_ = std::make_shared<Shards>(communicator_, parameters, options);
+    options.sharded->shard(shards_);
+  }
   std::vector<Tensor> values;
   for (std::size_t i = 0; i < parameters.size(); ++i) values.push_back(parameters.value(parameters[i]));
   communicator_.broadcast(values, 0, {.name = "initial parameters"});
@@ -47,18 +56,22 @@ DataParallel::~DataParallel() = default;
 
 void DataParallel::require_equal() const {
   const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
-  const std::vector<std::int64_t> sizes = {
-      number(parameters_.size()),        number(options_.bucket_bytes),
-      number(options_.part_bytes),       number(options_.priority),
-      number(options_.compression.form), std::bit_cast<std::int64_t>(options_.compression.share),
-                                           std::bit_cast<std::int32_t>(options_.compression.threshold)};
+  const std::vector<std::int64_t> sizes = {number(parameters_.size()),
+                                           number(options_.bucket_bytes),
+                                           number(options_.part_bytes),
+                                           number(options_.priority),
+                                           number(options_.compression.form),
+                                           std::bit_cast<std::int64_t>(options_.compression.share),
+                                           std::bit_cast<std::int32_t>(options_.compression.threshold),
+                                           number(options_.sharded != nullptr)};
   constexpr const char* names[] = {"parameters",
                                    "bytes in a bucket",
                                    "bytes in a part",
                                    "for the use of priorities",
                                    "for the form of compression",
                                    "for the bits of the share that is sent",
-                                   "for the bits of the threshold"};
+                                   "for the bits of the threshold",
+                                   "for a sharded update"};
   const auto sizes_of_all = communicator_.exchange(sizes);
   for (std::size_t i = 0; i < sizes_of_all.size(); ++i) {
     const std::size_t of_first = i % sizes.size();
@@ -92,6 +105,7 @@ Tensor DataParallel::own_sum(const Parameter& parameter, std::source_location fr
 }
 
 void DataParallel::average(std::source_location from) {
+  if (shards_) throw MisuseError("DataParallel::average: a sharded update; expected combine() in each step");
   std::vector<Tensor> values;
   for (std::size_t i = 0; i < parameters_.size(); ++i) values.push_back(parameters_.value(parameters_[i]));
   communicator_.all_reduce(values, Combine::mean,
@@ -158,20 +172,27 @@ std::size_t DataParallel::combine(std::size_t samples, std::source_location from
 
   // The sums, from the last parameter to the first.
   GradientSums sums(communicator_, options_, from, compressed_.get());
+  std::vector<Shards::Part> to_owners;
   for (std::size_t i = count; i-- > 0;) {
     if (kinds[i] == none) continue;
     const Parameter parameter = parameters_[i];
     const Tensor sum =
         kinds[i] == all ? own_sum(parameter, from) : parameters_.gradient_of_rows(parameter, union_of[i], from);
-    if (kinds[i] == all) {
+    if (shards_) {
+      to_owners.push_back({i, sum});
+    } else if (kinds[i] == all) {
       sums.add(sum, i);
-      parameters_.set_gradient(parameter, sum);
     } else {
       sums.add(sum);
+    }
+    if (kinds[i] == all) {
+      parameters_.set_gradient(parameter, sum);
+    } else {
       parameters_.set_gradient(parameter, union_of[i], sum, from);
     }
   }
   sums.push();
+  if (shards_) shards_->reduce(to_owners, from);
   return samples_of_all;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "shards.h"
 #include "windrow/engine/engine.h"
 #include "windrow/memory/buffer.h"
 #include "windrow/ops/apply.h"
@@ -91,22 +92,29 @@ class Optimiser::Impl {
   bool between_steps() const { return collected_ > 0; }
   const Method& method() const { return method_; }
 
-  std::vector<OptimiserTensor> tensors() const {
-    std::vector<OptimiserTensor> all;
-    for (std::size_t number = 0; number < slots_.size(); ++number) {
-      for (std::size_t k = 0; k < slots_[number].states.size(); ++k) {
-        all.push_back({prefix(k) + parameters_.name(parameters_[number]), slots_[number].states[k]});
-      }
-    }
-    return all;
+  std::vector<OptimiserTensor> tensors() const { return named(states()); }
+  std::vector<OptimiserTensor> tensors_of_all() const {
+    return shards_ ? named(shards_->collect(states())) : tensors();
   }
 
   void restore(const Progress& progress, const std::vector<std::string>& names) {
     std::vector<std::size_t> numbers;
     for (const std::string& name : names) numbers.push_back(parameter_of(name));
-    for (const std::size_t number : numbers) make_states(number);
+    for (const std::size_t number : numbers) {
+      if (updates(number)) make_states(number);
+    }
     engine().push([shared = progress_, progress] { shared->made = progress; }, {mutate(progress_->var())},
                   {.name = "restore optimiser"});
+  }
+
+  void shard(std::shared_ptr<const Shards> shards) {
+    if (&shards->parameters() != &parameters_) {
+      throw MisuseError("DataParallelOptions.sharded: an optimiser of other parameters; expected one of these");
+    }
+    shards_ = std::move(shards);
+    for (std::size_t number = 0; number < slots_.size(); ++number) {
+      if (!updates(number)) slots_[number].states.clear();
+    }
   }
 
  private:
@@ -122,7 +130,8 @@ class Optimiser::Impl {
     const Buffer tag;
     Progress made = {};
   };
-  /// A parameter that a step changes: by its whole gradient, or by rows.
+  /// A parameter that a step changes: by its whole gradient, or by rows. If the step is another member's, the gradient
+  /// only says which of both, and of which rows.
   struct Changed {
     std::size_t number, group;
     Gradient gradient;
@@ -149,6 +158,24 @@ class Optimiser::Impl {
     return slots_[number];
   }
 
+  /// Whether this member takes the steps of the parameter.
+  bool updates(std::size_t number) const { return !shards_ || shards_->owned(number); }
+  /// By parameter.
+  std::vector<std::vector<Tensor>> states() const {
+    std::vector<std::vector<Tensor>> all(parameters_.size());
+    for (std::size_t number = 0; number < slots_.size(); ++number) all[number] = slots_[number].states;
+    return all;
+  }
+  std::vector<OptimiserTensor> named(const std::vector<std::vector<Tensor>>& states) const {
+    std::vector<OptimiserTensor> all;
+    for (std::size_t number = 0; number < states.size(); ++number) {
+      for (std::size_t k = 0; k < states[number].size(); ++k) {
+        all.push_back({prefix(k) + parameters_.name(parameters_[number]), states[number][k]});
+      }
+    }
+    return all;
+  }
+
   void make_states(std::size_t number) {
     std::vector<Tensor>& states = slot(number).states;
     const Tensor& value = parameters_.value(parameters_[number]);
@@ -172,7 +199,8 @@ class Optimiser::Impl {
       Gradient gradient = parameters_.summed_gradient(parameters_[number], from);
       if (!gradient.all && gradient.rows.empty()) continue;
       if (!gradient.all && (options_.tables == OptimiserOptions::Tables::dense || method_.step_rows == nullptr)) {
-        gradient.all = all_rows(gradient.rows.front(), parameters_[number].type().rows, from);
+        gradient.all = updates(number) ? all_rows(gradient.rows.front(), parameters_[number].type().rows, from)
+                                       : parameters_.value(parameters_[number]);  // only says that all rows change
       }
       const Group group{options.rate_factor, options.penalty_factor, options.decay_factor};
       const auto found = std::ranges::find(groups_, group);
@@ -191,7 +219,10 @@ class Optimiser::Impl {
     const Tensor numbers = push_numbers(1 / static_cast<double>(std::exchange(samples_, 0)), from);
     collected_ = 0;
     const std::vector<Tensor> of_groups = limited(numbers, changed, from);
-    for (const Changed& one : changed) change(one, of_groups[one.group], from);
+    for (const Changed& one : changed) {
+      if (updates(one.number)) change(one, of_groups[one.group], from);
+    }
+    if (shards_) share(changed, from);
   }
 
   /// Pushes the op that begins the step: it decides the numbers, a row for each group.
@@ -225,11 +256,7 @@ class Optimiser::Impl {
   std::vector<Tensor> limited(const Tensor& numbers, const std::vector<Changed>& changed, std::source_location from) {
     const Device& device = parameters_.device();
     std::vector<Tensor> norms, of_groups;
-    if (std::isfinite(options_.clip_norm)) {
-      for (const Changed& one : changed) {
-        norms.push_back(apply(device, op::squared_norm, {.in = {one.tensor()}}, from));
-      }
-    }
+    if (std::isfinite(options_.clip_norm)) norms = shards_ ? norms_of_all(changed, from) : norms_of(changed, from);
     for (Index g = 0; g < numbers.rows(); ++g) {
       of_groups.push_back(numbers.row_range(g, g + 1));
       if (norms.empty()) continue;
@@ -238,6 +265,68 @@ class Optimiser::Impl {
       of_groups.back() = apply(device, op::limit_norm, operands, from);
     }
     return of_groups;
+  }
+
+  /// Squared norms, as 1 x 1 tensors.
+  std::vector<Tensor> norms_of(const std::vector<Changed>& changed, std::source_location from) const {
+    std::vector<Tensor> norms;
+    for (const Changed& one : changed) {
+      norms.push_back(apply(parameters_.device(), op::squared_norm, {.in = {one.tensor()}}, from));
+    }
+    return norms;
+  }
+  /// The same where each member has some of the gradients: each norm comes from one member, and the others add 0 to it,
+  /// so it has the bits that it has there.
+  std::vector<Tensor> norms_of_all(const std::vector<Changed>& changed, std::source_location from) const {
+    if (changed.empty()) return {};
+    const Tensor all(parameters_.device(), static_cast<Index>(changed.size()), 1, "squared norms");
+    all.set(std::vector<float>(changed.size(), 0), from);
+    std::vector<Tensor> norms;
+    for (const Changed& one : changed) {
+      const auto next = static_cast<Index>(norms.size());
+      norms.push_back(all.row_range(next, next + 1));
+      if (!updates(one.number)) continue;
+      apply(parameters_.device(), op::squared_norm, {.in = {one.tensor()}}, norms.back(), from);
+    }
+    shards_->add_up(all, from);
+    return norms;
+  }
+
+  /// Copies what has changed from the members that have changed it. Later parameters come first, as their gradients do.
+  void share(const std::vector<Changed>& changed, std::source_location from) {
+    const Device& device = parameters_.device();
+    std::vector<Shards::Part> parts;
+    for (std::size_t i = changed.size(); i-- > 0;) {
+      const Changed& one = changed[i];
+      const Tensor& value = parameters_.value(parameters_[one.number]);
+      if (one.gradient.all) {
+        parts.push_back({one.number, value});
+      } else if (updates(one.number)) {
+        const IntTensor& of = one.gradient.rows.front().of;
+        parts.push_back({one.number, apply(device, op::gather_rows, {.in = {value}, .indices = {of}}, from)});
+      } else {
+        parts.push_back({one.number, Tensor(device, one.tensor().rows(), value.width(), "rows")});
+      }
+    }
+    shards_->share(parts, from);
+    for (std::size_t i = 0; i < changed.size(); ++i) {
+      const Changed& one = changed[i];
+      if (!one.gradient.all && !updates(one.number)) replace_rows(one, parts[changed.size() - 1 - i].tensor, from);
+    }
+  }
+  /// By a step from 0 against the new rows: exact, but for the sign of a zero.
+  void replace_rows(const Changed& one, const Tensor& by, std::source_location from) const {
+    const Device& device = parameters_.device();
+    const Tensor& value = parameters_.value(parameters_[one.number]);
+    const StepNumbers replace{.rate = 1, .scale = -1, .decay = 1};
+    const Tensor numbers(device, 1, StepNumbers::count, "step");
+    numbers.set(std::vector<float>(replace.begin(), replace.begin() + StepNumbers::count), from);
+    apply(device, op::sgd_step_rows,
+          {.in = {by, numbers},
+           .indices = {one.gradient.rows.front().of},
+           .attributes = op::to_rows(Rows::count(value.rows())),
+           .write = Write::add},
+          value, from);
   }
 
   void change(const Changed& one, const Tensor& numbers, std::source_location from) {
@@ -254,9 +343,10 @@ class Optimiser::Impl {
   const Method method_;
   const OptimiserOptions options_;
   const std::shared_ptr<Shared> progress_;
-  std::vector<Slot> slots_;      // by parameter
-  std::vector<Group> groups_;    // of the step that is pushed
-  std::uint64_t collected_ = 0;  // minibatches since the last step, and their samples
+  std::shared_ptr<const Shards> shards_;  // null unless the update is sharded
+  std::vector<Slot> slots_;               // by parameter
+  std::vector<Group> groups_;             // of the step that is pushed
+  std::uint64_t collected_ = 0;           // minibatches since the last step, and their samples
   std::size_t samples_ = 0;
 };
 
@@ -274,6 +364,8 @@ bool Optimiser::between_steps() const { return impl_->between_steps(); }
 const Method& Optimiser::method() const { return impl_->method(); }
 double Optimiser::rate() const { return impl_->rate(); }
 std::vector<OptimiserTensor> Optimiser::tensors() const { return impl_->tensors(); }
+std::vector<OptimiserTensor> Optimiser::tensors_of_all() const { return impl_->tensors_of_all(); }
+void Optimiser::shard(std::shared_ptr<const Shards> shards) { impl_->shard(std::move(shards)); }
 void Optimiser::restore(const Progress& progress, const std::vector<std::string>& names) {
   impl_->restore(progress, names);
 }

@@ -24,6 +24,7 @@ void check(const SimulationOptions& options) {
   require(options.jitter >= 0 && options.jitter < 1, "a jitter below 0 or not below 1");
   require(options.network.bandwidth > 0, "a bandwidth that is not above 0");
   require(options.parallel.bucket_bytes > 0, "buckets of 0 bytes; expected at least 1");
+  require(options.parallel.sharded == nullptr, "a sharded update; expected none");
   for (const SimulatedLayer& layer : options.layers) {
     require(layer.bytes > 0 && layer.bytes % 4 == 0,
             std::to_string(layer.bytes) + " bytes of a layer; expected a multiple of 4 above 0");

@@ -27,6 +27,8 @@ TrainerOptions checked(TrainerOptions options) {
     refuse("local steps, and gradients of " + std::to_string(options.optimiser.accumulate) +
            " minibatches for a step; expected one of both");
   }
+  if (options.local_steps > 1 && options.sharded) refuse("local steps, and a sharded update; expected one of both");
+  if (options.sharded && !options.group) refuse("a sharded update of one member; expected a group");
   return options;
 }
 
@@ -58,7 +60,11 @@ Trainer::Trainer(const Device& device, Workload& workload, TrainerOptions option
       next_(order_.size()),
       epoch_loss_(std::make_unique<LossSum>(options_.each_loss)) {
   if (order_.empty()) throw MisuseError("trainer: no training samples; expected at least one");
-  if (options_.group) parallel_.emplace(*options_.group, *workload.parameters, options_.data_parallel);
+  if (options_.group) {
+    DataParallelOptions parallel = options_.data_parallel;
+    parallel.sharded = options_.sharded ? &optimiser_ : nullptr;
+    parallel_.emplace(*options_.group, *workload.parameters, parallel);
+  }
   if (options_.score_training) learner_->score_training();
   if (options_.averages) averages_.emplace(*workload.parameters, *options_.averages);
   std::iota(order_.begin(), order_.end(), std::size_t{0});

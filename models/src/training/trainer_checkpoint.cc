@@ -65,6 +65,8 @@ void Trainer::save(CheckpointWriter& writer, Record document) {
   writer.write(contents);
 }
 
+void Trainer::help_save() { optimiser_.tensors_of_all(); }
+
 void Trainer::resume(const SavedCheckpoint& checkpoint) {
   const TensorFile& file = checkpoint.tensors;
   restore(checkpoint, {*workload_.parameters, &optimiser_, averages_ ? &*averages_ : nullptr});

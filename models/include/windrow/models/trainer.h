@@ -30,7 +30,9 @@ struct TrainerOptions {
   /// Trains together with the trainers of the other members, which have the same workload and options but this one.
   /// Each minibatch is dealt out among them, by vertices. They make the same calls, except save().
   std::optional<Communicator> group = {};
-  DataParallelOptions data_parallel = {};
+  DataParallelOptions data_parallel = {};  ///< the trainer sets `sharded`
+  /// Shards the update over the group: see DataParallelOptions::sharded. Not with local steps.
+  bool sharded = false;
   /// Above 1: each member takes steps along its own gradients, and after so many steps, and at the end of an epoch, the
   /// parameters of all are replaced by their means; see DataParallel::average().
   std::size_t local_steps = 1;
@@ -88,7 +90,11 @@ class Trainer {
   /// Writes a checkpoint of everything that the results of later steps depend on. Its step is the number of minibatches
   /// so far. The document gets the records "training" and "trainer" beside those it has. Waits. Throws as Snapshot and
   /// CheckpointWriter do.
+  /// With a sharded update, rank 0 saves, and the other members call help_save() at the same time; without one,
+  /// help_save() does nothing.
   void save(CheckpointWriter& writer, Record document = {});
+  /// Sends rank 0 what its checkpoint needs of this member.
+  void help_save();
   /// Goes on from a checkpoint of a trainer with the same options, workload and data: later steps give the bits that
   /// they would have given without the break. Call it before any training. Throws FileError for a checkpoint of
   /// something else; the trainer is of no more use then.

@@ -41,6 +41,9 @@ struct TrainingParts {
 };
 
 /// A copy of all parts in the host's memory. A value.
+///
+/// With a sharded update (data_parallel.h), all members add such parts at the same time: rank 0 gets what all of them
+/// keep, so its snapshot is that of an update that is not sharded. The others get what they keep themselves.
 class Snapshot {
  public:
   /// Waits for the steps pushed so far. Throws OpError if one of them failed, and MisuseError between steps (see
@@ -70,6 +73,7 @@ class Snapshot {
 /// Throws FileError if a parameter is missing in the file or has another shape there, if the file has parameters beyond
 /// these under TrainingParts::name, if a parameter is frozen that was not, or if it is of another optimiser. The
 /// parameters are unchanged then; optimiser and averages are of no more use. Without an optimiser, nothing is frozen.
+/// With a sharded update, an optimiser takes what belongs to this member's parameters, whoever has kept it before.
 void restore(const SavedCheckpoint& checkpoint, const TrainingParts& parts);
 
 /// Sets the parameters for use, and not for more training: to the averages if the checkpoint has some, otherwise to the

@@ -8,6 +8,10 @@
 // Contract
 //   Overlap  combine() pushes collectives (communicator.h): each begins when its gradients are there, while earlier
 //            layers still compute theirs, and the step of a parameter begins when its sum is there.
+//   Sharded  With DataParallelOptions::sharded, each parameter belongs to one member, which alone gets the sum of its
+//            gradients, takes its step, and keeps the states that the optimiser has for it. The step then copies the
+//            new value to all members. The calls above stay the same, and so do the parameters: in a LocalGroup their
+//            bits are those of an update that is not sharded.
 //   Numbers  Members keep equal bits. For a fixed number of members, results have the same bits with every policy,
 //            number of workers and timing; for another number they differ by rounding.
 //   Waiting  combine() waits until the other members have called it for this step: for their threads, and not for ops.
@@ -28,6 +32,8 @@
 namespace windrow {
 
 class CompressedSums;
+class Optimiser;
+class Shards;
 
 /// How dense gradients travel. What is not sent of a gradient is kept by its member, and added to that of the next step
 /// (error feedback: Seide et al. 2014, Karimireddy et al. 2019). Rows of tables travel as they are. A value.
@@ -55,14 +61,19 @@ struct DataParallelOptions {
   bool priority = true;
   /// For devices that share the host's memory. What members keep of gradients is not part of checkpoints.
   Compression compression = {};
+  /// The optimiser, of these parameters, whose update is sharded (ZeRO stage 1: Rajbhandari et al. 2020); null: each
+  /// member updates all parameters. Parameters are dealt out as a whole, by their bytes, so a member keeps about 1/N of
+  /// the states of N members unless one parameter is larger than that. States that the optimiser has of other
+  /// members' parameters are dropped. Not with compression, and not with average().
+  Optimiser* sharded = nullptr;
 };
 
 /// An owner.
 class DataParallel {
  public:
   /// Copies the parameters of rank 0 to all members. All members construct it at the same time, with the same options.
-  /// Throws MisuseError for options out of range, and if the parameters are not on the communicator's device or have
-  /// NonFinite::skip; and CommError if members differ in parameters or options.
+  /// Throws MisuseError for options out of range or that exclude each other, and if the parameters are not on the
+  /// communicator's device or have NonFinite::skip; and CommError if members differ in parameters or options.
   DataParallel(Communicator communicator, Parameters& parameters, DataParallelOptions options = {});
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
@@ -72,11 +83,12 @@ class DataParallel {
   /// a sum over `samples` samples, which may be 0. Returns the number of samples of all members. Rows of tables that
   /// were looked up are summed row by row: rows that no member looked up are not sent. With
   /// OptimiserOptions::accumulate, call it before the last of these calls of step() only; see Optimiser::takes_step().
+  /// With a sharded update, only the owner of a parameter has the sum; the gradients of others are for the optimiser.
   std::size_t combine(std::size_t samples, std::source_location from = std::source_location::current());
 
   /// Replaces the parameters of all members by their means. For members that take steps along their own gradients, and
   /// call this every few steps instead of combine() in each (local SGD: McMahan et al. 2017, Stich 2019). What
-  /// optimisers keep stays as it is at each member. Waits for nothing.
+  /// optimisers keep stays as it is at each member. Waits for nothing. Throws MisuseError with a sharded update.
   void average(std::source_location from = std::source_location::current());
 
   const Communicator& communicator() const { return communicator_; }
@@ -89,6 +101,7 @@ class DataParallel {
   Parameters& parameters_;
   const DataParallelOptions options_;
   std::unique_ptr<CompressedSums> compressed_;  // null without compression
+  std::shared_ptr<const Shards> shards_;        // null unless the update is sharded
 };
 
 }  // namespace windrow

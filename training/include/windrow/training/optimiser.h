@@ -14,6 +14,8 @@
 //            number of workers.
 //   Errors   As for Parameters: a step that uses a failed gradient fails, and poisons what depends on it. With
 //            NonFinite::skip a step is skipped as a whole, and is not counted by the schedule.
+//   Sharded  With DataParallelOptions::sharded, it takes the steps of this member's parameters, copies the values from
+//            and to the other members, and limits the norm of all members' gradients.
 //   Life     Optimiser and parameters may end in any order; without its parameters, or their engine, an optimiser may
 //            only be destroyed.
 //   Threads  One at a time, together with the parameters.
@@ -106,6 +108,8 @@ struct OptimiserTensor {
   Tensor tensor;
 };
 
+class Shards;
+
 /// An owner.
 class Optimiser {
  public:
@@ -147,11 +151,18 @@ class Optimiser {
   const Method& method() const;
   /// The tensors that it keeps: for checkpoints; see checkpoint.h.
   std::vector<OptimiserTensor> tensors() const;
+  /// The same, but with a sharded update, at rank 0, those of all members: all members call it at the same time. It
+  /// waits until rank 0 has them. Throws OpError there if a step of one of them failed.
+  std::vector<OptimiserTensor> tensors_of_all() const;
   /// Goes on from a checkpoint: makes the tensors of these names, to be set by the caller, and counts on. Call it
-  /// before the first step. Throws MisuseError for a name that tensors() cannot have.
+  /// before the first step. With a sharded update, it makes those of this member's parameters only. Throws MisuseError
+  /// for a name that tensors() cannot have.
   void restore(const Progress& progress, const std::vector<std::string>& names);
 
  private:
+  friend class DataParallel;
+  void shard(std::shared_ptr<const Shards> shards);
+
   class Impl;
   const std::unique_ptr<Impl> impl_;
 };

@@ -1,0 +1,108 @@
+#include "shards.h"
+
+#include <cstdint>
+#include <ranges>
+#include <string>
+
+#include "windrow/training/deal.h"
+
+namespace windrow {
+namespace {
+
+std::size_t bytes_of(const Tensor& tensor) { return static_cast<std::size_t>(tensor.rows() * tensor.width()) * 4; }
+
+}  // namespace
+
+Shards::Shards(const Communicator& group, const Parameters& parameters, const DataParallelOptions& options)
+    : group_(group), parameters_(parameters), options_(options), owners_(parameters.size(), 0) {
+  std::vector<std::int64_t> bytes;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    bytes.push_back(static_cast<std::int64_t>(bytes_of(parameters.value(parameters[i]))));
+  }
+  int member = 0;
+  for (const std::vector<std::size_t>& dealt : deal(bytes, group.size())) {
+    for (const std::size_t parameter : dealt) owners_[parameter] = member;
+    ++member;
+  }
+}
+
+int Shards::owner(std::size_t parameter) const {
+  if (parameter < owners_.size()) return owners_[parameter];
+  throw MisuseError("sharded update: parameter '" + parameters_.name(parameters_[parameter]) +
+                    "' was added after DataParallel was made; expected it before");
+}
+
+/// Calls push(tensors, owner, options) for parts of one owner.
+void Shards::in_buckets(const std::vector<Part>& parts, const auto& push) const {
+  struct Bucket {
+    std::vector<Tensor> tensors = {};
+    std::size_t bytes = 0;
+  };
+  std::vector<Bucket> buckets(static_cast<std::size_t>(group_.size()));
+  int pushed = 0;
+  const auto push_bucket = [&](int owner) {
+    Bucket& bucket = buckets[static_cast<std::size_t>(owner)];
+    if (bucket.tensors.empty()) return;
+    push(bucket.tensors, owner,
+         CollectiveOptions{.priority = options_.priority ? ++pushed : 0, .part_bytes = options_.part_bytes});
+    bucket = {};
+  };
+  for (const Part& part : parts) {
+    const int member = owner(part.parameter);
+    Bucket& bucket = buckets[static_cast<std::size_t>(member)];
+    if (bucket.bytes + bytes_of(part.tensor) > options_.bucket_bytes) push_bucket(member);
+    bucket.tensors.push_back(part.tensor);
+    bucket.bytes += bytes_of(part.tensor);
+  }
+  for (int member = 0; member < group_.size(); ++member) push_bucket(member);
+}
+
+void Shards::reduce(const std::vector<Part>& parts, std::source_location from) const {
+  in_buckets(parts, [&](const std::vector<Tensor>& tensors, int owner, CollectiveOptions options) {
+    options.name = "gradients";
+    options.pushed_at = from;
+    group_.reduce(tensors, owner, Combine::sum, options);
+  });
+}
+
+void Shards::share(const std::vector<Part>& parts, std::source_location from) const {
+  in_buckets(parts, [&](const std::vector<Tensor>& tensors, int owner, CollectiveOptions options) {
+    options.name = "parameters";
+    options.pushed_at = from;
+    group_.broadcast(tensors, owner, options);
+  });
+}
+
+void Shards::add_up(const Tensor& tensor, std::source_location from) const {
+  group_.all_reduce(tensor, Combine::sum, {.name = "squared norms", .pushed_at = from});
+}
+
+std::vector<std::vector<Tensor>> Shards::collect(const std::vector<std::vector<Tensor>>& own) const {
+  std::vector<std::int64_t> counts;
+  for (const std::vector<Tensor>& tensors : own) counts.push_back(static_cast<std::int64_t>(tensors.size()));
+  const std::vector<std::int64_t> of_all = group_.exchange(counts);
+  std::vector<std::vector<Tensor>> all = own;
+  const CollectiveOptions options{.name = "optimiser state"};
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const int from = owner(i);
+    if (from == 0) continue;
+    if (from == group_.rank()) {
+      for (const Tensor& tensor : own[i]) group_.send(tensor, 0, options);
+    }
+    if (group_.rank() != 0) continue;
+    const Tensor& value = parameters_.value(parameters_[i]);
+    const auto count = static_cast<std::size_t>(of_all[static_cast<std::size_t>(from) * own.size() + i]);
+    while (all[i].size() < count) {
+      all[i].push_back(Tensor(parameters_.device(), value.rows(), value.width(), "optimiser state"));
+      group_.recv(all[i].back(), from, options);
+    }
+  }
+  // A member may end after this call, and must not leave a send behind that has not begun.
+  if (group_.rank() == 0) {
+    for (const Tensor& tensor : std::views::join(all)) parameters_.device().engine->wait(tensor.var());
+  }
+  group_.exchange({});
+  return all;
+}
+
+}  // namespace windrow

@@ -1,0 +1,53 @@
+// The sharded update: which member of a group updates which parameter, and what travels for it.
+#pragma once
+
+#include <cstddef>
+#include <source_location>
+#include <vector>
+
+#include "windrow/training/data_parallel.h"
+
+namespace windrow {
+
+/// Each parameter belongs to one member, which alone takes its steps and keeps its states (ZeRO stage 1: Rajbhandari et
+/// al. 2020). Parameters are dealt out by their bytes, in the same way at all members. Shared by a DataParallel and its
+/// optimiser; threads as for these. All members make the same calls, with the same parameters.
+class Shards {
+ public:
+  /// A tensor of parameter number `parameter`.
+  struct Part {
+    std::size_t parameter;
+    Tensor tensor;
+  };
+
+  Shards(const Communicator& group, const Parameters& parameters, const DataParallelOptions& options);
+
+  const Parameters& parameters() const { return parameters_; }
+  /// Throws MisuseError for a parameter that was added later.
+  int owner(std::size_t parameter) const;
+  bool owned(std::size_t parameter) const { return owner(parameter) == group_.rank(); }
+
+  // Each pushes collectives of about DataParallelOptions::bucket_bytes. The parts are in the order in which their
+  // tensors are probably there; the last ones have the highest priority.
+
+  /// Replaces the tensors of the owners by the sums over all members.
+  void reduce(const std::vector<Part>& parts, std::source_location from) const;
+  /// Copies the tensors of the owners to the other members.
+  void share(const std::vector<Part>& parts, std::source_location from) const;
+
+  /// Replaces the tensor by its sum over all members.
+  void add_up(const Tensor& tensor, std::source_location from) const;
+  /// Brings the tensors that owners keep for the parameters to rank 0: `own` has those of this member, by parameter.
+  /// Rank 0 returns all of them, and the others `own`. Waits until rank 0 has them.
+  std::vector<std::vector<Tensor>> collect(const std::vector<std::vector<Tensor>>& own) const;
+
+ private:
+  void in_buckets(const std::vector<Part>& parts, const auto& push) const;
+
+  const Communicator group_;
+  const Parameters& parameters_;
+  const DataParallelOptions options_;
+  std::vector<int> owners_;  // by parameter
+};
+
+}  // namespace windrow
