@@ -1,5 +1,6 @@
 // Checkpoints of a trainer.
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <utility>
 
@@ -26,6 +27,9 @@ std::vector<std::int64_t> read(const TensorFile& file, const std::string& name) 
   return elements;
 }
 
+/// The history of a member.
+std::string history_of(std::size_t rank) { return rank == 0 ? history : history + "." + std::to_string(rank); }
+
 /// Whether these are the numbers of `size` samples, each once.
 bool is_order(const std::vector<std::int64_t>& numbers, std::size_t size) {
   std::vector<char> seen(size, 0);
@@ -40,16 +44,39 @@ bool is_order(const std::vector<std::int64_t>& numbers, std::size_t size) {
 
 }  // namespace
 
+Trainer::OfMembers Trainer::gather() {
+  epoch_loss_->finish();
+  const std::vector<std::int64_t> own = learner_->history();
+  if (!parallel_) return {.loss = epoch_loss_->sum(), .histories = {own}};
+  const Communicator& group = parallel_->communicator();
+  const auto first = group.exchange(
+      std::vector{std::bit_cast<std::int64_t>(epoch_loss_->sum()), static_cast<std::int64_t>(own.size())});
+  OfMembers all;
+  std::size_t longest = 0;
+  for (std::size_t i = 0; i < first.size(); i += 2) {
+    all.loss += std::bit_cast<double>(first[i]);
+    longest = std::max(longest, static_cast<std::size_t>(first[i + 1]));
+  }
+  std::vector<std::int64_t> padded = own;
+  padded.resize(longest);
+  const auto histories = group.exchange(padded);
+  for (std::size_t rank = 0; 2 * rank < first.size(); ++rank) {
+    const auto begin = histories.begin() + static_cast<std::ptrdiff_t>(rank * longest);
+    all.histories.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(first[2 * rank + 1]));
+  }
+  return all;
+}
+
 void Trainer::save(CheckpointWriter& writer, Record document) {
+  const OfMembers members = gather();
   const Snapshot snapshot({*workload_.parameters, &optimiser_, averages_ ? &*averages_ : nullptr});
   CheckpointContents contents = snapshot.contents(workload_.parameters->minibatches());
-  const std::vector<std::int64_t> numbers(order_.begin(), order_.end()), state = numbers_of(random_),
-                                                                         learned = learner_->history();
-  double loss = epoch_loss_->finish();
-  if (parallel_) loss = epoch_loss_->mean() * static_cast<double>(epoch_.labels);  // as if others had the same mean
+  const std::vector<std::int64_t> numbers(order_.begin(), order_.end()), state = numbers_of(random_);
   contents.tensors.push_back(named(order, numbers));
   contents.tensors.push_back(named(random_state, state));
-  contents.tensors.push_back(named(history, learned));
+  for (std::size_t rank = 0; rank < members.histories.size(); ++rank) {
+    contents.tensors.push_back(named(history_of(rank), members.histories[rank]));
+  }
   document.set("training", contents.document.at("training"));
   document.set("trainer", Record()
                               .set("epochs", epochs_)
@@ -59,13 +86,16 @@ void Trainer::save(CheckpointWriter& writer, Record document) {
                               .set("vertices", epoch_.vertices)
                               .set("labels", epoch_.labels)
                               .set("flops", epoch_.flops)
-                              .set("loss", loss)
+                              .set("loss", members.loss)
                               .set("seconds", epoch_.seconds));
   contents.document = std::move(document);
   writer.write(contents);
 }
 
-void Trainer::help_save() { optimiser_.tensors_of_all(); }
+void Trainer::help_save() {
+  gather();
+  optimiser_.tensors_of_all();
+}
 
 void Trainer::resume(const SavedCheckpoint& checkpoint) {
   const TensorFile& file = checkpoint.tensors;
@@ -80,7 +110,11 @@ void Trainer::resume(const SavedCheckpoint& checkpoint) {
   }
   try {
     random_ = random_of(read(file, random_state));
-    learner_->set_history(read(file, history));
+    // Members of a group of the same size go on from their own ones.
+    const auto members = static_cast<std::size_t>(parallel_ ? parallel_->communicator().size() : 1);
+    const bool same = file.contains(history_of(members - 1)) && !file.contains(history_of(members));
+    const int rank = same && parallel_ ? parallel_->communicator().rank() : 0;
+    learner_->set_history(read(file, history_of(static_cast<std::size_t>(rank))));
   } catch (const MisuseError& error) {
     refuse(error.what());
   }

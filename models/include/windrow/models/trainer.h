@@ -90,8 +90,8 @@ class Trainer {
   /// Writes a checkpoint of everything that the results of later steps depend on. Its step is the number of minibatches
   /// so far. The document gets the records "training" and "trainer" beside those it has. Waits. Throws as Snapshot and
   /// CheckpointWriter do.
-  /// With a sharded update, rank 0 saves, and the other members call help_save() at the same time; without one,
-  /// help_save() does nothing.
+  /// In a group, rank 0 saves, and the other members call help_save() at the same time. A trainer that resumes in a
+  /// group of another size, goes on with the same order of samples, but not with the same bits.
   void save(CheckpointWriter& writer, Record document = {});
   /// Sends rank 0 what its checkpoint needs of this member.
   void help_save();
@@ -124,6 +124,12 @@ class Trainer {
   SampleNumbers own_of(SampleNumbers minibatch);
   double mean_of_all(LossSum& own) const;
   void step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss);
+  /// What a checkpoint holds of the members one by one.
+  struct OfMembers {
+    double loss = 0;                                        // the sum
+    std::vector<std::vector<std::int64_t>> histories = {};  // by rank; see Learner::history()
+  };
+  OfMembers gather();
   /// Takes the step for the gradients that are there.
   void take_step(std::size_t own_samples, std::size_t samples);
   /// Ends the steps that members take alone.
