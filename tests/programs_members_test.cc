@@ -133,15 +133,14 @@ TEST_F(MemberPrograms, RefuseWhatMembersCannotDo) {
   EXPECT_EQ(refused("--devices cpu:00"), "windrow: --devices: 'cpu:00'; " + names);
   EXPECT_EQ(refused("--devices cpu:0,"), "windrow: --devices: 'cpu:0,'; " + names);
   EXPECT_EQ(refused("--devices cpu:0,cpu:1 --accumulate 2 --local-steps 2"),
-            "windrow: trainer: local steps, and gradients of 2 minibatches for a step; expected one of both\n");
-  EXPECT_EQ(refused("--local-steps 2"),
-            "windrow: --compress, --local-steps or --sharded without --devices and --comm; expected several members\n");
+            "windrow: --local-steps and --accumulate; expected one of both\n");
+  EXPECT_EQ(refused("--local-steps 2"), "windrow: --local-steps without --devices or --comm mpi; expected both\n");
   EXPECT_EQ(refused("--devices cpu:0,cpu:1 --sharded --local-steps 2"),
-            "windrow: trainer: local steps, and a sharded update; expected one of both\n");
+            "windrow: --sharded and --local-steps; expected one of both\n");
   EXPECT_EQ(refused("--devices cpu:0,cpu:1 --sharded --compress bfloat16"),
-            "windrow: DataParallelOptions: compression, and a sharded update; expected one of both\n");
+            "windrow: --sharded and --compress; expected one of both\n");
   EXPECT_EQ(refused("--devices cpu:0,cpu:1 --compress largest --compress-share 2"),
-            "windrow: DataParallelOptions.compression: share 2.000000; expected more than 0 and at most 1\n");
+            "windrow: --compress-share: 2.000000; expected a number above 0, at most 1\n");
   EXPECT_EQ(refused("--devices cpu:0,cpu:1 --data /tmp"),
             "windrow: /tmp/train.txt: no such file; expected a file of trees, one per line\n");
   EXPECT_EQ(refused("--comm mpi"),

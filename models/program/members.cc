@@ -177,7 +177,7 @@ void add_member_flags(CLI::App& command, MemberFlags& to) {
        "to "
        "the next gradient",
        one_of({"none", "bfloat16", "largest"}));
-  flag(command, "--compress-share", to.compress_share, "For largest: the share of the elements that travels",
+  flag(command, "--compress-share", to.compress_share, "For largest: the share of the elements that travels, at most 1",
        positive_number());
   flag(command, "--local-steps", to.local_steps,
        "Steps that members take alone before their parameters are averaged; 1: gradients are summed in each step",
@@ -190,6 +190,23 @@ void add_member_flags(CLI::App& command, MemberFlags& to) {
 }
 
 void set_members(TrainerOptions& options, const MemberFlags& flags) {
+  if (flags.compress != "largest" && flags.compress_share != MemberFlags().compress_share) {
+    throw MisuseError("--compress-share without --compress largest; expected both");
+  }
+  if (flags.compress_share > 1) {
+    throw MisuseError("--compress-share: " + std::to_string(flags.compress_share) +
+                      "; expected a number above 0, at most 1");
+  }
+  const auto one_of_both = [](const char* first, bool has_first, const char* second, bool has_second) {
+    if (has_first && has_second) {
+      throw MisuseError(std::string(first) + " and " + second + "; expected one of both");
+    }
+  };
+  const bool compress = flags.compress != "none", local = flags.local_steps > 1;
+  one_of_both("--local-steps", local, "--compress", compress);
+  one_of_both("--local-steps", local, "--accumulate", options.optimiser.accumulate > 1);
+  one_of_both("--sharded", flags.sharded, "--local-steps", local);
+  one_of_both("--sharded", flags.sharded, "--compress", compress);
   using enum Compression::Form;
   options.data_parallel.compression = {.form = flags.compress == "bfloat16"  ? bfloat16
                                                : flags.compress == "largest" ? largest
@@ -206,8 +223,16 @@ int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& fl
     if (!flags.devices.empty()) throw MisuseError("--devices and --comm; expected one of both");
     return run_process(engine, device, patience, body);
   }
-  if (flags.devices.empty() && (flags.compress != "none" || flags.local_steps > 1 || flags.sharded)) {
-    throw MisuseError("--compress, --local-steps or --sharded without --devices and --comm; expected several members");
+  const MemberFlags unused;
+  const auto alone = [&](const char* flag, bool given) {
+    if (given) throw MisuseError(std::string(flag) + " without --devices or --comm mpi; expected both");
+  };
+  if (flags.devices.empty()) {
+    alone("--compress", flags.compress != unused.compress);
+    alone("--compress-share", flags.compress_share != unused.compress_share);
+    alone("--local-steps", flags.local_steps != unused.local_steps);
+    alone("--sharded", flags.sharded);
+    alone("--comm-timeout", flags.timeout != unused.timeout);
   }
   if (flags.devices.empty()) return body({open_device(engine, device)});
   if (device.device != "cpu") throw MisuseError("--device and --devices; expected one of both");
@@ -251,6 +276,24 @@ void require_same_flags(const CLI::App& command, const Member& member) {
     if (member.leads) throw MisuseError(what);
     throw ErrorsPrinted();
   }
+}
+
+void require_same_data(const Workload& workload, const Member& member) {
+  if (!member.group) return;
+  std::string sizes;
+  for (const auto* samples : {&workload.training, &workload.validation}) {
+    sizes += std::to_string(samples->size()) + ':';
+    for (const Sample& sample : *samples) {
+      for (const std::int64_t size : {sample.units, sample.vertices, sample.labels})
+        sizes += std::to_string(size) + ',';
+    }
+  }
+  const auto of_all = member.group->exchange(std::vector{fingerprint(sizes)});
+  const auto other = std::ranges::find_if(of_all, [&](std::int64_t sum) { return sum != of_all.front(); });
+  if (other == of_all.end()) return;
+  if (!member.leads) throw ErrorsPrinted();
+  throw MisuseError("rank " + std::to_string(other - of_all.begin()) +
+                    " has other data than rank 0; expected the same samples in the same order");
 }
 
 }  // namespace windrow::program

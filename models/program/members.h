@@ -23,7 +23,7 @@ struct MemberFlags {
 };
 void add_member_flags(CLI::App& command, MemberFlags& to);
 
-/// Sets how the members of a group train together.
+/// Sets how the members of a group train together. Throws MisuseError for flags that do not fit each other.
 void set_members(TrainerOptions& options, const MemberFlags& flags);
 
 /// What one member trains with.
@@ -47,5 +47,8 @@ void together(const Member& member, const std::function<void()>& step);
 /// Throws MisuseError at all members if they were started with different flags or versions. Those that say how and
 /// where a member runs may differ.
 void require_same_flags(const CLI::App& command, const Member& member);
+
+/// Throws MisuseError at all members if their samples differ in number or size.
+void require_same_data(const Workload& workload, const Member& member);
 
 }  // namespace windrow::program

@@ -238,7 +238,10 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   Reporting& reporting = *own_reporting;
   Saving& saving = *own_saving;
   Workload& workload = *own_workload;
-  Trainer trainer(member.device, workload, options);
+  require_same_data(workload, member);
+  std::optional<Trainer> own_trainer;
+  together(member, [&] { own_trainer.emplace(member.device, workload, options); });
+  Trainer& trainer = *own_trainer;
   if (arguments.freeze_embedding) workload.parameters->freeze(workload.embedding->table);
   const std::size_t size = workload.training.size();
   const std::string about = data_text(arguments.workload) + ": training on " + grouped(size) + " " +

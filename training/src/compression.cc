@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -20,9 +21,14 @@ std::uint16_t rounded(float x) {
 }
 float widened(std::uint16_t x) { return std::bit_cast<float>(std::uint32_t{x} << 16); }
 
-/// What a number loses by being sent. A gradient that is not finite leaves nothing behind: its step fails or is
-/// skipped.
-float lost(float x, float sent) { return std::isfinite(x) ? x - sent : 0; }
+/// What a number loses by being sent. One that is not finite leaves nothing behind: its step fails.
+float lost(float x, float sent) { return std::isfinite(x) && std::isfinite(sent) ? x - sent : 0; }
+
+Tensor zeros(const Device& device, Index elements) {
+  const Tensor tensor(device, 1, elements);  // in one row, which has no gaps
+  tensor.set(std::vector<float>(static_cast<std::size_t>(elements), 0));
+  return tensor;
+}
 
 Index elements(const Tensor& tensor) { return tensor.rows() * tensor.width(); }
 
@@ -65,9 +71,19 @@ CompressedSums::CompressedSums(const Communicator& communicator, const Compressi
 const Tensor& CompressedSums::rest_of(const Part& part) {
   const auto place = rests_.find(part.parameter);
   if (place != rests_.end()) return place->second;
-  const Tensor rest(communicator_.device(), 1, elements(part.gradient));  // in one row, which has no gaps
-  rest.set(std::vector<float>(static_cast<std::size_t>(elements(rest)), 0));
-  return rests_.emplace(part.parameter, rest).first->second;
+  return rests_.emplace(part.parameter, zeros(communicator_.device(), elements(part.gradient))).first->second;
+}
+
+const Tensor& CompressedSums::rest_of_sum(const std::vector<Part>& parts, Index elements) {
+  std::vector<std::size_t> bucket;
+  for (const Part& part : parts) bucket.push_back(part.parameter);
+  const auto place = rests_of_sums_.find(bucket);
+  if (place != rests_of_sums_.end()) return place->second;
+  return rests_of_sums_.emplace(std::move(bucket), zeros(communicator_.device(), elements)).first->second;
+}
+
+void CompressedSums::keep(const Tensor& rest, const CollectiveOptions& options) const {
+  communicator_.device().engine->heal(rest.var(), {.name = "keep the rest", .pushed_at = options.pushed_at});
 }
 
 void CompressedSums::push(const std::vector<Part>& parts, const CollectiveOptions& options) {
@@ -119,18 +135,25 @@ void CompressedSums::push_rounded(const std::vector<Part>& parts, const Collecti
         std::fill(next, end, std::uint16_t{0});
       },
       accesses, push);
+  for (const Part& part : parts) keep(rest_of(part), options);
   communicator_.all_to_all(sent, got, options);
+  const Tensor& rest_of_block = rest_of_sum(parts, 2 * block);
   engine.push(
-      [from = got.view(), to = sum.view(), members] {
+      [from = got.view(), to = sum.view(), rest = rest_of_block.view(), members] {
         const auto* next = carried<std::uint16_t>(from.read());
         const Matrix<float> m = to.write();
-        std::vector<float> total(static_cast<std::size_t>(2 * m.rows), 0);
+        auto* const result = carried<std::uint16_t>(m);
+        const std::span total(rest.update().data, static_cast<std::size_t>(2 * m.rows));
         for (int rank = 0; rank < members; ++rank) {
           for (float& x : total) x += widened(*next++);
         }
-        std::ranges::transform(total, carried<std::uint16_t>(m), rounded);
+        for (std::size_t i = 0; i < total.size(); ++i) {
+          result[i] = rounded(total[i]);
+          total[i] = lost(total[i], widened(result[i]));
+        }
       },
-      {read(got.var()), sum.write_access()}, push);
+      {read(got.var()), mutate(rest_of_block.var()), sum.write_access()}, push);
+  keep(rest_of_block, options);
   communicator_.all_gather(sum, sums, options);
   accesses = {read(sums.var())};
   std::vector<Tensor::View> targets;
@@ -202,9 +225,13 @@ void CompressedSums::push_largest(const std::vector<Part>& parts, const Collecti
             *position++ = sent ? *i : -1;
             *value++ = sent ? std::exchange(x[*i], 0.0f) : 0;
           }
+          for (Index i = 0; i < rest.width; ++i) {
+            if (!std::isfinite(x[i])) x[i] = 0;  // one was sent, so the step fails
+          }
         }
       },
       accesses, push);
+  for (const Part& part : parts) keep(rest_of(part), options);
   communicator_.all_gather(own, of_all, options);
   accesses = {read(of_all.var())};
   for (const Part& part : parts) accesses.push_back(part.gradient.write_access());

@@ -28,10 +28,15 @@ class CompressedSums {
   void push_largest(const std::vector<Part>& parts, const CollectiveOptions& options);
   /// What was not sent of the gradient of a parameter, to be added to the next one.
   const Tensor& rest_of(const Part& part);
+  /// What was not sent of this member's block of a sum.
+  const Tensor& rest_of_sum(const std::vector<Part>& parts, Index elements);
+  /// Lets the rests of a step that has failed go on with what they were.
+  void keep(const Tensor& rest, const CollectiveOptions& options) const;
 
   const Communicator& communicator_;
   const Compression compression_;
   std::map<std::size_t, Tensor> rests_;
+  std::map<std::vector<std::size_t>, Tensor> rests_of_sums_;  // by the parameters of a bucket
 };
 
 }  // namespace windrow

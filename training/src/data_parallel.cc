@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,26 +23,19 @@ enum Known : std::int64_t { none, rows, all };
 
 DataParallel::DataParallel(Communicator communicator, Parameters& parameters, DataParallelOptions options)
     : communicator_(std::move(communicator)), parameters_(parameters), options_(options) {
-  if (options.bucket_bytes < 1) throw MisuseError("DataParallelOptions.bucket_bytes = 0; expected 1 or more");
-  if (options.part_bytes % 4 != 0) {
-    throw MisuseError("DataParallelOptions.part_bytes = " + std::to_string(options.part_bytes) +
-                      "; expected a multiple of 4");
+  std::exception_ptr refused;
+  try {
+    check();
+  } catch (const MisuseError&) {
+    refused = std::current_exception();
   }
-  if (!parameters.device().engine.get() || parameters.device().memory != communicator_.device().memory) {
-    throw MisuseError("DataParallel: parameters on " + parameters.device().name + "; expected those of " +
-                      communicator_.device().name + ", the communicator's device");
+  // So that the other members do not wait for one that is refused.
+  const auto all = communicator_.exchange(std::vector<std::int64_t>{refused ? 1 : 0});
+  if (refused) std::rethrow_exception(refused);
+  if (const auto other = std::ranges::find(all, 1); other != all.end()) {
+    throw CommError("DataParallel: rank " + std::to_string(other - all.begin()) + " was refused its options");
   }
-  if (parameters.non_finite() == NonFinite::skip) {
-    throw MisuseError(
-        "DataParallel: parameters with NonFinite::skip, which each member would decide for itself; expected "
-        "NonFinite::fail");
-  }
-  if (options.compression.form != Compression::Form::none) {
-    compressed_ = std::make_unique<CompressedSums>(communicator_, options.compression);
-  }
-  if (options.sharded != nullptr && compressed_) {
-    throw MisuseError("DataParallelOptions: compression, and a sharded update; expected one of both");
-  }
+  parameters.set_member(communicator_.rank(), communicator_.size());
   require_equal();
   if (options.sharded != nullptr) {
     shards_ = std::make_shared<Shards>(communicator_, parameters, options);
@@ -53,6 +47,29 @@ DataParallel::DataParallel(Communicator communicator, Parameters& parameters, Da
 }
 
 DataParallel::~DataParallel() = default;
+
+void DataParallel::check() {
+  if (options_.bucket_bytes < 1) throw MisuseError("DataParallelOptions.bucket_bytes = 0; expected 1 or more");
+  if (options_.part_bytes % 4 != 0) {
+    throw MisuseError("DataParallelOptions.part_bytes = " + std::to_string(options_.part_bytes) +
+                      "; expected a multiple of 4");
+  }
+  if (!parameters_.device().engine.get() || parameters_.device().memory != communicator_.device().memory) {
+    throw MisuseError("DataParallel: parameters on " + parameters_.device().name + "; expected those of " +
+                      communicator_.device().name + ", the communicator's device");
+  }
+  if (parameters_.non_finite() == NonFinite::skip) {
+    throw MisuseError(
+        "DataParallel: parameters with NonFinite::skip, which each member would decide for itself; expected "
+        "NonFinite::fail");
+  }
+  if (options_.compression.form != Compression::Form::none) {
+    compressed_ = std::make_unique<CompressedSums>(communicator_, options_.compression);
+  }
+  if (options_.sharded != nullptr && compressed_) {
+    throw MisuseError("DataParallelOptions: compression, and a sharded update; expected one of both");
+  }
+}
 
 void DataParallel::require_equal() const {
   const auto number = [](auto value) { return static_cast<std::int64_t>(value); };

@@ -162,7 +162,7 @@ class Record {
   std::optional<DropoutKeys> next_dropout() {
     if (use_ == LazyOptions::For::inference || state_ == State::closed) return std::nullopt;
     return DropoutKeys{parameters_->seed(),
-                       {static_cast<std::int32_t>(parameters_->minibatches()), dropouts_++, graph_}};
+                       {static_cast<std::int32_t>(parameters_->draw(parameters_->minibatches())), dropouts_++, graph_}};
   }
   LazyIndex index(std::span<const std::int32_t> values);
   /// Records an operation. T is LazyExpr, LazyOperand or OperandRef.

@@ -65,6 +65,12 @@ class ParameterStore {
   std::uint64_t minibatches() const { return minibatches_; }
   void set_minibatches(std::uint64_t number) { minibatches_ = number; }
   std::uint64_t next_minibatch() { return minibatches_++; }
+  void set_member(std::uint64_t rank, std::uint64_t members) {
+    rank_ = rank;
+    members_ = members;
+  }
+  /// The number that dropout draws with in a minibatch of that number: each member of a group has its own ones.
+  std::uint64_t draw(std::uint64_t minibatch) const { return minibatch * members_ + rank_; }
   /// The smallest number that no other lazy graph for training has at present, so that dropout of two of them differs.
   std::size_t enter_graph() {
     const auto place = std::find(graphs_.begin(), graphs_.end(), false);
@@ -114,6 +120,7 @@ class ParameterStore {
   std::deque<Entry> entries_;
   std::vector<std::shared_ptr<const MinibatchEnd>> sources_;  // of the gradients
   std::uint64_t steps_ = 0, minibatches_ = 0;
+  std::uint64_t rank_ = 0, members_ = 1;
   std::vector<bool> graphs_;      // by number: whether there is one
   bool keeps_gradients_ = false;  // for the next minibatch
   const std::shared_ptr<SkipLog> skipped_;

@@ -41,6 +41,7 @@ class ParameterStores {
   std::uint64_t seed() const { return sets_.front()->seed(); }
   std::uint64_t minibatches() const { return sets_.front()->minibatches(); }
   std::uint64_t next_minibatch();
+  std::uint64_t draw(std::uint64_t minibatch) const { return sets_.front()->draw(minibatch); }
   bool skips_non_finite() const { return sets_.front()->skips_non_finite(); }
   void begin_gradients();
   void add_source(const std::shared_ptr<const MinibatchEnd>& minibatch);

@@ -189,6 +189,14 @@ Tensor Parameters::dense_gradient(const Parameter& parameter, std::source_locati
 Gradient Parameters::summed_gradient(const Parameter& parameter, std::source_location from) const {
   return store_->summed_gradient(parameter, from);
 }
+void Parameters::set_member(int rank, int members) {
+  if (rank < 0 || rank >= members) {
+    throw MisuseError("set_member: rank " + std::to_string(rank) + " of " + std::to_string(members) +
+                      "; expected one from 0 to " + std::to_string(members - 1));
+  }
+  store_->set_member(static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(members));
+}
+
 std::uint64_t Parameters::minibatches() const { return store_->minibatches(); }
 void Parameters::set_minibatches(std::uint64_t number) { store_->set_minibatches(number); }
 void Parameters::keep_gradients() { store_->keep_gradients(); }

@@ -229,6 +229,9 @@ class Parameters {
   /// a checkpoint sets it to what it was.
   std::uint64_t minibatches() const;
   void set_minibatches(std::uint64_t number);
+  /// For members of a group, which train equal parameters on different samples: each draws its own dropout.
+  /// DataParallel calls it. Throws MisuseError for a rank out of range.
+  void set_member(int rank, int members);
 
   /// A frozen parameter counts as a constant: no gradient is computed for it, from the next minibatch on, and no step
   /// changes it. Runners and lazy graphs plan again when the frozen parameters have changed. Throw MisuseError for a

@@ -13,7 +13,8 @@
 //            new value to all members. The calls above stay the same, and so do the parameters: in a LocalGroup their
 //            bits are those of an update that is not sharded.
 //   Numbers  Members keep equal bits. For a fixed number of members, results have the same bits with every policy,
-//            number of workers and timing; for another number they differ by rounding.
+//            number of workers and timing; for another number they differ by rounding,
+//            and by their draws where members draw at random, as for dropout.
 //   Waiting  combine() waits until the other members have called it for this step: for their threads, and not for ops.
 //            Members of one process therefore run in threads of their own.
 //   Errors   As for collectives: what fails at one member fails the step at all members. Members whose parameters
@@ -40,7 +41,8 @@ class Shards;
 struct Compression {
   enum class Form : std::uint8_t {
     none,
-    /// Numbers are rounded to 16 bits, and so are their sums: half of the bytes. A sum misses at most 1/256 of itself.
+    /// Numbers are rounded to 16 bits, and so are their sums: half of the bytes. What rounding a sum loses is kept,
+    /// too.
     bfloat16,
     /// Only the largest elements of each gradient are sent, with their positions (Aji and Heafield 2017).
     largest,
@@ -81,8 +83,12 @@ class DataParallel {
 
   /// Replaces the gradients of the last minibatch by their sums over all members. The loss of the member's minibatch is
   /// a sum over `samples` samples, which may be 0. Returns the number of samples of all members. Rows of tables that
-  /// were looked up are summed row by row: rows that no member looked up are not sent. With
-  /// OptimiserOptions::accumulate, call it before the last of these calls of step() only; see Optimiser::takes_step().
+  /// were looked up are summed row by row: rows that no member looked up are not sent. A member
+  /// without samples whose model cannot differentiate nothing calls Parameters::forget_gradients() instead.
+  ///
+  /// With OptimiserOptions::accumulate, call it only before calls of step() that take a step (Optimiser::takes_step())
+  /// and before finish(), and pass the number of samples of all members to every call of step().
+  ///
   /// With a sharded update, only the owner of a parameter has the sum; the gradients of others are for the optimiser.
   std::size_t combine(std::size_t samples, std::source_location from = std::source_location::current());
 
@@ -94,6 +100,7 @@ class DataParallel {
   const Communicator& communicator() const { return communicator_; }
 
  private:
+  void check();
   void require_equal() const;
   Tensor own_sum(const Parameter& parameter, std::source_location from) const;
 
