@@ -3,6 +3,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -134,14 +135,19 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
     }
   }
 
+  /// Takes one task at a time: if it does not return, give_up() ends the others.
   bool do_tasks() {
-    std::vector<Task> tasks;
-    {
-      const std::lock_guard lock(mutex_);
-      tasks.swap(tasks_);
+    std::unique_lock lock(mutex_);
+    const std::size_t count = tasks_.size();  // later ones wait, so that groups make progress
+    for (std::size_t i = 0; i < count; ++i) {
+      Task task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task("");
+      task = nullptr;
+      lock.lock();
     }
-    for (const Task& task : tasks) task("");
-    return !tasks.empty();
+    return count > 0;
   }
 
   void end(bool badly) {
@@ -176,7 +182,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
 
   /// Ends what waits for the thread, and what will.
   void end_tasks(const std::string& why) {
-    std::vector<Task> tasks;
+    std::deque<Task> tasks;
     {
       const std::lock_guard lock(mutex_);
       if (!ended_.empty()) return;
@@ -197,7 +203,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Task> tasks_;  // guarded by the mutex, as are the following
+  std::deque<Task> tasks_;  // guarded by the mutex, as are the following
   bool stopping_ = false;
   std::string ended_;  // why MPI is called no more
   std::atomic<bool> asleep_{false};

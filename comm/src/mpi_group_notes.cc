@@ -217,6 +217,7 @@ void MpiGroupState::break_up(const Breakage& why) {
 }
 
 void MpiGroupState::stop_with(const Breakage& why) {
+  if (broken()) return;  // what has begun is kept, but has ended
   broken_ = why;
   const auto fail = [&](Exchange& part) { comm::fail(part, broken_); };
   for (auto& call : announced_) fail(call->part);
