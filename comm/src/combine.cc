@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -46,11 +47,14 @@ T* start(const Piece& piece, const Run& run) {
   return reinterpret_cast<T*>(piece.data + run.row * piece.stride) + run.begin;
 }
 
+bool is_nan(float x) { return std::isnan(x); }
+bool is_nan(std::int32_t) { return false; }
+
 template <class T, Combine how>
 void combine_two(const T* x, const T* y, T* to, Index count) {
   for (Index i = 0; i < count; ++i) {
     if constexpr (how == Combine::max) {
-      to[i] = x[i] < y[i] ? y[i] : x[i];
+      to[i] = x[i] < y[i] || is_nan(y[i]) ? y[i] : x[i];
     } else if constexpr (std::is_same_v<T, float>) {
       to[i] = x[i] + y[i];
     } else {

@@ -2,6 +2,8 @@
 #include "windrow/comm/local.h"
 
 #include <cmath>
+#include <limits>
+#include <optional>
 #include <thread>
 
 #include "tests/comm/random_collectives.h"
@@ -136,6 +138,23 @@ TEST(LocalGroup, NamesTheMemberThatDoesNotCallInTime) {
   group[1].all_reduce(late);
   EXPECT_NE(error_of(late).find("the group is broken"), std::string::npos);
   EXPECT_THROW(group[1].exchange(std::vector<std::int64_t>{1}), CommError);
+}
+
+TEST(LocalGroup, TheMaximumIsNaNIfAnElementIs) {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  Engine engine({.workers = 2});
+  const LocalGroup group(host_devices(engine, 3));
+  std::vector<Tensor> x;
+  for (int rank = 0; rank < 3; ++rank) {
+    x.push_back(filled(group[rank].device(), 1, 3, 1));
+    Floats values(3, 1);
+    values[static_cast<std::size_t>(rank)] = nan;
+    x.back().set(values);
+    group[rank].all_reduce(x.back(), Combine::max);
+  }
+  for (const Tensor& result : x) {
+    for (const float value : result.get()) EXPECT_TRUE(std::isnan(value));
+  }
 }
 
 TEST(LocalGroup, NothingHangsIfAMemberEndsOrAborts) {

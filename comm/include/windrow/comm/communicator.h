@@ -32,7 +32,8 @@
 
 namespace windrow {
 
-/// How collectives combine elements. The mean of int32 is refused.
+/// How collectives combine elements. The mean of int32 is refused. The maximum of elements of which one is NaN is NaN
+/// in a LocalGroup, and what the library makes of it elsewhere.
 enum class Combine : std::uint8_t { sum, mean, max };
 
 /// Thrown by waits for what a failed collective was to write.
