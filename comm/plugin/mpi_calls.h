@@ -22,7 +22,7 @@ struct MpiCalls {
   int version;
 
   /// Starts MPI with MPI_THREAD_FUNNELED, for the calling thread. *world is the group of all processes. Fails with
-  /// already_started if the program has done that.
+  /// already_started if the program has done that, and with no_threads if the library provides less.
   int (*init)(MpiGroup** world);
   int (*finalize)();
   /// Writes a text of at most `size` bytes.
@@ -48,8 +48,8 @@ struct MpiCalls {
   int (*cancel)(MpiRequest** request);
 };
 
-/// Of init(): not an error of MPI.
-inline constexpr int already_started = -1;
+/// Of init(): not errors of MPI.
+inline constexpr int already_started = -1, no_threads = -2;
 
 extern "C" const MpiCalls* windrow_mpi_calls();
 

@@ -52,6 +52,10 @@ int init(MpiGroup** world) {
   if (const int error = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided); error != MPI_SUCCESS) {
     return error;
   }
+  if (provided < MPI_THREAD_FUNNELED) {
+    MPI_Finalize();
+    return no_threads;
+  }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   *world = made(MPI_COMM_WORLD);
   return 0;

@@ -91,6 +91,8 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
     try {
       if (const int error = mpi.init(&world_); error == comm::already_started) {
         throw MisuseError("MpiWorld: MPI was started before in this process; expected that it is the first to do so");
+      } else if (error == comm::no_threads) {
+        throw CommError("MpiWorld: MPI provides MPI_THREAD_SINGLE; expected a library with MPI_THREAD_FUNNELED");
       } else if (error != 0) {
         throw CommError("MPI_Init_thread failed: " + comm::mpi_text(mpi, error));
       }
