@@ -87,9 +87,17 @@ std::string reason_to_fail(std::span<const Said> parts) {
   return "";
 }
 
-std::exception_ptr Breakage::error(const std::string& what) const {
-  const std::string text = what + ": " + why;
+namespace {
+
+std::exception_ptr error_of(const std::string& text, bool aborted) {
   return aborted ? std::make_exception_ptr(AbortError(text)) : std::make_exception_ptr(CommError(text));
+}
+
+}  // namespace
+
+std::exception_ptr Breakage::error(const std::string& what) const { return error_of(what + ": " + why, aborted); }
+std::exception_ptr Breakage::error_of_exchange() const {
+  return why.find("exchange") == std::string::npos ? error("exchange") : error_of(why, aborted);
 }
 
 void fail(Exchange& part, const Breakage& broken) { part.done(broken.error(part.call.describe())); }

@@ -19,6 +19,8 @@ struct Breakage {
   explicit operator bool() const { return !why.empty(); }
   /// A CommError or AbortError whose text begins with `what`.
   std::exception_ptr error(const std::string& what) const;
+  /// The same for exchange(), which `why` may name already.
+  std::exception_ptr error_of_exchange() const;
 };
 
 /// What a member says of its part of a call.

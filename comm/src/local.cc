@@ -201,7 +201,7 @@ class Group {
   }
 
   void require_whole() const {
-    if (broken_) std::rethrow_exception(broken_.error("exchange"));
+    if (broken_) std::rethrow_exception(broken_.error_of_exchange());
   }
   int someone_left() const {
     for (int rank = 0; rank < size(); ++rank) {
@@ -209,12 +209,13 @@ class Group {
     }
     return -1;
   }
+  /// `why` names exchange().
   [[noreturn]] void break_and_throw(std::unique_lock<std::mutex>& lock, const std::string& why) {
     auto failed = break_locked({.why = why});
     lock.unlock();
     changed_.notify_all();
     fail_all(failed);
-    throw CommError("exchange: " + why);
+    throw CommError(why);
   }
 
   /// Breaks the group when a round has waited too long.

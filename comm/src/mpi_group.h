@@ -143,10 +143,26 @@ class MpiGroupState {
 
   bool move_meeting();
 
+  /// How many calls of each kind a member made: collectives, sends to the member that is told, receives from it, and
+  /// exchanges of numbers.
+  struct Called {
+    enum : std::size_t { collectives, sends, recvs, meetings };
+  };
+  using Counts = std::array<std::int64_t, 4>;
+  Counts begun_with(int other) const;
+
   bool move_notes();
   void send_note(int to, const MpiNote& note);
   void watch();
-  std::optional<Clock::time_point> oldest() const;
+  /// What has waited for other members since then: their call of this kind and number; at this peer only, unless -1.
+  struct Awaited {
+    Clock::time_point since;
+    std::size_t kind;  // of Called
+    std::int64_t number;
+    int peer;
+    const Call* call;  // null: exchange()
+  };
+  std::optional<Awaited> oldest() const;
 
   const MpiCalls& calls_;
   const MpiOptions options_;
@@ -176,11 +192,9 @@ class MpiGroupState {
     MpiRequest* request = nullptr;
   };
   std::deque<std::unique_ptr<Sent>> sent_;
-  std::optional<Clock::time_point> asked_;         // since when members are asked where they are
-  std::vector<std::optional<std::int64_t>> told_;  // by rank: number of the member's next collective
-  // By rank, of members that have ended: how many collectives, sends to this member, receives from it, and meetings
-  // they called.
-  std::vector<std::optional<std::array<std::int64_t, 4>>> left_;
+  std::optional<Clock::time_point> asked_;   // since when members are asked where they are
+  std::vector<std::optional<Counts>> told_;  // by rank: what the member has begun, if it has answered
+  std::vector<std::optional<Counts>> left_;  // by rank: what a member that has ended called
 };
 
 }  // namespace windrow::comm

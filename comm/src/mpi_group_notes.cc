@@ -15,7 +15,7 @@ constexpr std::size_t in_first = 15;
 }  // namespace
 
 void MpiGroupState::exchange(Numbers numbers, std::promise<Numbers> result) {
-  if (broken()) return result.set_exception(broken_.error("exchange"));
+  if (broken()) return result.set_exception(broken_.error_of_exchange());
   auto meeting = std::make_unique<Meeting>(
       Meeting{.since = Clock::now(), .own = std::move(numbers), .all = {}, .result = std::move(result)});
   meeting->number = meetings_called_++;
@@ -90,10 +90,10 @@ bool MpiGroupState::move_notes() {
     const int from = static_cast<int>(note.rank);
     switch (note.what) {
       case MpiNote::What::ask:
-        send_note(from, {.what = MpiNote::What::tell, .numbers = {static_cast<std::int64_t>(next_)}});
+        send_note(from, {.what = MpiNote::What::tell, .numbers = begun_with(from)});
         break;
       case MpiNote::What::tell:
-        told_[static_cast<std::size_t>(from)] = note.numbers[0];
+        told_[static_cast<std::size_t>(from)] = note.numbers;
         break;
       case MpiNote::What::broken:
         stop_with({.why = note.said(), .aborted = note.numbers[0] != 0});
@@ -114,15 +114,24 @@ bool MpiGroupState::move_notes() {
       return place != messages_.end() && !place->second.begun.empty() &&
              static_cast<std::int64_t>(place->second.begun.back()->part.call.number) >= calls;
     };
-    const bool collective =
-        !announced_.empty() && static_cast<std::int64_t>(announced_.back()->part.call.number) >= (*left)[0];
-    const bool meeting = !meetings_begun_.empty() && meetings_begun_.back()->number >= (*left)[3];
-    if (collective || lacks(Kind::recv, (*left)[1]) || lacks(Kind::send, (*left)[2]) || meeting) {
+    const bool collective = !announced_.empty() && static_cast<std::int64_t>(announced_.back()->part.call.number) >=
+                                                       (*left)[Called::collectives];
+    const bool meeting = !meetings_begun_.empty() && meetings_begun_.back()->number >= (*left)[Called::meetings];
+    if (collective || lacks(Kind::recv, (*left)[Called::sends]) || lacks(Kind::send, (*left)[Called::recvs]) ||
+        meeting) {
       break_up({.why = "rank " + std::to_string(rank) + " has ended without this call"});
       return true;
     }
   }
   return changed;
+}
+
+MpiGroupState::Counts MpiGroupState::begun_with(int other) const {
+  const auto messages = [&](Kind kind) {
+    const auto place = messages_.find({kind, other});
+    return place == messages_.end() ? 0 : static_cast<std::int64_t>(place->second.next);
+  };
+  return {static_cast<std::int64_t>(next_), messages(Kind::send), messages(Kind::recv), meetings_called_};
 }
 
 void MpiGroupState::leave(const Member::Numbered& numbered) {
@@ -139,24 +148,34 @@ void MpiGroupState::leave(const Member::Numbered& numbered) {
   }
 }
 
-std::optional<MpiGroupState::Clock::time_point> MpiGroupState::oldest() const {
-  std::optional<Clock::time_point> oldest;
-  const auto see = [&](const auto& begun) {
-    if (!begun.empty()) oldest = std::min(oldest.value_or(begun.front()->since), begun.front()->since);
+std::optional<MpiGroupState::Awaited> MpiGroupState::oldest() const {
+  std::optional<Awaited> oldest;
+  const auto see = [&](const auto& begun, const Awaited& awaited) {
+    if (!oldest || begun.since < oldest->since) oldest = awaited;
   };
-  see(announced_);
-  see(moving_);
-  for (const auto& [number, call] : scheduled_) oldest = std::min(oldest.value_or(call->since), call->since);
-  see(meetings_begun_);
-  for (const auto& [end, pair] : messages_) see(pair.begun);
+  const auto see_call = [&](const auto& begun, std::size_t kind, int peer) {
+    const Call& call = begun.part.call;
+    see(begun, {begun.since, kind, static_cast<std::int64_t>(call.number), peer, &call});
+  };
+  if (!announced_.empty()) see_call(*announced_.front(), Called::collectives, -1);
+  if (!moving_.empty()) see_call(*moving_.front(), Called::collectives, -1);
+  for (const auto& [number, call] : scheduled_) see_call(*call, Called::collectives, -1);
+  for (const auto& [end, pair] : messages_) {
+    const auto other_end = end.first == Kind::send ? Called::recvs : Called::sends;
+    if (!pair.begun.empty()) see_call(*pair.begun.front(), other_end, end.second);
+  }
+  if (!meetings_begun_.empty()) {
+    const Meeting& meeting = *meetings_begun_.front();
+    see(meeting, {meeting.since, Called::meetings, meeting.number, -1, nullptr});
+  }
   return oldest;
 }
 
 /// Looks at the time limits: asks the other members where they are, and breaks the group when they had time to answer.
 void MpiGroupState::watch() {
-  const auto since = oldest();
+  const auto awaited = oldest();
   const auto now = Clock::now();
-  if (!since || now < *since + options_.patience) {
+  if (!awaited || now - awaited->since < options_.patience) {
     asked_.reset();
     return;
   }
@@ -174,18 +193,14 @@ void MpiGroupState::watch() {
     const auto& told = told_[static_cast<std::size_t>(rank)];
     if (!told) {
       silent += (silent.empty() ? "rank " : ", ") + std::to_string(rank);
-    } else if (!announced_.empty() && *told <= static_cast<std::int64_t>(announced_.front()->part.call.number)) {
-      behind +=
-          (behind.empty() ? "rank " : ", rank ") + std::to_string(rank) + ", which is at call " + std::to_string(*told);
+    } else if ((awaited->peer < 0 || awaited->peer == rank) && (*told)[awaited->kind] <= awaited->number) {
+      behind += (behind.empty() ? "rank " : ", rank ") + std::to_string(rank);
+      if (awaited->call != nullptr) behind += ", which is at call " + std::to_string((*told)[awaited->kind]);
     }
   }
-  if (!silent.empty() && now < *asked_ + options_.answer) return;
-  std::string what = "a message";
-  if (!meetings_begun_.empty()) what = "exchange";
-  if (!scheduled_.empty()) what = scheduled_.begin()->second->part.call.describe();
-  if (!moving_.empty()) what = moving_.front()->part.call.describe();
-  if (!announced_.empty()) what = announced_.front()->part.call.describe();
-  std::string why = "rank " + std::to_string(rank_) + " has waited " + seconds(options_.patience) + " for " + what;
+  if (!silent.empty() && now - *asked_ < options_.answer) return;
+  std::string why = "rank " + std::to_string(rank_) + " has waited " + seconds(options_.patience) + " for " +
+                    (awaited->call != nullptr ? awaited->call->describe() : "exchange");
   if (!silent.empty()) {
     why += "; " + silent + " did not answer within " + seconds(options_.answer) + " and is dead, stopped or cut off";
   } else if (!behind.empty()) {
@@ -231,7 +246,7 @@ void MpiGroupState::stop_with(const Breakage& why) {
     pair.waiting.clear();
   }
   for (auto& meeting : meetings_begun_) {
-    meeting->result.set_exception(broken_.error("exchange"));
+    meeting->result.set_exception(broken_.error_of_exchange());
   }
   // MPI may still hold the requests of what has begun, and its buffers: they are kept.
 }

@@ -93,12 +93,12 @@ class NcclMember final : public comm::Member {
   }
   void take(Exchange part) override { (*team_)->take(rank_, std::move(part)); }
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
-    if (const comm::Breakage broken = (*team_)->breakage()) std::rethrow_exception(broken.error("exchange"));
+    if (const comm::Breakage broken = (*team_)->breakage()) std::rethrow_exception(broken.error_of_exchange());
     try {
       return exchanger_->exchange(numbers);
     } catch (const CommError&) {
       // The group has aborted the exchange, perhaps.
-      if (const comm::Breakage broken = (*team_)->breakage()) std::rethrow_exception(broken.error("exchange"));
+      if (const comm::Breakage broken = (*team_)->breakage()) std::rethrow_exception(broken.error_of_exchange());
       throw;
     }
   }

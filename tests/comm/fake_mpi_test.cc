@@ -172,6 +172,36 @@ TEST(FakeMpi, ACallThatDoesNotReturnMayFollowAnErrorOfAnotherGroup) {
   EXPECT_NE(all.find("rank 0: MPI_Iallgather has not returned"), std::string::npos) << all;
 }
 
+TEST(FakeMpi, NamesTheMembersThatLackACallInTime) {
+  struct Missing {
+    std::function<void(const Communicator&)> call;  // of rank 0
+    const char* text;
+  };
+  const Missing all[] = {
+      {[](const Communicator& member) { member.exchange({}); },
+       "rank 0 has waited 50 ms for exchange; it is missing at rank 1, rank 2; the group is broken\n"},
+      {[](const Communicator& member) {
+         const Tensor x = filled(member.device(), 2, 2, 1);
+         member.recv(x, 1);
+         x.get();
+       },
+       "rank 0 has waited 50 ms for recv (float32 2 x 2, from rank 1), call 0; it is missing at rank 1, which is at "
+       "call 0; the group is broken\n"}};
+  for (const Missing& missing : all) {
+    const FakeMpiJob job(3, first_seed());
+    std::atomic<bool> ended = false;
+    const Told told = run_ranks(3, {.patience = 50ms, .answer = 20s}, [&](const Communicator& member) {
+      if (member.rank() > 0) return ended.wait(false);
+      const auto end = std::shared_ptr<void>(nullptr, [&](void*) {
+        ended = true;
+        ended.notify_all();
+      });
+      missing.call(member);
+    });
+    EXPECT_NE((told[0] + told[1] + told[2]).find(missing.text), std::string::npos) << told[0] << told[1] << told[2];
+  }
+}
+
 TEST(FakeMpi, AFailedCallIsNamedAtAllMembers) {
   const FakeMpiJob job(2, first_seed(), {{"broadcast", 1, 0, How::error_at_test}});
   const Told told = run_ranks(2, {.patience = 60s}, [&](const Communicator& member) {

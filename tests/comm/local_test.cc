@@ -133,6 +133,13 @@ TEST(LocalGroup, NamesTheMemberThatDoesNotCallInTime) {
   group[2].all_reduce(y, Combine::sum, {.name = "gradients"});
   const std::string text = error_of(x);
   EXPECT_NE(text.find("rank 1 has not called all_reduce 'gradients'"), text.npos) << text;
+  const LocalGroup other(host_devices(engine, 2), {.patience = 50ms});
+  try {
+    other[1].exchange({});
+    ADD_FAILURE() << "rank 0 has not called exchange";
+  } catch (const CommError& error) {
+    EXPECT_STREQ(error.what(), "rank 0 has not called exchange within 50 ms");
+  }
   EXPECT_NE(error_of(y), "");
   const Tensor late = filled(group[1].device(), 1, 1, 1);
   group[1].all_reduce(late);
