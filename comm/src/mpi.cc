@@ -84,6 +84,9 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
   }
 
   int rank = 0, size = 1;
+  /// A member has made a call whose operands may not be there yet; and they are.
+  void await_call() { ++awaited_; }
+  void call_came() { --awaited_; }
 
  private:
   void run() {
@@ -105,7 +108,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
     }
     is_started_ = true;
     started_.set_value();
-    std::optional<Clock::time_point> deadline;
+    std::optional<Clock::time_point> stopped;
     int quiet = 0;
     for (;;) {
       bool changed = do_tasks(), busy = false, broken = false;
@@ -118,10 +121,11 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
       std::unique_lock lock(mutex_);
       if (!tasks_.empty()) continue;
       if (stopping_) {
-        if (!deadline) deadline = Clock::now() + options_.patience;
-        if (!busy || Clock::now() >= *deadline) {
+        if (!stopped) stopped = Clock::now();
+        const bool awaits = busy || (!broken && awaited_ > 0);
+        if (!awaits || Clock::now() - *stopped >= options_.patience) {
           lock.unlock();
-          return end(broken || busy);
+          return end(broken || awaits);
         }
       }
       if (busy && quiet < 2000) {
@@ -132,7 +136,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
       asleep_.store(true, std::memory_order_relaxed);
       // A call under way may take as long as the slowest member computes: so this core is left to the workers.
       changed_.wait_for(lock, busy ? std::chrono::microseconds(50) : idle,
-                        [&] { return !tasks_.empty() || (stopping_ && !deadline); });
+                        [&] { return !tasks_.empty() || (stopping_ && !stopped); });
       asleep_.store(false, std::memory_order_relaxed);
     }
   }
@@ -209,7 +213,8 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
   bool stopping_ = false;
   std::string ended_;  // why MPI is called no more
   std::atomic<bool> asleep_{false};
-  comm::MpiWatch watch_;  // the last member: it uses the others
+  std::atomic<std::int64_t> awaited_{0};  // calls that members have made, but not handed in
+  comm::MpiWatch watch_;                  // the last member: it uses the others
 };
 
 namespace {
@@ -223,6 +228,10 @@ class MpiMember final : public comm::Member {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
+  std::uint64_t number(comm::Kind kind, int peer) override {
+    thread_->await_call();
+    return Member::number(kind, peer);
+  }
   void take(Exchange part) override {
     // A std::function copies.
     const auto held = std::make_shared<Exchange>(std::move(part));
@@ -230,6 +239,7 @@ class MpiMember final : public comm::Member {
       if (ended.empty()) return group->take(std::move(*held));
       comm::fail(*held, ended);
     });
+    thread_->call_came();
   }
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
     const auto result = std::make_shared<std::promise<std::vector<std::int64_t>>>();

@@ -202,6 +202,27 @@ TEST(FakeMpi, NamesTheMembersThatLackACallInTime) {
   }
 }
 
+TEST(FakeMpi, EndsAfterCallsWhoseOperandsAreNotReady) {
+  const FakeMpiJob job(2, first_seed());
+  ::setenv("WINDROW_MPI_PLUGIN", WINDROW_FAKE_MPI, 1);
+  std::vector<std::thread> ranks;
+  for (int i = 0; i < 2; ++i) {
+    ranks.emplace_back([i] {
+      Engine engine({.workers = 2});
+      const Device device = host_device(engine);
+      const Tensor x = filled(device, 2, 2, 1);
+      engine.push([i] { std::this_thread::sleep_for(i * 50ms); }, {mutate(x.var())});
+      {
+        MpiWorld world({.patience = 60s});
+        world.group(device).all_reduce(x);
+      }
+      EXPECT_EQ(x.get(), std::vector<float>(4, 2));
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_TRUE(job.finalized());
+}
+
 TEST(FakeMpi, AFailedCallIsNamedAtAllMembers) {
   const FakeMpiJob job(2, first_seed(), {{"broadcast", 1, 0, How::error_at_test}});
   const Told told = run_ranks(2, {.patience = 60s}, [&](const Communicator& member) {

@@ -94,7 +94,8 @@ class Member {
   virtual void leave() = 0;
 
   /// Numbers the next call: collectives are counted from 0, sends and receives from 0 for each peer.
-  std::uint64_t number(Kind kind, int peer);
+  /// take() follows each number.
+  virtual std::uint64_t number(Kind kind, int peer);
 
   /// How many calls of each kind and peer were numbered; the kind of all collectives is all_reduce.
   using Numbered = std::map<std::pair<Kind, int>, std::uint64_t>;

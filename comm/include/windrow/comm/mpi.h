@@ -41,7 +41,8 @@ class MpiWorld {
   /// Opens the plug-in windrow_mpi.so, and starts MPI. Throws MisuseError if there is no plug-in or no MPI library, and
   /// if MPI was started before. Without mpirun, the world has one member.
   explicit MpiWorld(MpiOptions options = {});
-  /// Ends MPI after all calls of this process. Waits for the other processes to do the same, `patience` at most.
+  /// Ends MPI after all calls of this process, also those whose operands are not ready yet. Waits for them and for the
+  /// other processes, `patience` at most: calls that have not ended then fail, and the groups break.
   ~MpiWorld();
   MpiWorld(const MpiWorld&) = delete;
   MpiWorld& operator=(const MpiWorld&) = delete;
