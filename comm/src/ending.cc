@@ -1,5 +1,6 @@
 #include "ending.h"
 
+#include <algorithm>
 #include <span>
 
 #include "combine.h"
@@ -102,6 +103,16 @@ std::exception_ptr Breakage::error_of_exchange() const {
 
 void fail(Exchange& part, const Breakage& broken) { part.done(broken.error(part.call.describe())); }
 void fail(Exchange& part, const std::string& why) { fail(part, Breakage{.why = why}); }
+
+void require_positive(const char* group, const char* option, std::chrono::nanoseconds time) {
+  if (time > time.zero()) return;
+  throw MisuseError(std::string(group) + ": " + option + " = " + std::to_string(time.count()) +
+                    " ns; expected a positive time");
+}
+
+std::chrono::nanoseconds time_left(std::chrono::nanoseconds limit, std::chrono::steady_clock::time_point since) {
+  return std::min<std::chrono::nanoseconds>(limit - (std::chrono::steady_clock::now() - since), std::chrono::hours(1));
+}
 
 std::string seconds(std::chrono::nanoseconds time) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();

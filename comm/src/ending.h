@@ -40,6 +40,12 @@ void fail(Exchange& part, const std::string& why);
 /// all of them if they do not fit each other, or if an operand has failed.
 void finish(std::vector<Exchange>& parts, const std::vector<int>& ranks);
 
+/// Throws MisuseError, whose text begins with `group`, unless the time is positive.
+void require_positive(const char* group, const char* option, std::chrono::nanoseconds time);
+/// What is left of a time limit that began then, but an hour at most: a wait adds it to the present time, and for ever
+/// is the largest number. Zero or less if the limit is over.
+std::chrono::nanoseconds time_left(std::chrono::nanoseconds limit, std::chrono::steady_clock::time_point since);
+
 /// "10 s" or "1500 ms", for errors.
 std::string seconds(std::chrono::nanoseconds time);
 

@@ -117,18 +117,20 @@ class Group {
       ++meeting_.turn;
       changed_.notify_all();
     }
-    const auto deadline = Clock::now() + patience_;
+    const auto begun = Clock::now();
     while (meeting_.turn == turn) {
       const int gone = someone_left();
       if (gone >= 0) break_and_throw(lock, "rank " + std::to_string(gone) + " has ended without calling exchange");
       require_whole();
-      if (changed_.wait_until(lock, deadline) == std::cv_status::timeout && meeting_.turn == turn) {
-        std::string missing;
-        for (int other = 0; other < size(); ++other) {
-          if (!meeting_.numbers[at(other)]) missing += (missing.empty() ? "" : ", ") + std::to_string(other);
-        }
-        break_and_throw(lock, "rank " + missing + " has not called exchange within " + comm::seconds(patience_));
+      if (const auto left = comm::time_left(patience_, begun); left > left.zero()) {
+        changed_.wait_for(lock, left);
+        continue;
       }
+      std::string missing;
+      for (int other = 0; other < size(); ++other) {
+        if (!meeting_.numbers[at(other)]) missing += (missing.empty() ? "" : ", ") + std::to_string(other);
+      }
+      break_and_throw(lock, "rank " + missing + " has not called exchange within " + comm::seconds(patience_));
     }
     if (!meeting_.fits) throw CommError("exchange: members pass different numbers of numbers");
     return meeting_.result;
@@ -227,8 +229,8 @@ class Group {
         changed_.wait(lock);
         continue;
       }
-      if (Clock::now() < oldest->second.since + patience_) {
-        changed_.wait_until(lock, oldest->second.since + patience_);
+      if (const auto left = comm::time_left(patience_, oldest->second.since); left > left.zero()) {
+        changed_.wait_for(lock, left);
         continue;
       }
       std::string missing, called;
@@ -288,6 +290,7 @@ class LocalMember final : public Member {
 
 LocalGroup::LocalGroup(const std::vector<Device>& devices, LocalGroupOptions options) {
   if (devices.empty()) throw MisuseError("LocalGroup: no devices; expected at least one");
+  comm::require_positive("LocalGroup", "patience", options.patience);
   const auto group = std::make_shared<Group>(static_cast<int>(devices.size()), options.patience);
   for (const Device& device : devices) {
     members_.emplace_back(device, std::make_shared<LocalMember>(group, static_cast<int>(members_.size())));

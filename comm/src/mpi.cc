@@ -23,6 +23,12 @@ using Clock = std::chrono::steady_clock;
 /// How long the thread sleeps when no call is under way; then it answers the questions of other members.
 constexpr auto idle = std::chrono::milliseconds(10);
 
+const MpiOptions& checked(const MpiOptions& options) {
+  comm::require_positive("MpiWorld", "patience", options.patience);
+  comm::require_positive("MpiWorld", "answer", options.answer);
+  return options;
+}
+
 }  // namespace
 
 /// The thread that calls MPI, and what other threads ask it to do. If a call of MPI does not return, all groups break,
@@ -30,7 +36,7 @@ constexpr auto idle = std::chrono::milliseconds(10);
 class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
  public:
   explicit Impl(MpiOptions options)
-      : options_(options), watch_(comm::mpi_calls(), options.patience, [this](const std::string& why) {
+      : options_(checked(options)), watch_(comm::mpi_calls(), options.patience, [this](const std::string& why) {
           give_up(why);
           return std::shared_ptr<void>(shared_from_this());
         }) {}

@@ -162,7 +162,7 @@ void MpiWatch::State::watch() {
       since = Clock::now();
       continue;
     }
-    if (Clock::now() < since + patience) continue;
+    if (Clock::now() - since < patience) continue;
     const std::lock_guard guard(lock);
     if (inside.load(std::memory_order_relaxed) == nullptr || called.load(std::memory_order_relaxed) != seen) continue;
     given_up = true;

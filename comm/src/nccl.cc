@@ -25,6 +25,11 @@ void require_cuda(const Device& device) {
   throw MisuseError("NcclGroup: device '" + device.name + "'; expected devices of CUDA");
 }
 
+void require_positive(const NcclOptions& options) {
+  comm::require_positive("NcclGroup", "patience", options.patience);
+  comm::require_positive("NcclGroup", "answer", options.answer);
+}
+
 LaneId lane_of(const Device& device) { return device.collectives.value_or(device.lane); }
 
 /// CUDA's number of the device.
@@ -129,6 +134,7 @@ std::function<void(const comm::Breakage&)> abort_all(const std::vector<Exchanger
 
 NcclGroup::NcclGroup(const std::vector<Device>& devices, NcclOptions options) {
   if (devices.empty()) throw MisuseError("NcclGroup: no devices; expected at least one");
+  require_positive(options);
   for (const Device& device : devices) require_cuda(device);
   const NcclCalls& calls = comm::nccl_calls();
   NcclGroupState::Setup setup{.size = static_cast<int>(devices.size()), .options = options};
@@ -159,6 +165,7 @@ NcclGroup::NcclGroup(const std::vector<Device>& devices, NcclOptions options) {
 NcclGroup::NcclGroup(const Device& device, const Communicator& exchange, const Communicator& announcements,
                      NcclOptions options) {
   require_cuda(device);
+  require_positive(options);
   const NcclCalls& calls = comm::nccl_calls();
   const int rank = exchange.rank();
   NcclGroupState::Setup setup{

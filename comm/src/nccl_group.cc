@@ -6,7 +6,9 @@
 namespace windrow::comm {
 
 NcclGroupState::NcclGroupState(const NcclCalls& calls, Setup setup)
-    : options_(setup.options),
+    // Waits add the time to the present one.
+    : options_{.patience = setup.options.patience,
+               .answer = std::min<std::chrono::nanoseconds>(setup.options.answer, std::chrono::hours(1))},
       size_(setup.size),
       id_(setup.id),
       clique_(calls, setup.places, setup.size),

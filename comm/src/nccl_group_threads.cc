@@ -210,8 +210,8 @@ void NcclGroupState::watch() {
     const auto since = broken_ ? std::nullopt : oldest(&what);
     if (!since) {
       changed_.wait(lock);
-    } else if (Clock::now() < *since + options_.patience) {
-      changed_.wait_until(lock, *since + options_.patience);
+    } else if (const auto left = time_left(options_.patience, *since); left > left.zero()) {
+      changed_.wait_for(lock, left);
     } else {
       broken_ = {.why = what};
     }

@@ -223,6 +223,19 @@ TEST(FakeMpi, EndsAfterCallsWhoseOperandsAreNotReady) {
   EXPECT_TRUE(job.finalized());
 }
 
+TEST(FakeMpi, MayWaitForEver) {
+  constexpr auto ever = std::chrono::nanoseconds::max();
+  const FakeMpiJob job(2, first_seed());
+  const Told told = run_ranks(2, {.patience = ever, .answer = ever}, [](const Communicator& member) {
+    if (member.rank() == 1) std::this_thread::sleep_for(30ms);
+    member.exchange({});
+  });
+  EXPECT_EQ(told, Told(2));
+  EXPECT_TRUE(job.finalized());
+  EXPECT_THROW(MpiWorld({.patience = 0s}), MisuseError);
+  EXPECT_THROW(MpiWorld({.answer = -1s}), MisuseError);
+}
+
 TEST(FakeMpi, AFailedCallIsNamedAtAllMembers) {
   const FakeMpiJob job(2, first_seed(), {{"broadcast", 1, 0, How::error_at_test}});
   const Told told = run_ranks(2, {.patience = 60s}, [&](const Communicator& member) {

@@ -147,6 +147,19 @@ TEST(LocalGroup, NamesTheMemberThatDoesNotCallInTime) {
   EXPECT_THROW(group[1].exchange(std::vector<std::int64_t>{1}), CommError);
 }
 
+TEST(LocalGroup, MayWaitForEver) {
+  Engine engine({.workers = 2});
+  const LocalGroup group(host_devices(engine, 2), {.patience = std::chrono::nanoseconds::max()});
+  const Tensor x = filled(group[0].device(), 1, 1, 1), y = filled(group[1].device(), 1, 1, 2);
+  group[0].all_reduce(x);
+  std::thread other([&] { group[0].exchange({}); });
+  std::this_thread::sleep_for(30ms);  // the timer and the exchange have looked at the limit
+  group[1].exchange({});
+  other.join();
+  group[1].all_reduce(y);
+  EXPECT_EQ(x.get(), Floats{3});
+}
+
 TEST(LocalGroup, TheMaximumIsNaNIfAnElementIs) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   Engine engine({.workers = 2});
@@ -206,6 +219,7 @@ TEST(LocalGroup, ExchangesNumbersBetweenThreads) {
 TEST(LocalGroup, RefusesMisuseAtTheCall) {
   Engine engine({.workers = 2}), elsewhere({.workers = 1});
   EXPECT_THROW(LocalGroup({}), MisuseError);
+  EXPECT_THROW(LocalGroup(host_devices(engine, 2), {.patience = 0s}), MisuseError);
   EXPECT_THROW(host_devices(engine, 0), MisuseError);
   const LocalGroup group(host_devices(engine, 2));
   EXPECT_THROW(group[2], MisuseError);

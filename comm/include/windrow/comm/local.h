@@ -21,7 +21,7 @@ struct LocalGroupOptions {
 /// takes for an error: leave it off.
 class LocalGroup {
  public:
-  /// Throws MisuseError without devices.
+  /// Throws MisuseError without devices, and for a patience that is not positive.
   explicit LocalGroup(const std::vector<Device>& devices, LocalGroupOptions options = {});
 
   int size() const { return static_cast<int>(members_.size()); }

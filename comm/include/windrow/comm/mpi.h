@@ -39,7 +39,7 @@ struct MpiOptions {
 class MpiWorld {
  public:
   /// Opens the plug-in windrow_mpi.so, and starts MPI. Throws MisuseError if there is no plug-in or no MPI library, and
-  /// if MPI was started before. Without mpirun, the world has one member.
+  /// if MPI was started before, and for times that are not positive. Without mpirun, the world has one member.
   explicit MpiWorld(MpiOptions options = {});
   /// Ends MPI after all calls of this process, also those whose operands are not ready yet. Waits for them and for the
   /// other processes, `patience` at most: calls that have not ended then fail, and the groups break.

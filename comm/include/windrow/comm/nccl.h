@@ -33,8 +33,9 @@ struct NcclOptions {
 /// A handle of the communicators. Sums are added in the order that NCCL chooses.
 class NcclGroup {
  public:
-  /// Waits until NCCL has connected the devices. Throws MisuseError without devices, for one that is not of CUDA, and
-  /// if there is no plug-in or no NCCL; CommError if NCCL fails, for example since two members have one device.
+  /// Waits until NCCL has connected the devices. Throws MisuseError without devices, for one that is not of CUDA, for
+  /// times that are not positive, and if there is no plug-in or no NCCL; CommError if NCCL fails, for example since two
+  /// members have one device.
   explicit NcclGroup(const std::vector<Device>& devices, NcclOptions options = {});
   /// The member of this process. `exchange` and `announcements` are of all processes, such as two groups of an
   /// MpiWorld, and of no other use: the first serves Communicator::exchange(), the other one tells the members of each
