@@ -43,7 +43,12 @@ class Group {
       ending_ = true;
     }
     changed_.notify_all();
-    timer_.join();
+    // The last reference may die where the timer fails a call: then the timer uses nothing of the group afterwards.
+    if (timer_.get_id() == std::this_thread::get_id()) {
+      timer_.detach();
+    } else {
+      timer_.join();
+    }
   }
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
@@ -220,7 +225,7 @@ class Group {
     throw CommError(why);
   }
 
-  /// Breaks the group when a round has waited too long.
+  /// Breaks the group when a round has waited too long, and ends: a broken group has no rounds.
   void watch() {
     std::unique_lock lock(mutex_);
     while (!ending_) {
@@ -245,9 +250,7 @@ class Group {
                                          comm::seconds(patience_) + " after the first member; the group is broken"});
       lock.unlock();
       changed_.notify_all();
-      fail_all(failed);
-      failed.clear();
-      lock.lock();
+      return fail_all(failed);  // and releases the ops, which may hold the last reference to the group
     }
   }
 
