@@ -248,14 +248,16 @@ class MpiMember final : public comm::Member {
     thread_->call_came();
   }
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
-    const auto result = std::make_shared<std::promise<std::vector<std::int64_t>>>();
+    const auto result = std::make_shared<std::promise<MpiGroupState::Exchanged>>();
     auto future = result->get_future();
     thread_->post(
         [group = group_, result, numbers = std::vector(numbers.begin(), numbers.end())](const std::string& ended) {
           if (ended.empty()) return group->exchange(numbers, std::move(*result));
-          result->set_exception(std::make_exception_ptr(CommError("exchange: " + ended)));
+          result->set_value({.broken = {.why = ended}});
         });
-    return future.get();
+    MpiGroupState::Exchanged exchanged = future.get();
+    if (exchanged.broken) std::rethrow_exception(exchanged.broken.error_of_exchange());
+    return std::move(exchanged.numbers);
   }
   void abort(const std::string& why) override {
     thread_->post([group = group_, why](const std::string& ended) {

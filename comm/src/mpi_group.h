@@ -52,7 +52,12 @@ class MpiGroupState {
 
   void take(Exchange part);
   using Numbers = std::vector<std::int64_t>;
-  void exchange(Numbers numbers, std::promise<Numbers> result);
+  /// What exchange() gives its caller, who makes the exception: no thread destroys one that another one reads.
+  struct Exchanged {
+    Numbers numbers = {};
+    Breakage broken = {};
+  };
+  void exchange(Numbers numbers, std::promise<Exchanged> result);
   void leave(const Member::Numbered& numbered);
   /// Fails everything, now and later. Does not call MPI.
   void stop_with(const Breakage& why);
@@ -110,7 +115,7 @@ class MpiGroupState {
   struct Meeting {
     Clock::time_point since;
     Numbers own, all;
-    std::promise<Numbers> result;
+    std::promise<Exchanged> result;
     MpiRequest* request = nullptr;
     bool counted = false;  // whether all members' counts are known and equal
     std::int64_t number = 0;

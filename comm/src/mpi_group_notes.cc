@@ -14,8 +14,8 @@ constexpr std::size_t in_first = 15;
 
 }  // namespace
 
-void MpiGroupState::exchange(Numbers numbers, std::promise<Numbers> result) {
-  if (broken()) return result.set_exception(broken_.error_of_exchange());
+void MpiGroupState::exchange(Numbers numbers, std::promise<Exchanged> result) {
+  if (broken()) return result.set_value({.broken = broken_});
   auto meeting = std::make_unique<Meeting>(
       Meeting{.since = Clock::now(), .own = std::move(numbers), .all = {}, .result = std::move(result)});
   meeting->number = meetings_called_++;
@@ -42,9 +42,9 @@ bool MpiGroupState::move_meeting() {
     for (std::size_t rank = 0; rank < size; ++rank) {
       const std::int64_t other = meeting.all[rank * (in_first + 1)];
       if (other == meeting.own[0]) continue;
-      meeting.result.set_exception(std::make_exception_ptr(
-          CommError("exchange: rank " + std::to_string(rank_) + " passes " + std::to_string(count) +
-                    " numbers, but rank " + std::to_string(rank) + " passes " + std::to_string(other))));
+      meeting.result.set_value(
+          {.broken = {.why = "rank " + std::to_string(rank_) + " passes " + std::to_string(count) +
+                             " numbers, but rank " + std::to_string(rank) + " passes " + std::to_string(other)}});
       meetings_begun_.pop_front();
       return true;
     }
@@ -62,7 +62,7 @@ bool MpiGroupState::move_meeting() {
     const auto from = meeting.all.begin() + static_cast<std::ptrdiff_t>(rank * stride + 1);
     numbers.insert(numbers.end(), from, from + static_cast<std::ptrdiff_t>(count));
   }
-  meeting.result.set_value(std::move(numbers));
+  meeting.result.set_value({.numbers = std::move(numbers)});
   meetings_begun_.pop_front();
   return true;
 }
@@ -246,7 +246,7 @@ void MpiGroupState::stop_with(const Breakage& why) {
     pair.waiting.clear();
   }
   for (auto& meeting : meetings_begun_) {
-    meeting->result.set_exception(broken_.error_of_exchange());
+    meeting->result.set_value({.broken = broken_});
   }
   // MPI may still hold the requests of what has begun, and its buffers: they are kept.
 }
