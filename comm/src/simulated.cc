@@ -70,6 +70,11 @@ class SimulatedGroup::Network : public std::enable_shared_from_this<SimulatedGro
     }
     calls_.clear();
   }
+  /// Drops the calls that wait. Needs no memory: the text is short.
+  void end() {
+    broken_ = {.why = "time has ended"};
+    calls_.clear();
+  }
 
  private:
   std::string reason_to_fail(const std::vector<Exchange>& parts) const {
@@ -166,6 +171,10 @@ class SimulatedGroup::Member final : public comm::Member {
 SimulatedGroup::SimulatedGroup(VirtualClock& clock, int size, const NetworkModel& network) {
   if (size < 1) throw MisuseError("SimulatedGroup: " + std::to_string(size) + " members; expected at least 1");
   network_ = std::make_shared<Network>(clock, size, network);
+  // Calls that not all members have made have no event that ends them.
+  clock.at_end([network = std::weak_ptr(network_)] {
+    if (const auto alive = network.lock()) alive->end();
+  });
   Device device;
   device.name = "simulated";
   device.engine = clock.engine();

@@ -1,6 +1,7 @@
 #include "windrow/comm/virtual_time.h"
 
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -12,6 +13,7 @@ bool VirtualClock::later(const Event& a, const Event& b) {
 }
 
 void VirtualClock::at(Time time, Phase phase, Function<void()> event) {
+  if (ended_) return;
   events_.push_back({std::max(time, now_), phase, next_number_++, std::move(event)});
   std::ranges::push_heap(events_, later);
 }
@@ -30,14 +32,62 @@ void VirtualClock::step() {
 }
 
 void VirtualClock::run() {
-  while (!events_.empty()) {
-    engine_.push([this] { step(); }, {}, {.name = "clock"});
+  run_until([] { return false; });
+}
+
+void VirtualClock::run_until(const std::function<bool()>& enough) {
+  while (!enough()) {
+    if (events_.empty()) return check_end();
+    std::exception_ptr failure;
+    const auto next = [&] {
+      try {
+        step();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    };
+    engine_.push(next, {}, {.name = "clock"});
+    if (failure) std::rethrow_exception(failure);
   }
+}
+
+void VirtualClock::check_end() {
   if (const std::uint64_t pending = engine_.stats().pending; pending != 0) {
     throw Error("VirtualClock: " + std::to_string(pending) + " ops are left that nothing ends\n" +
                 engine_.describe_pending());
   }
   engine_.wait_all();
+}
+
+VirtualClock::~VirtualClock() { end(); }
+
+void VirtualClock::end() noexcept {
+  ended_ = true;
+  to_silence_ = to_silence_ || engine_.stats().pending != 0;
+  try {
+    engine_.push([this] { drop_all(); }, {}, {.name = "end of the clock"});
+  } catch (const std::exception&) {
+    drop_all();  // without memory for an op, another thread runs the ops that become ready
+  }
+  if (!to_silence_) return;
+  try {
+    // No longer than ops finish: others may hold an OnComplete.
+    for (std::uint64_t before = 0; !engine_.wait_all_for(std::chrono::seconds(1));) {
+      const std::uint64_t pending = engine_.stats().pending;
+      if (std::exchange(before, pending) == pending) return;
+    }
+    to_silence_ = false;
+  } catch (const OpError&) {
+    to_silence_ = false;
+  } catch (const std::exception&) {  // no memory for the error; the destructor tries again
+  }
+}
+
+/// Inside an op, as step(). Needs no memory.
+void VirtualClock::drop_all() {
+  for (Function<void()>& last : last_) last();
+  last_.clear();
+  events_.clear();
 }
 
 void VirtualLane::run(VirtualClock::Time duration, OnComplete done) {

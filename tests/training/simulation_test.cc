@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <optional>
+#include <stdexcept>
 #include <tuple>
 
 namespace windrow::testing {
@@ -150,10 +151,55 @@ TEST(VirtualTime, OpsBeginWhenThoseBeforeThemHaveEnded) {
   (*forgotten)();
 }
 
+TEST(VirtualTime, AClockThatEndsFirstFailsItsOpsInsteadOfWaiting) {
+  int ran = 0;
+  {
+    VirtualClock clock;
+    VirtualLane lane(clock);
+    const SimulatedGroup group(clock, 2, {});
+    const Tensor x(group[0].device(), 1, 1);
+    clock.engine().push_async([&](OnComplete done) { lane.run(1us, std::move(done)); }, {overwrite(x.var())});
+    group[0].all_reduce(x);  // the other member never calls it
+    clock.engine().push([&] { ++ran; }, {read(x.var())});
+  }
+  {
+    VirtualClock clock;
+    VirtualLane lane(clock);
+    const SimulatedGroup group(clock, 2, {});
+    const Tensor x(group[0].device(), 1, 1);
+    clock.engine().push([&] { ++ran; }, {overwrite(x.var())});
+    group[0].all_reduce(x, Combine::sum, {.priority = 1});
+    EXPECT_THROW(clock.run(), Error);
+    clock.engine().push_async([&](OnComplete done) { lane.run(1us, std::move(done)); }, {});
+    clock.at(1us, VirtualClock::Phase::end, [] { throw std::runtime_error("an event"); });
+    clock.engine().push([&] { ++ran; }, {read(x.var())});
+    EXPECT_THROW(clock.run(), std::runtime_error);
+  }
+  EXPECT_EQ(ran, 1);
+}
+
+TEST(VirtualTime, RunUntilLeavesPendingOpsToTheNextRun) {
+  VirtualClock clock;
+  VirtualLane lane(clock);
+  const Var x = clock.engine().new_var("x");
+  int ended = 0;
+  for (int i = 0; i < 3; ++i) {
+    clock.engine().push_async([&](OnComplete done) { lane.run(2us, std::move(done)); }, {mutate(x)});
+    clock.engine().push([&] { ++ended; }, {read(x)});
+  }
+  clock.run_until([&] { return ended == 2; });
+  EXPECT_EQ(ended, 2);
+  EXPECT_EQ(clock.now(), 4us);
+  clock.run();
+  EXPECT_EQ(ended, 3);
+  EXPECT_EQ(clock.now(), 6us);
+}
+
 TEST(Simulation, RefusesWhatItCannotSimulate) {
   EXPECT_THROW(simulate({}), MisuseError);
   EXPECT_THROW(simulate({.layers = {{.bytes = 6}}}), MisuseError);
   EXPECT_THROW(simulate({.layers = {{.bytes = 4}}, .devices = 0}), MisuseError);
+  EXPECT_THROW(simulate({.layers = {{.bytes = 4, .forward = 1us}}, .parallel = {.part_bytes = 3}}), MisuseError);
   VirtualClock clock;
   EXPECT_THROW(SimulatedGroup(clock, 0, {}), MisuseError);
   const SimulatedGroup group(clock, 1, {});

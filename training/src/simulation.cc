@@ -25,6 +25,8 @@ void check(const SimulationOptions& options) {
   require(options.network.bandwidth > 0, "a bandwidth that is not above 0");
   require(options.parallel.bucket_bytes > 0, "buckets of 0 bytes; expected at least 1");
   require(options.parallel.sharded == nullptr, "a sharded update; expected none");
+  require(options.parallel.part_bytes % 4 == 0,
+          std::to_string(options.parallel.part_bytes) + " bytes of a part; expected a multiple of 4, or 0");
   for (const SimulatedLayer& layer : options.layers) {
     require(layer.bytes > 0 && layer.bytes % 4 == 0,
             std::to_string(layer.bytes) + " bytes of a layer; expected a multiple of 4 above 0");
@@ -131,12 +133,17 @@ Trial run(const SimulationOptions& options) {
     for (const auto& device : devices) push(*device);
     if (!options.overlap) clock.run();
   };
-  for (Time& end : ends) {
-    phase([&end](SimulatedDevice& device) { device.compute(end); });
-    phase([](SimulatedDevice& device) { device.sum(); });
-    phase([](SimulatedDevice& device) { device.update(); });
+  try {
+    for (Time& end : ends) {
+      phase([&end](SimulatedDevice& device) { device.compute(end); });
+      phase([](SimulatedDevice& device) { device.sum(); });
+      phase([](SimulatedDevice& device) { device.update(); });
+    }
+    clock.run();
+  } catch (...) {
+    clock.end();  // before the devices, which pending ops use
+    throw;
   }
-  clock.run();
   return {ends.back() - ends.front(), group.use(), clock.engine().stats().pushed};
 }
 

@@ -9,11 +9,16 @@
 //   Order    The engine has policy serial, so whatever is ready has run when a call returns. run() advances the time
 //            only then, so ops begin at the virtual time at which the last op that they wait for has ended. The same
 //            calls give the same times. A wait for an op that takes virtual time would not end before run().
+//   End      Ops that nothing ends any more, since the clock ends before them, fail or are skipped: nobody waits for
+//   them.
+//            What they use must live until then. These failures, and earlier ones that were not reported, are dropped.
 //   Threads  All members, and all ops of the engine, on one thread.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "windrow/engine/engine.h"
@@ -27,13 +32,28 @@ class VirtualClock {
   /// What happens at one time happens in this order: queues choose what comes next when all that ends then has ended.
   enum class Phase : std::uint8_t { end, choose };
 
+  VirtualClock() = default;
+  /// Calls end().
+  ~VirtualClock();
+  VirtualClock(const VirtualClock&) = delete;
+  VirtualClock& operator=(const VirtualClock&) = delete;
+
   Engine& engine() { return engine_; }
   Time now() const { return now_; }
   /// Calls the event at that time; now, if it has passed.
   void at(Time time, Phase phase, Function<void()> event);
-  /// Lets time pass until nothing happens any more. Throws Error if ops are left that nothing ends, and what
-  /// Engine::wait_all() throws.
+  /// Lets time pass until nothing happens any more. Throws Error if ops are left that nothing ends, and what an event
+  /// and Engine::wait_all() throw.
   void run();
+  /// The same, but returns as soon as `enough` returns true, which is asked before each time that events have. Pending
+  /// ops continue in the next run.
+  void run_until(const std::function<bool()>& enough);
+  /// Ends all pending ops, as the contract says, and drops all events, also later ones. For when something they use is
+  /// about to end, as after an exception.
+  void end() noexcept;
+  /// Calls `last` first when the clock ends: for those that hold an OnComplete elsewhere than in an event. Must not
+  /// throw.
+  void at_end(Function<void()> last) { last_.push_back(std::move(last)); }
 
  private:
   struct Event {
@@ -44,15 +64,20 @@ class VirtualClock {
   };
   static bool later(const Event& a, const Event& b);
   void step();
+  void check_end();
+  void drop_all();
 
   Time now_{0};
+  bool ended_ = false;
+  bool to_silence_ = false;  // the engine has failures of end() to report
   std::uint64_t next_number_ = 0;
   std::vector<Event> events_;  // a heap, whose front is the next one
+  std::vector<Function<void()>> last_;
   Engine engine_{{.policy = Policy::serial, .max_pending_ops = std::uint64_t{1} << 40}};
 };
 
 /// A device in virtual time: it runs one op at a time, in the order in which they become ready. An owner, which lives
-/// until the clock has run.
+/// until the clock has run or ended.
 class VirtualLane {
  public:
   explicit VirtualLane(VirtualClock& clock) : clock_(clock) {}
