@@ -29,21 +29,19 @@ class NoMemory final : public Allocator {
   alignas(memory_alignment) std::byte place_{};
 };
 
-/// Messages that follow each other.
-int messages(NetworkModel::Algorithm algorithm, int members) {
-  const bool ring = algorithm == NetworkModel::Algorithm::ring;
-  return 2 * (ring ? members - 1 : std::bit_width(static_cast<unsigned>(members - 1)));
-}
-
 }  // namespace
+
+int NetworkModel::messages(int members) const {
+  return 2 * (algorithm == Algorithm::ring ? members - 1 : std::bit_width(static_cast<unsigned>(members - 1)));
+}
 
 Time NetworkModel::transfer(int members, std::size_t bytes) const {
   const double n = members, share = algorithm == Algorithm::ring ? (n - 1) / n : members > 1 ? 1 : 0;
   return Time(std::llround(2 * share * static_cast<double>(bytes) / bandwidth * 1e9));
 }
 
-Time NetworkModel::gaps(int members) const { return messages(algorithm, members) * gap; }
-Time NetworkModel::delay(int members) const { return messages(algorithm, members) * latency; }
+Time NetworkModel::gaps(int members) const { return messages(members) * gap; }
+Time NetworkModel::delay(int members) const { return messages(members) * latency; }
 
 class SimulatedGroup::Network : public std::enable_shared_from_this<SimulatedGroup::Network> {
  public:

@@ -63,11 +63,12 @@ VirtualClock::~VirtualClock() { end(); }
 
 void VirtualClock::end() noexcept {
   ended_ = true;
+  reserve_.reset();
   to_silence_ = to_silence_ || engine_.stats().pending != 0;
   try {
     engine_.push([this] { drop_all(); }, {}, {.name = "end of the clock"});
   } catch (const std::exception&) {
-    drop_all();  // without memory for an op, another thread runs the ops that become ready
+    drop_all();  // slower: outside ops, another thread runs each op that becomes ready
   }
   if (!to_silence_) return;
   try {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <stdexcept>
 #include <tuple>
@@ -196,10 +197,40 @@ TEST(VirtualTime, RunUntilLeavesPendingOpsToTheNextRun) {
 }
 
 TEST(Simulation, RefusesWhatItCannotSimulate) {
-  EXPECT_THROW(simulate({}), MisuseError);
-  EXPECT_THROW(simulate({.layers = {{.bytes = 6}}}), MisuseError);
-  EXPECT_THROW(simulate({.layers = {{.bytes = 4}}, .devices = 0}), MisuseError);
-  EXPECT_THROW(simulate({.layers = {{.bytes = 4, .forward = 1us}}, .parallel = {.part_bytes = 3}}), MisuseError);
+  const SimulationOptions good = {.layers = {{.bytes = 4, .forward = 1us}}, .devices = 2};
+  EXPECT_EQ(simulate(good).device, 1us);
+  const auto refuses = [&good](const std::string& says, const std::function<void(SimulationOptions&)>& change) {
+    SimulationOptions options = good;
+    change(options);
+    try {
+      simulate(options);
+      ADD_FAILURE() << says;
+    } catch (const MisuseError& error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  };
+  refuses("no layers", [](auto& o) { o.layers.clear(); });
+  refuses("6 bytes of a layer", [](auto& o) { o.layers[0].bytes = 6; });
+  refuses("a time of a layer below 0", [](auto& o) { o.layers[0].update = -1ns; });
+  refuses("layers that take no time", [](auto& o) { o.layers[0].forward = 0ns; });
+  refuses("0 devices", [](auto& o) { o.devices = 0; });
+  refuses("1 steps", [](auto& o) { o.steps = 1; });
+  refuses("jitter", [](auto& o) { o.jitter = std::nan(""); });
+  refuses("bandwidth", [](auto& o) { o.network.bandwidth = std::nan(""); });
+  refuses("latency below 0", [](auto& o) { o.network.latency = -1ns; });
+  refuses("gap below 0", [](auto& o) { o.network.gap = -1ns; });
+  refuses("buckets of 0 bytes", [](auto& o) { o.parallel.bucket_bytes = 0; });
+  refuses("3 bytes of a part", [](auto& o) { o.parallel.part_bytes = 3; });
+  refuses("compression", [](auto& o) { o.parallel.compression.form = Compression::Form::bfloat16; });
+  refuses("2147483647 devices x 1 layers x 2147483647 steps", [](auto& o) { o.devices = o.steps = 2147483647; });
+  refuses("more than 10000000 parts", [](auto& o) {
+    o.layers[0].bytes = 40'000'000;
+    o.parallel.part_bytes = 4;
+  });
+  refuses("2^53 bytes", [](auto& o) { o.layers[0].bytes = std::size_t{1} << 60; });
+  refuses("146 years", [](auto& o) { o.network.latency = Time::max(); });
+  refuses("146 years", [](auto& o) { o.network.bandwidth = 1e-12; });
+  refuses("146 years", [](auto& o) { o.layers[0].forward = Time::max(); });
   VirtualClock clock;
   EXPECT_THROW(SimulatedGroup(clock, 0, {}), MisuseError);
   const SimulatedGroup group(clock, 1, {});

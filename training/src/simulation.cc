@@ -17,20 +17,53 @@ void require(bool good, const std::string& what) {
   if (!good) throw MisuseError("simulate: " + what);
 }
 
-void check(const SimulationOptions& options) {
-  require(!options.layers.empty(), "no layers; expected at least one");
-  require(options.devices >= 1, std::to_string(options.devices) + " devices; expected at least 1");
-  require(options.steps >= 2, std::to_string(options.steps) + " steps; expected at least 2");
-  require(options.jitter >= 0 && options.jitter < 1, "a jitter below 0 or not below 1");
-  require(options.network.bandwidth > 0, "a bandwidth that is not above 0");
-  require(options.parallel.bucket_bytes > 0, "buckets of 0 bytes; expected at least 1");
-  require(options.parallel.sharded == nullptr, "a sharded update; expected none");
-  require(options.parallel.part_bytes % 4 == 0,
-          std::to_string(options.parallel.part_bytes) + " bytes of a part; expected a multiple of 4, or 0");
+void check_layer(const SimulatedLayer& layer) {
+  require(layer.bytes > 0 && layer.bytes % 4 == 0,
+          std::to_string(layer.bytes) + " bytes of a layer; expected a multiple of 4 above 0");
+  require(std::min({layer.forward, layer.backward, layer.update}) >= Time(0),
+          "a time of a layer below 0; expected 0 or more");
+}
+
+void check_network(const NetworkModel& network) {
+  require(network.bandwidth > 0, "a bandwidth that is not above 0");
+  require(network.latency >= Time(0), "a latency below 0; expected 0 or more");
+  require(network.gap >= Time(0), "a gap below 0; expected 0 or more");
+}
+
+void check_parallel(const DataParallelOptions& parallel) {
+  require(parallel.bucket_bytes > 0, "buckets of 0 bytes; expected at least 1");
+  require(parallel.part_bytes % 4 == 0,
+          std::to_string(parallel.part_bytes) + " bytes of a part; expected a multiple of 4, or 0");
+  require(parallel.compression.form == Compression::Form::none, "compression is not simulated; expected none");
+  require(parallel.sharded == nullptr, "a sharded update; expected none");
+}
+
+/// In doubles, which do not overflow.
+void check_sizes(const SimulationOptions& options) {
+  constexpr int most_products = 2'000'000, most_parts = 10'000'000;
+  const auto layers = static_cast<double>(options.layers.size()), steps = static_cast<double>(options.steps);
+  require(options.devices * layers * steps <= most_products,
+          std::to_string(options.devices) + " devices x " + std::to_string(options.layers.size()) + " layers x " +
+              std::to_string(options.steps) + " steps; expected a product of at most " + std::to_string(most_products));
+  double bytes = 0, computation = 0;
   for (const SimulatedLayer& layer : options.layers) {
-    require(layer.bytes > 0 && layer.bytes % 4 == 0,
-            std::to_string(layer.bytes) + " bytes of a layer; expected a multiple of 4 above 0");
+    bytes += static_cast<double>(layer.bytes);
+    for (const Time time : {layer.forward, layer.backward, layer.update}) {
+      computation += static_cast<double>(time.count());
+    }
   }
+  require(bytes <= 0x1p53, "layers of more than 2^53 bytes; expected smaller ones");
+  require(computation > 0, "layers that take no time; expected one that does");
+  const auto part = static_cast<double>(options.parallel.part_bytes);
+  const double parts = steps * (layers + (part > 0 ? bytes / part : 0));
+  require(parts <= most_parts, "more than " + std::to_string(most_parts) +
+                                   " parts in all steps; expected larger parts, smaller layers or fewer steps");
+  const NetworkModel& network = options.network;
+  const double message = static_cast<double>(network.latency.count()) + static_cast<double>(network.gap.count());
+  const double transfer = options.devices > 1 ? 2 * bytes / network.bandwidth * 1e9 : 0;
+  // As if nothing overlapped, and jitter doubled the times of all ops.
+  const double time = steps * (2 * computation + transfer) + parts * network.messages(options.devices) * message;
+  require(time < 0x1p62, "times that may exceed 2^62 ns (146 years); expected shorter ones");
 }
 
 /// A number in [0, 1) that depends on all of them (SplitMix64).
@@ -44,6 +77,12 @@ double drawn(std::uint64_t seed, std::uint64_t device, std::uint64_t op) {
   }
   return static_cast<double>(x >> 11) * 0x1p-53;
 }
+
+/// What devices have reached in a step.
+struct Progress {
+  int forward_passes = 0;  // that have ended
+  Time end{0};             // of the last backward pass
+};
 
 /// A device, and the ops that its program pushes.
 class SimulatedDevice {
@@ -61,20 +100,22 @@ class SimulatedDevice {
   SimulatedDevice(const SimulatedDevice&) = delete;
   SimulatedDevice& operator=(const SimulatedDevice&) = delete;
 
-  /// The forward pass and the backward pass; `end` is the latest end of the latter.
-  void compute(Time& end) {
+  /// The forward pass and the backward pass.
+  void compute(Progress& progress) {
     for (std::size_t i = 0; i < weights_.size(); ++i) {
       std::vector<Access> accesses = {read(weights_[i]), overwrite(states_[i])};
       if (i > 0) accesses.push_back(read(states_[i - 1]));
       push("forward", options_.layers[i].forward, accesses);
     }
+    clock_.engine().push([&progress] { ++progress.forward_passes; }, {read(states_.back())},
+                         {.name = "end of forward"});
     for (std::size_t i = weights_.size(); i-- > 0;) {
       const Tensor& gradient = gradients_[i];
       push("backward", options_.layers[i].backward,
            {read(weights_[i]), read(states_[i]), mutate(descent_), gradient.write_access()}, &gradient);
     }
-    clock_.engine().push([this, &end] { end = std::max(end, clock_.now()); }, {read(gradients_.front().var())},
-                         {.name = "end of backward"});
+    clock_.engine().push([this, &progress] { progress.end = std::max(progress.end, clock_.now()); },
+                         {read(gradients_.front().var())}, {.name = "end of backward"});
   }
   void sum() {
     GradientSums sums(group_, options_.parallel, std::source_location::current());
@@ -91,7 +132,8 @@ class SimulatedDevice {
   void push(OpName name, Time time, const std::vector<Access>& accesses, const Tensor* written = nullptr) {
     const double factor =
         1 + options_.jitter * (2 * drawn(options_.seed, static_cast<std::uint64_t>(group_.rank()), pushed_++) - 1);
-    const Time takes(std::llround(static_cast<double>(time.count()) * factor));
+    // Whatever takes time takes 1 ns at least, so that no step takes none.
+    const Time takes(time.count() == 0 ? 0 : std::max(1ll, std::llround(static_cast<double>(time.count()) * factor)));
     if (written == nullptr) {
       return clock_.engine().push_async([this, takes](OnComplete done) { lane_.run(takes, std::move(done)); }, accesses,
                                         {.name = name});
@@ -128,23 +170,26 @@ Trial run(const SimulationOptions& options) {
   for (int rank = 0; rank < options.devices; ++rank) {
     devices.push_back(std::make_unique<SimulatedDevice>(clock, group[rank], options));
   }
-  std::vector<Time> ends(static_cast<std::size_t>(options.steps), Time(0));
+  std::vector<Progress> steps(static_cast<std::size_t>(options.steps));
   const auto phase = [&](const auto& push) {
     for (const auto& device : devices) push(*device);
     if (!options.overlap) clock.run();
   };
   try {
-    for (Time& end : ends) {
-      phase([&end](SimulatedDevice& device) { device.compute(end); });
+    for (Progress& step : steps) {
+      phase([&step](SimulatedDevice& device) { device.compute(step); });
       phase([](SimulatedDevice& device) { device.sum(); });
       phase([](SimulatedDevice& device) { device.update(); });
+      // What is pushed takes memory, so the next step is pushed as late as possible: while a backward pass of this one
+      // is left, no sum of its first layer has begun, and so no op of the next step would have begun either.
+      clock.run_until([&] { return step.forward_passes == options.devices; });
     }
     clock.run();
   } catch (...) {
     clock.end();  // before the devices, which pending ops use
     throw;
   }
-  return {ends.back() - ends.front(), group.use(), clock.engine().stats().pushed};
+  return {steps.back().end - steps.front().end, group.use(), clock.engine().stats().pushed};
 }
 
 }  // namespace
@@ -159,6 +204,17 @@ std::string SimulatedStep::limit() const {
   if (efficiency() >= 0.9) return "computation";
   if (computation - device > step - computation) return "stragglers";
   return 2 * transfer >= network ? "bandwidth" : "latency";
+}
+
+void check(const SimulationOptions& options) {
+  require(!options.layers.empty(), "no layers; expected at least one");
+  require(options.devices >= 1, std::to_string(options.devices) + " devices; expected at least 1");
+  require(options.steps >= 2, std::to_string(options.steps) + " steps; expected at least 2");
+  require(options.jitter >= 0 && options.jitter < 1, "a jitter below 0 or not below 1");
+  check_network(options.network);
+  check_parallel(options.parallel);
+  for (const SimulatedLayer& layer : options.layers) check_layer(layer);
+  check_sizes(options);
 }
 
 SimulatedStep simulate(const SimulationOptions& options) {

@@ -34,6 +34,7 @@ struct NetworkModel {
   Time gap{200};                        ///< for which a message occupies its sender, besides its bytes
   std::size_t window_bytes = 4u << 20;  ///< see MpiOptions
 
+  int messages(int members) const;  ///< of a part, one after the other
   Time gaps(int members) const;
   Time transfer(int members, std::size_t bytes) const;
   Time delay(int members) const;

@@ -9,15 +9,16 @@
 //   Order    The engine has policy serial, so whatever is ready has run when a call returns. run() advances the time
 //            only then, so ops begin at the virtual time at which the last op that they wait for has ended. The same
 //            calls give the same times. A wait for an op that takes virtual time would not end before run().
-//   End      Ops that nothing ends any more, since the clock ends before them, fail or are skipped: nobody waits for
-//   them.
-//            What they use must live until then. These failures, and earlier ones that were not reported, are dropped.
+//   End      A clock that ends fails its pending ops instead of waiting for them. What they use must live until then.
+//            These failures, and earlier ones that nobody waited for, are not reported.
 //   Threads  All members, and all ops of the engine, on one thread.
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -45,11 +46,11 @@ class VirtualClock {
   /// Lets time pass until nothing happens any more. Throws Error if ops are left that nothing ends, and what an event
   /// and Engine::wait_all() throw.
   void run();
-  /// The same, but returns as soon as `enough` returns true, which is asked before each time that events have. Pending
-  /// ops continue in the next run.
+  /// The same, but returns as soon as `enough` returns true; it is called whenever time is about to pass. Pending ops
+  /// continue in the next run.
   void run_until(const std::function<bool()>& enough);
-  /// Ends all pending ops, as the contract says, and drops all events, also later ones. For when something they use is
-  /// about to end, as after an exception.
+  /// Fails all pending ops, and drops all events, also later ones. Call it before what they use ends, such as after an
+  /// exception.
   void end() noexcept;
   /// Calls `last` first when the clock ends: for those that hold an OnComplete elsewhere than in an event. Must not
   /// throw.
@@ -73,6 +74,8 @@ class VirtualClock {
   std::uint64_t next_number_ = 0;
   std::vector<Event> events_;  // a heap, whose front is the next one
   std::vector<Function<void()>> last_;
+  /// Freed by end(), so that there is memory for its op when an exception says that there is none.
+  std::unique_ptr<std::byte[]> reserve_ = std::make_unique_for_overwrite<std::byte[]>(std::size_t{1} << 20);
   Engine engine_{{.policy = Policy::serial, .max_pending_ops = std::uint64_t{1} << 40}};
 };
 

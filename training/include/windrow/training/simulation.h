@@ -24,10 +24,10 @@ struct SimulatedLayer {
 };
 
 struct SimulationOptions {
-  std::vector<SimulatedLayer> layers = {};  ///< from the input on; at least one
-  int devices = 1;
-  NetworkModel network = {};
-  DataParallelOptions parallel = {};
+  std::vector<SimulatedLayer> layers = {};  ///< from the input on; at least one, and one that takes time
+  int devices = 1;                          ///< devices x layers x steps: at most 2,000,000
+  NetworkModel network = {};                ///< bandwidth above 0, times not below 0
+  DataParallelOptions parallel = {};        ///< without compression; all steps together: at most 10,000,000 parts
   /// If not, a step waits for all gradients before their sums begin, and for all sums before the updates.
   bool overlap = true;
   /// Each op takes its time times a random factor from 1 - jitter to 1 + jitter; less than 1.
@@ -55,8 +55,11 @@ struct SimulatedStep {
   std::string limit() const;
 };
 
-/// Runs the steps on one thread of this machine. The same options give the same result. Throws MisuseError for options
-/// out of range.
+/// Throws MisuseError for options out of range, also if times could exceed 2^62 ns (146 years).
+void check(const SimulationOptions& options);
+
+/// Runs the steps on one thread of this machine. The same options give the same result. The time that this takes grows
+/// as devices x layers x steps, and its memory as devices x layers. Throws what check() throws.
 SimulatedStep simulate(const SimulationOptions& options);
 
 }  // namespace windrow
