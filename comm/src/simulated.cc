@@ -53,6 +53,7 @@ class SimulatedGroup::Network : public std::enable_shared_from_this<SimulatedGro
 
   void take(Exchange part) {
     if (broken_) return comm::fail(part, broken_);
+    if (over_) return part.done();
     const std::uint64_t number = part.call.number;
     std::vector<Exchange>& parts = calls_[number];
     parts.push_back(std::move(part));
@@ -68,9 +69,12 @@ class SimulatedGroup::Network : public std::enable_shared_from_this<SimulatedGro
     }
     calls_.clear();
   }
-  /// Drops the calls that wait. Needs no memory: the text is short.
+  /// The clock ends: calls end at once, also those that members have not made. Needs no memory.
   void end() {
-    broken_ = {.why = "time has ended"};
+    over_ = true;
+    for (auto& [number, parts] : calls_) {
+      for (Exchange& part : parts) part.done();
+    }
     calls_.clear();
   }
 
@@ -109,6 +113,7 @@ class SimulatedGroup::Network : public std::enable_shared_from_this<SimulatedGro
 
   void choose_later() {
     clock_.at(clock_.now(), Phase::choose, [self = shared_from_this()] {
+      if (self->over_) return;
       while (const auto part = self->queue_.next()) self->move(*part, Queued::yes);
     });
   }
@@ -125,6 +130,7 @@ class SimulatedGroup::Network : public std::enable_shared_from_this<SimulatedGro
   }
 
   void end(const comm::PartQueue::Part& part, Queued queued) {
+    if (over_) return;
     if (--under_way_ == 0) use_.busy += clock_.now() - busy_since_;
     auto call = part.last ? calls_.extract(part.call) : Calls::node_type();
     if (!call.empty()) {
@@ -142,6 +148,7 @@ class SimulatedGroup::Network : public std::enable_shared_from_this<SimulatedGro
   Calls calls_;             // by number, up to their end
   std::uint64_t next_ = 0;  // to be announced
   comm::Breakage broken_;
+  bool over_ = false;  // the clock has ended
   Time free_{0}, busy_since_{0};
   int under_way_ = 0;
   NetworkUse use_;

@@ -13,7 +13,7 @@ bool VirtualClock::later(const Event& a, const Event& b) {
 }
 
 void VirtualClock::at(Time time, Phase phase, Function<void()> event) {
-  if (ended_) return;
+  if (ended_) return event();
   events_.push_back({std::max(time, now_), phase, next_number_++, std::move(event)});
   std::ranges::push_heap(events_, later);
 }
@@ -59,35 +59,43 @@ void VirtualClock::check_end() {
   engine_.wait_all();
 }
 
-VirtualClock::~VirtualClock() { end(); }
+VirtualClock::~VirtualClock() {
+  if (!ended_) finish();
+}
 
 void VirtualClock::end() noexcept {
-  ended_ = true;
-  reserve_.reset();
-  to_silence_ = to_silence_ || engine_.stats().pending != 0;
-  try {
-    engine_.push([this] { drop_all(); }, {}, {.name = "end of the clock"});
-  } catch (const std::exception&) {
-    drop_all();  // slower: outside ops, another thread runs each op that becomes ready
-  }
-  if (!to_silence_) return;
+  finish();
   try {
     // No longer than ops finish: others may hold an OnComplete.
     for (std::uint64_t before = 0; !engine_.wait_all_for(std::chrono::seconds(1));) {
       const std::uint64_t pending = engine_.stats().pending;
       if (std::exchange(before, pending) == pending) return;
     }
-    to_silence_ = false;
-  } catch (const OpError&) {
-    to_silence_ = false;
-  } catch (const std::exception&) {  // no memory for the error; the destructor tries again
+  } catch (const std::exception&) {  // the caller knows that the run has no result
   }
 }
 
-/// Inside an op, as step(). Needs no memory.
-void VirtualClock::drop_all() {
+void VirtualClock::finish() noexcept {
+  ended_ = true;
+  reserve_.reset();
+  try {
+    engine_.push([this] { all_happens(); }, {}, {.name = "end of the clock"});
+  } catch (const std::exception&) {
+    all_happens();  // slower: outside ops, another thread runs each op that becomes ready
+  }
+}
+
+/// Inside an op, as step(). Needs no memory: there may be none.
+void VirtualClock::all_happens() noexcept {
   for (Function<void()>& last : last_) last();
   last_.clear();
+  for (Event& event : events_) {
+    try {
+      event.happens();
+    } catch (const std::exception&) {  // an exception ended the run before
+    }
+    event.happens = nullptr;
+  }
   events_.clear();
 }
 

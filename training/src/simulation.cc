@@ -40,7 +40,7 @@ void check_parallel(const DataParallelOptions& parallel) {
 
 /// In doubles, which do not overflow.
 void check_sizes(const SimulationOptions& options) {
-  constexpr int most_products = 2'000'000, most_parts = 10'000'000;
+  constexpr int most_products = 1'000'000, most_parts = 10'000'000;
   const auto layers = static_cast<double>(options.layers.size()), steps = static_cast<double>(options.steps);
   require(options.devices * layers * steps <= most_products,
           std::to_string(options.devices) + " devices x " + std::to_string(options.layers.size()) + " layers x " +

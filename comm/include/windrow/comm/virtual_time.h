@@ -9,8 +9,8 @@
 //   Order    The engine has policy serial, so whatever is ready has run when a call returns. run() advances the time
 //            only then, so ops begin at the virtual time at which the last op that they wait for has ended. The same
 //            calls give the same times. A wait for an op that takes virtual time would not end before run().
-//   End      A clock that ends fails its pending ops instead of waiting for them. What they use must live until then.
-//            These failures, and earlier ones that nobody waited for, are not reported.
+//   End      When the clock ends, all that is pending happens at once, in any order. What pending ops use must live
+//            until then.
 //   Threads  All members, and all ops of the engine, on one thread.
 #pragma once
 
@@ -34,7 +34,7 @@ class VirtualClock {
   enum class Phase : std::uint8_t { end, choose };
 
   VirtualClock() = default;
-  /// Calls end().
+  /// Ends the clock.
   ~VirtualClock();
   VirtualClock(const VirtualClock&) = delete;
   VirtualClock& operator=(const VirtualClock&) = delete;
@@ -49,8 +49,8 @@ class VirtualClock {
   /// The same, but returns as soon as `enough` returns true; it is called whenever time is about to pass. Pending ops
   /// continue in the next run.
   void run_until(const std::function<bool()>& enough);
-  /// Fails all pending ops, and drops all events, also later ones. Call it before what they use ends, such as after an
-  /// exception.
+  /// Ends the clock early: before what pending ops use ends, such as after an exception. Later events happen at once.
+  /// Failures of ops that nobody waited for are not reported. Needs no memory.
   void end() noexcept;
   /// Calls `last` first when the clock ends: for those that hold an OnComplete elsewhere than in an event. Must not
   /// throw.
@@ -66,15 +66,15 @@ class VirtualClock {
   static bool later(const Event& a, const Event& b);
   void step();
   void check_end();
-  void drop_all();
+  void finish() noexcept;
+  void all_happens() noexcept;
 
   Time now_{0};
   bool ended_ = false;
-  bool to_silence_ = false;  // the engine has failures of end() to report
   std::uint64_t next_number_ = 0;
   std::vector<Event> events_;  // a heap, whose front is the next one
   std::vector<Function<void()>> last_;
-  /// Freed by end(), so that there is memory for its op when an exception says that there is none.
+  /// Freed when the clock ends: that takes an op, also when an exception says that there is no memory.
   std::unique_ptr<std::byte[]> reserve_ = std::make_unique_for_overwrite<std::byte[]>(std::size_t{1} << 20);
   Engine engine_{{.policy = Policy::serial, .max_pending_ops = std::uint64_t{1} << 40}};
 };

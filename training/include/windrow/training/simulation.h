@@ -25,7 +25,7 @@ struct SimulatedLayer {
 
 struct SimulationOptions {
   std::vector<SimulatedLayer> layers = {};  ///< from the input on; at least one, and one that takes time
-  int devices = 1;                          ///< devices x layers x steps: at most 2,000,000
+  int devices = 1;                          ///< devices x layers x steps: at most 1,000,000
   NetworkModel network = {};                ///< bandwidth above 0, times not below 0
   DataParallelOptions parallel = {};        ///< without compression; all steps together: at most 10,000,000 parts
   /// If not, a step waits for all gradients before their sums begin, and for all sums before the updates.
