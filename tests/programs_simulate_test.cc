@@ -37,6 +37,11 @@ TEST_F(Simulate, PrintsTheTablesOfTheDocument) {
   }
 }
 
+TEST_F(Simulate, NamesFewLayersAndParameters) {
+  const auto first = lines_of(run("windrow simulate --devices 1 --layers 1 --parameters 0.001")).at(0);
+  EXPECT_EQ(first, "uniform: 1 layer, 1,000 parameters; 100 ms of computation per step");
+}
+
 TEST_F(Simulate, RefusesInOneLine) {
   const std::string help = "; see windrow simulate --help\n";
   for (const auto& [flags, says] : std::vector<std::pair<std::string, std::string>>{
@@ -45,7 +50,15 @@ TEST_F(Simulate, RefusesInOneLine) {
            {"--latency 1e300", "--latency: '1e300'; expected a number, 0 to 10000" + help},
            {"--jitter 1", "--jitter: '1'; expected a number from 0 on, less than 1" + help},
            {"--model rnn", "--model: 'rnn'; expected one of uniform, vgg16, bert-base" + help},
-           {"--without overlap --compare", "--without excludes --compare" + help}}) {
+           {"--without overlap --compare", "--without excludes --compare" + help},
+           {"--model vgg16 --layers 5", "--layers: --model vgg16 has its own; expected --model uniform\n"},
+           {"--model bert-base --parameters 5",
+            "--parameters: --model bert-base has its own; expected --model uniform\n"},
+           {"--devices 1,4096 --layers 1000",
+            "simulate: 4096 devices x 1000 layers x 3 steps; expected a product of at most 1000000\n"},
+           {"--parameters 100000 --part 0.01",
+            "simulate: more than 10000000 parts in all steps; expected larger parts, smaller layers or fewer "
+            "steps\n"}}) {
     const Outcome outcome = run("windrow simulate " + flags);
     EXPECT_EQ(outcome.err, "windrow: " + says);
     EXPECT_EQ(outcome.out, "");

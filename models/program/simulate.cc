@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <iomanip>
 #include <memory>
 #include <sstream>
 
@@ -118,6 +119,27 @@ void print_row(int devices, double bandwidth, const std::string& without, const 
         100 * step.efficiency(), step.limit().c_str(), static_cast<unsigned long long>(step.parts));
 }
 
+std::string number_of_parameters(double parameters) {
+  if (parameters < mega) return grouped(static_cast<std::size_t>(parameters)) + " parameters";
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(1) << parameters / mega << " million parameters";
+  return text.str();
+}
+
+void print_heading(const Arguments& arguments) {
+  const auto layers = layers_of(arguments);
+  double parameters = 0;
+  for (const SimulatedLayer& layer : layers) parameters += static_cast<double>(layer.bytes) / 4;
+  print("%s: %zu %s, %s; %g ms of computation per step\n", arguments.model.c_str(), layers.size(),
+        layers.size() == 1 ? "layer" : "layers", number_of_parameters(parameters).c_str(), arguments.computation);
+  print("%s, latency %g us, gap %g us; jitter %g, seed %llu\n\n", arguments.network.c_str(), arguments.latency,
+        arguments.gap, arguments.jitter, static_cast<unsigned long long>(arguments.seed));
+  print(
+      "devices       GB/s  without                        step ms  computation ms  network ms    hidden  efficiency  "
+      "limit    "
+      "       parts\n");
+}
+
 void run(const Arguments& arguments) {
   std::vector<std::string> left_out;  // a row each
   if (arguments.compare) {
@@ -127,26 +149,25 @@ void run(const Arguments& arguments) {
   } else {
     left_out = {arguments.without};
   }
-  double parameters = 0;
-  const auto layers = layers_of(arguments);
-  for (const SimulatedLayer& layer : layers) parameters += static_cast<double>(layer.bytes) / 4;
-  print("%s: %zu layers, %.1f million parameters; %g ms of computation per step\n", arguments.model.c_str(),
-        layers.size(), parameters / mega, arguments.computation);
-  print("%s, latency %g us, gap %g us; jitter %g, seed %llu\n\n", arguments.network.c_str(), arguments.latency,
-        arguments.gap, arguments.jitter, static_cast<unsigned long long>(arguments.seed));
-  print(
-      "devices       GB/s  without                        step ms  computation ms  network ms    hidden  efficiency  "
-      "limit    "
-      "       parts\n");
+  struct Row {
+    int devices;
+    double bandwidth;
+    std::string without;
+    SimulationOptions options;
+  };
+  std::vector<Row> rows;
   for (const std::string& bandwidth : words_of(arguments.bandwidths)) {
     for (const int devices : numbers_of(arguments.devices)) {
       for (const std::string& without : left_out) {
         SimulationOptions options = options_of(arguments, devices, std::stod(bandwidth));
         for (const std::string& technique : words_of(without)) leave_out(options, technique);
-        print_row(devices, std::stod(bandwidth), without.empty() ? "-" : without, options);
+        check(options);
+        rows.push_back({devices, std::stod(bandwidth), without.empty() ? "-" : without, std::move(options)});
       }
     }
   }
+  print_heading(arguments);
+  for (const Row& row : rows) print_row(row.devices, row.bandwidth, row.without, row.options);
 }
 
 /// A number from low to high: beyond, times would not fit their type.
@@ -178,9 +199,9 @@ std::function<void()> add_simulate(CLI::App& app) {
       "simulate", "Predicts data-parallel steps on many devices: the real schedule, in virtual time.");
   flag(command, "--devices", to->devices, "Devices; several numbers have a row each", whole_numbers(1, 4096));
   flag(command, "--model", to->model, "What a step computes", one_of({"uniform", "vgg16", "bert-base"}));
-  flag(command, "--layers", to->layers, "Layers of model uniform", whole_number(1, 1000));
-  flag(command, "--parameters", to->parameters, "Parameters of model uniform, in millions",
-       number_within(0.001, 100000));
+  const auto* const layers = flag(command, "--layers", to->layers, "Layers of model uniform", whole_number(1, 1000));
+  const auto* const parameters = flag(command, "--parameters", to->parameters,
+                                      "Parameters of model uniform, in millions", number_within(0.001, 100000));
   flag(command, "--computation", to->computation, "Forward and backward pass of a step on one device, in ms",
        number_within(0.001, 100000));
   flag(command, "--update", to->update, "Update of all parameters, in ms", number_within(0, 100000));
@@ -220,7 +241,13 @@ std::function<void()> add_simulate(CLI::App& app) {
       "\n"
       "The engine, the buckets, the parts and the queue of collectives are those of 'windrow train'. Devices and\n"
       "network are simulated; the model is described in docs/scaling.md.");
-  return [to] { run(*to); };
+  return [to, sizes = std::vector<const CLI::Option*>{layers, parameters}] {
+    for (const CLI::Option* size : sizes) {
+      if (size->count() == 0 || to->model == "uniform") continue;
+      throw MisuseError(size->get_name() + ": --model " + to->model + " has its own; expected --model uniform");
+    }
+    run(*to);
+  };
 }
 
 }  // namespace windrow::program
