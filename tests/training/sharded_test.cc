@@ -18,9 +18,9 @@ namespace {
 
 using Floats = std::vector<float>;
 using Names = std::vector<std::string>;
-constexpr std::size_t samples_a_step = 7;
+constexpr std::size_t samples_of_a_step = 7;
 
-struct Run {
+struct ShardedRun {
   int members = 3;
   bool sharded = true;
   Method method = Method::adam();
@@ -37,7 +37,7 @@ struct Result {
 };
 
 /// Calls body(rank, model, communicator) in a thread for each member; each has an engine of its own.
-void with_members(const Run& run, const std::function<void(RowsModel&, const Communicator&)>& body) {
+void with_members(const ShardedRun& run, const std::function<void(RowsModel&, const Communicator&)>& body) {
   std::vector<std::unique_ptr<RowsModel>> models;
   std::vector<Device> devices;
   for (int rank = 0; rank < run.members; ++rank) {
@@ -53,7 +53,7 @@ void with_members(const Run& run, const std::function<void(RowsModel&, const Com
 }
 
 /// What members have after some steps. Sample i of a minibatch goes to member i % members.
-std::vector<Result> trained(const Run& run) {
+std::vector<Result> trained(const ShardedRun& run) {
   std::vector<Result> results(static_cast<std::size_t>(run.members));
   with_members(run, [&](RowsModel& model, const Communicator& communicator) {
     const auto rank = static_cast<std::size_t>(communicator.rank()), members = results.size();
@@ -69,11 +69,11 @@ std::vector<Result> trained(const Run& run) {
     for (int step = 0; step < run.steps; ++step) {
       for (std::uint64_t i = 0; i < run.optimiser.accumulate; ++i) {
         std::vector<RowsModel::Sample> own;
-        const auto all = model.draw_samples(samples_a_step);
+        const auto all = model.draw_samples(samples_of_a_step);
         for (std::size_t k = rank; k < all.size(); k += members) own.push_back(all[k]);
         model.differentiate(own);
         if (optimiser.takes_step()) parallel.combine(own.size());
-        optimiser.step(samples_a_step);
+        optimiser.step(samples_of_a_step);
       }
     }
     for (const auto& [name, tensor] : optimiser.tensors()) results[rank].states.push_back(name);
@@ -88,7 +88,7 @@ std::vector<Result> trained(const Run& run) {
 }
 
 /// All members have the bits of members that do not shard the update, and each state is at one member.
-void expect_equal(Run run) {
+void expect_equal(ShardedRun run) {
   const std::vector<Result> sharded = trained(run);
   run.sharded = false;
   const std::vector<Result> whole = trained(run);
