@@ -174,8 +174,7 @@ void add_member_flags(CLI::App& command, MemberFlags& to) {
        whole_number(1, 86400));
   flag(command, "--compress", to.compress,
        "How gradients travel between members: none, rounded to 16 bits, or the largest elements; what is lost is added "
-       "to "
-       "the next gradient",
+       "to the next gradient",
        one_of({"none", "bfloat16", "largest"}));
   flag(command, "--compress-share", to.compress_share, "For largest: the share of the elements that travels, at most 1",
        positive_number());

@@ -21,7 +21,7 @@ class GradientSums {
   /// is full.
   void add(const Tensor& gradient) {
     const auto bytes = static_cast<std::size_t>(gradient.rows() * gradient.width()) * 4;
-    if (in_bucket_ + bytes > options_.bucket_bytes) push();
+    if (in_bucket_ + bytes > options_.bucket_bytes) push_plain();
     bucket_.push_back(gradient);
     in_bucket_ += bytes;
   }
@@ -36,10 +36,7 @@ class GradientSums {
   /// Pushes the last buckets. The last one has the highest priority.
   void push() {
     push_compressed();
-    if (bucket_.empty()) return;
-    communicator_.all_reduce(bucket_, Combine::sum, next_options());
-    bucket_.clear();
-    in_bucket_ = 0;
+    push_plain();
   }
 
  private:
@@ -48,6 +45,12 @@ class GradientSums {
             .priority = options_.priority ? ++pushed_ : 0,
             .part_bytes = options_.part_bytes,
             .pushed_at = from_};
+  }
+  void push_plain() {
+    if (bucket_.empty()) return;
+    communicator_.all_reduce(bucket_, Combine::sum, next_options());
+    bucket_.clear();
+    in_bucket_ = 0;
   }
   void push_compressed() {
     if (to_compress_.empty()) return;
