@@ -156,6 +156,81 @@ TEST(House, NoTwoRoomsDefineATypeOfOneName) {
   EXPECT_TRUE(room_of.contains("windrow::Engine"));
 }
 
+/// The sources of each target of the tests, and of each room.
+std::map<std::string, std::set<fs::path>> sources_by_target() {
+  const std::regex sets(R"(set\((\w+)\s([^)]*)\))"), uses(R"(\$\{(\w+)\})"), source(R"([\w/]+\.cc)"),
+      target(R"((?:windrow_test|add_library|add_executable)\(\s*(\w+)\s([^)]*)\))");
+  const auto each = [](const std::string& text, const std::regex& pattern, auto visit) {
+    for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) visit(*it);
+  };
+  std::map<std::string, std::set<fs::path>> result;
+  std::string text = read_file(root / "tests/CMakeLists.txt");
+  for (const auto& entry : fs::recursive_directory_iterator(root / "tests")) {
+    if (entry.path().extension() == ".cmake") text += read_file(entry.path());
+  }
+  std::map<std::string, std::string> lists;
+  each(text, sets, [&](const std::smatch& set) { lists[set[1]] += set[2]; });
+  each(text, target, [&](const std::smatch& made) {
+    std::string all = made[2];
+    each(made[2], uses, [&](const std::smatch& use) { all += " " + lists[use[1]]; });
+    each(all, source, [&](const std::smatch& file) {
+      const fs::path path = root / "tests" / file.str();
+      if (fs::exists(path)) result[made[1]].insert(path);
+    });
+  });
+  for (const auto& [room, below] : allowed_rooms) {
+    if (!fs::exists(root / room / "src")) continue;
+    for (const fs::path& file : sources_of(room + "/src")) {
+      if (file.extension() == ".cc") result[room].insert(file);
+    }
+  }
+  return result;
+}
+
+/// Types, constants, and functions with their parameters, that a file defines in unnamed namespaces.
+std::set<std::string> names_in_unnamed_namespaces(const fs::path& file) {
+  static const std::regex opens(R"(namespace\s*(\S*)\s*\{)"), closes(R"(\}  // namespace.*)"),
+      type(R"((?:class|struct|enum class|enum|union) (?:alignas\(\w+\) )?(\w+)\b[^;]*)"),
+      constant(R"((?:static |inline |constexpr |const )+[\w:<>,&* ]+[ &*](\w+)(?:\{|\[| = |;).*)"),
+      function(R"((?:\[\[.*\]\] )?[A-Za-z][\w:<>,&* ]*[ &*](\w+)\(([^()]*)\) ?(?:const|noexcept)? ?\{.*)"),
+      parameter(R"(([^,]*?)[ &*]+\w+(?: = [^,]*)?(,|$))");
+  std::vector<std::string> spaces;
+  std::set<std::string> names;
+  std::istringstream text(read_file(file));
+  std::smatch match;
+  for (std::string line; std::getline(text, line);) {
+    if (std::regex_match(line, match, opens)) {
+      spaces.push_back(match[1]);
+    } else if (std::regex_match(line, closes)) {
+      if (!spaces.empty()) spaces.pop_back();
+    } else if (std::find(spaces.begin(), spaces.end(), "") == spaces.end()) {
+      continue;
+    } else if (std::regex_match(line, match, type) || std::regex_match(line, match, constant)) {
+      names.insert(match[1]);
+    } else if (std::regex_match(line, match, function)) {
+      names.insert(match[1].str() + "(" + std::regex_replace(match[2].str(), parameter, "$1$2") + ")");
+    }
+  }
+  return names;
+}
+
+/// Sources of a target are compiled as one under sanitizers, where two definitions of one name would not compile.
+TEST(House, NamesInUnnamedNamespacesOfATargetDiffer) {
+  std::size_t seen = 0;
+  for (const auto& [target, files] : sources_by_target()) {
+    if (target == "batching_test") continue;  // compiled one by one
+    std::map<std::string, fs::path> file_of;
+    for (const fs::path& file : files) {
+      for (const std::string& name : names_in_unnamed_namespaces(file)) {
+        ++seen;
+        const auto [known, fresh] = file_of.emplace(name, file);
+        EXPECT_TRUE(fresh) << target << ": " << name << " is defined in " << known->second << " and in " << file;
+      }
+    }
+  }
+  EXPECT_GT(seen, 1000u);
+}
+
 TEST(House, FilesHoldOneIdea) {
   std::vector<std::string> folders = {"tests", "examples"};
   for (const auto& [room, below] : allowed_rooms) folders.push_back(room);

@@ -8,8 +8,8 @@ namespace {
 
 using Simulate = Programs;
 
-/// The words of a line, without units.
-std::vector<std::string> words_of(const std::string& line) {
+/// The words of a line, but for percent signs.
+std::vector<std::string> words_without_units(const std::string& line) {
   std::istringstream text(line);
   std::vector<std::string> words;
   for (std::string word; text >> word;) {
@@ -29,7 +29,8 @@ TEST_F(Simulate, PrintsTheTablesOfTheDocument) {
     const auto lines = lines_of(run(command));
     ASSERT_GE(lines.size(), 10u) << command;
     for (std::size_t i = 4; i < lines.size(); ++i) {
-      const auto words = words_of(lines[i]);  // devices, GB/s, without, step, computation, network, hidden, ...
+      const auto words =
+          words_without_units(lines[i]);  // devices, GB/s, without, step, computation, network, hidden, ...
       ASSERT_EQ(words.size(), 10u) << lines[i];
       const std::string row = "| " + words[3] + " | " + words[5] + " | " + words[6] + " % | " + words[8] + " |";
       EXPECT_NE(document.find(row), std::string::npos) << command << "\n" << row;

@@ -8,7 +8,7 @@
 namespace windrow::comm {
 namespace {
 
-std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+std::size_t place(int rank) { return static_cast<std::size_t>(rank); }
 
 /// What is combined where, once all parts are there. `parts` are in the order of ranks.
 void compute(std::vector<Exchange>& parts) {
@@ -30,13 +30,13 @@ void compute(std::vector<Exchange>& parts) {
       return;
     case Kind::reduce:
       for (std::size_t i = 0; i < call.shapes.size(); ++i) {
-        combine(call.combine, call.elements, all(i), std::span<const Piece>(&parts[at(call.peer)].pieces[i], 1));
+        combine(call.combine, call.elements, all(i), std::span<const Piece>(&parts[place(call.peer)].pieces[i], 1));
       }
       return;
     case Kind::broadcast:
       for (std::size_t i = 0; i < call.shapes.size(); ++i) {
         for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-          if (rank != at(call.peer)) copy(parts[at(call.peer)].pieces[i], parts[rank].pieces[i]);
+          if (rank != place(call.peer)) copy(parts[place(call.peer)].pieces[i], parts[rank].pieces[i]);
         }
       }
       return;

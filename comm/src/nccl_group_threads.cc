@@ -20,7 +20,7 @@ void nap(int quiet) {
 }
 
 /// How often a group without calls asks for errors.
-constexpr auto idle = std::chrono::milliseconds(100);
+constexpr auto idle_period = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -63,7 +63,7 @@ bool NcclGroupState::serve_calls() {
       if (broken_) return false;
       if (ready_.empty() && issued.empty()) {
         if (ending_) return true;
-        changed_.wait_for(lock, idle, [&] { return !ready_.empty() || broken_ || ending_; });
+        changed_.wait_for(lock, idle_period, [&] { return !ready_.empty() || broken_ || ending_; });
         if (broken_) return false;
       }
       if (!ready_.empty()) {

@@ -14,21 +14,21 @@ namespace {
 /// What never ends, in these tests ends after so many ops.
 constexpr int supply = 5000;
 
-struct Case {
+struct AgingCase {
   Policy policy;
   std::vector<int> endless;  ///< priorities of ops of which each pushes the next
   int waiting;               ///< priority of one op beside them
 };
 
-std::string case_name(const ::testing::TestParamInfo<Case>& info) {
+std::string case_name(const ::testing::TestParamInfo<AgingCase>& info) {
   const auto number = [](int priority) { return (priority < 0 ? "minus_" : "") + std::to_string(std::abs(priority)); };
   std::string name(to_string(info.param.policy));
   for (const int priority : info.param.endless) name += "_" + number(priority);
   return name + "_beside_" + number(info.param.waiting);
 }
 
-std::vector<Case> every_case() {
-  std::vector<Case> cases;
+std::vector<AgingCase> every_case() {
+  std::vector<AgingCase> cases;
   for (const Policy policy : {Policy::serial, Policy::pool, Policy::per_device, Policy::chaos}) {
     cases.push_back({policy, {1}, 0});
     cases.push_back({policy, {2}, 1});
@@ -43,7 +43,7 @@ std::vector<Case> every_case() {
   return cases;
 }
 
-class AgingTest : public ::testing::TestWithParam<Case> {};
+class AgingTest : public ::testing::TestWithParam<AgingCase> {};
 INSTANTIATE_TEST_SUITE_P(All, AgingTest, ::testing::ValuesIn(every_case()), case_name);
 
 TEST_P(AgingTest, AnOpOfLowPriorityRunsAlthoughHigherOnesNeverEnd) {

@@ -15,20 +15,20 @@ namespace {
 
 constexpr std::uint64_t seed_of_all = 20240611;
 
-struct Case {
+struct OracleCase {
   Setup setup;
   int pushers;
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> result;
+std::vector<OracleCase> cases() {
+  std::vector<OracleCase> result;
   for (const Setup& setup : every_setup) {
     for (const int pushers : {1, 2, 8}) result.push_back({setup, pushers});
   }
   return result;
 }
 
-class Oracle : public ::testing::TestWithParam<Case> {
+class Oracle : public ::testing::TestWithParam<OracleCase> {
  protected:
   static EngineOptions options() { return {.policy = GetParam().setup.policy, .workers = GetParam().setup.workers}; }
 

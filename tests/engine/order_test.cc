@@ -10,14 +10,14 @@ namespace windrow::testing {
 namespace {
 
 /// Ops without accesses, each of which may push others when it runs.
-struct Tree {
+struct OpTree {
   std::vector<int> priorities;
   std::vector<std::vector<std::size_t>> pushes;
 };
 
-Tree random_tree(std::uint64_t seed, std::size_t ops) {
+OpTree random_tree(std::uint64_t seed, std::size_t ops) {
   std::mt19937_64 random(seed);
-  Tree tree{std::vector<int>(ops), std::vector<std::vector<std::size_t>>(ops)};
+  OpTree tree{std::vector<int>(ops), std::vector<std::vector<std::size_t>>(ops)};
   for (std::size_t op = 1; op < ops; ++op) {
     tree.priorities[op] = static_cast<int>(random() % 9) - 4;
     tree.pushes[random() % 4 == 0 ? random() % op : 0].push_back(op);
@@ -27,7 +27,7 @@ Tree random_tree(std::uint64_t seed, std::size_t ops) {
 
 /// Looks through all that is ready each time. Where so many takes have passed over ops of lower priority, what was
 /// pushed first is next.
-std::vector<std::size_t> expected_order(const Tree& tree) {
+std::vector<std::size_t> expected_order(const OpTree& tree) {
   std::vector<std::size_t> ready = {0};  // in the order pushed
   std::vector<std::size_t> order;
   const auto lower = [&](std::size_t a, std::size_t b) { return tree.priorities[a] < tree.priorities[b]; };
@@ -46,7 +46,7 @@ std::vector<std::size_t> expected_order(const Tree& tree) {
   return order;
 }
 
-void push(Engine& engine, const Tree& tree, std::size_t op, std::vector<std::size_t>& order) {
+void push(Engine& engine, const OpTree& tree, std::size_t op, std::vector<std::size_t>& order) {
   engine.push(
       [&, op] {
         order.push_back(op);
@@ -55,7 +55,7 @@ void push(Engine& engine, const Tree& tree, std::size_t op, std::vector<std::siz
       {}, {.priority = tree.priorities[op]});
 }
 
-void expect_order(const Tree& tree) {
+void expect_order(const OpTree& tree) {
   std::vector<std::size_t> order;
   Engine engine({.policy = Policy::serial});
   push(engine, tree, 0, order);
@@ -74,7 +74,7 @@ TEST(Order, NoneIsLostWhereTheOldestIsTheLowest) {
   // Of 64 ops the first is the last of one sorted run. When its turn has come it pushes as many again, whose run is
   // put behind what is left of the first.
   constexpr std::size_t ops = 64;
-  Tree tree{std::vector<int>(1 + 2 * ops, 1), std::vector<std::vector<std::size_t>>(1 + 2 * ops)};
+  OpTree tree{std::vector<int>(1 + 2 * ops, 1), std::vector<std::vector<std::size_t>>(1 + 2 * ops)};
   tree.priorities[1] = 0;
   for (std::size_t i = 1; i <= ops; ++i) {
     tree.pushes[0].push_back(i);

@@ -18,13 +18,13 @@ enum class Join {
   by_a_launch,  ///< the same with a captured op
 };
 
-struct Tree {
+struct CallTree {
   int levels, children;
   Join join;
 };
 
 /// Counts the leaves of a tree, by an op for each vertex.
-long count_leaves(Engine& engine, const Tree& tree, int levels) {
+long count_leaves(Engine& engine, const CallTree& tree, int levels) {
   if (levels == 0) return 1;
   const auto children = static_cast<std::size_t>(tree.children);
   std::vector<long> counts(children);
@@ -70,7 +70,7 @@ long count_leaves(Engine& engine, const Tree& tree, int levels) {
 class Recursion : public EveryPolicy {
  protected:
   /// The leaves that an engine with these options counts.
-  static long leaves(const EngineOptions& options, const Tree& tree, std::uint64_t* spares = nullptr) {
+  static long leaves(const EngineOptions& options, const CallTree& tree, std::uint64_t* spares = nullptr) {
     Engine engine(options);
     const Var v = engine.new_var();
     long count = 0;
@@ -81,9 +81,9 @@ class Recursion : public EveryPolicy {
     return count;
   }
   static constexpr int deep = sanitized ? 6 : 12, wide = sanitized ? 2 : 4, joined = sanitized ? 5 : 8;
-  static constexpr Tree trees[] = {{deep, 2, Join::at_once},    {deep, 2, Join::one_by_one},
-                                   {wide, 8, Join::at_once},    {wide, 8, Join::one_by_one},
-                                   {joined, 2, Join::by_an_op}, {joined, 2, Join::by_a_launch}};
+  static constexpr CallTree trees[] = {{deep, 2, Join::at_once},    {deep, 2, Join::one_by_one},
+                                       {wide, 8, Join::at_once},    {wide, 8, Join::one_by_one},
+                                       {joined, 2, Join::by_an_op}, {joined, 2, Join::by_a_launch}};
 };
 INSTANTIATE_TEST_SUITE_P(All, Recursion,
                          ::testing::Values(Setup{Policy::serial, 1}, Setup{Policy::pool, 1}, Setup{Policy::pool, 2},
@@ -92,14 +92,14 @@ INSTANTIATE_TEST_SUITE_P(All, Recursion,
                                            Setup{Policy::chaos, 1}, Setup{Policy::chaos, 2}, Setup{Policy::chaos, 8}),
                          setup_name);
 
-long leaves_of(const Tree& tree) {
+long leaves_of(const CallTree& tree) {
   long leaves = 1;
   for (int level = 0; level < tree.levels; ++level) leaves *= tree.children;
   return leaves;
 }
 
 TEST_P(Recursion, NeedsFewThreads) {
-  for (const Tree& tree : trees) {
+  for (const CallTree& tree : trees) {
     std::uint64_t spares = 0;
     EXPECT_EQ(leaves(options(), tree, &spares), leaves_of(tree));
     EXPECT_LE(spares, static_cast<std::uint64_t>(tree.levels * GetParam().workers + 8));
@@ -107,7 +107,7 @@ TEST_P(Recursion, NeedsFewThreads) {
 }
 
 TEST_P(Recursion, EndsWithoutASpareThread) {
-  for (Tree tree : trees) {
+  for (CallTree tree : trees) {
     if (tree.children == 2) tree.levels = std::min(tree.levels, 7);
     EngineOptions none = options();
     none.max_spare_threads = 0;

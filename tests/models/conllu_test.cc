@@ -10,7 +10,7 @@
 namespace windrow {
 namespace {
 
-std::vector<DependencySentence> read(const std::string& text) {
+std::vector<DependencySentence> read_conllu(const std::string& text) {
   std::istringstream in(text);
   return read_conllu(in, "trees.conllu");
 }
@@ -24,13 +24,13 @@ std::string line(const std::string& id, const std::string& head, const std::stri
 DependencySentence with_heads(const std::vector<std::int32_t>& heads) {
   std::string text;
   for (std::size_t i = 0; i < heads.size(); ++i) text += line(std::to_string(i + 1), std::to_string(heads[i]));
-  return read(text)[0];
+  return read_conllu(text)[0];
 }
 
 using Numbers = std::vector<std::int32_t>;
 
 TEST(Conllu, ReadsWordsHeadsAndEnhancedDependencies) {
-  const auto sentences = read(
+  const auto sentences = read_conllu(
       "# sent_id = 1\n"
       "# text = They ran.\n"
       "1\tThey\tthey\tPRON\tPRP\tCase=Nom\t2\tnsubj\t2:nsubj\t_\n"
@@ -50,8 +50,8 @@ TEST(Conllu, ReadsWordsHeadsAndEnhancedDependencies) {
 }
 
 TEST(Conllu, MayHaveAByteOrderMarkForeignLineEndsAndBlankLines) {
-  const auto sentences = read("\xef\xbb\xbf\r\n# a comment\r\n\r\n1\ta\t_\tX\t_\t_\t0\troot\t_\t_\r\n \r\n\r\n" +
-                              line("1", "0") + "\n# end\n");
+  const auto sentences = read_conllu("\xef\xbb\xbf\r\n# a comment\r\n\r\n1\ta\t_\tX\t_\t_\t0\troot\t_\t_\r\n \r\n\r\n" +
+                                     line("1", "0") + "\n# end\n");
   ASSERT_EQ(sentences.size(), 2u);
   EXPECT_EQ(sentences[0].forms, std::vector<std::string>{"a"});
   EXPECT_EQ(sentences[1].forms, std::vector<std::string>{"w1"});
@@ -60,13 +60,13 @@ TEST(Conllu, MayHaveAByteOrderMarkForeignLineEndsAndBlankLines) {
 TEST(Conllu, PassesOverRangesSinceTheirWordsFollow) {
   const std::string range = "\tdon't" + std::string(8, '\t') + "\n";
   const auto sentences =
-      read(line("1", "2") + "2-3" + range + line("2", "0") + line("3", "2") + "4-4" + range + line("4", "2"));
+      read_conllu(line("1", "2") + "2-3" + range + line("2", "0") + line("3", "2") + "4-4" + range + line("4", "2"));
   EXPECT_EQ(sentences[0].forms, (std::vector<std::string>{"w1", "w2", "w3", "w4"}));
 }
 
 TEST(Conllu, KeepsEmptyNodesBehindTheWords) {
-  const auto sentences = read(line("0.1", "_", "2:a") + line("1", "0", "0:root") + line("1.1", "_", "1:b") +
-                              line("1.2", "_", "1.1:c") + line("2", "1", "1.2:d|0.1:e"));
+  const auto sentences = read_conllu(line("0.1", "_", "2:a") + line("1", "0", "0:root") + line("1.1", "_", "1:b") +
+                                     line("1.2", "_", "1.1:c") + line("2", "1", "1.2:d|0.1:e"));
   const DependencySentence& sentence = sentences[0];
   EXPECT_EQ(sentence.forms, (std::vector<std::string>{"w1", "w2", "w0.1", "w1.1", "w1.2"}));
   EXPECT_EQ(sentence.tags.size(), 5u);
@@ -75,61 +75,63 @@ TEST(Conllu, KeepsEmptyNodesBehindTheWords) {
             (std::vector<std::vector<Arc>>{{{0, "root"}}, {{5, "d"}, {3, "e"}}, {{2, "a"}}, {{1, "b"}}, {{4, "c"}}}));
 }
 
-struct BadText {
+struct BadConlluText {
   std::string text, error;
 };
 
-class BadConllu : public ::testing::TestWithParam<BadText> {};
+class BadConllu : public ::testing::TestWithParam<BadConlluText> {};
 
 TEST_P(BadConllu, IsRefusedInOneLine) {
-  EXPECT_EQ(refusal([] { read(GetParam().text); }), "trees.conllu:" + GetParam().error);
+  EXPECT_EQ(refusal([] { read_conllu(GetParam().text); }), "trees.conllu:" + GetParam().error);
 }
 
 const std::string first = line("1", "0");
 INSTANTIATE_TEST_SUITE_P(
     All, BadConllu,
     ::testing::Values(
-        BadText{"", "1:1: no sentence; expected lines of ten fields in CoNLL-U"},
-        BadText{"\n# text = none\n\n", "1:1: no sentence; expected lines of ten fields in CoNLL-U"},
-        BadText{"1 a _ X _ _ 0 root _ _\n", "1:1: 1 field; expected 10, separated by tabs"},
-        BadText{"\n1\ta\tb\n", "2:1: 3 fields; expected 10, separated by tabs"},
-        BadText{"1\ta\t_\tX\t_\t_\t0\troot\t_\t_\t_\n", "1:1: 11 fields; expected 10, separated by tabs"},
-        BadText{line("2", "0"), "1:1: line begins with '2'; expected 1, the next word"},
-        BadText{first + line("1", "0"), "2:1: line begins with '1'; expected 2, the next word"},
-        BadText{line("x", "0"), "1:1: line begins with 'x'; expected 1, the next word"},
-        BadText{line("", "0"), "1:1: line begins with ''; expected 1, the next word"},
-        BadText{line("99999999999999", "0"), "1:1: line begins with '99999999999999'; expected 1, the next word"},
-        BadText{first + line("1.2", "_"), "2:1: empty node '1.2'; expected 1.1"},
-        BadText{first + line("1.1", "_") + line("1.1", "_"), "3:1: empty node '1.1'; expected 1.2"},
-        BadText{first + line("2.1", "_"), "2:1: empty node '2.1'; expected 1.1"},
-        BadText{first + line("1.x", "_"), "2:1: empty node '1.x'; expected 1.1"},
-        BadText{line("2-3", "_"), "1:1: range '2-3'; expected a range that begins with 1 and ends there or later"},
-        BadText{first + line("2-1", "_"),
-                "2:1: range '2-1'; expected a range that begins with 2 and ends there or later"},
-        BadText{line("1-2", "_") + first + line("2-3", "_"),
-                "3:1: range '2-3'; expected a range that begins with 3 and ends there or later"},
-        BadText{line("1-2", "_") + first, "1:1: a range ends with 2; expected at most 1, the last word"},
-        BadText{line("1-1", "_"), "1:1: a sentence without words; expected lines that begin with 1, 2, ..."},
-        BadText{line("0.1", "_"), "1:1: a sentence without words; expected lines that begin with 1, 2, ..."},
-        BadText{"1\t\t_\tX\t_\t_\t0\troot\t_\t_\n", "1:3: no form; expected a form or _"},
-        BadText{"1\ta\t_\t\t_\t_\t0\troot\t_\t_\n", "1:7: no part of speech; expected a part of speech or _"},
-        BadText{"1\ta\t_\tX\t_\t_\t0\t\t_\t_\n", "1:15: no relation; expected a relation or _"},
-        BadText{line("1", "_"), "1:14: head '_'; expected the number of a word or 0"},
-        BadText{line("1", "-1"), "1:14: head '-1'; expected the number of a word or 0"},
-        BadText{line("1", "1x"), "1:14: head '1x'; expected the number of a word or 0"},
-        BadText{line("1", "7"), "1:14: head 7; expected 0 to 1"},
-        BadText{line("1", "1"), "1:14: word 1 is its own head; expected another"},
-        BadText{first + line("2", "0"), "2:14: a second root; expected one root, word 1"},
-        BadText{line("1", "2") + line("2", "1"), "1:14: the heads form a cycle through word 1; expected a tree"},
-        BadText{first + line("2", "3") + line("3", "4") + line("4", "3"),
-                "3:14: the heads form a cycle through word 3; expected a tree"},
-        BadText{line("1", "0", ""), "1:20: enhanced dependency ''; expected one such as 4:nsubj, or _ for none"},
-        BadText{line("1", "0", "0:root|x"),
-                "1:27: enhanced dependency 'x'; expected one such as 4:nsubj, or _ for none"},
-        BadText{line("1", "0", "0:"), "1:20: enhanced dependency '0:'; expected one such as 4:nsubj, or _ for none"},
-        BadText{line("1", "0", "1:a"), "1:20: 1 is its own head; expected another"},
-        BadText{line("1", "0", "9:a"), "1:20: head 9 is not in the sentence; expected a word or 0"},
-        BadText{line("1", "0", "1.1:a"), "1:20: head 1.1 is not in the sentence; expected a word or 0"}));
+        BadConlluText{"", "1:1: no sentence; expected lines of ten fields in CoNLL-U"},
+        BadConlluText{"\n# text = none\n\n", "1:1: no sentence; expected lines of ten fields in CoNLL-U"},
+        BadConlluText{"1 a _ X _ _ 0 root _ _\n", "1:1: 1 field; expected 10, separated by tabs"},
+        BadConlluText{"\n1\ta\tb\n", "2:1: 3 fields; expected 10, separated by tabs"},
+        BadConlluText{"1\ta\t_\tX\t_\t_\t0\troot\t_\t_\t_\n", "1:1: 11 fields; expected 10, separated by tabs"},
+        BadConlluText{line("2", "0"), "1:1: line begins with '2'; expected 1, the next word"},
+        BadConlluText{first + line("1", "0"), "2:1: line begins with '1'; expected 2, the next word"},
+        BadConlluText{line("x", "0"), "1:1: line begins with 'x'; expected 1, the next word"},
+        BadConlluText{line("", "0"), "1:1: line begins with ''; expected 1, the next word"},
+        BadConlluText{line("99999999999999", "0"), "1:1: line begins with '99999999999999'; expected 1, the next word"},
+        BadConlluText{first + line("1.2", "_"), "2:1: empty node '1.2'; expected 1.1"},
+        BadConlluText{first + line("1.1", "_") + line("1.1", "_"), "3:1: empty node '1.1'; expected 1.2"},
+        BadConlluText{first + line("2.1", "_"), "2:1: empty node '2.1'; expected 1.1"},
+        BadConlluText{first + line("1.x", "_"), "2:1: empty node '1.x'; expected 1.1"},
+        BadConlluText{line("2-3", "_"),
+                      "1:1: range '2-3'; expected a range that begins with 1 and ends there or later"},
+        BadConlluText{first + line("2-1", "_"),
+                      "2:1: range '2-1'; expected a range that begins with 2 and ends there or later"},
+        BadConlluText{line("1-2", "_") + first + line("2-3", "_"),
+                      "3:1: range '2-3'; expected a range that begins with 3 and ends there or later"},
+        BadConlluText{line("1-2", "_") + first, "1:1: a range ends with 2; expected at most 1, the last word"},
+        BadConlluText{line("1-1", "_"), "1:1: a sentence without words; expected lines that begin with 1, 2, ..."},
+        BadConlluText{line("0.1", "_"), "1:1: a sentence without words; expected lines that begin with 1, 2, ..."},
+        BadConlluText{"1\t\t_\tX\t_\t_\t0\troot\t_\t_\n", "1:3: no form; expected a form or _"},
+        BadConlluText{"1\ta\t_\t\t_\t_\t0\troot\t_\t_\n", "1:7: no part of speech; expected a part of speech or _"},
+        BadConlluText{"1\ta\t_\tX\t_\t_\t0\t\t_\t_\n", "1:15: no relation; expected a relation or _"},
+        BadConlluText{line("1", "_"), "1:14: head '_'; expected the number of a word or 0"},
+        BadConlluText{line("1", "-1"), "1:14: head '-1'; expected the number of a word or 0"},
+        BadConlluText{line("1", "1x"), "1:14: head '1x'; expected the number of a word or 0"},
+        BadConlluText{line("1", "7"), "1:14: head 7; expected 0 to 1"},
+        BadConlluText{line("1", "1"), "1:14: word 1 is its own head; expected another"},
+        BadConlluText{first + line("2", "0"), "2:14: a second root; expected one root, word 1"},
+        BadConlluText{line("1", "2") + line("2", "1"), "1:14: the heads form a cycle through word 1; expected a tree"},
+        BadConlluText{first + line("2", "3") + line("3", "4") + line("4", "3"),
+                      "3:14: the heads form a cycle through word 3; expected a tree"},
+        BadConlluText{line("1", "0", ""), "1:20: enhanced dependency ''; expected one such as 4:nsubj, or _ for none"},
+        BadConlluText{line("1", "0", "0:root|x"),
+                      "1:27: enhanced dependency 'x'; expected one such as 4:nsubj, or _ for none"},
+        BadConlluText{line("1", "0", "0:"),
+                      "1:20: enhanced dependency '0:'; expected one such as 4:nsubj, or _ for none"},
+        BadConlluText{line("1", "0", "1:a"), "1:20: 1 is its own head; expected another"},
+        BadConlluText{line("1", "0", "9:a"), "1:20: head 9 is not in the sentence; expected a word or 0"},
+        BadConlluText{line("1", "0", "1.1:a"), "1:20: head 1.1 is not in the sentence; expected a word or 0"}));
 
 TEST(Conllu, SaysWhichFileCannotBeRead) {
   const std::filesystem::path none = std::filesystem::path(::testing::TempDir()) / "none.conllu";
@@ -144,7 +146,7 @@ TEST(Conllu, TakesNoStackForLongChains) {
     const std::string head = std::to_string(i - 1);
     text += line(std::to_string(i), head, head + ":dep");
   }
-  const DependencySentence sentence = read(text)[0];
+  const DependencySentence sentence = read_conllu(text)[0];
   EXPECT_TRUE(projective(sentence));
   EXPECT_EQ(dependency_tree(sentence).children.size(), words - 1u);
   EXPECT_EQ(enhanced_graph(sentence).children.size(), words - 1u);
@@ -191,26 +193,29 @@ TEST(DependencyTree, HasDependentsAsChildrenFromLeftToRight) {
 
 TEST(EnhancedGraph, HasAWordAmongTheChildrenOfAllItsHeadsOnce) {
   const GraphData graph =
-      enhanced_graph(read(line("1", "2", "2:nsubj|3:nsubj|3:again|2.1:x") + line("2", "0", "0:root") +
-                          line("2.1", "_", "3:y") + line("3", "2", "2:conj"))[0]);
+      enhanced_graph(read_conllu(line("1", "2", "2:nsubj|3:nsubj|3:again|2.1:x") + line("2", "0", "0:root") +
+                                 line("2.1", "_", "3:y") + line("3", "2", "2:conj"))[0]);
   EXPECT_EQ(graph.child_begin, (Numbers{0, 0, 2, 4, 5}));
   EXPECT_EQ(graph.children, (Numbers{0, 2, 0, 3, 0}));
 }
 
 TEST(EnhancedGraph, LeavesOutWhatLeadsBack) {
   // The story(1) that comes(2): a clause of the story, of which the story is the subject.
-  const GraphData story = enhanced_graph(read(line("1", "0", "0:root|2:nsubj") + line("2", "1", "1:acl:relcl"))[0]);
+  const GraphData story =
+      enhanced_graph(read_conllu(line("1", "0", "0:root|2:nsubj") + line("2", "1", "1:acl:relcl"))[0]);
   EXPECT_EQ(story.child_begin, (Numbers{0, 1, 1}));
   EXPECT_EQ(story.children, Numbers{1});
   // Circles that do not hang on the root too.
-  const GraphData apart = enhanced_graph(read(line("1", "0", "2:a") + line("2", "1", "1:b") + line("3", "1"))[0]);
+  const GraphData apart =
+      enhanced_graph(read_conllu(line("1", "0", "2:a") + line("2", "1", "1:b") + line("3", "1"))[0]);
   EXPECT_EQ(apart.child_begin, (Numbers{0, 1, 1, 1}));
   EXPECT_EQ(apart.children, Numbers{1});
 }
 
 TEST(EnhancedGraph, TellsTheRelationOfEachEdge) {
-  const DependencySentence sentence = read(line("1", "2", "2:nsubj|3:obj|3:again|2.1:x") + line("2", "0", "0:root") +
-                                           line("2.1", "_", "3:y") + line("3", "2", "2:conj"))[0];
+  const DependencySentence sentence =
+      read_conllu(line("1", "2", "2:nsubj|3:obj|3:again|2.1:x") + line("2", "0", "0:root") + line("2.1", "_", "3:y") +
+                  line("3", "2", "2:conj"))[0];
   const Vocabulary relations(std::vector<std::string>{"conj", "nsubj", "obj", "again", "y"}, 1);
   const GraphData graph = enhanced_graph(sentence, relations);
   EXPECT_EQ(graph.children, (Numbers{0, 2, 0, 3, 0}));
@@ -218,7 +223,7 @@ TEST(EnhancedGraph, TellsTheRelationOfEachEdge) {
 }
 
 TEST(EnhancedGraph, TellsRelationsOfWhatIsLeftOfACircle) {
-  const DependencySentence sentence = read(line("1", "0", "0:root|2:nsubj") + line("2", "1", "1:acl:relcl"))[0];
+  const DependencySentence sentence = read_conllu(line("1", "0", "0:root|2:nsubj") + line("2", "1", "1:acl:relcl"))[0];
   const Vocabulary relations(std::vector<std::string>{"nsubj", "acl:relcl"}, 1);
   EXPECT_EQ(enhanced_graph(sentence, relations).edge_indices.at("relation"), Numbers{2});
 }

@@ -10,7 +10,7 @@
 namespace windrow {
 namespace {
 
-std::vector<DependencySentence> generated(std::size_t count, std::uint64_t seed) {
+std::vector<DependencySentence> generated_treebank(std::size_t count, std::uint64_t seed) {
   std::istringstream in(generate_conllu(count, seed));
   return read_conllu(in, "generated");
 }
@@ -18,7 +18,7 @@ std::vector<DependencySentence> generated(std::size_t count, std::uint64_t seed)
 TEST(GeneratedConllu, IsProjectiveAndAsLongAsStated) {
   for (std::uint64_t seed : {1, 2, 3}) {
     std::size_t words = 0, longest = 0;
-    const auto sentences = generated(4000, seed);
+    const auto sentences = generated_treebank(4000, seed);
     for (const DependencySentence& sentence : sentences) {
       words += sentence.heads.size();
       longest = std::max(longest, sentence.heads.size());
@@ -32,7 +32,7 @@ TEST(GeneratedConllu, IsProjectiveAndAsLongAsStated) {
 
 TEST(GeneratedConllu, HasEnhancedDependenciesWithoutCircles) {
   std::size_t words = 0, shared = 0;
-  for (const DependencySentence& sentence : generated(4000, 4)) {
+  for (const DependencySentence& sentence : generated_treebank(4000, 4)) {
     std::size_t arcs = 0;
     for (std::size_t word = 0; word < sentence.heads.size(); ++word) {
       const std::vector<Arc>& heads = sentence.enhanced[word];
@@ -52,7 +52,7 @@ TEST(GeneratedConllu, HasEnhancedDependenciesWithoutCircles) {
 
 TEST(GeneratedConllu, HasOneTagForAForm) {
   std::map<std::string, std::set<std::string>> tags;
-  for (const DependencySentence& sentence : generated(4000, 5)) {
+  for (const DependencySentence& sentence : generated_treebank(4000, 5)) {
     for (std::size_t word = 0; word < sentence.forms.size(); ++word) {
       tags[sentence.forms[word]].insert(sentence.tags[word]);
     }
@@ -66,7 +66,7 @@ using Relations = std::map<std::string, std::set<std::string>>;
 
 TEST(GeneratedConllu, TellsByThePrepositionWhatItsPhraseBelongsTo) {
   Relations relations;
-  for (const DependencySentence& sentence : generated(4000, 6)) {
+  for (const DependencySentence& sentence : generated_treebank(4000, 6)) {
     for (std::size_t word = 0; word < sentence.forms.size(); ++word) {
       if (sentence.tags[word] != "ADP") continue;
       const auto phrase = static_cast<std::size_t>(sentence.heads[word]) - 1;
@@ -79,7 +79,7 @@ TEST(GeneratedConllu, TellsByThePrepositionWhatItsPhraseBelongsTo) {
 
 TEST(GeneratedConllu, TellsByTheVerbWhatFollowsIt) {
   Relations objects;
-  for (const DependencySentence& sentence : generated(4000, 7)) {
+  for (const DependencySentence& sentence : generated_treebank(4000, 7)) {
     std::vector<std::string> object(sentence.forms.size() + 1, "none");
     for (std::size_t word = 0; word < sentence.forms.size(); ++word) {
       const std::string& relation = sentence.relations[word];

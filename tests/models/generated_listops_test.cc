@@ -14,7 +14,7 @@ namespace {
 
 using testing::sanitized;
 
-std::vector<ListOpsTree> read(const std::string& text) {
+std::vector<ListOpsTree> read_generated(const std::string& text) {
   std::istringstream in(text);
   return read_listops(in, "generated");
 }
@@ -43,7 +43,7 @@ int longest_list(const GraphData& graph) {
 /// The figures of the 10,000 trees for testing that were published.
 TEST(GeneratedListOps, FollowsThePublishedData) {
   for (std::uint64_t seed = 1; seed <= (sanitized ? 1 : 2); ++seed) {
-    const auto trees = read(generate_listops(100000, seed));
+    const auto trees = read_generated(generate_listops(100000, seed));
     ASSERT_EQ(trees.size(), 100000u);
     double vertices = 0, flat = 0, deepest = 0;
     std::map<std::int32_t, double> arguments, symbols;
@@ -85,7 +85,7 @@ TEST(GeneratedListOps, HasNoTreeTwiceButWhereThereAreFew) {
 
 TEST(GeneratedListOps, KeepsToItsShape) {
   int deepest = 0, longest = 0;
-  for (const ListOpsTree& tree : read(generate_listops(2000, 4, {.max_arguments = 8, .max_depth = 4}))) {
+  for (const ListOpsTree& tree : read_generated(generate_listops(2000, 4, {.max_arguments = 8, .max_depth = 4}))) {
     deepest = std::max(deepest, depth_of(tree.graph));
     longest = std::max(longest, longest_list(tree.graph));
   }

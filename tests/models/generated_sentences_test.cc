@@ -12,7 +12,7 @@
 namespace windrow {
 namespace {
 
-std::vector<Sentence> generated(std::size_t count, std::uint64_t seed) {
+std::vector<Sentence> generated_sentences(std::size_t count, std::uint64_t seed) {
   std::istringstream in(generate_sentences(count, seed));
   return read_sentences(in, "generated");
 }
@@ -40,7 +40,7 @@ TEST(GeneratedSentences, FollowTheStatisticsOfThePennTreebank) {
     Counts counts;
     int words = 0;
     std::size_t longest = 0;
-    const std::vector<Sentence> sentences = generated(7131, seed);
+    const std::vector<Sentence> sentences = generated_sentences(7131, seed);
     for (const Sentence& sentence : sentences) {
       for (const std::string& word : sentence) ++counts[word], ++words;
       longest = std::max(longest, sentence.size());
@@ -58,7 +58,7 @@ TEST(GeneratedSentences, FollowTheStatisticsOfThePennTreebank) {
 
 TEST(GeneratedSentences, HaveWordsThatFollowFromTheOnesBefore) {
   std::map<std::string, Counts> followers;
-  for (const Sentence& sentence : generated(20000, 4)) {
+  for (const Sentence& sentence : generated_sentences(20000, 4)) {
     for (std::size_t i = 1; i < sentence.size(); ++i) ++followers[sentence[i - 1]][sentence[i]];
   }
   int all = 0, preferred = 0;
@@ -76,7 +76,7 @@ TEST(GeneratedSentences, HaveWordsThatFollowFromTheOnesBefore) {
 TEST(GeneratedSentences, SpeakOneLanguageWhateverTheSeed) {
   std::map<Sentence, int> pairs, others;
   const auto count = [](std::uint64_t seed, std::map<Sentence, int>& into) {
-    for (const Sentence& sentence : generated(5000, seed)) {
+    for (const Sentence& sentence : generated_sentences(5000, seed)) {
       for (std::size_t i = 1; i < sentence.size(); ++i) ++into[{sentence[i - 1], sentence[i]}];
     }
   };

@@ -10,7 +10,7 @@
 namespace windrow {
 namespace {
 
-std::vector<ListOpsTree> read(const std::string& text) {
+std::vector<ListOpsTree> read_listops(const std::string& text) {
   std::istringstream in(text);
   return read_listops(in, "lists.tsv");
 }
@@ -18,7 +18,7 @@ std::vector<ListOpsTree> read(const std::string& text) {
 using Numbers = std::vector<std::int32_t>;
 
 TEST(ListOps, ReadsArgumentsBeforeTheirLists) {
-  const auto trees = read("6\t[MAX 2 1 [MIN 6 8 ] ]\n");
+  const auto trees = read_listops("6\t[MAX 2 1 [MIN 6 8 ] ]\n");
   ASSERT_EQ(trees.size(), 1u);
   const GraphData& graph = trees[0].graph;
   EXPECT_EQ(graph.indices.at("symbol"), (Numbers{2, 1, 6, 8, 11, 10}));
@@ -29,21 +29,21 @@ TEST(ListOps, ReadsArgumentsBeforeTheirLists) {
 }
 
 TEST(ListOps, MayHaveRoundBracketsAsPublished) {
-  const GraphData plain = read("[MAX 2 1 [MIN 6 8 ] ]")[0].graph;
-  const GraphData published = read("6\t( ( ( ( [MAX 2 ) 1 ) ( ( ( [MIN 6 ) 8 ) ] ) ) ] )")[0].graph;
+  const GraphData plain = read_listops("[MAX 2 1 [MIN 6 8 ] ]")[0].graph;
+  const GraphData published = read_listops("6\t( ( ( ( [MAX 2 ) 1 ) ( ( ( [MIN 6 ) 8 ) ] ) ) ] )")[0].graph;
   EXPECT_EQ(published.children, plain.children);
   EXPECT_EQ(published.child_begin, plain.child_begin);
   EXPECT_EQ(published.indices, plain.indices);
 }
 
 TEST(ListOps, MayBeADigitOrLackBlanksAndValues) {
-  EXPECT_EQ(read("3\t3")[0].value, 3);
-  EXPECT_EQ(read("7")[0].graph.indices.at("symbol"), Numbers{7});
-  EXPECT_EQ(read(" [MAX[MIN 4 7]0]")[0].value, 4);
+  EXPECT_EQ(read_listops("3\t3")[0].value, 3);
+  EXPECT_EQ(read_listops("7")[0].graph.indices.at("symbol"), Numbers{7});
+  EXPECT_EQ(read_listops(" [MAX[MIN 4 7]0]")[0].value, 4);
 }
 
 TEST(ListOps, MayHaveAByteOrderMarkForeignLineEndsAndBlankLines) {
-  const auto trees = read(
+  const auto trees = read_listops(
       "\xef\xbb\xbf"
       "2\t[MAX 1 2 ]\r\n\r\n \n 3 \t[SM 1 2 ] \r\n");
   ASSERT_EQ(trees.size(), 2u);
@@ -52,7 +52,7 @@ TEST(ListOps, MayHaveAByteOrderMarkForeignLineEndsAndBlankLines) {
 }
 
 TEST(ListOps, KnowsWhatListsAreWorth) {
-  const auto value = [](const std::string& text) { return read(text)[0].value; };
+  const auto value = [](const std::string& text) { return read_listops(text)[0].value; };
   EXPECT_EQ(value("[MAX 2 9 0 ]"), 9);
   EXPECT_EQ(value("[MIN 2 9 1 ]"), 1);
   EXPECT_EQ(value("[MED 9 1 4 ]"), 4);
@@ -63,43 +63,43 @@ TEST(ListOps, KnowsWhatListsAreWorth) {
   EXPECT_EQ(value("[SM [MAX 1 7 ] [MED 3 3 9 ] [MIN 8 6 ] ]"), 6);
 }
 
-struct BadText {
+struct BadListOpsText {
   const char *text, *error;
 };
 
-class BadListOps : public ::testing::TestWithParam<BadText> {};
+class BadListOps : public ::testing::TestWithParam<BadListOpsText> {};
 
 TEST_P(BadListOps, IsRefusedInOneLine) {
-  EXPECT_EQ(refusal([] { read(GetParam().text); }), std::string("lists.tsv:") + GetParam().error);
+  EXPECT_EQ(refusal([] { read_listops(GetParam().text); }), std::string("lists.tsv:") + GetParam().error);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, BadListOps,
-    ::testing::Values(BadText{"", "1:1: no tree; expected one per line, such as 9, a tab and [MAX 2 9 ]"},
-                      BadText{"\n \r\n", "1:1: no tree; expected one per line, such as 9, a tab and [MAX 2 9 ]"},
-                      BadText{"3\t", "1:3: no tree; expected a list such as [MAX 2 9 ], or a digit"},
-                      BadText{"( )", "1:4: no tree; expected a list such as [MAX 2 9 ], or a digit"},
-                      BadText{"[MAX 1 2", "1:9: the line ends inside a list; expected ']'"},
-                      BadText{"\n( [MAX 1 2 ]", "2:13: the line ends inside parentheses; expected ')'"},
-                      BadText{"[MAX 1 2 ] )", "1:12: ')' without '('; expected matching parentheses"},
-                      BadText{") [MAX 1 2 ] (", "1:1: ')' without '('; expected matching parentheses"},
-                      BadText{"]", "1:1: ']' outside a list; expected a list such as [MAX 2 9 ]"},
-                      BadText{"[MAX 1 2 ] ]", "1:12: ']' outside a list; expected a list such as [MAX 2 9 ]"},
-                      BadText{"[SM 1 [MAX ] ]", "1:7: a list without arguments; expected digits or lists"},
-                      BadText{"[SUM 1 2 ]", "1:1: '[SUM'; expected [MAX, [MIN, [MED or [SM"},
-                      BadText{"[ MAX 1 2 ]", "1:1: '['; expected [MAX, [MIN, [MED or [SM"},
-                      BadText{"[MAX 1 10 ]", "1:8: '10'; expected a digit, a list, or ']'"},
-                      BadText{"[MAX 1 -2 ]", "1:8: '-2'; expected a digit, a list, or ']'"},
-                      BadText{"[MAX 1 \xff\x01 ]", "1:8: '?\?'; expected a digit, a list, or ']'"},
-                      BadText{"MAX 1 2", "1:1: 'MAX'; expected a digit, a list, or ']'"},
-                      BadText{"[MAX 1 2 ] 3", "1:12: '3' after the tree; expected the end of the line"},
-                      BadText{"2 [MAX 1 2 ]", "1:3: '[MAX' after the tree; expected the end of the line"},
-                      BadText{"2\t[MAX 1 2 ]\n3\t[MAX 1 2 ]", "2:1: value 3; expected 2, the value of the tree"},
-                      BadText{"12\t[MAX 1 2 ]", "1:1: value '12' before the tab; expected 0 to 9"},
-                      BadText{" \t[MAX 1 2 ]", "1:1: value '?' before the tab; expected 0 to 9"},
-                      BadText{"\xef\xbb\xbf"
-                              "x\t1",
-                              "1:4: value 'x' before the tab; expected 0 to 9"}));
+    ::testing::Values(BadListOpsText{"", "1:1: no tree; expected one per line, such as 9, a tab and [MAX 2 9 ]"},
+                      BadListOpsText{"\n \r\n", "1:1: no tree; expected one per line, such as 9, a tab and [MAX 2 9 ]"},
+                      BadListOpsText{"3\t", "1:3: no tree; expected a list such as [MAX 2 9 ], or a digit"},
+                      BadListOpsText{"( )", "1:4: no tree; expected a list such as [MAX 2 9 ], or a digit"},
+                      BadListOpsText{"[MAX 1 2", "1:9: the line ends inside a list; expected ']'"},
+                      BadListOpsText{"\n( [MAX 1 2 ]", "2:13: the line ends inside parentheses; expected ')'"},
+                      BadListOpsText{"[MAX 1 2 ] )", "1:12: ')' without '('; expected matching parentheses"},
+                      BadListOpsText{") [MAX 1 2 ] (", "1:1: ')' without '('; expected matching parentheses"},
+                      BadListOpsText{"]", "1:1: ']' outside a list; expected a list such as [MAX 2 9 ]"},
+                      BadListOpsText{"[MAX 1 2 ] ]", "1:12: ']' outside a list; expected a list such as [MAX 2 9 ]"},
+                      BadListOpsText{"[SM 1 [MAX ] ]", "1:7: a list without arguments; expected digits or lists"},
+                      BadListOpsText{"[SUM 1 2 ]", "1:1: '[SUM'; expected [MAX, [MIN, [MED or [SM"},
+                      BadListOpsText{"[ MAX 1 2 ]", "1:1: '['; expected [MAX, [MIN, [MED or [SM"},
+                      BadListOpsText{"[MAX 1 10 ]", "1:8: '10'; expected a digit, a list, or ']'"},
+                      BadListOpsText{"[MAX 1 -2 ]", "1:8: '-2'; expected a digit, a list, or ']'"},
+                      BadListOpsText{"[MAX 1 \xff\x01 ]", "1:8: '?\?'; expected a digit, a list, or ']'"},
+                      BadListOpsText{"MAX 1 2", "1:1: 'MAX'; expected a digit, a list, or ']'"},
+                      BadListOpsText{"[MAX 1 2 ] 3", "1:12: '3' after the tree; expected the end of the line"},
+                      BadListOpsText{"2 [MAX 1 2 ]", "1:3: '[MAX' after the tree; expected the end of the line"},
+                      BadListOpsText{"2\t[MAX 1 2 ]\n3\t[MAX 1 2 ]", "2:1: value 3; expected 2, the value of the tree"},
+                      BadListOpsText{"12\t[MAX 1 2 ]", "1:1: value '12' before the tab; expected 0 to 9"},
+                      BadListOpsText{" \t[MAX 1 2 ]", "1:1: value '?' before the tab; expected 0 to 9"},
+                      BadListOpsText{"\xef\xbb\xbf"
+                                     "x\t1",
+                                     "1:4: value 'x' before the tab; expected 0 to 9"}));
 
 TEST(ListOps, TakesNoStackForDepth) {
   constexpr int depth = 1000000;
@@ -107,15 +107,15 @@ TEST(ListOps, TakesNoStackForDepth) {
   for (int i = 0; i < depth; ++i) text += "( [SM 1 ";
   text += "0";
   for (int i = 0; i < depth; ++i) text += " ] )";
-  EXPECT_EQ(read(text)[0].graph.child_begin.size(), 2u * depth + 2);
-  EXPECT_EQ(refusal([&] { read(text + "]"); }).substr(0, 11), "lists.tsv:1");
+  EXPECT_EQ(read_listops(text)[0].graph.child_begin.size(), 2u * depth + 2);
+  EXPECT_EQ(refusal([&] { read_listops(text + "]"); }).substr(0, 11), "lists.tsv:1");
 }
 
 TEST(ListOps, TakesAnyNumberOfArguments) {
   constexpr std::size_t arguments = 1000000;
   std::string text = "[SM";
   for (std::size_t i = 0; i < arguments; ++i) text += " 9";
-  EXPECT_EQ(read(text + " ]")[0].graph.children.size(), arguments);
+  EXPECT_EQ(read_listops(text + " ]")[0].graph.children.size(), arguments);
 }
 
 TEST(ListOps, SaysWhichFileCannotBeRead) {

@@ -21,14 +21,14 @@ using testing::error_of;
 using testing::expect_close;
 using testing::TextFolder;
 
-std::vector<DependencySentence> generated(std::size_t sentences, std::uint64_t seed) {
+std::vector<DependencySentence> sentences_of_parser(std::size_t sentences, std::uint64_t seed) {
   std::istringstream text(generate_conllu(sentences, seed));
   return read_conllu(text, "generated");
 }
 
 /// A parser that knows so many generated sentences, at a size for tests.
 struct Small {
-  explicit Small(std::size_t sentences, std::uint64_t seed = 1) : treebank(generated(sentences, seed)) {}
+  explicit Small(std::size_t sentences, std::uint64_t seed = 1) : treebank(sentences_of_parser(sentences, seed)) {}
 
   Engine engine;
   Device host = host_device(engine);

@@ -14,16 +14,16 @@ using testing::error_of;
 using testing::parameters_of;
 using testing::TextFolder;
 
-struct Case {
+struct ResumedCase {
   const char* name;
   WorkloadOptions options = {};
   TrainerOptions training = {.minibatch = 8};
 };
-void PrintTo(const Case& value, std::ostream* out) { *out << value.name; }
+void PrintTo(const ResumedCase& value, std::ostream* out) { *out << value.name; }
 
 /// A trainer with its engine and workload.
 struct Training {
-  explicit Training(const Case& of, int workers = 2)
+  explicit Training(const ResumedCase& of, int workers = 2)
       : engine({.policy = Policy::pool, .workers = workers}),
         workload(make_workload(of.name, host_device(engine), of.options)),
         trainer(host_device(engine), workload, of.training) {}
@@ -49,11 +49,11 @@ void finish(Training& run, Result& result) {
   result.parameters = parameters_of(run.workload);
 }
 
-class Resuming : public ::testing::TestWithParam<Case> {};
+class Resuming : public ::testing::TestWithParam<ResumedCase> {};
 
 /// Stops in the second epoch.
 TEST_P(Resuming, GivesTheBitsThatNeverStoppingGives) {
-  const Case& of = GetParam();
+  const ResumedCase& of = GetParam();
   Training straight(of);
   Result expected;
   finish(straight, expected);
@@ -90,31 +90,31 @@ WorkloadOptions small(std::map<std::string, Index> sizes, DropoutRates dropout =
 INSTANTIATE_TEST_SUITE_P(
     All, Resuming,
     ::testing::Values(
-        Case{"tree-lstm", small({{"hidden", 8}, {"embedding", 8}})},
-        Case{"tree-lstm",
-             small({{"hidden", 8}, {"embedding", 8}}, {.element = 0.3, .word = 0.1}),
-             {.minibatch = 8,
-              .method = Method::adam(),
-              .optimiser = {.rate = LearningRate::cosine(1e-2, 15), .clip_norm = 1, .accumulate = 2},
-              .averages = AveragesOptions{.decay = 0.9},
-              .runner = {.schedule = SchedulePolicy::learned}}},
-        Case{"var-lstm",
-             small({{"hidden", 8}, {"embedding", 8}, {"vocabulary", 50}}, {.element = 0.3}),
-             {.minibatch = 8, .method = Method::momentum()}},
-        Case{"bilstm-char",
-             small({{"hidden", 8}, {"embedding", 8}, {"character-embedding", 4}, {"character-hidden", 8}}),
-             {.minibatch = 8, .method = Method::adagrad()}},
-        Case{"listops",
-             small({{"hidden", 8}}),
-             {.minibatch = 8, .method = Method::rmsprop(), .runner = {.own_types = 1}}},
-        Case{"dag",
-             small({{"hidden", 8}, {"embedding", 8}}),
-             {.minibatch = 8, .runner = {.schedule = SchedulePolicy::learned}}},
-        Case{"seq2seq", small({{"hidden", 8}, {"embedding", 8}}), {.minibatch = 8, .method = Method::adam()}},
-        Case{"parser", small({{"hidden", 8}, {"embedding", 8}, {"tag-embedding", 4}, {"scorer", 8}})}));
+        ResumedCase{"tree-lstm", small({{"hidden", 8}, {"embedding", 8}})},
+        ResumedCase{"tree-lstm",
+                    small({{"hidden", 8}, {"embedding", 8}}, {.element = 0.3, .word = 0.1}),
+                    {.minibatch = 8,
+                     .method = Method::adam(),
+                     .optimiser = {.rate = LearningRate::cosine(1e-2, 15), .clip_norm = 1, .accumulate = 2},
+                     .averages = AveragesOptions{.decay = 0.9},
+                     .runner = {.schedule = SchedulePolicy::learned}}},
+        ResumedCase{"var-lstm",
+                    small({{"hidden", 8}, {"embedding", 8}, {"vocabulary", 50}}, {.element = 0.3}),
+                    {.minibatch = 8, .method = Method::momentum()}},
+        ResumedCase{"bilstm-char",
+                    small({{"hidden", 8}, {"embedding", 8}, {"character-embedding", 4}, {"character-hidden", 8}}),
+                    {.minibatch = 8, .method = Method::adagrad()}},
+        ResumedCase{"listops",
+                    small({{"hidden", 8}}),
+                    {.minibatch = 8, .method = Method::rmsprop(), .runner = {.own_types = 1}}},
+        ResumedCase{"dag",
+                    small({{"hidden", 8}, {"embedding", 8}}),
+                    {.minibatch = 8, .runner = {.schedule = SchedulePolicy::learned}}},
+        ResumedCase{"seq2seq", small({{"hidden", 8}, {"embedding", 8}}), {.minibatch = 8, .method = Method::adam()}},
+        ResumedCase{"parser", small({{"hidden", 8}, {"embedding", 8}, {"tag-embedding", 4}, {"scorer", 8}})}));
 
 TEST(Trainer, RefusesCheckpointsOfOtherTrainers) {
-  const Case of{"tree-lstm", small({{"hidden", 8}, {"embedding", 8}})};
+  const ResumedCase of{"tree-lstm", small({{"hidden", 8}, {"embedding", 8}})};
   const TextFolder folder({});
   {
     Training run(of);
@@ -123,7 +123,7 @@ TEST(Trainer, RefusesCheckpointsOfOtherTrainers) {
     run.trainer.save(writer);
   }
   const NewestCheckpoint newest = CheckpointFolder(folder.path).newest();
-  const auto refused = [&](const Case& other) {
+  const auto refused = [&](const ResumedCase& other) {
     Training run(other);
     const std::string text = error_of<FileError>([&] { run.trainer.resume(*newest.checkpoint); });
     EXPECT_EQ(text.find('\n'), std::string::npos) << text;

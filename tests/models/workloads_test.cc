@@ -21,7 +21,7 @@ using testing::sanitized;
 using testing::TextFolder;
 
 /// A workload at a size for tests, and what it must come to: the metric of its score after so many passes.
-struct Case {
+struct WorkloadCase {
   const char* name;
   WorkloadOptions options;
   const char* metric;
@@ -35,9 +35,9 @@ struct Case {
   double again = 0;
 };
 
-void PrintTo(const Case& value, std::ostream* out) { *out << value.name << " " << value.options.cell; }
+void PrintTo(const WorkloadCase& value, std::ostream* out) { *out << value.name << " " << value.options.cell; }
 
-class EveryWorkload : public ::testing::TestWithParam<Case> {
+class EveryWorkload : public ::testing::TestWithParam<WorkloadCase> {
  protected:
   struct Trained {
     std::vector<std::vector<float>> parameters;
@@ -120,7 +120,7 @@ TEST_P(EveryWorkload, LearnsWhatHoldsOnTheValidationSet) {
   }
 }
 
-const Case cases[] = {
+const WorkloadCase cases[] = {
     {.name = "tree-lstm",
      .options = {.seed = 5, .samples = 600, .sizes = {{"hidden", 24}, {"embedding", 24}}},
      .metric = "all-node accuracy",

@@ -14,8 +14,8 @@ namespace {
 using testing::first_seed;
 
 /// A matrix of random numbers with a stride larger than its width. What lies between rows is NaN.
-struct Random {
-  Random(Index n, Index m, std::mt19937& random) : rows(n), width(m), stride(m + 3) {
+struct RandomMatrix {
+  RandomMatrix(Index n, Index m, std::mt19937& random) : rows(n), width(m), stride(m + 3) {
     elements.assign(static_cast<std::size_t>(rows * stride), std::nanf(""));
     std::uniform_real_distribution<float> uniform(-1, 1);
     for (Index r = 0; r < rows; ++r) {
@@ -38,8 +38,8 @@ TEST(FewRows, GiveTheSumsOfTheirProducts) {
     for (const Index inner : {1, 7, 8, 19, 64, 129}) {
       for (const Index columns : {1, 2, 5, 12, 13, 27}) {
         for (const Write write : {Write::overwrite, Write::add}) {
-          Random x(rows, inner, random), y(columns, inner, random), out(rows, columns, random);
-          Random before = out;
+          RandomMatrix x(rows, inner, random), y(columns, inner, random), out(rows, columns, random);
+          RandomMatrix before = out;
           multiply_few_rows({{x.all()}, {y.all(), Factor::As::transposed}, out.from(0, 0), write});
           for (Index r = 0; r < rows; ++r) {
             for (Index c = 0; c < columns; ++c) {
@@ -61,7 +61,7 @@ TEST(FewRows, GiveTheSumsOfTheirProducts) {
 TEST(FewRows, GiveTheBitsThatEachRowAndColumnHasAlone) {
   std::mt19937 random(first_seed());
   const Index rows = 11, columns = 29, inner = 43;
-  Random x(rows, inner, random), y(columns, inner, random), out(rows, columns, random), alone(1, 1, random);
+  RandomMatrix x(rows, inner, random), y(columns, inner, random), out(rows, columns, random), alone(1, 1, random);
   multiply_few_rows({{x.all()}, {y.all(), Factor::As::transposed}, out.from(0, 0), Write::overwrite});
   for (Index r = 0; r < rows; ++r) {
     for (Index c = 0; c < columns; ++c) {
@@ -75,7 +75,7 @@ TEST(FewRows, AreChosenByTheShapeOfAProduct) {
   std::mt19937 random(first_seed());
   const Index inner = 128;  // up to 8 rows are few
   for (const auto& [rows, few] : {std::pair{1, true}, {3, true}, {8, true}, {9, false}, {64, false}}) {
-    Random x(rows, inner, random), y(40, inner, random), chosen(rows, 40, random), own = chosen;
+    RandomMatrix x(rows, inner, random), y(40, inner, random), chosen(rows, 40, random), own = chosen;
     const Factor of_x{x.all()}, of_y{y.all(), Factor::As::transposed};
     const Product product{of_x, of_y, chosen.from(0, 0), Write::overwrite};
     EXPECT_EQ(has_few_rows(product), few) << rows << " rows";
@@ -95,7 +95,7 @@ TEST(FewRows, AreChosenByTheShapeOfAProduct) {
 
 TEST(FewRows, PassWhatIsNotANumber) {
   std::mt19937 random(first_seed());
-  Random x(3, 9, random), y(4, 9, random), out(3, 4, random);
+  RandomMatrix x(3, 9, random), y(4, 9, random), out(3, 4, random);
   x.at(1, 8) = std::nanf("");
   multiply_few_rows({{x.all()}, {y.all(), Factor::As::transposed}, out.from(0, 0), Write::overwrite});
   for (Index r = 0; r < 3; ++r) {

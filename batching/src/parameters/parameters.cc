@@ -14,7 +14,7 @@
 namespace windrow {
 namespace {
 
-std::uint64_t next_id() {
+std::uint64_t next_parameters_id() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;
 }
@@ -50,7 +50,7 @@ Initial Initial::he_uniform(Index inputs) {
 
 ParameterStore::ParameterStore(const Device& device, std::uint64_t seed, ParametersOptions options)
     : device_(device),
-      id_(next_id()),
+      id_(next_parameters_id()),
       seed_(seed),
       options_(std::move(options)),
       generator_(*device.engine, seed),

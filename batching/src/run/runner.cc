@@ -21,7 +21,7 @@ void require_option(bool holds, const std::string& what) {
   if (!holds) throw MisuseError("RunnerOptions: " + what);
 }
 
-std::uint64_t next_id() {
+std::uint64_t next_runner_id() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;
 }
@@ -43,7 +43,7 @@ Runner::Runner(const Device& device, const VertexFunction& function, std::shared
       function_(function),
       parameters_(std::move(parameters)),
       options_(options),
-      id_(next_id()),
+      id_(next_runner_id()),
       lessons_(std::make_shared<ScheduleLessons>()),
       layouts_(std::make_shared<LayoutMemory>()) {
   const auto given = [](const char* name, std::int64_t value) {

@@ -36,7 +36,7 @@ Kind kind_of(int rank) {
   }
 }
 
-std::string text_of(int rank) {
+std::string word_of_rank(int rank) {
   constexpr std::array names = {"word", "good", "bad", "not", "very"};
   return names[static_cast<std::size_t>(kind_of(rank))] + std::to_string(rank);
 }
@@ -86,7 +86,7 @@ class TreeGenerator {
     if (n == 1) {
       const int rank = ranks_.rank(draws_.share());
       meaning = {worth_of(rank), kind_of(rank)};
-      text += text_of(rank);
+      text += word_of_rank(rank);
     } else {
       const int left_words = left_of(n);
       const Meaning left = append(left_words, text);

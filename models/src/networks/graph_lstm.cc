@@ -34,10 +34,10 @@ namespace {
 std::string universal(const std::string& relation) { return relation.substr(0, relation.find(':')); }
 
 /// Numbers of words, labels and relations, from the training set.
-struct Numbering {
+struct GraphNumbering {
   Vocabulary words, labels, relations;
 
-  Numbering(const std::vector<DependencySentence>& sentences, VocabularySource& from)
+  GraphNumbering(const std::vector<DependencySentence>& sentences, VocabularySource& from)
       : words(from.get("words",
                        [&] {
                          return Vocabulary(
@@ -79,7 +79,7 @@ Workload make_dag(const WorkloadKind& kind, const Device& device, const Workload
   const auto read = [](auto&&... from) { return read_conllu(from...); };
   Split<DependencySentence> sentences = make_split(kind, device, options, read, generate_conllu);
   VocabularySource vocabularies(options);
-  const Numbering numbering(sentences.training, vocabularies);
+  const GraphNumbering numbering(sentences.training, vocabularies);
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const GraphLstm model(*parameters, {numbering.words.size(), numbering.relations.size(), options.size("embedding"),
                                       options.size("hidden"), numbering.labels.size()});

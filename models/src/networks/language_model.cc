@@ -52,9 +52,9 @@ using Numbers = std::vector<std::int32_t>;
 /// Numbers of words: 1 for the end of a sentence, 2 and higher for words. Words that are unknown or exceed the
 /// vocabulary size count as "<unk>", which stands for rare words in Mikolov's Penn Treebank; they are 0 if the text has
 /// no "<unk>".
-class Numbering {
+class WordNumbering {
  public:
-  Numbering(Vocabulary words, Index size) : words_(std::move(words)), size_(size) { unknown_ = number("<unk>"); }
+  WordNumbering(Vocabulary words, Index size) : words_(std::move(words)), size_(size) { unknown_ = number("<unk>"); }
 
   static constexpr std::int32_t end = 1;
 
@@ -75,17 +75,18 @@ class Numbering {
 };
 
 /// One sequence for each sentence. It begins with the end mark of a preceding sentence.
-std::vector<Numbers> by_sentence(const std::vector<Sentence>& sentences, const Numbering& numbering) {
+std::vector<Numbers> by_sentence(const std::vector<Sentence>& sentences, const WordNumbering& numbering) {
   std::vector<Numbers> sequences;
   for (const Sentence& sentence : sentences) {
-    numbering.append(sequences.emplace_back(1, Numbering::end), sentence);
+    numbering.append(sequences.emplace_back(1, WordNumbering::end), sentence);
   }
   return sequences;
 }
 
 /// Joins all sentences and cuts the text into pieces of `steps` steps; drops the rest at the end.
-std::vector<Numbers> in_pieces(const std::vector<Sentence>& sentences, const Numbering& numbering, std::size_t steps) {
-  Numbers text(1, Numbering::end);
+std::vector<Numbers> in_pieces(const std::vector<Sentence>& sentences, const WordNumbering& numbering,
+                               std::size_t steps) {
+  Numbers text(1, WordNumbering::end);
   for (const Sentence& sentence : sentences) numbering.append(text, sentence);
   std::vector<Numbers> pieces;
   for (auto at = text.begin(); static_cast<std::size_t>(text.end() - at) > steps;) {
@@ -139,7 +140,7 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
   const Split<Sentence> text = text_of(kind, device, options, steps);
   VocabularySource vocabularies(options);
   const Vocabulary words = vocabularies.get("words", [&] { return Vocabulary(text.training | std::views::join, 1); });
-  const Numbering numbering(words, vocabulary);
+  const WordNumbering numbering(words, vocabulary);
   const auto sequences = [&](const std::vector<Sentence>& part) {
     return steps == 0 ? by_sentence(part, numbering) : in_pieces(part, numbering, steps);
   };
@@ -159,7 +160,7 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
                          .function = model.function(),
                          .score = make_perplexity,
                          .vocabularies = vocabularies.all()};
-  workload.embedding = embedding_of(*workload.parameters, "words", words, Numbering::end + 1);
+  workload.embedding = embedding_of(*workload.parameters, "words", words, WordNumbering::end + 1);
   return with_samples(std::move(workload), std::move(split), [&](const Numbers& sequence) {
     const auto length = static_cast<std::int64_t>(sequence.size()) - 1;
     return Draft{LanguageModel::graph(sequence), length, model.flops(length)};

@@ -24,12 +24,12 @@ Vocabulary characters_of(const Sentences& sentences) {
 }
 
 /// Numbers of words, tags and characters, from the training set.
-struct Numbering {
+struct TagNumbering {
   static constexpr std::int64_t seen_often = 5;  // words that occur less often are rare
 
   Vocabulary words, tags, characters;
 
-  Numbering(const Sentences& sentences, VocabularySource& from)
+  TagNumbering(const Sentences& sentences, VocabularySource& from)
       : words(from.get("words",
                        [&] {
                          return Vocabulary(sentences | std::views::transform(&TaggedSentence::words) | std::views::join,
@@ -71,7 +71,7 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
   const auto read = [](auto&&... from) { return read_tagged_sentences(from...); };
   Split<TaggedSentence> sentences = make_split(kind, device, options, read, generate_tagged_sentences);
   VocabularySource vocabularies(options);
-  const Numbering numbering(sentences.training, vocabularies);
+  const TagNumbering numbering(sentences.training, vocabularies);
   TaggerSizes sizes{.vocabulary = numbering.words.size(),
                     .tags = numbering.tags.size(),
                     .embedding = options.size("embedding"),
