@@ -50,10 +50,11 @@ function(windrow_use_precompiled target)
   target_precompile_headers(${target} REUSE_FROM windrow_precompiled)
 endfunction()
 
-# Under sanitizers eight sources of a target are compiled as one, which takes half the time. So names in the unnamed
-# namespaces of a room must differ, and some warnings, which the Release build gives, would be wrong.
+# Under sanitizers eight sources of a target are compiled as one, which takes half the time; those of tests also where
+# headers are precompiled, since no cache keeps their objects then. So names in the unnamed namespaces of a target must
+# differ, and some warnings, which the Release build gives of rooms, would be wrong.
 function(windrow_join_sources target)
-  if(WINDROW_SANITIZE)
+  if(WINDROW_SANITIZE OR ("TESTS" IN_LIST ARGN AND WINDROW_PRECOMPILE))
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   endif()
 endfunction()

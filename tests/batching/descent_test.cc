@@ -19,7 +19,7 @@ using testing::Graphs;
 using testing::many_trees;
 using testing::Trainer;
 
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 std::vector<std::vector<float>> values_of(const Parameters& parameters) {
@@ -155,7 +155,8 @@ TEST_P(Descent, IsNotMadeWhereALossOrAGradientIsNotFiniteAndGoesOn) {
     front_ends[GetParam()](of, inputs);
     return of.parameters.sgd(0.125, 0.5);
   };
-  for (const Words::Inputs& bad : {Words::Inputs{{1, 1}, {3, nan}}, {{1, infinity}}, {{3, 3e38f}, {3, 3e38f}}}) {
+  for (const Words::Inputs& bad :
+       {Words::Inputs{{1, 1}, {3, not_a_number}}, {{1, infinity}}, {{3, 3e38f}, {3, 3e38f}}}) {
     step(with, good), step(without, good);
     const auto before = values_of(with.parameters);
     step(with, bad);
@@ -222,7 +223,7 @@ TEST(SkippingSteps, LeavesOtherFailuresAsTheyAre) {
 
 TEST(SkippingSteps, TellsOfTheLastOnesOnly) {
   Words s({.non_finite = NonFinite::skip});
-  s.differentiate({{1, nan}});
+  s.differentiate({{1, not_a_number}});
   std::uint64_t last = 0;
   for (int i = 0; i < 150; ++i) last = s.parameters.sgd(0.5);
   s.parameters.value(s.w).get();

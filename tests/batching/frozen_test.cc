@@ -18,10 +18,10 @@ using testing::OddCell;
 using testing::random_graph;
 using testing::TreeLstm;
 
-using Values = std::vector<std::vector<float>>;
+using AllValues = std::vector<std::vector<float>>;
 
-Values values_of(const Parameters& parameters) {
-  Values values;
+AllValues all_values_of(const Parameters& parameters) {
+  AllValues values;
   for (std::size_t i = 0; i < parameters.size(); ++i) values.push_back(parameters.value(parameters[i]).get());
   return values;
 }
@@ -87,7 +87,7 @@ struct OfLazyExpressions {
 template <class Model>
 void expect_the_others_train_alike(const std::vector<std::size_t>& frozen) {
   Model with, without;
-  const Values first = values_of(with.parameters);
+  const AllValues first = all_values_of(with.parameters);
   for (const std::size_t number : frozen) with.parameters.freeze(with.parameters[number]);
   for (int step = 0; step < 2; ++step) {
     with.differentiate();
@@ -100,7 +100,7 @@ void expect_the_others_train_alike(const std::vector<std::size_t>& frozen) {
     without.parameters.sgd(0.1, 0.01);
     for (const std::size_t number : frozen) without.parameters.value(without.parameters[number]).set(first[number]);
   }
-  const Values trained = values_of(with.parameters), expected = values_of(without.parameters);
+  const AllValues trained = all_values_of(with.parameters), expected = all_values_of(without.parameters);
   EXPECT_NE(trained, first);
   EXPECT_LE(with.flops(), without.flops());
   if (Model::rounds_alike) {
@@ -135,12 +135,12 @@ TYPED_TEST(Frozen, ParametersHaveNoGradientsAndTheOthersTrainAlike) {
 TYPED_TEST(Frozen, ParametersAreConstantsUntilTheyAreUnfrozen) {
   TypeParam model, never;
   Parameters& parameters = model.parameters;
-  const Values first = values_of(parameters);
+  const AllValues first = all_values_of(parameters);
   for (std::size_t i = 0; i < parameters.size(); ++i) parameters.freeze(parameters[i]);
   EXPECT_TRUE(parameters.frozen(parameters[0]));
   model.differentiate();
   parameters.sgd(0.1, 0.01);
-  EXPECT_EQ(values_of(parameters), first);
+  EXPECT_EQ(all_values_of(parameters), first);
   const std::int64_t forward = model.flops();
   for (std::size_t i = 0; i < parameters.size(); ++i) parameters.unfreeze(parameters[i]);
   model.differentiate();

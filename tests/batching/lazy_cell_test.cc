@@ -19,7 +19,7 @@ using testing::expect_close;
 constexpr Index h = 3;
 
 /// A tree whose vertices have up to two children, an optional word, and a label; and a loss that reads all vertices.
-struct Trees {
+struct CellTrees {
   Engine engine{{.workers = 2}};
   const Device host = host_device(engine);
   Parameters parameters{host, 3};
@@ -29,7 +29,7 @@ struct Trees {
                   out = parameters.add("out", h, 2, Initial::uniform(-1, 1));
   LazyGraph graph;
 
-  explicit Trees(LazyOptions options = {}) : graph(host, parameters, options) {}
+  explicit CellTrees(LazyOptions options = {}) : graph(host, parameters, options) {}
 
   /// Both ways to compute a vertex and to read all vertices.
   struct Way {
@@ -132,7 +132,7 @@ struct Trees {
 
 /// Functions of whole parameters, made outside of a cell and within, with a penalty for each call.
 TEST(LazyCells, ComputeWithFunctionsOfWholeParameters) {
-  Trees s;
+  CellTrees s;
   const LazyWeight positive = exp(LazyWeight(s.query)) - 0.5 * LazyWeight(s.query);
   const LazyWeight penalty = column_sum(row_sum(square(LazyWeight(s.out))));
   const LazyCell cell = s.graph.cell("cell", [&](CellBody& c) {
@@ -182,11 +182,11 @@ TEST(LazyCells, ComputeWithFunctionsOfWholeParameters) {
 
 TEST(LazyCells, GiveWhatTheirOperationsGive) {
   for (const std::int64_t recompute_below : {std::int64_t{0}, std::int64_t{20'000'000}}) {
-    Trees s({.recompute_below = recompute_below});
-    const Trees::Way cells = s.by_cells(), operations = s.by_operations();
+    CellTrees s({.recompute_below = recompute_below});
+    const CellTrees::Way cells = s.by_cells(), operations = s.by_operations();
     for (const int flush_every : {0, 3}) {
       SCOPED_TRACE(flush_every);
-      const Trees::Result made = s.run(cells, 12, flush_every, 7), expected = s.run(operations, 12, flush_every, 7);
+      const CellTrees::Result made = s.run(cells, 12, flush_every, 7), expected = s.run(operations, 12, flush_every, 7);
       expect_close(made.losses, expected.losses, 1e-5);
       for (std::size_t p = 0; p < made.gradients.size(); ++p) {
         SCOPED_TRACE(s.parameters.name(s.parameters[p]));
@@ -197,8 +197,8 @@ TEST(LazyCells, GiveWhatTheirOperationsGive) {
 }
 
 TEST(LazyCells, AreAVertexForEachCallWhateverTheLengthOfAList) {
-  Trees s;
-  const Trees::Way cells = s.by_cells();
+  CellTrees s;
+  const CellTrees::Way cells = s.by_cells();
   std::vector<LazyExpr> all;
   LazyExpr last = s.graph.input({1, 2, 3}), loss;
   for (int length = 0; length < 6; ++length) {
@@ -216,7 +216,7 @@ TEST(LazyCells, AreAVertexForEachCallWhateverTheLengthOfAList) {
 
 /// Lists of operations, of either result of a cell, of inputs and of earlier values, by one cell.
 TEST(LazyCells, ReadListsOfAnything) {
-  Trees s;
+  CellTrees s;
   const LazyCell both = s.graph.cell("both", [](CellBody& c) {
     const Expr x = c.operand(1);
     c.result(2.0 * x);
@@ -248,7 +248,7 @@ TEST(LazyCells, ReadListsOfAnything) {
 }
 
 TEST(LazyCells, ShareCopiesOfWhatAnEarlierFlushComputed) {
-  Trees s;
+  CellTrees s;
   const LazyCell total = s.graph.cell("total", [](CellBody& c) { c.result(sum_children(c.each(1) * c.each(1))); });
   std::vector<LazyExpr> list;
   for (int i = 1; i <= 6; ++i) list.push_back(s.graph.input({static_cast<float>(i)}));
@@ -265,7 +265,7 @@ TEST(LazyCells, ShareCopiesOfWhatAnEarlierFlushComputed) {
 }
 
 TEST(LazyCells, ReadTwoResultsOfOneCellAsOperandAndInAList) {
-  Trees s;
+  CellTrees s;
   const LazyCell both = s.graph.cell("both", [](CellBody& c) {
     const Expr x = tanh(c.operand(h));
     c.result(x);
@@ -285,7 +285,7 @@ TEST(LazyCells, ReadTwoResultsOfOneCellAsOperandAndInAList) {
 }
 
 TEST(LazyCells, RefuseWhatTheirBodiesDoNotTake) {
-  Trees s;
+  CellTrees s;
   const auto made = [&](const std::function<void(CellBody&)>& body) {
     return error_of<MisuseError>([&] { s.graph.cell("f", body); });
   };
@@ -324,7 +324,7 @@ TEST(LazyCells, RefuseWhatTheirBodiesDoNotTake) {
   const LazyExpr odd[] = {x}, wrong[] = {x, x};
   EXPECT_EQ(called([&] { cell({x}, {zero}, odd); }), "g: 1 expressions in its list; expected a multiple of 2");
   EXPECT_EQ(called([&] { cell({x}, {zero}, wrong); }), "g: an operand of width 3; expected 1");
-  Trees other;
+  CellTrees other;
   EXPECT_EQ(called([&] { cell({other.graph.input({1, 2, 3})}, {zero}); }), "g: an expression of another lazy graph");
   s.graph.clear();
   EXPECT_EQ(called([&] { cell({x}, {zero}); }), "g: an expression from before clear(); expected one recorded since");
@@ -335,7 +335,7 @@ TEST(LazyCells, MayOutliveTheirGraph) {
   std::optional<LazyCell> cell;
   std::optional<LazyExpr> x;
   {
-    Trees s;
+    CellTrees s;
     cell = s.graph.cell("f", [](CellBody& c) { c.result(square(c.operand(1))); });
     x = s.graph.input({3});
     EXPECT_EQ((*cell)({*x}).scalar(), 9);

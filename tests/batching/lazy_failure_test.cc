@@ -33,7 +33,7 @@ void keep_positive(const KernelCall<float>& call) {
 }
 
 std::string line(int number) { return "lazy_failure_test.cc:" + std::to_string(number); }
-void expect_says(const std::string& said, const std::string& what) {
+void expect_message(const std::string& said, const std::string& what) {
   EXPECT_NE(said.find(what), std::string::npos) << said << "\nexpected: " << what;
 }
 
@@ -64,9 +64,9 @@ TEST_P(LazyFailure, OfALossIsToldWhereItIsAskedForAndHindersNoLaterMinibatch) {
     EXPECT_EQ(other.scalar(), 4);
     if (step == 2) {
       const std::string said = error_of<OpError>([&] { loss.scalar(); });
-      expect_says(said, "the loss recorded at ");
-      expect_says(said, line(loss_line) + " is nan, expected a finite number; its input recorded at ");
-      expect_says(said, line(input) + " is not finite");
+      expect_message(said, "the loss recorded at ");
+      expect_message(said, line(loss_line) + " is nan, expected a finite number; its input recorded at ");
+      expect_message(said, line(input) + " is not finite");
     } else {
       EXPECT_EQ(loss.scalar(), 18);
       parameters.sgd(0);
@@ -82,8 +82,8 @@ TEST_P(LazyFailure, OfALossNamesTheOperatorThatGaveIt) {
   const LazyExpr loss = row_sum(log(x));
   graph->backward(std::array{loss});
   const std::string said = error_of<OpError>([&] { loss.scalar(); });
-  expect_says(said, "the first such value on its way is of 'log' recorded at ");
-  expect_says(said, line(log_line));
+  expect_message(said, "the first such value on its way is of 'log' recorded at ");
+  expect_message(said, line(log_line));
 }
 
 TEST_P(LazyFailure, OfALossNamesAParameter) {
@@ -91,7 +91,7 @@ TEST_P(LazyFailure, OfALossNamesAParameter) {
   const LazyExpr loss = row_sum(matmul(graph->input({1, -1}), w));
   EXPECT_TRUE(std::isnan(loss.scalar()));  // not differentiated yet
   graph->backward(std::array{loss});
-  expect_says(error_of<OpError>([&] { loss.scalar(); }), "parameter 'w' is not finite");
+  expect_message(error_of<OpError>([&] { loss.scalar(); }), "parameter 'w' is not finite");
 }
 
 TEST_P(LazyFailure, OfAValueFromAnEarlierFlushNamesTheLineOfThat) {
@@ -101,8 +101,8 @@ TEST_P(LazyFailure, OfAValueFromAnEarlierFlushNamesTheLineOfThat) {
   const LazyExpr loss = row_sum(matmul(x, w));
   graph->backward(std::array{loss});
   const std::string said = error_of<OpError>([&] { loss.scalar(); });
-  expect_says(said, "its input recorded at ");
-  expect_says(said, line(first) + " is not finite");
+  expect_message(said, "its input recorded at ");
+  expect_message(said, line(first) + " is not finite");
 }
 
 TEST_P(LazyFailure, OfAnOperatorNamesTheLineThatRecordedIt) {
@@ -110,8 +110,8 @@ TEST_P(LazyFailure, OfAnOperatorNamesTheLineThatRecordedIt) {
   const int here = __LINE__ + 1;
   const LazyExpr y = apply(positive, {x}), z = tanh(y);
   const std::string said = error_of<OpError>([&] { z.value(); });
-  expect_says(said, "positive recorded at ");
-  expect_says(said, line(here) + ": -1.000000 is not positive");
+  expect_message(said, "positive recorded at ");
+  expect_message(said, line(here) + ": -1.000000 is not positive");
 }
 
 TEST_P(LazyFailure, NamesTheLineOfAnOperatorThatIsWrittenAsASign) {
@@ -120,8 +120,8 @@ TEST_P(LazyFailure, NamesTheLineOfAnOperatorThatIsWrittenAsASign) {
   const LazyExpr quotient = x / x, loss = row_sum(quotient);
   graph->backward(std::array{loss});
   const std::string said = error_of<OpError>([&] { loss.scalar(); });
-  expect_says(said, "'div' recorded at ");
-  expect_says(said, line(here));
+  expect_message(said, "'div' recorded at ");
+  expect_message(said, line(here));
 }
 
 TEST_P(LazyFailure, OfOneInstanceLeavesTheOthersTheirValues) {
@@ -134,7 +134,7 @@ TEST_P(LazyFailure, OfOneInstanceLeavesTheOthersTheirValues) {
     for (int i = 0; i < 20; ++i) {
       const LazyExpr& value = values[static_cast<std::size_t>(i)];
       if (i % 7 == 3) {
-        expect_says(error_of<OpError>([&] { value.scalar(); }), "is not positive");
+        expect_message(error_of<OpError>([&] { value.scalar(); }), "is not positive");
       } else {
         EXPECT_EQ(value.scalar(), 2 * static_cast<float>(i + 2));
       }
@@ -143,7 +143,7 @@ TEST_P(LazyFailure, OfOneInstanceLeavesTheOthersTheirValues) {
   // What is computed with the one fails for the same reason, and what is computed with others does not.
   const LazyExpr bad = tanh(values[3]), good = values[4] + values[5];
   EXPECT_EQ(good.scalar(), 26);
-  expect_says(error_of<OpError>([&] { bad.scalar(); }), "is not positive");
+  expect_message(error_of<OpError>([&] { bad.scalar(); }), "is not positive");
   EXPECT_THROW(graph->backward(std::array{good, bad}), OpError);
   EXPECT_THROW(graph->backward(std::array{row_sum(values[3])}), OpError);
   graph->clear();
@@ -202,7 +202,7 @@ TEST_P(LazyFailure, IsNotCuredWithOtherParameters) {
 TEST_P(LazyFailure, OfParametersFailsAll) {
   engine.push([] { throw Error("no parameters"); }, {mutate(parameters.value(w).var())});
   const LazyExpr good = row_sum(matmul(graph->input({1, 1}), w));
-  expect_says(error_of<OpError>([&] { good.scalar(); }), "no parameters");
+  expect_message(error_of<OpError>([&] { good.scalar(); }), "no parameters");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LazyFailure, ::testing::Values(0, 20'000'000),

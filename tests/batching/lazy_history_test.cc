@@ -13,7 +13,7 @@ namespace {
 
 using testing::error_of;
 
-constexpr Index h = 6;
+constexpr Index cell_size = 6;
 
 /// A program that trains on other structures in each step: operations, functions of parameters, and cells, some of them
 /// computed in several flushes.
@@ -86,21 +86,21 @@ struct Program {
   Engine engine;
   const Device host = testing::Trainer::host_of(engine);
   Parameters parameters{host, 3};
-  const Parameter words = parameters.add("words", 9, h, Initial::uniform(-1, 1)),
-                  below = parameters.add("below", 2 * h, h, Initial::uniform(-1, 1)),
-                  gate = parameters.add("gate", 2 * h, h, Initial::uniform(-1, 1)),
-                  b = parameters.add("b", 1, h, Initial::uniform(-1, 1)),
-                  scale = parameters.add("scale", 1, h, Initial::uniform(-1, 0)),
-                  query = parameters.add("query", h, h, Initial::uniform(-1, 1)),
-                  out = parameters.add("out", h, 3, Initial::uniform(-1, 1));
+  const Parameter words = parameters.add("words", 9, cell_size, Initial::uniform(-1, 1)),
+                  below = parameters.add("below", 2 * cell_size, cell_size, Initial::uniform(-1, 1)),
+                  gate = parameters.add("gate", 2 * cell_size, cell_size, Initial::uniform(-1, 1)),
+                  b = parameters.add("b", 1, cell_size, Initial::uniform(-1, 1)),
+                  scale = parameters.add("scale", 1, cell_size, Initial::uniform(-1, 0)),
+                  query = parameters.add("query", cell_size, cell_size, Initial::uniform(-1, 1)),
+                  out = parameters.add("out", cell_size, 3, Initial::uniform(-1, 1));
   LazyGraph graph;
   const LazyCell vertex = graph.cell("vertex", [this](CellBody& cell) {
-    const Expr left = cell.operand(h), right = cell.operand(h);
+    const Expr left = cell.operand(cell_size), right = cell.operand(cell_size);
     const Expr word = embedding(words, cell.index(Presence::sometimes));
     cell.result(tanh(word + matmul(concat(left, right), below)));
   });
   const LazyCell read = graph.cell("read", [this](CellBody& cell) {
-    const Expr root = cell.operand(h), state = cell.each(h);
+    const Expr root = cell.operand(cell_size), state = cell.each(cell_size);
     const Expr weight = exp(row_dot(state, to_children(matmul(root, query))));
     cell.result(root + sum_children(weight * state) / sum_children(weight));
   });

@@ -23,13 +23,13 @@ using testing::Values;
 /// A list of rows of one width.
 using List = std::vector<Values>;
 
-constexpr std::size_t width = 3, longest = 40;
+constexpr std::size_t list_width = 3, longest = 40;
 
 /// fold(column) for each column.
 template <class Fold>
-Values by_column(const List& rows, Fold fold) {
+Values by_list_column(const List& rows, Fold fold) {
   Values result;
-  for (std::size_t c = 0; c < width; ++c) {
+  for (std::size_t c = 0; c < list_width; ++c) {
     Values column;
     for (const Values& row : rows) column.push_back(row[c]);
     result.push_back(fold(column));
@@ -55,7 +55,7 @@ class LazyLists : public ::testing::TestWithParam<std::size_t> {
   LazyLists() {
     std::mt19937 random(first_seed());
     for (std::size_t i = 0; i < longest; ++i) {
-      rows.push_back(testing::random_row(width, random));
+      rows.push_back(testing::random_row(list_width, random));
       for (double value : rows.back()) values.push_back(static_cast<float>(value));
     }
     parameters.value(table).set(values);
@@ -79,9 +79,9 @@ class LazyLists : public ::testing::TestWithParam<std::size_t> {
       for (double value : f.exact(some)) sum += ++number * value;
       return sum;
     };
-    Values expected(longest * width), gradient = dense(parameters, table);
-    for (std::size_t i = 0; i < count * width; ++i) {
-      double& value = some[i / width][i % width];
+    Values expected(longest * list_width), gradient = dense(parameters, table);
+    for (std::size_t i = 0; i < count * list_width; ++i) {
+      double& value = some[i / list_width][i % list_width];
       const double before = value;
       value = before + 1e-6;
       const double above = loss_of();
@@ -95,8 +95,8 @@ class LazyLists : public ::testing::TestWithParam<std::size_t> {
   Engine engine{{.workers = 2}};
   Device host = host_device(engine);
   Parameters parameters{host, first_seed()};
-  Parameter table = parameters.add("table", longest, width, Initial::zeros());
-  Parameter filters = parameters.add("filters", 3 * width, 2, Initial::uniform(-1, 1));
+  Parameter table = parameters.add("table", longest, list_width, Initial::zeros());
+  Parameter filters = parameters.add("filters", 3 * list_width, 2, Initial::uniform(-1, 1));
   LazyGraph graph{host, parameters};
   List rows;
   std::vector<float> values;
@@ -108,12 +108,13 @@ TEST_P(LazyLists, AreReducedByColumn) {
   SCOPED_TRACE("seed " + std::to_string(first_seed()));
   check({[](const auto& list) { return max(list); },
          [](const List& x) {
-           return by_column(x, [](const Values& column) { return *std::max_element(column.begin(), column.end()); });
+           return by_list_column(x,
+                                 [](const Values& column) { return *std::max_element(column.begin(), column.end()); });
          }},
         GetParam());
-  check(
-      {[](const auto& list) { return log_sum_exp(list); }, [](const List& x) { return by_column(x, log_sum_exp_of); }},
-      GetParam());
+  check({[](const auto& list) { return log_sum_exp(list); },
+         [](const List& x) { return by_list_column(x, log_sum_exp_of); }},
+        GetParam());
 }
 
 /// Weighted by themselves.
@@ -128,7 +129,7 @@ TEST_P(LazyLists, HaveASoftmaxAndAWeightedSum) {
            Values scores;
            for (const Values& row : x) scores.push_back(row[0]);
            const double all = log_sum_exp_of(scores);
-           return by_column(x, [&](const Values& column) {
+           return by_list_column(x, [&](const Values& column) {
              double sum = 0;
              for (std::size_t i = 0; i < column.size(); ++i) sum += std::exp(scores[i] - all) * column[i];
              return sum;
@@ -142,15 +143,15 @@ TEST_P(LazyLists, ArePooledByTheLargestInTheirOrder) {
   const std::size_t k = std::min<std::size_t>(GetParam(), 3);
   check({[&](const auto& list) { return k_max(list, static_cast<Index>(k)); },
          [&](const List& x) {
-           Values result(k * width);
-           for (std::size_t c = 0; c < width; ++c) {
+           Values result(k * list_width);
+           for (std::size_t c = 0; c < list_width; ++c) {
              Values column;
              for (const Values& row : x) column.push_back(row[c]);
              Values sorted = column;
              std::sort(sorted.rbegin(), sorted.rend());
              std::size_t next = 0;
              for (double value : column) {
-               if (value >= sorted[k - 1]) result[next++ * width + c] = value;
+               if (value >= sorted[k - 1]) result[next++ * list_width + c] = value;
              }
            }
            return result;
@@ -167,8 +168,8 @@ TEST_P(LazyLists, AreConvolvedWithZerosAround) {
            for (std::size_t i = 0; i < x.size(); ++i) {
              for (std::size_t offset = 0; offset < 3; ++offset) {
                if (i + offset < 1 || i + offset - 1 >= x.size()) continue;
-               for (std::size_t c = 0; c < 2 * width; ++c) {
-                 const double weight = weights[(offset * width + c / 2) * 2 + c % 2];
+               for (std::size_t c = 0; c < 2 * list_width; ++c) {
+                 const double weight = weights[(offset * list_width + c / 2) * 2 + c % 2];
                  result[c % 2] += x[i + offset - 1][c / 2] * weight;
                }
              }
@@ -181,9 +182,10 @@ TEST_P(LazyLists, AreConvolvedWithZerosAround) {
 /// The pattern for vertex functions: a vertex for each window, whose children are the values in it; none beyond the
 /// ends.
 TEST_F(LazyLists, AreConvolvedAsVerticesWithNeighboursAre) {
-  const VertexFunction value("value", {}, [](Vertex& v) { v.scatter(v.state("x", width), v.pull("x", width)); });
+  const VertexFunction value("value", {},
+                             [](Vertex& v) { v.scatter(v.state("x", list_width), v.pull("x", list_width)); });
   const VertexFunction window("window", {.arity = 3}, [&](Vertex& v) {
-    const State x = v.state("x", width);
+    const State x = v.state("x", list_width);
     v.loss(row_sum(tanh(matmul(concat(v.gather(0, x), v.gather(1, x), v.gather(2, x)), filters))));
   });
   const VertexFunction function("convolution", {value, window});
@@ -196,14 +198,15 @@ TEST_F(LazyLists, AreConvolvedAsVerticesWithNeighboursAre) {
     for (std::int32_t at = i - 1; at <= i + 1; ++at) data.children.push_back(0 <= at && at < count ? at : no_child);
     data.child_begin.push_back(static_cast<std::int32_t>(data.children.size()));
   }
-  data.values["x"] = {values.begin(), values.begin() + count * width};
-  data.values["x"].resize(2 * count * width);  // windows pull nothing
+  data.values["x"] = {values.begin(), values.begin() + count * list_width};
+  data.values["x"].resize(2 * count * list_width);  // windows pull nothing
   Runner runner(host, function, parameters);
   const Graphs graphs(function, {data});
   const double loss = runner.differentiate(graphs.pointers).loss();
   const Values expected = dense(parameters, filters);
   std::vector<LazyExpr> list, losses;
-  for (std::size_t i = 0; i < count; ++i) list.push_back(graph.input(std::span(values).subspan(i * width, width)));
+  for (std::size_t i = 0; i < count; ++i)
+    list.push_back(graph.input(std::span(values).subspan(i * list_width, list_width)));
   for (const LazyExpr& one : conv1d(list, filters, 3)) losses.push_back(row_sum(tanh(one)));
   const LazyExpr all = sum(losses);
   graph.backward(losses);
@@ -215,13 +218,14 @@ TEST_F(LazyLists, OfIndicesAreBags) {
   const std::vector<LazyIndex> bag = {graph.index(4), graph.index(1), graph.index(4)};
   const LazyExpr found = embedding_bag(table, bag);
   std::vector<float> expected;
-  for (std::size_t c = 0; c < width; ++c) expected.push_back(2 * values[4 * width + c] + values[width + c]);
+  for (std::size_t c = 0; c < list_width; ++c)
+    expected.push_back(2 * values[4 * list_width + c] + values[list_width + c]);
   graph.backward(std::array{row_sum(found)});
   const std::vector<float> sums = found.value();
-  for (std::size_t c = 0; c < width; ++c) EXPECT_NEAR(sums[c], expected[c], 1e-6);
+  for (std::size_t c = 0; c < list_width; ++c) EXPECT_NEAR(sums[c], expected[c], 1e-6);
   const Values gradient = dense(parameters, table);
-  EXPECT_EQ(gradient[4 * width], 2);
-  EXPECT_EQ(gradient[width], 1);
+  EXPECT_EQ(gradient[4 * list_width], 2);
+  EXPECT_EQ(gradient[list_width], 1);
   EXPECT_EQ(gradient[0], 0);
 }
 

@@ -16,7 +16,7 @@ namespace {
 using testing::dense;
 using testing::sanitized;
 
-constexpr Index h = 4, wide = 4096;
+constexpr Index state_size = 4, wide = 4096;
 constexpr int instances = 16;
 /// Of the scores of all instances at one step.
 constexpr std::size_t step_bytes = instances * wide * sizeof(float);
@@ -27,8 +27,8 @@ struct Speaker {
   Engine engine;
   Device host = host_device(engine);
   Parameters parameters{host, 1};
-  Parameter u = parameters.add("u", h, h, Initial::uniform(-1, 1));
-  Parameter out = parameters.add("out", h, wide, Initial::constant(1));
+  Parameter u = parameters.add("u", state_size, state_size, Initial::uniform(-1, 1));
+  Parameter out = parameters.add("out", state_size, wide, Initial::constant(1));
 
   PoolStats stats() {
     engine.wait_all();
@@ -87,13 +87,14 @@ INSTANTIATE_TEST_SUITE_P(All, LazyMemory, ::testing::Values(LazyOptions::For::in
 TEST(LazyBeam, ForgetsCopiesOfListsAsEverythingElse) {
   Speaker m;
   LazyGraph graph(m.host, m.parameters, {.use = LazyOptions::For::inference});
-  const Parameter table = m.parameters.add("table", 5, h, Initial::uniform(-1, 1));
-  const LazyCell step = graph.cell("step", [&](CellBody& c) { c.result(c.operand(h) + embedding(table, c.index())); });
+  const Parameter table = m.parameters.add("table", 5, state_size, Initial::uniform(-1, 1));
+  const LazyCell step =
+      graph.cell("step", [&](CellBody& c) { c.result(c.operand(state_size) + embedding(table, c.index())); });
   const LazyCell sum =
-      graph.cell("sum", [&](CellBody& c) { c.result(embedding(table, c.index()) + sum_children(c.each(h))); });
+      graph.cell("sum", [&](CellBody& c) { c.result(embedding(table, c.index()) + sum_children(c.each(state_size))); });
   const std::vector<float> rows = m.parameters.value(table).get();
   {
-    LazyExpr state = graph.input(std::vector<float>(h, 0));
+    LazyExpr state = graph.input(std::vector<float>(state_size, 0));
     for (int i = 0; i < 12'000; ++i) {
       state = step({state}, {graph.index(i % 5)});
       if (i % 100 == 99) state.value();
@@ -102,11 +103,11 @@ TEST(LazyBeam, ForgetsCopiesOfListsAsEverythingElse) {
   std::vector<LazyExpr> window;
   for (int i = 0; i < 4000; ++i) {
     const auto value = static_cast<float>(i % 7);
-    window.push_back(graph.input(std::vector<float>(h, value)));
+    window.push_back(graph.input(std::vector<float>(state_size, value)));
     if (window.size() > 2) window.erase(window.begin());
     const float before = window.size() > 1 ? static_cast<float>((i - 1) % 7) : 0;
     const LazyExpr y = sum({}, {graph.index(i % 5)}, window);
-    ASSERT_NEAR(y.value()[0], rows[static_cast<std::size_t>(i % 5 * h)] + value + before, 1e-4) << i;
+    ASSERT_NEAR(y.value()[0], rows[static_cast<std::size_t>(i % 5 * state_size)] + value + before, 1e-4) << i;
   }
   EXPECT_LT(graph.stats().remembered, 9000);
 }
@@ -118,7 +119,7 @@ TEST(LazyBeam, TakesTheMemoryOfAFewStepsHoweverLongItIs) {
   const std::size_t before = m.stats().in_use;
   LazyGraph graph(m.host, m.parameters, {.use = LazyOptions::For::inference});
   const LazyCell step = graph.cell("step", [&](CellBody& cell) {
-    const Expr state = tanh(matmul(cell.operand(h), m.u) + cell.operand(h));
+    const Expr state = tanh(matmul(cell.operand(state_size), m.u) + cell.operand(state_size));
     cell.result(state);
     cell.result(slice(matmul(state, m.out), 0, 8));
   });

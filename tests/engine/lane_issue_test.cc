@@ -158,18 +158,18 @@ TEST(LaneBackPressure, HoldsNoThreadForOpsThatWereIssued) {
 }
 
 /// Counts its objects, as device memory would be counted.
-struct Counted {
-  explicit Counted(std::atomic<int>& of) : alive(of) { ++alive; }
-  ~Counted() { --alive; }
-  Counted(const Counted&) = delete;
-  Counted& operator=(const Counted&) = delete;
+struct CountedIssues {
+  explicit CountedIssues(std::atomic<int>& of) : alive(of) { ++alive; }
+  ~CountedIssues() { --alive; }
+  CountedIssues(const CountedIssues&) = delete;
+  CountedIssues& operator=(const CountedIssues&) = delete;
   std::atomic<int>& alive;
 };
 
 TEST_P(ThreadedLaneIssueTest, CapturesAreKeptUntilTheDeviceHasUsedThem) {
   std::atomic<int> alive{0}, missing{0};
   lane->hold();
-  const auto counted = [&] { return std::make_shared<Counted>(alive); };
+  const auto counted = [&] { return std::make_shared<CountedIssues>(alive); };
   for (int i = 0; i < 2; ++i) {
     engine.push(
         [&, memory = counted()] { lane->launch([&, raw = memory.get()] { missing += alive == 0, (void)raw; }); },
@@ -191,7 +191,7 @@ TEST_P(ThreadedLaneIssueTest, AGraphThatEndsKeepsItsCapturesForTheDevice) {
     {
       Graph graph = engine.capture([&] {
         for (int i = 0; i < ops; ++i) {
-          engine.push([&, memory = std::make_shared<Counted>(alive)] { lane->launch([] {}); }, {mutate(a)},
+          engine.push([&, memory = std::make_shared<CountedIssues>(alive)] { lane->launch([] {}); }, {mutate(a)},
                       {.lane = on_lane});
         }
       });
@@ -208,7 +208,7 @@ TEST_P(LaneIssueTest, AFailingOpKeepsItsCapturesToo) {
   std::atomic<int> alive{0};
   lane->hold();
   if (GetParam().policy == Policy::serial) lane->let_go();  // where a push waits for the point
-  engine.push([memory = std::make_shared<Counted>(alive)] { throw Error("after a launch"); }, {mutate(a)},
+  engine.push([memory = std::make_shared<CountedIssues>(alive)] { throw Error("after a launch"); }, {mutate(a)},
               {.lane = on_lane});
   ASSERT_TRUE(comes_true([&] { return engine.stats().pending == 0; }));
   EXPECT_EQ(alive, GetParam().policy == Policy::serial ? 0 : 1);
@@ -225,7 +225,7 @@ TEST_P(LaneIssueTest, AnEngineEndsBehindTheLastCaptures) {
     const LaneId on_slow = ending.add_lane(slow);
     const Var v = ending.new_var();
     for (int i = 0; i < 10; ++i) {
-      ending.push([slow = slow.get(), memory = std::make_shared<Counted>(
+      ending.push([slow = slow.get(), memory = std::make_shared<CountedIssues>(
                                           alive)] { slow->launch([] { std::this_thread::sleep_for(200us); }); },
                   {mutate(v)}, {.lane = on_slow, .bytes = 10});
     }

@@ -10,7 +10,7 @@
 namespace windrow {
 namespace {
 
-std::vector<DependencySentence> read_conllu(const std::string& text) {
+std::vector<DependencySentence> parsed_conllu(const std::string& text) {
   std::istringstream in(text);
   return read_conllu(in, "trees.conllu");
 }
@@ -24,13 +24,13 @@ std::string line(const std::string& id, const std::string& head, const std::stri
 DependencySentence with_heads(const std::vector<std::int32_t>& heads) {
   std::string text;
   for (std::size_t i = 0; i < heads.size(); ++i) text += line(std::to_string(i + 1), std::to_string(heads[i]));
-  return read_conllu(text)[0];
+  return parsed_conllu(text)[0];
 }
 
 using Numbers = std::vector<std::int32_t>;
 
 TEST(Conllu, ReadsWordsHeadsAndEnhancedDependencies) {
-  const auto sentences = read_conllu(
+  const auto sentences = parsed_conllu(
       "# sent_id = 1\n"
       "# text = They ran.\n"
       "1\tThey\tthey\tPRON\tPRP\tCase=Nom\t2\tnsubj\t2:nsubj\t_\n"
@@ -50,8 +50,8 @@ TEST(Conllu, ReadsWordsHeadsAndEnhancedDependencies) {
 }
 
 TEST(Conllu, MayHaveAByteOrderMarkForeignLineEndsAndBlankLines) {
-  const auto sentences = read_conllu("\xef\xbb\xbf\r\n# a comment\r\n\r\n1\ta\t_\tX\t_\t_\t0\troot\t_\t_\r\n \r\n\r\n" +
-                                     line("1", "0") + "\n# end\n");
+  const auto sentences = parsed_conllu(
+      "\xef\xbb\xbf\r\n# a comment\r\n\r\n1\ta\t_\tX\t_\t_\t0\troot\t_\t_\r\n \r\n\r\n" + line("1", "0") + "\n# end\n");
   ASSERT_EQ(sentences.size(), 2u);
   EXPECT_EQ(sentences[0].forms, std::vector<std::string>{"a"});
   EXPECT_EQ(sentences[1].forms, std::vector<std::string>{"w1"});
@@ -60,13 +60,13 @@ TEST(Conllu, MayHaveAByteOrderMarkForeignLineEndsAndBlankLines) {
 TEST(Conllu, PassesOverRangesSinceTheirWordsFollow) {
   const std::string range = "\tdon't" + std::string(8, '\t') + "\n";
   const auto sentences =
-      read_conllu(line("1", "2") + "2-3" + range + line("2", "0") + line("3", "2") + "4-4" + range + line("4", "2"));
+      parsed_conllu(line("1", "2") + "2-3" + range + line("2", "0") + line("3", "2") + "4-4" + range + line("4", "2"));
   EXPECT_EQ(sentences[0].forms, (std::vector<std::string>{"w1", "w2", "w3", "w4"}));
 }
 
 TEST(Conllu, KeepsEmptyNodesBehindTheWords) {
-  const auto sentences = read_conllu(line("0.1", "_", "2:a") + line("1", "0", "0:root") + line("1.1", "_", "1:b") +
-                                     line("1.2", "_", "1.1:c") + line("2", "1", "1.2:d|0.1:e"));
+  const auto sentences = parsed_conllu(line("0.1", "_", "2:a") + line("1", "0", "0:root") + line("1.1", "_", "1:b") +
+                                       line("1.2", "_", "1.1:c") + line("2", "1", "1.2:d|0.1:e"));
   const DependencySentence& sentence = sentences[0];
   EXPECT_EQ(sentence.forms, (std::vector<std::string>{"w1", "w2", "w0.1", "w1.1", "w1.2"}));
   EXPECT_EQ(sentence.tags.size(), 5u);
@@ -82,7 +82,7 @@ struct BadConlluText {
 class BadConllu : public ::testing::TestWithParam<BadConlluText> {};
 
 TEST_P(BadConllu, IsRefusedInOneLine) {
-  EXPECT_EQ(refusal([] { read_conllu(GetParam().text); }), "trees.conllu:" + GetParam().error);
+  EXPECT_EQ(refusal([] { parsed_conllu(GetParam().text); }), "trees.conllu:" + GetParam().error);
 }
 
 const std::string first = line("1", "0");
@@ -146,7 +146,7 @@ TEST(Conllu, TakesNoStackForLongChains) {
     const std::string head = std::to_string(i - 1);
     text += line(std::to_string(i), head, head + ":dep");
   }
-  const DependencySentence sentence = read_conllu(text)[0];
+  const DependencySentence sentence = parsed_conllu(text)[0];
   EXPECT_TRUE(projective(sentence));
   EXPECT_EQ(dependency_tree(sentence).children.size(), words - 1u);
   EXPECT_EQ(enhanced_graph(sentence).children.size(), words - 1u);
@@ -193,8 +193,8 @@ TEST(DependencyTree, HasDependentsAsChildrenFromLeftToRight) {
 
 TEST(EnhancedGraph, HasAWordAmongTheChildrenOfAllItsHeadsOnce) {
   const GraphData graph =
-      enhanced_graph(read_conllu(line("1", "2", "2:nsubj|3:nsubj|3:again|2.1:x") + line("2", "0", "0:root") +
-                                 line("2.1", "_", "3:y") + line("3", "2", "2:conj"))[0]);
+      enhanced_graph(parsed_conllu(line("1", "2", "2:nsubj|3:nsubj|3:again|2.1:x") + line("2", "0", "0:root") +
+                                   line("2.1", "_", "3:y") + line("3", "2", "2:conj"))[0]);
   EXPECT_EQ(graph.child_begin, (Numbers{0, 0, 2, 4, 5}));
   EXPECT_EQ(graph.children, (Numbers{0, 2, 0, 3, 0}));
 }
@@ -202,20 +202,20 @@ TEST(EnhancedGraph, HasAWordAmongTheChildrenOfAllItsHeadsOnce) {
 TEST(EnhancedGraph, LeavesOutWhatLeadsBack) {
   // The story(1) that comes(2): a clause of the story, of which the story is the subject.
   const GraphData story =
-      enhanced_graph(read_conllu(line("1", "0", "0:root|2:nsubj") + line("2", "1", "1:acl:relcl"))[0]);
+      enhanced_graph(parsed_conllu(line("1", "0", "0:root|2:nsubj") + line("2", "1", "1:acl:relcl"))[0]);
   EXPECT_EQ(story.child_begin, (Numbers{0, 1, 1}));
   EXPECT_EQ(story.children, Numbers{1});
   // Circles that do not hang on the root too.
   const GraphData apart =
-      enhanced_graph(read_conllu(line("1", "0", "2:a") + line("2", "1", "1:b") + line("3", "1"))[0]);
+      enhanced_graph(parsed_conllu(line("1", "0", "2:a") + line("2", "1", "1:b") + line("3", "1"))[0]);
   EXPECT_EQ(apart.child_begin, (Numbers{0, 1, 1, 1}));
   EXPECT_EQ(apart.children, Numbers{1});
 }
 
 TEST(EnhancedGraph, TellsTheRelationOfEachEdge) {
   const DependencySentence sentence =
-      read_conllu(line("1", "2", "2:nsubj|3:obj|3:again|2.1:x") + line("2", "0", "0:root") + line("2.1", "_", "3:y") +
-                  line("3", "2", "2:conj"))[0];
+      parsed_conllu(line("1", "2", "2:nsubj|3:obj|3:again|2.1:x") + line("2", "0", "0:root") + line("2.1", "_", "3:y") +
+                    line("3", "2", "2:conj"))[0];
   const Vocabulary relations(std::vector<std::string>{"conj", "nsubj", "obj", "again", "y"}, 1);
   const GraphData graph = enhanced_graph(sentence, relations);
   EXPECT_EQ(graph.children, (Numbers{0, 2, 0, 3, 0}));
@@ -223,7 +223,8 @@ TEST(EnhancedGraph, TellsTheRelationOfEachEdge) {
 }
 
 TEST(EnhancedGraph, TellsRelationsOfWhatIsLeftOfACircle) {
-  const DependencySentence sentence = read_conllu(line("1", "0", "0:root|2:nsubj") + line("2", "1", "1:acl:relcl"))[0];
+  const DependencySentence sentence =
+      parsed_conllu(line("1", "0", "0:root|2:nsubj") + line("2", "1", "1:acl:relcl"))[0];
   const Vocabulary relations(std::vector<std::string>{"nsubj", "acl:relcl"}, 1);
   EXPECT_EQ(enhanced_graph(sentence, relations).edge_indices.at("relation"), Numbers{2});
 }

@@ -10,7 +10,7 @@
 namespace windrow {
 namespace {
 
-std::vector<ListOpsTree> read_listops(const std::string& text) {
+std::vector<ListOpsTree> parsed_listops(const std::string& text) {
   std::istringstream in(text);
   return read_listops(in, "lists.tsv");
 }
@@ -18,7 +18,7 @@ std::vector<ListOpsTree> read_listops(const std::string& text) {
 using Numbers = std::vector<std::int32_t>;
 
 TEST(ListOps, ReadsArgumentsBeforeTheirLists) {
-  const auto trees = read_listops("6\t[MAX 2 1 [MIN 6 8 ] ]\n");
+  const auto trees = parsed_listops("6\t[MAX 2 1 [MIN 6 8 ] ]\n");
   ASSERT_EQ(trees.size(), 1u);
   const GraphData& graph = trees[0].graph;
   EXPECT_EQ(graph.indices.at("symbol"), (Numbers{2, 1, 6, 8, 11, 10}));
@@ -29,21 +29,21 @@ TEST(ListOps, ReadsArgumentsBeforeTheirLists) {
 }
 
 TEST(ListOps, MayHaveRoundBracketsAsPublished) {
-  const GraphData plain = read_listops("[MAX 2 1 [MIN 6 8 ] ]")[0].graph;
-  const GraphData published = read_listops("6\t( ( ( ( [MAX 2 ) 1 ) ( ( ( [MIN 6 ) 8 ) ] ) ) ] )")[0].graph;
+  const GraphData plain = parsed_listops("[MAX 2 1 [MIN 6 8 ] ]")[0].graph;
+  const GraphData published = parsed_listops("6\t( ( ( ( [MAX 2 ) 1 ) ( ( ( [MIN 6 ) 8 ) ] ) ) ] )")[0].graph;
   EXPECT_EQ(published.children, plain.children);
   EXPECT_EQ(published.child_begin, plain.child_begin);
   EXPECT_EQ(published.indices, plain.indices);
 }
 
 TEST(ListOps, MayBeADigitOrLackBlanksAndValues) {
-  EXPECT_EQ(read_listops("3\t3")[0].value, 3);
-  EXPECT_EQ(read_listops("7")[0].graph.indices.at("symbol"), Numbers{7});
-  EXPECT_EQ(read_listops(" [MAX[MIN 4 7]0]")[0].value, 4);
+  EXPECT_EQ(parsed_listops("3\t3")[0].value, 3);
+  EXPECT_EQ(parsed_listops("7")[0].graph.indices.at("symbol"), Numbers{7});
+  EXPECT_EQ(parsed_listops(" [MAX[MIN 4 7]0]")[0].value, 4);
 }
 
 TEST(ListOps, MayHaveAByteOrderMarkForeignLineEndsAndBlankLines) {
-  const auto trees = read_listops(
+  const auto trees = parsed_listops(
       "\xef\xbb\xbf"
       "2\t[MAX 1 2 ]\r\n\r\n \n 3 \t[SM 1 2 ] \r\n");
   ASSERT_EQ(trees.size(), 2u);
@@ -52,7 +52,7 @@ TEST(ListOps, MayHaveAByteOrderMarkForeignLineEndsAndBlankLines) {
 }
 
 TEST(ListOps, KnowsWhatListsAreWorth) {
-  const auto value = [](const std::string& text) { return read_listops(text)[0].value; };
+  const auto value = [](const std::string& text) { return parsed_listops(text)[0].value; };
   EXPECT_EQ(value("[MAX 2 9 0 ]"), 9);
   EXPECT_EQ(value("[MIN 2 9 1 ]"), 1);
   EXPECT_EQ(value("[MED 9 1 4 ]"), 4);
@@ -70,7 +70,7 @@ struct BadListOpsText {
 class BadListOps : public ::testing::TestWithParam<BadListOpsText> {};
 
 TEST_P(BadListOps, IsRefusedInOneLine) {
-  EXPECT_EQ(refusal([] { read_listops(GetParam().text); }), std::string("lists.tsv:") + GetParam().error);
+  EXPECT_EQ(refusal([] { parsed_listops(GetParam().text); }), std::string("lists.tsv:") + GetParam().error);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -107,15 +107,15 @@ TEST(ListOps, TakesNoStackForDepth) {
   for (int i = 0; i < depth; ++i) text += "( [SM 1 ";
   text += "0";
   for (int i = 0; i < depth; ++i) text += " ] )";
-  EXPECT_EQ(read_listops(text)[0].graph.child_begin.size(), 2u * depth + 2);
-  EXPECT_EQ(refusal([&] { read_listops(text + "]"); }).substr(0, 11), "lists.tsv:1");
+  EXPECT_EQ(parsed_listops(text)[0].graph.child_begin.size(), 2u * depth + 2);
+  EXPECT_EQ(refusal([&] { parsed_listops(text + "]"); }).substr(0, 11), "lists.tsv:1");
 }
 
 TEST(ListOps, TakesAnyNumberOfArguments) {
   constexpr std::size_t arguments = 1000000;
   std::string text = "[SM";
   for (std::size_t i = 0; i < arguments; ++i) text += " 9";
-  EXPECT_EQ(read_listops(text + " ]")[0].graph.children.size(), arguments);
+  EXPECT_EQ(parsed_listops(text + " ]")[0].graph.children.size(), arguments);
 }
 
 TEST(ListOps, SaysWhichFileCannotBeRead) {

@@ -15,7 +15,7 @@
 namespace windrow {
 namespace {
 
-std::vector<SentencePair> read_parallel_text(const std::string& source, const std::string& target) {
+std::vector<SentencePair> parsed_parallel_text(const std::string& source, const std::string& target) {
   std::istringstream from(source), to(target);
   return read_parallel_text(NamedText{from, "a.de"}, NamedText{to, "a.en"});
 }
@@ -24,21 +24,21 @@ TEST(ParallelText, PairsLinesOfOneNumber) {
   const std::vector<SentencePair> expected = {{{"wir", "sind", "hier"}, {"we", "are", "here"}},
                                               {{"sch\xc3\xb6n"}, {"\xe2\x82\xac", "\xf0\x9f\x98\x80"}}};
   EXPECT_EQ(
-      read_parallel_text("wir sind hier\n\nsch\xc3\xb6n\n", "we  are here\n \nEUR 1"),
+      parsed_parallel_text("wir sind hier\n\nsch\xc3\xb6n\n", "we  are here\n \nEUR 1"),
       (std::vector<SentencePair>{{{"wir", "sind", "hier"}, {"we", "are", "here"}}, {{"sch\xc3\xb6n"}, {"EUR", "1"}}}));
-  EXPECT_EQ(
-      read_parallel_text("\xef\xbb\xbfwir sind hier\r\nsch\xc3\xb6n", "we are here\n\xe2\x82\xac \xf0\x9f\x98\x80\r\n"),
-      expected);
+  EXPECT_EQ(parsed_parallel_text("\xef\xbb\xbfwir sind hier\r\nsch\xc3\xb6n",
+                                 "we are here\n\xe2\x82\xac \xf0\x9f\x98\x80\r\n"),
+            expected);
 }
 
-struct BadParallelText {
+struct BadPairOfTexts {
   std::string source, target, error;
 };
 
-class BadParallelText : public ::testing::TestWithParam<BadParallelText> {};
+class BadParallelText : public ::testing::TestWithParam<BadPairOfTexts> {};
 
 TEST_P(BadParallelText, IsRefusedInOneLine) {
-  EXPECT_EQ(refusal([] { read_parallel_text(GetParam().source, GetParam().target); }), GetParam().error);
+  EXPECT_EQ(refusal([] { parsed_parallel_text(GetParam().source, GetParam().target); }), GetParam().error);
 }
 
 std::string words(std::size_t count) {
@@ -53,26 +53,26 @@ const std::string as_many = "; expected as many, since each line translates the 
 
 INSTANTIATE_TEST_SUITE_P(
     All, BadParallelText,
-    ::testing::Values(
-        BadParallelText{"a\nb\n", "a\n", "a.de: 2 lines, but a.en: 1 line" + as_many},
-        BadParallelText{"", "a\nb\nc", "a.de: 0 lines, but a.en: 3 lines" + as_many},
-        BadParallelText{"", "", "a.de:1:1: no sentence; expected one per line"},
-        BadParallelText{"\n\n", " \n\r\n", "a.de:1:1: no sentence; expected one per line"},
-        BadParallelText{"a\n \nb\n", "a\nb\nc\n",
-                        "a.de:2:1: a blank line, whose partner in a.en is not blank; expected a sentence"},
-        BadParallelText{"a\nb\n", "a\n\n",
-                        "a.en:2:1: a blank line, whose partner in a.de is not blank; expected a sentence"},
-        BadParallelText{"a\nb \xff\n", "a\nb\n", no_utf8("a.de:2:3", "ff")},
-        BadParallelText{"a", "\xe4", no_utf8("a.en:1:1", "e4")},
-        BadParallelText{"a \xc0\xaf", "a", no_utf8("a.de:1:3", "c0")},
-        BadParallelText{"\xef\xbb\xbf\xe0\x80\xaf", "a", no_utf8("a.de:1:4", "e0")},
-        BadParallelText{"\xed\xa0\x80", "a", no_utf8("a.de:1:1", "ed")},
-        BadParallelText{"\xf4\x90\x80\x80", "a", no_utf8("a.de:1:1", "f4")},
-        BadParallelText{"a", "b\xf0\x9f\x98", no_utf8("a.en:1:2", "f0")},
-        BadParallelText{"a\n" + words(1001), "a\na", "a.de:2:2001: 1001 words in a line; expected at most 1000"}));
+    ::testing::Values(BadPairOfTexts{"a\nb\n", "a\n", "a.de: 2 lines, but a.en: 1 line" + as_many},
+                      BadPairOfTexts{"", "a\nb\nc", "a.de: 0 lines, but a.en: 3 lines" + as_many},
+                      BadPairOfTexts{"", "", "a.de:1:1: no sentence; expected one per line"},
+                      BadPairOfTexts{"\n\n", " \n\r\n", "a.de:1:1: no sentence; expected one per line"},
+                      BadPairOfTexts{"a\n \nb\n", "a\nb\nc\n",
+                                     "a.de:2:1: a blank line, whose partner in a.en is not blank; expected a sentence"},
+                      BadPairOfTexts{"a\nb\n", "a\n\n",
+                                     "a.en:2:1: a blank line, whose partner in a.de is not blank; expected a sentence"},
+                      BadPairOfTexts{"a\nb \xff\n", "a\nb\n", no_utf8("a.de:2:3", "ff")},
+                      BadPairOfTexts{"a", "\xe4", no_utf8("a.en:1:1", "e4")},
+                      BadPairOfTexts{"a \xc0\xaf", "a", no_utf8("a.de:1:3", "c0")},
+                      BadPairOfTexts{"\xef\xbb\xbf\xe0\x80\xaf", "a", no_utf8("a.de:1:4", "e0")},
+                      BadPairOfTexts{"\xed\xa0\x80", "a", no_utf8("a.de:1:1", "ed")},
+                      BadPairOfTexts{"\xf4\x90\x80\x80", "a", no_utf8("a.de:1:1", "f4")},
+                      BadPairOfTexts{"a", "b\xf0\x9f\x98", no_utf8("a.en:1:2", "f0")},
+                      BadPairOfTexts{"a\n" + words(1001), "a\na",
+                                     "a.de:2:2001: 1001 words in a line; expected at most 1000"}));
 
 TEST(ParallelText, HasLinesOfAThousandWords) {
-  EXPECT_EQ(read_parallel_text(words(1000), "a")[0].source.size(), 1000u);
+  EXPECT_EQ(parsed_parallel_text(words(1000), "a")[0].source.size(), 1000u);
 }
 
 TEST(ParallelText, IsReadFromTwoFiles) {
@@ -103,7 +103,7 @@ TEST(ParallelText, IsFoundByItsLanguages) {
 }
 
 TEST(SentenceVocabulary, NumbersWordsBehindTheMarks) {
-  const auto pairs = read_parallel_text("a b a\n", "x y\n");
+  const auto pairs = parsed_parallel_text("a b a\n", "x y\n");
   const SentenceVocabulary source(source_vocabulary(pairs)), frequent(source_vocabulary(pairs, 2));
   EXPECT_EQ(source.numbers({"b", "a", "x"}), (std::vector<std::int32_t>{4, 3, 0}));
   EXPECT_EQ(source.size(), 5);
@@ -115,7 +115,7 @@ TEST(SentenceVocabulary, NumbersWordsBehindTheMarks) {
 
 std::vector<SentencePair> generated_pairs(std::size_t sentences, std::uint64_t seed) {
   const ParallelText text = generate_parallel_text(sentences, seed);
-  return read_parallel_text(text.source, text.target);
+  return parsed_parallel_text(text.source, text.target);
 }
 
 /// Translates by the rules that the header states, and learns the lexicon on the way.
@@ -199,7 +199,7 @@ TEST(GeneratedParallelText, TranslatesByTheRulesThatTheHeaderStates) {
 
 TEST(GeneratedParallelText, HasFewWordsInOneTextThatAreNotInAnother) {
   const SentenceVocabulary source(source_vocabulary(generated_pairs(4096, 2))),
-      target(target_vocabulary(generated(4096, 2)));
+      target(target_vocabulary(generated_pairs(4096, 2)));
   double unknown = 0, all = 0;
   for (const SentencePair& pair : generated_pairs(512, 3)) {
     for (const std::int32_t number : source.numbers(pair.source)) unknown += number == 0, ++all;
@@ -209,8 +209,8 @@ TEST(GeneratedParallelText, HasFewWordsInOneTextThatAreNotInAnother) {
 }
 
 TEST(GeneratedParallelText, IsTheSameForTheSameSeed) {
-  EXPECT_EQ(generated_pairs(20, 7), generated(20, 7));
-  EXPECT_NE(generated_pairs(20, 7), generated(20, 8));
+  EXPECT_EQ(generated_pairs(20, 7), generated_pairs(20, 7));
+  EXPECT_NE(generated_pairs(20, 7), generated_pairs(20, 8));
   const ParallelText text = generate_parallel_text(2, 1);
   EXPECT_EQ(text.source, "la dat jar la sut .\nla lets dor la bok bek mubat .\n");
   EXPECT_EQ(text.target, "al rubila al babila zute .\nals kobilas al jabela gebana gobana febaten .\n");

@@ -10,7 +10,7 @@
 namespace windrow {
 namespace {
 
-std::vector<Sentence> read_sentences(const std::string& text) {
+std::vector<Sentence> parsed_sentences(const std::string& text) {
   std::istringstream in(text);
   return read_sentences(in, "words.txt");
 }
@@ -21,32 +21,32 @@ std::vector<TaggedSentence> read_tagged(const std::string& text) {
 }
 
 TEST(Sentences, AreLinesOfWordsBetweenBlanks) {
-  EXPECT_EQ(read_sentences(" no it was n't \n<unk>\tN\n"),
+  EXPECT_EQ(parsed_sentences(" no it was n't \n<unk>\tN\n"),
             (std::vector<Sentence>{{"no", "it", "was", "n't"}, {"<unk>", "N"}}));
 }
 
 TEST(Sentences, MayHaveAByteOrderMarkForeignLineEndsAndBlankLines) {
-  EXPECT_EQ(read_sentences("\xef\xbb\xbfone\r\n\r\n \t\ntwo words\r"),
+  EXPECT_EQ(parsed_sentences("\xef\xbb\xbfone\r\n\r\n \t\ntwo words\r"),
             (std::vector<Sentence>{{"one"}, {"two", "words"}}));
 }
 
 TEST(Sentences, KeepWhateverBytesAWordHas) {
   const std::string word("\xff\0|\x01", 4);
-  EXPECT_EQ(read_sentences("a " + word + "\n"), (std::vector<Sentence>{{"a", word}}));
+  EXPECT_EQ(parsed_sentences("a " + word + "\n"), (std::vector<Sentence>{{"a", word}}));
 }
 
 TEST(Sentences, MayBeLong) {
   constexpr std::size_t words = 1000000;
   std::string text;
   for (std::size_t i = 0; i < words; ++i) text += "a ";
-  EXPECT_EQ(read_sentences(text)[0].size(), words);
-  EXPECT_EQ(read_sentences(std::string(words, 'a'))[0][0].size(), words);
+  EXPECT_EQ(parsed_sentences(text)[0].size(), words);
+  EXPECT_EQ(parsed_sentences(std::string(words, 'a'))[0][0].size(), words);
 }
 
 TEST(Sentences, AreRefusedWhereThereAreNone) {
   const std::string error = "words.txt:1:1: no sentence; expected one per line, such as no it was n't";
-  EXPECT_EQ(refusal([] { read_sentences(""); }), error);
-  EXPECT_EQ(refusal([] { read_sentences("\xef\xbb\xbf\n \r\n"); }), error);
+  EXPECT_EQ(refusal([] { parsed_sentences(""); }), error);
+  EXPECT_EQ(refusal([] { parsed_sentences("\xef\xbb\xbf\n \r\n"); }), error);
 }
 
 TEST(Sentences, SayWhichFileCannotBeRead) {

@@ -14,13 +14,13 @@
 namespace windrow {
 namespace {
 
-std::vector<LabelledTree> read_treebank(const std::string& text) {
+std::vector<LabelledTree> parsed_treebank(const std::string& text) {
   std::istringstream in(text);
   return read_treebank(in, "trees.txt");
 }
 
 TEST(Treebank, ReadsChildrenBeforeTheirConsumers) {
-  const auto trees = read_treebank("(3 (2 It) (4 (1 works) (0 well)))\r\n\n  (2\tYes )\n");
+  const auto trees = parsed_treebank("(3 (2 It) (4 (1 works) (0 well)))\r\n\n  (2\tYes )\n");
   ASSERT_EQ(trees.size(), 2u);
   const LabelledTree& tree = trees[0];
   EXPECT_EQ(tree.words, (std::vector<std::string>{"It", "works", "well", "", ""}));
@@ -28,7 +28,7 @@ TEST(Treebank, ReadsChildrenBeforeTheirConsumers) {
   EXPECT_EQ(tree.graph.child_begin, (std::vector<std::int32_t>{0, 0, 0, 0, 2, 4}));
   EXPECT_EQ(tree.graph.children, (std::vector<std::int32_t>{1, 2, 0, 3}));
   EXPECT_EQ(trees[1].words, std::vector<std::string>{"Yes"});
-  EXPECT_EQ(read_treebank("\xef\xbb\xbf(2 Yes)")[0].words, std::vector<std::string>{"Yes"});
+  EXPECT_EQ(parsed_treebank("\xef\xbb\xbf(2 Yes)")[0].words, std::vector<std::string>{"Yes"});
 }
 
 struct BadTree {
@@ -39,7 +39,7 @@ struct BadTree {
 class BadTreebank : public ::testing::TestWithParam<BadTree> {};
 
 TEST_P(BadTreebank, IsRefusedInOneLine) {
-  EXPECT_EQ(refusal([] { read_treebank(GetParam().text); }), GetParam().error);
+  EXPECT_EQ(refusal([] { parsed_treebank(GetParam().text); }), GetParam().error);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -73,7 +73,7 @@ TEST(Treebank, TakesNoStackForDepth) {
   std::string text;
   for (int i = 0; i < depth; ++i) text += "(2 (1 a) ";
   text += "(0 b)" + std::string(depth, ')');
-  EXPECT_EQ(read_treebank(text)[0].words.size(), 2u * depth + 1);
+  EXPECT_EQ(parsed_treebank(text)[0].words.size(), 2u * depth + 1);
 }
 
 TEST(Treebank, SaysWhichFileCannotBeRead) {
@@ -88,7 +88,7 @@ TEST(Treebank, SaysWhichFileCannotBeRead) {
 }
 
 TEST(Treebank, NumbersTheWordsThatAreSeenTwice) {
-  const auto trees = read_treebank("(2 (2 a) (2 b))\n(2 (2 a) (2 (2 c) (2 b)))\n");
+  const auto trees = parsed_treebank("(2 (2 a) (2 b))\n(2 (2 a) (2 (2 c) (2 b)))\n");
   const Vocabulary vocabulary = vocabulary_of(trees);
   EXPECT_EQ(vocabulary.size(), 3);
   EXPECT_EQ(vocabulary.number("c"), Vocabulary::unknown);
@@ -165,7 +165,7 @@ struct Statistics {
 
 TEST(GeneratedTreebank, FollowsTheShapeOfTheStanfordTreebank) {
   for (std::uint64_t seed : {1, 2, 3}) {
-    const Statistics found(read_treebank(generate_treebank(8544, seed)));
+    const Statistics found(parsed_treebank(generate_treebank(8544, seed)));
     EXPECT_NEAR(found.vertices, 37.3, 1) << "seed " << seed;
     EXPECT_NEAR(found.leaves, 0.513, 0.002) << "seed " << seed;
     EXPECT_NEAR(found.shapes, 7400, 200) << "seed " << seed;
@@ -178,7 +178,7 @@ TEST(GeneratedTreebank, FollowsTheShapeOfTheStanfordTreebank) {
 
 TEST(GeneratedTreebank, HasLabelsThatFollowFromChildren) {
   int negations = 0, emphases = 0, sums = 0;
-  for (const LabelledTree& tree : read_treebank(generate_treebank(500, 4))) {
+  for (const LabelledTree& tree : parsed_treebank(generate_treebank(500, 4))) {
     const auto& label = tree.graph.indices.at("label");
     for (std::size_t v = 0; v < tree.words.size(); ++v) {
       const auto first = static_cast<std::size_t>(tree.graph.child_begin[v]);
@@ -202,7 +202,7 @@ TEST(GeneratedTreebank, HasLabelsThatFollowFromChildren) {
 
 TEST(GeneratedTreebank, HasFewerWordsOnTheLeftTheMoreRarely) {
   std::map<std::size_t, int> splits;
-  for (const LabelledTree& tree : read_treebank(generate_treebank(2000, 5))) {
+  for (const LabelledTree& tree : parsed_treebank(generate_treebank(2000, 5))) {
     std::vector<std::size_t> words;
     for (std::size_t v = 0; v < tree.words.size(); ++v) {
       words.push_back(1);

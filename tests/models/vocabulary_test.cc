@@ -8,10 +8,10 @@
 namespace windrow {
 namespace {
 
-using Words = std::vector<std::string>;
+using WordList = std::vector<std::string>;
 
 TEST(Vocabulary, SharesOneNumberAmongRareAndUnknownWords) {
-  const Words words = {"a", "b", "a", "c", "b"};
+  const WordList words = {"a", "b", "a", "c", "b"};
   const Vocabulary vocabulary(words, 2);
   EXPECT_EQ(vocabulary.size(), 3);
   EXPECT_NE(vocabulary.number("a"), vocabulary.number("b"));
@@ -22,25 +22,25 @@ TEST(Vocabulary, SharesOneNumberAmongRareAndUnknownWords) {
 }
 
 TEST(Vocabulary, NumbersWordsInTheOrderInWhichTheyWereFirstSeen) {
-  const Vocabulary vocabulary(Words{"late", "once", "early", "early", "late"}, 2);
+  const Vocabulary vocabulary(WordList{"late", "once", "early", "early", "late"}, 2);
   EXPECT_EQ(vocabulary.number("late"), 1);
   EXPECT_EQ(vocabulary.number("early"), 2);
 }
 
 TEST(Vocabulary, PassesOverEmptyWords) {
-  const Vocabulary vocabulary(Words{"", "a", ""}, 1);
+  const Vocabulary vocabulary(WordList{"", "a", ""}, 1);
   EXPECT_EQ(vocabulary.size(), 2);
   EXPECT_EQ(vocabulary.number(""), Vocabulary::unknown);
 }
 
 TEST(Vocabulary, IsMadeOfAnyRangeOfStrings) {
-  const std::vector<Words> sentences = {{"a", "b"}, {"a"}};
+  const std::vector<WordList> sentences = {{"a", "b"}, {"a"}};
   EXPECT_EQ(Vocabulary(sentences | std::views::join, 1).size(), 3);
   const auto doubled = [](const std::string& word) { return word + word; };
   EXPECT_EQ(Vocabulary(sentences | std::views::join | std::views::transform(doubled), 2).number("aa"), 1);
   const char* const tags[] = {"NOUN", "VERB"};
   EXPECT_EQ(Vocabulary(tags, 1).number("VERB"), 2);
-  EXPECT_EQ(Vocabulary(Words{}, 1).size(), 1);
+  EXPECT_EQ(Vocabulary(WordList{}, 1).size(), 1);
 }
 
 TEST(Vocabulary, NumbersCharacters) {

@@ -10,11 +10,11 @@
 namespace windrow {
 namespace {
 
-using Numbers = std::unordered_map<std::string_view, std::int32_t>;
+using Counts = std::unordered_map<std::string_view, std::int32_t>;
 using Ngram = std::array<std::int32_t, Bleu::orders>;
 
 /// The n-grams of a sentence, sorted.
-std::vector<Ngram> ngrams(const Sentence& sentence, std::size_t n, Numbers& numbers) {
+std::vector<Ngram> ngrams(const Sentence& sentence, std::size_t n, Counts& numbers) {
   std::vector<Ngram> result;
   for (std::size_t i = 0; i + n <= sentence.size(); ++i) {
     Ngram& ngram = result.emplace_back();
@@ -31,7 +31,7 @@ std::vector<Ngram> ngrams(const Sentence& sentence, std::size_t n, Numbers& numb
 void Bleu::add(const Sentence& translation, const Sentence& reference) {
   words_ += static_cast<std::int64_t>(translation.size());
   reference_words_ += static_cast<std::int64_t>(reference.size());
-  Numbers numbers;
+  Counts numbers;
   for (std::size_t n = 1; n <= orders; ++n) {
     const std::vector<Ngram> given = ngrams(translation, n, numbers), expected = ngrams(reference, n, numbers);
     std::vector<Ngram> both;  // as often as in the one that has fewer
