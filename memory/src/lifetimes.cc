@@ -14,10 +14,10 @@ bool held_after(Held held) { return held == Held::after || held == Held::through
 
 constexpr Time always{std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()};
 
-/// From the first use to the end of the last one.
+/// From the first use to the end of the last one. A buffer that is held and not used is alive outside the program only.
 Time life_of(const BufferUses& uses, std::size_t buffer, const std::vector<Time>& times) {
   const Held held = uses.program.buffers[buffer].held;
-  Time life{always.end, always.begin};
+  Time life{always.end - 1, always.begin + 1};
   for (const std::uint32_t step : uses.steps_of[buffer]) {
     life.begin = std::min(life.begin, times[step].begin);
     life.end = std::max(life.end, times[step].end);
@@ -38,16 +38,6 @@ std::vector<Time> earliest_times(const BufferUses& uses) {
   return times;
 }
 
-/// Of steps in ascending order: those that no other one of them precedes.
-std::vector<std::uint32_t> first_of(const std::vector<std::uint32_t>& steps, const PartialOrder& order) {
-  std::vector<std::uint32_t> firsts;
-  for (const std::uint32_t step : steps) {
-    const auto precedes = [&](std::uint32_t first) { return order.precedes(first, step); };
-    if (std::none_of(firsts.begin(), firsts.end(), precedes)) firsts.push_back(step);
-  }
-  return firsts;
-}
-
 /// Of steps in ascending order: those that precede no other one of them.
 std::vector<std::uint32_t> last_of(const std::vector<std::uint32_t>& steps, const PartialOrder& order) {
   std::vector<std::uint32_t> lasts;
@@ -58,32 +48,50 @@ std::vector<std::uint32_t> last_of(const std::vector<std::uint32_t>& steps, cons
   return lasts;
 }
 
-bool all_precede(const std::vector<std::uint32_t>& first, const std::vector<std::uint32_t>& then,
-                 const PartialOrder& order) {
-  for (const std::uint32_t u : first) {
-    for (const std::uint32_t v : then) {
-      if (!order.precedes(u, v)) return false;
+/// Of buffers in ascending order of their begin.
+class LifeOrder {
+ public:
+  LifeOrder(const std::vector<Lifetimes::Buffer>& buffers, const BufferUses& uses, const PartialOrder& order)
+      : buffers_(buffers),
+        order_(order),
+        first_(buffers.size(), none),
+        last_(buffers.size(), none),
+        other_lasts_(buffers.size()) {
+    for (std::size_t i = 0; i < buffers.size() && !order.is_by_time(); ++i) {
+      const std::vector<std::uint32_t>& steps = uses.steps_of[buffers[i].number];
+      // A buffer that is not held before the program has a first writer, which precedes all other users.
+      if (steps.empty()) continue;
+      first_[i] = steps.front();
+      if (buffers[i].time.end == always.end) continue;
+      other_lasts_[i] = last_of(steps, order);
+      last_[i] = other_lasts_[i].back();
+      other_lasts_[i].pop_back();
     }
   }
-  return true;
-}
 
-BitRows together_of(const Lifetimes& lifetimes, const BufferUses& uses, const PartialOrder& order) {
-  const std::size_t count = lifetimes.buffers.size();
-  BitRows together(count, count);
-  std::vector<std::vector<std::uint32_t>> firsts(count), lasts(count);
-  for (std::size_t i = 0; i < count && !order.is_by_time(); ++i) {
-    const auto& buffer = lifetimes.buffers[i];
-    if (buffer.time.begin != always.begin) firsts[i] = first_of(uses.steps_of[buffer.number], order);
-    if (buffer.time.end != always.end) lasts[i] = last_of(uses.steps_of[buffer.number], order);
+  /// Whether a buffer that begins earlier ends before this one begins. If it does not, both are alive together.
+  bool ends_before(std::size_t earlier, std::size_t buffer) const {
+    if (buffers_[earlier].time.end > buffers_[buffer].time.begin) return false;
+    if (order_.is_by_time() || last_[earlier] == none || first_[buffer] == none) return true;
+    const auto precedes = [&](std::uint32_t step) { return order_.precedes(step, first_[buffer]); };
+    return precedes(last_[earlier]) &&
+           std::all_of(other_lasts_[earlier].begin(), other_lasts_[earlier].end(), precedes);
   }
-  const auto precedes = [&](std::size_t i, std::size_t j) {
-    if (lifetimes.buffers[i].time.end > lifetimes.buffers[j].time.begin) return false;
-    return order.is_by_time() || all_precede(lasts[i], firsts[j], order);
-  };
+
+ private:
+  static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+
+  const std::vector<Lifetimes::Buffer>& buffers_;
+  const PartialOrder& order_;
+  std::vector<std::uint32_t> first_, last_;              // steps
+  std::vector<std::vector<std::uint32_t>> other_lasts_;  // further steps that precede no other user
+};
+
+BitRows together_of(const LifeOrder& order, std::size_t count) {
+  BitRows together(count, count);
   for (std::size_t i = 0; i < count; ++i) {
     for (std::size_t j = 0; j < i; ++j) {
-      if (precedes(i, j) || precedes(j, i)) continue;
+      if (order.ends_before(j, i)) continue;
       together.set(i, j);
       together.set(j, i);
     }
@@ -133,55 +141,28 @@ PartialOrder PartialOrder::dependences(const BufferUses& uses) {
 }
 
 Lifetimes::Lifetimes(const BufferUses& uses, const PartialOrder& order) {
-  std::vector<std::uint32_t> index(uses.root.size(), no_buffer);
   std::size_t least_alignment = std::numeric_limits<std::size_t>::max();
   for (std::uint32_t i = 0; i < uses.root.size(); ++i) {
     const PlannedBuffer& buffer = uses.program.buffers[i];
-    if (uses.root[i] != i || buffer.bytes == 0) continue;
-    if (uses.steps_of[i].empty() && buffer.held == Held::no) continue;
-    index[i] = static_cast<std::uint32_t>(buffers.size());
+    const bool is_used = !uses.steps_of[i].empty();
+    if (uses.root[i] != i || buffer.bytes == 0 || (!is_used && buffer.held == Held::no)) continue;
     least_alignment = std::min(least_alignment, buffer.alignment);
-    Time time = life_of(uses, i, order.times());
-    if (uses.steps_of[i].empty()) time = always;
-    buffers.push_back({.number = i, .bytes = buffer.bytes, .alignment = buffer.alignment, .time = time});
+    buffers.push_back(
+        {.number = i, .bytes = buffer.bytes, .alignment = buffer.alignment, .time = life_of(uses, i, order.times())});
   }
-  for (Buffer& buffer : buffers) buffer.bytes = aligned_size(buffer.bytes, least_alignment);
-  together = together_of(*this, uses, order);
+  std::stable_sort(buffers.begin(), buffers.end(),
+                   [](const Buffer& a, const Buffer& b) { return a.time.begin < b.time.begin; });
+  std::vector<std::uint32_t> index(uses.root.size(), no_buffer);
+  for (std::uint32_t i = 0; i < buffers.size(); ++i) {
+    buffers[i].bytes = aligned_size(buffers[i].bytes, least_alignment);
+    index[buffers[i].number] = i;
+  }
+  together = together_of(LifeOrder(buffers, uses, order), buffers.size());
   for (const BufferUses::Overlay& overlay : uses.overlays) {
     const std::uint32_t operand = index[overlay.operand], result = index[overlay.result];
     if (operand == no_buffer || result == no_buffer || !is_last_and_first(overlay, uses, order)) continue;
     overlays.push_back({.operand = operand, .result = result, .delta = overlay.delta, .step = overlay.step});
   }
-}
-
-std::size_t peak_of(const Lifetimes& lifetimes, const BufferUses& uses, const std::vector<Time>& times) {
-  // Changes of the bytes alive: a moment's decreases come before its increases.
-  std::vector<std::pair<std::int64_t, std::ptrdiff_t>> changes;
-  const auto add = [&](Time time, std::size_t bytes, int sign) {
-    const auto change = sign * static_cast<std::ptrdiff_t>(bytes);
-    changes.emplace_back(time.begin, change);
-    changes.emplace_back(time.end, -change);
-  };
-  for (const Lifetimes::Buffer& buffer : lifetimes.buffers) {
-    const bool is_used = !uses.steps_of[buffer.number].empty();
-    add(is_used ? life_of(uses, buffer.number, times) : always, buffer.bytes, 1);
-  }
-  // A result is laid over one operand, whose bytes it shares at most.
-  std::vector<std::size_t> saved(lifetimes.buffers.size());
-  for (const Lifetimes::Overlay& overlay : lifetimes.overlays) {
-    saved[overlay.result] = std::max(saved[overlay.result], std::min(lifetimes.buffers[overlay.operand].bytes,
-                                                                     lifetimes.buffers[overlay.result].bytes));
-  }
-  for (const Lifetimes::Overlay& overlay : lifetimes.overlays) {
-    add(times[overlay.step], std::exchange(saved[overlay.result], 0), -1);
-  }
-  std::sort(changes.begin(), changes.end());
-  std::ptrdiff_t alive = 0, peak = 0;
-  for (std::size_t i = 0; i < changes.size(); ++i) {
-    alive += changes[i].second;
-    if (i + 1 == changes.size() || changes[i + 1].first != changes[i].first) peak = std::max(peak, alive);
-  }
-  return static_cast<std::size_t>(peak);
 }
 
 }  // namespace windrow

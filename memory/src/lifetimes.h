@@ -75,13 +75,18 @@ struct Lifetimes {
     std::uint32_t step;
   };
 
-  std::vector<Buffer> buffers;
-  BitRows together;  // symmetric; no buffer is together with itself
+  std::vector<Buffer> buffers;  // ascending by time.begin
+  BitRows together;             // symmetric; no buffer is together with itself
   std::vector<Overlay> overlays;
 };
 
-/// The most bytes that are alive at one moment if each step runs at its time. Times must respect the order of the
-/// lifetimes. What overlays save at most is subtracted.
-std::size_t peak_of(const Lifetimes& lifetimes, const BufferUses& uses, const std::vector<PartialOrder::Time>& times);
+/// The most bytes that are alive at one moment when each step runs at its time; overlays share what they can at most.
+/// No placement takes less.
+std::size_t peak_of(const Lifetimes& lifetimes, const PartialOrder& order);
+
+/// The most bytes of buffers of which each two are together, overlays left out: a maximum antichain of the order of
+/// lives, by Dilworth's theorem the sum of all bytes less a maximum flow from buffers to ones that end before them. No
+/// placement takes less. 0 if it is not found in reasonable time.
+std::size_t antichain_of(const Lifetimes& lifetimes);
 
 }  // namespace windrow

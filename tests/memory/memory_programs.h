@@ -145,7 +145,7 @@ class PlanChecker {
   }
   /// Whether all users of a, but the step `both`, finish before all users of b, but that step.
   bool ends_before(std::uint32_t a, std::uint32_t b, std::optional<std::uint32_t> both = {}) const {
-    if (alive_after(a) || alive_before(b) || users_[a].empty() || users_[b].empty()) return false;
+    if (alive_after(a) || alive_before(b)) return false;
     for (const std::uint32_t u : users_[a]) {
       for (const std::uint32_t v : users_[b]) {
         if (u != v ? !before_[v][u] : both != u) return false;

@@ -28,7 +28,7 @@
 
 namespace windrow {
 
-/// Whether a buffer is alive before the first step, or after the last one.
+/// Whether a buffer is alive before the first step, or after the last one, even if no step uses it.
 enum class Held : std::uint8_t {
   no,          ///< alive from the first step that uses it to the last one
   before,      ///< from before the program to its last use, such as an input
@@ -93,8 +93,8 @@ struct MemoryPlanOptions {
   ExtraEdges edges = ExtraEdges::none;
   /// Edges are added only if they save at least this share of the bytes of the plan without them.
   double least_saving = 0.02;
-  /// Bounds the search for a better placement: about as many comparisons of two buffers. 10^8 take about 0.2 s.
-  std::uint64_t effort = 200'000'000;
+  /// Bounds the search for a better placement: about as many comparisons of two buffers. 10^8 take about 0.3 s.
+  std::uint64_t effort = 100'000'000;
 };
 
 struct MemoryPlan {
