@@ -21,6 +21,7 @@ class Block {
   Block& operator=(const Block&) = delete;
 
   Allocator& memory() const { return *memory_; }
+  const std::shared_ptr<Allocator>& shared_memory() const { return memory_; }
   void hold() WINDROW_EXCLUDES(mutex_);
   /// Removes a holder; the last one frees the memory.
   void let_go() noexcept WINDROW_EXCLUDES(mutex_);

@@ -13,10 +13,11 @@ namespace windrow {
 /// state ends after that op has run, or, if the op belongs to a graph, with the graph. Each launch of the graph begins
 /// with the state that end_life() leaves.
 struct Bytes::State {
-  const std::shared_ptr<Block> block;
-  const std::size_t offset, size;
+  std::shared_ptr<Block> block;  // changed by Arena::lay, before ops access the buffer
+  std::size_t offset;
+  const std::size_t size;
   const OpName name;
-  const Watcher watcher;
+  Watcher watcher;
   const bool on_host;
   Lane* const lane;  // whose ops allocate and free; null on the host
   Var var;
@@ -145,6 +146,11 @@ Bytes Buffer::bytes() const {
   return Bytes(state_);
 }
 
+const std::shared_ptr<Allocator>& Buffer::memory() const {
+  if (state_ == nullptr) throw MisuseError("buffer: memory() of one that was moved from");
+  return state_->block->shared_memory();
+}
+
 void Buffer::free() noexcept {
   std::unique_ptr<Bytes::State> state(std::exchange(state_, nullptr));
   if (state == nullptr) return;
@@ -197,6 +203,22 @@ Buffer Arena::cut(std::size_t bytes, OpName name) {
   Buffer result(engine_, block_, used_, bytes, name, lane_);
   used_ += place;
   return result;
+}
+
+void Arena::lay(Buffer& buffer, std::size_t offset) {
+  auto* const state = buffer.state_;
+  if (state == nullptr || state->block->shared_memory() != block_->shared_memory() || buffer.lane_ != lane_ ||
+      offset > size_ || buffer.size_ > size_ - offset) {
+    throw MisuseError("arena: buffer of " + std::to_string(buffer.size_) + " bytes laid at byte " +
+                      std::to_string(offset) + " of " + std::to_string(size_) +
+                      "; expected one of the arena's memory and lane that fits there");
+  }
+  block_->hold();
+  state->end_life();
+  state->block = block_;
+  state->offset = offset;
+  state->watcher = Watcher();
+  state->holds_block = true;
 }
 
 }  // namespace windrow

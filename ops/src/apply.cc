@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "cut.h"
+#include "few.h"
+#include "recorder.h"
 
 namespace windrow {
 namespace {
@@ -41,12 +43,10 @@ struct Launch {
     if (lane != expected) {
       throw MisuseError(std::string(op->name.text()) + ": computed by an op of another lane; expected the device's");
     }
-    std::vector<Matrix<const float>> inputs;
-    std::vector<Matrix<const std::int32_t>> index_inputs;
-    for (const auto& view : in) inputs.push_back(view.read(lane));
-    for (const auto& view : indices) index_inputs.push_back(view.read(lane));
-    std::vector<Matrix<float>> updated;
-    for (const auto& view : states) updated.push_back(view.update(lane));
+    const Few<Matrix<const float>> inputs(in.size(), [&](std::size_t k) { return in[k].read(lane); });
+    const Few<Matrix<const std::int32_t>> index_inputs(indices.size(),
+                                                       [&](std::size_t k) { return indices[k].read(lane); });
+    const Few<Matrix<float>> updated(states.size(), [&](std::size_t k) { return states[k].update(lane); });
     const KernelCall<float> call{.in = inputs,
                                  .indices = index_inputs,
                                  .out = write == Write::add ? out.update(lane) : out.write(lane),
@@ -130,11 +130,32 @@ Launch launch_of(const Device& device, const Operator& op, const Operands& opera
   return made;
 }
 
+
+ReplayedBuffers buffers_of(const Operator& op, const Operands& operands, const Tensor& out) {
+  ReplayedBuffers buffers{.all = {out.buffer()}, .result = out.var()};
+  for (const Tensor& tensor : operands.in) buffers.all.push_back(tensor.buffer());
+  for (const IntTensor& tensor : operands.indices) buffers.all.push_back(tensor.buffer());
+  for (const Tensor& state : operands.states) buffers.all.push_back(state.buffer());
+  if (operands.write == Write::add) return buffers;
+  if (!out.whole()) {
+    buffers.overwritten_in_part = out.var();
+  } else if (op.locality == Locality::elementwise) {
+    for (const Tensor& tensor : operands.in) {
+      const bool same_places = tensor.whole() && tensor.buffer()->size() == out.buffer()->size();
+      if (same_places) buffers.in_place.push_back(tensor.var());
+    }
+  }
+  return buffers;
+}
+
 /// Pushes the op; operands and result have been checked.
 void launch(const Device& device, const Operator& op, const Operands& operands, const Tensor& out,
             std::source_location pushed_at) {
-  device.engine->push(launch_of(device, op, operands, out), accesses_of(operands, out),
-                      {.name = op.name, .lane = device.lane, .pushed_at = pushed_at});
+  const PushOptions options{.name = op.name, .lane = device.lane, .pushed_at = pushed_at};
+  if (Recorder* const recorder = Recorder::here()) [[unlikely]]
+    return recorder->note(*device.engine, launch_of(device, op, operands, out), accesses_of(operands, out), options,
+                          buffers_of(op, operands, out));
+  device.engine->push(launch_of(device, op, operands, out), accesses_of(operands, out), options);
 }
 
 void require_fit(const Device& device, const Operator& op, const Operands& operands, const Tensor& out) {

@@ -1,8 +1,8 @@
 #include "cut.h"
 
 #include <algorithm>
-#include <vector>
 
+#include "few.h"
 #include "host.h"
 #include "windrow/engine/error.h"
 #include "windrow/engine/parallel.h"
@@ -100,6 +100,23 @@ In for_columns(const Operator& op, std::size_t operand, const In& x, Index begin
   return &op == &op::matmul_nt ? rows_of(x, begin, end) : columns_of(x, begin, end);
 }
 
+/// Memory for partial sums.
+class Sums {
+ public:
+  Sums(Allocator& memory, Index elements)
+      : memory_(memory), bytes_(static_cast<std::size_t>(elements) * sizeof(float)), start_(memory.allocate(bytes_)) {}
+  ~Sums() { memory_.deallocate(start_, bytes_); }
+  Sums(const Sums&) = delete;
+  Sums& operator=(const Sums&) = delete;
+
+  float* data() const { return reinterpret_cast<float*>(start_); }
+
+ private:
+  Allocator& memory_;
+  const std::size_t bytes_;
+  std::byte* const start_;
+};
+
 /// A call that is cut. Shapes are those of the whole call; a piece is a range [begin, end) of the side that is cut.
 struct CutCall {
   const Operator& op;
@@ -116,21 +133,17 @@ struct CutCall {
   void run_piece(Index begin, Index end, const Matrix<float>& out, Write write) const {
     const bool columns = along == Cut::Along::columns;
     const bool first_transposed = &op == &op::matmul_tn && along == Cut::Along::rows;
-    std::vector<In> in;
-    std::vector<Matrix<const std::int32_t>> indices;
-    for (std::size_t k = 0; k < whole.in.size(); ++k) {
+    const Few<In> in(whole.in.size(), [&](std::size_t k) {
       const In& x = whole.in[k];
-      if (first_transposed) {
-        in.push_back(k == 0 ? columns_of(x, begin, end) : x);
-      } else {
-        in.push_back(columns ? for_columns(op, k, x, begin, end) : for_rows(op, k, x, begin, end));
-      }
-    }
-    for (const auto& index : whole.indices) indices.push_back(columns ? index : rows_of(index, begin, end));
-    std::vector<Matrix<float>> states;
-    for (const auto& state : whole.states) {
-      states.push_back(columns ? columns_of(state, begin, end) : rows_of(state, begin, end));
-    }
+      if (first_transposed) return k == 0 ? columns_of(x, begin, end) : x;
+      return columns ? for_columns(op, k, x, begin, end) : for_rows(op, k, x, begin, end);
+    });
+    const Few<Matrix<const std::int32_t>> indices(whole.indices.size(), [&](std::size_t k) {
+      return columns ? whole.indices[k] : rows_of(whole.indices[k], begin, end);
+    });
+    const Few<Matrix<float>> states(whole.states.size(), [&](std::size_t k) {
+      return columns ? columns_of(whole.states[k], begin, end) : rows_of(whole.states[k], begin, end);
+    });
     Call piece = whole;
     piece.in = in;
     piece.indices = indices;
@@ -143,7 +156,7 @@ struct CutCall {
   /// Sums each piece separately, then adds the sums in order.
   void run_sum(Index length, Index grain) const {
     const Index elements = whole.out.rows * whole.out.width, pieces = (length + grain - 1) / grain;
-    std::vector<float> sums(static_cast<std::size_t>(pieces * elements));
+    const Sums sums(memory, pieces * elements);
     const auto sum = [&](Index piece) {
       return Matrix<float>{sums.data() + piece * elements, whole.out.rows, whole.out.width, whole.out.width};
     };

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "recorder.h"
+
 namespace windrow {
 namespace {
 
@@ -36,7 +38,10 @@ TensorOf<T>::TensorOf(const Device& device, Index rows, Index width, OpName name
                                        device.memory_lane())),
       shape_{nullptr, rows, width, device.row_stride(width)},
       whole_(true),
-      copy_out_(device.on_host() ? host_lane : device.copy_out.value_or(device.lane)) {}
+      copy_out_(device.on_host() ? host_lane : device.copy_out.value_or(device.lane)) {
+  if (Recorder* const recorder = Recorder::here()) [[unlikely]]
+    recorder->made(buffer_);
+}
 
 template <class T>
 TensorOf<T>::TensorOf(std::shared_ptr<Buffer> buffer, Index rows, Index width, Index offset)
@@ -141,7 +146,8 @@ void TensorOf<T>::set(std::vector<T> values, std::source_location pushed_at) con
                       std::to_string(width()));
   }
   auto write = [view = view(), values = std::move(values)](OpContext& op) { view.upload(op.lane(), values.data()); };
-  engine().push(std::move(write), {write_access()}, {.name = "set", .lane = lane(), .pushed_at = pushed_at});
+  push_replayable(engine(), std::move(write), {write_access()},
+                  {.name = "set", .lane = lane(), .pushed_at = pushed_at}, written_buffer());
 }
 
 template <class T>
@@ -165,22 +171,35 @@ void TensorOf<T>::fill(std::function<void(const Matrix<T>&)> write, std::vector<
   const View to = view();
   if (to.on_host()) {
     accesses.push_back(write_access());
-    engine().push([write = std::move(write), to] { write(to.write()); }, accesses, options);
-    return;
+    return push_replayable(
+        engine(), [write = std::move(write), to] { write(to.write()); }, accesses, options, written_buffer());
   }
-  const Buffer staging(engine(), buffer_->bytes().memory().staging(),
-                       bytes_of(rows(), width(), width(), sizeof(T), options.name), options.name);
-  accesses.push_back(overwrite(staging.var()));
-  engine().push(
-      [write = std::move(write), bytes = staging.bytes(), rows = rows(), width = width()] {
+  const auto staging =
+      std::make_shared<Buffer>(engine(), buffer_->bytes().memory().staging(),
+                               bytes_of(rows(), width(), width(), sizeof(T), options.name), options.name);
+  if (Recorder* const recorder = Recorder::here()) recorder->made(staging);
+  accesses.push_back(overwrite(staging->var()));
+  push_replayable(
+      engine(),
+      [write = std::move(write), bytes = staging->bytes(), rows = rows(), width = width()] {
         write({reinterpret_cast<T*>(bytes.write()), rows, width, width});
       },
-      accesses, options);
+      accesses, options, {.all = {staging}});
   PushOptions up = options;
   up.lane = lane();
-  engine().push([to, bytes = staging.bytes()](
-                    OpContext& op) { to.upload(op.lane(), reinterpret_cast<const T*>(bytes.read(op.lane()))); },
-                {windrow::read(staging.var()), write_access()}, up);
+  ReplayedBuffers both = written_buffer();
+  both.all.push_back(staging);
+  push_replayable(
+      engine(),
+      [to, bytes = staging->bytes()](OpContext& op) {
+        to.upload(op.lane(), reinterpret_cast<const T*>(bytes.read(op.lane())));
+      },
+      {windrow::read(staging->var()), write_access()}, up, both);
+}
+
+template <class T>
+ReplayedBuffers TensorOf<T>::written_buffer() const {
+  return {.all = {buffer_}, .overwritten_in_part = whole() ? Var() : var()};
 }
 
 template class TensorOf<float>;

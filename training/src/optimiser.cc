@@ -9,6 +9,7 @@
 #include "windrow/engine/engine.h"
 #include "windrow/memory/buffer.h"
 #include "windrow/ops/apply.h"
+#include "windrow/ops/recording.h"
 
 namespace windrow {
 namespace {
@@ -70,6 +71,7 @@ class Optimiser::Impl {
 
   void step(std::size_t samples, std::source_location from) {
     require(samples > 0, "a step of samples:", 0, "1 or more");
+    if (options_.accumulate > 1) refuse_in_recording("Optimiser::step() with `accumulate`");
     samples_ += samples;
     if (++collected_ < options_.accumulate) return parameters_.keep_gradients();
     take_step(from);
@@ -179,6 +181,7 @@ class Optimiser::Impl {
   void make_states(std::size_t number) {
     std::vector<Tensor>& states = slot(number).states;
     const Tensor& value = parameters_.value(parameters_[number]);
+    const Unrecorded once;  // replays of a Static go on with the states
     while (states.size() < method_.step->states) {
       const Tensor state(parameters_.device(), value.rows(), value.width(), "optimiser state");
       const auto begin = [initial = method_.initial](const Matrix<float>& to) {

@@ -10,6 +10,7 @@
 #include "parameters/parameter_store.h"
 #include "parameters/skipped_steps.h"
 #include "windrow/batching/backend/execution.h"
+#include "windrow/ops/recording.h"
 
 namespace windrow {
 namespace {
@@ -173,6 +174,7 @@ Parameters::Parameters(const Device& device, std::uint64_t seed, ParametersOptio
 Parameters::~Parameters() = default;
 
 Parameter Parameters::add(const std::string& name, Index rows, Index width, Initial initial) {
+  refuse_in_recording("Parameters::add()");
   return store_->add(name, rows, width, initial);
 }
 const std::string& Parameters::name() const { return store_->name(); }
@@ -199,7 +201,10 @@ void Parameters::set_member(int rank, int members) {
 
 std::uint64_t Parameters::minibatches() const { return store_->minibatches(); }
 void Parameters::set_minibatches(std::uint64_t number) { store_->set_minibatches(number); }
-void Parameters::keep_gradients() { store_->keep_gradients(); }
+void Parameters::keep_gradients() {
+  refuse_in_recording("Parameters::keep_gradients()");
+  store_->keep_gradients();
+}
 void Parameters::freeze(const Parameter& parameter) { store_->set_frozen(parameter, true); }
 void Parameters::unfreeze(const Parameter& parameter) { store_->set_frozen(parameter, false); }
 bool Parameters::frozen(const Parameter& parameter) const { return store_->entry(parameter).frozen; }

@@ -52,6 +52,8 @@ class Core {
   void heal(Var var, const PushOptions& how);
   void begin_bulk();
   void end_bulk() noexcept;
+  void begin_refusal(const char* why);
+  void end_refusal() noexcept;
   std::uint64_t version(Var var, const PushOptions& how);
   void watch(Var var, std::span<std::byte> bytes, const PushOptions& how);
   /// Returns false if the variable was retired, unless the call comes from an op that has access to it.
@@ -81,7 +83,7 @@ class Core {
   std::shared_ptr<GraphState> capture(const std::function<void()>& body, OpName name);
   void append(GraphState& graph, const std::function<void()>& body);
   void launch(GraphState& graph, std::source_location from);
-  /// Returns false inside a capture.
+  /// Returns false where pushes are diverted.
   bool launch(const DeclaredState& op, std::source_location from);
   /// Later launches push by `by`, if not null. Returns the previous plan, which gets no new use. Needs the graph's
   /// mutex.
@@ -187,7 +189,8 @@ class Core {
   template <class Body>
   void push_listed(Port& port, const Entering& op, AccessList accesses, const Body& body);
   template <class Accesses, class Body>
-  void capture(Port& port, const Entering& op, const Accesses& accesses, const Body& body);
+  void divert(Port& port, const Entering& op, const Accesses& accesses, const Body& body);
+  [[noreturn]] static void refuse_push(const Port& port, const OpInfo& about);
   template <class Accesses>
   static std::shared_ptr<CapturedOp> without_body(const Entering& op, const Accesses& accesses);
   template <class Accesses, class Body>

@@ -8,6 +8,7 @@
 #include "diagnosis/engine_log.h"
 #include "windrow/engine/bulk_scope.h"
 #include "windrow/engine/engine_use.h"
+#include "windrow/engine/push_refusal.h"
 
 #if defined(__linux__)
 #include <sched.h>
@@ -118,6 +119,9 @@ void Engine::heal(Var var, const PushOptions& options) { core_->heal(var, option
 
 BulkScope::BulkScope(Engine& engine) : core_(*engine.core_) { core_.begin_bulk(); }
 BulkScope::~BulkScope() { core_.end_bulk(); }
+
+PushRefusal::PushRefusal(Engine& engine, const char* why) : core_(*engine.core_) { core_.begin_refusal(why); }
+PushRefusal::~PushRefusal() { core_.end_refusal(); }
 
 EngineUse::EngineUse(Engine& engine) : core_(*engine.core_) { ++core_.visitors_; }
 EngineUse::~EngineUse() { --core_.visitors_; }

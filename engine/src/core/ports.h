@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/record_pool.h"
@@ -59,7 +60,7 @@ struct alignas(64) Port {
   /// The port's thread is inside while it makes and enters a record. Another thread may close the turnstile.
   Turnstile entry;
   /// What the port's thread is in the middle of. Only that thread reads it.
-  enum class Busy : std::uint8_t { no, entering, capturing };
+  enum class Busy : std::uint8_t { no, entering, capturing, refusing };
   Busy busy = Busy::no;
   Capture* capture = nullptr;  ///< while the thread captures
   EndedPart* ended = nullptr;  ///< parts of graphs that ended on the thread; released once the op there has left
@@ -90,6 +91,10 @@ struct alignas(64) Port {
 
   ReadyRing ready;
   int bulk_scopes = 0;  ///< the number of BulkScopes that the thread is in
+  const char* refuses_because = nullptr;  ///< while the thread is in a PushRefusal
+
+  /// Whether pushes of the thread do not enter the chains.
+  bool diverted() const { return busy >= Busy::capturing; }
 
   TracePort trace;
 
@@ -103,6 +108,19 @@ struct alignas(64) Port {
   static void add(std::atomic<std::uint64_t>& counter, std::uint64_t more) {
     counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_release);
   }
+};
+
+/// A scope in which pushes of the port's thread enter the chains in any case.
+class Undiverted {
+ public:
+  explicit Undiverted(Port& port) : port_(port), before_(std::exchange(port.busy, Port::Busy::no)) {}
+  ~Undiverted() { port_.busy = before_; }
+  Undiverted(const Undiverted&) = delete;
+  Undiverted& operator=(const Undiverted&) = delete;
+
+ private:
+  Port& port_;
+  const Port::Busy before_;
 };
 
 /// All ports of one engine. Members may be called by any thread.

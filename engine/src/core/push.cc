@@ -72,8 +72,8 @@ template <class Body>
 [[gnu::always_inline]] inline void Core::push_listed(Port& port, const Entering& op, AccessList accesses,
                                                      const Body& body) {
   const Listed listed{*this, op.about, accesses.begin(), accesses.size()};
-  if (port.busy == Port::Busy::capturing) [[unlikely]]
-    return capture(port, op, listed, body);
+  if (port.diverted()) [[unlikely]]
+    return divert(port, op, listed, body);
   if (accesses.size() == 1) {
     submit(port, op, Single{listed(0)}, body);
   } else {
@@ -133,10 +133,19 @@ inline OpRecord* Core::enter(Port& port, const Entering& entering, const Accesse
 }
 
 template <class Accesses, class Body>
-[[gnu::noinline]] void Core::capture(Port& port, const Entering& entering, const Accesses& accesses, const Body& body) {
-  const std::shared_ptr<CapturedOp> op = without_body(entering, accesses);
-  port.capture->add(op);
-  body.move_to(*op);  // last: if the capture throws, the caller still has the function
+[[gnu::noinline]] void Core::divert(Port& port, const Entering& entering, const Accesses& accesses, const Body& body) {
+  if (port.busy == Port::Busy::capturing) {
+    const std::shared_ptr<CapturedOp> op = without_body(entering, accesses);
+    port.capture->add(op);
+    return body.move_to(*op);  // last: if the capture throws, the caller still has the function
+  }
+  if (!entering.retires) refuse_push(port, entering.about);
+  const Undiverted lifted(port);
+  submit(port, entering, accesses, body);
+}
+
+void Core::refuse_push(const Port& port, const OpInfo& about) {
+  throw MisuseError("push of " + site(about) + ": " + port.refuses_because);
 }
 
 template <class Accesses>
@@ -227,14 +236,13 @@ void Core::retire_captured(CapturedOp& op) noexcept {
   if (op.has_retired) return;
   if (fork_gate_.torn()) return op.function.abandon();
   Port& port = ports_.mine();
-  const Port::Busy before = std::exchange(port.busy, Port::Busy::no);  // a capture on this thread must not get this op
+  const Undiverted lifted(port);  // a capture on this thread must not get this op
   try {
     submit(port, {*op.info, op.priority, true}, Single{op.accesses.front()}, FunctionBody{op.function});
   } catch (const std::exception&) {
     // The variable has been retired elsewhere, or there is no memory: ops that use it may still run.
     op.function.abandon();
   }
-  port.busy = before;
 }
 
 void Core::heal(Var var, const PushOptions& how) {
@@ -248,6 +256,19 @@ void Core::begin_bulk() { ++ports_.mine().bulk_scopes; }
 void Core::end_bulk() noexcept {
   if (Port* const port = ports_.mine_if_any()) --port->bulk_scopes;  // the thread has had a port since begin_bulk()
   policy_->hand_over();
+}
+
+void Core::begin_refusal(const char* why) {
+  Port& port = ports_.mine();
+  if (port.busy != Port::Busy::no) {
+    throw MisuseError("a refusal of pushes inside a capture, a push or another refusal, of the same engine");
+  }
+  port.busy = Port::Busy::refusing;
+  port.refuses_because = why;
+}
+
+void Core::end_refusal() noexcept {
+  if (Port* const port = ports_.mine_if_any()) port->busy = Port::Busy::no;  // there has been one since the beginning
 }
 
 std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList accesses, const PushOptions& how) {

@@ -33,6 +33,7 @@ struct ForeignVariable {
 }  // namespace
 
 Capture::Capture(GraphState& graph, Port& port) : graph_(graph), core_(graph.core), port_(port) {
+  if (port.busy == Port::Busy::refusing) throw MisuseError("a capture: " + std::string(port.refuses_because));
   if (port.busy != Port::Busy::no) throw MisuseError("capture inside a capture, or inside a push, of the same engine");
   if (const std::shared_ptr<GraphPlan> plan = graph.plan_now()) {
     for (const std::shared_ptr<CapturedOp>& op : plan->ops()) {

@@ -41,13 +41,12 @@ Var Core::take_over(const Var& var) {
 
 void Core::retire_own(const Var& var) noexcept {
   Port& port = ports_.mine();
-  const Port::Busy before = std::exchange(port.busy, Port::Busy::no);  // a capture here must not record this op
+  const Undiverted lifted(port);  // a capture here must not record this op
   try {
     retire(var, nullptr, {.name = "retire"});
   } catch (const std::exception&) {
     // Out of memory: the variable stays until the engine ends.
   }
-  port.busy = before;
 }
 
 void GraphState::refuse() const {
@@ -59,6 +58,7 @@ void GraphState::refuse() const {
 void Core::launch(GraphState& graph, std::source_location from) {
   Port& port = ports_.mine();
   if (port.busy == Port::Busy::capturing) return port.capture->add(graph);
+  if (port.busy == Port::Busy::refusing) refuse_push(port, info(port, {.name = graph.name, .pushed_at = from}));
   if (!launch_by_pushes(port, graph.pushes, {graph.name, from})) launch_by_gates(port, graph, from);
 }
 

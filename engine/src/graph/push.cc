@@ -177,7 +177,7 @@ struct LanesBegun {
 
 bool Core::launch(const DeclaredState& op, std::source_location from) {
   Port& port = ports_.mine();
-  return port.busy != Port::Busy::capturing && launch_by_pushes(port, op.pushes, {op.how.name, from});
+  return !port.diverted() && launch_by_pushes(port, op.pushes, {op.how.name, from});
 }
 
 bool Core::launch_by_pushes(Port& port, const std::atomic<PushPlan*>& plan_now, const LaunchSite& site) {

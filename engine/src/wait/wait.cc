@@ -35,8 +35,9 @@ void refuse_where_others_wait() {
   }
 }
 
-void refuse_in_capture(const Port& port) {
+void refuse_where_diverted(const Port& port) {
   if (port.busy == Port::Busy::capturing) throw MisuseError("a wait inside a capture, where nothing runs");
+  if (port.busy == Port::Busy::refusing) throw MisuseError("a wait: " + std::string(port.refuses_because));
 }
 
 }  // namespace
@@ -160,7 +161,7 @@ Running* Core::frame_of_mine() const {
 bool Core::wait(AccessList accesses, Deadline deadline, std::source_location from) {
   refuse_torn();
   refuse_where_others_wait();
-  refuse_in_capture(ports_.mine());
+  refuse_where_diverted(ports_.mine());
   const bool inside = frame_of_mine() != nullptr;
   ++(inside ? waits_in_ops_ : waits_);
   Waits waits(*this, accesses, info(ports_.mine(), {.name = "wait", .pushed_at = from}));
@@ -252,7 +253,7 @@ bool Core::wait_for_points(const Waiter& waiter, Deadline deadline, std::vector<
 bool Core::wait_all(Deadline deadline) {
   refuse_torn();
   refuse_where_others_wait();
-  refuse_in_capture(ports_.mine());
+  refuse_where_diverted(ports_.mine());
   if (const Running* frame = frame_of_mine()) {
     throw MisuseError("wait_all inside op '" + std::string(frame->op->info().name) +
                       "' would wait for that op itself; wait for variables instead");

@@ -363,6 +363,7 @@ class Engine {
   friend class BulkScope;
   friend class EngineUse;
   friend class EngineRef;
+  friend class PushRefusal;
   /// Takes over the core of an engine that was destroyed inside one of its own ops.
   Engine(std::unique_ptr<Core> core, std::shared_ptr<EngineLife> life);
 

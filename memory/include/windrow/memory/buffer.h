@@ -87,8 +87,9 @@ class Buffer {
   std::size_t size() const { return size_; }
   /// The lane on which the memory is allocated and freed.
   LaneId lane() const { return lane_; }
-  /// Throws MisuseError if the buffer was moved from.
+  /// Throw MisuseError if the buffer was moved from.
   Bytes bytes() const;
+  const std::shared_ptr<Allocator>& memory() const;
 
  private:
   friend class Arena;
@@ -120,6 +121,11 @@ class Arena {
   /// A buffer of the next `bytes` bytes, rounded up to the memory's alignment, and at least as many. Throws MisuseError
   /// if less is left.
   Buffer cut(std::size_t bytes, OpName name = "buffer");
+  /// Makes a buffer of the same memory and lane, which no op has written yet, lie from byte `offset` of the arena on.
+  /// Buffers that are laid, unlike those that are cut, may have bytes in common: then the caller must order the ops that
+  /// use them. EngineOptions::check does not watch their bytes. Throws MisuseError if the buffer does not fit there, or
+  /// has another memory or lane.
+  void lay(Buffer& buffer, std::size_t offset);
   /// Bytes not yet cut.
   std::size_t left() const { return size_ - used_; }
 

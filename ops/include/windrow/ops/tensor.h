@@ -12,6 +12,8 @@
 
 namespace windrow {
 
+struct ReplayedBuffers;
+
 /// A handle: copies and views share one buffer, which ends with the last of them, after the ops that use it. They share
 /// the buffer's variable too, so the engine orders accesses to all views as accesses to one value. A tensor may outlive
 /// the engine; members that need the engine throw MisuseError then.
@@ -37,6 +39,7 @@ class TensorOf {
   Engine& engine() const { return buffer_->engine(); }
   /// The lane on which the memory is allocated and freed.
   LaneId lane() const { return buffer_->lane(); }
+  const std::shared_ptr<Buffer>& buffer() const { return buffer_; }
   /// True if the tensor covers its buffer, so that overwriting it leaves no old elements.
   bool whole() const { return whole_; }
   /// The access of an op that writes all elements: overwrite if whole(), otherwise mutate.
@@ -66,28 +69,28 @@ class TensorOf {
 
    private:
     friend class TensorOf;
-    View(Bytes bytes, bool whole, Matrix<T> shape, Index offset)
-        : bytes_(bytes), whole_(whole), shape_(shape), offset_(offset) {}
-    bool empty() const { return shape_.rows == 0 || shape_.width == 0; }
+    View(Bytes bytes, bool whole, const Matrix<T>& shape, Index offset)
+        : bytes_(bytes), whole_(whole), rows_(shape.rows), width_(shape.width), stride_(shape.stride), offset_(offset) {}
+    bool empty() const { return rows_ == 0 || width_ == 0; }
     template <class U>
     Matrix<U> at(U* start) const {
-      return {start == nullptr ? nullptr : start + offset_, shape_.rows, shape_.width, shape_.stride};
+      return {start == nullptr ? nullptr : start + offset_, rows_, width_, stride_};
     }
 
     Bytes bytes_;
     bool whole_;  // otherwise the first write clears the buffer
-    Matrix<T> shape_;
-    Index offset_;
+    Index rows_, width_, stride_, offset_;
   };
   View view() const { return View(buffer_->bytes(), whole(), shape_, offset_); }
 
   /// Pushes an op that calls `write` on a thread of the host; `write` writes all elements of the matrix that it gets,
   /// whose old elements are undefined. `accesses` are those of `write`; the access to the tensor is added. In a
-  /// device's memory, the matrix is staging memory, from which a second op copies the elements.
+  /// device's memory, the matrix is staging memory, from which a second op copies the elements. In the body of a Static,
+  /// each replay calls `write` again.
   void fill(std::function<void(const Matrix<T>&)> write, std::vector<Access> accesses,
             const PushOptions& options) const;
-  /// Pushes an op that writes `values`, in row-major order. Throws MisuseError if their number differs from the
-  /// tensor's.
+  /// Pushes an op that writes `values`, in row-major order. In the body of a Static they are a constant. Throws
+  /// MisuseError if their number differs from the tensor's.
   void set(std::vector<T> values, std::source_location pushed_at = std::source_location::current()) const;
   /// Returns the elements in row-major order: pushes an op that copies them, on Device::copy_out if there is one, and
   /// waits for it. Throws as Engine::wait does.
@@ -96,6 +99,8 @@ class TensorOf {
  private:
   TensorOf(std::shared_ptr<Buffer> buffer, Matrix<T> shape, Index offset, bool whole, LaneId copy_out)
       : buffer_(std::move(buffer)), shape_(shape), offset_(offset), whole_(whole), copy_out_(copy_out) {}
+
+  ReplayedBuffers written_buffer() const;
 
   std::shared_ptr<Buffer> buffer_;
   Matrix<T> shape_;  // data is null

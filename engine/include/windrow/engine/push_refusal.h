@@ -1,0 +1,27 @@
+// A scope in which a thread pushes nothing.
+#pragma once
+
+#include "windrow/engine/engine.h"
+
+namespace windrow {
+
+/// While a PushRefusal exists, what its thread pushes to the engine, launches, captures or waits for throws
+/// MisuseError, whose text ends with `why`. For code that records what a program does instead of doing it, so that
+/// nothing is done that was not recorded. Retires are pushed as usual, since an owner may end at any time. Other
+/// threads, and the ops that run meanwhile, push as they like.
+///
+/// The same thread must create and destroy the scope; the engine must outlive it.
+class PushRefusal {
+ public:
+  /// `why` is a string literal, such as "expected ... in the body of ...". Throws MisuseError in a capture of the
+  /// thread, inside another refusal, and where the thread is in the middle of a push.
+  PushRefusal(Engine& engine, const char* why);
+  ~PushRefusal();
+  PushRefusal(const PushRefusal&) = delete;
+  PushRefusal& operator=(const PushRefusal&) = delete;
+
+ private:
+  Core& core_;
+};
+
+}  // namespace windrow

@@ -1,0 +1,106 @@
+// Static programs of operators: recorded once, replayed from then on.
+//
+//   windrow::Static step(host, [&](const windrow::StaticInputs& call) -> std::vector<windrow::Tensor> {
+//     windrow::Tape tape(host);
+//     ...                                   // forward, backward, the optimiser's step
+//     return {loss};
+//   });
+//   for (...) step({.in = {images}, .indices = {labels}});
+//
+// The first call with inputs of some shapes calls the body and records the operators that it applies. Later calls with
+// inputs of these shapes launch the recording as an engine graph: no body, no shape inference, no checks, no tensors
+// made, and the tensors inside lie at places in one block of memory that were planned once.
+//
+// Contract
+//   Order    A call equals calling the body. Its ops are ordered with all others by their variables, as pushed ops are.
+//   Body     It may apply operators, view and make tensors, draw from generators, fill and set tensors, call another
+//            Static, which becomes a part of it, and whatever else pushes replayable ops (recording.h), such as
+//            Optimiser::step. Nothing runs while it is recorded. A push of any other op, and a wait, throws MisuseError
+//            there. What else it does, such as counting, is done once and not by replays; numbers that it passes, as
+//            attributes or to set(), are constants of the recording. A number that changes belongs in a tensor.
+//   Tensors  Inputs are copied into tensors of the recording. A tensor that the body makes, and that is held when the
+//            body has returned, keeps its memory, and each replay overwrites it. All others have no bytes of their own.
+//            A tensor from outside is accessed in place: so the program may write a batch into it, and pass no input.
+//            To carry a value from call to call, write it into such a tensor; a handle that the body assigns is
+//            assigned once. The body throws MisuseError where a tensor from outside that it reads is held by nobody
+//            afterwards, since it was assigned then.
+//   Errors   If the body throws, nothing of it is pushed or kept, except what it did to the program's own state. An op
+//            that fails in a replay poisons what it writes, as any op does; the next call overwrites its results, and
+//            heals them. With order `serial` or `breadth_first`, all ops of a lane fail together.
+//   Threads  One at a time.
+//   Life     It may end while replays run. Tensors that it returned stay valid. After the engine is gone, calls throw
+//            MisuseError.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <source_location>
+#include <vector>
+
+#include "windrow/ops/tensor.h"
+
+namespace windrow {
+
+struct StaticInputs {
+  std::vector<Tensor> in = {};
+  std::vector<IntTensor> indices = {};
+  /// Of whatever else the body depends on: calls of different keys are recorded apart. For programs whose structure
+  /// differs from sample to sample, a hash of the types and of the child structure.
+  std::uint64_t key = 0;
+};
+
+struct StaticOptions {
+  /// The order in which a replay runs its ops. All of them give the same bits.
+  enum class Order : std::uint8_t {
+    parallel,       ///< each op is an op of the engine: what does not depend on each other runs concurrently
+    serial,         ///< as recorded; a replay costs the engine one op for each run of ops on one lane
+    breadth_first,  ///< the same, by depth in the graph of dependencies; those of one depth as recorded
+  } order = Order::parallel;
+  /// The number of recordings that are kept. The one that was used least recently is dropped first. At least 1.
+  std::size_t most_recordings = 8;
+  OpName name = "static";  ///< of its ops where several are one op of the engine
+};
+
+/// Of a Static, since it was made.
+struct StaticStats {
+  std::uint64_t recorded = 0, replayed = 0;  ///< calls
+  std::uint64_t dropped = 0;                 ///< recordings
+  std::size_t kept = 0;                      ///< recordings now
+  // Of the recording that was used last:
+  std::size_t ops = 0;             ///< that were recorded
+  std::size_t planned_bytes = 0;   ///< of the memory that the tensors inside share
+  std::size_t unshared_bytes = 0;  ///< what they would take if each had memory of its own
+};
+
+/// An owner.
+class Static {
+ public:
+  /// Called with inputs that the recording owns. Returns tensors for the caller of the Static.
+  using Body = std::function<std::vector<Tensor>(const StaticInputs& inputs)>;
+
+  /// The inputs of calls must lie in the memory of `device`; the body may use others. Throws MisuseError for an empty
+  /// body, or options out of range.
+  Static(const Device& device, Body body, StaticOptions options = {});
+  ~Static();
+  Static(const Static&) = delete;
+  Static& operator=(const Static&) = delete;
+
+  /// Runs the program: records it if there is no recording for the inputs' shapes and key. Returns what the body
+  /// returned for this recording; the reference is valid until the next call or append(). Throws MisuseError for inputs
+  /// elsewhere, in the body of a Static of another engine, and what the body throws.
+  const std::vector<Tensor>& operator()(const StaticInputs& inputs = {},
+                                        std::source_location from = std::source_location::current());
+
+  /// From the next call on, `more` runs behind the body, with the same inputs; what it returns is returned behind the
+  /// body's. Drops all recordings, since the plan of a longer program is another one.
+  void append(Body more);
+
+  StaticStats stats() const;
+
+ private:
+  class Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace windrow

@@ -1,0 +1,59 @@
+// Reverse-mode differentiation of operators that a program applies (define by run).
+//
+//   windrow::Tape tape(host);
+//   tape.watch(w);
+//   windrow::Tensor y = tape.apply(windrow::op::matmul, {.in = {x, w}});
+//   tape.backward(tape.apply(windrow::op::column_sum, {.in = {y}}));
+//   tape.gradient(w);  // the derivative of the sum
+//
+// For structure that differs from sample to sample, use vertex functions or lazy expressions, which batch
+// (windrow/batching/). In the body of a Static, a tape costs nothing per step (static.h).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <source_location>
+
+#include "windrow/ops/apply.h"
+
+namespace windrow {
+
+/// Notes the applications that watched tensors go through, and applies the operators' own gradients to them. An owner;
+/// it holds the tensors that it has noted until backward(). For one backward pass.
+///
+/// The gradients of a tensor that was used several times are added in the reverse order of its uses, so the same program
+/// gives the same bits. A tensor that was noted must not be written between its use and backward(). Gradients are for
+/// reading: those of two tensors may be one tensor.
+/// Threads: one at a time.
+class Tape {
+ public:
+  explicit Tape(const Device& device);
+  ~Tape();
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  /// Asks for the gradient of a tensor that covers its buffer, such as a parameter. Throws MisuseError for another one,
+  /// and after backward().
+  void watch(const Tensor& tensor);
+
+  /// Applies the operator, as windrow::apply does, and notes the application if an operand depends on a watched tensor.
+  /// Throws as windrow::apply does; MisuseError for Write::add, after backward(), and for an operand that depends on a
+  /// watched tensor and is a view of it: use an operator, such as slice, instead.
+  Tensor apply(const Operator& op, const Operands& operands,
+               std::source_location pushed_at = std::source_location::current());
+
+  /// Pushes the ops that compute the gradients, of the sum of all elements of `loss`, for the watched tensors. Tensors
+  /// that lie on no path from a watched one to the loss get none. Throws MisuseError if the loss depends on no watched
+  /// tensor, if an operator on a path has no gradient, and the second time.
+  void backward(const Tensor& loss, std::source_location pushed_at = std::source_location::current());
+
+  /// The gradient of a watched tensor, of its shape; empty if the loss does not depend on it. Throws MisuseError before
+  /// backward(), and for a tensor that is not watched.
+  std::optional<Tensor> gradient(const Tensor& tensor) const;
+
+ private:
+  class Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace windrow

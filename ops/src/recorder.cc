@@ -1,0 +1,103 @@
+#include "recorder.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace windrow {
+namespace {
+
+constexpr const char* expected_in_body =
+    "not replayable; expected, in the body of a Static, operators, draws, fills, and what else is pushed replayably";
+
+/// The access of an op that lists a variable twice.
+AccessKind both(AccessKind a, AccessKind b) { return a == b ? a : AccessKind::mutate; }
+
+}  // namespace
+
+thread_local constinit Recorder* Recorder::here_ = nullptr;
+
+Recorder::Recorder(Engine& engine) : engine_(engine), refusal_(std::in_place, engine, expected_in_body) {
+  here_ = this;
+}
+Recorder::~Recorder() { here_ = nullptr; }
+
+void Recorder::pause() {
+  refusal_.reset();
+  here_ = nullptr;
+}
+void Recorder::go_on() {
+  here_ = this;
+  refusal_.emplace(engine_, expected_in_body);
+}
+
+Recording Recorder::finish() {
+  pause();
+  return std::move(recording_);
+}
+
+std::size_t Recorder::item(const Var& var) {
+  // From the back: most ops use what the last ones have written.
+  const auto found = std::find_if(recording_.items.rbegin(), recording_.items.rend(),
+                                  [&](const Recording::Item& item) { return item.var == var; });
+  if (found != recording_.items.rend()) {
+    return static_cast<std::size_t>(recording_.items.rend() - found) - 1;
+  }
+  recording_.items.push_back({var, nullptr});
+  return recording_.items.size() - 1;
+}
+
+void Recorder::hold(const std::shared_ptr<Buffer>& buffer) {
+  Recording::Item& held = recording_.items[item(buffer->var())];
+  if (held.buffer == nullptr) held.buffer = buffer;
+}
+
+void Recorder::made(const std::shared_ptr<Buffer>& buffer) {
+  recording_.items.push_back({buffer->var(), buffer, true});
+}
+
+void Recorder::note(Engine& engine, OpFunction function, AccessList accesses, const PushOptions& options,
+                    const ReplayedBuffers& buffers) {
+  if (&engine != &engine_) {
+    throw MisuseError("op '" + std::string(options.name.text()) +
+                      "' for another engine in the body of a Static; expected the engine of its device");
+  }
+  for (const std::shared_ptr<Buffer>& buffer : buffers.all) hold(buffer);
+  Recording::Op& noted = recording_.ops.emplace_back();
+  noted.options = options;
+  noted.function = std::move(function);
+  for (const Access& access : accesses) {
+    const std::size_t number = item(access.var);
+    const auto same = std::ranges::find(noted.uses, number, &Recording::Use::item);
+    if (same != noted.uses.end()) {
+      same->kind = both(same->kind, access.kind);
+    } else {
+      noted.uses.push_back({number, access.kind});
+    }
+  }
+  if (buffers.overwritten_in_part) noted.overwrites_part_of = item(buffers.overwritten_in_part);
+  for (const Var& operand : buffers.in_place) noted.in_place.push_back(item(operand));
+  if (buffers.result) noted.result = item(buffers.result);
+}
+
+// ---- recording.h ----
+
+void push_replayable(Engine& engine, OpFunction function, AccessList accesses, const PushOptions& options,
+                     const ReplayedBuffers& buffers) {
+  if (Recorder* const recorder = Recorder::here()) {
+    return recorder->note(engine, std::move(function), accesses, options, buffers);
+  }
+  engine.push(std::move(function), accesses, options);
+}
+
+Unrecorded::Unrecorded() : recorder_(Recorder::here()) {
+  if (recorder_ != nullptr) recorder_->pause();
+}
+Unrecorded::~Unrecorded() {
+  if (recorder_ != nullptr) recorder_->go_on();
+}
+
+void refuse_in_recording(const std::string& what) {
+  if (Recorder::here() != nullptr) throw MisuseError(what + " in the body of a Static: " + expected_in_body);
+}
+
+}  // namespace windrow

@@ -1,0 +1,70 @@
+// Records the ops that a thread would push in the body of a Static.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "windrow/engine/push_refusal.h"
+#include "windrow/ops/recording.h"
+
+namespace windrow {
+
+/// What a recorder has noted.
+struct Recording {
+  /// A variable that ops access, and the buffer behind it, if there is one. The recording holds each buffer once.
+  struct Item {
+    Var var;
+    std::shared_ptr<Buffer> buffer;
+    bool made = false;  ///< whether the buffer was made in the body
+  };
+  struct Use {
+    std::size_t item;
+    AccessKind kind;
+  };
+  struct Op {
+    OpFunction function;
+    std::vector<Use> uses;  ///< each item once
+    PushOptions options;
+    std::optional<std::size_t> overwrites_part_of = {};
+    std::vector<std::size_t> in_place = {};  ///< items whose bytes `result` may take over
+    std::size_t result = 0;
+  };
+  std::vector<Item> items = {};
+  std::vector<Op> ops = {};
+};
+
+/// From its construction to its end, or to finish(), its thread records what it pushes replayably to the engine, and
+/// other pushes throw. Used by that thread alone.
+class Recorder {
+ public:
+  explicit Recorder(Engine& engine);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  /// The recorder of the calling thread; null if there is none.
+  static Recorder* here() { return here_; }
+
+  /// A buffer that the body has made, to which nothing has been written.
+  void made(const std::shared_ptr<Buffer>& buffer);
+  /// Throws MisuseError for another engine.
+  void note(Engine& engine, OpFunction function, AccessList accesses, const PushOptions& options,
+            const ReplayedBuffers& buffers);
+  Recording finish();
+
+  void pause();
+  void go_on();
+
+ private:
+  std::size_t item(const Var& var);
+  void hold(const std::shared_ptr<Buffer>& buffer);
+
+  static thread_local constinit Recorder* here_;
+
+  Engine& engine_;
+  std::optional<PushRefusal> refusal_;
+  Recording recording_;
+};
+
+}  // namespace windrow

@@ -1,0 +1,68 @@
+// A training step of a multilayer perceptron, written with operators and a tape.
+#pragma once
+
+#include <vector>
+
+#include "windrow/ops/random.h"
+#include "windrow/ops/static.h"
+#include "windrow/ops/tape.h"
+
+namespace windrow::testing {
+
+/// Three layers with relu and dropout, cross entropy, and momentum, whose numbers lie in a tensor.
+class Mlp {
+ public:
+  explicit Mlp(const Device& device, std::vector<Index> widths = {12, 20, 16, 4})
+      : device_(device), draws_(*device.engine, 7), numbers_(device, 1, StepNumbers::count, "numbers") {
+    for (std::size_t k = 0; k + 1 < widths.size(); ++k) {
+      add_parameter(widths[k], widths[k + 1]);
+      add_parameter(1, widths[k + 1]);
+    }
+    set_rate(0.05f);
+  }
+
+  /// From the next step on.
+  void set_rate(float rate) const {
+    const StepNumbers numbers{.rate = rate, .scale = 1.0f / 16, .first = 0.9f};
+    numbers_.set({numbers.begin(), numbers.begin() + StepNumbers::count});
+  }
+
+  /// The losses of a batch of images and labels, as a tensor.
+  std::vector<Tensor> step(const StaticInputs& batch) {
+    Tape tape(device_);
+    for (const Tensor& value : values) tape.watch(value);
+    Tensor x = batch.in.front();
+    for (std::size_t k = 0; k < values.size(); k += 2) {
+      x = tape.apply(op::add_bias, {.in = {tape.apply(op::matmul, {.in = {x, values[k]}}), values[k + 1]}});
+      if (k + 2 == values.size()) break;
+      const IntTensor keys(device_, x.rows(), 3, "keys");
+      draws_.dropout_keys(keys);
+      x = tape.apply(op::relu, {.in = {x}});
+      x = tape.apply(op::dropout, {.in = {x}, .indices = {keys}, .attributes = op::dropout_by(0.25, 3, 0)});
+    }
+    const Tensor losses = tape.apply(op::softmax_cross_entropy, {.in = {x}, .indices = batch.indices});
+    tape.backward(losses);
+    for (std::size_t k = 0; k < values.size(); ++k) {
+      apply(device_, op::momentum_step,
+            {.in = {*tape.gradient(values[k]), numbers_}, .write = Write::add, .states = {states_[k]}}, values[k]);
+    }
+    return {losses};
+  }
+
+  std::vector<Tensor> values;
+
+ private:
+  void add_parameter(Index rows, Index width) {
+    values.emplace_back(device_, rows, width, OpName("parameter"));
+    draws_.uniform(values.back(), -0.5f, 0.5f);
+    states_.emplace_back(device_, rows, width, OpName("state"));
+    states_.back().set(std::vector<float>(static_cast<std::size_t>(rows * width), 0));
+  }
+
+  const Device device_;
+  Generator draws_;
+  const Tensor numbers_;
+  std::vector<Tensor> states_;
+};
+
+}  // namespace windrow::testing

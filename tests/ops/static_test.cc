@@ -1,0 +1,478 @@
+// Recordings of operators: their replays against fresh runs, what a body may do, and the cache.
+#include "windrow/ops/static.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "tests/engine/support.h"
+#include "tests/memory/counting_allocator.h"
+#include "tests/ops/mlp.h"
+#include "windrow/ops/recording.h"
+
+namespace windrow {
+namespace {
+
+using testing::error_of;
+using testing::Mlp;
+using Floats = std::vector<float>;
+using Results = std::vector<Tensor>;
+using Order = StaticOptions::Order;
+
+constexpr Order every_order[] = {Order::parallel, Order::serial, Order::breadth_first};
+
+class StaticOnEveryPolicy : public testing::EveryPolicy {};
+WINDROW_EVERY_POLICY(StaticOnEveryPolicy);
+
+/// Batch number `step` of a task that can be learned.
+struct Batches {
+  explicit Batches(const Device& host, Index rows = 16)
+      : images(host, rows, 12, "images"), labels(host, rows, 1, "labels") {}
+
+  StaticInputs next(int step) const {
+    Floats pixels;
+    std::vector<std::int32_t> classes;
+    for (Index r = 0; r < images.rows(); ++r) {
+      const auto label = static_cast<std::int32_t>((r + step) % 4);
+      classes.push_back(label);
+      for (Index c = 0; c < 12; ++c) {
+        pixels.push_back(static_cast<float>((r * 7 + c * 3 + step) % 11) / 11 + (c % 4 == label ? 1.0f : 0.0f));
+      }
+    }
+    images.set(pixels);
+    labels.set(classes);
+    return {.in = {images}, .indices = {labels}};
+  }
+
+  Tensor images;
+  IntTensor labels;
+};
+
+/// All values and the last losses after `steps` steps with a learning rate that changes.
+template <class Step>
+Floats trained(const Device& host, Mlp& mlp, int steps, const Step& step) {
+  const Batches batches(host);
+  Floats all;
+  for (int i = 0; i < steps; ++i) {
+    if (i % 50 == 0) mlp.set_rate(0.05f / static_cast<float>(1 + i / 50));
+    const Results losses = step(batches.next(i));
+    if (i % 100 == 0 || i + 1 == steps) all = losses.front().get();
+  }
+  for (const Tensor& value : mlp.values) {
+    const Floats values = value.get();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+Floats trained_fresh(const EngineOptions& options, int steps) {
+  Engine engine(options);
+  const Device host = host_device(engine);
+  Mlp mlp(host);
+  return trained(host, mlp, steps, [&](const StaticInputs& batch) { return mlp.step(batch); });
+}
+
+TEST_P(StaticOnEveryPolicy, GivesTheBitsOfAFreshRunForAThousandSteps) {
+  constexpr int steps = 1000;
+  static const Floats fresh = trained_fresh({.policy = Policy::serial}, steps);
+  EXPECT_LT(fresh[0] + fresh[1], 1);  // it has learned
+  for (const Order order : every_order) {
+    Engine engine(options());
+    const Device host = host_device(engine);
+    Mlp mlp(host);
+    Static step(host, [&](const StaticInputs& batch) { return mlp.step(batch); }, {.order = order});
+    EXPECT_EQ(trained(host, mlp, steps, [&](const StaticInputs& batch) { return step(batch); }), fresh);
+    EXPECT_EQ(step.stats().recorded, 1U);
+    EXPECT_EQ(step.stats().replayed, steps - 1U);
+    EXPECT_LT(step.stats().planned_bytes, step.stats().unshared_bytes);
+  }
+}
+
+/// A program of random operators on 3 x 4 matrices, with results and state of its own.
+class RandomOperators {
+ public:
+  RandomOperators(const Device& host, std::uint32_t seed)
+      : host_(host), seed_(seed), draws_(*host.engine, seed), state(host, 3, 4, "state") {
+    state.set(Floats(12, 0.5f));
+  }
+
+  Results run(const StaticInputs& inputs) {
+    next_ = seed_;
+    std::vector<Tensor> values = {inputs.in[0], inputs.in[1]}, held;
+    for (int i = 0; i < 40; ++i) {
+      const Tensor a = values[draw(values.size())], b = values[draw(values.size())];
+      values.push_back(result(a, b));
+      if (draw(3) == 0) values.erase(values.begin() + static_cast<std::ptrdiff_t>(draw(values.size() - 1)));
+      if (draw(8) == 0) held.push_back(values.back());
+    }
+    held.push_back(values.back());
+    return held;
+  }
+
+ private:
+  std::size_t draw(std::size_t below) {
+    next_ = next_ * 1664525 + 1013904223;
+    return (next_ >> 8) % below;
+  }
+  Tensor result(const Tensor& a, const Tensor& b) {
+    switch (draw(8)) {
+      case 0: return apply(host_, op::tanh, {.in = {a}});
+      case 1: return apply(host_, op::add, {.in = {a, b}});
+      case 2: return apply(host_, op::mul, {.in = {a, b}});
+      case 3: return apply(host_, op::softmax, {.in = {a}});
+      case 4: {  // written in part, twice; the last column stays 0
+        const Tensor parts(host_, 3, 4, "parts");
+        apply(host_, op::tanh, {.in = {a.column_range(0, 2)}}, parts.column_range(0, 2));
+        apply(host_, op::tanh, {.in = {b.column_range(1, 2)}, .write = Write::add}, parts.column_range(2, 3));
+        return parts;
+      }
+      case 5: {
+        const Tensor drawn(host_, 3, 4, "drawn");
+        draws_.uniform(drawn, -1, 1);
+        apply(host_, op::tanh, {.in = {a}, .write = Write::add}, drawn);
+        return drawn;
+      }
+      case 6: {
+        const Tensor scaled = apply(host_, op::tanh, {.in = {b}});
+        apply(host_, op::sgd, {.in = {scaled}, .attributes = op::at_rate(0.25), .write = Write::add}, state);
+        return state;
+      }
+      default: {
+        const Tensor constant(host_, 3, 4, "constant");
+        constant.set(Floats(12, 0.125f));
+        return apply(host_, op::sub, {.in = {a, constant}});
+      }
+    }
+  }
+
+  const Device host_;
+  const std::uint32_t seed_;
+  std::uint32_t next_ = 0;
+  Generator draws_;
+
+ public:
+  Tensor state;
+};
+
+template <class Run>
+std::vector<Floats> results_of(const Device& host, const RandomOperators& program, int calls, const Run& run) {
+  const Tensor a(host, 3, 4, "a"), b(host, 3, 4, "b");
+  std::vector<Floats> all;
+  for (int i = 0; i < calls; ++i) {
+    const auto base = static_cast<float>(i) / 8;
+    a.set({base, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+    b.set(Floats(12, base - 1));
+    const Results results = run({.in = {a, b}});
+    if (i % 3 == 1) continue;  // so that replays overlap
+    for (const Tensor& result : results) all.push_back(result.get());
+  }
+  all.push_back(program.state.get());
+  return all;
+}
+
+TEST_P(StaticOnEveryPolicy, GivesTheBitsOfFreshRunsOfRandomOperators) {
+  for (std::uint32_t seed = 1; seed <= 25; ++seed) {
+    SCOPED_TRACE(seed);
+    Engine fresh_engine({.policy = Policy::serial});
+    const Device fresh_host = host_device(fresh_engine);
+    RandomOperators fresh(fresh_host, seed);
+    const std::vector<Floats> expected =
+        results_of(fresh_host, fresh, 8, [&](const StaticInputs& inputs) { return fresh.run(inputs); });
+    for (const Order order : every_order) {
+      Engine engine(options());
+      const Device host = host_device(engine);
+      RandomOperators program(host, seed);
+      Static step(host, [&](const StaticInputs& inputs) { return program.run(inputs); }, {.order = order});
+      EXPECT_EQ(results_of(host, program, 8, [&](const StaticInputs& inputs) { return step(inputs); }), expected);
+    }
+  }
+}
+
+TEST_P(StaticOnEveryPolicy, RecoversFromAFailureInAReplay) {
+  for (const Order order : every_order) {
+    Engine engine(options());
+    const Device host = host_device(engine);
+    const Tensor table(host, 3, 1, "table");
+    table.set({10, 20, 30});
+    Static look_up(
+        host,
+        [&](const StaticInputs& call) -> Results {
+          const Tensor rows = apply(host, op::gather_rows, {.in = {table}, .indices = call.indices});
+          return {apply(host, op::square, {.in = {rows}}), apply(host, op::neg, {.in = {table}})};
+        },
+        {.order = order});
+    const IntTensor index(host, 2, 1, "index");
+    index.set({2, 0});
+    EXPECT_EQ(look_up({.indices = {index}})[0].get(), (Floats{900, 100}));
+    index.set({1, 7});
+    const Tensor squares = look_up({.indices = {index}})[0];
+    EXPECT_NE(error_of<OpError>([&] { squares.get(); }).find("7"), std::string::npos);
+    index.set({1, 1});
+    EXPECT_EQ(look_up({.indices = {index}})[0].get(), (Floats{400, 400}));
+    EXPECT_EQ(look_up({.indices = {index}})[1].get(), (Floats{-10, -20, -30}));
+    EXPECT_EQ(look_up.stats().recorded, 1U);
+    engine.wait_all();
+  }
+}
+
+TEST_P(StaticOnEveryPolicy, MayEndWhileItsReplaysRun) {
+  Engine engine(options());
+  const Device host = host_device(engine);
+  std::optional<Tensor> y;
+  {
+    const Tensor x(host, 2, 2, "x");
+    x.set({1, 2, 3, 4});
+    Static twice(host, [&](const StaticInputs& call) -> Results {
+      return {apply(host, op::add, {.in = {apply(host, op::neg, {.in = call.in}), call.in[0]}}),
+              apply(host, op::add, {.in = {call.in[0], call.in[0]}})};
+    });
+    for (int i = 0; i < 20; ++i) y = twice({.in = {x}})[1];
+  }
+  EXPECT_EQ(y->get(), (Floats{2, 4, 6, 8}));
+}
+
+class StaticTest : public ::testing::Test {
+ protected:
+  Tensor filled(Index rows, Index width, float value) const {
+    const Tensor tensor(host_, rows, width, "filled");
+    tensor.set(Floats(static_cast<std::size_t>(rows * width), value));
+    return tensor;
+  }
+  /// Squares its first input.
+  Static::Body square() {
+    return [this](const StaticInputs& call) -> Results {
+      ++bodies_;
+      return {apply(host_, op::square, {.in = {call.in[0]}})};
+    };
+  }
+
+  Engine engine_{{.policy = Policy::pool, .workers = 2}};
+  Device host_ = host_device(engine_);
+  int bodies_ = 0;
+};
+
+TEST_F(StaticTest, RecordsOnceForEachShapeAndKey) {
+  Static step(host_, square());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(step({.in = {filled(1, 2, 3)}})[0].get(), (Floats{9, 9}));
+    EXPECT_EQ(step({.in = {filled(2, 1, 3)}})[0].get(), (Floats{9, 9}));
+    EXPECT_EQ(step({.in = {filled(1, 1, 2)}})[0].get(), (Floats{4}));
+    EXPECT_EQ(step({.in = {filled(1, 1, 2)}, .key = 1})[0].get(), (Floats{4}));
+    const IntTensor index(host_, 1, 1, "index");
+    index.set({0});
+    EXPECT_EQ(step({.in = {filled(1, 1, 2)}, .indices = {index}})[0].get(), (Floats{4}));
+  }
+  EXPECT_EQ(bodies_, 5);
+  const StaticStats stats = step.stats();
+  EXPECT_EQ(stats.recorded, 5U);
+  EXPECT_EQ(stats.replayed, 10U);
+  EXPECT_EQ(stats.kept, 5U);
+  EXPECT_EQ(stats.dropped, 0U);
+}
+
+TEST_F(StaticTest, DropsTheRecordingThatWasUsedLeastRecently) {
+  Static step(host_, square(), {.most_recordings = 2});
+  const auto call = [&](Index rows) { return step({.in = {filled(rows, 1, 2)}})[0].get().size(); };
+  call(1);
+  call(2);
+  call(1);
+  call(3);  // drops that of 2 rows
+  EXPECT_EQ(bodies_, 3);
+  EXPECT_EQ(call(1), 1U);
+  EXPECT_EQ(bodies_, 3);
+  EXPECT_EQ(call(2), 2U);
+  EXPECT_EQ(bodies_, 4);
+  EXPECT_EQ(step.stats().dropped, 2U);
+  EXPECT_EQ(step.stats().kept, 2U);
+}
+
+TEST_F(StaticTest, TakesViewsAsInputs) {
+  Static step(host_, square());
+  const Tensor wide(host_, 2, 3, "wide");
+  wide.set({1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(step({.in = {wide.column_range(1, 3)}})[0].get(), (Floats{4, 9, 25, 36}));
+  EXPECT_EQ(step({.in = {wide.column_range(0, 2)}})[0].get(), (Floats{1, 4, 16, 25}));
+  const Tensor padded(host_, 2, 64, "padded");
+  padded.set(Floats(128, 3));
+  EXPECT_EQ(step({.in = {padded}})[0].get(), Floats(128, 9));
+}
+
+TEST_F(StaticTest, RefusesWhatItCannotReplay) {
+  const Var var = engine_.new_var("var");
+  const Tensor x = filled(1, 1, 1);
+  const auto error = [&](const std::function<void()>& body) {
+    Static step(host_, [&](const StaticInputs&) -> Results {
+      body();
+      return {};
+    });
+    return error_of<MisuseError>([&] { step(); });
+  };
+  const auto names = [](const std::string& text, const char* what) {
+    return text.find(what) != std::string::npos && text.find("replayable") != std::string::npos;
+  };
+  EXPECT_TRUE(names(error([&] { engine_.push([] {}, {mutate(var)}, {.name = "count"}); }), "count"));
+  EXPECT_TRUE(names(error([&] { engine_.push_async([](OnComplete) {}, {mutate(var)}, {.name = "send"}); }), "send"));
+  EXPECT_TRUE(names(error([&] { engine_.heal(var); }), "heal"));
+  EXPECT_TRUE(names(error([&] { x.get(); }), "get"));
+  EXPECT_TRUE(names(error([&] { engine_.wait(var); }), "wait"));
+  EXPECT_TRUE(names(error([&] { engine_.capture([] {}); }), "capture"));
+  const Graph graph = engine_.capture([&] { engine_.push([] {}, {mutate(var)}); }, "graph");
+  EXPECT_TRUE(names(error([&] { graph.launch(); }), "graph"));
+  const DeclaredOp declared = engine_.declare([] {}, {mutate(var)}, {.name = "declared"});
+  EXPECT_TRUE(names(error([&] { engine_.push(declared); }), "declared"));
+  EXPECT_TRUE(names(error([&] { refuse_in_recording("this"); }), "this"));
+  EXPECT_NO_THROW(refuse_in_recording("this"));
+  engine_.push([] {}, {mutate(var)});  // and everything is possible again
+  engine_.wait_all();
+}
+
+TEST_F(StaticTest, RefusesTensorsThatReplaysWouldNotFind) {
+  std::optional<Tensor> carried = filled(1, 1, 1);
+  Static handle(host_, [&](const StaticInputs&) -> Results {
+    carried = apply(host_, op::neg, {.in = {*carried}});
+    return {};
+  });
+  EXPECT_NE(error_of<MisuseError>([&] { handle(); }).find("nobody holds"), std::string::npos);
+  Static unwritten(host_, [&](const StaticInputs&) -> Results {
+    return {apply(host_, op::neg, {.in = {Tensor(host_, 1, 1)}})};
+  });
+  EXPECT_NE(error_of<MisuseError>([&] { unwritten(); }).find("'neg'"), std::string::npos);
+}
+
+TEST_F(StaticTest, KeepsNothingOfABodyThatThrows) {
+  const Tensor state = filled(1, 1, 2);
+  bool throws = true;
+  Static step(host_, [&](const StaticInputs&) -> Results {
+    apply(host_, op::add, {.in = {filled(1, 1, 5)}, .write = Write::add}, state);
+    if (throws) throw std::runtime_error("not today");
+    return {state};
+  });
+  engine_.wait_all();
+  const std::uint64_t version = engine_.version(state.var());
+  EXPECT_EQ(error_of<std::runtime_error>([&] { step(); }), "not today");
+  engine_.wait_all();
+  EXPECT_EQ(engine_.version(state.var()), version);
+  EXPECT_EQ(step.stats().kept, 0U);
+  throws = false;
+}
+
+TEST_F(StaticTest, BecomesAPartOfAnother) {
+  Static inner(host_, square());
+  Static outer(host_, [&](const StaticInputs& call) -> Results {
+    return {apply(host_, op::neg, {.in = {inner({.in = {inner(call)[0]}})[0]}})};
+  });
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(outer({.in = {filled(1, 1, 3)}})[0].get(), (Floats{-81}));
+  EXPECT_EQ(bodies_, 2);
+  EXPECT_EQ(inner.stats().recorded, 0U);
+  EXPECT_EQ(inner({.in = {filled(1, 1, 3)}})[0].get(), (Floats{9}));
+}
+
+TEST_F(StaticTest, AnalysesAgainWhenOpsAreAppended) {
+  std::optional<Tensor> first;
+  Static step(host_, [&](const StaticInputs& call) -> Results {
+    first = apply(host_, op::square, {.in = {call.in[0]}});
+    return {*first};
+  });
+  EXPECT_EQ(step({.in = {filled(1, 1, 3)}})[0].get(), (Floats{9}));
+  EXPECT_EQ(step.stats().ops, 1U);
+  step.append([&](const StaticInputs& call) -> Results {
+    return {apply(host_, op::add, {.in = {*first, call.in[0]}})};
+  });
+  for (float x = 1; x < 4; ++x) {
+    const Results& results = step({.in = {filled(1, 1, x)}});
+    EXPECT_EQ(results[0].get(), (Floats{x * x}));
+    EXPECT_EQ(results[1].get(), (Floats{x * x + x}));
+  }
+  EXPECT_EQ(step.stats().ops, 2U);
+  EXPECT_EQ(step.stats().dropped, 1U);
+}
+
+TEST_F(StaticTest, PlansPlacesForTensorsThatNobodyHolds) {
+  Static chain(host_, [&](const StaticInputs& call) -> Results {
+    Tensor x = call.in[0];
+    for (int i = 0; i < 10; ++i) x = apply(host_, op::softmax, {.in = {x}});
+    for (int i = 0; i < 10; ++i) x = apply(host_, op::tanh, {.in = {x}});
+    return {apply(host_, op::neg, {.in = {x}})};
+  });
+  chain({.in = {filled(4, 16, 1)}});
+  EXPECT_EQ(chain.stats().unshared_bytes, 20 * 4 * 16 * sizeof(float));
+  EXPECT_EQ(chain.stats().planned_bytes, 2 * 4 * 16 * sizeof(float));  // one, where it is computed in place
+}
+
+TEST_F(StaticTest, ReturnsAllMemory) {
+  const auto memory = std::make_shared<testing::CountingAllocator>();
+  host_.memory = memory;
+  {
+    Static step(host_, square(), {.order = Order::serial});
+    for (Index rows = 1; rows < 20; ++rows) step({.in = {filled(rows, 3, 1)}});
+    Static twice(host_, [&](const StaticInputs& call) -> Results {
+      return {apply(host_, op::neg, {.in = {apply(host_, op::neg, {.in = call.in})}})};
+    });
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(twice({.in = {filled(1, 1, 3)}})[0].get(), (Floats{3}));
+  }
+  engine_.wait_all();
+  EXPECT_EQ(memory->held, 0U);
+}
+
+TEST_F(StaticTest, PushesOnceWhatIsUnrecorded) {
+  std::optional<Tensor> state;
+  Static count(host_, [&](const StaticInputs& call) -> Results {
+    if (!state) {
+      const Unrecorded once;
+      state = filled(1, 1, 100);
+    }
+    apply(host_, op::add, {.in = {call.in[0], call.in[0]}, .write = Write::add}, *state);
+    return {*state};
+  });
+  for (int i = 1; i <= 3; ++i) {
+    EXPECT_EQ(count({.in = {filled(1, 1, 1)}})[0].get(), (Floats{100 + 2 * static_cast<float>(i)}));
+  }
+}
+
+TEST_F(StaticTest, RunsOpsThatArePushedReplayably) {
+  int runs = 0;
+  const auto counter = std::make_shared<Buffer>(engine_, host_allocator(), 0, OpName("counter"));
+  Static count(host_, [&](const StaticInputs&) -> Results {
+    push_replayable(
+        engine_, [&runs] { ++runs; }, {mutate(counter->var())}, {.name = "count"}, {.all = {counter}});
+    return {};
+  });
+  for (int i = 0; i < 5; ++i) count();
+  engine_.wait(counter->var());
+  EXPECT_EQ(runs, 5);
+}
+
+TEST_F(StaticTest, RefusesWrongArguments) {
+  EXPECT_NE(error_of<MisuseError>([&] { Static(host_, nullptr); }).find("body"), std::string::npos);
+  EXPECT_NE(error_of<MisuseError>([&] { Static(host_, square(), {.most_recordings = 0}); }).find("most_recordings"),
+            std::string::npos);
+  Engine other;
+  const Device elsewhere = host_device(other);
+  Static step(host_, [&](const StaticInputs&) -> Results {
+    return {apply(elsewhere, op::neg, {.in = {Tensor(elsewhere, 1, 1)}})};
+  });
+  EXPECT_NE(error_of<MisuseError>([&] { step(); }).find("another engine"), std::string::npos);
+}
+
+TEST_F(StaticTest, ThrowsAfterItsEngineHasEnded) {
+  std::optional<Engine> engine(std::in_place);
+  std::optional<Static> step;
+  step.emplace(host_device(*engine), [](const StaticInputs&) -> Results { return {}; });
+  (*step)();
+  engine.reset();
+  EXPECT_NE(error_of<MisuseError>([&] { (*step)(); }), "");
+  step.reset();
+}
+
+TEST_F(StaticTest, AccessesOnlyWhatItDeclares) {
+  Engine engine({.check = true});
+  const Device host = host_device(engine);
+  Mlp mlp(host);
+  Static step(host, [&](const StaticInputs& batch) { return mlp.step(batch); });
+  const Batches batches(host);
+  for (int i = 0; i < 3; ++i) step(batches.next(i));
+  EXPECT_NO_THROW(engine.wait_all());
+}
+
+}  // namespace
+}  // namespace windrow

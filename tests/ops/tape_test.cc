@@ -1,0 +1,196 @@
+// Tapes: their gradients against central differences of whole programs in double precision.
+#include "windrow/ops/tape.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/engine/support.h"
+#include "windrow/ops/evaluate.h"
+
+namespace windrow {
+namespace {
+
+using testing::error_of;
+using Doubles = std::vector<double>;
+using Floats = std::vector<float>;
+
+/// One application in a program; operands are numbers of earlier values.
+struct TapedStep {
+  const Operator* op;
+  std::vector<std::size_t> in;
+  Attributes attributes = {};
+  std::vector<std::int32_t> indices = {};  // a column, if there are some
+};
+
+/// Values 0 to `inputs` - 1 are the inputs, then one value for each step; the last one is the loss.
+struct TapedProgram {
+  std::vector<Type> inputs;
+  std::vector<TapedStep> steps;
+};
+
+double loss_of(const TapedProgram& program, std::vector<Doubles> values) {
+  std::vector<Type> types = program.inputs;
+  for (const TapedStep& step : program.steps) {
+    Application application;
+    application.signature.attributes = step.attributes;
+    for (const std::size_t operand : step.in) {
+      application.signature.in.push_back(types[operand]);
+      application.in.push_back(values[operand]);
+    }
+    if (!step.indices.empty()) {
+      application.signature.indices.push_back({Rows::count(static_cast<Index>(step.indices.size())), 1});
+      application.indices.push_back(step.indices);
+    }
+    types.push_back(infer(*step.op, application.signature));
+    values.push_back(evaluate(reference_kernels(), *step.op, application));
+  }
+  double loss = 0;
+  for (const double element : values.back()) loss += element;
+  return loss;
+}
+
+class TapeTest : public ::testing::Test {
+ protected:
+  Tensor input(const Type& type, const Doubles& values) const {
+    const Tensor tensor(host_, type.rows.number(), type.width, "input");
+    tensor.set(Floats(values.begin(), values.end()));
+    return tensor;
+  }
+
+  /// Compares the gradients of all inputs.
+  void expect_right_gradients(const TapedProgram& program) const {
+    std::vector<Doubles> values;
+    std::vector<Tensor> tensors;
+    Tape tape(host_);
+    for (const Type& type : program.inputs) {
+      Doubles& elements = values.emplace_back();
+      for (Index i = 0; i < type.rows.number() * type.width; ++i) {
+        elements.push_back(std::sin(static_cast<double>(3 * i + 7 * static_cast<Index>(values.size()))));
+      }
+      tensors.push_back(input(type, elements));
+      tape.watch(tensors.back());
+    }
+    for (const TapedStep& step : program.steps) {
+      Operands operands{.attributes = step.attributes};
+      for (const std::size_t operand : step.in) operands.in.push_back(tensors[operand]);
+      if (!step.indices.empty()) {
+        operands.indices.emplace_back(host_, static_cast<Index>(step.indices.size()), 1);
+        operands.indices.back().set(step.indices);
+      }
+      tensors.push_back(tape.apply(*step.op, operands));
+    }
+    tape.backward(tensors.back());
+    for (std::size_t k = 0; k < program.inputs.size(); ++k) {
+      SCOPED_TRACE("input " + std::to_string(k));
+      const Floats gradient = tape.gradient(tensors[k])->get();
+      ASSERT_EQ(gradient.size(), values[k].size());
+      for (std::size_t i = 0; i < gradient.size(); ++i) {
+        const auto at = [&](double shift) {
+          std::vector<Doubles> shifted = values;
+          shifted[k][i] += shift;
+          return loss_of(program, std::move(shifted));
+        };
+        const double difference = (at(1e-5) - at(-1e-5)) / 2e-5;
+        EXPECT_NEAR(gradient[i], difference, 1e-4 * (1 + std::fabs(difference))) << "element " << i;
+      }
+    }
+  }
+
+  Engine engine_{{.policy = Policy::pool, .workers = 2}};
+  const Device host_ = host_device(engine_);
+  const Type rows_ = {Rows::count(3), 4};
+};
+
+TEST_F(TapeTest, DifferentiatesALayer) {
+  expect_right_gradients({.inputs = {rows_, {Rows::count(4), 5}, {Rows::count(1), 5}},
+                          .steps = {{&op::matmul, {0, 1}},
+                                    {&op::add_bias, {3, 2}},
+                                    {&op::tanh, {4}},
+                                    {&op::softmax_cross_entropy, {5}, {}, {4, 0, 2}}}});
+}
+
+TEST_F(TapeTest, AddsTheGradientsOfSeveralUses) {
+  // Terms that are the gradient itself come before and after others, and twice in one application.
+  expect_right_gradients({.inputs = {rows_, rows_},
+                          .steps = {{&op::add, {0, 0}},
+                                    {&op::mul, {2, 0}},
+                                    {&op::add, {3, 1}},
+                                    {&op::mul, {1, 1}},
+                                    {&op::sub, {4, 5}},
+                                    {&op::add, {6, 1}},
+                                    {&op::sigmoid, {1}},
+                                    {&op::add, {7, 8}}}});
+}
+
+TEST_F(TapeTest, DifferentiatesRandomPrograms) {
+  const Operator* const unary[] = {&op::tanh, &op::sigmoid, &op::softmax, &op::square, &op::silu, &op::layer_norm};
+  const Operator* const binary[] = {&op::add, &op::sub, &op::mul};
+  for (std::uint32_t seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE(seed);
+    std::uint32_t next = seed;
+    const auto draw = [&](std::size_t below) {
+      next = next * 1664525 + 1013904223;
+      return static_cast<std::size_t>(next >> 8) % below;
+    };
+    TapedProgram program{.inputs = {rows_, rows_, {Rows::count(4), 4}}, .steps = {}};
+    std::vector<std::size_t> values = {0, 1};
+    for (std::size_t i = 0; i < 8; ++i) {
+      const std::size_t x = values[draw(values.size())], y = values[draw(values.size())];
+      switch (draw(4)) {
+        case 0: program.steps.push_back({&op::matmul, {x, 2}}); break;
+        case 1: program.steps.push_back({binary[draw(std::size(binary))], {x, y}}); break;
+        default: {
+          const Operator* const op = unary[draw(std::size(unary))];
+          program.steps.push_back({op, {x}, op == &op::layer_norm ? op::with_epsilon(1e-3) : Attributes()});
+        }
+      }
+      values.push_back(3 + i);
+    }
+    std::size_t sum = 0;  // of all values, so that the loss depends on each input
+    for (std::size_t k = 1; k < values.size(); ++k) {
+      program.steps.push_back({&op::add, {sum, values[k]}});
+      sum = 2 + program.steps.size();
+    }
+    program.steps.push_back({&op::matmul, {sum, 2}});
+    expect_right_gradients(program);
+  }
+}
+
+TEST_F(TapeTest, GivesNoGradientWhereTheLossDoesNotDepend) {
+  const Tensor x = input(rows_, Doubles(12, 1)), unused = input(rows_, Doubles(12, 1)), data = input(rows_, Doubles(12, 2));
+  Tape tape(host_);
+  tape.watch(x);
+  tape.watch(unused);
+  const Tensor y = tape.apply(op::mul, {.in = {x, data}});
+  tape.apply(op::neg, {.in = {unused}});
+  const Tensor still = tape.apply(op::stop_gradient, {.in = {x}});
+  tape.backward(tape.apply(op::add, {.in = {y, still}}));
+  EXPECT_FALSE(tape.gradient(unused));
+  EXPECT_EQ(tape.gradient(x)->get(), Floats(12, 2));
+  EXPECT_NE(error_of<MisuseError>([&] { tape.gradient(data); }).find("not watched"), std::string::npos);
+}
+
+TEST_F(TapeTest, RefusesMisuse) {
+  const Tensor x = input(rows_, Doubles(12, 1));
+  Tape tape(host_);
+  EXPECT_NE(error_of<MisuseError>([&] { tape.watch(x.row_range(0, 1)); }).find("a part"), std::string::npos);
+  tape.watch(x);
+  EXPECT_NE(error_of<MisuseError>([&] { tape.apply(op::neg, {.in = {x.row_range(0, 1)}}); }).find("neg"),
+            std::string::npos);
+  EXPECT_NE(error_of<MisuseError>([&] { tape.apply(op::neg, {.in = {x}, .write = Write::add}); }).find("Write::add"),
+            std::string::npos);
+  EXPECT_NE(error_of<MisuseError>([&] { tape.gradient(x); }).find("before"), std::string::npos);
+  EXPECT_NE(error_of<MisuseError>([&] { tape.backward(input(rows_, Doubles(12, 1))); }).find("depends"),
+            std::string::npos);
+  tape.backward(tape.apply(op::neg, {.in = {x}}));
+  EXPECT_NE(error_of<MisuseError>([&] { tape.backward(x); }).find("after backward()"), std::string::npos);
+  EXPECT_NE(error_of<MisuseError>([&] { tape.apply(op::neg, {.in = {x}}); }).find("new tape"), std::string::npos);
+  Tape other(host_);
+  other.watch(x);
+  const Tensor greatest = other.apply(op::argmax_matmul, {.in = {x, input({Rows::count(4), 2}, Doubles(8, 1))}});
+  EXPECT_NE(error_of<MisuseError>([&] { other.backward(greatest); }).find("argmax_matmul"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace windrow
