@@ -343,7 +343,7 @@ TEST_F(StaticTest, KeepsNothingOfABodyThatThrows) {
   const Tensor state = filled(1, 1, 2);
   bool throws = true;
   Static step(host_, [&](const StaticInputs&) -> Results {
-    apply(host_, op::add, {.in = {filled(1, 1, 5)}, .write = Write::add}, state);
+    apply(host_, op::neg, {.in = {filled(1, 1, 5)}, .write = Write::add}, state);
     if (throws) throw std::runtime_error("not today");
     return {state};
   });
@@ -354,6 +354,8 @@ TEST_F(StaticTest, KeepsNothingOfABodyThatThrows) {
   EXPECT_EQ(engine_.version(state.var()), version);
   EXPECT_EQ(step.stats().kept, 0U);
   throws = false;
+  EXPECT_EQ(step()[0].get(), (Floats{-3}));
+  EXPECT_EQ(step()[0].get(), (Floats{-8}));
 }
 
 TEST_F(StaticTest, BecomesAPartOfAnother) {
