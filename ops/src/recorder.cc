@@ -62,7 +62,7 @@ void Recorder::note(Engine& engine, OpFunction function, AccessList accesses, co
                       "' for another engine in the body of a Static; expected the engine of its device");
   }
   for (const std::shared_ptr<Buffer>& buffer : buffers.all) hold(buffer);
-  Recording::Op& noted = recording_.ops.emplace_back();
+  Recording::Op noted;
   noted.options = options;
   noted.function = std::move(function);
   for (const Access& access : accesses) {
@@ -77,6 +77,7 @@ void Recorder::note(Engine& engine, OpFunction function, AccessList accesses, co
   if (buffers.overwritten_in_part) noted.overwrites_part_of = item(buffers.overwritten_in_part);
   for (const Var& operand : buffers.in_place) noted.in_place.push_back(item(operand));
   if (buffers.result) noted.result = item(buffers.result);
+  recording_.ops.push_back(std::move(noted));
 }
 
 // ---- recording.h ----

@@ -243,7 +243,7 @@ void Analysis::capture_by_lane(const std::shared_ptr<ReplayedOps>& run) {
     const LaneId lane = ops_[i].options.lane;
     while (end < ops_.size() && ops_[end].options.lane == lane) ++end;
     std::vector<Access> of_all = accesses(i, end);
-    of_all.push_back(overwrite(run->turn->var()));
+    of_all.push_back(overwrite(run->turn->var()));  // replays overlap nowhere, nor do ops of several lanes
     engine_.push(ReplayOps{run, i, end}, of_all, {.name = options_.name, .lane = lane, .pushed_at = from_});
   }
 }

@@ -65,4 +65,48 @@ class Mlp {
   std::vector<Tensor> states_;
 };
 
+/// Batch number `step` of a task that can be learned.
+struct Batches {
+  explicit Batches(const Device& host, Index rows = 16)
+      : images(host, rows, 12, "images"), labels(host, rows, 1, "labels") {}
+
+  StaticInputs next(int step) const {
+    std::vector<float> pixels;
+    std::vector<std::int32_t> classes;
+    for (Index r = 0; r < images.rows(); ++r) {
+      const auto label = static_cast<std::int32_t>((r + step) % 4);
+      classes.push_back(label);
+      for (Index c = 0; c < 12; ++c) {
+        pixels.push_back(static_cast<float>((r * 7 + c * 3 + step) % 11) / 11 + (c % 4 == label ? 1.0f : 0.0f));
+      }
+    }
+    images.set(pixels);
+    labels.set(classes);
+    return {.in = {images}, .indices = {labels}};
+  }
+
+  Tensor images;
+  IntTensor labels;
+};
+
+/// All values and the last losses after `steps` steps with a learning rate that changes.
+template <class Step>
+std::vector<float> trained(const Device& host, Mlp& mlp, int steps, const Step& step) {
+  const Batches batches(host);
+  std::vector<float> all;
+  for (int i = 0; i < steps; ++i) {
+    if (i % 50 == 0) mlp.set_rate(0.05f / static_cast<float>(1 + i / 50));
+    const std::vector<Tensor> losses = step(batches.next(i));
+    if (i % 100 == 0 || i + 1 == steps) all = losses.front().get();
+  }
+  for (const Tensor& value : mlp.values) {
+    const std::vector<float> values = value.get();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+inline constexpr StaticOptions::Order every_order[] = {
+    StaticOptions::Order::parallel, StaticOptions::Order::serial, StaticOptions::Order::breadth_first};
+
 }  // namespace windrow::testing

@@ -8,62 +8,25 @@
 #include "tests/engine/support.h"
 #include "tests/memory/counting_allocator.h"
 #include "tests/ops/mlp.h"
+#include "tests/ops/random_operators.h"
 #include "windrow/ops/recording.h"
 
 namespace windrow {
 namespace {
 
 using testing::error_of;
+using testing::Batches;
+using testing::every_order;
 using testing::Mlp;
+using testing::RandomOperators;
+using testing::results_of;
+using testing::trained;
 using Floats = std::vector<float>;
 using Results = std::vector<Tensor>;
 using Order = StaticOptions::Order;
 
-constexpr Order every_order[] = {Order::parallel, Order::serial, Order::breadth_first};
-
 class StaticOnEveryPolicy : public testing::EveryPolicy {};
 WINDROW_EVERY_POLICY(StaticOnEveryPolicy);
-
-/// Batch number `step` of a task that can be learned.
-struct Batches {
-  explicit Batches(const Device& host, Index rows = 16)
-      : images(host, rows, 12, "images"), labels(host, rows, 1, "labels") {}
-
-  StaticInputs next(int step) const {
-    Floats pixels;
-    std::vector<std::int32_t> classes;
-    for (Index r = 0; r < images.rows(); ++r) {
-      const auto label = static_cast<std::int32_t>((r + step) % 4);
-      classes.push_back(label);
-      for (Index c = 0; c < 12; ++c) {
-        pixels.push_back(static_cast<float>((r * 7 + c * 3 + step) % 11) / 11 + (c % 4 == label ? 1.0f : 0.0f));
-      }
-    }
-    images.set(pixels);
-    labels.set(classes);
-    return {.in = {images}, .indices = {labels}};
-  }
-
-  Tensor images;
-  IntTensor labels;
-};
-
-/// All values and the last losses after `steps` steps with a learning rate that changes.
-template <class Step>
-Floats trained(const Device& host, Mlp& mlp, int steps, const Step& step) {
-  const Batches batches(host);
-  Floats all;
-  for (int i = 0; i < steps; ++i) {
-    if (i % 50 == 0) mlp.set_rate(0.05f / static_cast<float>(1 + i / 50));
-    const Results losses = step(batches.next(i));
-    if (i % 100 == 0 || i + 1 == steps) all = losses.front().get();
-  }
-  for (const Tensor& value : mlp.values) {
-    const Floats values = value.get();
-    all.insert(all.end(), values.begin(), values.end());
-  }
-  return all;
-}
 
 Floats trained_fresh(const EngineOptions& options, int steps) {
   Engine engine(options);
@@ -86,88 +49,6 @@ TEST_P(StaticOnEveryPolicy, GivesTheBitsOfAFreshRunForAThousandSteps) {
     EXPECT_EQ(step.stats().replayed, steps - 1U);
     EXPECT_LT(step.stats().planned_bytes, step.stats().unshared_bytes);
   }
-}
-
-/// A program of random operators on 3 x 4 matrices, with results and state of its own.
-class RandomOperators {
- public:
-  RandomOperators(const Device& host, std::uint32_t seed)
-      : host_(host), seed_(seed), draws_(*host.engine, seed), state(host, 3, 4, "state") {
-    state.set(Floats(12, 0.5f));
-  }
-
-  Results run(const StaticInputs& inputs) {
-    next_ = seed_;
-    std::vector<Tensor> values = {inputs.in[0], inputs.in[1]}, held;
-    for (int i = 0; i < 40; ++i) {
-      const Tensor a = values[draw(values.size())], b = values[draw(values.size())];
-      values.push_back(result(a, b));
-      if (draw(3) == 0) values.erase(values.begin() + static_cast<std::ptrdiff_t>(draw(values.size() - 1)));
-      if (draw(8) == 0) held.push_back(values.back());
-    }
-    held.push_back(values.back());
-    return held;
-  }
-
- private:
-  std::size_t draw(std::size_t below) {
-    next_ = next_ * 1664525 + 1013904223;
-    return (next_ >> 8) % below;
-  }
-  Tensor result(const Tensor& a, const Tensor& b) {
-    switch (draw(8)) {
-      case 0: return apply(host_, op::tanh, {.in = {a}});
-      case 1: return apply(host_, op::add, {.in = {a, b}});
-      case 2: return apply(host_, op::mul, {.in = {a, b}});
-      case 3: return apply(host_, op::softmax, {.in = {a}});
-      case 4: {  // written in part, twice; the last column stays 0
-        const Tensor parts(host_, 3, 4, "parts");
-        apply(host_, op::tanh, {.in = {a.column_range(0, 2)}}, parts.column_range(0, 2));
-        apply(host_, op::tanh, {.in = {b.column_range(1, 2)}, .write = Write::add}, parts.column_range(2, 3));
-        return parts;
-      }
-      case 5: {
-        const Tensor drawn(host_, 3, 4, "drawn");
-        draws_.uniform(drawn, -1, 1);
-        apply(host_, op::tanh, {.in = {a}, .write = Write::add}, drawn);
-        return drawn;
-      }
-      case 6: {
-        const Tensor scaled = apply(host_, op::tanh, {.in = {b}});
-        apply(host_, op::sgd, {.in = {scaled}, .attributes = op::at_rate(0.25), .write = Write::add}, state);
-        return state;
-      }
-      default: {
-        const Tensor constant(host_, 3, 4, "constant");
-        constant.set(Floats(12, 0.125f));
-        return apply(host_, op::sub, {.in = {a, constant}});
-      }
-    }
-  }
-
-  const Device host_;
-  const std::uint32_t seed_;
-  std::uint32_t next_ = 0;
-  Generator draws_;
-
- public:
-  Tensor state;
-};
-
-template <class Run>
-std::vector<Floats> results_of(const Device& host, const RandomOperators& program, int calls, const Run& run) {
-  const Tensor a(host, 3, 4, "a"), b(host, 3, 4, "b");
-  std::vector<Floats> all;
-  for (int i = 0; i < calls; ++i) {
-    const auto base = static_cast<float>(i) / 8;
-    a.set({base, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
-    b.set(Floats(12, base - 1));
-    const Results results = run({.in = {a, b}});
-    if (i % 3 == 1) continue;  // so that replays overlap
-    for (const Tensor& result : results) all.push_back(result.get());
-  }
-  all.push_back(program.state.get());
-  return all;
 }
 
 TEST_P(StaticOnEveryPolicy, GivesTheBitsOfFreshRunsOfRandomOperators) {

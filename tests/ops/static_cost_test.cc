@@ -1,0 +1,81 @@
+// What recordings cost: allocations of a replay, counted; and bodies whose allocations fail.
+#include <gtest/gtest.h>
+
+#include <new>
+#include <thread>
+
+#include "tests/engine/faults.h"
+#include "tests/engine/support.h"
+#include "tests/ops/mlp.h"
+#include "tests/sanitized.h"
+
+namespace windrow::testing {
+namespace {
+
+class StaticCosts : public EveryPolicy {};
+WINDROW_EVERY_POLICY(StaticCosts);
+
+TEST_P(StaticCosts, AReplayAllocatesNothing) {
+  for (const StaticOptions::Order order : every_order) {
+    Engine engine(options());
+    const Device host = host_device(engine);
+    // A batch of 512 rows is so large that operators are cut into pieces.
+    for (const Index rows : {16, 512}) {
+      Mlp mlp(host, {12, 256, 128, 4});
+      Static step(host, [&](const StaticInputs& batch) { return mlp.step(batch); }, {.order = order});
+      const StaticInputs batch = Batches(host, rows).next(0);
+      step(batch);
+      engine.wait_all();
+      std::int64_t calls = 1;
+      // Threads have caches, which fill in an order of their own.
+      for (int tries = 0; calls > 0 && tries < 50; ++tries) {
+        const std::int64_t before = faults::asked().calls;
+        for (int i = 0; i < 3; ++i) step(batch);
+        while (engine.stats().pending > 0) std::this_thread::yield();
+        calls = faults::asked().calls - before;
+      }
+      EXPECT_EQ(calls, 0) << "with " << rows << " rows";
+      EXPECT_EQ(step.stats().recorded, 1U);
+    }
+  }
+}
+
+/// Not every allocation fails where a sanitizer watches.
+constexpr std::uint64_t static_stride = sanitized ? 7 : 1;
+
+TEST(StaticFaults, LeaveAProgramThatGoesOn) {
+  Engine engine({.workers = 1});
+  const Device host = host_device(engine);
+  const Tensor state(host, 1, 2, "state"), x(host, 1, 2, "x");
+  state.set({0, 0});
+  x.set({1, -2});
+  const auto body = [&](const StaticInputs& call) -> std::vector<Tensor> {
+    const Tensor twice = apply(host, op::add, {.in = {call.in[0], call.in[0]}});
+    apply(host, op::neg, {.in = {apply(host, op::square, {.in = {twice}})}, .write = Write::add}, state);
+    return {apply(host, op::neg, {.in = {state}})};
+  };
+  float sum = 0;
+  bool struck = true;
+  for (std::uint64_t at = 1; struck; at += static_stride) {
+    SCOPED_TRACE(at);
+    const StaticInputs inputs{.in = {x}};
+    Static step(host, body);
+    bool thrown = false;
+    {
+      const faults::Armed armed({.at = at, .where = faults::Where::this_thread});
+      try {
+        step(inputs);
+      } catch (const std::bad_alloc&) {
+        thrown = true;
+      }
+      struck = faults::struck();
+    }
+    if (!thrown) sum += 1;
+    ASSERT_EQ(state.get(), (std::vector<float>{-4 * sum, -16 * sum}));
+    sum += 1;
+    ASSERT_EQ(step(inputs)[0].get(), (std::vector<float>{4 * sum, 16 * sum}));
+  }
+}
+
+}  // namespace
+}  // namespace windrow::testing
