@@ -309,6 +309,7 @@ int main(int argc, char** argv) {
       "  Manual batching        windrow-perf hand\n"
       "  Lazy expressions       windrow-perf lazy\n"
       "  Large tensors          windrow-perf mlp\n"
+      "  Replayed steps         windrow-perf replay --workers 1,2\n"
       "  Steps of optimisers    windrow-perf optimisers --workers 1,2");
   app.require_subcommand(1);
   TrainArguments train;

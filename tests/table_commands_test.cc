@@ -76,6 +76,8 @@ INSTANTIATE_TEST_SUITE_P(
                      "nodes per tree | recording ns per node | lowering ns per node |",
                      4, 1},
         TableCommand{"mlp", "--batch 4 --hidden 8 --turn-ms 1", "| workers | samples/s | speedup |", 1, 1},
+        TableCommand{"replay", "--batch 4 --hidden 8 --turn-ms 1",
+                     "| workers | step | calling us | calling ratio | step us | step ratio |", 4, 1},
         TableCommand{"optimisers", "--hidden 8 --turn-ms 1",
                      "| workers | method | GB/s | memory GB/s | share of bandwidth |", 5, 1}),
     [](const auto& command) { return std::string(command.param.name); });

@@ -130,7 +130,6 @@ Launch launch_of(const Device& device, const Operator& op, const Operands& opera
   return made;
 }
 
-
 ReplayedBuffers buffers_of(const Operator& op, const Operands& operands, const Tensor& out) {
   ReplayedBuffers buffers{.all = {out.buffer()}, .result = out.var()};
   for (const Tensor& tensor : operands.in) buffers.all.push_back(tensor.buffer());

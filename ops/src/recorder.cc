@@ -30,7 +30,7 @@ void Recorder::go_on() {
   refusal_.emplace(engine_, expected_in_body);
 }
 
-Recording Recorder::finish() {
+RecordedOps Recorder::finish() {
   pause();
   return std::move(recording_);
 }
@@ -38,7 +38,7 @@ Recording Recorder::finish() {
 std::size_t Recorder::item(const Var& var) {
   // From the back: most ops use what the last ones have written.
   const auto found = std::find_if(recording_.items.rbegin(), recording_.items.rend(),
-                                  [&](const Recording::Item& item) { return item.var == var; });
+                                  [&](const RecordedOps::Item& item) { return item.var == var; });
   if (found != recording_.items.rend()) {
     return static_cast<std::size_t>(recording_.items.rend() - found) - 1;
   }
@@ -47,7 +47,7 @@ std::size_t Recorder::item(const Var& var) {
 }
 
 void Recorder::hold(const std::shared_ptr<Buffer>& buffer) {
-  Recording::Item& held = recording_.items[item(buffer->var())];
+  RecordedOps::Item& held = recording_.items[item(buffer->var())];
   if (held.buffer == nullptr) held.buffer = buffer;
 }
 
@@ -62,12 +62,12 @@ void Recorder::note(Engine& engine, OpFunction function, AccessList accesses, co
                       "' for another engine in the body of a Static; expected the engine of its device");
   }
   for (const std::shared_ptr<Buffer>& buffer : buffers.all) hold(buffer);
-  Recording::Op noted;
+  RecordedOps::Op noted;
   noted.options = options;
   noted.function = std::move(function);
   for (const Access& access : accesses) {
     const std::size_t number = item(access.var);
-    const auto same = std::ranges::find(noted.uses, number, &Recording::Use::item);
+    const auto same = std::ranges::find(noted.uses, number, &RecordedOps::Use::item);
     if (same != noted.uses.end()) {
       same->kind = both(same->kind, access.kind);
     } else {

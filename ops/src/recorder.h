@@ -11,7 +11,7 @@
 namespace windrow {
 
 /// What a recorder has noted.
-struct Recording {
+struct RecordedOps {
   /// A variable that ops access, and the buffer behind it, if there is one. The recording holds each buffer once.
   struct Item {
     Var var;
@@ -51,7 +51,7 @@ class Recorder {
   /// Throws MisuseError for another engine.
   void note(Engine& engine, OpFunction function, AccessList accesses, const PushOptions& options,
             const ReplayedBuffers& buffers);
-  Recording finish();
+  RecordedOps finish();
 
   void pause();
   void go_on();
@@ -64,7 +64,7 @@ class Recorder {
 
   Engine& engine_;
   std::optional<PushRefusal> refusal_;
-  Recording recording_;
+  RecordedOps recording_;
 };
 
 }  // namespace windrow

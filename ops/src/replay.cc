@@ -11,9 +11,9 @@
 namespace windrow {
 namespace {
 
-using Item = Recording::Item;
-using Use = Recording::Use;
-using Op = Recording::Op;
+using Item = RecordedOps::Item;
+using Use = RecordedOps::Use;
+using Op = RecordedOps::Op;
 using Order = StaticOptions::Order;
 
 bool writes(AccessKind kind) { return kind != AccessKind::read; }
@@ -37,7 +37,7 @@ struct ReplayOps {
 
 class Analysis {
  public:
-  Analysis(Engine& engine, Recording recording, const StaticOptions& options, std::source_location from)
+  Analysis(Engine& engine, RecordedOps recording, const StaticOptions& options, std::source_location from)
       : engine_(engine),
         items_(std::move(recording.items)),
         ops_(std::move(recording.ops)),
@@ -48,7 +48,9 @@ class Analysis {
 
  private:
   bool parallel() const { return options_.order == Order::parallel; }
-  std::string named(const Op& op) const { return "op '" + std::string(op.options.name.text()) + "' in the body of a Static "; }
+  std::string named(const Op& op) const {
+    return "op '" + std::string(op.options.name.text()) + "' in the body of a Static ";
+  }
 
   void check_first_uses();
   void insert_clears();
@@ -89,12 +91,14 @@ void Analysis::check_first_uses() {
     const Op& op = ops_[first[item]];
     if (use_of(op, item).kind == AccessKind::overwrite || op.overwrites_part_of == item) continue;
     if (items_[item].made) {
-      throw MisuseError(named(op) + "reads a tensor that was made there, and that no op has written; expected one "
-                                    "that is written before");
+      throw MisuseError(named(op) +
+                        "reads a tensor that was made there, and that no op has written; expected one "
+                        "that is written before");
     }
     if (buffer.use_count() == 1) {
-      throw MisuseError(named(op) + "reads a tensor from outside that nobody holds any more; expected the program to "
-                                    "keep it, and to write it in place, since replays assign no handles");
+      throw MisuseError(named(op) +
+                        "reads a tensor from outside that nobody holds any more; expected the program to "
+                        "keep it, and to write it in place, since replays assign no handles");
     }
   }
 }
@@ -155,7 +159,8 @@ MemoryPlan Analysis::plan_memory_of(const std::vector<std::size_t>& laid) const 
   MemoryProgram program{.order = parallel() ? StepOrder::dependences : StepOrder::serial};
   for (std::size_t item = 0; item < items_.size(); ++item) program.add(PlannedBuffer{.held = Held::throughout});
   for (const std::size_t item : laid) {
-    program.buffers[item] = {.bytes = items_[item].buffer->size(), .alignment = items_[item].buffer->memory()->alignment()};
+    program.buffers[item] = {.bytes = items_[item].buffer->size(),
+                             .alignment = items_[item].buffer->memory()->alignment()};
   }
   const auto is_laid = [&](std::size_t item) { return program.buffers[item].bytes > 0; };
   for (const Op& op : ops_) {
@@ -174,8 +179,8 @@ MemoryPlan Analysis::plan_memory_of(const std::vector<std::size_t>& laid) const 
   return plan_memory(program);
 }
 
-/// Orders the launches of a graph: where two items have bytes in common, the first op of the former, in the next launch,
-/// comes after all ops of the latter, which it is to overwrite.
+/// Orders the launches of a graph: where two items have bytes in common, the first op of the former, in the next
+/// launch, comes after all ops of the latter, which it is to overwrite.
 void Analysis::keep_apart(const std::vector<std::size_t>& laid, const MemoryPlan& plan) {
   const std::vector<std::size_t> first = first_uses(ops_, items_.size());
   const auto overlap = [&](std::size_t a, std::size_t b) {
@@ -199,7 +204,8 @@ Replay Analysis::lay_out() {
     const Buffer& first = *items_[i].buffer;
     std::vector<std::size_t> laid;
     for (std::size_t k = i; k < items_.size(); ++k) {
-      if (!inner_[k] || items_[k].buffer->memory() != first.memory() || items_[k].buffer->lane() != first.lane()) continue;
+      if (!inner_[k] || items_[k].buffer->memory() != first.memory() || items_[k].buffer->lane() != first.lane())
+        continue;
       done[k] = true;
       if (items_[k].buffer->size() > 0) laid.push_back(k);
     }
@@ -266,7 +272,7 @@ Replay Analysis::make() {
 
 }  // namespace
 
-Replay make_replay(Engine& engine, Recording recording, const StaticOptions& options, std::source_location from) {
+Replay make_replay(Engine& engine, RecordedOps recording, const StaticOptions& options, std::source_location from) {
   return Analysis(engine, std::move(recording), options, from).make();
 }
 

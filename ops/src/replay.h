@@ -18,6 +18,6 @@ struct Replay {
 /// Buffers that were made in the body, and that only the recording holds, get places in one block for each lane's
 /// memory. Throws MisuseError if an op reads such a buffer that none has written, or a buffer from outside that only
 /// the recording holds; OutOfMemory.
-Replay make_replay(Engine& engine, Recording recording, const StaticOptions& options, std::source_location from);
+Replay make_replay(Engine& engine, RecordedOps recording, const StaticOptions& options, std::source_location from);
 
 }  // namespace windrow

@@ -145,7 +145,8 @@ class Static::Impl {
     auto made = std::make_unique<Recorded>(inputs);
     made->own.key = inputs.key;
     for (const Tensor& one : inputs.in) made->own.in.emplace_back(device_, one.rows(), one.width(), OpName("input"));
-    for (const IntTensor& one : inputs.indices) made->own.indices.emplace_back(device_, one.rows(), one.width(), OpName("input"));
+    for (const IntTensor& one : inputs.indices)
+      made->own.indices.emplace_back(device_, one.rows(), one.width(), OpName("input"));
     Engine& engine = *device_.engine;
     Recorder recorder(engine);
     made->results = body_(made->own);

@@ -35,8 +35,9 @@ class Tape::Impl {
       if (value == nullptr) continue;
       depends = true;
       if (value->tensor.same_view(tensor)) continue;
-      throw MisuseError("Tape: " + std::string(op.name.text()) +
-                        " of a view of a tensor that has a gradient; expected the tensor, or an operator such as slice");
+      throw MisuseError(
+          "Tape: " + std::string(op.name.text()) +
+          " of a view of a tensor that has a gradient; expected the tensor, or an operator such as slice");
     }
     const Tensor result = windrow::apply(device_, op, operands, pushed_at);
     if (!depends) return result;

@@ -146,8 +146,8 @@ void TensorOf<T>::set(std::vector<T> values, std::source_location pushed_at) con
                       std::to_string(width()));
   }
   auto write = [view = view(), values = std::move(values)](OpContext& op) { view.upload(op.lane(), values.data()); };
-  push_replayable(engine(), std::move(write), {write_access()},
-                  {.name = "set", .lane = lane(), .pushed_at = pushed_at}, written_buffer());
+  push_replayable(engine(), std::move(write), {write_access()}, {.name = "set", .lane = lane(), .pushed_at = pushed_at},
+                  written_buffer());
 }
 
 template <class T>
@@ -179,12 +179,11 @@ void TensorOf<T>::fill(std::function<void(const Matrix<T>&)> write, std::vector<
                                bytes_of(rows(), width(), width(), sizeof(T), options.name), options.name);
   if (Recorder* const recorder = Recorder::here()) recorder->made(staging);
   accesses.push_back(overwrite(staging->var()));
-  push_replayable(
-      engine(),
-      [write = std::move(write), bytes = staging->bytes(), rows = rows(), width = width()] {
-        write({reinterpret_cast<T*>(bytes.write()), rows, width, width});
-      },
-      accesses, options, {.all = {staging}});
+  push_replayable(engine(),
+                  [write = std::move(write), bytes = staging->bytes(), rows = rows(), width = width()] {
+                    write({reinterpret_cast<T*>(bytes.write()), rows, width, width});
+                  },
+                  accesses, options, {.all = {staging}});
   PushOptions up = options;
   up.lane = lane();
   ReplayedBuffers both = written_buffer();

@@ -18,6 +18,7 @@ struct Command {
   bool several_batches = true;
   std::size_t samples = 0;
   std::map<std::string, Index> sizes = {};
+  std::string width = "2048";  ///< of layers and parameters
 };
 
 const std::vector<Command>& commands() {
@@ -81,6 +82,13 @@ const std::vector<Command>& commands() {
        .takes = Takes::layers,
        .batches = "256",
        .several_batches = false},
+      {.name = "replay",
+       .about = "Training steps that are pushed, and replayed, by number of workers",
+       .measure = replayed_steps,
+       .takes = Takes::layers,
+       .batches = "32",
+       .several_batches = false,
+       .width = "64"},
       {.name = "optimisers",
        .about = "Steps of optimisers on large parameters, as a share of the memory bandwidth",
        .measure = optimiser_steps,
@@ -162,7 +170,7 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
   }
   if (large) {
     const bool layers = command.takes == Takes::layers;
-    to.hidden = "2048";
+    to.hidden = command.width;
     flag(table, "--hidden", to.hidden, layers ? "Width of the layers" : "Rows and width of a parameter",
          whole_number(1, 1 << 15));
   } else if (command.takes == Takes::widths) {

@@ -51,6 +51,8 @@ Result by_hand(const TableOptions& options);
 Result lazy_expressions(const TableOptions& options);
 /// Operators on large tensors, by number of workers.
 Result large_tensors(const TableOptions& options);
+/// Training steps that are pushed, and replayed by a Static.
+Result replayed_steps(const TableOptions& options);
 /// Steps of optimisers on large parameters, as a share of the memory bandwidth.
 Result optimiser_steps(const TableOptions& options);
 

@@ -25,8 +25,7 @@ TEST_P(OnDevice, ReplaysRandomOperatorsToTheBitsOfFreshRuns) {
   for (std::uint32_t seed = 1; seed <= (sanitized ? 3 : 10); ++seed) {
     SCOPED_TRACE(seed);
     RandomOperators fresh(device, seed);
-    const auto expected =
-        results_of(device, fresh, 6, [&](const StaticInputs& inputs) { return fresh.run(inputs); });
+    const auto expected = results_of(device, fresh, 6, [&](const StaticInputs& inputs) { return fresh.run(inputs); });
     for (const StaticOptions::Order order : every_order) {
       RandomOperators program(device, seed);
       Static step(device, [&](const StaticInputs& inputs) { return program.run(inputs); }, {.order = order});

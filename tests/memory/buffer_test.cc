@@ -229,6 +229,40 @@ TEST(Checking, LetsOpsWriteFirstToWhatHasEndedMeanwhile) {
   EXPECT_EQ(memory->held, 0u);
 }
 
+TEST(Arena, LaysBuffersWhereTheCallerSays) {
+  Engine engine;
+  const auto memory = std::make_shared<CountingAllocator>();
+  {
+    Buffer first(engine, memory, 64, "first"), second(engine, memory, 32, "second"), third(engine, memory, 32, "third");
+    {
+      Arena arena(engine, memory, 128);
+      arena.lay(first, 0);
+      arena.lay(second, 64);
+      arena.lay(third, 96);
+      arena.lay(third, 64);  // and again: in the bytes of the second
+      for (const auto& [buffer, offset] :
+           {std::pair{&first, 65UL}, std::pair{&first, 129UL}, std::pair{&second, ~0UL}}) {
+        EXPECT_NE(error_of<MisuseError>([&] { arena.lay(*buffer, offset); }).find("expected"), std::string::npos);
+      }
+      Buffer elsewhere(engine, host_allocator(), 32, "elsewhere");
+      EXPECT_NE(error_of<MisuseError>([&] { arena.lay(elsewhere, 0); }).find("memory"), std::string::npos);
+    }
+    EXPECT_EQ(memory->allocations, 0);
+    engine.push([bytes = first.bytes()] { bytes.write()[63] = std::byte{1}; }, {overwrite(first.var())});
+    engine.push([bytes = second.bytes()] { bytes.write()[0] = std::byte{2}; }, {overwrite(second.var())});
+    engine.wait_all();
+    EXPECT_EQ(memory->allocations, 1);
+    engine.push([bytes = third.bytes()] { bytes.write()[31] = std::byte{3}; }, {overwrite(third.var())});
+    engine.wait_all();
+    EXPECT_EQ(second.bytes().read() - first.bytes().read(), 64);
+    EXPECT_EQ(third.bytes().read(), second.bytes().read());
+    EXPECT_EQ(second.bytes().read()[0], std::byte{2});
+    EXPECT_EQ(memory->allocations, 1);
+  }
+  engine.wait_all();
+  EXPECT_EQ(memory->held, 0U);
+}
+
 TEST(Arena, NeverGivesOnePlaceTwice) {
   auto memory = std::make_shared<CountingAllocator>();
   Engine engine({.policy = Policy::serial});

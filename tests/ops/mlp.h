@@ -106,7 +106,7 @@ std::vector<float> trained(const Device& host, Mlp& mlp, int steps, const Step& 
   return all;
 }
 
-inline constexpr StaticOptions::Order every_order[] = {
-    StaticOptions::Order::parallel, StaticOptions::Order::serial, StaticOptions::Order::breadth_first};
+inline constexpr StaticOptions::Order every_order[] = {StaticOptions::Order::parallel, StaticOptions::Order::serial,
+                                                       StaticOptions::Order::breadth_first};
 
 }  // namespace windrow::testing

@@ -39,10 +39,14 @@ class RandomOperators {
   }
   Tensor result(const Tensor& a, const Tensor& b) {
     switch (draw(8)) {
-      case 0: return apply(host_, op::tanh, {.in = {a}});
-      case 1: return apply(host_, op::add, {.in = {a, b}});
-      case 2: return apply(host_, op::mul, {.in = {a, b}});
-      case 3: return apply(host_, op::softmax, {.in = {a}});
+      case 0:
+        return apply(host_, op::tanh, {.in = {a}});
+      case 1:
+        return apply(host_, op::add, {.in = {a, b}});
+      case 2:
+        return apply(host_, op::mul, {.in = {a, b}});
+      case 3:
+        return apply(host_, op::softmax, {.in = {a}});
       case 4: {  // written in part, twice; the last column stays 0
         const Tensor parts(host_, 3, 4, "parts");
         apply(host_, op::tanh, {.in = {a.column_range(0, 2)}}, parts.column_range(0, 2));
@@ -78,7 +82,8 @@ class RandomOperators {
 };
 
 template <class Run>
-std::vector<std::vector<float>> results_of(const Device& host, const RandomOperators& program, int calls, const Run& run) {
+std::vector<std::vector<float>> results_of(const Device& host, const RandomOperators& program, int calls,
+                                           const Run& run) {
   const Tensor a(host, 3, 4, "a"), b(host, 3, 4, "b");
   std::vector<std::vector<float>> all;
   for (int i = 0; i < calls; ++i) {

@@ -14,8 +14,8 @@
 namespace windrow {
 namespace {
 
-using testing::error_of;
 using testing::Batches;
+using testing::error_of;
 using testing::every_order;
 using testing::Mlp;
 using testing::RandomOperators;
@@ -75,13 +75,12 @@ TEST_P(StaticOnEveryPolicy, RecoversFromAFailureInAReplay) {
     const Device host = host_device(engine);
     const Tensor table(host, 3, 1, "table");
     table.set({10, 20, 30});
-    Static look_up(
-        host,
-        [&](const StaticInputs& call) -> Results {
-          const Tensor rows = apply(host, op::gather_rows, {.in = {table}, .indices = call.indices});
-          return {apply(host, op::square, {.in = {rows}}), apply(host, op::neg, {.in = {table}})};
-        },
-        {.order = order});
+    Static look_up(host,
+                   [&](const StaticInputs& call) -> Results {
+                     const Tensor rows = apply(host, op::gather_rows, {.in = {table}, .indices = call.indices});
+                     return {apply(host, op::square, {.in = {rows}}), apply(host, op::neg, {.in = {table}})};
+                   },
+                   {.order = order});
     const IntTensor index(host, 2, 1, "index");
     index.set({2, 0});
     EXPECT_EQ(look_up({.indices = {index}})[0].get(), (Floats{900, 100}));
@@ -214,9 +213,8 @@ TEST_F(StaticTest, RefusesTensorsThatReplaysWouldNotFind) {
     return {};
   });
   EXPECT_NE(error_of<MisuseError>([&] { handle(); }).find("nobody holds"), std::string::npos);
-  Static unwritten(host_, [&](const StaticInputs&) -> Results {
-    return {apply(host_, op::neg, {.in = {Tensor(host_, 1, 1)}})};
-  });
+  Static unwritten(
+      host_, [&](const StaticInputs&) -> Results { return {apply(host_, op::neg, {.in = {Tensor(host_, 1, 1)}})}; });
   EXPECT_NE(error_of<MisuseError>([&] { unwritten(); }).find("'neg'"), std::string::npos);
 }
 
@@ -316,8 +314,7 @@ TEST_F(StaticTest, RunsOpsThatArePushedReplayably) {
   int runs = 0;
   const auto counter = std::make_shared<Buffer>(engine_, host_allocator(), 0, OpName("counter"));
   Static count(host_, [&](const StaticInputs&) -> Results {
-    push_replayable(
-        engine_, [&runs] { ++runs; }, {mutate(counter->var())}, {.name = "count"}, {.all = {counter}});
+    push_replayable(engine_, [&runs] { ++runs; }, {mutate(counter->var())}, {.name = "count"}, {.all = {counter}});
     return {};
   });
   for (int i = 0; i < 5; ++i) count();

@@ -138,8 +138,12 @@ TEST_F(TapeTest, DifferentiatesRandomPrograms) {
     for (std::size_t i = 0; i < 8; ++i) {
       const std::size_t x = values[draw(values.size())], y = values[draw(values.size())];
       switch (draw(4)) {
-        case 0: program.steps.push_back({&op::matmul, {x, 2}}); break;
-        case 1: program.steps.push_back({binary[draw(std::size(binary))], {x, y}}); break;
+        case 0:
+          program.steps.push_back({&op::matmul, {x, 2}});
+          break;
+        case 1:
+          program.steps.push_back({binary[draw(std::size(binary))], {x, y}});
+          break;
         default: {
           const Operator* const op = unary[draw(std::size(unary))];
           program.steps.push_back({op, {x}, op == &op::layer_norm ? op::with_epsilon(1e-3) : Attributes()});
@@ -158,7 +162,8 @@ TEST_F(TapeTest, DifferentiatesRandomPrograms) {
 }
 
 TEST_F(TapeTest, GivesNoGradientWhereTheLossDoesNotDepend) {
-  const Tensor x = input(rows_, Doubles(12, 1)), unused = input(rows_, Doubles(12, 1)), data = input(rows_, Doubles(12, 2));
+  const Tensor x = input(rows_, Doubles(12, 1)), unused = input(rows_, Doubles(12, 1)),
+               data = input(rows_, Doubles(12, 2));
   Tape tape(host_);
   tape.watch(x);
   tape.watch(unused);

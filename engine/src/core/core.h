@@ -50,10 +50,8 @@ class Core {
   std::shared_ptr<DeclaredState> declare(OpFunction&& function, AccessList accesses, const PushOptions& how);
   void retire(Var var, OpFunction&& last, PushOptions how);
   void heal(Var var, const PushOptions& how);
-  void begin_bulk();
+  Ports& ports() { return ports_; }
   void end_bulk() noexcept;
-  void begin_refusal(const char* why);
-  void end_refusal() noexcept;
   std::uint64_t version(Var var, const PushOptions& how);
   void watch(Var var, std::span<std::byte> bytes, const PushOptions& how);
   /// Returns false if the variable was retired, unless the call comes from an op that has access to it.
@@ -190,7 +188,6 @@ class Core {
   void push_listed(Port& port, const Entering& op, AccessList accesses, const Body& body);
   template <class Accesses, class Body>
   void divert(Port& port, const Entering& op, const Accesses& accesses, const Body& body);
-  [[noreturn]] static void refuse_push(const Port& port, const OpInfo& about);
   template <class Accesses>
   static std::shared_ptr<CapturedOp> without_body(const Entering& op, const Accesses& accesses);
   template <class Accesses, class Body>

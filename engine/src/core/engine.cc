@@ -117,11 +117,20 @@ bool Engine::wait_all_for(std::chrono::nanoseconds patience) { return core_->wai
 
 void Engine::heal(Var var, const PushOptions& options) { core_->heal(var, options); }
 
-BulkScope::BulkScope(Engine& engine) : core_(*engine.core_) { core_.begin_bulk(); }
+BulkScope::BulkScope(Engine& engine) : core_(*engine.core_) { ++core_.ports().mine().bulk_scopes; }
 BulkScope::~BulkScope() { core_.end_bulk(); }
 
-PushRefusal::PushRefusal(Engine& engine, const char* why) : core_(*engine.core_) { core_.begin_refusal(why); }
-PushRefusal::~PushRefusal() { core_.end_refusal(); }
+PushRefusal::PushRefusal(Engine& engine, const char* why) : core_(*engine.core_) {
+  Port& port = core_.ports().mine();
+  if (port.busy != Port::Busy::no) {
+    throw MisuseError("a refusal of pushes inside a capture, a push or another refusal, of the same engine");
+  }
+  port.busy = Port::Busy::refusing;
+  port.refuses_because = why;
+}
+PushRefusal::~PushRefusal() {
+  if (Port* const port = core_.ports().mine_if_any()) port->busy = Port::Busy::no;  // there has been one so far
+}
 
 EngineUse::EngineUse(Engine& engine) : core_(*engine.core_) { ++core_.visitors_; }
 EngineUse::~EngineUse() { --core_.visitors_; }

@@ -90,7 +90,7 @@ struct alignas(64) Port {
   std::vector<VariableWait> left_behind;  ///< waits that timed out; their memory is reserved before a wait is entered
 
   ReadyRing ready;
-  int bulk_scopes = 0;  ///< the number of BulkScopes that the thread is in
+  int bulk_scopes = 0;                    ///< the number of BulkScopes that the thread is in
   const char* refuses_because = nullptr;  ///< while the thread is in a PushRefusal
 
   /// Whether pushes of the thread do not enter the chains.

@@ -144,7 +144,7 @@ template <class Accesses, class Body>
   submit(port, entering, accesses, body);
 }
 
-void Core::refuse_push(const Port& port, const OpInfo& about) {
+void refuse_push(const Port& port, const OpInfo& about) {
   throw MisuseError("push of " + site(about) + ": " + port.refuses_because);
 }
 
@@ -251,24 +251,9 @@ void Core::heal(Var var, const PushOptions& how) {
   push_listed(port, {info(port, how), how.priority}, {overwrite(var)}, FunctionBody{no_function});
 }
 
-void Core::begin_bulk() { ++ports_.mine().bulk_scopes; }
-
 void Core::end_bulk() noexcept {
   if (Port* const port = ports_.mine_if_any()) --port->bulk_scopes;  // the thread has had a port since begin_bulk()
   policy_->hand_over();
-}
-
-void Core::begin_refusal(const char* why) {
-  Port& port = ports_.mine();
-  if (port.busy != Port::Busy::no) {
-    throw MisuseError("a refusal of pushes inside a capture, a push or another refusal, of the same engine");
-  }
-  port.busy = Port::Busy::refusing;
-  port.refuses_because = why;
-}
-
-void Core::end_refusal() noexcept {
-  if (Port* const port = ports_.mine_if_any()) port->busy = Port::Busy::no;  // there has been one since the beginning
 }
 
 std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList accesses, const PushOptions& how) {

@@ -80,6 +80,9 @@ struct GraphState {
   std::vector<std::shared_ptr<const void>> owned WINDROW_GUARDED_BY(mutex);
 };
 
+/// For a thread in a PushRefusal.
+[[noreturn]] void refuse_push(const Port& port, const OpInfo& about);
+
 /// While a Capture exists, its thread's pushes to the engine are recorded. Used by that thread alone.
 class Capture {
  public:

@@ -122,9 +122,9 @@ class Arena {
   /// if less is left.
   Buffer cut(std::size_t bytes, OpName name = "buffer");
   /// Makes a buffer of the same memory and lane, which no op has written yet, lie from byte `offset` of the arena on.
-  /// Buffers that are laid, unlike those that are cut, may have bytes in common: then the caller must order the ops that
-  /// use them. EngineOptions::check does not watch their bytes. Throws MisuseError if the buffer does not fit there, or
-  /// has another memory or lane.
+  /// Buffers that are laid, unlike those that are cut, may have bytes in common: then the caller must order the ops
+  /// that use them. EngineOptions::check does not watch their bytes. Throws MisuseError if the buffer does not fit
+  /// there, or has another memory or lane.
   void lay(Buffer& buffer, std::size_t offset);
   /// Bytes not yet cut.
   std::size_t left() const { return size_ - used_; }

@@ -21,10 +21,9 @@ namespace windrow {
 /// Notes the applications that watched tensors go through, and applies the operators' own gradients to them. An owner;
 /// it holds the tensors that it has noted until backward(). For one backward pass.
 ///
-/// The gradients of a tensor that was used several times are added in the reverse order of its uses, so the same program
-/// gives the same bits. A tensor that was noted must not be written between its use and backward(). Gradients are for
-/// reading: those of two tensors may be one tensor.
-/// Threads: one at a time.
+/// The gradients of a tensor that was used several times are added in the reverse order of its uses, so the same
+/// program gives the same bits. A tensor that was noted must not be written between its use and backward(). Gradients
+/// are for reading: those of two tensors may be one tensor. Threads: one at a time.
 class Tape {
  public:
   explicit Tape(const Device& device);

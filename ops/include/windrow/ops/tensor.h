@@ -70,7 +70,12 @@ class TensorOf {
    private:
     friend class TensorOf;
     View(Bytes bytes, bool whole, const Matrix<T>& shape, Index offset)
-        : bytes_(bytes), whole_(whole), rows_(shape.rows), width_(shape.width), stride_(shape.stride), offset_(offset) {}
+        : bytes_(bytes),
+          whole_(whole),
+          rows_(shape.rows),
+          width_(shape.width),
+          stride_(shape.stride),
+          offset_(offset) {}
     bool empty() const { return rows_ == 0 || width_ == 0; }
     template <class U>
     Matrix<U> at(U* start) const {
@@ -85,8 +90,8 @@ class TensorOf {
 
   /// Pushes an op that calls `write` on a thread of the host; `write` writes all elements of the matrix that it gets,
   /// whose old elements are undefined. `accesses` are those of `write`; the access to the tensor is added. In a
-  /// device's memory, the matrix is staging memory, from which a second op copies the elements. In the body of a Static,
-  /// each replay calls `write` again.
+  /// device's memory, the matrix is staging memory, from which a second op copies the elements. In the body of a
+  /// Static, each replay calls `write` again.
   void fill(std::function<void(const Matrix<T>&)> write, std::vector<Access> accesses,
             const PushOptions& options) const;
   /// Pushes an op that writes `values`, in row-major order. In the body of a Static they are a constant. Throws
