@@ -288,6 +288,43 @@ TEST_P(ErrorTest, WhatNobodyWaitedForIsToldOnStandardError) {
   contains(told, "boom");
 }
 
+TEST_P(ErrorTest, OfFailuresThatHaveOneOriginOneIsTold) {
+  const std::exception_ptr origin = std::make_exception_ptr(std::runtime_error("the network is down"));
+  const auto fail = [&](const std::string& what) {
+    try {
+      std::rethrow_exception(origin);
+    } catch (...) {
+      std::throw_with_nested(std::runtime_error(what));
+    }
+  };
+  ::testing::internal::CaptureStderr();
+  {
+    Engine forgotten(options());
+    forgotten.push([&] { fail("first"); }, {}, {.name = "first"});
+    forgotten.push([&] { fail("second"); }, {}, {.name = "second"});
+    forgotten.push(boom, {}, {.name = "load"});
+  }
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  const std::size_t first = told.find("nobody waited"), second = told.find("nobody waited", first + 1);
+  EXPECT_NE(second, told.npos) << told;
+  EXPECT_EQ(told.find("nobody waited", second + 1), told.npos) << told;
+  contains(told, "op 'load'");
+  {
+    Engine heard(options());
+    const Var var = heard.new_var();
+    heard.push([&] { fail("first"); }, {mutate(var)});
+    heard.push([&] { fail("second"); }, {});
+    try {
+      heard.wait(var);
+      ADD_FAILURE();
+    } catch (const OpError& error) {
+      EXPECT_EQ(error.failures().front()->origin(), origin);
+    }
+    ::testing::internal::CaptureStderr();
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
 TEST_P(ErrorTest, AnErrorOfAnotherEngineIsAnErrorLikeAnyOther) {
   std::exception_ptr foreign;
   {

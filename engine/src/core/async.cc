@@ -1,4 +1,5 @@
 // Async ops, which finish when their OnComplete is called.
+#include "core/adorned.h"
 #include "core/core.h"
 #include "core/entry.h"
 
@@ -85,6 +86,7 @@ OnComplete& OnComplete::operator=(OnComplete&& other) noexcept {
     drop();
     core_ = std::exchange(other.core_, nullptr);
     op_ = std::exchange(other.op_, nullptr);
+    limits_ = other.limits_;
   }
   return *this;
 }
@@ -93,6 +95,13 @@ OnComplete::~OnComplete() { drop(); }
 
 void OnComplete::operator()(std::exception_ptr error) {
   if (op_ == nullptr) throw MisuseError("OnComplete was called before, or moved from; call each token once");
+  if (limits_ != nullptr && !error) {
+    try {
+      limits_->require_end();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
   std::exchange(core_, nullptr)->complete(*std::exchange(op_, nullptr), std::move(error));
 }
 

@@ -128,9 +128,10 @@ PendingBytes::Share Core::take_bytes(std::uint64_t bytes) {
 
 template <class... Args>
 Function<void(Args...)> Core::adorn(Function<void(Args...)>&& function, const PushOptions& how) {
-  std::stop_token stop = how.run_always ? std::stop_token() : how.stop;
+  OpLimits limits;
+  if (!how.run_always) limits = {how.stop, how.deadline};
   const bool captured = ports_.mine().busy == Port::Busy::capturing;
-  return Adorned<Args...>{take_bytes(captured ? 0 : how.bytes), std::move(stop), std::move(function)};
+  return Adorned<Args...>{take_bytes(captured ? 0 : how.bytes), std::move(limits), std::move(function)};
 }
 
 template OpFunction Core::adorn(OpFunction&&, const PushOptions&);

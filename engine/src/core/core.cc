@@ -148,22 +148,69 @@ bool Core::watch_unless_retired(Var var, std::span<std::byte> bytes) {
   return true;
 }
 
+void Core::refuse_inside(const char* call) const {
+  if (const Running* frame = frame_of_mine()) {
+    throw MisuseError(call + (" inside " + site(frame->op->info())) + " would wait for that op itself");
+  }
+}
+
 void Core::shutdown() {
   if (fork_gate_.torn()) return;
-  if (const Running* frame = frame_of_mine()) {
-    throw MisuseError("shutdown inside " + site(frame->op->info()) + " would wait for that op itself");
-  }
+  refuse_inside("shutdown");
   const SlotsFree slots;  // this may be called inside an op of another engine
   MutexLock lock(shutdown_mutex_);
-  if (life_ == Life::stopped) return;
+  shut_down(std::nullopt);
+}
+
+bool Core::shutdown_for(std::chrono::nanoseconds patience, const std::function<void(std::string)>& abort) {
+  if (patience < patience.zero()) {
+    throw MisuseError("shutdown_for: " + std::to_string(patience.count()) + " ns; expected 0 or more");
+  }
+  if (fork_gate_.torn()) return false;
+  refuse_inside("shutdown_for");
+  const SlotsFree slots;
+  if (shut_down_in_time(patience)) return true;
+  detours_ |= by_end;
+  std::exception_ptr error;
+  try {
+    std::string pending = describe_pending();
+    if (abort) {
+      abort(std::move(pending));
+    } else {
+      engine_log().warn("windrow: shutdown has waited {} ms, and calls off what has not begun; {}",
+                        std::chrono::duration_cast<std::chrono::milliseconds>(patience).count(), pending);
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const bool ended = shut_down_in_time(patience);
+  left_ = !ended;
+  if (error) std::rethrow_exception(error);
+  return ended;
+}
+
+/// The same for a thread that must not wait for longer than this.
+bool Core::shut_down_in_time(std::chrono::nanoseconds patience) {
+  const Deadline deadline = deadline_after(patience);
+  while (!shutdown_mutex_.try_lock()) {  // another thread waits in shutdown()
+    if (has_passed(deadline)) return life_ == Life::stopped;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const MutexLock lock(shutdown_mutex_, MutexLock::Held{});
+  return shut_down(deadline);
+}
+
+bool Core::shut_down(Deadline deadline) {
+  if (life_ == Life::stopped) return true;
   do {
     set_life(Life::draining);
-    drain();
+    if (!drain(deadline)) return false;
     set_life(Life::stopped);
   } while (ports_.sums().pending != 0);              // true if a retire was pushed in between
   while (visitors_ != 0) std::this_thread::yield();  // a short wait: each visitor is about to leave
   policy_->stop();
   if (watchdog_) watchdog_->stop();
+  return true;
 }
 
 void Core::set_life(Life life) {
@@ -171,14 +218,25 @@ void Core::set_life(Life life) {
   const Ports::Stopped stopped(ports_);  // pushes that were under way have entered; later ones see the new life
 }
 
-void Core::drain() {
-  while (!wait_until_idle(std::chrono::steady_clock::now() + shutdown_notice)) {
+bool Core::drain(Deadline deadline) {
+  for (;;) {
+    const auto notice = std::chrono::steady_clock::now() + shutdown_notice;
+    if (wait_until_idle(deadline ? std::min(*deadline, notice) : notice)) break;
+    if (has_passed(deadline)) return false;
     engine_log().warn("windrow: shutdown still waits for {} pending ops", ports_.sums().pending);
   }
   const std::size_t count = lanes();
   for (std::size_t i = 0; i < count; ++i) {
-    if (const Point last = lane_at(i).last()) reach(last);
+    const Point last = lane_at(i).last();
+    if (!last) continue;
+    std::exception_ptr failure;  // which waits report
+    if (!deadline) {
+      reach(last);
+    } else if (!wait_until_reached(last, deadline, failure)) {
+      return false;
+    }
   }
+  return true;
 }
 
 EngineStats Core::stats() const {
@@ -196,6 +254,10 @@ EngineStats Core::stats() const {
 
 bool Core::end() noexcept {
   if (fork_gate_.torn()) return false;
+  if (left_ && life_ != Life::stopped) {
+    engine_log().error("windrow: an engine is leaked, since ops are pending for which shutdown_for() has not waited");
+    return false;
+  }
   try {
     shutdown();
   } catch (const std::exception& e) {

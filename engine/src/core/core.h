@@ -1,8 +1,8 @@
 // The engine's state, and the path of an op through it: submit -> release -> dispatch -> run -> finish.
 //
-// Start here. push.cc, core.cc, lanes.cc and back_pressure.cc implement the front; release.cc, run.cc and async.cc the
-// back; graph/launch.cc launches of graphs, which use both; wait.cc and ahead.h waits; seeing.cc traces and reports;
-// engine.cc the public interface on top.
+// Start here. push.cc, core.cc, lanes.cc and back_pressure.cc implement the front; release.cc, run.cc, async.cc and
+// limits.cc the back; graph/launch.cc launches of graphs, which use both; wait.cc and ahead.h waits; seeing.cc traces
+// and reports; engine.cc the public interface on top.
 #pragma once
 
 #include <atomic>
@@ -66,6 +66,9 @@ class Core {
   void remove_lane(LaneId id);
   void resume(LaneState& lane) noexcept;  ///< called when the lane has room for ops that wait there
   void shutdown();
+  bool shutdown_for(std::chrono::nanoseconds patience, const std::function<void(std::string)>& abort);
+  /// Whether ops should stop, since shutdown_for() has waited too long.
+  bool gives_up() const { return (detours_ & by_end) != 0; }
   /// Shuts down, and logs the failures that no wait reported. Returns false if ops may still run, or a fork lost them.
   bool end() noexcept;
   /// Throws MisuseError in a forked child whose copy of the engine is torn.
@@ -141,16 +144,6 @@ class Core {
   friend class PushPlan;
   friend class EngineUse;
   enum class Life { running, draining, stopped };
-  /// Ops that a thread runs in a row, each made ready by its predecessor.
-  struct Row {
-    Slots* slots;
-    bool goes_on;  ///< whether the policy lets this thread choose its next op
-    Port& port;    ///< of this thread
-    OpContext context{};
-    Ticks begun = 0;    ///< when the op began, if it is traced; else 0
-    unsigned runs = 1;  ///< the number of ops so far, including the one that runs
-  };
-
   Var make_var(OpName name);
   /// For an engine that is draining or stopped: throws MisuseError if it accepts no ops from this thread.
   void check_life(Life life, const OpInfo& about) const;
@@ -209,7 +202,10 @@ class Core {
   /// Waits for room as EngineOptions::max_pending_bytes specifies.
   PendingBytes::Share take_bytes(std::uint64_t bytes);
   void set_life(Life life);
-  void drain();
+  void refuse_inside(const char* call) const;
+  bool shut_down(Deadline deadline);
+  bool shut_down_in_time(std::chrono::nanoseconds patience);
+  bool drain(Deadline deadline);
   void free(VarState& var);
 
   class Waits;
@@ -355,7 +351,7 @@ class Core {
   std::atomic<std::uint32_t> threads_numbered_{0};
   std::atomic<bool> has_ordered_{false};
   /// Reasons for which ops may not take the fast path; by_ordered_lanes holds unless is_apart_from_lanes().
-  enum Detour : unsigned { by_ordered_lanes = 1, by_trace = 2, by_check = 4 };
+  enum Detour : unsigned { by_ordered_lanes = 1, by_trace = 2, by_check = 4, by_end = 8 };
   std::atomic<unsigned> detours_{0};
   std::atomic<Life> life_{Life::running};
 
@@ -373,7 +369,9 @@ class Core {
   const std::shared_ptr<CoreLink> link_ = std::make_shared<CoreLink>(*this);  // for what may outlive the engine
   EndingPlans ending_plans_;
 
-  Mutex shutdown_mutex_;  // held by the thread that shuts down; others wait for it
+  Mutex shutdown_mutex_;           // held by the thread that shuts down; others wait for it
+  std::atomic<bool> left_{false};  // shutdown_for() has left ops behind
+  const std::exception_ptr called_off_ = std::make_exception_ptr(Cancelled());
   ForkGate fork_gate_;
 
   Mutex table_mutex_;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/op.h"
+#include "core/ports.h"
 #include "trace/log.h"
 
 namespace windrow {
@@ -15,6 +16,16 @@ class Slots;
 struct Begin {
   Slots* slots;
   Ticks begun;
+};
+
+/// Ops that a thread runs in a row, each made ready by its predecessor.
+struct Row {
+  Slots* slots;
+  bool goes_on;  ///< whether the policy lets this thread choose its next op
+  Port& port;    ///< of this thread
+  OpContext context{};
+  Ticks begun = 0;    ///< when the op began, if it is traced; else 0
+  unsigned runs = 1;  ///< the number of ops so far, including the one that runs
 };
 
 /// The outcome of an op.

@@ -20,13 +20,6 @@ namespace {
 constexpr std::pair<Policy, std::string_view> policy_names[] = {
     {Policy::serial, "serial"}, {Policy::pool, "pool"}, {Policy::per_device, "per_device"}, {Policy::chaos, "chaos"}};
 
-Deadline after(std::chrono::nanoseconds patience) {
-  using Clock = std::chrono::steady_clock;
-  const auto now = Clock::now();
-  if (patience > Clock::time_point::max() - now) return std::nullopt;
-  return now + patience;
-}
-
 }  // namespace
 
 Policy parse_policy(std::string_view name) {
@@ -108,12 +101,12 @@ void Engine::wait(Var var, std::source_location from) { core_->wait({read(var)},
 void Engine::wait(AccessList accesses, std::source_location from) { core_->wait(accesses, std::nullopt, from); }
 
 bool Engine::wait_for(AccessList accesses, std::chrono::nanoseconds patience, std::source_location from) {
-  return core_->wait(accesses, after(patience), from);
+  return core_->wait(accesses, deadline_after(patience), from);
 }
 
 void Engine::wait_all() { core_->wait_all(std::nullopt); }
 
-bool Engine::wait_all_for(std::chrono::nanoseconds patience) { return core_->wait_all(after(patience)); }
+bool Engine::wait_all_for(std::chrono::nanoseconds patience) { return core_->wait_all(deadline_after(patience)); }
 
 void Engine::heal(Var var, const PushOptions& options) { core_->heal(var, options); }
 
@@ -157,6 +150,9 @@ Lane* Engine::lane(LaneId lane) const { return core_->lane(lane).ordered.get(); 
 void Engine::remove_lane(LaneId lane) { core_->remove_lane(lane); }
 
 void Engine::shutdown() { core_->shutdown(); }
+bool Engine::shutdown_for(std::chrono::nanoseconds patience, const std::function<void(std::string)>& abort) {
+  return core_->shutdown_for(patience, abort);
+}
 EngineStats Engine::stats() const { return core_->stats(); }
 int Engine::workers() const { return core_->options.workers; }
 Trace Engine::trace() { return Trace(*core_); }

@@ -69,6 +69,18 @@ const Failure& Failure::root() const {
   return *failure;
 }
 
+std::exception_ptr Failure::origin() const {
+  const std::exception_ptr& thrown = root().error;
+  if (!thrown) return nullptr;
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::nested_exception& nesting) {
+    if (nesting.nested_ptr()) return nesting.nested_ptr();
+  } catch (...) {
+  }
+  return thrown;
+}
+
 std::string Failure::describe() const {
   const std::string what = subject(*this) + std::string(predicate(kind));
   if (kind == Kind::cancelled) return what;
@@ -210,10 +222,20 @@ void FailureLog::reported(std::span<const FailurePtr> failures) {
 }
 
 std::vector<FailurePtr> FailureLog::unreported() {
+  Roots roots;
+  {
+    MutexLock lock(mutex_);
+    roots = roots_;
+  }
   std::vector<FailurePtr> result;
-  MutexLock lock(mutex_);
-  for (const auto& root : roots_) {
-    if (!root->reported) result.push_back(root);
+  std::vector<std::exception_ptr> told;  // origins
+  for (const auto& root : roots) {
+    if (root->reported) told.push_back(root->origin());
+  }
+  for (const auto& root : roots) {
+    if (root->reported || std::ranges::find(told, root->origin()) != told.end()) continue;
+    told.push_back(root->origin());
+    result.push_back(root);
   }
   if (!undescribed_->reported) result.push_back(undescribed_);
   return result;

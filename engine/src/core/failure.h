@@ -63,7 +63,7 @@ class FailureLog {
   std::vector<FailurePtr> to_report() WINDROW_EXCLUDES(mutex_);
   /// Marks these as reported, and drops the roots that need no further report.
   void reported(std::span<const FailurePtr> failures) WINDROW_EXCLUDES(mutex_);
-  /// The roots that were never reported.
+  /// The roots that were never reported, one for each origin of which no root was.
   std::vector<FailurePtr> unreported() WINDROW_EXCLUDES(mutex_);
 
   void each_mutex(EachMutex f) { f(mutex_); }  // see fork.h

@@ -34,7 +34,8 @@ struct AsyncFunctionBody {
 /// Whether a push has a rare option, or no function.
 template <class F>
 bool is_special(const F& function, const PushOptions& options) {
-  return !function || options.stop.stop_possible() || options.bytes != 0;
+  const auto deadline = static_cast<std::uint64_t>(options.deadline.time_since_epoch().count());
+  return !function || options.stop.stop_possible() || (options.bytes | deadline) != 0;
 }
 
 /// Throws MisuseError if there is no function.
@@ -261,7 +262,9 @@ std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList a
   const auto op = without_body(entering, Listed{*this, entering.about, accesses.begin(), accesses.size()});
   op->accesses.resize(Dep::canonicalise(op->accesses));
   // Without the bytes, which each push takes for itself.
-  if (how.stop.stop_possible()) function = adorn(std::move(function), {.run_always = how.run_always, .stop = how.stop});
+  if (is_special(function, how)) {
+    function = adorn(std::move(function), {.run_always = how.run_always, .stop = how.stop, .deadline = how.deadline});
+  }
   FunctionBody{function}.move_to(*op);
   auto declared = std::make_shared<DeclaredState>();
   declared->engine = number;
@@ -269,6 +272,7 @@ std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList a
   declared->accesses.assign(accesses.begin(), accesses.end());
   declared->how = how;
   declared->how.stop = {};
+  declared->how.deadline = {};
   declared->pushes = new PushPlan(*this, {op});
   return declared;
 }

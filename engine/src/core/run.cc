@@ -12,6 +12,12 @@ constexpr unsigned most_runs_in_a_row = 64;
 /// Whether the op is a launch's op with a function, and ends no variable.
 bool is_plain_node(OpRecord& op) { return op.body() == OpRecord::Body::node && op.node().node->function != nullptr; }
 
+/// Not a heal: its op has no function.
+bool may_be_called_off(OpRecord& op) {
+  if (op.body() == OpRecord::Body::node) return !op.ends_variable() && op.node().node->op->kind != OpRecord::Body::none;
+  return op.body() == OpRecord::Body::function || op.body() == OpRecord::Body::async;
+}
+
 }  // namespace
 
 void Core::run(OpRecord& first, Slots* slots) noexcept {
@@ -149,14 +155,16 @@ OpRecord* Core::run_with_care(OpRecord& op, const Begin& begin) {
   if (op.is_async() && op.async().left_to_engine) return finish_async(op, slots);
   FailurePtr poison = first_poison(op);
   const bool skipped = poison && !info.run_always;
-  if (op.is_async() && !skipped) return run_async(op, begin, std::move(poison));
+  const bool called_off = gives_up() && !skipped && !info.run_always && may_be_called_off(op);
+  if (op.is_async() && !skipped && !called_off) return run_async(op, begin, std::move(poison));
   Ending ending{.outcome = skipped ? Outcome::skipped : Outcome::ran,
                 .poison = std::move(poison),
+                .error = called_off ? called_off_ : nullptr,
                 .begun = begun,
                 .slots = slots};
-  const bool checked = access_check_ && !skipped;
+  const bool checked = access_check_ && !skipped && !called_off;
   if (checked) begin_check(op);
-  const bool issues = info.lane->ordered && !skipped;
+  const bool issues = info.lane->ordered && !skipped && !called_off;
   OpRecord* keeper = nullptr;
   if (issues) ending.error = begin_issue(op, keeper);
   const bool runs = !skipped && !ending.error;

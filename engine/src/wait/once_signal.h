@@ -11,6 +11,15 @@ namespace windrow {
 
 using Deadline = std::optional<std::chrono::steady_clock::time_point>;
 
+inline bool has_passed(const Deadline& deadline) { return deadline && std::chrono::steady_clock::now() >= *deadline; }
+/// None if that time does not exist.
+inline Deadline deadline_after(std::chrono::nanoseconds patience) {
+  using Clock = std::chrono::steady_clock;
+  const auto now = Clock::now();
+  if (patience > Clock::time_point::max() - now) return std::nullopt;
+  return now + patience;
+}
+
 /// All members may be called by any thread. Writes before set() are visible after a wait() that returned true.
 class Signal {
  public:

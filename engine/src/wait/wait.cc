@@ -180,8 +180,6 @@ bool Core::wait(AccessList accesses, Deadline deadline, std::source_location fro
 
 namespace {
 
-bool has_passed(Deadline deadline) { return deadline && std::chrono::steady_clock::now() >= *deadline; }
-
 void refuse_ring(const Running* frames) {
   const std::string ring = WaitGraph::of_process().find_ring(frames);
   if (!ring.empty()) throw WaitCycleError(ring);

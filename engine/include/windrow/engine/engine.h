@@ -150,8 +150,13 @@ struct PushOptions {
   /// free resources, and for ops that other processes wait for.
   bool run_always = false;
   /// If stop has been requested when the op is about to run, the op does not run and fails with Cancelled. A running op
-  /// continues, and may check the token itself. Ignored for retires, heals and ops marked run_always.
+  /// continues, and may ask OpContext::should_stop(). Ignored for retires, heals and ops marked run_always.
   std::stop_token stop = {};
+  /// If this time has come when the op is about to run, the op does not run; if it comes before the op has returned, or
+  /// its OnComplete was called, the op fails all the same. Both fail with DeadlineError, when the op's turn has come:
+  /// an op that waits for others is not called off earlier. On an ordered lane this concerns the issue of the work, and
+  /// not the device. {}: never. Ignored as `stop` is.
+  std::chrono::steady_clock::time_point deadline = {};
   /// Bytes that the op's captures and results hold until it has finished; see EngineOptions::max_pending_bytes. Ignored
   /// for retires, heals and captured ops.
   std::uint64_t bytes = 0;
@@ -161,6 +166,8 @@ struct PushOptions {
   /// have the location of its braces; without braces, `PushOptions options;`, C++ gives the location of this line.
   std::source_location pushed_at = std::source_location::current();
 };
+
+struct OpLimits;
 
 /// Passed to an op's function while it runs.
 class OpContext {
@@ -172,11 +179,17 @@ class OpContext {
   void throw_if_poisoned() const;
   /// The ordered lane that the op issues its work on; null on a host lane.
   Lane* lane() const { return lane_; }
+  /// Whether the op should give up, for example by throwing Cancelled: its stop was requested, its deadline has passed
+  /// (see PushOptions), or shutdown_for() has waited too long. To be called by the op's thread. Reads the clock if the
+  /// op has a deadline.
+  bool should_stop() const;
 
  private:
   friend class Core;
+  friend struct OpLimits;
   FailurePtr failure_;
   Lane* lane_ = nullptr;
+  const OpLimits* limits_ = nullptr;
 };
 
 /// A function that takes an OpContext&, or nothing.
@@ -234,7 +247,8 @@ class Engine {
   /// Throws MisuseError for options out of range, also if they come from the environment. Starts no thread before the
   /// first push.
   explicit Engine(EngineOptions options = {});
-  /// Calls shutdown(), and logs a warning for each failure that was never reported. If an op holds the last owner of
+  /// Calls shutdown(), and logs a warning for each failure that was never reported, one for all of the same
+  /// Failure::origin(). If an op holds the last owner of
   /// its own engine, the destructor returns at once and another thread ends the engine.
   ~Engine();
   Engine(const Engine&) = delete;
@@ -346,6 +360,15 @@ class Engine {
   /// Refuses further pushes from outside ops, lets all pending ops finish, and joins the threads. A second call does
   /// nothing. Throws MisuseError inside an op of this engine.
   void shutdown();
+  /// The same in bounded time: waits `patience` at most. If ops are still pending then, calls off those that have not
+  /// begun, except retires, heals and ops marked run_always, and OpContext::should_stop() turns true in the others.
+  /// Calls `abort`, which may end what ops wait for, such as the groups of a communicator, with the text of
+  /// describe_pending(); without `abort`, the text goes to the log. Then waits `patience` once more.
+  ///
+  /// Returns whether the engine has ended. If not, ops still run or wait: the engine goes on to refuse pushes, its
+  /// destructor leaks it instead of waiting, and the program should end soon. Throws MisuseError for a negative time
+  /// and where shutdown() does, and what `abort` throws, after the second wait.
+  bool shutdown_for(std::chrono::nanoseconds patience, const std::function<void(std::string)>& abort = {});
 
   /// Counters at this moment. With concurrent pushes they need not be consistent with each other.
   EngineStats stats() const;

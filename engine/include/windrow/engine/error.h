@@ -40,6 +40,12 @@ class Cancelled : public Error {
   Cancelled() : Error("cancelled") {}
 };
 
+/// The error of an op whose deadline has passed before it has finished (see PushOptions::deadline).
+class DeadlineError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Why an op or a lane failed. An immutable value, shared by all that report it.
 ///
 /// `cause` is the failure that caused this one; it is null at the root, which is an op that threw, or a lane. Of a long
@@ -66,6 +72,9 @@ struct Failure {
 
   /// The root of the chain; this failure itself if it has no cause.
   const Failure& root() const;
+  /// What the failure comes from: the exception that the root's exception nests (std::nested_exception), or else the
+  /// root's exception. Failures of one origin are one event: of those that nobody waited for, the engine logs one.
+  std::exception_ptr origin() const;
   /// One line: the op, where it was pushed, and the chain of causes down to the root's message.
   std::string describe() const;
 };

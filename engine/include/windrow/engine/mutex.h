@@ -19,6 +19,7 @@
 #define WINDROW_UNCHECKED_LOCKING WINDROW_ANNOTATE(no_thread_safety_analysis)
 #define WINDROW_EXCLUDES(...) WINDROW_ANNOTATE(locks_excluded(__VA_ARGS__))
 #define WINDROW_ACQUIRE(...) WINDROW_ANNOTATE(acquire_capability(__VA_ARGS__))
+#define WINDROW_TRY_ACQUIRE(...) WINDROW_ANNOTATE(try_acquire_capability(__VA_ARGS__))
 #define WINDROW_RELEASE(...) WINDROW_ANNOTATE(release_capability(__VA_ARGS__))
 
 namespace windrow {
@@ -27,6 +28,7 @@ class WINDROW_CAPABILITY("mutex") Mutex {
  public:
   void lock() WINDROW_ACQUIRE() { mutex_.lock(); }
   void unlock() WINDROW_RELEASE() { mutex_.unlock(); }
+  bool try_lock() WINDROW_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
   /// Resets the mutex in a forked child, where the thread that held it does not exist.
   void forget_holder() { ::new (&mutex_) std::mutex; }
 
@@ -39,6 +41,9 @@ class WINDROW_CAPABILITY("mutex") Mutex {
 class WINDROW_SCOPED MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) WINDROW_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
+  /// For a mutex that this thread holds already.
+  enum class Held {};
+  MutexLock(Mutex& mutex, Held) WINDROW_REQUIRES(mutex) : mutex_(mutex) {}
   ~MutexLock() WINDROW_RELEASE() {
     if (held_) mutex_.unlock();
   }

@@ -11,6 +11,7 @@ namespace windrow {
 class Core;
 class Lane;
 class OpRecord;
+struct OpLimits;
 
 /// Owns the duty to complete one op. Call it once, from any thread: successors wait for that call and for the return of
 /// the op's function. The call runs no other op. Destroying an uncalled token fails the op, so a forgotten completion
@@ -18,7 +19,7 @@ class OpRecord;
 class OnComplete {
  public:
   OnComplete(OnComplete&& other) noexcept
-      : core_(std::exchange(other.core_, nullptr)), op_(std::exchange(other.op_, nullptr)) {}
+      : core_(std::exchange(other.core_, nullptr)), op_(std::exchange(other.op_, nullptr)), limits_(other.limits_) {}
   OnComplete& operator=(OnComplete&& other) noexcept;
   ~OnComplete();
 
@@ -30,14 +31,18 @@ class OnComplete {
   FailurePtr failure() const;
   /// The ordered lane that the op issues its work on; null on a host lane.
   Lane* lane() const;
+  /// As OpContext::should_stop().
+  bool should_stop() const;
 
  private:
   friend class Core;
+  friend struct OpLimits;
   OnComplete(Core& core, OpRecord& op) : core_(&core), op_(&op) {}
   void drop() noexcept;
 
   Core* core_;
   OpRecord* op_;
+  const OpLimits* limits_ = nullptr;  // live in the op, as long as it has not completed
 };
 
 }  // namespace windrow

@@ -1,0 +1,53 @@
+// What ends an op early: a stop token, a deadline, and the end of the engine.
+#include "core/adorned.h"
+#include "core/core.h"
+
+namespace windrow {
+namespace {
+
+std::string late_by(std::chrono::nanoseconds time) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(time).count()) + " us";
+}
+
+bool engine_gives_up(const Running* frame) { return frame != nullptr && frame->core->gives_up(); }
+
+}  // namespace
+
+void OpLimits::require_begin() const {
+  if (stop.stop_requested()) throw Cancelled();
+  if (passed())
+    throw DeadlineError("its deadline had passed by " + late_by(Clock::now() - deadline) + " when its turn came");
+}
+
+void OpLimits::require_end() const {
+  if (passed()) throw DeadlineError("it ended " + late_by(Clock::now() - deadline) + " after its deadline");
+}
+
+void OpLimits::call(OpFunction& function, OpContext& context) const {
+  // A thread uses one context for several ops.
+  struct Shown {
+    OpContext& to;
+    explicit Shown(OpContext& context, const OpLimits* limits) : to(context) { to.limits_ = limits; }
+    ~Shown() { to.limits_ = nullptr; }
+  };
+  {
+    const Shown shown(context, this);
+    function(context);
+  }
+  require_end();
+}
+
+void OpLimits::call(AsyncFunction& function, OnComplete done) const {
+  done.limits_ = this;
+  function(std::move(done));
+}
+
+bool OpContext::should_stop() const {
+  return (limits_ != nullptr && limits_->reached()) || engine_gives_up(Running::innermost());
+}
+
+bool OnComplete::should_stop() const {
+  return op_ != nullptr && ((limits_ != nullptr && limits_->reached()) || core_->gives_up());
+}
+
+}  // namespace windrow
