@@ -137,9 +137,10 @@ class CallOf {
       if (!member_->on_lane()) views.push_back({operand.tensor.view(), operand.use});
     }
     engine.push_async(
-        [member = member_, call = call_, views = std::move(views)](OnComplete done) mutable {
+        [member = member_, clock = member_->clock(), call = call_, views = std::move(views)](OnComplete done) mutable {
           Operands operands = operands_of(views, done.failure(), nullptr);
-          member->take({std::move(call), std::move(operands.pieces), std::move(operands.failure), std::move(done)});
+          member->take({std::move(call), std::move(operands.pieces), std::move(operands.failure),
+                        std::move(operands.origin), std::move(done), clock ? clock->begin() : nullptr});
         },
         accesses, always);
     if (begun) engine.retire(begun);
@@ -156,13 +157,13 @@ class CallOf {
 
   /// What an op of the lane hands to the member; null on the host.
   static Operands operands_of(const std::vector<View<T>>& views, const FailurePtr& failure, Lane* lane) {
-    if (failure) return {{}, failure->describe()};
+    if (failure) return {{}, failure->describe(), failure->origin()};
     try {
       std::vector<Piece> pieces;
       for (const View<T>& view : views) pieces.push_back(view.piece(lane));
       return {std::move(pieces), {}};
     } catch (const std::exception& error) {
-      return {{}, error.what()};
+      return {{}, error.what(), std::current_exception()};
     }
   }
 
@@ -333,6 +334,10 @@ void Communicator::barrier() const {
   }
   member_->exchange({});
   if (failure) std::rethrow_exception(failure);
+}
+void Communicator::time_calls() const { member_->time_calls(); }
+std::chrono::nanoseconds Communicator::time_in_calls() const {
+  return member_->clock() ? member_->clock()->total() : std::chrono::nanoseconds(0);
 }
 void Communicator::abort(const std::string& why) const { member_->abort(why); }
 

@@ -74,35 +74,61 @@ void compute(std::vector<Exchange>& parts) {
 
 }  // namespace
 
-std::string reason_to_fail(std::span<const Said> parts) {
+Breakage reason_to_fail(std::span<const Said> parts) {
   for (std::size_t i = 0; i < parts.size() && parts.size() > 1; ++i) {
     const Said& other = parts[i == 0 ? 1 : 0];
     if (parts[i].call->fits(*other.call)) continue;
-    return "rank " + std::to_string(other.rank) + " calls " + other.call->describe() + ", but rank " +
-           std::to_string(parts[i].rank) + " calls " + parts[i].call->describe();
+    return {.why = "rank " + std::to_string(other.rank) + " calls " + other.call->describe() + ", but rank " +
+                   std::to_string(parts[i].rank) + " calls " + parts[i].call->describe()};
   }
   for (const Said& part : parts) {
     if (part.failure->empty()) continue;
-    return "the operand of rank " + std::to_string(part.rank) + " failed: " + *part.failure;
+    return operand_failed(part.rank, *part.failure, part.origin);
   }
-  return "";
+  return {};
+}
+
+Breakage operand_failed(int rank, const std::string& failure, std::exception_ptr origin) {
+  Breakage failed{.why = "the operand of rank " + std::to_string(rank) + " failed: " + failure};
+  if (origin) failed.cause = std::move(origin);
+  return failed;
 }
 
 namespace {
 
-std::exception_ptr error_of(const std::string& text, bool aborted) {
-  return aborted ? std::make_exception_ptr(AbortError(text)) : std::make_exception_ptr(CommError(text));
+template <class E>
+std::exception_ptr nesting(const std::exception_ptr& cause, const std::string& text) {
+  try {
+    try {
+      std::rethrow_exception(cause);
+    } catch (...) {
+      std::throw_with_nested(E(text));
+    }
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+std::exception_ptr error_of(const std::string& text, const Breakage& broken) {
+  switch (broken.told) {
+    case Told::here:
+      return nesting<CommError>(broken.cause, text);
+    case Told::elsewhere:
+      return nesting<ToldError>(broken.cause, text);
+    case Told::by_abort:
+      return nesting<AbortError>(broken.cause, text);
+  }
+  return broken.cause;
 }
 
 }  // namespace
 
-std::exception_ptr Breakage::error(const std::string& what) const { return error_of(what + ": " + why, aborted); }
+std::exception_ptr Breakage::error(const std::string& what) const { return error_of(what + ": " + why, *this); }
 std::exception_ptr Breakage::error_of_exchange() const {
-  return why.find("exchange") == std::string::npos ? error("exchange") : error_of(why, aborted);
+  return why.find("exchange") == std::string::npos ? error("exchange") : error_of(why, *this);
 }
 
 void fail(Exchange& part, const Breakage& broken) { part.done(broken.error(part.call.describe())); }
-void fail(Exchange& part, const std::string& why) { fail(part, Breakage{.why = why}); }
 
 void require_positive(const char* group, const char* option, std::chrono::nanoseconds time) {
   if (time > time.zero()) return;
@@ -121,20 +147,22 @@ std::string seconds(std::chrono::nanoseconds time) {
 
 void finish(std::vector<Exchange>& parts, const std::vector<int>& ranks) {
   std::vector<Said> said;
-  for (std::size_t i = 0; i < parts.size(); ++i) said.push_back({ranks[i], &parts[i].call, &parts[i].failure});
-  std::string why = reason_to_fail(said);
-  if (why.empty()) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    said.push_back({ranks[i], &parts[i].call, &parts[i].failure, parts[i].origin});
+  }
+  Breakage failed = reason_to_fail(said);
+  if (!failed) {
     try {
       compute(parts);
     } catch (const std::exception& error) {
-      why = error.what();
+      failed = {.why = error.what()};
     }
   }
   for (Exchange& part : parts) {
-    if (why.empty()) {
-      part.done();
+    if (failed) {
+      fail(part, failed);
     } else {
-      fail(part, why);
+      part.done();
     }
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <span>
 #include <string>
@@ -11,13 +12,19 @@
 
 namespace windrow::comm {
 
-/// Why a group is broken. A value.
+/// Who tells the user why a group is broken: this member; another one (ToldError); or another one, which has called
+/// abort() (AbortError).
+enum class Told : std::uint8_t { here, elsewhere, by_abort };
+
+/// Why a group is broken, or why a call fails. A value.
 struct Breakage {
   std::string why = {};  ///< empty: it is not
-  bool aborted = false;  ///< a member has called abort()
+  Told told = Told::here;
+  /// Nested in all errors, so that the engine knows that they have one cause.
+  std::exception_ptr cause = why.empty() ? nullptr : std::make_exception_ptr(CommError(why));
 
   explicit operator bool() const { return !why.empty(); }
-  /// A CommError or AbortError whose text begins with `what`.
+  /// An error whose text begins with `what`.
   std::exception_ptr error(const std::string& what) const;
   /// The same for exchange(), which `why` may name already.
   std::exception_ptr error_of_exchange() const;
@@ -28,13 +35,15 @@ struct Said {
   int rank;
   const Call* call;
   const std::string* failure;  ///< of its operands; empty if there is none
+  std::exception_ptr origin;   ///< of that failure
 };
-/// Why the call fails at all members, since calls do not fit each other or an operand has failed; empty if it does not.
-std::string reason_to_fail(std::span<const Said> parts);
+/// Why the call fails at all members, since calls do not fit each other or an operand has failed; false if it does not.
+Breakage reason_to_fail(std::span<const Said> parts);
+/// Of a call that fails since an operand of this member has.
+Breakage operand_failed(int rank, const std::string& failure, std::exception_ptr origin);
 
 /// Ends a part with an error that names its call.
 void fail(Exchange& part, const Breakage& broken);
-void fail(Exchange& part, const std::string& why);
 
 /// Computes a call, whose parts of these ranks are there, where the tensors lie; and ends the parts. The call fails at
 /// all of them if they do not fit each other, or if an operand has failed.

@@ -36,7 +36,7 @@ struct Round {
 class Group {
  public:
   Group(int size, std::chrono::nanoseconds patience)
-      : patience_(patience), left_(at(size)), timer_([this] { watch(); }) {}
+      : patience_(patience), left_(at(size)), ended_(at(size)), timer_([this] { watch(); }) {}
   ~Group() {
     {
       std::lock_guard lock(mutex_);
@@ -89,6 +89,7 @@ class Group {
   void leave(int rank, const Member::Numbered& numbered) {
     std::unique_lock lock(mutex_);
     left_[at(rank)] = numbered;
+    ended_[at(rank)] = {.why = "rank " + std::to_string(rank) + " has ended without this call"};
     auto failed = without_hope();
     lock.unlock();
     changed_.notify_all();
@@ -97,7 +98,7 @@ class Group {
 
   void abort(const std::string& why) {
     std::unique_lock lock(mutex_);
-    auto failed = break_locked({.why = why, .aborted = true});
+    auto failed = break_locked({.why = why, .told = comm::Told::by_abort});
     lock.unlock();
     changed_.notify_all();
     fail_all(failed);
@@ -193,7 +194,7 @@ class Group {
         ++place;
         continue;
       }
-      take_parts(round, {.why = "rank " + std::to_string(missing) + " has ended without this call"}, failed);
+      take_parts(round, ended_[at(missing)], failed);
       place = rounds_.erase(place);
     }
     return failed;
@@ -260,6 +261,7 @@ class Group {
   // Guarded by the mutex:
   std::map<Name, Round> rounds_;
   std::vector<std::optional<Member::Numbered>> left_;  // by rank: the calls of a member that has left
+  std::vector<Breakage> ended_;                        // by rank: why calls fail that it has not made
   Breakage broken_;
   struct Meeting {
     std::uint64_t turn = 0;

@@ -74,4 +74,18 @@ std::uint64_t Member::number(Kind kind, int peer) {
   return next_[{kind, peer}]++;
 }
 
+std::shared_ptr<void> CallClock::begin() {
+  const std::lock_guard lock(mutex_);
+  if (under_way_++ == 0) since_ = Clock::now();
+  return {nullptr, [clock = shared_from_this()](void*) {
+            const std::lock_guard locked(clock->mutex_);
+            if (--clock->under_way_ == 0) clock->total_ += Clock::now() - clock->since_;
+          }};
+}
+
+std::chrono::nanoseconds CallClock::total() const {
+  const std::lock_guard lock(mutex_);
+  return under_way_ == 0 ? total_ : total_ + (Clock::now() - since_);
+}
+
 }  // namespace windrow::comm

@@ -1,5 +1,7 @@
 #include "windrow/comm/mpi.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
@@ -49,7 +51,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
       } catch (const comm::MpiWatch::GivenUp&) {
         self->keep_groups();
       }
-      self->end_tasks("MPI has ended");
+      self->end_tasks({.why = "MPI has ended"});
     }).detach();
     result.get();
   }
@@ -59,20 +61,20 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
     std::unique_lock lock(mutex_);
     stopping_ = true;
     changed_.notify_all();
-    changed_.wait(lock, [this] { return !ended_.empty(); });
+    changed_.wait(lock, [this] { return static_cast<bool>(ended_); });
   }
 
-  /// `ended` is empty, or says why MPI is called no more.
-  using Task = std::function<void(const std::string& ended)>;
+  /// `ended` says why MPI is called no more, if it is not.
+  using Task = std::function<void(const comm::Breakage& ended)>;
   /// Has the thread call the task.
   void post(Task task) {
-    std::string ended;
+    comm::Breakage ended;
     {
       const std::lock_guard lock(mutex_);
       ended = ended_;
-      if (ended.empty()) tasks_.push_back(std::move(task));
+      if (!ended) tasks_.push_back(std::move(task));
     }
-    if (!ended.empty()) return task(ended);
+    if (ended) return task(ended);
     if (asleep_.load(std::memory_order_relaxed)) changed_.notify_all();
   }
 
@@ -155,7 +157,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
       Task task = std::move(tasks_.front());
       tasks_.pop_front();
       lock.unlock();
-      task("");
+      task({});
       task = nullptr;
       lock.lock();
     }
@@ -164,7 +166,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
 
   void end(bool badly) {
     for (const auto& group : groups_) {
-      if (badly && !group->broken()) group->break_up({.why = "MPI has ended"});
+      if (badly && !group->broken()) group->break_up({.why = "MPI has ended"}, MpiGroupState::each_member);
       group->end();
     }
     if (!badly) watch_.calls().finalize();
@@ -188,16 +190,17 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
     }
     const std::string text = "rank " + std::to_string(rank) + ": " + why;
     if (making_) making_->set_exception(std::make_exception_ptr(CommError("MpiWorld: " + text)));
-    for (const auto& group : groups_) group->stop_with({.why = text});
-    end_tasks(text);
+    const comm::Breakage broken{.why = text};
+    for (const auto& group : groups_) group->stop_with(broken);
+    end_tasks(broken);
   }
 
   /// Ends what waits for the thread, and what will.
-  void end_tasks(const std::string& why) {
+  void end_tasks(const comm::Breakage& why) {
     std::deque<Task> tasks;
     {
       const std::lock_guard lock(mutex_);
-      if (!ended_.empty()) return;
+      if (ended_) return;
       ended_ = why;
       tasks.swap(tasks_);
     }
@@ -217,7 +220,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
   std::condition_variable changed_;
   std::deque<Task> tasks_;  // guarded by the mutex, as are the following
   bool stopping_ = false;
-  std::string ended_;  // why MPI is called no more
+  comm::Breakage ended_;  // why MPI is called no more
   std::atomic<bool> asleep_{false};
   std::atomic<std::int64_t> awaited_{0};  // calls that members have made, but not handed in
   comm::MpiWatch watch_;                  // the last member: it uses the others
@@ -241,8 +244,8 @@ class MpiMember final : public comm::Member {
   void take(Exchange part) override {
     // A std::function copies.
     const auto held = std::make_shared<Exchange>(std::move(part));
-    thread_->post([group = group_, held](const std::string& ended) {
-      if (ended.empty()) return group->take(std::move(*held));
+    thread_->post([group = group_, held](const comm::Breakage& ended) {
+      if (!ended) return group->take(std::move(*held));
       comm::fail(*held, ended);
     });
     thread_->call_came();
@@ -251,22 +254,22 @@ class MpiMember final : public comm::Member {
     const auto result = std::make_shared<std::promise<MpiGroupState::Exchanged>>();
     auto future = result->get_future();
     thread_->post(
-        [group = group_, result, numbers = std::vector(numbers.begin(), numbers.end())](const std::string& ended) {
-          if (ended.empty()) return group->exchange(numbers, std::move(*result));
-          result->set_value({.broken = {.why = ended}});
+        [group = group_, result, numbers = std::vector(numbers.begin(), numbers.end())](const comm::Breakage& ended) {
+          if (!ended) return group->exchange(numbers, std::move(*result));
+          result->set_value({.broken = ended});
         });
     MpiGroupState::Exchanged exchanged = future.get();
     if (exchanged.broken) std::rethrow_exception(exchanged.broken.error_of_exchange());
     return std::move(exchanged.numbers);
   }
   void abort(const std::string& why) override {
-    thread_->post([group = group_, why](const std::string& ended) {
-      if (ended.empty()) group->break_up({.why = why, .aborted = true});
+    thread_->post([group = group_, why](const comm::Breakage& ended) {
+      if (!ended) group->break_up({.why = why, .told = comm::Told::by_abort}, group->rank());
     });
   }
   void leave() override {
-    thread_->post([group = group_, calls = numbered()](const std::string& ended) {
-      if (ended.empty()) group->leave(calls);
+    thread_->post([group = group_, calls = numbered()](const comm::Breakage& ended) {
+      if (!ended) group->leave(calls);
     });
   }
 
@@ -285,9 +288,9 @@ int MpiWorld::size() const { return impl_->size; }
 
 Communicator MpiWorld::group(const Device& device) {
   const auto made = std::make_shared<std::promise<MpiGroupState*>>();
-  impl_->post([impl = impl_.get(), made](const std::string& ended) {
-    if (ended.empty()) return impl->make_group(made);
-    made->set_exception(std::make_exception_ptr(CommError("MpiWorld: " + ended)));
+  impl_->post([impl = impl_.get(), made](const comm::Breakage& ended) {
+    if (!ended) return impl->make_group(made);
+    made->set_exception(std::make_exception_ptr(CommError("MpiWorld: " + ended.why)));
   });
   return {device, std::make_shared<MpiMember>(impl_, made->get_future().get())};
 }
@@ -298,6 +301,24 @@ bool MpiWorld::under_mpirun() {
     if (std::getenv(name) != nullptr) return true;
   }
   return false;
+}
+
+MpiWorld::Started MpiWorld::started() {
+  // Open MPI, MPICH and others by PMI, Slurm. Slurm sets the last ones for the processes of srun, and not for its
+  // scripts.
+  constexpr std::array<const char*, 3> names[] = {
+      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+      {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"}};
+  const auto number = [](const char* name) {
+    const char* const text = std::getenv(name);
+    return text == nullptr ? -1 : std::atoi(text);
+  };
+  for (const auto& [rank, size, on_node] : names) {
+    const Started started{number(rank), number(size), std::max(number(on_node), 0)};
+    if (started.rank >= 0 && started.size > started.rank) return started;
+  }
+  return {};
 }
 
 }  // namespace windrow

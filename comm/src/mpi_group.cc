@@ -111,7 +111,7 @@ bool MpiGroupState::progress() {
     if (!changed) watch();
     return changed;
   } catch (const std::exception& error) {
-    break_up({.why = error.what()});
+    break_up({.why = error.what()}, rank_);
     return true;
   }
 }
@@ -175,8 +175,7 @@ bool MpiGroupState::end_collectives() {
     MpiNote& own = call.reasons.back();
     own.rank = rank_;
     own.numbers[0] = h;
-    own.numbers[1] = call.part.failure.empty() ? 0 : 1;
-    own.say(call.part.failure.empty() ? call.part.call.describe() : call.part.failure);
+    say_failed(own, call.part);
     require(calls_.all_gather(reasons_, &own, call.reasons.data(), sizeof own, MpiType::byte, &call.request),
             "MPI_Iallgather");
   }
@@ -190,19 +189,40 @@ bool MpiGroupState::end_collectives() {
   return changed;
 }
 
-std::string MpiGroupState::reason(const Begun& call) const {
+void MpiGroupState::say_failed(MpiNote& note, const Exchange& part) {
+  note.numbers[1] = part.failure.empty() ? 0 : 1;
+  note.say(part.failure.empty() ? part.call.describe() : part.failure);
+  if (!part.origin) return;
+  try {
+    std::rethrow_exception(part.origin);
+  } catch (const std::exception& origin) {
+    note.numbers[2] = fingerprint(origin.what());
+  } catch (...) {
+  }
+}
+
+Breakage MpiGroupState::failed(const MpiNote& note, const Exchange& own) {
+  if (own.origin) return operand_failed(static_cast<int>(note.rank), note.said(), own.origin);
+  const std::int64_t number = note.numbers[2];
+  const bool known = number != 0 && number == last_failed_.first;
+  Breakage failed = operand_failed(static_cast<int>(note.rank), note.said(), known ? last_failed_.second : nullptr);
+  last_failed_ = {number, failed.cause};
+  return failed;
+}
+
+Breakage MpiGroupState::reason(const Begun& call) {
   const MpiNote& own = call.reasons.back();
   for (const MpiNote& note : std::span(call.reasons).first(static_cast<std::size_t>(size_))) {
-    if (note.numbers[1] != 0) return "the operand of rank " + std::to_string(note.rank) + " failed: " + note.said();
+    if (note.numbers[1] != 0) return failed(note, call.part);
   }
   for (const MpiNote& note : std::span(call.reasons).first(static_cast<std::size_t>(size_))) {
     const MpiNote& first = call.reasons.front();
     if (note.numbers[0] != first.numbers[0]) {
-      return "rank " + std::to_string(first.rank) + " calls " + first.said() + ", but rank " +
-             std::to_string(note.rank) + " calls " + note.said();
+      return {.why = "rank " + std::to_string(first.rank) + " calls " + first.said() + ", but rank " +
+                     std::to_string(note.rank) + " calls " + note.said()};
     }
   }
-  return "members differ; here: " + own.said();
+  return {.why = "members differ; here: " + own.said()};
 }
 
 std::byte* MpiGroupState::place_data(Begun& call) {
@@ -291,8 +311,8 @@ bool MpiGroupState::move_messages(Kind kind, int peer, Pair& pair) {
     pair.waiting.erase(place);
     ++pair.next;
     message->own.rank = rank_;
-    message->own.numbers = {hash(message->part.call), message->part.failure.empty() ? 0 : 1};
-    message->own.say(message->part.failure.empty() ? message->part.call.describe() : message->part.failure);
+    message->own.numbers[0] = hash(message->part.call);
+    say_failed(message->own, message->part);
     pair.begun.push_back(std::move(message));
     Message& last = *pair.begun.back();
     const int own = kind == Kind::send ? of_sender : of_receiver;
@@ -323,12 +343,12 @@ bool MpiGroupState::move(Kind kind, int peer, Message& message) {
   message.noted = true;
   for (const MpiNote* note : {&message.own, &message.other}) {
     if (note->numbers[1] != 0) {
-      fail(message.part, "the operand of rank " + std::to_string(note->rank) + " failed: " + note->said());
+      fail(message.part, failed(*note, message.part));
       return true;
     }
   }
   if (message.own.numbers[0] != message.other.numbers[0]) {
-    fail(message.part, "rank " + std::to_string(peer) + " calls " + message.other.said());
+    fail(message.part, {.why = "rank " + std::to_string(peer) + " calls " + message.other.said()});
     return true;
   }
   std::byte* data = piece->data;

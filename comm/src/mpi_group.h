@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ending.h"
@@ -61,8 +62,9 @@ class MpiGroupState {
   void leave(const Member::Numbered& numbered);
   /// Fails everything, now and later. Does not call MPI.
   void stop_with(const Breakage& why);
-  /// The same, and tells the other members.
-  void break_up(const Breakage& why);
+  /// The same, and tells the other members. `teller`: the rank of the member whose user hears why.
+  static constexpr int each_member = -1;
+  void break_up(const Breakage& why, int teller);
   bool broken() const { return static_cast<bool>(broken_); }
 
   /// Does what can be done. Returns whether something has changed.
@@ -136,7 +138,11 @@ class MpiGroupState {
   };
   void begin_combining(const Call& what, const Span& span, MpiRequest** request);
   void end_data(Begun& call);
-  std::string reason(const Begun& call) const;
+  Breakage reason(const Begun& call);
+  /// A note of why an operand has failed, and what is said of such a note. All calls that fail for one reason have one
+  /// cause, also at other members.
+  static void say_failed(MpiNote& note, const Exchange& part);
+  Breakage failed(const MpiNote& note, const Exchange& own);
 
   void schedule(std::unique_ptr<Begun> call);
   bool decide();
@@ -175,6 +181,7 @@ class MpiGroupState {
   MpiGroup *announcements_ = nullptr, *reasons_ = nullptr, *data_ = nullptr, *pairs_ = nullptr, *meetings_ = nullptr,
            *notes_ = nullptr, *decisions_ = nullptr, *parts_ = nullptr;
   Breakage broken_;
+  std::pair<std::int64_t, std::exception_ptr> last_failed_ = {};  // the last origin of another member, and its number
 
   std::uint64_t next_ = 0;  // number of the next collective to begin
   std::map<std::uint64_t, Exchange> waiting_;

@@ -96,7 +96,10 @@ bool MpiGroupState::move_notes() {
         told_[static_cast<std::size_t>(from)] = note.numbers;
         break;
       case MpiNote::What::broken:
-        stop_with({.why = note.said(), .aborted = note.numbers[0] != 0});
+        stop_with({.why = note.said(),
+                   .told = note.numbers[0] != 0                                         ? Told::by_abort
+                           : note.numbers[1] == each_member || note.numbers[1] == rank_ ? Told::here
+                                                                                        : Told::elsewhere});
         return true;
       case MpiNote::What::left:
         left_[static_cast<std::size_t>(from)] = note.numbers;
@@ -119,7 +122,7 @@ bool MpiGroupState::move_notes() {
     const bool meeting = !meetings_begun_.empty() && meetings_begun_.back()->number >= (*left)[Called::meetings];
     if (collective || lacks(Kind::recv, (*left)[Called::sends]) || lacks(Kind::send, (*left)[Called::recvs]) ||
         meeting) {
-      break_up({.why = "rank " + std::to_string(rank) + " has ended without this call"});
+      break_up({.why = "rank " + std::to_string(rank) + " has ended without this call"}, each_member);
       return true;
     }
   }
@@ -208,12 +211,14 @@ void MpiGroupState::watch() {
   } else {
     why += "; all members answer, and have called it";
   }
-  break_up({.why = why + "; the group is broken"});
+  const auto answered = std::ranges::find_if(told_, [](const auto& told) { return told.has_value(); });
+  const int teller = std::min(rank_, static_cast<int>(answered - told_.begin()));
+  break_up({.why = why + "; the group is broken", .told = teller == rank_ ? Told::here : Told::elsewhere}, teller);
 }
 
-void MpiGroupState::break_up(const Breakage& why) {
+void MpiGroupState::break_up(const Breakage& why, int teller) {
   if (broken()) return;
-  MpiNote note{.what = MpiNote::What::broken, .numbers = {why.aborted ? 1 : 0}};
+  MpiNote note{.what = MpiNote::What::broken, .numbers = {why.told == Told::by_abort ? 1 : 0, teller}};
   note.say(why.why);
   for (int rank = 0; rank < size_; ++rank) {
     if (rank != rank_) send_note(rank, note);

@@ -107,7 +107,7 @@ class NcclMember final : public comm::Member {
       throw;
     }
   }
-  void abort(const std::string& why) override { (*team_)->break_up({.why = why, .aborted = true}); }
+  void abort(const std::string& why) override { (*team_)->break_up({.why = why, .told = comm::Told::by_abort}); }
   void leave() override {
     (*team_)->leave(rank_, numbered());
     exchanger_.reset();

@@ -87,7 +87,7 @@ NcclGroupState::Rounds::iterator NcclGroupState::round_of(const Call& call, int 
 std::vector<Said> NcclGroupState::said(const Round& round) const {
   std::vector<Said> all;
   for (std::size_t i = 0; i < round.ranks.size(); ++i) {
-    all.push_back({round.ranks[i], &round.slots[i].begun->call, &round.slots[i].failure});
+    all.push_back({round.ranks[i], &round.slots[i].begun->call, &round.slots[i].failure, round.slots[i].origin});
   }
   return all;
 }
@@ -95,38 +95,41 @@ std::vector<Said> NcclGroupState::said(const Round& round) const {
 void NcclGroupState::begin(int rank, Call call, Operands operands, void* stream) {
   NcclPart part{.rank = rank, .call = std::move(call), .pieces = std::move(operands.pieces)};
   if (operands.failure.empty()) operands.failure = clique_.mark(stream, &part.after);
+  Failed failed{std::move(operands.failure), std::move(operands.origin)};
   AllEnded ended;
   {
     std::lock_guard lock(mutex_);
     if (broken_) return;  // take() fails
     const auto round = round_of(part.call, rank);
-    put(round, rank, std::move(part), std::move(operands.failure), ended);
+    put(round, rank, std::move(part), std::move(failed), ended);
     fail_hopeless(ended);
   }
   end(ended);
 }
 
 /// A member takes part in a call. The last one of this process decides what becomes of the call.
-void NcclGroupState::put(Rounds::iterator place, int rank, NcclPart part, std::string failure, AllEnded& ended) {
+void NcclGroupState::put(Rounds::iterator place, int rank, NcclPart part, Failed failed, AllEnded& ended) {
   Round& round = place->second;
   const auto i = static_cast<std::size_t>(std::ranges::find(round.ranks, rank) - round.ranks.begin());
   round.slots[i].begun = std::move(part);
-  round.slots[i].failure = std::move(failure);
+  round.slots[i].failure = std::move(failed.failure);
+  round.slots[i].origin = std::move(failed.origin);
   if (round.step != Round::Step::gathering) return;
   if (!std::ranges::all_of(round.slots, [](const Slot& slot) { return slot.begun.has_value(); })) return;
   if (all_here_) return decide(place, reason_to_fail(said(round)), ended);
   if (place->first.from >= 0) {
-    return decide(place, "NCCL groups of several processes have no messages; expected a group of MpiWorld", ended);
+    return decide(place, {.why = "NCCL groups of several processes have no messages; expected a group of MpiWorld"},
+                  ended);
   }
   round.step = Round::Step::announcing;
   changed_.notify_all();
 }
 
-/// The call goes on if `why` is empty, and has failed otherwise.
-void NcclGroupState::decide(Rounds::iterator place, std::string why, AllEnded& ended) {
+/// The call fails if there is a reason.
+void NcclGroupState::decide(Rounds::iterator place, Breakage why, AllEnded& ended) {
   Round& round = place->second;
   round.why = std::move(why);
-  if (!round.why.empty()) return collect(place, ended);
+  if (round.why) return collect(place, ended);
   round.step = Round::Step::moving;
   for (Slot& slot : round.slots) round.parts.push_back(*slot.begun);
   ready_.push_back(place);
@@ -140,7 +143,7 @@ void NcclGroupState::collect(Rounds::iterator place, AllEnded& ended) {
   for (Slot& slot : round.slots) {
     if (!slot.part || slot.ended) continue;
     slot.ended = true;
-    std::string why = round.why.empty() ? slot.part->failure : round.why;
+    Breakage why = round.why ? round.why : Breakage{.why = slot.part->failure};
     ended.push_back({std::move(*slot.part), std::move(why)});
   }
   if (!std::ranges::all_of(round.slots, &Slot::ended)) return;
@@ -152,10 +155,10 @@ void NcclGroupState::collect(Rounds::iterator place, AllEnded& ended) {
 
 void NcclGroupState::end(AllEnded& ended) {
   for (auto& [part, why] : ended) {
-    if (why.empty()) {
-      part.done();
-    } else {
+    if (why) {
       fail(part, why);
+    } else {
+      part.done();
     }
   }
 }
@@ -174,12 +177,12 @@ void NcclGroupState::take(int rank, Exchange part) {
     const auto i = static_cast<std::size_t>(std::ranges::find(round.ranks, rank) - round.ranks.begin());
     const bool begun = round.slots[i].begun.has_value();
     const Call call = part.call;
-    const std::string failure = part.failure.empty() ? "its op has not run" : part.failure;
+    Failed failed{part.failure.empty() ? "its op has not run" : part.failure, part.origin};
     round.slots[i].part.emplace(std::move(part));
     if (round.step == Round::Step::done) {
       collect(place, ended);
     } else if (!begun && !broken_) {
-      put(place, rank, {.rank = rank, .call = call, .pieces = {}}, failure, ended);
+      put(place, rank, {.rank = rank, .call = call, .pieces = {}}, std::move(failed), ended);
     }
     fail_hopeless(ended);
   }
@@ -216,7 +219,7 @@ void NcclGroupState::fail_hopeless(AllEnded& ended) {
     for (std::size_t i = 0; i < round.ranks.size(); ++i) {
       if (round.slots[i].begun || !gone(place->first, round.ranks[i])) continue;
       for (std::size_t k = 0; k < round.ranks.size(); ++k) round.slots[k].ended |= gone(place->first, round.ranks[k]);
-      decide(place, "rank " + std::to_string(round.ranks[i]) + " has ended without this call", ended);
+      decide(place, {.why = "rank " + std::to_string(round.ranks[i]) + " has ended without this call"}, ended);
       break;
     }
   }

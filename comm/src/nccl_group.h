@@ -60,6 +60,7 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   struct Slot {
     std::optional<NcclPart> begun = {};
     std::string failure = {};
+    std::exception_ptr origin = {};  // of the failure
     std::optional<Exchange> part = {};
     bool ended = false;
   };
@@ -68,14 +69,14 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
     std::vector<Slot> slots = {};  // of these ranks
     Clock::time_point since = Clock::now();
     enum class Step : std::uint8_t { gathering, announcing, moving, done } step = Step::gathering;
-    std::string why = {};              // done: why it has failed, or empty
+    Breakage why = {};                 // done: why it has failed, or that it has not
     std::vector<NcclPart> parts = {};  // moving: of serve()
   };
   using Rounds = std::map<Name, Round>;
   /// What is to be called without the mutex.
   struct Ended {
     Exchange part;
-    std::string why;
+    Breakage why;
   };
   using AllEnded = std::vector<Ended>;
   static void end(AllEnded& ended);
@@ -83,8 +84,12 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   static Name name_of(const Call& call, int rank);
   bool gone(const Name& name, int rank) const;
   Rounds::iterator round_of(const Call& call, int rank);
-  void put(Rounds::iterator round, int rank, NcclPart part, std::string failure, AllEnded& ended);
-  void decide(Rounds::iterator round, std::string why, AllEnded& ended);
+  struct Failed {
+    std::string failure = {};  // as that of Operands
+    std::exception_ptr origin = {};
+  };
+  void put(Rounds::iterator round, int rank, NcclPart part, Failed failed, AllEnded& ended);
+  void decide(Rounds::iterator round, Breakage why, AllEnded& ended);
   void collect(Rounds::iterator round, AllEnded& ended);
   void fail_hopeless(AllEnded& ended);
   std::vector<Said> said(const Round& round) const;
@@ -94,7 +99,7 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   bool serve_calls();
   bool settle();
   void announce();
-  std::string ask_others(const Said& own, const Agree& agree) const;
+  Breakage ask_others(const Said& own, const Agree& agree) const;
   void watch();
   std::optional<Clock::time_point> oldest(std::string* what) const;
   void end_broken(std::unique_lock<std::mutex>& lock);

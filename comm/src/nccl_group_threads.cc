@@ -113,13 +113,15 @@ void NcclGroupState::announce() {
     lock.unlock();
     AllEnded ended;
     try {
-      std::string why = ask_others(own, agree);
+      Breakage why = ask_others(own, agree);
       lock.lock();
       if (broken_) break;
       decide(place, std::move(why), ended);
       lock.unlock();
     } catch (const AbortError& error) {
-      break_up({.why = error.what(), .aborted = true});
+      break_up({.why = error.what(), .told = Told::by_abort});
+    } catch (const ToldError& error) {
+      break_up({.why = error.what(), .told = Told::elsewhere});
     } catch (const std::exception& error) {
       break_up({.why = error.what()});
     }
@@ -134,7 +136,7 @@ void NcclGroupState::announce() {
 }
 
 /// Why the call fails in all processes; empty if it does not.
-std::string NcclGroupState::ask_others(const Said& own, const Agree& agree) const {
+Breakage NcclGroupState::ask_others(const Said& own, const Agree& agree) const {
   Call call = *own.call;
   std::vector<Index> what = {static_cast<Index>(call.kind), static_cast<Index>(call.elements),
                              static_cast<Index>(call.combine), call.peer};
@@ -154,7 +156,7 @@ std::string NcclGroupState::ask_others(const Said& own, const Agree& agree) cons
       other = rank;
     }
   }
-  if (!differ && !any_failed) return "";
+  if (!differ && !any_failed) return {};
   // All processes have seen the same numbers, so all ask for texts.
   constexpr std::size_t words = 64;
   Numbers text(words);
@@ -164,8 +166,8 @@ std::string NcclGroupState::ask_others(const Said& own, const Agree& agree) cons
   const auto text_of = [&](std::size_t rank) {
     return std::string(reinterpret_cast<const char*>(texts.data() + rank * words));
   };
-  if (!differ) return "the operand of rank " + std::to_string(other) + " failed: " + text_of(other);
-  return "rank 0 calls " + text_of(0) + ", but rank " + std::to_string(other) + " calls " + text_of(other);
+  if (!differ) return operand_failed(static_cast<int>(other), text_of(other), own.origin);
+  return {.why = "rank 0 calls " + text_of(0) + ", but rank " + std::to_string(other) + " calls " + text_of(other)};
 }
 
 /// When the oldest call began that is not done; and what to say if it takes too long.

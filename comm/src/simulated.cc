@@ -63,7 +63,7 @@ class SimulatedGroup::Network : public std::enable_shared_from_this<SimulatedGro
   }
 
   void abort(const std::string& why) {
-    broken_ = {.why = why, .aborted = true};
+    broken_ = {.why = why, .told = comm::Told::by_abort};
     for (auto& [number, parts] : calls_) {
       for (Exchange& part : parts) comm::fail(part, broken_);
     }
@@ -96,7 +96,7 @@ class SimulatedGroup::Network : public std::enable_shared_from_this<SimulatedGro
   void announce(Calls::iterator next) {
     ++next_;
     std::vector<Exchange>& parts = next->second;
-    if (const std::string why = reason_to_fail(parts); !why.empty()) {
+    if (const comm::Breakage why{.why = reason_to_fail(parts)}) {
       for (Exchange& each : parts) comm::fail(each, why);
       calls_.erase(next);
       return;

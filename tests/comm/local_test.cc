@@ -197,6 +197,50 @@ TEST(LocalGroup, NothingHangsIfAMemberEndsOrAborts) {
   EXPECT_THROW(other[0].exchange({}), AbortError);
 }
 
+/// How often an engine says at its end that nobody waited for a failure.
+std::size_t told_at_the_end(std::optional<Engine>& engine) {
+  ::testing::internal::CaptureStderr();
+  engine.reset();
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  std::size_t count = 0;
+  for (std::size_t at = told.find("nobody waited"); at != told.npos; at = told.find("nobody waited", at + 1)) ++count;
+  return count;
+}
+
+TEST(LocalGroup, AFailureIsToldOnceHoweverManyCallsFail) {
+  {
+    std::optional<Engine> engine(EngineOptions{.workers = 2});
+    const LocalGroup group(host_devices(*engine, 2));
+    std::vector<Tensor> all;
+    for (int call = 0; call < 3; ++call) {
+      for (int rank = 0; rank < 2; ++rank) {
+        all.push_back(filled(group[rank].device(), 1, 1, 1));
+        if (rank == 0 || call > 0) group[rank].all_reduce(all.back());
+      }
+      if (call == 0) group[1].abort("the test says so");
+    }
+    all.clear();
+    EXPECT_EQ(told_at_the_end(engine), 1u);
+  }
+  std::optional<Engine> engine(EngineOptions{.workers = 2});
+  const LocalGroup group(host_devices(*engine, 2));
+  std::vector<Tensor> all;
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int i = 0; i < 2; ++i) all.push_back(filled(group[rank].device(), 1, 1, 1));
+  }
+  engine->push([]() { throw std::runtime_error("no loss"); }, {mutate(all[2].var()), mutate(all[3].var())});
+  for (int step = 0; step < 3; ++step) {
+    for (const std::size_t i : {0, 1}) {
+      group[0].all_reduce(all[i]);
+      group[1].all_reduce(all[2 + i]);
+    }
+  }
+  EXPECT_NE(error_of(all[0]).find("the operand of rank 1 failed: op"), std::string::npos) << error_of(all[0]);
+  EXPECT_NE(error_of(all[0]).find("no loss"), std::string::npos) << error_of(all[0]);
+  all.clear();
+  EXPECT_EQ(told_at_the_end(engine), 0u);
+}
+
 TEST(LocalGroup, ExchangesNumbersBetweenThreads) {
   Engine engine({.workers = 2});
   const LocalGroup group(host_devices(engine, 4));

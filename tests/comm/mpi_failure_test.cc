@@ -23,10 +23,10 @@ std::string output_of(const std::string& how) {
   return text;
 }
 
-/// Of a rank; empty if it printed none.
+/// Of a rank, whether it tells the error or leaves that to another one; empty if it printed none.
 std::string line_of(int rank, const std::string& text) {
-  const std::string begin = "rank " + std::to_string(rank) + ": ";
-  const std::size_t at = text.find(begin);
+  std::size_t at = text.find("rank " + std::to_string(rank) + ": ");
+  if (at == text.npos) at = text.find("rank " + std::to_string(rank) + " leaves it to another: ");
   return at == text.npos ? "" : text.substr(at, text.find('\n', at) - at);
 }
 
@@ -42,6 +42,17 @@ INSTANTIATE_TEST_SUITE_P(Of, MpiFailure,
                                            Failing{"abort", "rank 2 gives up"},
                                            Failing{"leave", "rank 2 has ended without this call"}),
                          [](const auto& test) { return std::string(test.param.how); });
+
+TEST(MpiFailures, AreToldByTheLowestRankThatIsLeft) {
+  for (const std::string how : {"kill", "stop"}) {
+    for (const int bad : {0, 1, 2}) {
+      const std::string text = output_of(how + " " + std::to_string(bad));
+      const int first = bad == 0 ? 1 : 0, second = bad == 2 ? 1 : 2;
+      EXPECT_NE(text.find("rank " + std::to_string(first) + ": "), text.npos) << text;
+      EXPECT_NE(text.find("rank " + std::to_string(second) + " leaves it to another: "), text.npos) << text;
+    }
+  }
+}
 
 TEST_P(MpiFailure, IsNamedByAllOthersInTime) {
   const std::string text = output_of(GetParam().how);

@@ -1,10 +1,11 @@
 // One process of a group that fails in a chosen way; mpi_failure_test starts it. Prints what a wait throws.
 //
-//   mpirun -n 3 mpi_rank kill|stop|slow|abort|leave
+//   mpirun -n 3 mpi_rank kill|stop|slow|abort|leave [RANK]
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <thread>
 
@@ -18,10 +19,11 @@ int main(int argc, char** argv) {
   windrow::MpiWorld world({.patience = 2s, .answer = 2s});
   const windrow::Device device = windrow::host_device(engine);
   std::optional<windrow::Communicator> all = world.group(device);
-  const int rank = all->rank(), bad = all->size() - 1;
+  const int rank = all->rank(), bad = argc > 2 ? std::atoi(argv[2]) : all->size() - 1;
   const auto pids = all->exchange(std::vector<std::int64_t>{getpid()});
   const windrow::Tensor x(device, 100, 100, "x");
   std::string error;
+  bool told_elsewhere = false;
   try {
     for (int call = 0; call < 6; ++call) {
       x.set(std::vector<float>(10000, 1));
@@ -40,10 +42,17 @@ int main(int argc, char** argv) {
     }
   } catch (const windrow::OpError& failure) {
     error = failure.what();
+    try {
+      failure.rethrow_root();
+    } catch (const windrow::ToldError&) {
+      told_elsewhere = true;
+    } catch (const std::exception&) {
+    }
   }
-  std::printf("rank %d: %s\n", rank, error.c_str());
+  std::printf("rank %d%s: %s\n", rank, told_elsewhere ? " leaves it to another" : "", error.c_str());
   std::fflush(stdout);
-  if (how == "stop" && rank == 0) ::kill(static_cast<pid_t>(pids[static_cast<std::size_t>(bad)]), SIGKILL);
+  if (how == "stop" && rank == (bad == 0 ? 1 : 0))
+    ::kill(static_cast<pid_t>(pids[static_cast<std::size_t>(bad)]), SIGKILL);
   std::this_thread::sleep_for(500ms);  // until all others have printed: mpirun ends them when one ends badly
   std::_Exit(0);
 }

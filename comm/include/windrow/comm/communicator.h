@@ -14,11 +14,13 @@
 //   Errors   A member whose tensor is poisoned takes part in the call all the same: the call fails at all members, and
 //            poisons what it was to write. Calls that differ between members fail at all of them, too. Both throw
 //            CommError and leave later calls as they are. If a member does not call within `patience`, the group is
-//            broken: this call and all later ones fail with a CommError that names the members that are missing.
+//            broken: this call and all later ones fail with a CommError that names the members that are missing. The
+//            errors of all calls that fail for one reason nest one exception (std::nested_exception).
 //   Threads  One at a time for each communicator. No thread of an engine waits in a collective.
 //   Life     A communicator may end before its ops have run. After its engine is gone it may only be destroyed.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -42,10 +44,17 @@ class CommError : public Error {
   using Error::Error;
 };
 
-/// Thrown after a member has called Communicator::abort(). That member tells the cause, so others need not print it.
-class AbortError : public CommError {
+/// A CommError that another member gets as well, which alone needs to print it: that which has called abort(); or, if a
+/// member is missing, the one of the lowest rank among those that have answered.
+class ToldError : public CommError {
  public:
   using CommError::CommError;
+};
+
+/// Thrown after a member has called Communicator::abort(). That member tells the cause.
+class AbortError : public ToldError {
+ public:
+  using ToldError::ToldError;
 };
 
 struct CollectiveOptions {
@@ -112,6 +121,14 @@ class Communicator {
   /// Waits until all members have called it, and the ops that they pushed before have finished. Throws as exchange()
   /// and Engine::wait_all() do.
   void barrier() const;
+
+  /// Begins to measure for how long calls of this member are under way: from the moment when their tensors are ready
+  /// here until they have finished, so also while other members are not ready. Applies to later calls, by all copies of
+  /// this handle.
+  void time_calls() const;
+  /// What was measured so far. Calls that overlap count once; exchange() and barrier() do not count. Any thread may
+  /// call it, after time_calls().
+  std::chrono::nanoseconds time_in_calls() const;
 
   /// Breaks the group: all calls that have not finished, and all later ones of all members, fail with an AbortError of
   /// this text. Any thread may call it.

@@ -1,9 +1,13 @@
 // What a back end of collectives implements. Programs use communicator.h.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,15 +61,34 @@ struct Piece {
 /// A member's part of a call whose operands are there.
 struct Exchange {
   Call call;
-  std::vector<Piece> pieces;  ///< one for each tensor; or from and to, where the call has both
-  std::string failure;        ///< not empty: an operand failed, there are no pieces, and all members must fail
-  OnComplete done;            ///< the pieces are valid until it is called
+  std::vector<Piece> pieces;         ///< one for each tensor; or from and to, where the call has both
+  std::string failure;               ///< not empty: an operand failed, there are no pieces, and all members must fail
+  std::exception_ptr origin;         ///< of that failure
+  OnComplete done;                   ///< the pieces are valid until it is called
+  std::shared_ptr<void> timed = {};  ///< of a CallClock
+};
+
+/// For how long calls of a member were under way. Threads: any.
+class CallClock : public std::enable_shared_from_this<CallClock> {
+ public:
+  /// A call is under way as long as the result exists.
+  std::shared_ptr<void> begin();
+  /// Calls that overlap count once.
+  std::chrono::nanoseconds total() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  mutable std::mutex mutex_;
+  int under_way_ = 0;  // guarded by the mutex, as are the following
+  Clock::time_point since_ = {};
+  std::chrono::nanoseconds total_{0};
 };
 
 /// What a part of a call works on, for members on a lane.
 struct Operands {
   std::vector<Piece> pieces;  ///< in the device's memory; otherwise as those of an Exchange
-  std::string failure;        ///< as that of an Exchange
+  std::string failure;        ///< as those of an Exchange
+  std::exception_ptr origin = {};
 };
 
 /// One member of a group. Threads: any, except for number().
@@ -97,6 +120,12 @@ class Member {
   /// take() follows each number.
   virtual std::uint64_t number(Kind kind, int peer);
 
+  /// See Communicator::time_calls(). Null before it.
+  const std::shared_ptr<CallClock>& clock() const { return clock_; }
+  void time_calls() {
+    if (!clock_) clock_ = std::make_shared<CallClock>();
+  }
+
   /// How many calls of each kind and peer were numbered; the kind of all collectives is all_reduce.
   using Numbered = std::map<std::pair<Kind, int>, std::uint64_t>;
 
@@ -105,6 +134,7 @@ class Member {
 
  private:
   Numbered next_;
+  std::shared_ptr<CallClock> clock_;
 };
 
 }  // namespace windrow::comm

@@ -55,6 +55,14 @@ class MpiWorld {
 
   /// Whether mpirun has started this process.
   static bool under_mpirun();
+  /// This process among those that one command has started together. A value.
+  struct Started {
+    int rank = 0, size = 1;
+    int on_node = 0;  ///< its number among those of its node
+  };
+  /// What mpirun, or srun of Slurm, says in the environment; one process if neither has started this one. MPI need not
+  /// be there.
+  static Started started();
 
   class Impl;
 
