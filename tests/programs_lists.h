@@ -5,10 +5,11 @@
 #define TRAIN_HELP "; see windrow train --help"
 #define ENGINE_HELP "; see windrow-perf engine --help"
 #define MODELS_WITH_GRAPHS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops, dag, seq2seq"
-#define MODELS MODELS_WITH_GRAPHS ", parser"
+#define MODELS MODELS_WITH_GRAPHS ", parser, mlp, cnn"
 #define FLAGS                                                                                                        \
   "--help, model, --data, --hidden, --embedding, --classes, --leaves, --vocabulary, --steps, --layers, "             \
-  "--character-embedding, --character-hidden, --tag-embedding, --scorer, --tied, --crf, --cell, --samples, --seed, " \
+  "--character-embedding, --character-hidden, --tag-embedding, --scorer, --filters, --more-filters, --tied, --crf, " \
+  "--cell, --graph, --samples, --seed, "                                                                             \
   "--dropout, --word-dropout, --vectors, --freeze-embedding, --batch, --epochs, --patience, --optimiser, --rate, "   \
   "--momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --rate-schedule, --rate-factor, "        \
   "--rate-epochs, --warm-up, --average, --save, --save-every, --keep, --keep-best, --resume, --workers, --policy, "  \

@@ -329,7 +329,8 @@ TEST_F(Train, TrainsEveryModel) {
   for (const std::string model :
        {"tree-lstm --cell child-sum", "tree-fc --leaves 5", "fixed-lstm --vocabulary 50 --steps 9",
         "var-lstm --vocabulary 50", "var-lstm --vocabulary 50 --tied --embedding 8", "bilstm --layers 2",
-        "bilstm --crf", "bilstm-char --character-hidden 5", "listops", "dag", "parser --scorer 8"}) {
+        "bilstm --crf", "bilstm-char --character-hidden 5", "listops", "dag", "parser --scorer 8", "mlp",
+        "cnn --filters 2 --more-filters 3 --graph off"}) {
     const Outcome outcome = run("windrow train " + model + " --samples 16 --hidden 8 --epochs 2 --compare");
     EXPECT_EQ(outcome.err, "");
     EXPECT_EQ(outcome.status, 0);

@@ -105,6 +105,10 @@ void add_workload_flags(CLI::App& command, WorkloadOptions& to) {
       command, "--cell", [&to](const std::string& cell) { to.cell = cell; }, "Cell, for models that offer several",
       one_of(all_cells()))
       ->default_str("the first listed below");
+  flag<std::string>(
+      command, "--graph", [&to](const std::string& mode) { to.graph_mode = mode == "on"; },
+      "Graph mode, for mlp and cnn: records a minibatch once, and replays it", one_of({"on", "off"}))
+      ->default_str("on");
   flag<std::size_t>(
       command, "--samples", [&to](const std::size_t& samples) { to.samples = samples; },
       "Training samples to generate (without --data)", whole_number(1, 1 << 24))

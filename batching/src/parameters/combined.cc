@@ -11,6 +11,18 @@ namespace {
 
 std::string text(Index rows, Index width) { return std::to_string(rows) + " x " + std::to_string(width); }
 
+/// Whether the tensor is the parameter's own memory for its gradient.
+bool owns(const ParameterStore::Entry& entry, const Tensor& gradient) {
+  return entry.dense && entry.dense->same_view(gradient);
+}
+
+/// Copies the gradient into the parameter's own memory.
+void take_over(ParameterStore::Entry& entry, const Device& device, std::source_location from) {
+  if (!entry.dense) entry.dense = Tensor(device, entry.value.rows(), entry.value.width(), "gradient");
+  apply(device, op::stop_gradient, {.in = {*entry.gradient.all}}, *entry.dense, from);
+  entry.gradient.all = *entry.dense;
+}
+
 }  // namespace
 
 NonFinite Parameters::non_finite() const { return store_->skips_non_finite() ? NonFinite::skip : NonFinite::fail; }
@@ -60,6 +72,27 @@ void Parameters::set_gradient(const Parameter& parameter, Tensor all) {
   }
   entry.lookups.clear();
   entry.gradient = {.all = std::move(all)};
+}
+
+std::uint64_t Parameters::begin_minibatch(std::source_location from) {
+  store_->begin_gradients();
+  for (std::size_t k = 0; k < store_->size(); ++k) {
+    ParameterStore::Entry& entry = store_->entry(k);
+    if (entry.gradient.all && !owns(entry, *entry.gradient.all)) take_over(entry, store_->device(), from);
+  }
+  return store_->next_minibatch();
+}
+
+void Parameters::add_gradient(const Parameter& parameter, const Tensor& all, std::source_location from) {
+  ParameterStore::Entry& entry = store_->entry(static_cast<std::size_t>(store_->number_of(parameter)));
+  if (!entry.gradient.all && entry.lookups.empty()) return set_gradient(parameter, all);
+  if (!entry.gradient.all || all.rows() != entry.value.rows() || all.width() != entry.value.width()) {
+    throw MisuseError("add_gradient: " + text(all.rows(), all.width()) + " for parameter '" + entry.name +
+                      "'; expected " + text(entry.value.rows(), entry.value.width()) +
+                      ", and a gradient without lookups");
+  }
+  if (!owns(entry, *entry.gradient.all)) take_over(entry, store_->device(), from);
+  apply(store_->device(), op::stop_gradient, {.in = {all}, .write = Write::add}, *entry.gradient.all, from);
 }
 
 void Parameters::set_gradient(const Parameter& parameter, std::vector<std::int32_t> rows, Tensor of_rows,

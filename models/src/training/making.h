@@ -177,5 +177,7 @@ WorkloadKind listops_kind();
 WorkloadKind dag_kind();
 WorkloadKind seq2seq_kind();
 WorkloadKind parser_kind();
+WorkloadKind mlp_kind();
+WorkloadKind cnn_kind();
 
 }  // namespace windrow

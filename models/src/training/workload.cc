@@ -10,8 +10,8 @@ namespace {
 
 const std::vector<WorkloadKind>& all_kinds() {
   static const std::vector<WorkloadKind> kinds = {
-      tree_lstm_kind(),   tree_fc_kind(), fixed_lstm_kind(), var_lstm_kind(), bilstm_kind(),
-      bilstm_char_kind(), listops_kind(), dag_kind(),        seq2seq_kind(),  parser_kind(),
+      tree_lstm_kind(), tree_fc_kind(), fixed_lstm_kind(), var_lstm_kind(), bilstm_kind(), bilstm_char_kind(),
+      listops_kind(),   dag_kind(),     seq2seq_kind(),    parser_kind(),   mlp_kind(),    cnn_kind(),
   };
   return kinds;
 }
@@ -60,6 +60,9 @@ WorkloadOptions complete(const WorkloadKind& kind, WorkloadOptions options) {
   const DropoutRates& dropout = options.dropout;
   if (!kind.takes_dropout && (dropout.element != 0 || dropout.word != 0)) {
     throw MisuseError(kind.name + ": a rate of dropout; expected none, because the model has no dropout");
+  }
+  if (!kind.has_graph_mode && options.graph_mode) {
+    throw MisuseError(kind.name + ": graph mode; expected none, because the structure differs from sample to sample");
   }
   if (kind.files.empty() && !options.data.empty()) {
     throw MisuseError(kind.name + ": data folder '" + options.data +

@@ -222,6 +222,17 @@ class Parameters {
   void set_gradient(const Parameter& parameter, std::vector<std::int32_t> rows, Tensor of_rows,
                     std::source_location from = std::source_location::current());
 
+  // For programs that compute gradients themselves, such as with a Tape (windrow/ops/tape.h):
+
+  /// Begins a minibatch, as a runner does that differentiates: counts it, and drops the gradients there are, unless
+  /// keep_gradients() was called. Copies those that are kept. Returns the number of the minibatch, from 0.
+  std::uint64_t begin_minibatch(std::source_location from = std::source_location::current());
+  /// Adds to the gradient of the minibatch. The first one is not copied: it must not change until the next
+  /// begin_minibatch() has been called. Throws MisuseError for another shape, and for a parameter whose gradient comes
+  /// from lookups.
+  void add_gradient(const Parameter& parameter, const Tensor& all,
+                    std::source_location from = std::source_location::current());
+
   /// The next minibatch that is differentiated adds its gradients to those there are, instead of replacing them.
   void keep_gradients();
 

@@ -153,7 +153,10 @@ struct WorkloadOptions {
   std::string cell = {};                    ///< one of the kind's cells; empty for the first
   std::map<std::string, Index> sizes = {};  ///< by name; the kind's presets for the others
   std::set<std::string> switches = {};      ///< those of the kind's switches that are on
-  DropoutRates dropout = {};                ///< for kinds that take them
+  /// For kinds with graph mode: whether a minibatch is recorded once and replayed from then on (static.h), which it is
+  /// if this is not set; otherwise its operators are applied one by one. The bits are the same.
+  std::optional<bool> graph_mode = {};
+  DropoutRates dropout = {};  ///< for kinds that take them
   /// Of a model that was trained before; if empty, they are made from the training set.
   Vocabularies vocabularies = {};
 
@@ -191,10 +194,11 @@ struct WorkloadKind {
   std::vector<WorkloadSize> sizes = {};
   std::vector<std::string> cells = {};  ///< selectable cells; empty if there is one only
   std::vector<WorkloadSwitch> switches = {};
-  bool takes_dropout = false;  ///< WorkloadOptions::dropout
-  bool embeds_words = false;   ///< Workload::embedding
-  bool graphs_known = true;    ///< before it runs: it has Network::typed_graphs() and Learner::grouped()
-  std::size_t samples;         ///< default number of generated training samples
+  bool takes_dropout = false;   ///< WorkloadOptions::dropout
+  bool embeds_words = false;    ///< Workload::embedding
+  bool graphs_known = true;     ///< before it runs: it has Network::typed_graphs() and Learner::grouped()
+  bool has_graph_mode = false;  ///< WorkloadOptions::graph_mode
+  std::size_t samples;          ///< default number of generated training samples
   /// What Network::predict() reads as a line, and what it predicts; empty if texts do not suffice for a prediction.
   std::string input = {};
   double learning_rate;  ///< suitable learning rate of plain descent, for minibatches of 64

@@ -1,0 +1,325 @@
+// Images as a workload of the classifiers of image_classifier.h, recorded or operator by operator.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "training/making.h"
+#include "windrow/models/image_classifier.h"
+#include "windrow/models/images.h"
+#include "windrow/ops/static.h"
+#include "windrow/ops/tape.h"
+
+namespace windrow {
+namespace {
+
+constexpr Index classes_of_digits = 10;
+
+[[noreturn]] void refuse_graphs_of_images() {
+  throw MisuseError("a model of images: it has no graphs of vertices; expected a model of graphs");
+}
+
+class ImageNetwork final : public Network {
+ public:
+  ImageNetwork(const Device& device, Parameters& parameters, ImageClassifier classifier, bool graph_mode)
+      : device_(device), parameters_(parameters), classifier_(std::move(classifier)), graph_mode_(graph_mode) {}
+
+  std::unique_ptr<Learner> learner(const RunnerOptions& options) override;
+  std::vector<TypedGraph> typed_graphs(std::size_t) const override { refuse_graphs_of_images(); }
+
+  LabelledImages training, validation;
+
+ private:
+  /// Tensors of a minibatch: n x pixels, from 0 to 1, and n x 1.
+  StaticInputs inputs(const LabelledImages& images, SampleNumbers numbers) const;
+  /// Without gradients: the number of the class with the highest score, n x 1.
+  Tensor answers(const Tensor& images) const;
+
+  class ImageLearner;
+  class Accuracy;
+  class Program;
+
+  const Device device_;
+  Parameters& parameters_;
+  const ImageClassifier classifier_;
+  const bool graph_mode_;
+};
+
+StaticInputs ImageNetwork::inputs(const LabelledImages& images, SampleNumbers numbers) const {
+  const auto rows = static_cast<Index>(numbers.size());
+  const Tensor pixels(device_, rows, images.height * images.width, "images");
+  const IntTensor labels(device_, rows, 1, "labels");
+  std::vector<std::size_t> chosen(numbers.begin(), numbers.end());
+  std::vector<std::int32_t> of_chosen;
+  for (const std::size_t number : chosen) of_chosen.push_back(images.labels[number]);
+  pixels.fill(
+      [&images, chosen = std::move(chosen)](const Matrix<float>& to) {
+        for (std::size_t i = 0; i < chosen.size(); ++i) {
+          std::ranges::transform(images.image(chosen[i]), to.row(static_cast<Index>(i)),
+                                 [](std::uint8_t pixel) { return static_cast<float>(pixel) / 255; });
+        }
+      },
+      {}, {.name = "images"});
+  labels.set(std::move(of_chosen));
+  return {.in = {pixels}, .indices = {labels}};
+}
+
+/// Runs a body each time, or records it and replays it.
+class ImageNetwork::Program {
+ public:
+  Program(const Device& device, bool recorded, Static::Body body) : body_(std::move(body)) {
+    if (recorded) recorded_.emplace(device, body_);
+  }
+  /// The results are overwritten by the next call.
+  std::vector<Tensor> operator()(const StaticInputs& inputs) {
+    return recorded_ ? (*recorded_)(inputs) : body_(inputs);
+  }
+  std::size_t bytes() const { return recorded_ ? recorded_->stats().planned_bytes : 0; }
+  std::size_t ops() const { return recorded_ ? recorded_->stats().ops : 0; }
+
+ private:
+  const Static::Body body_;
+  std::optional<Static> recorded_;
+};
+
+/// The share of images whose class has the highest score.
+class ImageNetwork::Accuracy final : public Score {
+ public:
+  explicit Accuracy(const ImageNetwork& network)
+      : network_(network),
+        answers_(network.device_, network.graph_mode_, [&network](const StaticInputs& inputs) -> std::vector<Tensor> {
+          return {network.answers(inputs.in.at(0))};
+        }) {}
+
+  void add(SampleNumbers numbers) override {
+    const StaticInputs inputs = network_.inputs(network_.validation, numbers);
+    count(answers_(inputs).at(0).get(), network_.validation, numbers);
+  }
+  std::vector<Metric> metrics() override { return {counted_.metric()}; }
+
+  /// How many answers were right.
+  struct Count {
+    std::size_t right = 0, all = 0;
+    Metric metric() const {
+      return {"accuracy", static_cast<double>(right) / static_cast<double>(std::max<std::size_t>(all, 1))};
+    }
+  };
+  static void count_into(Count& to, const std::vector<float>& answers, const LabelledImages& images,
+                         SampleNumbers numbers) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      to.right += static_cast<std::uint8_t>(answers[i]) == images.labels[numbers[i]];
+    }
+    to.all += numbers.size();
+  }
+
+ private:
+  void count(const std::vector<float>& answers, const LabelledImages& images, SampleNumbers numbers) {
+    count_into(counted_, answers, images, numbers);
+  }
+
+  const ImageNetwork& network_;
+  Program answers_;
+  Count counted_;
+};
+
+class ImageNetwork::ImageLearner final : public Learner {
+ public:
+  /// `one_by_one` computes each image alone, and records nothing.
+  ImageLearner(const ImageNetwork& network, bool one_by_one)
+      : network_(network),
+        one_by_one_(one_by_one),
+        differentiate_(network.device_, network.graph_mode_ && !one_by_one,
+                       [this](const StaticInputs& inputs) { return differentiated(inputs); }) {}
+
+  Loss differentiate(SampleNumbers numbers) override {
+    network_.parameters_.begin_minibatch();
+    std::vector<Part> parts;
+    const std::size_t each = one_by_one_ ? 1 : std::max<std::size_t>(numbers.size(), 1);
+    for (std::size_t begin = 0; begin < numbers.size(); begin += each) {
+      parts.push_back(differentiate_part(numbers.subspan(begin, each)));
+    }
+    ++minibatches_;
+    return [this, parts = std::move(parts)] {
+      double sum = 0;
+      for (const Part& part : parts) {
+        if (scores_) Accuracy::count_into(counted_, part.answers.get(), network_.training, part.numbers);
+        sum += part.loss.get().at(0);
+      }
+      if (!std::isfinite(sum)) throw Error("the loss of a minibatch is not finite");
+      return sum;
+    };
+  }
+  void score_training() override { scores_ = true; }
+  std::vector<Metric> training_metrics() override {
+    if (!scores_) return {};
+    return {std::exchange(counted_, {}).metric()};
+  }
+  std::unique_ptr<Score> score() override { return std::make_unique<Accuracy>(network_); }
+  RunnerStats stats() const override {
+    return {.minibatches = minibatches_,
+            .ops = minibatches_ * static_cast<std::int64_t>(differentiate_.ops()),
+            .peak_bytes = static_cast<std::int64_t>(differentiate_.bytes())};
+  }
+  GroupedMinibatch grouped(SampleNumbers) override { refuse_graphs_of_images(); }
+  std::vector<std::int64_t> history() const override { return {}; }
+  void set_history(std::span<const std::int64_t>) override {}
+
+ private:
+  /// Images that are computed together.
+  struct Part {
+    std::vector<std::size_t> numbers;
+    Tensor loss, answers;
+  };
+  static constexpr std::size_t first_gradient = 2;  // of the results, behind the loss and the answers
+
+  std::vector<Tensor> differentiated(const StaticInputs& inputs) const {
+    Tape tape(network_.device_);
+    const ImageClassifier& classifier = network_.classifier_;
+    for (const Parameter& parameter : classifier.parameters) tape.watch(network_.parameters_.value(parameter));
+    const ApplyOperator apply_op = [&](const Operator& op, const Operands& operands) {
+      return tape.apply(op, operands);
+    };
+    const Tensor logits = classifier.logits(apply_op, inputs.in.at(0));
+    const Tensor losses = tape.apply(op::softmax_cross_entropy, {.in = {logits}, .indices = {inputs.indices.at(0)}});
+    const Tensor loss = tape.apply(op::column_sum, {.in = {losses}});
+    tape.backward(loss);
+    std::vector<Tensor> results = {
+        loss, apply(network_.device_, op::arg_top_k, {.in = {logits}, .attributes = op::largest(1)})};
+    for (const Parameter& parameter : classifier.parameters) {
+      results.push_back(tape.gradient(network_.parameters_.value(parameter)).value());
+    }
+    return results;
+  }
+  /// Adds to the gradients of the minibatch.
+  Part differentiate_part(SampleNumbers numbers) {
+    const std::vector<Tensor> results = differentiate_(network_.inputs(network_.training, numbers));
+    for (std::size_t k = 0; k < network_.classifier_.parameters.size(); ++k) {
+      network_.parameters_.add_gradient(network_.classifier_.parameters[k], results.at(first_gradient + k));
+    }
+    // Copies, since the next minibatch may overwrite the results before this one is waited for.
+    const auto copied = [&](std::size_t k) {
+      return apply(network_.device_, op::stop_gradient, {.in = {results.at(k)}});
+    };
+    return {{numbers.begin(), numbers.end()}, copied(0), copied(1)};
+  }
+
+  const ImageNetwork& network_;
+  const bool one_by_one_;
+  Program differentiate_;
+  bool scores_ = false;
+  Accuracy::Count counted_;  // of training
+  std::int64_t minibatches_ = 0;
+};
+
+std::unique_ptr<Learner> ImageNetwork::learner(const RunnerOptions& options) {
+  return std::make_unique<ImageLearner>(*this, options.batch_rows == 1);
+}
+
+Tensor ImageNetwork::answers(const Tensor& images) const {
+  const ApplyOperator apply_op = [&](const Operator& op, const Operands& operands) {
+    return apply(device_, op, operands);
+  };
+  return apply(device_, op::arg_top_k, {.in = {classifier_.logits(apply_op, images)}, .attributes = op::largest(1)});
+}
+
+/// The file with the labels of a file with images.
+std::filesystem::path labels_of(const std::filesystem::path& images) {
+  std::string name = images.filename().string();
+  const std::string from = "images-idx3", to = "labels-idx1";
+  name.replace(name.find(from), from.size(), to);
+  return images.parent_path() / name;
+}
+
+struct ImageSplit {
+  LabelledImages training, validation;
+};
+
+ImageSplit images_of(const WorkloadKind& kind, const WorkloadOptions& options) {
+  if (options.data.empty()) {
+    return {generate_digits(options.samples, 2 * options.seed),
+            generate_digits(std::max<std::size_t>(options.samples / 8, 1), 2 * options.seed + 1)};
+  }
+  const std::vector<std::filesystem::path> files = files_of(kind, options.data);
+  ImageSplit split{read_idx(files[0], labels_of(files[0])), read_idx(files[1], labels_of(files[1]))};
+  if (split.training.height != split.validation.height || split.training.width != split.validation.width) {
+    throw DataError(files[1].string() + ": images of another size than those of " + files[0].string() +
+                    "; expected one size");
+  }
+  return split;
+}
+
+/// `make` makes the classifier of images of that size.
+template <class Make>
+Workload make_images(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options,
+                     const std::string& formula, Make make) {
+  ImageSplit split = images_of(kind, options);
+  auto parameters = std::make_unique<Parameters>(device, options.seed);
+  ImageClassifier classifier = make(*parameters, split.training);
+  const Sample sample{.units = 1, .vertices = 1, .labels = 1, .flops = classifier.flops};
+  auto network =
+      std::make_unique<ImageNetwork>(device, *parameters, std::move(classifier), options.graph_mode.value_or(true));
+  Workload workload{.kind = &kind,
+                    .formula = formula,
+                    .parameters = std::move(parameters),
+                    .training = std::vector<Sample>(split.training.size(), sample),
+                    .validation = std::vector<Sample>(split.validation.size(), sample)};
+  network->training = std::move(split.training);
+  network->validation = std::move(split.validation);
+  workload.network = std::move(network);
+  return workload;
+}
+
+Workload make_mlp(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
+  return make_images(kind, device, options, "2 (pixels h + h^2 + 10 h) per image",
+                     [&](Parameters& parameters, const LabelledImages& images) {
+                       return make_perceptron(parameters, {.pixels = images.height * images.width,
+                                                           .hidden = options.size("hidden"),
+                                                           .classes = classes_of_digits});
+                     });
+}
+
+Workload make_cnn(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
+  return make_images(kind, device, options, "2 per weight and position of both convolutions, and of the two products",
+                     [&](Parameters& parameters, const LabelledImages& images) {
+                       return make_convolutional(parameters, {.height = images.height,
+                                                              .width = images.width,
+                                                              .filters = options.size("filters"),
+                                                              .more_filters = options.size("more-filters"),
+                                                              .hidden = options.size("hidden"),
+                                                              .classes = classes_of_digits});
+                     });
+}
+
+WorkloadKind kind_of_images(std::string name, std::string about, std::vector<WorkloadSize> sizes, double rate,
+                            decltype(WorkloadKind::make) make) {
+  return {.name = std::move(name),
+          .about = std::move(about),
+          .sample = "image",
+          .unit = "images",
+          .files = {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"},
+          .sizes = std::move(sizes),
+          .cells = {},
+          .graphs_known = false,
+          .has_graph_mode = true,
+          .samples = 8192,
+          .learning_rate = rate,
+          .make = make};
+}
+
+}  // namespace
+
+WorkloadKind mlp_kind() {
+  return kind_of_images("mlp", "perceptron of three layers, classifies images of digits (LeCun et al. 1998)",
+                        {hidden(256)}, 0.1, make_mlp);
+}
+
+WorkloadKind cnn_kind() {
+  return kind_of_images("cnn", "convolutional network, classifies images of digits (LeCun et al. 1998)",
+                        {{"filters", "Filters of the first convolution", 20},
+                         {"more-filters", "Filters of the second convolution", 50},
+                         hidden(500)},
+                        0.05, make_cnn);
+}
+
+}  // namespace windrow
