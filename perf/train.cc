@@ -78,6 +78,7 @@ class Contestant {
       const std::string& cell = options_.workload.cell;
       record.add("cell", cell.empty() ? workload_.kind->cells.front() : cell);
     }
+    if (workload_.kind->has_graph_mode) record.add("graph", options_.workload.graph_mode.value_or(true) ? "on" : "off");
     for (const WorkloadSize& size : workload_.kind->sizes) {
       const auto given = options_.workload.sizes.find(size.name);
       const Index value = given == options_.workload.sizes.end() ? size.preset : given->second;

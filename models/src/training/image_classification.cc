@@ -140,6 +140,7 @@ class ImageNetwork::ImageLearner final : public Learner {
       parts.push_back(differentiate_part(numbers.subspan(begin, each)));
     }
     ++minibatches_;
+    images_ += static_cast<std::int64_t>(numbers.size());
     return [this, parts = std::move(parts)] {
       double sum = 0;
       for (const Part& part : parts) {
@@ -158,6 +159,7 @@ class ImageNetwork::ImageLearner final : public Learner {
   std::unique_ptr<Score> score() override { return std::make_unique<Accuracy>(network_); }
   RunnerStats stats() const override {
     return {.minibatches = minibatches_,
+            .vertices = images_,
             .ops = minibatches_ * static_cast<std::int64_t>(differentiate_.ops()),
             .peak_bytes = static_cast<std::int64_t>(differentiate_.bytes())};
   }
@@ -209,7 +211,7 @@ class ImageNetwork::ImageLearner final : public Learner {
   Program differentiate_;
   bool scores_ = false;
   Accuracy::Count counted_;  // of training
-  std::int64_t minibatches_ = 0;
+  std::int64_t minibatches_ = 0, images_ = 0;
 };
 
 std::unique_ptr<Learner> ImageNetwork::learner(const RunnerOptions& options) {
