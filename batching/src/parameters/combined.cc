@@ -5,6 +5,7 @@
 
 #include "parameters/gradient.h"
 #include "parameters/parameter_store.h"
+#include "windrow/ops/recording.h"
 
 namespace windrow {
 namespace {
@@ -75,6 +76,7 @@ void Parameters::set_gradient(const Parameter& parameter, Tensor all) {
 }
 
 std::uint64_t Parameters::begin_minibatch(std::source_location from) {
+  refuse_in_recording("Parameters::begin_minibatch()");
   store_->begin_gradients();
   for (std::size_t k = 0; k < store_->size(); ++k) {
     ParameterStore::Entry& entry = store_->entry(k);
@@ -85,11 +87,13 @@ std::uint64_t Parameters::begin_minibatch(std::source_location from) {
 
 void Parameters::add_gradient(const Parameter& parameter, const Tensor& all, std::source_location from) {
   ParameterStore::Entry& entry = store_->entry(static_cast<std::size_t>(store_->number_of(parameter)));
-  if (!entry.gradient.all && entry.lookups.empty()) return set_gradient(parameter, all);
-  if (!entry.gradient.all || all.rows() != entry.value.rows() || all.width() != entry.value.width()) {
+  if (all.rows() != entry.value.rows() || all.width() != entry.value.width()) {
     throw MisuseError("add_gradient: " + text(all.rows(), all.width()) + " for parameter '" + entry.name +
-                      "'; expected " + text(entry.value.rows(), entry.value.width()) +
-                      ", and a gradient without lookups");
+                      "'; expected " + text(entry.value.rows(), entry.value.width()));
+  }
+  if (!entry.gradient.all) {
+    entry.gradient.all = all;
+    return;
   }
   if (!owns(entry, *entry.gradient.all)) take_over(entry, store_->device(), from);
   apply(store_->device(), op::stop_gradient, {.in = {all}, .write = Write::add}, *entry.gradient.all, from);

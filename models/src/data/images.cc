@@ -1,5 +1,6 @@
 #include "windrow/models/images.h"
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <utility>
@@ -42,8 +43,11 @@ Idx read_bytes(const NamedBytes& file, std::uint32_t dimensions, const std::stri
   constexpr std::uint64_t most = std::uint64_t{1} << 40;
   for (std::uint32_t d = 0; d < dimensions; ++d) {
     idx.sizes.push_back(next_number(file));
-    bytes *= static_cast<std::uint64_t>(idx.sizes.back());
-    if (bytes > most) refuse(file, "a header of more than 2^40 elements; expected " + what);
+    const auto size = static_cast<std::uint64_t>(idx.sizes.back());
+    if (size > most / std::max<std::uint64_t>(bytes, 1)) {
+      refuse(file, "a header of more than 2^40 elements; expected " + what);
+    }
+    bytes *= size;
   }
   const auto begin = file.in.tellg();
   file.in.seekg(0, std::ios::end);

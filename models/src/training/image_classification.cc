@@ -28,11 +28,13 @@ class ImageNetwork final : public Network {
   std::unique_ptr<Learner> learner(const RunnerOptions& options) override;
   std::vector<TypedGraph> typed_graphs(std::size_t) const override { refuse_graphs_of_images(); }
 
-  LabelledImages training, validation;
+  /// Shared with ops that may run after the network has ended.
+  using Images = std::shared_ptr<const LabelledImages>;
+  Images training, validation;
 
  private:
   /// Tensors of a minibatch: n x pixels, from 0 to 1, and n x 1.
-  StaticInputs inputs(const LabelledImages& images, SampleNumbers numbers) const;
+  StaticInputs inputs(const Images& images, SampleNumbers numbers) const;
   /// Without gradients: the number of the class with the highest score, n x 1.
   Tensor answers(const Tensor& images) const;
 
@@ -46,17 +48,17 @@ class ImageNetwork final : public Network {
   const bool graph_mode_;
 };
 
-StaticInputs ImageNetwork::inputs(const LabelledImages& images, SampleNumbers numbers) const {
+StaticInputs ImageNetwork::inputs(const Images& images, SampleNumbers numbers) const {
   const auto rows = static_cast<Index>(numbers.size());
-  const Tensor pixels(device_, rows, images.height * images.width, "images");
+  const Tensor pixels(device_, rows, images->height * images->width, "images");
   const IntTensor labels(device_, rows, 1, "labels");
   std::vector<std::size_t> chosen(numbers.begin(), numbers.end());
   std::vector<std::int32_t> of_chosen;
-  for (const std::size_t number : chosen) of_chosen.push_back(images.labels[number]);
+  for (const std::size_t number : chosen) of_chosen.push_back(images->labels[number]);
   pixels.fill(
-      [&images, chosen = std::move(chosen)](const Matrix<float>& to) {
+      [images, chosen = std::move(chosen)](const Matrix<float>& to) {
         for (std::size_t i = 0; i < chosen.size(); ++i) {
-          std::ranges::transform(images.image(chosen[i]), to.row(static_cast<Index>(i)),
+          std::ranges::transform(images->image(chosen[i]), to.row(static_cast<Index>(i)),
                                  [](std::uint8_t pixel) { return static_cast<float>(pixel) / 255; });
         }
       },
@@ -94,7 +96,7 @@ class ImageNetwork::Accuracy final : public Score {
 
   void add(SampleNumbers numbers) override {
     const StaticInputs inputs = network_.inputs(network_.validation, numbers);
-    count(answers_(inputs).at(0).get(), network_.validation, numbers);
+    count(answers_(inputs).at(0).get(), *network_.validation, numbers);
   }
   std::vector<Metric> metrics() override { return {counted_.metric()}; }
 
@@ -144,7 +146,7 @@ class ImageNetwork::ImageLearner final : public Learner {
     return [this, parts = std::move(parts)] {
       double sum = 0;
       for (const Part& part : parts) {
-        if (scores_) Accuracy::count_into(counted_, part.answers.get(), network_.training, part.numbers);
+        if (scores_) Accuracy::count_into(counted_, part.answers.get(), *network_.training, part.numbers);
         sum += part.loss.get().at(0);
       }
       if (!std::isfinite(sum)) throw Error("the loss of a minibatch is not finite");
@@ -266,8 +268,8 @@ Workload make_images(const WorkloadKind& kind, const Device& device, const Workl
                     .parameters = std::move(parameters),
                     .training = std::vector<Sample>(split.training.size(), sample),
                     .validation = std::vector<Sample>(split.validation.size(), sample)};
-  network->training = std::move(split.training);
-  network->validation = std::move(split.validation);
+  network->training = std::make_shared<LabelledImages>(std::move(split.training));
+  network->validation = std::make_shared<LabelledImages>(std::move(split.validation));
   workload.network = std::move(network);
   return workload;
 }

@@ -225,11 +225,10 @@ class Parameters {
   // For programs that compute gradients themselves, such as with a Tape (windrow/ops/tape.h):
 
   /// Begins a minibatch, as a runner does that differentiates: counts it, and drops the gradients there are, unless
-  /// keep_gradients() was called. Copies those that are kept. Returns the number of the minibatch, from 0.
+  /// keep_gradients() was called. Copies the dense ones that are kept. Returns the number of the minibatch, from 0.
   std::uint64_t begin_minibatch(std::source_location from = std::source_location::current());
   /// Adds to the gradient of the minibatch. The first one is not copied: it must not change until the next
-  /// begin_minibatch() has been called. Throws MisuseError for another shape, and for a parameter whose gradient comes
-  /// from lookups.
+  /// begin_minibatch() has been called. Throws MisuseError for another shape.
   void add_gradient(const Parameter& parameter, const Tensor& all,
                     std::source_location from = std::source_location::current());
 
