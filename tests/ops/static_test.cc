@@ -74,10 +74,14 @@ TEST_P(StaticOnEveryPolicy, RecoversFromAFailureInAReplay) {
     Engine engine(options());
     const Device host = host_device(engine);
     const Tensor table(host, 3, 1, "table");
+    const Tensor one(host, 1, 1, "one");
     table.set({10, 20, 30});
+    one.set({1});
     Static look_up(host,
                    [&](const StaticInputs& call) -> Results {
-                     const Tensor rows = apply(host, op::gather_rows, {.in = {table}, .indices = call.indices});
+                     Tensor rows = apply(host, op::gather_rows, {.in = {table}, .indices = call.indices});
+                     for (int i = 0; i < 4; ++i)
+                       rows = apply(host, op::matmul, {.in = {rows, one}});  // they share bytes
                      return {apply(host, op::square, {.in = {rows}}), apply(host, op::neg, {.in = {table}})};
                    },
                    {.order = order});
