@@ -1,4 +1,5 @@
 // Pushes: describe an op, make its record, check its accesses, enter it. This is the hot path of the pushing thread.
+#include <optional>
 #include <type_traits>
 
 #include "core/core.h"
@@ -140,9 +141,7 @@ template <class Accesses, class Body>
     port.capture->add(op);
     return body.move_to(*op);  // last: if the capture throws, the caller still has the function
   }
-  if (!entering.retires) refuse_push(port, entering.about);
-  const Undiverted lifted(port);
-  submit(port, entering, accesses, body);
+  refuse_push(port, entering.about);
 }
 
 void refuse_push(const Port& port, const OpInfo& about) {
@@ -230,6 +229,9 @@ void Core::retire(Var var, OpFunction&& last, PushOptions how) {
   if (fork_gate_.torn()) return last.abandon();  // owners may still end, but nothing runs any more
   how.run_always = true;
   Port& port = ports_.mine();
+  std::optional<Undiverted> lifted;
+  if (port.busy == Port::Busy::refusing) [[unlikely]]
+    lifted.emplace(port);  // an owner may end at any time
   push_listed(port, {info(port, how), how.priority, true}, {overwrite(var)}, FunctionBody{last});
 }
 

@@ -55,10 +55,17 @@ void GraphState::refuse() const {
 
 // ---- launch ----
 
+[[gnu::noinline]] static void divert_launch(const Port& port, GraphState& graph, std::source_location from) {
+  if (port.busy == Port::Busy::capturing) return port.capture->add(graph);
+  OpInfo about{.pushed_at = from};
+  if (!graph.name.text().empty()) about.name = graph.name.text();
+  refuse_push(port, about);
+}
+
 void Core::launch(GraphState& graph, std::source_location from) {
   Port& port = ports_.mine();
-  if (port.busy == Port::Busy::capturing) return port.capture->add(graph);
-  if (port.busy == Port::Busy::refusing) refuse_push(port, info(port, {.name = graph.name, .pushed_at = from}));
+  if (port.diverted()) [[unlikely]]
+    return divert_launch(port, graph, from);
   if (!launch_by_pushes(port, graph.pushes, {graph.name, from})) launch_by_gates(port, graph, from);
 }
 
