@@ -9,6 +9,12 @@
 
 namespace windrow {
 
+#ifdef NDEBUG
+static constexpr bool is_debug_build = false;
+#else
+static constexpr bool is_debug_build = true;
+#endif
+
 /// The state of a buffer that ops access. When the buffer ends, the op that frees the bytes becomes the owner: the
 /// state ends after that op has run, or, if the op belongs to a graph, with the graph. Each launch of the graph begins
 /// with the state that end_life() leaves.
@@ -19,7 +25,8 @@ struct Bytes::State {
   const OpName name;
   Watcher watcher;
   const bool on_host;
-  Lane* const lane;  // whose ops allocate and free; null on the host
+  const bool fills_freed;  // with NaN, so that whoever still reads the bytes sees it
+  Lane* const lane;        // whose ops allocate and free; null on the host
   Var var;
   // Written by ops that may write the buffer, read by ops that read it; the engine orders them. Invariant: if `start`
   // is set, this state holds the block.
@@ -33,6 +40,7 @@ struct Bytes::State {
         name(called),
         watcher(by),
         on_host(block->memory().on_host()),
+        fills_freed(on_host && (is_debug_build || watcher)),
         lane(on) {}
   ~State() { end_life(); }
   State(const State&) = delete;
@@ -59,6 +67,7 @@ struct Bytes::State {
     return block->start() + offset;
   }
   void end_life() noexcept {
+    if (start != nullptr && fills_freed) std::fill_n(start, size, std::byte{0xff});
     start = nullptr;
     if (std::exchange(holds_block, false)) block->let_go();
   }

@@ -12,6 +12,7 @@ Pool::Pool(std::shared_ptr<Allocator> below, PoolOptions options)
       limit_(options.limit),
       largest_piece_(options.largest_piece == PoolOptions{}.largest_piece ? options.largest_piece
                                                                           : rounded(options.largest_piece)),
+      patience_(options.patience),
       name_("pool of " + std::string(below_->name())) {}
 
 Pool::~Pool() {
@@ -44,6 +45,37 @@ std::size_t Pool::rounded(std::size_t bytes) { return bytes_of(class_of(bytes));
 std::size_t Pool::counted(std::size_t bytes) const { return passes_on(bytes) ? aligned_size(bytes) : rounded(bytes); }
 
 std::byte* Pool::allocate(std::size_t wanted) {
+  if (patience_ <= std::chrono::nanoseconds(0)) return allocate_now(wanted);
+  const auto deadline = std::chrono::steady_clock::now() + patience_;
+  while (true) {
+    std::uint64_t frees = 0;
+    {
+      MutexLock lock(mutex_);
+      frees = frees_;
+    }
+    try {
+      return allocate_now(wanted);
+    } catch (const OutOfMemory&) {
+      if (!wait_for_free(frees, deadline)) throw;
+    }
+  }
+}
+
+bool Pool::wait_for_free(std::uint64_t frees, std::chrono::steady_clock::time_point deadline) {
+  MutexLock lock(mutex_);
+  ++waiting_;
+  bool in_time = true;
+  while (in_time && frees_ == frees && stats_.in_use > 0) in_time = freed_.wait_until(mutex_, deadline);
+  --waiting_;
+  return frees_ != frees;
+}
+
+void Pool::count_free() {
+  ++frees_;
+  if (waiting_ > 0) freed_.notify_all();
+}
+
+std::byte* Pool::allocate_now(std::size_t wanted) {
   const std::size_t bytes = counted(wanted);
   if (std::byte* kept = reuse_or_reserve(bytes)) return kept;
   try {
@@ -73,7 +105,7 @@ std::byte* Pool::reuse_or_reserve(std::size_t bytes) {
     const bool crowded = stats_.kept > limit_ - stats_.in_use;
     const Piece outgrown = crowded || passes_on(bytes) ? Piece{} : take_outgrown(size_class);
     lock.unlock();
-    if (crowded) trim();
+    if (crowded) give_back_kept(0);
     if (outgrown.start != nullptr) give_back(outgrown);
     return nullptr;
   }
@@ -125,7 +157,7 @@ std::byte* Pool::take_from_below(std::size_t bytes) {
   try {
     return below_->allocate(bytes);
   } catch (const OutOfMemory&) {
-    trim();
+    give_back_kept(0);
     return below_->allocate(bytes);
   }
 }
@@ -143,6 +175,7 @@ void Pool::deallocate(std::byte* start, std::size_t wanted) noexcept {
     below_->deallocate(start, counted(wanted));
     lock.lock();
     stats_.in_use -= counted(wanted);
+    count_free();
     return;
   }
   if (is_large(size_class)) {
@@ -153,6 +186,7 @@ void Pool::deallocate(std::byte* start, std::size_t wanted) noexcept {
   }
   const std::size_t bytes = bytes_of(size_class);
   stats_.in_use -= bytes;
+  count_free();
   try {
     kept_[size_class].push_back(start);
     stats_.kept += bytes;
@@ -162,20 +196,53 @@ void Pool::deallocate(std::byte* start, std::size_t wanted) noexcept {
   }
 }
 
-void Pool::trim() noexcept {
+void Pool::trim(std::size_t keep) noexcept {
+  give_back_kept(keep);
+  const std::size_t kept = stats().kept;
+  below_->trim(keep - std::min(keep, kept));
+}
+
+void Pool::give_back_kept(std::size_t keep) noexcept {
   MutexLock trimming(trimming_);
-  PiecesByClass pieces;
-  {
+  for (std::size_t size_class = kept_classes; size_class-- > 0;) {
+    std::vector<std::byte*> pieces;
+    {
+      MutexLock lock(mutex_);
+      if (stats_.kept <= keep) return;
+      std::vector<std::byte*>& kept = kept_[size_class];
+      if (kept.empty()) continue;
+      const std::size_t needed = (stats_.kept - keep - 1) / bytes_of(size_class) + 1;
+      if (needed >= kept.size()) {
+        pieces.swap(kept);
+      } else {
+        // If there is no memory for the list, the whole class is returned.
+        try {
+          pieces.assign(kept.end() - static_cast<std::ptrdiff_t>(needed), kept.end());
+          kept.resize(kept.size() - needed);
+        } catch (const std::bad_alloc&) {
+          pieces.swap(kept);
+        }
+      }
+    }
+    for (std::byte* const start : pieces) below_->deallocate(start, bytes_of(size_class));
     MutexLock lock(mutex_);
-    pieces.swap(kept_);
+    stats_.kept -= pieces.size() * bytes_of(size_class);
   }
-  std::size_t returned = 0;
-  for (std::size_t size_class = 0; size_class < pieces.size(); ++size_class) {
-    for (std::byte* start : pieces[size_class]) below_->deallocate(start, bytes_of(size_class));
-    returned += pieces[size_class].size() * bytes_of(size_class);
-  }
+}
+
+MemoryUse Pool::use() const {
+  MemoryUse use = below_->use();
   MutexLock lock(mutex_);
-  stats_.kept -= returned;
+  use.live = stats_.in_use;
+  use.peak_live = stats_.peak_in_use;
+  use.cached += stats_.kept;
+  use.limit = std::min(use.limit, limit_);
+  for (std::size_t size_class = kept_classes; size_class-- > 0;) {
+    if (kept_[size_class].empty()) continue;
+    use.largest_cached = std::max(use.largest_cached, bytes_of(size_class));
+    break;
+  }
+  return use;
 }
 
 OutOfMemory Pool::refusal(std::size_t bytes, std::string_view reason) const {

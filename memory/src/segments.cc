@@ -51,7 +51,16 @@ std::byte* Segments::allocate(std::size_t wanted) {
   }
 }
 
+void Segments::require_within_limit(std::size_t more) const {
+  const SegmentsStats now = stats();
+  const std::size_t taken = now.in_use + now.free;
+  if (more <= options_.limit - std::min(taken, options_.limit)) return;
+  throw OutOfMemory(std::string(name()) + ": " + std::to_string(more) + " bytes beside the " + std::to_string(taken) +
+                    " taken would exceed the limit of " + std::to_string(options_.limit));
+}
+
 void Segments::add_segment(std::size_t bytes, bool small) {
+  require_within_limit(bytes);
   std::byte* const start = below_->allocate(bytes);
   try {
     FreeBlocks one;
@@ -91,6 +100,7 @@ std::byte* Segments::take_free(std::size_t bytes, bool small) {
   }
   block->second.node = blocks.extract(found);
   stats_.in_use += block->second.bytes;
+  stats_.peak_in_use = std::max(stats_.peak_in_use, stats_.in_use);
   stats_.free -= block->second.bytes;
   return start;
 }
@@ -126,12 +136,13 @@ bool Segments::is_whole_segment(Blocks::const_iterator block) const {
   return block->second.begins_segment && (next == blocks_.end() || next->second.begins_segment);
 }
 
-void Segments::give_back(std::size_t from, std::size_t to) noexcept {
+void Segments::give_back(std::size_t from, std::size_t to, std::size_t keep) noexcept {
   while (true) {
     std::pair<std::size_t, std::byte*> unused{0, nullptr};
     {
       MutexLock lock(mutex_);
       for (FreeBlocks& blocks : free_) {
+        if (stats_.free <= keep) return;
         for (auto it = blocks.lower_bound({from, nullptr}); it != blocks.end() && it->first <= to; ++it) {
           const auto block = blocks_.find(it->second);
           if (!is_whole_segment(block)) continue;
@@ -150,9 +161,18 @@ void Segments::give_back(std::size_t from, std::size_t to) noexcept {
   }
 }
 
-void Segments::trim() noexcept {
+void Segments::trim(std::size_t keep) noexcept {
   MutexLock growing(growing_);
-  give_back(0, std::numeric_limits<std::size_t>::max());
+  give_back(0, std::numeric_limits<std::size_t>::max(), keep);
+}
+
+MemoryUse Segments::use() const {
+  const SegmentsStats now = stats();
+  return {.live = now.in_use,
+          .peak_live = now.peak_in_use,
+          .cached = now.free,
+          .largest_cached = now.largest_free,
+          .limit = options_.limit};
 }
 
 SegmentsStats Segments::stats() const {

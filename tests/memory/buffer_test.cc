@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -202,6 +204,20 @@ TEST(Checking, LeavesBytesAloneThatOpsShareOut) {
   engine.push([bytes = all.bytes()] { bytes.write_unwatched(); }, {overwrite(all.var())});
   engine.push([bytes = all.bytes()] { *bytes.write() = std::byte{1}; }, {read(all.var()), mutate(part)});
   engine.wait_all();
+}
+
+TEST(Checking, FillsFreedBytesWithNotANumber) {
+  const auto pool = std::make_shared<Pool>(std::make_shared<CountingAllocator>());
+  Engine engine({.check = true});
+  {
+    Buffer freed(engine, pool, 8 * sizeof(float), "freed");
+    engine.push([bytes = freed.bytes()] { std::fill_n(reinterpret_cast<float*>(bytes.write()), 8, 1.0f); },
+                {overwrite(freed.var())});
+  }
+  engine.wait_all();
+  std::byte* const again = pool->allocate(8 * sizeof(float));  // the same piece
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(std::isnan(reinterpret_cast<const float*>(again)[i])) << i;
+  pool->deallocate(again, 8 * sizeof(float));
 }
 
 TEST(Checking, LetsOpsWriteFirstToWhatHasEndedMeanwhile) {

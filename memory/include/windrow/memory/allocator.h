@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,6 +26,23 @@ std::size_t aligned_size(std::size_t bytes, std::size_t alignment = memory_align
 class OutOfMemory : public Error {
  public:
   using Error::Error;
+};
+
+/// Means no limit of bytes.
+inline constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
+
+/// What an allocator has given away and what it holds, in bytes. A value.
+struct MemoryUse {
+  std::size_t live = 0;            ///< allocated, and not freed
+  std::size_t peak_live = 0;       ///< the most that were live at one moment
+  std::size_t cached = 0;          ///< free, and held for later allocations
+  std::size_t largest_cached = 0;  ///< of these, the largest contiguous piece
+  std::size_t limit = unlimited;   ///< of all of them
+
+  /// The share of the cached bytes outside the largest piece: 0 if one allocation could use all of them.
+  double fragmentation() const {
+    return cached == 0 ? 0 : 1 - static_cast<double>(largest_cached) / static_cast<double>(cached);
+  }
 };
 
 /// The shape of a copy: `rows` rows of `width` bytes. Row i begins i strides, in bytes, after the first row.
@@ -69,6 +87,11 @@ class Allocator {
   virtual void clear(Lane* lane, std::byte* start, std::size_t bytes);
   /// The host's memory from which, and to which, copies are fastest: pinned memory for a GPU.
   virtual std::shared_ptr<Allocator> staging();
+
+  /// Zeros, unless the allocator counts.
+  virtual MemoryUse use() const { return {}; }
+  /// Returns cached memory until at most `keep` bytes are cached, or until the rest is in pieces that are partly live.
+  virtual void trim(std::size_t keep) noexcept { static_cast<void>(keep); }
 };
 
 /// Base of allocators that divide the memory of another one, which copies.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <unordered_map>
@@ -24,6 +25,9 @@ struct PoolOptions {
   /// The size of the largest piece, which is rounded up. Requests for more bytes are passed to the allocator below,
   /// exactly, and nothing of them is kept: for an allocator such as Segments.
   std::size_t largest_piece = std::numeric_limits<std::size_t>::max();
+  /// How long an allocation that would fail waits for other threads to free memory. It blocks its thread, and on one
+  /// that runs ops the frees themselves, if there is no other.
+  std::chrono::nanoseconds patience{0};
 };
 
 /// Bytes count whole pieces: the rounded size, or more if a larger piece was reused.
@@ -39,7 +43,7 @@ struct PoolStats {
 ///
 /// If kept memory would make a request exceed the limit, or if the allocator below fails, the pool first returns all
 /// kept memory. If the request still fails, it throws OutOfMemory with the bytes requested, the bytes in use, and the
-/// limit or the error of the allocator below.
+/// limit or the error of the allocator below. With PoolOptions::patience it first waits for memory to be freed.
 ///
 /// Of a device's memory, a pool serves one ordered lane (see Allocator): it gives freed memory to later work of that
 /// lane without waiting for it.
@@ -57,8 +61,11 @@ class Pool final : public DividingAllocator {
   std::byte* allocate(std::size_t bytes) override;
   void deallocate(std::byte* start, std::size_t bytes) noexcept override;
 
-  /// Returns all kept memory to the allocator below.
-  void trim() noexcept;
+  /// Returns kept pieces to the allocator below, large ones first, until at most `keep` bytes are kept; then trims
+  /// that allocator to the rest.
+  void trim(std::size_t keep = 0) noexcept override;
+  /// Bytes in use are live; cached are what is kept, and what the allocator below has cached.
+  MemoryUse use() const override;
   PoolStats stats() const;
 
   /// The size of the piece that a request for `bytes` takes, unless a larger piece is reused.
@@ -69,11 +76,18 @@ class Pool final : public DividingAllocator {
     std::byte* start;  ///< null for no piece
     std::size_t size_class;
   };
-  using PiecesByClass = std::array<std::vector<std::byte*>, 256>;  // by size class
+  static constexpr std::size_t kept_classes = 256;  // more than any size needs
+  using PiecesByClass = std::array<std::vector<std::byte*>, kept_classes>;
 
   /// The bytes that a request counts as, and takes from the allocator below.
   std::size_t counted(std::size_t bytes) const;
   bool passes_on(std::size_t bytes) const { return bytes > largest_piece_; }
+  std::byte* allocate_now(std::size_t wanted) WINDROW_EXCLUDES(mutex_);
+  /// Waits until memory was freed after `frees` frees. Returns false if there is none to wait for, or not in time.
+  bool wait_for_free(std::uint64_t frees, std::chrono::steady_clock::time_point deadline) WINDROW_EXCLUDES(mutex_);
+  void count_free() WINDROW_REQUIRES(mutex_);
+  /// Returns kept pieces, large ones first, until at most `keep` bytes are kept.
+  void give_back_kept(std::size_t keep) noexcept WINDROW_EXCLUDES(trimming_, mutex_);
   std::byte* reuse_or_reserve(std::size_t bytes) WINDROW_EXCLUDES(mutex_);
   Piece take_kept(std::size_t size_class) WINDROW_REQUIRES(mutex_);
   /// A kept piece smaller than this class, of at least about half its size.
@@ -85,6 +99,7 @@ class Pool final : public DividingAllocator {
 
   // Immutable after construction.
   const std::size_t limit_, largest_piece_;
+  const std::chrono::nanoseconds patience_;
   const std::string name_;
 
   // Held while pieces go back to the allocator below: a thread that has acquired it knows that earlier trims are
@@ -99,6 +114,9 @@ class Pool final : public DividingAllocator {
   PiecesByClass kept_ WINDROW_GUARDED_BY(mutex_);
   /// Size classes of pieces in use that are larger than requested.
   std::unordered_map<std::byte*, std::size_t> larger_ WINDROW_GUARDED_BY(mutex_);
+  std::uint64_t frees_ WINDROW_GUARDED_BY(mutex_) = 0;
+  int waiting_ WINDROW_GUARDED_BY(mutex_) = 0;  // for freed_
+  CondVar freed_;
 };
 
 }  // namespace windrow

@@ -22,10 +22,13 @@ struct SegmentsOptions {
   /// Requests for up to so many bytes have segments of their own while there is memory: small pieces often live long,
   /// and would keep the rest of a large segment from serving large requests.
   std::size_t small = 0;
+  /// The most bytes taken from the allocator below.
+  std::size_t limit = unlimited;
 };
 
 struct SegmentsStats {
-  std::size_t in_use = 0;        ///< bytes of blocks
+  std::size_t in_use = 0;  ///< bytes of blocks
+  std::size_t peak_in_use = 0;
   std::size_t free = 0;          ///< bytes that can be given again
   std::size_t largest_free = 0;  ///< bytes of the largest free block
   std::size_t segments = 0;
@@ -36,8 +39,8 @@ struct SegmentsStats {
 ///
 /// A segment is a quarter larger than the request at most, and at least SegmentsOptions::least. Before another one is
 /// taken, unused segments of at least half its size go back to the allocator below, since they are outgrown. If the
-/// allocator below fails, all unused segments go back; if the request still fails, a free block of the other kind of
-/// segment serves (SegmentsOptions::small), or its OutOfMemory is thrown.
+/// allocator below fails or the limit is reached, all unused segments go back; if the request still fails, a free block
+/// of the other kind of segment serves (SegmentsOptions::small), or its OutOfMemory is thrown.
 ///
 /// Of a device's memory, it serves one ordered lane, as a Pool does. Threads: every member may be called from any
 /// thread.
@@ -52,8 +55,9 @@ class Segments final : public DividingAllocator {
   std::byte* allocate(std::size_t bytes) override WINDROW_EXCLUDES(growing_, mutex_);
   void deallocate(std::byte* start, std::size_t bytes) noexcept override WINDROW_EXCLUDES(mutex_);
 
-  /// Returns all unused segments to the allocator below.
-  void trim() noexcept WINDROW_EXCLUDES(growing_, mutex_);
+  /// Returns unused segments to the allocator below, until at most `keep` bytes are free.
+  void trim(std::size_t keep = 0) noexcept override WINDROW_EXCLUDES(growing_, mutex_);
+  MemoryUse use() const override WINDROW_EXCLUDES(mutex_);
   SegmentsStats stats() const WINDROW_EXCLUDES(mutex_);
 
  private:
@@ -75,8 +79,10 @@ class Segments final : public DividingAllocator {
   void join_next(Blocks::iterator block) noexcept WINDROW_REQUIRES(mutex_);
   bool is_whole_segment(Blocks::const_iterator block) const WINDROW_REQUIRES(mutex_);
   void add_segment(std::size_t bytes, bool small) WINDROW_REQUIRES(growing_) WINDROW_EXCLUDES(mutex_);
-  /// Returns unused segments of `from` to `to` bytes.
-  void give_back(std::size_t from, std::size_t to) noexcept WINDROW_REQUIRES(growing_) WINDROW_EXCLUDES(mutex_);
+  /// Returns unused segments of `from` to `to` bytes while more than `keep` bytes are free.
+  void give_back(std::size_t from, std::size_t to, std::size_t keep = 0) noexcept WINDROW_REQUIRES(growing_)
+      WINDROW_EXCLUDES(mutex_);
+  void require_within_limit(std::size_t more) const WINDROW_EXCLUDES(mutex_);
 
   const SegmentsOptions options_;
   Mutex growing_;        // held while the allocator below is called
