@@ -1,4 +1,4 @@
-// Summaries of traces, traces that the environment asks for, and where they are written.
+// Summaries of traces, counters of programs, traces that the environment asks for, and where they are written.
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -18,6 +18,25 @@ namespace {
 
 class SummaryOfEveryPolicy : public EveryPolicy {};
 WINDROW_EVERY_POLICY(SummaryOfEveryPolicy);
+
+TEST(Trace, ShowsCountersOfTheProgram) {
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  std::atomic<std::uint64_t> bytes = 7;
+  engine.trace().add_counter("bytes in use", [&]() -> std::optional<std::uint64_t> { return bytes; });
+  engine.trace().add_counter("gone", []() -> std::optional<std::uint64_t> { return std::nullopt; });
+  engine.trace().start();
+  engine.push([&] { bytes = 9; }, {});
+  engine.wait_all();
+  engine.trace().stop();
+  const ReadTrace trace = read_trace(engine);
+  const auto& counts = trace.counters.at("bytes in use");
+  EXPECT_EQ(counts.size(), trace.counters.at("pending ops").size());
+  EXPECT_EQ(counts.front().count, 7);
+  EXPECT_EQ(counts.back().count, 9);
+  EXPECT_FALSE(trace.counters.contains("gone"));
+  EXPECT_EQ(error_of<MisuseError>([&] { engine.trace().add_counter("none", {}); }),
+            "trace: counter 'none' has no function; expected one");
+}
 
 /// The length of the longest chain of arrows, by trying all.
 std::int64_t longest_chain(const ReadTrace& trace, const std::string& to) {

@@ -106,6 +106,7 @@ void Core::sample(Port& port, Ticks now) {
       port,
       {.kind = TraceRecord::Kind::sample, .begin = now, .end = policy_->ready(), .id = sums.pending - sums.waits});
   trace_.record(port, {.kind = TraceRecord::Kind::bytes, .begin = now, .id = pending_bytes_.sum()});
+  trace_.record_counters(port, now);
 }
 
 void Core::rest_traced() {
@@ -206,6 +207,10 @@ Watchdog::Progress Core::progress() {
 }
 
 void Trace::start(TraceOptions options) { core_->start_trace(options); }
+void Trace::add_counter(std::string name, std::function<std::optional<std::uint64_t>()> read) {
+  if (!read) throw MisuseError("trace: counter '" + name + "' has no function; expected one");
+  core_->trace().add({std::move(name), std::move(read)});
+}
 void Trace::stop() { core_->stop_trace(); }
 bool Trace::on() const { return core_->trace().on(); }
 void Trace::save(const std::string& path) const { core_->save_trace(path); }

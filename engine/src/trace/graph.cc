@@ -26,6 +26,7 @@ class TraceReader {
   TraceReader(const Recording& recording, const std::vector<LaneWork>& lanes, Policy policy)
       : recording_(recording), policy_(policy), scale_(recording.start, recording.end) {
     graph_.left_out = recording.left_out;
+    graph_.counters = recording.counters;
     for (const Recording::Thread& thread : recording.threads) read(thread);
     for (const LaneWork& lane : lanes) read(lane);
   }
@@ -36,8 +37,9 @@ class TraceReader {
     begin_after_predecessors();
     begin_after_those_of_the_lane();
     order_ops();
-    const auto earlier = [](const TraceGraph::Sample& a, const TraceGraph::Sample& b) { return a.at < b.at; };
+    const auto earlier = [](const auto& a, const auto& b) { return a.at < b.at; };
     std::stable_sort(graph_.samples.begin(), graph_.samples.end(), earlier);
+    std::stable_sort(graph_.counts.begin(), graph_.counts.end(), earlier);
     return std::move(graph_);
   }
 
@@ -65,6 +67,9 @@ class TraceReader {
     if (record.kind == Kind::bytes) {
       if (!graph_.samples.empty() && graph_.samples.back().at == begin) graph_.samples.back().bytes = record.id;
       return;
+    }
+    if (record.kind == Kind::counter) {
+      return graph_.counts.push_back({begin, static_cast<std::uint32_t>(record.end), record.id});
     }
     if (record.end > recording_.end.ticks) return;
     const std::int64_t end = scale_.nanoseconds(record.end);

@@ -43,6 +43,11 @@ struct TraceGraph {
     std::uint64_t pending, ready;  ///< ops
     std::uint64_t bytes;           ///< of pending ops
   };
+  struct Count {
+    std::int64_t at;
+    std::uint32_t counter;  ///< index of counters
+    std::uint64_t value;
+  };
   /// An ordered lane, its device, or a thread.
   struct Track {
     std::string name;
@@ -58,6 +63,8 @@ struct TraceGraph {
   std::vector<Span> spans;
   std::vector<Work> work;  ///< sorted by track, then by begin
   std::vector<Sample> samples;
+  std::vector<std::string> counters;  ///< names
+  std::vector<Count> counts;
   std::vector<Track> tracks;
   std::vector<Dependence> dependences;  ///< direct ones, sorted, each once
   std::uint64_t left_out = 0;

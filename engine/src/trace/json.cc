@@ -70,6 +70,10 @@ class JsonWriter {
                                         << ",\"dur\":" << microseconds(work.end - work.begin) << ",\"args\":{}}";
     }
     for (const TraceGraph::Sample& sample : graph_.samples) write_sample(sample);
+    for (const TraceGraph::Count& count : graph_.counts) {
+      event("C", graph_.counters[count.counter])
+          << ",\"ts\":" << microseconds(count.at) << ",\"args\":{\"value\":" << count.value << "}}";
+    }
     out_ << "\n]}\n";
   }
 

@@ -39,6 +39,7 @@ struct TraceRecord {
     wait,         ///< no op, and no times: the place at a variable of a wait, or of a fence between kinds of access
     sample,       ///< no op: at `begin`, id ops were pending and `end` ready
     bytes,        ///< belongs to the sample before: at `begin`, the pending ops held id bytes
+    counter,      ///< belongs to a sample: at `begin`, the counter with number `end` was id
   };
   Kind kind = Kind::op;
   Outcome outcome = Outcome::ran;
@@ -86,7 +87,7 @@ class TraceLog {
       left_out_.store(left_out_.load(std::memory_order_relaxed) + is_op, std::memory_order_relaxed);
       return;
     }
-    count_ += record.kind != TraceRecord::Kind::sample && record.kind != TraceRecord::Kind::bytes;
+    count_ += record.kind < TraceRecord::Kind::sample;
     std::memcpy(at_, &record, sizeof record);
     auto* accesses = at_ + sizeof record;
     for (std::uint32_t i = 0; i < record.accesses; ++i) {

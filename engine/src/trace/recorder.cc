@@ -23,6 +23,7 @@ Recording TraceRecorder::read() const {
   // The end is fixed before any log is read. So each op that ended by then has been recorded, or its thread is about to
   // record it; in the latter case nothing that depends on the op has ended.
   Recording recording{.start = start_, .end = on() ? ClockReading::now() : stop_};
+  for (const TraceCounter& counter : counters_) recording.counters.push_back(counter.name);
   const std::uint32_t session = session_.load(std::memory_order_relaxed);
   if (session == 0) return recording;
   for (const TraceLog& log : logs_) {
@@ -31,6 +32,26 @@ Recording TraceRecorder::read() const {
     recording.threads.push_back({log.slots, std::move(read.chunks)});
   }
   return recording;
+}
+
+void TraceRecorder::add(TraceCounter counter) {
+  MutexLock lock(mutex_);
+  counters_.push_back(std::move(counter));
+  counter_count_.store(counters_.size(), std::memory_order_release);
+}
+
+void TraceRecorder::record_counters(Port& port, Ticks now) {
+  // acquire: pairs with the release in add().
+  const std::size_t count = counter_count_.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < count; ++i) {
+    const TraceCounter* counter = nullptr;
+    {
+      MutexLock lock(mutex_);
+      counter = &counters_[i];
+    }
+    const std::optional<std::uint64_t> value = counter->read();
+    if (value) record(port, {.kind = TraceRecord::Kind::counter, .begin = now, .end = i, .id = *value});
+  }
 }
 
 void TraceRecorder::add_log(Port& port, const Slots* slots) noexcept try {

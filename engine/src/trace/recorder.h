@@ -6,7 +6,10 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "core/ports.h"
@@ -23,7 +26,14 @@ struct Recording {
   };
   ClockReading start, end;
   std::vector<Thread> threads = {};
+  std::vector<std::string> counters = {};  // names by number
   std::uint64_t left_out = 0;
+};
+
+/// A value that is recorded with the number of pending ops; see Trace::add_counter().
+struct TraceCounter {
+  std::string name;
+  std::function<std::optional<std::uint64_t>()> read;
 };
 
 /// Any thread may call the members; those that take a port are called by the port's thread.
@@ -35,6 +45,9 @@ class TraceRecorder {
   /// Of the last start.
   std::uint64_t max_ops() const { return max_ops_.load(std::memory_order_relaxed); }
   Recording read() const WINDROW_EXCLUDES(mutex_);
+  void add(TraceCounter counter) WINDROW_EXCLUDES(mutex_);
+  /// Records the counters at a moment.
+  void record_counters(Port& port, Ticks now) WINDROW_EXCLUDES(mutex_);
 
   /// Called while the trace is on: an op begins on this thread, which has taken one of `slots`. Returns the begin of
   /// the op, which is never 0.
@@ -89,6 +102,9 @@ class TraceRecorder {
   mutable Mutex mutex_;
   ClockReading start_ WINDROW_GUARDED_BY(mutex_), stop_ WINDROW_GUARDED_BY(mutex_);
   std::deque<TraceLog> logs_ WINDROW_GUARDED_BY(mutex_);  // never shrinks
+  // Grows only, and its elements do not change, so they are read without the lock.
+  std::deque<TraceCounter> counters_ WINDROW_GUARDED_BY(mutex_);
+  std::atomic<std::size_t> counter_count_{0};  // written under mutex_, after the element
 };
 
 }  // namespace windrow

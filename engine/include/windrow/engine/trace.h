@@ -15,7 +15,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -83,6 +85,12 @@ class Trace {
   ///
   /// The file replaces an existing regular file atomically. Throws Error, naming the path, if it cannot be written.
   void save(const std::string& path) const;
+
+  /// Adds a track of a value, such as bytes in use. While the trace is on, ops that end read it at most about ten
+  /// thousand times a second in each thread, and also concurrently. `read` must not throw, and must not call the
+  /// engine. It is kept until the engine has ended; an empty value, such as that of an object that is gone, is left
+  /// out.
+  void add_counter(std::string name, std::function<std::optional<std::uint64_t>()> read);
 
   /// The summary of the ops that save() would write.
   TraceSummary summary() const;
