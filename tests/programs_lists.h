@@ -13,5 +13,5 @@
   "--dropout, --word-dropout, --vectors, --freeze-embedding, --batch, --epochs, --patience, --optimiser, --rate, "   \
   "--momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --rate-schedule, --rate-factor, "        \
   "--rate-epochs, --warm-up, --average, --save, --save-every, --keep, --keep-best, --resume, --workers, --policy, "  \
-  "--schedule, --device, --precision, --devices, --comm, --comm-timeout, --compress, --compress-share, "             \
-  "--local-steps, --sharded, --trace, --report, --compare" TRAIN_HELP
+  "--schedule, --device, --precision, --memory-limit, --devices, --comm, --comm-timeout, --compress, "               \
+  "--compress-share, --local-steps, --sharded, --trace, --report, --compare" TRAIN_HELP

@@ -67,6 +67,13 @@ void add_device_flags(CLI::App& command, DeviceFlags& to) {
        one_of(names_of(precisions)));
 }
 
+void add_memory_flag(CLI::App& command, DeviceFlags& to) {
+  flag(command, "--memory-limit", to.memory_limit,
+       "The most bytes of the device's memory for tensors; minibatches are computed one at a time if it is tight; 0: "
+       "no limit",
+       whole_number(0, std::int64_t{1} << 48));
+}
+
 void add_levels_flags(CLI::App& command, DeviceFlags& to) {
   flag(command, "--levels", to.levels, "How a CUDA device computes levels: by launches, or by one kernel together",
        one_of(names_of(levels)));
@@ -75,10 +82,12 @@ void add_levels_flags(CLI::App& command, DeviceFlags& to) {
 
 Device open_device(Engine& engine, const DeviceFlags& flags) {
   if (flags.device == "cpu") {
-    if (flags.precision == "float32") return host_device(engine);
+    const std::size_t limit = flags.memory_limit == 0 ? unlimited : flags.memory_limit;
+    if (flags.precision == "float32") return host_device(engine, limit);
     throw MisuseError("device cpu with --precision " + flags.precision + "; expected a device of CUDA");
   }
-  const cuda::DeviceOptions options{.levels = value_of(levels, flags.levels),
+  const cuda::DeviceOptions options{.memory_limit = flags.memory_limit,
+                                    .levels = value_of(levels, flags.levels),
                                     .graphs = flags.graphs,
                                     .precision = value_of(precisions, flags.precision)};
   return cuda::open_device(engine, std::stoi(flags.device.substr(cuda_prefix.size())), options).device;

@@ -17,7 +17,10 @@ struct DeviceFlags {
   std::string device = "cpu";
   std::string precision = "float32", levels = "automatic";  ///< names of cuda::Precision and cuda::Levels
   bool graphs = false;
+  std::size_t memory_limit = 0;  ///< in bytes; 0: none
 };
+/// Adds --memory-limit.
+void add_memory_flag(CLI::App& command, DeviceFlags& to);
 /// Adds --device and --precision.
 void add_device_flags(CLI::App& command, DeviceFlags& to);
 /// Adds --levels and --graphs.

@@ -235,6 +235,7 @@ int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& fl
   }
   if (flags.devices.empty()) return body({open_device(engine, device)});
   if (device.device != "cpu") throw MisuseError("--device and --devices; expected one of both");
+  if (device.memory_limit != 0) throw MisuseError("--memory-limit and --devices; expected one of both");
   return run_threads(open_devices(engine, device, names_in(flags.devices)), patience, body);
 }
 

@@ -67,6 +67,7 @@ void add_flags(CLI::App& train, Arguments& to) {
   flag(train, "--policy", to.policy, "How the engine runs ops", one_of({"serial", "pool", "per_device", "chaos"}));
   flag(train, "--schedule", to.schedule, "How vertices are grouped into batches", one_of(schedule_policies()));
   add_device_flags(train, to.device);
+  add_memory_flag(train, to.device);
   add_member_flags(train, to.members);
   flag(train, "--trace", to.trace, "Writes a timeline of all ops, for ui.perfetto.dev", new_file())->default_str("");
   flag(train, "--report", to.report, "Folder for report.html: curves, throughput, batches and times, for a browser",

@@ -45,8 +45,9 @@ struct TrainerOptions {
 /// An owner; must end before the workload.
 ///
 /// The same seeds and the same calls give the same bits, with every policy and number of workers.
-/// Errors: as for Runner. The constructor throws MisuseError for options out of range, and without training samples.
-/// Threads: one at a time.
+/// Memory: if that of the device has a limit (MemoryUse::limit), a minibatch may begin before the last one has ended
+/// only if less than half of the limit has ever been live. Errors: as for Runner. The constructor throws MisuseError
+/// for options out of range, and without training samples. Threads: one at a time.
 class Trainer {
  public:
   Trainer(const Device& device, Workload& workload, TrainerOptions options);
@@ -124,6 +125,8 @@ class Trainer {
   SampleNumbers own_of(SampleNumbers minibatch);
   double mean_of_all(LossSum& own) const;
   void step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss);
+  /// Waits for earlier minibatches if the device's memory has a limit that two at once might exceed.
+  void wait_for_room();
   /// What a checkpoint holds of the members one by one.
   struct OfMembers {
     double loss = 0;                                        // the sum
