@@ -31,11 +31,13 @@ struct Run {
 };
 
 /// Calls body(rank, model, communicator) in a thread for each member; each has an engine of its own.
-void with_members(int members, const EngineOptions& engine, const std::function<void(RowsModel&, Communicator)>& body) {
+void with_members(int members, const EngineOptions& engine, const std::function<void(RowsModel&, Communicator)>& body,
+                  NonFinite non_finite = NonFinite::fail) {
   std::vector<std::unique_ptr<RowsModel>> models;
   std::vector<Device> devices;
   for (int rank = 0; rank < members; ++rank) {
-    models.push_back(std::make_unique<RowsModel>(RowsModel::Options{.engine = engine, .rows = 70, .width = 90}));
+    models.push_back(std::make_unique<RowsModel>(
+        RowsModel::Options{.engine = engine, .non_finite = non_finite, .rows = 70, .width = 90}));
     devices.push_back(models.back()->host);
   }
   const LocalGroup group(devices);
@@ -119,6 +121,58 @@ TEST(DataParallel, AFailureOfOneMemberFailsTheStepOfAll) {
       EXPECT_NE(std::string(error.what()).find("loss"), std::string::npos) << error.what();
     }
   });
+}
+
+/// Of all members, after steps of which two are bad, and are skipped or not taken.
+std::vector<Floats> values_after_bad_steps(bool skip, bool sharded, const EngineOptions& engine) {
+  constexpr int without_number = 1, without_loss = 3;
+  std::vector<Floats> results(3);
+  const auto body = [&](RowsModel& model, const Communicator& communicator) {
+    const int rank = communicator.rank();
+    Optimiser optimiser(model.parameters, Method::adam(), {.rate = 0.1, .clip_norm = 50});
+    DataParallel parallel(communicator, model.parameters, {.sharded = sharded ? &optimiser : nullptr});
+    for (int step = 0; step < steps; ++step) {
+      auto samples = model.draw_samples(4);
+      std::swap(samples[0], samples[static_cast<std::size_t>(rank)]);
+      if (step == without_number && rank == 1) samples[0].of_matrix[0] = std::numeric_limits<float>::quiet_NaN();
+      if (step == without_loss && rank == 2) samples[0].of_table[1] = 1e30f;  // whose gradient is finite
+      if (!skip && (step == without_number || step == without_loss)) continue;
+      model.differentiate({samples[0]});
+      optimiser.step(parallel.combine(1));
+    }
+    results[static_cast<std::size_t>(rank)] = model.values();
+    EXPECT_EQ(optimiser.progress().steps, 3u);
+    const SkippedSteps skipped = model.parameters.skipped_steps();
+    ASSERT_EQ(skipped.count, skip ? 2u : 0u);
+    if (!skip) return;
+    EXPECT_EQ(skipped.last[0].step, 1u);
+    EXPECT_EQ(skipped.last[1].step, 3u);
+    const auto says = [&](std::size_t i, const std::string& text) {
+      EXPECT_NE(skipped.last[i].why.find(text), std::string::npos) << "rank " << rank << ": " << skipped.last[i].why;
+    };
+    if (rank == 1) says(0, "loss");
+    says(1, rank == 2 ? "loss" : "a loss or gradient of rank 2 is not finite");
+  };
+  with_members(3, engine, body, skip ? NonFinite::skip : NonFinite::fail);
+  return results;
+}
+
+TEST(DataParallel, AllMembersSkipTheStepInWhichOneIsNotFinite) {
+  for (const bool sharded : {false, true}) {
+    const std::vector<Floats> expected = values_after_bad_steps(false, sharded, {.workers = 2});
+    for (const EngineOptions& engine : {EngineOptions{.policy = Policy::serial}, EngineOptions{.workers = 2}}) {
+      const std::vector<Floats> skipping = values_after_bad_steps(true, sharded, engine);
+      for (std::size_t rank = 0; rank < 3; ++rank) EXPECT_EQ(skipping[rank], expected[0]) << rank;
+    }
+  }
+  with_members(
+      2, {.workers = 1},
+      [](RowsModel& model, const Communicator& communicator) {
+        EXPECT_THROW(
+            DataParallel(communicator, model.parameters, {.compression = {.form = Compression::Form::bfloat16}}),
+            MisuseError);
+      },
+      NonFinite::skip);
 }
 
 TEST(Deal, GivesMembersEqualWork) {

@@ -58,12 +58,12 @@ void DataParallel::check() {
     throw MisuseError("DataParallel: parameters on " + parameters_.device().name + "; expected those of " +
                       communicator_.device().name + ", the communicator's device");
   }
-  if (parameters_.non_finite() == NonFinite::skip) {
-    throw MisuseError(
-        "DataParallel: parameters with NonFinite::skip, which each member would decide for itself; expected "
-        "NonFinite::fail");
-  }
   if (options_.compression.form != Compression::Form::none) {
+    if (parameters_.non_finite() == NonFinite::skip) {
+      throw MisuseError(
+          "DataParallelOptions: compression, which keeps gradients that are not finite, and parameters with "
+          "NonFinite::skip; expected one of both");
+    }
     compressed_ = std::make_unique<CompressedSums>(communicator_, options_.compression);
   }
   if (options_.sharded != nullptr && compressed_) {
@@ -80,7 +80,8 @@ void DataParallel::require_equal() const {
                                            number(options_.compression.form),
                                            std::bit_cast<std::int64_t>(options_.compression.share),
                                            std::bit_cast<std::int32_t>(options_.compression.threshold),
-                                           number(options_.sharded != nullptr)};
+                                           number(options_.sharded != nullptr),
+                                           number(parameters_.non_finite())};
   constexpr const char* names[] = {"parameters",
                                    "bytes in a bucket",
                                    "bytes in a part",
@@ -88,7 +89,8 @@ void DataParallel::require_equal() const {
                                    "for the form of compression",
                                    "for the bits of the share that is sent",
                                    "for the bits of the threshold",
-                                   "for a sharded update"};
+                                   "for a sharded update",
+                                   "for what is not finite"};
   const auto sizes_of_all = communicator_.exchange(sizes);
   for (std::size_t i = 0; i < sizes_of_all.size(); ++i) {
     const std::size_t of_first = i % sizes.size();
@@ -210,6 +212,12 @@ std::size_t DataParallel::combine(std::size_t samples, std::source_location from
   }
   sums.push();
   if (shards_) shards_->reduce(to_owners, from);
+  if (parameters_.non_finite() == NonFinite::skip) {
+    parameters_.agree_on_steps([weak = std::weak_ptr(for_checks_)](const IntTensor& element, std::source_location at) {
+      const auto group = weak.lock();
+      if (group) group->all_reduce(element, Combine::max, {.name = "check step", .pushed_at = at});
+    });
+  }
   return samples_of_all;
 }
 

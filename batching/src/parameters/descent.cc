@@ -91,7 +91,7 @@ void ParameterStore::update(const Operator& op, Operands operands, const Tensor&
 /// Pushes the op that decides for all ops of the step, so the step is skipped as a whole or not at all.
 std::shared_ptr<const StepCheck> ParameterStore::push_check(std::uint64_t number, std::source_location from) const {
   const auto check = std::make_shared<StepCheck>(device_);
-  std::vector<Access> accesses = {overwrite(check->decided.var())};
+  std::vector<Access> accesses;
   for (const auto& source : sources_) accesses.push_back(read(source->over.var()));
   std::vector<Checked> gradients;
   std::vector<Buffer> copied;  // they end behind the op that decides
@@ -126,6 +126,11 @@ std::shared_ptr<const StepCheck> ParameterStore::push_check(std::uint64_t number
     }
     return {};
   };
+  if (agree_) {
+    push_agreed_check(number, {why, std::move(accesses)}, check, from);
+    return check;
+  }
+  accesses.push_back(overwrite(check->decided.var()));
   device_.engine->push(
       [number, why, check, log = skipped_] {
         std::string reason = why();
@@ -134,6 +139,33 @@ std::shared_ptr<const StepCheck> ParameterStore::push_check(std::uint64_t number
       },
       accesses, {.name = "check step", .lane = device_.on_host() ? device_.lane : host_lane, .pushed_at = from});
   return check;
+}
+
+/// Each member writes an element, which is 0 unless it has a reason to skip the step, and larger for lower ranks.
+void ParameterStore::push_agreed_check(std::uint64_t number, Reasons reasons, const std::shared_ptr<StepCheck>& check,
+                                       std::source_location from) const {
+  const OpName of_ops = "check step";
+  const IntTensor element(std::make_shared<Buffer>(device_.engine, host_allocator(), sizeof(std::int32_t), of_ops), 1,
+                          1);
+  const PushOptions options{.name = of_ops, .lane = device_.on_host() ? device_.lane : host_lane, .pushed_at = from};
+  const auto own = static_cast<std::int32_t>(members_ - rank_);
+  reasons.accesses.push_back(overwrite(element.var()));
+  device_.engine->push(
+      [why = std::move(reasons.why), check, own, view = element.view()] {
+        check->own = why();
+        *view.write().row(0) = check->own.empty() ? 0 : own;
+      },
+      reasons.accesses, options);
+  agree_(element, from);
+  device_.engine->push(
+      [number, check, members = members_, log = skipped_, view = element.view()] {
+        const std::int32_t largest = *view.read().row(0);
+        check->skip = largest != 0;
+        if (!check->skip) return;
+        const std::string rank = std::to_string(static_cast<std::int32_t>(members) - largest);
+        log->add({number, check->own.empty() ? "a loss or gradient of rank " + rank + " is not finite" : check->own});
+      },
+      {read(element.var()), overwrite(check->decided.var())}, options);
 }
 
 SkippedSteps ParameterStore::skipped_steps() const { return skipped_->steps(); }

@@ -91,6 +91,7 @@ class ParameterStore {
     if (!std::exchange(keeps_gradients_, false)) forget_gradients();
   }
   void keep_gradients() { keeps_gradients_ = true; }
+  void agree_on_steps(Parameters::Agree agree) { agree_ = std::move(agree); }
   Gradient summed_gradient(const Parameter& parameter, std::source_location from) const;
   /// Notes that gradients come from that minibatch, too.
   void add_source(std::shared_ptr<const MinibatchEnd> minibatch) { sources_.push_back(std::move(minibatch)); }
@@ -110,6 +111,13 @@ class ParameterStore {
     std::source_location from;
   };
   std::shared_ptr<const StepCheck> push_check(std::uint64_t number, std::source_location from) const;
+  /// What decides on a step: its function says why to skip it, or nothing; with these accesses.
+  struct Reasons {
+    std::function<std::string()> why;
+    std::vector<Access> accesses;
+  };
+  void push_agreed_check(std::uint64_t number, Reasons reasons, const std::shared_ptr<StepCheck>& check,
+                         std::source_location from) const;
   void update_rows(const Entry& entry, const DescentStep& step) const;
   void update(const Operator& op, Operands operands, const Tensor& value, const DescentStep& step) const;
 
@@ -119,6 +127,7 @@ class ParameterStore {
   Generator generator_;
   std::deque<Entry> entries_;
   std::vector<std::shared_ptr<const MinibatchEnd>> sources_;  // of the gradients
+  Parameters::Agree agree_;                                   // on steps along the gradients; or empty
   std::uint64_t steps_ = 0, minibatches_ = 0;
   std::uint64_t rank_ = 0, members_ = 1;
   std::vector<bool> graphs_;      // by number: whether there is one

@@ -162,6 +162,7 @@ void ParameterStore::forget_gradients() {
     entry.depends = false;
   }
   sources_.clear();
+  agree_ = nullptr;
   keeps_gradients_ = false;
 }
 
@@ -205,6 +206,7 @@ void Parameters::keep_gradients() {
   refuse_in_recording("Parameters::keep_gradients()");
   store_->keep_gradients();
 }
+void Parameters::agree_on_steps(Agree agree) { store_->agree_on_steps(std::move(agree)); }
 void Parameters::freeze(const Parameter& parameter) { store_->set_frozen(parameter, true); }
 void Parameters::unfreeze(const Parameter& parameter) { store_->set_frozen(parameter, false); }
 bool Parameters::frozen(const Parameter& parameter) const { return store_->entry(parameter).frozen; }

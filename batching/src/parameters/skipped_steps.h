@@ -19,6 +19,7 @@ struct StepCheck {
 
   const Buffer decided;  ///< no bytes; the op that decides writes its variable
   bool skip = false;     ///< guarded by the variable of `decided`
+  std::string own = {};  ///< in a group: why this member skips the step, or empty; of the ops that decide
 };
 
 /// Written by ops, read by any thread.

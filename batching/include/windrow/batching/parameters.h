@@ -232,6 +232,12 @@ class Parameters {
   void add_gradient(const Parameter& parameter, const Tensor& all,
                     std::source_location from = std::source_location::current());
 
+  /// With NonFinite::skip, for members of a group, which must skip the same steps: until the next minibatch is
+  /// differentiated, each step asks the other members. `agree` pushes ops that replace the element of a 1 x 1 tensor,
+  /// in the host's memory, by the largest one of all members.
+  using Agree = std::function<void(const IntTensor& element, std::source_location from)>;
+  void agree_on_steps(Agree agree);
+
   /// The next minibatch that is differentiated adds its gradients to those there are, instead of replacing them.
   void keep_gradients();
 

@@ -17,6 +17,8 @@
 //            and by their draws where members draw at random, as for dropout.
 //   Waiting  combine() waits until the other members have called it for this step: for their threads, and not for ops.
 //            Members of one process therefore run in threads of their own.
+//   Skipping With NonFinite::skip, a step is skipped at all members if a loss or gradient of one of them is not finite:
+//            a small collective decides. Steps between calls of average() are skipped by each member alone.
 //   Errors   As for collectives: what fails at one member fails the step at all members. Members whose parameters
 //            differ in number, name or shape are refused by the constructor, at all members, by name.
 //   Threads  One at a time, together with the parameters.
@@ -74,8 +76,9 @@ struct DataParallelOptions {
 class DataParallel {
  public:
   /// Copies the parameters of rank 0 to all members. All members construct it at the same time, with the same options.
-  /// Throws MisuseError for options out of range or that exclude each other, and if the parameters are not on the
-  /// communicator's device or have NonFinite::skip; and CommError if members differ in parameters or options.
+  /// Throws MisuseError for options out of range or that exclude each other, for compression of parameters with
+  /// NonFinite::skip, and if the parameters are not on the communicator's device; and CommError if members differ in
+  /// parameters or options.
   DataParallel(Communicator communicator, Parameters& parameters, DataParallelOptions options = {});
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
@@ -105,6 +108,7 @@ class DataParallel {
   Tensor own_sum(const Parameter& parameter, std::source_location from) const;
 
   const Communicator communicator_;
+  const std::shared_ptr<const Communicator> for_checks_ = std::make_shared<const Communicator>(communicator_);
   Parameters& parameters_;
   const DataParallelOptions options_;
   std::unique_ptr<CompressedSums> compressed_;  // null without compression
