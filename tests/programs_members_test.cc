@@ -143,8 +143,50 @@ TEST_F(MemberPrograms, RefuseWhatMembersCannotDo) {
             "windrow: --compress-share: 2.000000; expected a number above 0, at most 1\n");
   EXPECT_EQ(refused("--devices cpu:0,cpu:1 --data /tmp"),
             "windrow: /tmp/train.txt: no such file; expected a file of trees, one per line\n");
+  EXPECT_EQ(refused("--comm nccl"),
+            "windrow: --comm nccl: not started by mpirun; expected mpirun -n PROCESSES windrow ...\n");
   EXPECT_EQ(refused("--comm mpi"),
             "windrow: --comm mpi: not started by mpirun; expected mpirun -n PROCESSES windrow ...\n");
+}
+
+TEST_F(MemberPrograms, SayThatProcessesWithoutCommTrainApart) {
+  const std::string once = " '" WINDROW_BIN "'/" + train("--epochs 1");
+  const auto said = [&](const std::string& environment) {
+    const Outcome outcome = run_command(environment + once);
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_EQ(epochs_of(outcome.out).size(), 1u) << outcome.out;
+    return outcome.err;
+  };
+  const std::string rest =
+      " processes were started together, but each of them trains alone; expected --comm mpi, with which they train "
+      "together\n";
+  EXPECT_EQ(said("OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0"), "windrow: 2" + rest);
+  EXPECT_EQ(said("SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0"), "windrow: 4" + rest);
+  EXPECT_EQ(said("OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1"), "");
+  EXPECT_EQ(said("OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0"), "");
+  EXPECT_EQ(said("SLURM_NTASKS=4 SLURM_PROCID=0"), "");  // as in a script of sbatch
+}
+
+TEST_F(MemberPrograms, ReportTheGroup) {
+  const std::string report = (folder / "report").string();
+  EXPECT_EQ(run(train("--batch 50 --devices cpu:0,cpu:1 --report '" + report + "'")).err, "");
+  const std::string page = read_file(folder / "report" / "report.html");
+  for (const std::string part :
+       {"<td>2 devices of one process: cpu:0,cpu:1</td>", "<td>members</td>", "on average; dealt out by vertices",
+        "<td>time in collectives</td>", "<th>collectives</th>"}) {
+    EXPECT_NE(page.find(part), page.npos) << part;
+  }
+  std::smatch samples;
+  ASSERT_TRUE(std::regex_search(page, samples, std::regex("<td>([0-9.]+), ([0-9.]+) on average")));
+  EXPECT_NEAR(std::stod(samples[1]) + std::stod(samples[2]), 50, 0.11);
+  std::smatch vertices, alone;
+  const std::regex each_minibatch("<td>vertices per minibatch</td><td>([0-9.]+)</td>");
+  ASSERT_TRUE(std::regex_search(page, vertices, each_minibatch));
+  EXPECT_EQ(run(train("--batch 50 --report '" + report + "'")).err, "");
+  const std::string page_alone = read_file(folder / "report" / "report.html");
+  ASSERT_TRUE(std::regex_search(page_alone, alone, each_minibatch));
+  EXPECT_NEAR(std::stod(vertices[1]), std::stod(alone[1]) / 2, std::stod(alone[1]) / 50);
+  EXPECT_EQ(page_alone.find("<th>collectives</th>"), page_alone.npos);
 }
 
 #ifdef WINDROW_WITH_MPI

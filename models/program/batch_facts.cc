@@ -4,6 +4,8 @@
 #include <numeric>
 #include <optional>
 
+#include "windrow/models/trainer.h"
+
 namespace windrow::program {
 namespace {
 
@@ -125,7 +127,8 @@ BatchFacts batch_facts(const Workload& workload, const FactsOptions& options) {
     minibatches.clear();
     for (SampleNumbers left = numbers; !left.empty();) {
       const SampleNumbers next = left.first(std::min(options.minibatch, left.size()));
-      minibatches.push_back(learner->grouped(next));
+      const auto dealt = deal_minibatch(workload, next, options.members);
+      minibatches.push_back(learner->grouped(options.members > 1 ? SampleNumbers(dealt.front()) : next));
       left = left.subspan(next.size());
     }
   }

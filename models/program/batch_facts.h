@@ -42,6 +42,7 @@ struct FactsOptions {
   RunnerOptions runner;
   std::size_t minibatch, most;  ///< samples per minibatch; minibatches
   std::uint64_t seed;
+  int members = 1;  ///< of the group that trains; above 1: the facts are those of the parts of rank 0
 };
 /// Of the first minibatches of the training set, in the order of the data. Policy learned uses a table that was learned
 /// from the first of them. Empty for a network whose graphs are built only as the program runs.

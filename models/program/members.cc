@@ -141,23 +141,51 @@ int run_threads(const std::vector<Device>& devices, std::chrono::seconds patienc
   return result;
 }
 
-int run_process(Engine& engine, const DeviceFlags& flags, std::chrono::seconds patience,
-                const std::function<int(const Member&)>& body) {
-  if (!MpiWorld::under_mpirun()) {
-    throw MisuseError("--comm mpi: not started by mpirun; expected mpirun -n PROCESSES windrow ...");
-  }
+/// One that NCCL connects: each process has a device of its own, and MPI tells the members of each other.
+Communicator nccl_group(MpiWorld& world, Engine& engine, DeviceFlags flags, std::chrono::seconds patience) {
+  const Device host = host_device(engine);
+  const Communicator exchange = world.group(host), announcements = world.group(host);
+  std::optional<Device> device;
+  together({host, exchange, world.rank() == 0}, [&] {
+    if (const std::string why = NcclGroup::unavailable(); !why.empty()) throw MisuseError("--comm nccl: " + why);
+    if (flags.device == "cpu") flags.device = "cuda:" + std::to_string(MpiWorld::started().on_node);
+    device.emplace(open_device(engine, flags));
+  });
+  return NcclGroup(*device, exchange, announcements, {.patience = patience})[world.rank()];
+}
+
+int run_in_world(Engine& engine, const DeviceFlags& flags, const MemberFlags& members,
+                 const std::function<int(const Member&)>& body) {
+  const std::chrono::seconds patience(members.timeout);
   MpiWorld world({.patience = patience});
   std::optional<Silence> silence;
   if (world.rank() > 0) silence.emplace();
-  const Device device = open_device(engine, flags);
-  const Communicator group = world.group(device);
+  const Communicator group =
+      members.comm == "nccl" ? nccl_group(world, engine, flags, patience) : world.group(open_device(engine, flags));
+  const std::string rank = "rank " + std::to_string(world.rank());
   try {
-    return body({device, group, world.rank() == 0});
+    return body({group.device(), group, world.rank() == 0});
   } catch (const ErrorsPrinted&) {
     throw;
   } catch (const std::exception& error) {
-    if (is<AbortError>(std::current_exception())) throw ErrorsPrinted();
-    group.abort("rank " + std::to_string(world.rank()) + " has failed: " + error.what());
+    const std::exception_ptr failed = std::current_exception();
+    if (is<ToldError>(failed)) throw ErrorsPrinted();
+    group.abort(rank + " has failed: " + error.what());
+    if (is<CommError>(failed)) throw CommError(rank + ": " + error.what());
+    throw;
+  }
+}
+
+int run_process(Engine& engine, const DeviceFlags& flags, const MemberFlags& members,
+                const std::function<int(const Member&)>& body) {
+  if (!MpiWorld::under_mpirun()) {
+    throw MisuseError("--comm " + members.comm + ": not started by mpirun; expected mpirun -n PROCESSES windrow ...");
+  }
+  try {
+    return run_in_world(engine, flags, members, body);
+  } catch (const ErrorsPrinted&) {
+    // mpirun ends all processes when the first one fails: the one that prints the error gets time to do so.
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
     throw;
   }
 }
@@ -168,8 +196,10 @@ void add_member_flags(CLI::App& command, MemberFlags& to) {
   flag(command, "--devices", to.devices, "Devices that train together, each on its part of every minibatch",
        device_names())
       ->default_str("");
-  flag(command, "--comm", to.comm, "Whether the processes that mpirun has started train together",
-       one_of({"none", "mpi"}));
+  flag(command, "--comm", to.comm,
+       "Whether the processes that mpirun has started train together: by MPI; or by NCCL, each with a CUDA device, by "
+       "default that of its number on the machine",
+       one_of({"none", "mpi", "nccl"}));
   flag(command, "--comm-timeout", to.timeout, "Seconds to wait for a device or process that does not answer",
        whole_number(1, 86400));
   flag(command, "--compress", to.compress,
@@ -206,6 +236,7 @@ void set_members(TrainerOptions& options, const MemberFlags& flags) {
   one_of_both("--local-steps", local, "--accumulate", options.optimiser.accumulate > 1);
   one_of_both("--sharded", flags.sharded, "--local-steps", local);
   one_of_both("--sharded", flags.sharded, "--compress", compress);
+  one_of_both("--sharded", flags.sharded, "--comm nccl", flags.comm == "nccl");
   using enum Compression::Form;
   options.data_parallel.compression = {.form = flags.compress == "bfloat16"  ? bfloat16
                                                : flags.compress == "largest" ? largest
@@ -218,9 +249,9 @@ void set_members(TrainerOptions& options, const MemberFlags& flags) {
 int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& flags,
                 const std::function<int(const Member&)>& body) {
   const std::chrono::seconds patience(flags.timeout);
-  if (flags.comm == "mpi") {
+  if (flags.comm != "none") {
     if (!flags.devices.empty()) throw MisuseError("--devices and --comm; expected one of both");
-    return run_process(engine, device, patience, body);
+    return run_process(engine, device, flags, body);
   }
   const MemberFlags unused;
   const auto alone = [&](const char* flag, bool given) {
@@ -237,6 +268,13 @@ int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& fl
   if (device.device != "cpu") throw MisuseError("--device and --devices; expected one of both");
   if (device.memory_limit != 0) throw MisuseError("--memory-limit and --devices; expected one of both");
   return run_threads(open_devices(engine, device, names_in(flags.devices)), patience, body);
+}
+
+std::string members_text(const MemberFlags& flags, const Member& member) {
+  if (!member.group) return {};
+  const std::string count = std::to_string(member.group->size());
+  if (flags.comm != "none") return count + " processes, which exchange tensors by " + flags.comm;
+  return count + " devices of one process: " + flags.devices;
 }
 
 void together(const Member& member, const std::function<void()>& step) {

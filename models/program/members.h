@@ -40,6 +40,9 @@ struct Member {
 int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& flags,
                 const std::function<int(const Member&)>& body);
 
+/// What the members of the group are; empty without one.
+std::string members_text(const MemberFlags& flags, const Member& member);
+
 /// Calls step at all members. If it throws at some of them, it throws at all: the error at the first of these, and
 /// ErrorsPrinted at the others.
 void together(const Member& member, const std::function<void()>& step);

@@ -213,6 +213,8 @@ std::string epoch_table(const TrainingReport& report) {
   for (const std::string& name : known) head.push_back("training " + name);
   for (const std::string& name : names_of(report.epochs.front().metrics)) head.push_back("validation " + name);
   head.insert(head.end(), {report.unit + "/s", "training", "validation"});
+  const bool grouped_members = !report.group.samples.empty();
+  if (grouped_members) head.push_back("collectives");
   constexpr std::size_t few = 30;
   const char* const begin = report.epochs.size() > few ? "<details>" : "<details open>";
   std::string text = std::string(begin) + "<summary>" + count_text(static_cast<std::int64_t>(report.epochs.size())) +
@@ -228,6 +230,7 @@ std::string epoch_table(const TrainingReport& report) {
     for (const Metric& metric : epoch.metrics) cells.push_back(metric_text(metric));
     cells.insert(cells.end(), {count_text(std::llround(epoch.units_per_second)), seconds_text(epoch.seconds),
                                seconds_text(epoch.evaluation_seconds)});
+    if (grouped_members) cells.push_back(formatted("%.1f %%", 100 * epoch.collective_seconds / epoch.seconds));
     text += row(cells, "td");
   }
   return text + "</table>\n</details>\n";
@@ -243,6 +246,27 @@ std::vector<Fact> batch_table(const BatchFacts& facts) {
           {"batches per minibatch", each(facts.batches)},
           {"vertices per batch", formatted("%.1f", ratio(facts.vertices, facts.batches))},
           {"groups of samples per minibatch", each(facts.groups)}};
+}
+
+/// Empty for a single member.
+std::string group_section(const TrainingReport& report) {
+  const TrainingReport::Group& group = report.group;
+  if (group.samples.empty()) return {};
+  std::string samples;
+  for (const double each : group.samples) samples += (samples.empty() ? "" : ", ") + formatted("%.1f", each);
+  double collectives = 0, seconds = 0;
+  for (const Epoch& epoch : report.epochs) {
+    collectives += epoch.collective_seconds;
+    seconds += epoch.seconds;
+  }
+  std::vector<Fact> facts = {{"members", group.members},
+                             {"samples per minibatch, by rank", samples + " on average; dealt out by vertices"}};
+  if (seconds > 0) {
+    facts.push_back({"time in collectives", formatted("%.1f %%", 100 * collectives / seconds) +
+                                                " of the time of training; computation goes on meanwhile"});
+  }
+  return "<section><h2>Group</h2>\n<p>Throughput and losses are those of the group; the rest is of rank 0.</p>\n" +
+         fact_table(facts) + "</section>\n";
 }
 
 std::string cards(const TrainingReport& report) {
@@ -305,7 +329,7 @@ std::string html(const TrainingReport& report) {
       "<h1>" + escaped(report.model) + "</h1>\n<p>" + escaped(report.about) + "</p>\n" + cards(report) +
       "<div class=\"charts\">\n" + loss_chart(report) + metric_charts(report) + minibatch_chart(report) +
       throughput_chart(report) + time_chart(report) + width_chart(report) + "</div>\n" + metric_note(report) +
-      titled("Epochs", epoch_table(report)) + "<div class=\"tables\">\n<div>\n" +
+      titled("Epochs", epoch_table(report)) + group_section(report) + "<div class=\"tables\">\n<div>\n" +
       titled("Batches", fact_table(batch_table(report.batches))) + titled("Memory, at most", memory) +
       titled("Machine", fact_table(report.machine)) + "</div>\n<div>\n" +
       titled("Flags", "<p>Those with * were given.</p>\n" + fact_table(report.flags)) + "</div>\n</div>\n";

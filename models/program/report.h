@@ -21,17 +21,24 @@ struct TrainingReport {
     std::vector<Metric> metrics = {};           ///< of the validation set; empty without one
     std::vector<Metric> training_metrics = {};  ///< those that are also known of the training set, by name
     double units_per_second;
-    double seconds;             ///< of training
-    double evaluation_seconds;  ///< of the validation set
-    StepTimes times = {};       ///< of training, of all workers
+    double seconds;                 ///< of training
+    double evaluation_seconds;      ///< of the validation set
+    StepTimes times = {};           ///< of training, of all workers
+    double collective_seconds = 0;  ///< of training: while a collective of rank 0 was under way
+  };
+  /// Members that train together; none if the list is empty.
+  struct Group {
+    std::string members = {};          ///< what they are
+    std::vector<double> samples = {};  ///< of a minibatch, on average, by rank
   };
   std::string model, about;  ///< a title, and a sentence about the run
   std::string unit;          ///< of throughput
   int workers = 1;
+  Group group = {};
   std::vector<Epoch> epochs = {};
   std::uint64_t first_minibatch = 0;           ///< trained on before
   std::vector<double> minibatch_losses = {};   ///< mean per label
-  BatchFacts batches = {};                     ///< empty if graphs are known only as the program runs
+  BatchFacts batches = {};                     ///< of rank 0; empty if graphs are known only as the program runs
   std::int64_t parameters = 0;                 ///< numbers in all of them
   std::int64_t minibatch_peak = 0;             ///< bytes
   std::int64_t process_peak = 0;               ///< bytes

@@ -1,9 +1,11 @@
 #include "reporting.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstdio>
+#include <numeric>
 #include <utility>
 
 #include "about.h"
@@ -26,6 +28,22 @@ std::string preset_of(const std::string& flag, const WorkloadOptions& options, d
   return size == options.sizes.end() ? "" : std::to_string(size->second);
 }
 
+/// The samples of a minibatch that each member computes, on average.
+std::vector<double> mean_samples(const Workload& workload, const FactsOptions& options) {
+  std::vector<std::size_t> numbers(std::min(workload.training.size(), options.minibatch * options.most));
+  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+  std::vector<double> means(static_cast<std::size_t>(options.members), 0);
+  double minibatches = 0;
+  for (SampleNumbers left = numbers; !left.empty(); ++minibatches) {
+    const SampleNumbers next = left.first(std::min(options.minibatch, left.size()));
+    const auto dealt = deal_minibatch(workload, next, options.members);
+    for (std::size_t rank = 0; rank < means.size(); ++rank) means[rank] += static_cast<double>(dealt[rank].size());
+    left = left.subspan(next.size());
+  }
+  for (double& mean : means) mean /= minibatches;
+  return means;
+}
+
 }  // namespace
 
 Reporting::Reporting(const std::string& folder) {
@@ -41,6 +59,7 @@ void Reporting::watch(TrainerOptions& options) {
   if (!on()) return;
   options.runner.time_steps = true;
   options.score_training = true;
+  if (options.group) options.group->time_calls();
   options.each_loss = [this](double loss) { report_.minibatch_losses.push_back(loss); };
 }
 
@@ -69,8 +88,14 @@ void Reporting::begin(const Run& run, const Workload& workload, const Trainer& t
   report_.workers = run.workers;
   report_.first_minibatch = trainer.minibatches();
   constexpr std::size_t minibatches = 8;
-  report_.batches = batch_facts(
-      workload, {.runner = options.runner, .minibatch = options.minibatch, .most = minibatches, .seed = run.seed});
+  FactsOptions facts{.runner = options.runner, .minibatch = options.minibatch, .most = minibatches, .seed = run.seed};
+  if (options.group) {
+    group_ = options.group;
+    facts.members = group_->size();
+    in_collectives_ = group_->time_in_calls();
+    report_.group = {run.members, mean_samples(workload, facts)};
+  }
+  report_.batches = batch_facts(workload, facts);
   const Parameters& parameters = *workload.parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& value = parameters.value(parameters[i]);
@@ -85,14 +110,18 @@ void Reporting::trained(const Trainer& trainer, const Trainer::Pass& pass) {
   if (!on() || trainer.in_epoch()) return;
   const StepTimes times = trainer.stats().times - before_;
   const auto end = Clock::now();
-  report_.epochs.push_back({.number = trainer.epochs(),
-                            .training_loss = pass.loss,
-                            .training_metrics = pass.metrics,
-                            .units_per_second = pass.units_per_second(),
-                            .seconds = std::chrono::duration<double>(end - mark_).count(),
-                            .evaluation_seconds = 0,
-                            .times = times});
+  const auto in_collectives = group_ ? group_->time_in_calls() : std::chrono::nanoseconds(0);
+  report_.epochs.push_back(
+      {.number = trainer.epochs(),
+       .training_loss = pass.loss,
+       .training_metrics = pass.metrics,
+       .units_per_second = pass.units_per_second(),
+       .seconds = std::chrono::duration<double>(end - mark_).count(),
+       .evaluation_seconds = 0,
+       .times = times,
+       .collective_seconds = std::chrono::duration<double>(in_collectives - in_collectives_).count()});
   mark_ = end;
+  in_collectives_ = in_collectives;
 }
 
 void Reporting::evaluated(const Trainer& trainer, const std::vector<Metric>& metrics) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ class Reporting {
     std::string about;  ///< a sentence
     int workers;
     std::uint64_t seed;
+    std::string members;  ///< of the group, if there is one
   };
   /// Call it before the first epoch.
   void begin(const Run& run, const Workload& workload, const Trainer& trainer, const TrainerOptions& options);
@@ -52,6 +54,8 @@ class Reporting {
   TrainingReport report_;
   Clock::time_point mark_ = {};  // when the epoch, or its evaluation, began
   StepTimes before_ = {};        // this epoch
+  std::optional<Communicator> group_ = {};
+  std::chrono::nanoseconds in_collectives_{0};  // before this epoch
 };
 
 }  // namespace windrow::program

@@ -13,6 +13,7 @@
 #include "saving.h"
 #include "signals.h"
 #include "training_flags.h"
+#include "windrow/comm/mpi.h"
 #include "windrow/models/trainer.h"
 #include "windrow/models/word_vectors.h"
 
@@ -256,7 +257,8 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   Scores scores(arguments.training);
   together(member, [&] { saving.resume(trainer, scores); });
   reporting.set_flags(command, workload.options, reporting.on() ? trainer.optimiser().rate() : 0);
-  reporting.begin({about + ".", arguments.workers, options.seed}, workload, trainer, options);
+  reporting.begin({about + ".", arguments.workers, options.seed, members_text(arguments.members, member)}, workload,
+                  trainer, options);
   Keeping keeping{saving, reporting, scores};
   int signal = 0;
   try {
@@ -274,8 +276,18 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   return signal;
 }
 
+/// Several processes that know nothing of each other are hardly what was meant.
+void warn_of_processes_apart(const CLI::App& command, const MemberFlags& flags) {
+  const MpiWorld::Started started = MpiWorld::started();
+  if (flags.comm != "none" || started.size == 1 || started.rank != 0) return;
+  print_error(*command.get_parent(), std::to_string(started.size) +
+                                         " processes were started together, but each of them "
+                                         "trains alone; expected --comm mpi, with which they train together");
+}
+
 /// Returns the signal that stopped it, or 0.
 int train_model(const CLI::App& command, const Arguments& arguments) {
+  warn_of_processes_apart(command, arguments.members);
   Engine engine({.policy = parse_policy(arguments.policy), .workers = arguments.workers});
   const ToldOnce once(engine);
   std::optional<Signals> signals;

@@ -67,6 +67,19 @@ TEST(TrainingReports, ArePagesThatNeedNothingElse) {
   }
 }
 
+TEST(TrainingReports, ShowTheGroup) {
+  TrainingReport grouped = report();
+  EXPECT_EQ(html(grouped).find("<h2>Group</h2>"), std::string::npos);
+  grouped.group = {"2 devices", {33.25, 30.75}};
+  for (auto& epoch : grouped.epochs) epoch.collective_seconds = 0.1 * static_cast<double>(epoch.number);
+  const std::string page = html(grouped);
+  EXPECT_TRUE(balanced(page));
+  for (const char* const part :
+       {"<td>2 devices</td>", "33.2, 30.8 on average", "10.0 % of the time", "<td>15.0 %</td>"}) {
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  }
+}
+
 TEST(TrainingReports, OfATrainingThatHasHardlyBegunSaySo) {
   const std::string page = html({.model = "parser", .about = "Stopped.", .unit = "sentences"});
   EXPECT_TRUE(balanced(page));

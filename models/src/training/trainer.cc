@@ -49,6 +49,16 @@ void count(Trainer::Pass& pass, const std::vector<Sample>& samples, SampleNumber
 
 }  // namespace
 
+std::vector<std::vector<std::size_t>> deal_minibatch(const Workload& workload, SampleNumbers minibatch, int members) {
+  std::vector<std::int64_t> work;
+  for (const std::size_t number : minibatch) work.push_back(workload.training[number].vertices);
+  std::vector<std::vector<std::size_t>> dealt = deal(work, members);
+  for (std::vector<std::size_t>& of_member : dealt) {
+    for (std::size_t& number : of_member) number = minibatch[number];
+  }
+  return dealt;
+}
+
 Trainer::Trainer(const Device& device, Workload& workload, TrainerOptions options)
     : device_(device),
       workload_(workload),
@@ -85,12 +95,8 @@ SampleNumbers Trainer::next_minibatch(std::size_t samples) {
 
 SampleNumbers Trainer::own_of(SampleNumbers minibatch) {
   if (!parallel_) return minibatch;
-  std::vector<std::int64_t> work;
-  for (const std::size_t number : minibatch) work.push_back(workload_.training[number].vertices);
   const Communicator& group = parallel_->communicator();
-  const auto dealt = deal(work, group.size());
-  own_.clear();
-  for (const std::size_t i : dealt[static_cast<std::size_t>(group.rank())]) own_.push_back(minibatch[i]);
+  own_ = deal_minibatch(workload_, minibatch, group.size())[static_cast<std::size_t>(group.rank())];
   return own_;
 }
 

@@ -42,6 +42,10 @@ struct TrainerOptions {
   std::function<void(double loss)> each_loss = {};
 };
 
+/// The numbers of the training samples of a minibatch that each member of a group computes: they are dealt out by
+/// vertices, as deal() does.
+std::vector<std::vector<std::size_t>> deal_minibatch(const Workload& workload, SampleNumbers minibatch, int members);
+
 /// An owner; must end before the workload.
 ///
 /// The same seeds and the same calls give the same bits, with every policy and number of workers.
