@@ -169,6 +169,36 @@ TEST_F(DevicesOfPrograms, TrainTogetherByNcclWhereItIs) {
 }
 #endif
 
+#if defined(WINDROW_FAKE_NCCL) && defined(WINDROW_WITH_MPI)
+TEST_F(DevicesOfPrograms, OfSeveralProcessesTrainTogetherByNccl) {
+  use_plugin(WINDROW_FAKE_PLUGIN);
+  const std::string small = "windrow train tree-lstm --samples 40 --hidden 8 --epochs 2 ";
+  const auto processes = [&](int count, const std::string& more) {
+    return run_command("WINDROW_FAKE_DEVICES=2 WINDROW_NCCL_PLUGIN='" WINDROW_FAKE_NCCL "' WINDROW_FAKE_NCCL_FOLDER='" +
+                       folder.string() + "' OMPI_MCA_btl_vader_single_copy_mechanism=none " + more +
+                       " timeout 100 " WINDROW_MPIRUN " --allow-run-as-root --oversubscribe -n " +
+                       std::to_string(count) + " '" WINDROW_BIN "'/" + small + "--comm nccl --comm-timeout 20");
+  };
+  const std::vector<double> expected = losses(run(small + "--devices cpu:0,cpu:1").out);
+  ASSERT_EQ(expected.size(), 2u);
+  const Outcome outcome = processes(2, "");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const std::vector<double> found = losses(outcome.out);
+  ASSERT_EQ(found.size(), 2u) << outcome.out << outcome.err;
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(found[i], expected[i], 2e-4 * expected[i]);
+
+  const Outcome failed = processes(2, "WINDROW_FAKE_NCCL_FAULT=ncclAllReduce");
+  EXPECT_NE(failed.status, 0);
+  EXPECT_NE(failed.err.find("ncclAllReduce failed: unhandled system error"), std::string::npos) << failed.err;
+  const Outcome too_many = processes(3, "");  // the third one has no device
+  EXPECT_NE(too_many.status, 0);
+  EXPECT_NE(too_many.err.find("windrow: device cuda:2: expected "), std::string::npos) << too_many.err;
+  const Outcome missing = processes(2, "WINDROW_NCCL_PLUGIN=/nowhere/windrow_nccl.so");
+  EXPECT_NE(missing.err.find("windrow: --comm nccl: NCCL cannot be used: /nowhere/windrow_nccl.so"), std::string::npos)
+      << missing.err;
+}
+#endif
+
 TEST_F(DevicesOfPrograms, SayThatMemoryRanOut) {
   use_plugin(WINDROW_FAKE_PLUGIN);
   const Outcome outcome = run("windrow train tree-lstm --hidden 4096 --samples 40 --epochs 1 --device cuda:0");

@@ -15,7 +15,7 @@ target_include_directories(
 target_include_directories(windrow_fake_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_link_libraries(windrow_fake_cuda PRIVATE windrow_flags Threads::Threads ${CMAKE_DL_LIBS})
 if(TARGET windrow_nccl_objects)
-  target_sources(windrow_fake_cuda PRIVATE cuda/fake/nccl.cc cuda/fake/nccl_work.cc)
+  target_sources(windrow_fake_cuda PRIVATE cuda/fake/nccl.cc cuda/fake/nccl_processes.cc cuda/fake/nccl_work.cc)
   target_include_directories(windrow_fake_cuda SYSTEM PRIVATE ${WINDROW_NCCL_INCLUDE})
 endif()
 # ThreadSanitizer looks at the teams of kernels that run at the same time. Other sanitizers see nothing in these kernels,

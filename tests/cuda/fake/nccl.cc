@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <random>
 #include <set>
 #include <utility>
 
@@ -75,6 +77,12 @@ State& state() {
 thread_local int depth = 0;
 thread_local std::vector<Work> queued;
 thread_local std::vector<ncclComm*> connecting;
+
+/// How the names of a clique's files begin, if its ranks are processes.
+std::string files_of(const std::string& id) {
+  const char* const folder = std::getenv("WINDROW_FAKE_NCCL_FOLDER");
+  return folder == nullptr ? "" : (std::filesystem::path(folder) / id).string();
+}
 
 bool ends_communicator(const std::string& function) {
   return function == "ncclCommAbort" || function == "ncclCommDestroy";
@@ -200,6 +208,9 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   WINDROW_BEGIN_NCCL();
   *id = {};
   std::snprintf(id->internal, sizeof id->internal, "clique %llu", static_cast<unsigned long long>(++state().ids));
+  if (!files_of("").empty()) {  // another process may make one, too
+    std::snprintf(id->internal, sizeof id->internal, "clique-%u", std::random_device()());
+  }
   return ncclSuccess;
 }
 
@@ -213,7 +224,10 @@ ncclResult_t ncclGroupEnd() {
   if (--depth > 0) return ncclSuccess;
   auto group = std::make_shared<Group>();
   group->works = std::exchange(queued, {});
-  for (ncclComm* const comm : std::exchange(connecting, {})) comm->clique->joined.insert(comm->rank);
+  for (ncclComm* const comm : std::exchange(connecting, {})) {
+    comm->clique->joined.insert(comm->rank);
+    if (!comm->clique->files.empty()) join_by_files(*comm->clique, comm->rank);
+  }
   for (const Work& work : group->works) work.comm->group = group;
   return group->works.empty() ? ncclSuccess : ncclInProgress;
 }
@@ -222,7 +236,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id,
   WINDROW_BEGIN_NCCL();
   if (config == nullptr || config->blocking != 0) report_nccl("a communicator that blocks");
   auto& clique = state().cliques[id.internal];
-  if (clique == nullptr) clique = std::make_shared<Clique>(size);
+  if (clique == nullptr) clique = std::make_shared<Clique>(size, files_of(id.internal));
   if (rank < 0 || rank >= size || clique->size != size) return ncclInvalidArgument;
   *made = new ncclComm{.clique = clique, .rank = rank, .device = current_device()};
   for (const ncclComm* other : state().comms) {
@@ -238,6 +252,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   WINDROW_BEGIN_NCCL();
   *error = comm->error;
   if (comm->error != ncclSuccess) return ncclSuccess;
+  if (!comm->clique->files.empty()) look_who_joined(*comm->clique);
   if (static_cast<int>(comm->clique->joined.size()) < comm->clique->size) *error = ncclInProgress;
   if (comm->group == nullptr) return ncclSuccess;
   Group& group = *comm->group;

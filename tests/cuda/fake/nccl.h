@@ -1,5 +1,5 @@
 // A NCCL without GPUs, for tests: its functions, on the fake runtime. The ranks of a communicator may have any threads
-// of this process.
+// of this process; or, if WINDROW_FAKE_NCCL_FOLDER names a folder, they are processes, which exchange files there.
 //
 // What it shows: calls in a wrong order, or that differ between ranks; streams and memory that nothing orders, since
 // the checker of the runtime knows what each call accesses; errors. Work of a rank waits for the work of the others, as

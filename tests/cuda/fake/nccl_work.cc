@@ -40,6 +40,8 @@ void combine(const Meeting& meeting, const std::vector<std::size_t>& ranks, bool
   }
 }
 
+}  // namespace
+
 void compute(const Meeting& meeting) {
   const Operation& first = *meeting.parts.front();
   const std::size_t bytes = 4 * first.count;
@@ -71,6 +73,8 @@ void compute(const Meeting& meeting) {
       std::memmove(mapped(meeting.parts[1]->to), mapped(first.from), bytes);
   }
 }
+
+namespace {
 
 /// Takes part in a meeting; the last part computes.
 void come(Clique& clique, Meeting& meeting, std::size_t place, std::size_t parts, const Operation& operation) {
@@ -127,6 +131,7 @@ void add_accesses(std::vector<cuda::Access>& accesses, const Operation& operatio
 }
 
 void run(Clique& clique, int rank, const std::vector<MeetingName>& names, const std::vector<Operation>& operations) {
+  if (!clique.files.empty()) return run_by_files(clique, rank, names, operations);
   std::unique_lock lock(clique.mutex);
   for (std::size_t i = 0; i < operations.size(); ++i) {
     const bool pair = operations[i].pair();

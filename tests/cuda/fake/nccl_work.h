@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "runtime.h"
@@ -42,8 +43,9 @@ struct Meeting {
 };
 
 struct Clique {
-  explicit Clique(int n) : size(n) {}
+  Clique(int n, std::string name) : size(n), files(std::move(name)) {}
   const int size;
+  const std::string files;  // ranks are processes, which meet by files whose names begin so; empty: all are here
   std::mutex mutex;
   std::condition_variable changed;
   std::set<int> joined;
@@ -55,6 +57,14 @@ struct Clique {
 void report_nccl(const std::string& line);
 /// Adds what the operation accesses at a rank.
 void add_accesses(std::vector<cuda::Access>& accesses, const Operation& operation, const Clique& clique, int rank);
+/// The same where ranks are processes (nccl_processes.cc). Needs no lock.
+void run_by_files(Clique& clique, int rank, const std::vector<MeetingName>& names,
+                  const std::vector<Operation>& operations);
+/// Tells the other processes that a rank has joined, and looks which have. Called with the clique's mutex.
+void join_by_files(Clique& clique, int rank);
+void look_who_joined(Clique& clique);
+/// Computes what all parts write. Their operands may lie on the host.
+void compute(const Meeting& meeting);
 /// The work of a rank: comes to all meetings, and waits for the others. Called on a stream's thread.
 void run(Clique& clique, int rank, const std::vector<MeetingName>& names, const std::vector<Operation>& operations);
 
