@@ -74,6 +74,8 @@ constexpr KernelEntry kernels[] = {
     {"segment_max", kernel::segment_max, nullptr},
     {"segment_argmax", kernel::segment_argmax, nullptr},
     {"gather_sum", kernel::gather_sum, nullptr},
+    {"gather_weighted_sum", kernel::gather_weighted_sum, nullptr},
+    {"gather_dot", kernel::gather_dot, nullptr},
     {"segment_spread", kernel::segment_spread, nullptr},
     {"segment_spread_mean", kernel::segment_spread_mean, nullptr},
     {"segment_max_gradient", kernel::segment_max_gradient, nullptr},

@@ -41,6 +41,7 @@ Run gather_rows, gather_where, embedding_bag, concat, slice, place, pick, pick_g
 Run scatter_rows, scatter_bags, segment_spread, segment_spread_mean, segment_max_gradient;
 // segments.cu
 Run segment_sum, segment_mean, segment_max, segment_argmax, gather_sum;
+Run gather_weighted_sum, gather_dot;
 // sgd_rows.cu
 Run sgd_rows, sum_parts;
 Workspace parts_workspace;

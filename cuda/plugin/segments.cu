@@ -1,5 +1,5 @@
 // Kernels that reduce segments of rows.
-#include "kernel_call.h"
+#include "rowwise.h"
 
 namespace windrow::cuda {
 namespace {
@@ -76,6 +76,59 @@ struct GatherSum {
   }
 };
 
+struct GatherWeightedSum {
+  static constexpr const char* name = "gather_weighted_sum";
+  In x, factors;
+  Indices bounds, pairs;
+  WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
+    const Segment segment = segment_of(bounds, r);
+    if (!segment.good(pairs.rows)) return not_a_number;
+    float sum = 0;
+    for (Index q = segment.first; q < segment.last; ++q) {
+      const Index row = at(pairs, q, 0), factor = at(pairs, q, 1);
+      if (!within(row, x.rows) || !within(factor, factors.rows)) return not_a_number;
+      sum += at(x, row, c) * at(factors, factor, 0);
+    }
+    return sum;
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(factors);
+    to.reads(bounds);
+    to.reads(pairs);
+  }
+};
+
+struct GatherDot {
+  static constexpr const char* name = "gather_dot";
+  In x, y;
+  Indices bounds, pairs;
+  template <class Team>
+  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+    const float sum = of_segment(team, segment_of(bounds, r));
+    return [sum](Index) { return sum; };
+  }
+  template <class Team>
+  WINDROW_ON_DEVICE float of_segment(Team& team, Segment segment) const {
+    if (!segment.good(pairs.rows)) return not_a_number;
+    float sum = 0;
+    for (Index q = segment.first; q < segment.last; ++q) {
+      const Index i = at(pairs, q, 0), j = at(pairs, q, 1);
+      if (!within(i, x.rows) || !within(j, y.rows)) return not_a_number;
+      sum += sum_of(team, x.width, [&](Index c) { return at(x, i, c) * at(y, j, c); });
+    }
+    return sum;
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.reads(x);
+    to.reads(y);
+    to.reads(bounds);
+    to.reads(pairs);
+  }
+};
+
 }  // namespace
 
 namespace kernel {
@@ -87,6 +140,14 @@ int segment_argmax(const Call& call, const Queue& queue) { return reduce<Segment
 
 int gather_sum(const Call& call, const Queue& queue) {
   return run_each(call, queue, GatherSum{call.in[0], call.indices[0], call.indices[1]});
+}
+
+int gather_weighted_sum(const Call& call, const Queue& queue) {
+  return run_each(call, queue, GatherWeightedSum{call.in[0], call.in[1], call.indices[0], call.indices[1]});
+}
+
+int gather_dot(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, GatherDot{call.in[0], call.in[1], call.indices[0], call.indices[1]});
 }
 
 }  // namespace kernel

@@ -22,6 +22,13 @@ inline Index checked_row(Indices indices, Index row, Index rows) {
   return index;
 }
 
+/// The same in a column of the indices.
+inline Index checked_row(Indices indices, Index row, Index column, Index rows) {
+  const Index index = indices.row(row)[column];
+  if (index < 0 || index >= rows) throw_bad_index(index, row, {0, rows - 1});
+  return index;
+}
+
 /// A label, or -1 for none.
 inline Index checked_label(Indices indices, Index row, Index width) {
   const Index label = *indices.row(row);

@@ -52,6 +52,54 @@ void column_dot(const HostCall& k) {
   }
 }
 
+void gather_dot(const HostCall& k) {
+  zero_unless_adding(k);
+  const Matrix<const float>&x = k.in[0], &y = k.in[1];
+  for (Index r = 0; r < k.out.rows; ++r) {
+    const auto [first, last] = checked_segment(k.indices[0], r, k.indices[1].rows);
+    for (Index q = first; q < last; ++q) {
+      *k.out.row(r) += row_dot_of(x.row(checked_row(k.indices[1], q, 0, x.rows)),
+                                  y.row(checked_row(k.indices[1], q, 1, y.rows)), x.width);
+    }
+  }
+}
+
+/// Adds up some vectors of neighbouring columns at a time, in registers. Each column has one order of additions.
+void gather_weighted_sum(const HostCall& k) {
+  zero_unless_adding(k);
+  const Matrix<const float>&x = k.in[0], &y = k.in[1];
+  const auto lanes = static_cast<Index>(hn::Lanes(d));
+  for (Index r = 0; r < k.out.rows; ++r) {
+    const auto [first, last] = checked_segment(k.indices[0], r, k.indices[1].rows);
+    const auto each = [&, first = first, last = last](auto visit) HWY_ATTR {
+      for (Index q = first; q < last; ++q) {
+        visit(x.row(checked_row(k.indices[1], q, 0, x.rows)),
+              hn::Set(d, *y.row(checked_row(k.indices[1], q, 1, y.rows))));
+      }
+    };
+    float* const out = k.out.row(r);
+    Index c = 0;
+    for (; c + 4 * lanes <= x.width; c += 4 * lanes) {
+      V a0 = hn::LoadU(d, out + c), a1 = hn::LoadU(d, out + c + lanes);
+      V a2 = hn::LoadU(d, out + c + 2 * lanes), a3 = hn::LoadU(d, out + c + 3 * lanes);
+      each([&](const float* row, V factor) HWY_ATTR {
+        a0 = hn::MulAdd(hn::LoadU(d, row + c), factor, a0);
+        a1 = hn::MulAdd(hn::LoadU(d, row + c + lanes), factor, a1);
+        a2 = hn::MulAdd(hn::LoadU(d, row + c + 2 * lanes), factor, a2);
+        a3 = hn::MulAdd(hn::LoadU(d, row + c + 3 * lanes), factor, a3);
+      });
+      hn::StoreU(a0, d, out + c);
+      hn::StoreU(a1, d, out + c + lanes);
+      hn::StoreU(a2, d, out + c + 2 * lanes);
+      hn::StoreU(a3, d, out + c + 3 * lanes);
+    }
+    if (c == x.width) continue;
+    each([&](const float* row, V factor) HWY_ATTR {
+      map_row<1>(out + c, {row + c}, x.width - c, [=](V sum, V v) HWY_ATTR { return hn::MulAdd(v, factor, sum); });
+    });
+  }
+}
+
 void spread_rows(const HostCall& k) {
   for (Index r = 0; r < k.out.rows; ++r) {
     write_row<1>(k.write, k.out.row(r), {k.in[0].data}, k.out.width, [](V x) HWY_ATTR { return x; });
@@ -306,7 +354,8 @@ namespace windrow {
 // clang-format off
 #define WINDROW_KERNELS(X)                                                                     \
   X(row_sum) X(add_bias) X(spread_rows) X(spread_columns) X(row_dot) X(mul_columns) X(squared_distance) X(squared_distance_gradient) X(row_max) \
-  X(row_max_gradient) X(segment_max) X(segment_argmax) X(gather_where) X(dropout) X(hinge) X(hinge_gradient) X(mul_row) X(column_dot)
+  X(row_max_gradient) X(segment_max) X(segment_argmax) X(gather_where) X(dropout) X(hinge) X(hinge_gradient) X(mul_row) X(column_dot) \
+  X(gather_dot) X(gather_weighted_sum)
 // clang-format on
 
 #define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);

@@ -106,6 +106,8 @@ std::span<const Operator* const> all() {
                                              &segment_max,
                                              &segment_argmax,
                                              &gather_sum,
+                                             &gather_weighted_sum,
+                                             &gather_dot,
                                              &segment_spread,
                                              &segment_spread_mean,
                                              &segment_max_gradient,

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "reference.h"
@@ -126,6 +127,17 @@ void spread(const Call& k, Share share) {
   }
 }
 
+/// The sum of term(x, y) over the pairs of rows of a segment.
+template <class Term>
+double over_pairs(const Call& k, Index r, Term term) {
+  const auto [first, last] = checked_segment(k.indices[0], r, k.indices[1].rows);
+  double sum = 0;
+  for (Index q = first; q < last; ++q) {
+    sum += term(checked_row(k.indices[1], q, 0, k.in[0].rows), checked_row(k.indices[1], q, 1, k.in[1].rows));
+  }
+  return sum;
+}
+
 void add_segments(KernelTable<double>& table) {
   table.add(op::segment_sum, [](const Call& k) { segments(k, sum_of); });
   table.add(op::segment_mean, [](const Call& k) {
@@ -143,6 +155,18 @@ void add_segments(KernelTable<double>& table) {
       double sum = 0;
       for (Index q = first; q < last; ++q) sum += k.in[0].row(checked_row(k.indices[1], q, k.in[0].rows))[c];
       return sum;
+    });
+  });
+  table.add(op::gather_weighted_sum, [](const Call& k) {
+    each(k, [&](Index r, Index c) {
+      return over_pairs(k, r, [&](Index x, Index y) { return k.in[0].row(x)[c] * *k.in[1].row(y); });
+    });
+  });
+  table.add(op::gather_dot, [](const Call& k) {
+    each(k, [&](Index r, Index) {
+      return over_pairs(k, r, [&](Index x, Index y) {
+        return std::inner_product(k.in[0].row(x), k.in[0].row(x) + k.in[0].width, k.in[1].row(y), 0.0);
+      });
     });
   });
   table.add(op::segment_spread, [](const Call& k) { spread(k, Share::whole); });

@@ -45,6 +45,20 @@ Type infer_gather_sum(const Operator& op, const Signature& s) {
   require(s.indices[1].width == 1, op, s, "an order of width 1");
   return {s.indices[0].rows, s.in[0].width};
 }
+void require_pairs(const Operator& op, const Signature& s) {
+  require(s.indices[0].width == 2, op, s, "indices of width 2: begin and end of each segment");
+  require(s.indices[1].width == 2, op, s, "pairs of rows");
+}
+Type infer_gather_weighted_sum(const Operator& op, const Signature& s) {
+  require_pairs(op, s);
+  require(s.in[1].width == 1, op, s, "factors of width 1");
+  return {s.indices[0].rows, s.in[0].width};
+}
+Type infer_gather_dot(const Operator& op, const Signature& s) {
+  require_pairs(op, s);
+  require(s.in[0].width == s.in[1].width, op, s, "operands of one width");
+  return {s.indices[0].rows, 1};
+}
 Type infer_concat(const Operator& op, const Signature& s) {
   require(!s.in.empty(), op, s, "one operand or more");
   Type result = {s.in[0].rows, 0};
@@ -236,6 +250,10 @@ constinit const Operator segment_max = reduction("segment_max", of_segment_max);
 constinit const Operator segment_argmax = reduction("segment_argmax", nullptr);
 
 constinit const Operator gather_sum{.name = "gather_sum", .index_inputs = 2, .infer = infer_gather_sum, .zero = 0b1};
+constinit const Operator gather_weighted_sum{
+    .name = "gather_weighted_sum", .inputs = 2, .index_inputs = 2, .infer = infer_gather_weighted_sum, .zero = 0b11};
+constinit const Operator gather_dot{
+    .name = "gather_dot", .inputs = 2, .index_inputs = 2, .infer = infer_gather_dot, .zero = 0b11};
 
 constinit const Operator segment_spread{.name = "segment_spread",
                                         .index_inputs = 1,

@@ -143,6 +143,14 @@ TEST_P(OnDevice, MakesRowsWithABadIndexNotANumber) {
     const Tensor gathered = apply(device, op::gather_sum, {.in = {table}, .indices = {ints(2, 2, {0, 1, 1, 2}), rows}});
     EXPECT_EQ(gathered.get()[0], 5);
     EXPECT_TRUE(std::isnan(gathered.get()[2]));
+    const IntTensor pairs = ints(2, 2, {0, 1, 2, bad}), each = ints(2, 2, {0, 1, 1, 2});
+    const Tensor weighted =
+        apply(device, op::gather_weighted_sum, {.in = {table, tensor(2, 1, {2, 3})}, .indices = {each, pairs}});
+    EXPECT_EQ(weighted.get()[0], 3 * table.get()[0]);
+    EXPECT_TRUE(std::isnan(weighted.get()[2]));
+    const Tensor dots = apply(device, op::gather_dot, {.in = {table, table}, .indices = {each, pairs}});
+    EXPECT_EQ(dots.get()[0], table.get()[0] * table.get()[2] + table.get()[1] * table.get()[3]);
+    EXPECT_TRUE(std::isnan(dots.get()[1]));
   }
   if (device.on_host()) error_of<OpError>([&] { engine.wait_all(); });
 }

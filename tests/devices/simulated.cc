@@ -80,11 +80,16 @@ struct RowOfCall {
   }
 };
 
+/// Whether a row of the result depends on its row of the first indices, and on all of the other operands.
+bool gathers_rows(const Operator& op) {
+  return &op == &op::gather_sum || &op == &op::gather_weighted_sum || &op == &op::gather_dot;
+}
+
 /// The host's kernel throws where an index is out of range. A device's makes the row of the result NaN.
 void run_row_by_row(const Kernel<float>& kernel, const KernelCall<float>& call) {
-  const bool gathers = call.op == &op::gather_sum;
+  const bool gathers = gathers_rows(*call.op);
   for (Index r = 0; r < call.out.rows; ++r) {
-    RowOfCall row(call, gathers ? 1 : call.op->whole, gathers ? 1 : call.indices.size(), r);
+    RowOfCall row(call, gathers ? ~0u : call.op->whole, gathers ? 1 : call.indices.size(), r);
     row.call.out = row_of(call.out, r);
     try {
       kernel(row.call);
@@ -121,7 +126,7 @@ void simulate(const KernelCall<float>& call) {
     } catch (const MisuseError&) {
       for (Index r = 0; r < out.rows; ++r) std::ranges::copy(before[static_cast<std::size_t>(r)], out.row(r));
       if (op.locality == Locality::sums_rows) return add_row_by_row(kernel, issued->call);
-      const bool by_rows = op.locality != Locality::mixed || &op == &op::gather_sum;
+      const bool by_rows = op.locality != Locality::mixed || gathers_rows(op);
       if (by_rows) run_row_by_row(kernel, issued->call);
     }
   });

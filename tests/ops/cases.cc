@@ -242,6 +242,16 @@ const Makes& makes() {
          m.operand(counted(9, m.width)), m.segments(m.rows, 20);
          m.index(counted(20, 1), [&m] { return m.number(0, 8); });
        }},
+      {"gather_weighted_sum",
+       [](Maker& m) {
+         m.operand(counted(9, m.width)), m.operand(counted(11, 1)), m.segments(m.rows, 20);
+         m.index(counted(20, 2), [&m] { return m.number(0, 8); });
+       }},
+      {"gather_dot",
+       [](Maker& m) {
+         m.operand(counted(9, m.width)), m.operand(counted(11, m.width)), m.segments(m.rows, 20);
+         m.index(counted(20, 2), [&m] { return m.number(0, 8); });
+       }},
       {"segment_spread", make_spread},
       {"segment_spread_mean", make_spread},
       {"segment_max_gradient",

@@ -5,9 +5,9 @@
 // fixed number of rows. The comments of operators that need attributes end with the function that makes them, such as
 // `to_rows`.
 //
-// Operators named *_gradient, segment_argmax, gather_where, scatter_bags, gather_sum, sum_parts and those for training
-// have no gradient. The operands of arg_top_k, argmax_matmul and sample get none: the result counts as a constant.
-// Operators that result in numbers of columns make them floats, which are exact up to 2^24.
+// Operators named *_gradient, segment_argmax, gather_where, scatter_bags, gather_sum, gather_weighted_sum, gather_dot,
+// sum_parts and those for training have no gradient. The operands of arg_top_k, argmax_matmul and sample get none: the
+// result counts as a constant. Operators that result in numbers of columns make them floats, exact up to 2^24.
 #pragma once
 
 #include <cstdint>
@@ -182,6 +182,11 @@ extern const Operator segment_argmax;
 /// m x w; n x 2, k x 1 -> n x w, with index operands i and j: row r of the result is the sum of rows j[q] of x for q in
 /// [i[r][0], i[r][1]), in this order.
 extern const Operator gather_sum;
+/// m x w, l x 1; n x 2, k x 2 -> n x w: the same sum of rows j[q][0] of x, each times row j[q][1] of y.
+extern const Operator gather_weighted_sum;
+/// m x w, l x w; n x 2, k x 2 -> n x 1: row r of the result is the sum of the dot products of row j[q][0] of x and row
+/// j[q][1] of y for q in [i[r][0], i[r][1]).
+extern const Operator gather_dot;
 
 // From segments back to rows: n x w; n x 2 -> m x w.
 extern const Operator segment_spread;        ///< adds row r of x to each row of segment r of a zero matrix; to_rows
