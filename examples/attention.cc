@@ -1,4 +1,5 @@
-// Attention: a question looks up the value of its key among facts, of which each sample has another number.
+// Attention: a question looks up the value of its key among facts, of which each sample has another number. Keys are
+// only multiplied with the query, and values only scaled and summed, so edges have no copies of them.
 #include <cstdio>
 #include <random>
 

@@ -132,7 +132,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow-perf engine --start --pattern A", "windrow-perf: --pattern excludes --start" ENGINE_HELP},
         Wrong{"windrow-perf train --model tree-lstm --without speed",
               "windrow-perf: --without: 'speed'; expected one of specialisation, packing, eager, lazy, slots, "
-              "sharing, fusion, streaming, splitting, ahead, or several separated by commas; see windrow-perf train "
+              "in-place, sharing, fusion, streaming, splitting, ahead, or several separated by commas; see "
+              "windrow-perf train "
               "--help"},
         Wrong{"windrow-perf memory --model parser",
               "windrow-perf: --model: 'parser'; expected one of " MODELS_WITH_GRAPHS

@@ -24,6 +24,8 @@ const Without each[] = {
      [](RunnerOptions& options) { options.optimisations.lazy = false; }},
     {"slots", "write a state directly to where its consumers read it",
      [](RunnerOptions& options) { options.optimisations.slots = false; }},
+    {"in-place", "let attention read the states of children where they lie, without copies",
+     [](RunnerOptions& options) { options.optimisations.in_place = false; }},
     {"sharing", "reuse the memory of values that are no longer needed",
      [](RunnerOptions& options) { options.optimisations.sharing = false; }},
     {"fusion", "run small steps one after another over tiles that stay in the cache",

@@ -71,8 +71,8 @@ struct MixedCell {
 /// The shape of a cell's vertex function.
 template <class Cell>
 VertexFunction::Shape shape_of() {
-  if constexpr (std::is_same_v<Cell, MixedCell>) {
-    return {.arity = any_arity, .fixed = MixedCell::fixed, .per_edge = MixedCell::per_edge};
+  if constexpr (requires { Cell::per_edge; }) {
+    return {.arity = any_arity, .fixed = Cell::fixed, .per_edge = Cell::per_edge};
   } else {
     return {.arity = Cell::arity};
   }
@@ -83,7 +83,10 @@ template <class Cell>
 GraphData graph_for(std::int32_t vertices, Form form, std::mt19937& random) {
   GraphData data = random_graph(vertices, Cell::arity, form, random);
   if constexpr (std::is_same_v<Cell, Kinds>) Kinds::give_kinds(data);
-  if constexpr (std::is_same_v<Cell, MixedCell>) MixedCell::make_edges_whole(data);
+  if constexpr (requires { Cell::per_edge; }) {
+    static_assert(Cell::fixed == MixedCell::fixed && Cell::per_edge == MixedCell::per_edge);
+    MixedCell::make_edges_whole(data);
+  }
   return data;
 }
 

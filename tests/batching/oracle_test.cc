@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/batching/attending_cell.h"
 #include "tests/batching/cells.h"
 #include "tests/batching/check_minibatch.h"
 #include "tests/batching/mixed_cell.h"
@@ -15,6 +16,7 @@
 namespace windrow {
 namespace {
 
+using testing::AttendingCell;
 using testing::check_minibatch;
 using testing::ChildSumCell;
 using testing::dense;
@@ -101,8 +103,8 @@ class EveryCell : public ::testing::Test {
     return bits;
   }
 };
-using Cells =
-    ::testing::Types<TreeLstm, OddCell, WideCell, PassingCell, GatesCell, ChildSumCell, MixedCell, Kinds, SeeingCell>;
+using Cells = ::testing::Types<TreeLstm, OddCell, WideCell, PassingCell, GatesCell, ChildSumCell, MixedCell,
+                               AttendingCell, Kinds, SeeingCell>;
 TYPED_TEST_SUITE(EveryCell, Cells);
 
 TYPED_TEST(EveryCell, ComputesTreesAsTheOracleDoes) {
@@ -149,6 +151,7 @@ TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
               first_seed() + 5);
   this->check(Form::dag, {.optimisations = {.lazy = false, .slots = false}}, first_seed() + 6);
   this->check(Form::any_order, {.batch_rows = 1, .optimisations = {.slots = false, .fusion = false}}, first_seed() + 7);
+  this->check(Form::dag, {.optimisations = {.in_place = false}}, first_seed() + 4);
   this->check(Form::dag, {.optimisations = {.sharing = false}}, first_seed() + 4);
   this->check(Form::dag, {.optimisations = {.sharing = false, .fusion = false}}, first_seed() + 5);
   this->check(Form::any_order,
@@ -160,6 +163,7 @@ TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
                                  .eager = false,
                                  .lazy = false,
                                  .slots = false,
+                                 .in_place = false,
                                  .sharing = false,
                                  .fusion = false,
                                  .streaming = false,
@@ -240,6 +244,7 @@ TEST(RandomFunctions, ComputeWhatTheOracleComputes) {
                              .eager = on(),
                              .lazy = on(),
                              .slots = on(),
+                             .in_place = on(),
                              .sharing = on(),
                              .fusion = on(),
                              .streaming = on(),

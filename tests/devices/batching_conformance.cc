@@ -1,6 +1,7 @@
 // Vertex functions on a device: values, losses, gradients and errors, against the oracle and the host.
 #include <cmath>
 
+#include "tests/batching/attending_cell.h"
 #include "tests/batching/cells.h"
 #include "tests/batching/check_minibatch.h"
 #include "tests/batching/layers_cell.h"
@@ -84,6 +85,7 @@ TEST_P(OnDeviceInFull, ComputesVerticesWithAnyNumberOfChildren) {
   check_forms<ChildSumCell>(device);
   check_forms<MixedCell>(device);
 }
+TEST_P(OnDeviceInFull, ComputesAttention) { check_forms<AttendingCell>(device); }
 TEST_P(OnDeviceInFull, ComputesProductsOfProducts) { check_forms<ChainCell>(device); }
 TEST_P(OnDeviceInFull, ComputesVerticesOfSeveralKinds) { check_forms<Kinds>(device); }
 TEST_P(OnDeviceInFull, ComputesVerticesThatSeeImages) { check_forms<SeeingCell>(device); }

@@ -182,7 +182,7 @@ TEST_F(BuildingBlocks, AttentionIsToListsOfAnyLength) {
   EXPECT_EQ(said([&] { attend(additive, query, keys, keys, std::span(masks).first(2)); }),
             "attend: 2 masks for 21 keys; expected as many");
   EXPECT_EQ(said([&] { attend(DotAttention(), query, keys, keys); }),
-            "row_dot: operands vertices x 4, vertices x 3; expected operands of one shape");
+            "dot_attention: a query of width 4 and keys of width 3; expected one width");
   EXPECT_EQ(said([&] { attend(additive, query, keys, std::span(keys).first(2)); }),
             "weighted_sum of 2 expressions by 21 weights; expected as many");
 }

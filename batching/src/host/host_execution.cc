@@ -77,6 +77,11 @@ void HostExecution::run_step(const HostStep& step, const Tile& tile) {
       return gather(step, tile);
     case Step::Does::incoming:
       return take_incoming(step, tile);
+    case Step::Does::gather_dot:
+    case Step::Does::gather_weighted_sum:
+      return read_in_place(step, tile);
+    case Step::Does::incoming_products:
+      return take_incoming_products(step, tile);
   }
 }
 

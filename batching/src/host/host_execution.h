@@ -98,6 +98,8 @@ class HostExecution final : public Execution {
   void scatter(const Step& step, const Tile& tile);
   void gather(const Step& step, const Tile& tile);
   void take_incoming(const Step& step, const Tile& tile);
+  void read_in_place(const HostStep& step, const Tile& tile);
+  void take_incoming_products(const HostStep& step, const Tile& tile);
   void run_kernel(const HostStep& step, const Tile& tile, Matrix<float> out);
   void run_where_present(const Step& step, const Tile& tile, const Kernel<float>& kernel,
                          const KernelCall<float>& call) const;

@@ -133,6 +133,13 @@ std::int64_t HostExecution::bytes_of(const Step& step, const Tile& tile) const {
     case Step::Does::gather:
       rows = out;
       break;
+    case Step::Does::gather_dot:
+      rows += here * step.in[0].width;
+      break;
+    case Step::Does::gather_weighted_sum:
+      rows += rows * out / std::max<Index>(here, 1);
+      break;
+    case Step::Does::incoming_products:
     case Step::Does::incoming:
       rows = slots() * step.out.width;
       break;

@@ -43,7 +43,7 @@ class Lowering {
  private:
   HostStep lowered(const Step& step) const {
     HostStep made{step};
-    if (step.does == Step::Does::kernel) made.kernel = kernels_.find(*step.op);
+    if (step.op != nullptr) made.kernel = kernels_.find(*step.op);
     return made;
   }
 
@@ -83,6 +83,7 @@ class Lowering {
           ++cost.steps;
           cost.multiply_flops += step.flops_a_row;
           cost.work += work_of(step);
+          type.costs[phase][static_cast<std::size_t>(Rate::edges)].work += work_of_edge(step);
           for (const Place& place : step.in) {
             if (place.in == Place::In::tensor) tensors.push_back(place.number);
           }

@@ -179,6 +179,11 @@ void Interpretation::run(const Step& step, const At& at) {
       return gather(step, at);
     case Step::Does::incoming:
       return take_incoming(step, at);
+    case Step::Does::gather_dot:
+    case Step::Does::gather_weighted_sum:
+      return read_in_place(step, at);
+    case Step::Does::incoming_products:
+      return take_incoming_products(step, at);
     case Step::Does::scatter:
       throw Error("a plan with slots is not interpreted");
   }
@@ -243,7 +248,8 @@ void Interpretation::gather_sum(Matrix<const float> from, const std::int32_t* wo
   call(op::gather_sum, {.in = {&from, 1}, .indices = indices, .out = out, .write = write}, lane);
 }
 
-static Matrix<float> columns_of(const Matrix<float>& matrix, Index begin, Index width) {
+template <class T>
+static Matrix<T> columns_of(const Matrix<T>& matrix, Index begin, Index width) {
   return {matrix.data + begin, matrix.rows, width, matrix.stride};
 }
 
@@ -275,6 +281,47 @@ void Interpretation::take_incoming(const Step& step, const At& at) {
     const Matrix<const float> from{region(consumer.type, slots.region) + slots.column[consumer.child],
                                    layout_.count(consumer.type, rate), to.width, type.regions[slots.region].stride};
     gather_sum(from, word(0), consumer.gather, at.rows, to, Write::add, at.lane);
+  }
+}
+
+/// Adds what the pairs of rows of x and y make to the rows of `out`.
+void Interpretation::gather_pairs(const Operator& op, Matrix<const float> x, Matrix<const float> y,
+                                  const PackedGather& gather, Range rows, Matrix<float> out, Lane* lane) {
+  const Matrix<const float> in[] = {x, y};
+  const Matrix<const std::int32_t> indices[] = {
+      {word(gather.bounds + 2 * static_cast<std::size_t>(rows.begin)), rows.end - rows.begin, 2, 2},
+      {word(gather.order), gather.length, 2, 2}};
+  call(op, {.in = in, .indices = indices, .out = out, .write = Write::add}, lane);
+}
+
+void Interpretation::read_in_place(const Step& step, const At& at) {
+  const Matrix<float> to = place(step.out, at);
+  if (step.write == Write::overwrite) fill(to, 0, Write::overwrite, at.lane);
+  const bool dot = step.does == Step::Does::gather_dot;
+  const Matrix<const float> operands = operand(step.in[0], at);  // of the other rate, so all rows
+  const PackedLayout::Pairs& pairs = packed_.pairs[at.type];
+  for (const PackedLayout::Source& child : dot ? pairs.of_edges : pairs.of_vertices) {
+    const Place& stored = plan_->types[child.type].stored[step.state];
+    if (child.child != step.child || stored.in == Place::In::nowhere) continue;
+    const At all{child.type, Rate::vertices, {0, layout_.types[child.type].rows}, at.lane};
+    const Index width = dot ? operands.width : to.width;
+    gather_pairs(*step.op, columns_of(operand(stored, all), step.first_column, width), operands, child.gather, at.rows,
+                 to, at.lane);
+  }
+}
+
+void Interpretation::take_incoming_products(const Step& step, const At& at) {
+  const Matrix<float> to = place(step.out, at);
+  if (step.write == Write::overwrite) fill(to, 0, Write::overwrite, at.lane);
+  for (const PackedLayout::Source& consumer : packed_.pairs[at.type].of_children) {
+    for (const TypePlan::Product& product : plan_->types[consumer.type].products) {
+      if (product.state != step.state || product.child != consumer.child) continue;
+      const auto all = [&](Rate rate) {
+        return At{consumer.type, rate, {0, layout_.count(consumer.type, rate)}, at.lane};
+      };
+      gather_pairs(*step.op, operand(product.row, all(Rate::vertices)), operand(product.factor, all(Rate::edges)),
+                   consumer.gather, at.rows, columns_of(to, product.first_column, product.row.width), at.lane);
+    }
   }
 }
 

@@ -29,6 +29,11 @@ std::string line_of(const Plan& plan, const Step& step) {
     case Step::Does::gather:
       text += "gather " + plan.program.function->states[step.state].name;
       break;
+    case Step::Does::gather_dot:
+    case Step::Does::gather_weighted_sum:
+    case Step::Does::incoming_products:
+      text += std::string(step.op->name.text()) + " " + plan.program.function->states[step.state].name;
+      break;
     case Step::Does::incoming:
       text += "incoming " + plan.program.function->states[step.state].name;
       break;

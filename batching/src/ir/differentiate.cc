@@ -1,5 +1,6 @@
 // The gradients of a program.
 #include <algorithm>
+#include <set>
 
 #include "ir/builder.h"
 #include "ir/passes.h"
@@ -39,7 +40,9 @@ class Differentiation {
   void find_what_varies() {
     for (const Node& node : program_.nodes) {
       const bool trained = node.code == Code::parameter && !std::ranges::binary_search(what_.frozen, node.number);
-      bool varies = trained || node.code == Code::gather || node.code == Code::given;
+      bool varies = trained || node.code == Code::gather || node.reads_in_place() || node.code == Code::given;
+      if (node.code == Code::gather) gathered_.insert(node.number);
+      if (node.reads_in_place()) read_in_place_.insert(node.number);
       for (Value in : node.in) varies |= varies_[at(in)] != 0;
       varies_.push_back(varies ? 1 : 0);
     }
@@ -54,9 +57,13 @@ class Differentiation {
     const Node node = program_.at(value);
     const auto& terms = terms_[at(value)];
     if (node.code == Code::scatter) {
-      const Value gradient = builder_.add(
-          {.code = Code::incoming, .type = node.type, .vertex_type = node.vertex_type, .number = node.number});
-      add_term(node.in[0], {gradient, 0});
+      const auto add_incoming = [&](Code code) {
+        const Value gradient =
+            builder_.add({.code = code, .type = node.type, .vertex_type = node.vertex_type, .number = node.number});
+        add_term(node.in[0], {gradient, 0});
+      };
+      if (gathered_.contains(node.number)) add_incoming(Code::incoming);
+      if (read_in_place_.contains(node.number)) add_incoming(Code::incoming_products);
     } else if (node.code == Code::gather) {
       if (!terms.empty()) finish(Code::send, node, terms);
     } else if (terms.empty()) {
@@ -69,9 +76,29 @@ class Differentiation {
         const Index end = node.at[k] + program_.at(node.in[k]).type.width;
         add_term(node.in[k], {builder_.slice(gradient, node.at[k], end), 0});
       }
+    } else if (node.reads_in_place()) {
+      differentiate_in_place(node, builder_.sum(terms, node.type, node.vertex_type));
     } else if (node.code == Code::apply) {
       differentiate_operator(value, node, builder_.sum(terms, node.type, node.vertex_type));
     }
+  }
+
+  /// Each of the two nodes is the gradient of the other, with regard to the operand. The gradient of the states is a
+  /// product for each edge, of a number and a row of the vertex. It is sent as its factors.
+  void differentiate_in_place(const Node& node, Value gradient) {
+    if (builder_.at(gradient).zero()) return;
+    const bool dot = node.code == Code::gather_dot;
+    const Value factor = dot ? gradient : node.in[0], row = dot ? node.in[0] : gradient;
+    Node made = node;
+    made.code = Code::send_product;
+    made.type = {Rows::edges(), builder_.at(row).type.width};
+    made.in = {factor, row};
+    builder_.append(made);
+    if (varies_[at(node.in[0])] == 0) return;
+    made.code = dot ? Code::gather_weighted_sum : Code::gather_dot;
+    made.type = program_.at(node.in[0]).type;
+    made.in = {gradient};
+    add_term(node.in[0], {builder_.add(std::move(made)), 0});
   }
 
   Value gradient_of_output(std::size_t output, int vertex_type) {
@@ -222,8 +249,9 @@ class Differentiation {
   Program program_;
   const Differentiated what_;
   Builder builder_;
-  std::vector<char> varies_;                       // by node of program_
-  std::vector<std::vector<Builder::Term>> terms_;  // of the gradient, by node of program_
+  std::vector<char> varies_;                        // by node of program_
+  std::set<std::size_t> gathered_, read_in_place_;  // numbers of states
+  std::vector<std::vector<Builder::Term>> terms_;   // of the gradient, by node of program_
 };
 
 }  // namespace

@@ -19,6 +19,11 @@ Program specialise(std::shared_ptr<const Function> function, const ProgramTypes&
 /// of the input and one of the state.
 Program pack_products(const Program& program);
 
+/// Replaces the states of edges that are only multiplied with a row of their vertex (row_dot), and scaled and summed
+/// over the edges (mul_columns, sum_children), by nodes that read them where they were computed. So attention copies no
+/// keys and values. A state that a vertex type also uses in another way is gathered by this type as before.
+Program read_in_place(const Program& program);
+
 /// By number.
 struct Differentiated {
   const std::vector<std::size_t>& outputs;  ///< beside the losses

@@ -12,7 +12,7 @@ class Needs {
   explicit Needs(const Program& program) : needed_(program.nodes.size(), 0) {
     for (std::size_t i = 0; i < program.nodes.size(); ++i) {
       const Node& node = program.nodes[i];
-      if (node.code == Code::scatter || node.code == Code::send) {
+      if (node.code == Code::scatter || node.code == Code::send || node.code == Code::send_product) {
         links_[{node.code, node.number}].push_back(static_cast<Value>(i));
       }
       if (node.code == Code::gradient) need(static_cast<Value>(i));
@@ -25,8 +25,9 @@ class Needs {
       open_.pop_back();
       need(node.in);
       // A gathered state must be scattered by another vertex; an incoming gradient must be sent by a consumer.
-      if (node.code == Code::gather) need(links_[{Code::scatter, node.number}]);
+      if (node.code == Code::gather || node.reads_in_place()) need(links_[{Code::scatter, node.number}]);
       if (node.code == Code::incoming) need(links_[{Code::send, node.number}]);
+      if (node.code == Code::incoming_products) need(links_[{Code::send_product, node.number}]);
     }
   }
   bool operator()(Value value) const { return needed_[at(value)] != 0; }

@@ -85,7 +85,7 @@ Layout Layout::make(std::span<const InputGraph* const> graphs, const Plan& plan,
   maker.place_edges();
   maker.size_columns();
   maker.place();
-  if (!plan.slots) maker.find_producers();
+  if (maker.any_producers()) maker.find_producers();
   maker.fill_columns();
   return layout;
 }
@@ -359,23 +359,30 @@ void Layout::Maker::place_edge_rows(const Active& column, const std::int32_t* fr
   }
 }
 
-/// Inverts the map from producers to slots.
+bool Layout::Maker::any_producers() const {
+  return !plan_.slots || std::ranges::any_of(plan_.types, [](const TypePlan& type) { return type.in_place; });
+}
+
+/// Inverts the map from producers to slots, for types that read it.
 void Layout::Maker::find_producers() {
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
     TypeRows& type = layout_.types[t];
-    type.producers[0].assign(static_cast<std::size_t>(type.rows) * plan_.types[t].by_number, {});
-    type.producers[1].assign(static_cast<std::size_t>(type.edges) * plan_.types[t].per_edge, {});
+    const TypePlan& plan = plan_.types[t];
+    if (!plan_.slots) type.producers[0].assign(static_cast<std::size_t>(type.rows) * plan.by_number, {});
+    if (plan_.slots && !plan.in_place) continue;
+    type.producers[1].assign(static_cast<std::size_t>(type.edges) * plan.per_edge, {});
   }
   for (std::size_t t = 0; t < layout_.types.size(); ++t) {
     const auto note = [&](Index row, Slot slot) {
       if (slot.row < 0) return;
       const TypePlan& type = plan_.types[slot.type];
       const Rate rate = type.rate_of_child(slot.child);
-      const auto of_rate = static_cast<std::size_t>(rate);
+      auto& producers = layout_.types[slot.type].producers[static_cast<std::size_t>(rate)];
+      if (producers.empty()) return;
       const std::size_t children = rate == Rate::vertices ? type.by_number : type.per_edge;
       const std::size_t child = rate == Rate::vertices ? slot.child : slot.child - type.by_number;
-      layout_.types[slot.type].producers[of_rate][static_cast<std::size_t>(slot.row) * children + child] = {
-          static_cast<std::int32_t>(row), static_cast<std::uint16_t>(t)};
+      producers[static_cast<std::size_t>(slot.row) * children + child] = {static_cast<std::int32_t>(row),
+                                                                          static_cast<std::uint16_t>(t)};
     };
     for (Index row = 0; row < layout_.types[t].rows; ++row) note(row, layout_.slot(t, row));
     for (const TypeRows::Further& more : layout_.types[t].further) note(more.row, more.slot);

@@ -22,6 +22,7 @@ class Layout::Maker {
   void place_edges();
   void size_columns();
   void place();
+  bool any_producers() const;
   void find_producers();
   void fill_columns();
 

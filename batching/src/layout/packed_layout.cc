@@ -9,10 +9,17 @@
 namespace windrow {
 
 PackedLayout::PackedLayout(const Plan& plan, const Layout& layout, bool gathers)
-    : indices(plan.types.size()), values(plan.types.size()), children(plan.types.size()), consumers(plan.types.size()) {
+    : indices(plan.types.size()),
+      values(plan.types.size()),
+      children(plan.types.size()),
+      consumers(plan.types.size()),
+      pairs(plan.types.size()) {
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
     pack_columns(layout.types[t], t);
     if (gathers && layout.types[t].rows > 0) pack_sources(plan, layout, t);
+  }
+  for (std::size_t t = 0; t < plan.types.size(); ++t) {
+    if (plan.types[t].in_place && layout.types[t].edges > 0) pack_pairs(plan, layout, t);
   }
   pack_segments(plan, layout);
   pack_constants(plan);
@@ -47,15 +54,29 @@ void PackedLayout::pack_columns(const TypeRows& type, std::size_t number) {
   }
 }
 
-PackedGather PackedLayout::append(Words& words, Index rows, const std::vector<std::pair<Index, std::int32_t>>& from) {
+/// Appends begin and end of each row's elements, which ascend by row.
+template <class Element, class RowOf>
+static PackedGather append_bounds(PackedLayout::Words& words, Index rows, const std::vector<Element>& from,
+                                  RowOf row_of) {
   PackedGather gather{.bounds = words.size(), .rows = rows, .length = static_cast<Index>(from.size())};
   std::size_t at = 0;
   for (Index r = 0; r < rows; ++r) {
     words.push_back(static_cast<std::int32_t>(at));
-    while (at < from.size() && from[at].first == r) ++at;
+    while (at < from.size() && row_of(from[at]) == r) ++at;
     words.push_back(static_cast<std::int32_t>(at));
   }
   gather.order = words.size();
+  return gather;
+}
+
+PackedGather PackedLayout::append(Words& words, Index rows, const std::vector<RowPair>& from) {
+  const PackedGather gather = append_bounds(words, rows, from, [](const RowPair& pair) { return pair.row; });
+  for (const RowPair& pair : from) words.insert(words.end(), {pair.first, pair.second});
+  return gather;
+}
+
+PackedGather PackedLayout::append(Words& words, Index rows, const std::vector<std::pair<Index, std::int32_t>>& from) {
+  const PackedGather gather = append_bounds(words, rows, from, [](const auto& pair) { return pair.first; });
   for (const auto& [row, source] : from) words.push_back(source);
   return gather;
 }
@@ -89,6 +110,38 @@ void PackedLayout::pack_sources(const Plan& plan, const Layout& layout, std::siz
   }
   for (const auto& [to, pairs] : of_consumers) {
     consumers[type].push_back({to.first, to.second, append(words, rows.rows, pairs)});
+  }
+}
+
+/// For a type that reads states in place.
+void PackedLayout::pack_pairs(const Plan& plan, const Layout& layout, std::size_t type) {
+  struct Lists {
+    std::vector<RowPair> of_edges, of_vertices, of_children;
+  };
+  std::map<std::pair<std::size_t, std::size_t>, Lists> lists;  // by type of the producer and child
+  const TypeRows& rows = layout.types[type];
+  const TypePlan& of = plan.types[type];
+  const auto& producers = layout.producers(type, Rate::edges);
+  for (std::int32_t vertex = 0; vertex < rows.rows; ++vertex) {
+    const auto at = static_cast<std::size_t>(vertex);
+    for (std::int32_t edge = rows.edge_begin[at]; edge < rows.edge_begin[at + 1]; ++edge) {
+      for (std::size_t k = 0; k < of.per_edge; ++k) {
+        const Producer from = producers[static_cast<std::size_t>(edge) * of.per_edge + k];
+        if (from.row < 0) continue;
+        Lists& to = lists[{std::size_t{from.type}, of.by_number + k}];
+        to.of_edges.push_back({edge, from.row, vertex});
+        to.of_vertices.push_back({vertex, from.row, edge});
+        if (plan.training) to.of_children.push_back({from.row, vertex, edge});
+      }
+    }
+  }
+  for (auto& [from, list] : lists) {
+    pairs[type].of_edges.push_back({from.first, from.second, append(words, rows.edges, list.of_edges)});
+    pairs[type].of_vertices.push_back({from.first, from.second, append(words, rows.rows, list.of_vertices)});
+    if (!plan.training) continue;
+    std::ranges::stable_sort(list.of_children, {}, &RowPair::row);
+    pairs[from.first].of_children.push_back(
+        {type, from.second, append(words, layout.types[from.first].rows, list.of_children)});
   }
 }
 

@@ -204,7 +204,7 @@ void Record::call(Cell& cell, std::span<const OperandRef> operands, std::span<co
 
 /// Appends the elements of a list to scratch_operands_. Edges lead to vertices of the same flush, so an element of an
 /// earlier flush is copied, once for all lists of a flush. So is one that operations outside of cells computed: two
-/// such elements could be two nodes of one kind.
+/// such elements could be two nodes of one kind. So are all elements of lists that may hold anything.
 void Record::take_list(const Cell& cell, std::span<const LazyExpr> list, std::source_location from) {
   const std::size_t each = cell.each.size();
   scratch_list_.assign(scratch_operands_.begin(), scratch_operands_.end());
@@ -212,7 +212,7 @@ void Record::take_list(const Cell& cell, std::span<const LazyExpr> list, std::so
     scratch_list_.push_back(checked_operand(cell, list[i], cell.each[i % each]));
   }
   const auto is_copied = [&](NodeId id) {
-    return id < first_pending_ || (key(id).cell == nullptr && key(id).op != nullptr);
+    return cell.copies_lists || id < first_pending_ || (key(id).cell == nullptr && key(id).op != nullptr);
   };
   for (std::size_t i = scratch_operands_.size(); i < scratch_list_.size(); i += each) {
     const std::span element(scratch_list_.data() + i, each);
@@ -242,6 +242,21 @@ void Record::copy(std::span<NodeId> element, std::source_location from) {
     nodes_[element[k]].run = nodes_[first].run;
   }
   call_end_ = size();
+}
+
+Cell& Record::attention(const std::vector<Index>& each) {
+  for (const auto& known : attentions_) {
+    if (known->each == each) return *known;
+  }
+  const auto body = [each](CellBody& cell) {
+    const Expr query = cell.operand(each[0]), key = cell.each(each[0]), value = cell.each(each[1]);
+    const Expr scores = row_dot(key, query);
+    const Expr weights = softmax_children(each.size() > 2 ? scores + cell.each(each[2]) : scores);
+    cell.result(sum_children(value * weights));
+  };
+  attentions_.push_back(std::make_unique<Cell>("dot_attention", body, *parameters_));
+  attentions_.back()->copies_lists = true;
+  return *attentions_.back();
 }
 
 LazyCell Record::make_cell(std::string name, std::function<void(CellBody&)> body) {

@@ -58,6 +58,7 @@ struct Cell {
   std::int64_t flops = 0;  // in products with parameters
   std::vector<Keys> keys = {};
   std::uint32_t keys_version = 0;  // of the record, whose keys may be forgotten
+  bool copies_lists = false;       // whatever computed their elements, so lists may hold anything
 };
 
 struct Key;

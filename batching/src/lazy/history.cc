@@ -18,6 +18,8 @@ namespace {
 constexpr std::int64_t version = 1;
 
 enum class KeyIs : std::int64_t { input, operation, sum, result, end };
+/// The number of a cell of Record::attention(), which is named by the widths of its elements.
+constexpr std::int64_t of_attention = -1;
 enum class RowsAre : std::int64_t { vertices, edges, counted, end };
 
 void write(const Operator& op, NumberWriter& to, const KernelTable<float>& operators) {
@@ -72,8 +74,8 @@ void Record::write(const Key& key, NumberWriter& to) const {
   if (is == KeyIs::input) return to.add(key.attributes.sizes[0]);
   if (is == KeyIs::result) {
     const auto cell = std::ranges::find(cells_, key.cell, [](const auto& one) { return one.get(); });
-    to.add(cell - cells_.begin());
-    to.add_text(key.cell->name);
+    to.add(cell == cells_.end() ? of_attention : cell - cells_.begin());
+    cell == cells_.end() ? to.add_list(key.cell->each) : to.add_text(key.cell->name);
     to.add(key.attributes.sizes[0]);
     std::int64_t missing = 0;
     for (std::size_t k = 0; k < key.operands.size(); ++k) {
@@ -88,17 +90,27 @@ void Record::write(const Key& key, NumberWriter& to) const {
   to.add_list(key.index_widths);
 }
 
-Key Record::read_key(NumberReader& from) const {
+const Cell& Record::read_cell(NumberReader& from) {
+  const std::int64_t number = from.next(of_attention, INT32_MAX);
+  if (number == of_attention) {
+    const auto each = from.list<Index>();
+    const auto fits = [](Index width) { return 0 <= width && width <= INT32_MAX; };
+    if (each.size() < 2 || each.size() > 3 || !std::ranges::all_of(each, fits)) from.refuse();
+    return attention(each);
+  }
+  const std::string name = from.text();
+  const auto known = static_cast<std::int64_t>(cells_.size());
+  if (number >= known || cells_[static_cast<std::size_t>(number)]->name != name) {
+    throw MisuseError("a history with cell '" + name + "'; expected a graph that has made the same cells");
+  }
+  return *cells_[static_cast<std::size_t>(number)];
+}
+
+Key Record::read_key(NumberReader& from) {
   const auto is = static_cast<KeyIs>(from.next(0, static_cast<std::int64_t>(KeyIs::end)));
   if (is == KeyIs::input) return {.attributes = {.made_by = "input", .sizes = {from.next(0, INT32_MAX), 0}}};
   if (is == KeyIs::result) {
-    const std::int64_t number = from.next(0, INT32_MAX);
-    const std::string name = from.text();
-    const auto known = static_cast<std::int64_t>(cells_.size());
-    if (number >= known || cells_[static_cast<std::size_t>(number)]->name != name) {
-      throw MisuseError("a history with cell '" + name + "'; expected a graph that has made the same cells");
-    }
-    const Cell& cell = *cells_[static_cast<std::size_t>(number)];
+    const Cell& cell = read_cell(from);
     const auto result = static_cast<std::size_t>(from.next(0, static_cast<std::int64_t>(cell.results.size())));
     const std::int64_t missing = from.next(0, std::int64_t{1} << cell.operands.size());
     return key_of(cell, static_cast<std::uint32_t>(missing), result);

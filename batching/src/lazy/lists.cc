@@ -74,6 +74,36 @@ LazyExpr weighted_sum(std::span<const LazyExpr> weights, std::span<const LazyExp
   return sum(terms, from);
 }
 
+LazyExpr dot_attention(const LazyExpr& query, std::span<const LazyExpr> keys, std::span<const LazyExpr> values,
+                       std::span<const LazyExpr> masks, std::source_location from) {
+  const auto refuse = [](const std::string& why) { throw MisuseError("dot_attention: " + why); };
+  const auto require_count = [&](const char* what, std::size_t count) {
+    if (count == keys.size()) return;
+    refuse(std::to_string(count) + " " + what + " for " + std::to_string(keys.size()) + " keys; expected as many");
+  };
+  require_count("values", values.size());
+  std::vector<Index> each = {width_of("dot_attention", keys), width_of("dot_attention", values)};
+  if (query.width() != each[0]) {
+    refuse("a query of width " + std::to_string(query.width()) + " and keys of width " + std::to_string(each[0]) +
+           "; expected one width");
+  }
+  if (!masks.empty()) {
+    require_count("masks", masks.size());
+    each.push_back(width_of("dot_attention", masks));
+    if (each[2] != 1) refuse("masks of width " + std::to_string(each[2]) + "; expected 1");
+  }
+  std::vector<LazyExpr> list;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    list.insert(list.end(), {keys[i], values[i]});
+    if (!masks.empty()) list.push_back(masks[i]);
+  }
+  lazy::Record& record = lazy::Record::of(query, "dot_attention");
+  const lazy::OperandRef operand = query;
+  LazyExpr result;
+  record.call(record.attention(each), {&operand, 1}, {}, list, {&result, 1}, from);
+  return result;
+}
+
 LazyExpr k_max(std::span<const LazyExpr> terms, Index k, std::source_location from) {
   const Index width = width_of("k_max", terms);
   if (k < 1 || static_cast<Index>(terms.size()) < k) {

@@ -181,6 +181,8 @@ class Record {
   static bool is_column(const OperandRef& x, const OperandRef& other) {
     return x.expr_ != nullptr && width_of(x) == 1 && width_of(other) > 1;
   }
+  /// The cell that dot_attention() calls, for elements of these widths: key, value, and perhaps a mask.
+  Cell& attention(const std::vector<Index>& each);
   LazyCell make_cell(std::string name, std::function<void(CellBody&)> body);
   /// Records a call of a cell.
   void call(Cell& cell, std::span<const OperandRef> operands, std::span<const LazyIndex> indices,
@@ -262,7 +264,8 @@ class Record {
   void begin_run(NodeId id, std::span<const NodeId> operands, bool apart);
   std::uint32_t number_of_key();
   void write(const Key& key, NumberWriter& to) const;
-  Key read_key(NumberReader& from) const;
+  const Cell& read_cell(NumberReader& from);
+  Key read_key(NumberReader& from);
 
   std::int64_t uses_ = 1;
   std::uint32_t minibatch_ = 0;
@@ -272,6 +275,7 @@ class Record {
   std::uint32_t keys_version_ = 0;
   Weights weights_;
   std::vector<std::shared_ptr<Cell>> cells_;
+  std::vector<std::unique_ptr<Cell>> attentions_;  // see attention()
   Tail<Node> nodes_;
   Tail<NodeId> operands_;
   Tail<std::int32_t> indices_;

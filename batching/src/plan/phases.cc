@@ -9,8 +9,9 @@ std::vector<Phase> phases_of(const ir::Program& program, const PlanOptions& opti
   std::vector<char> gathered(n, 0), incoming(n, 0), scattered(n, 0), sent(n, 0);
   for (std::size_t i = 0; i < n; ++i) {
     const Node& node = program.nodes[i];
-    gathered[i] = node.code == Code::gather;
-    incoming[i] = node.code == Code::incoming || node.is_output_gradient(*program.function);
+    gathered[i] = node.code == Code::gather || node.reads_in_place();
+    incoming[i] = node.code == Code::incoming || node.code == Code::incoming_products ||
+                  node.is_output_gradient(*program.function);
     for (Value in : node.in) {
       gathered[i] |= gathered[at(in)];
       incoming[i] |= incoming[at(in)];
@@ -19,7 +20,7 @@ std::vector<Phase> phases_of(const ir::Program& program, const PlanOptions& opti
   for (std::size_t i = n; i-- > 0;) {
     const Node& node = program.nodes[i];
     scattered[i] |= node.code == Code::scatter;
-    sent[i] |= node.code == Code::send;
+    sent[i] |= node.code == Code::send || node.code == Code::send_product;
     for (Value in : node.in) {
       scattered[at(in)] |= scattered[i];
       sent[at(in)] |= sent[i];

@@ -10,7 +10,7 @@ using ir::at, ir::Code, ir::Node, ir::Value, ir::no_value;
 /// Whether a step computes it, into a place that the plan can choose.
 bool has_own_step(const Node& node) {
   return (node.code == Code::apply && !node.is_view()) || node.code == Code::fill || node.code == Code::incoming ||
-         node.code == Code::sum;
+         node.code == Code::incoming_products || node.reads_in_place() || node.code == Code::sum;
 }
 
 }  // namespace

@@ -30,12 +30,16 @@ class Planner {
       throw MisuseError(program().function->name + ": vertices of " + std::to_string(program().types.size()) +
                         " types; expected at most " + std::to_string(UINT16_MAX));
     }
+    note_what_is_read_in_place();
     plan_types();
     plan_tensors();
     note_what_is_read_outside();
     place_all();
     for (TypePlan& type : plan_.types) settle_type(type);
-    if (!plan_.slots) note_stored();
+    note_stored();
+    for (const Node& n : program().nodes) {
+      if (n.code == Code::send_product) add_product(n);
+    }
     settle_tensors();
     return std::move(plan_);
   }
@@ -43,6 +47,17 @@ class Planner {
  private:
   const Program& program() const { return plan_.program; }
   const Node& node(Value value) const { return program().at(value); }
+
+  void note_what_is_read_in_place() {
+    plan_.in_place.assign(program().function->states.size(), 0);
+    for (const Node& n : program().nodes) {
+      if (n.reads_in_place()) plan_.in_place[n.number] = 1;
+    }
+  }
+  /// Whether the node scatters a state that others find where it lies.
+  bool stores(const Node& n) const {
+    return n.code == Code::scatter && (!plan_.slots || plan_.in_place[n.number] != 0);
+  }
 
   // --- Types of vertices
 
@@ -107,9 +122,8 @@ class Planner {
         for (const Place& place : tensor_step.step.in) read_outside_[place.number] = 1;
       }
     }
-    if (plan_.slots) return;
     for (const Node& n : program().nodes) {
-      if (n.code == Code::scatter) note(n.in[0]);
+      if (stores(n) || n.code == Code::send_product) std::for_each(n.in.begin(), n.in.end(), note);
     }
   }
 
@@ -139,7 +153,7 @@ class Planner {
     const Index width = n.type.width;
     if (!n.of_vertices()) return {Place::In::tensor, tensor_of(n), 0, width};
     if (n.code == Code::pull) return {Place::In::pull, n.number, 0, width};
-    if (n.code == Code::scatter) return {};
+    if (n.code == Code::scatter || n.code == Code::send_product) return {};
     TypePlan& type = plan_.types[static_cast<std::size_t>(n.vertex_type)];
     const std::size_t link = type.link(n.number, rate_of(n));
     if (n.code == Code::gather) {
@@ -231,15 +245,29 @@ class Planner {
     for (const Place& place : type.pushes) note_pull(type, place);
   }
 
-  /// Without slots, a state stays where it was computed.
+  /// Without slots, a state stays where it was computed. So does one that is read in place.
   void note_stored() {
+    const bool any = !plan_.slots || std::ranges::find(plan_.in_place, 1) != plan_.in_place.end();
+    if (!any) return;
     for (TypePlan& type : plan_.types) type.stored.assign(program().function->states.size(), {Place::In::nowhere, 0});
     for (const Node& n : program().nodes) {
-      if (n.code != Code::scatter) continue;
-      TypePlan& type = plan_.types[static_cast<std::size_t>(n.vertex_type)];
+      TypePlan& type = plan_.types[static_cast<std::size_t>(std::max(n.vertex_type, 0))];
+      if (n.reads_in_place()) type.in_place = true;
+      if (!stores(n)) continue;
       type.stored[n.number] = settled(n.in[0]);
       note_pull(type, type.stored[n.number]);
     }
+  }
+
+  void add_product(const Node& n) {
+    TypePlan& type = plan_.types[static_cast<std::size_t>(n.vertex_type)];
+    const auto& pulls = program().function->index_pulls;  // tracing added the consumers of edges
+    const auto consumer = std::ranges::find(pulls, ir::IndexField::Holds::consumer, &ir::IndexField::holds);
+    type.products.push_back({n.number, static_cast<std::size_t>(n.child), n.at[0], settled(n.in[0]), settled(n.in[1]),
+                             static_cast<std::size_t>(consumer - pulls.begin())});
+    type.pulls_indices[type.products.back().consumer] = 1;
+    note_pull(type, type.products.back().factor);
+    note_pull(type, type.products.back().row);
   }
 
   static void note_pull(TypePlan& type, const Place& place) {
@@ -314,8 +342,11 @@ void find_regions(Plan& plan, const PlanOptions& options) {
 
 Index work_of(const Step& step) {
   constexpr Index flops_of_an_element = 20;  // of the result, in addition to products
-  return step.flops_a_row + flops_of_an_element * std::max<Index>(step.out.width, 1);
+  const Index dot = step.does == Step::Does::gather_dot ? 2 * step.in[0].width : 0;
+  return dot + step.flops_a_row + flops_of_an_element * std::max<Index>(step.out.width, 1);
 }
+
+Index work_of_edge(const Step& step) { return step.does == Step::Does::gather_weighted_sum ? 2 * step.out.width : 0; }
 
 Plan make_plan(Program program, const PlanOptions& options) {
   Plan plan = Planner(std::move(program), options).run();
@@ -324,7 +355,7 @@ Plan make_plan(Program program, const PlanOptions& options) {
   for (TypePlan& type : plan.types) {
     for (const auto& segments : type.phases) {
       for (const Segment& segment : segments) {
-        for (const Step& step : segment.steps) type.cost += work_of(step);
+        for (const Step& step : segment.steps) type.cost += work_of(step) + work_of_edge(step);
       }
     }
   }
@@ -333,7 +364,7 @@ Plan make_plan(Program program, const PlanOptions& options) {
 
 void require_kernels(const Plan& plan, const KernelTable<float>& kernels) {
   const auto look = [&](const Step& step) {
-    if (step.does == Step::Does::kernel) kernels.find(*step.op);
+    if (step.op != nullptr) kernels.find(*step.op);
   };
   for (const TypePlan& type : plan.types) {
     for (const auto& segments : type.phases) {

@@ -234,6 +234,10 @@ void share_memory(Plan& plan) {
     std::vector<Place*> outside;
     for (Place& loss : type.losses) outside.push_back(&loss);
     for (Place& push : type.pushes) outside.push_back(&push);
+    for (TypePlan::Product& product : type.products) {
+      outside.push_back(&product.factor);
+      outside.push_back(&product.row);
+    }
     for (TensorStep& step : plan.after) {
       if (step.vertex_type != static_cast<int>(t)) continue;
       for (Place& place : step.step.in) outside.push_back(&place);
@@ -243,7 +247,14 @@ void share_memory(Plan& plan) {
     }
     Sharing sharing(type);
     for (const Place* place : outside) sharing.hold(*place);
-    for (const Place& place : type.stored) sharing.hold_through_forward(place);
+    for (std::size_t s = 0; s < type.stored.size(); ++s) {
+      // Gradients read states in place, too.
+      if (plan.in_place[s] != 0 && plan.training) {
+        sharing.hold(type.stored[s]);
+      } else {
+        sharing.hold_through_forward(type.stored[s]);
+      }
+    }
     sharing.run(plan.program);
     for (Place* place : outside) sharing.settle(*place);
     for (Place& place : type.stored) sharing.settle(place);

@@ -30,6 +30,13 @@ bool moves(const Node& node) {
 
 }  // namespace
 
+Steps::Steps(const ir::Program& program, const Roots& roots, const PlanOptions& options)
+    : program_(program), roots_(roots), options_(options), gathered_(program.function->states.size(), 0) {
+  for (const Node& node : program.nodes) {
+    if (node.code == Code::gather) gathered_[node.number] = 1;
+  }
+}
+
 Place Steps::provisional(Value value) const {
   const Roots::Part part = roots_.of(value);
   return {Place::In::arena, at(part.root), part.column, node(value).type.width, rate_of(node(value))};
@@ -54,6 +61,16 @@ std::vector<Step> Steps::unrated(Value value) const {
                .constant = static_cast<float>(n.constant)}};
     case Code::incoming:
       return {{.does = Step::Does::incoming, .node = value, .out = provisional(value), .state = n.number}};
+    case Code::incoming_products:
+      return {{.does = Step::Does::incoming_products,
+               .node = value,
+               .op = &op::gather_weighted_sum,
+               .out = provisional(value),
+               .state = n.number,
+               .counts = Step::Counts::arithmetic}};
+    case Code::gather_dot:
+    case Code::gather_weighted_sum:
+      return {step_in_place(value)};
     case Code::scatter:
       return scatter_steps(value);
     case Code::gather:
@@ -69,13 +86,27 @@ std::vector<Step> Steps::unrated(Value value) const {
 
 std::vector<Step> Steps::scatter_steps(Value value) const {
   const Node& n = node(value);
-  if (!options_.slots) return {};
+  if (!options_.slots || gathered_[n.number] == 0) return {};
   return {{.does = Step::Does::scatter, .node = value, .in = {provisional(n.in[0])}, .state = n.number}};
 }
 
 std::vector<Step> Steps::gather_steps(Value value) const {
   if (options_.slots) return {};
   return {{.does = Step::Does::gather, .node = value, .out = provisional(value), .state = node(value).number}};
+}
+
+Step Steps::step_in_place(Value value) const {
+  const Node& n = node(value);
+  const bool dot = n.code == Code::gather_dot;
+  return {.does = dot ? Step::Does::gather_dot : Step::Does::gather_weighted_sum,
+          .node = value,
+          .op = dot ? &op::gather_dot : &op::gather_weighted_sum,
+          .in = {provisional(n.in[0])},
+          .out = provisional(value),
+          .state = n.number,
+          .child = static_cast<std::size_t>(n.child),
+          .first_column = n.at[0],
+          .counts = Step::Counts::arithmetic};
 }
 
 Step Steps::kernel_step(Value value) const {

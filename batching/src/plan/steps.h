@@ -13,8 +13,7 @@ inline Rate rate_of(const ir::Node& node) { return node.of_edges() ? Rate::edges
 /// The steps of one program. Their places name roots; the planner replaces these when all steps are known.
 class Steps {
  public:
-  Steps(const ir::Program& program, const Roots& roots, const PlanOptions& options)
-      : program_(program), roots_(roots), options_(options) {}
+  Steps(const ir::Program& program, const Roots& roots, const PlanOptions& options);
 
   Place provisional(ir::Value value) const;
   /// Throws MisuseError for an operator that mixes rows.
@@ -29,11 +28,13 @@ class Steps {
   /// A state moves from its producer to its consumers either by scatter or by gather steps: see Optimisations::slots.
   std::vector<Step> scatter_steps(ir::Value value) const;
   std::vector<Step> gather_steps(ir::Value value) const;
+  Step step_in_place(ir::Value value) const;
   std::vector<Step> copies_into(ir::Value sum) const;
 
   const ir::Program& program_;
   const Roots& roots_;
   const PlanOptions options_;
+  std::vector<char> gathered_;  // by state: whether some vertex gathers it
 };
 
 }  // namespace windrow

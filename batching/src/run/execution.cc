@@ -151,6 +151,10 @@ std::string Execution::name_of(const Step& step) const {
       return "gather";
     case Step::Does::incoming:
       return "incoming";
+    case Step::Does::gather_dot:
+    case Step::Does::gather_weighted_sum:
+    case Step::Does::incoming_products:
+      return std::string(step.op->name.text());
     default:
       return "sum";
   }

@@ -13,6 +13,7 @@
 #include "schedule/own_types.h"
 #include "schedule/schedule_lessons.h"
 #include "windrow/batching/backend.h"
+#include "windrow/ops/operators.h"
 
 namespace windrow {
 namespace {
@@ -28,6 +29,12 @@ std::uint64_t next_runner_id() {
 
 ir::Specialise specialise(const Optimisations& on) {
   return on.specialisation ? ir::Specialise::yes : ir::Specialise::no;
+}
+
+/// A device of the user's own may lack these kernels. Then it copies states.
+bool reads_in_place(const KernelTable<float>& kernels) {
+  const Operator* const needed[] = {&op::gather_dot, &op::gather_weighted_sum};
+  return std::ranges::all_of(needed, [&](const Operator* op) { return kernels.named(op->name.text()) == op; });
 }
 
 }  // namespace
@@ -134,15 +141,17 @@ std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
   const Optimisations& on = options_.optimisations;
   ir::Program program = ir::specialise(function_.function_, types_->types(), specialise(on),
                                        purpose.training ? ir::Use::training : ir::Use::inference);
-  if (on.packing) program = ir::pack_products(program);
-  if (purpose.training) program = ir::differentiate(program, {purpose.outputs, purpose.frozen});
   const PlanOptions options = backend_->options_for({.training = purpose.training,
                                                      .eager = on.eager,
                                                      .lazy = on.lazy,
                                                      .slots = on.slots,
                                                      .sharing = on.sharing,
                                                      .fusion = on.fusion,
+                                                     .in_place = on.in_place,
                                                      .row_stride = device_.row_stride});
+  if (options.in_place && reads_in_place(device_.kernels)) program = ir::read_in_place(program);
+  if (on.packing) program = ir::pack_products(program);
+  if (purpose.training) program = ir::differentiate(program, {purpose.outputs, purpose.frozen});
   auto made = std::make_shared<Plan>(make_plan(std::move(program), options));
   for (TensorSpec& spec : made->tensors) {
     if (spec.is == TensorSpec::Is::parameter) spec.name = parameters_->name(numbers_[spec.number]);

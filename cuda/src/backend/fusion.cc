@@ -112,7 +112,7 @@ class Fuser {
       while (may_fuse_ && last < steps.size() && can_print(steps[last], segment)) {
         const Blocks blocks = blocks_of(steps.subspan(first, last + 1 - first));
         // Moves between vertices have no other kernel.
-        const bool must = last == first && steps[first].does != Step::Does::kernel;
+        const bool must = last == first && steps[first].op == nullptr;
         if (blocks.width == 0 || (blocks.count > most_block_steps && !must)) break;
         ++last;
       }

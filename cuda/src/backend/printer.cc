@@ -50,6 +50,9 @@ bool can_print(const Step& step, const Segment& segment) {
     case Step::Does::scatter:
       return own_rows(step.in[0]);
     case Step::Does::gather:  // of plans without slots
+    case Step::Does::gather_dot:
+    case Step::Does::gather_weighted_sum:
+    case Step::Does::incoming_products:
       return false;
     case Step::Does::kernel:
       break;

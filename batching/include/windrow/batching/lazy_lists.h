@@ -23,6 +23,13 @@ std::vector<LazyExpr> softmax(std::span<const LazyExpr> terms,
 /// The sum of each value times its weight, an expression of width 1. Throws MisuseError also for lists of two lengths.
 LazyExpr weighted_sum(std::span<const LazyExpr> weights, std::span<const LazyExpr> values,
                       std::source_location from = std::source_location::current());
+/// The sum of the values, weighted by the softmax of the dot products of their keys with the query. `masks`, of width
+/// 1, are added to the dot products, if there are any: -1e30 hides a key, 0 does not. One operation, as the call of a
+/// cell; keys and values are copied once for each flush, however many queries there are. Throws MisuseError also for
+/// lists of different lengths, and for a query that is not as wide as the keys.
+LazyExpr dot_attention(const LazyExpr& query, std::span<const LazyExpr> keys, std::span<const LazyExpr> values,
+                       std::span<const LazyExpr> masks = {},
+                       std::source_location from = std::source_location::current());
 /// The k largest elements of each column, in the order in which they are in the list (k-max pooling, Kalchbrenner et
 /// al. 2014): first those of the first term, then the next ones. The result is k times as wide as a term. Throws
 /// MisuseError for k below 1 and above the length of the list.

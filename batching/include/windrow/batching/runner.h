@@ -69,7 +69,10 @@ struct Optimisations {
   /// Computes values that no consumer depends on last, for all vertices of a group at once; gradients of parameters
   /// over all vertices at once.
   bool lazy = true;
-  bool slots = true;    ///< writes a state where its consumers read it; otherwise each consumer gathers copies
+  bool slots = true;  ///< writes a state where its consumers read it; otherwise each consumer gathers copies
+  /// Reads the states of children where these were computed, if edges only use them in dot products with the vertex and
+  /// in weighted sums; otherwise each edge has a copy.
+  bool in_place = true;
   bool sharing = true;  ///< gives values that are needed at different times the same memory
   bool fusion = true;   ///< runs small steps one after the other over tiles of rows that stay in the cache
   /// Runs what is computed for all vertices at once concurrently with the levels, in blocks that finish before a level

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,7 +21,7 @@
 namespace windrow {
 
 /// Scores by the dot product of a query and a key of one width, divided by the root of the width (Vaswani et al. 2017).
-/// A value.
+/// Keys and values are not copied for each query. A value.
 struct DotAttention {
   auto project(const auto& query) const { return query * (1 / std::sqrt(static_cast<double>(query.width()))); }
   template <class Expression>
@@ -65,6 +66,7 @@ LazyExpr attend(const Attention& attention, const LazyExpr& query, std::span<con
                       " keys; expected as many");
   }
   const LazyExpr projected = attention.project(query);
+  if constexpr (std::same_as<Attention, DotAttention>) return dot_attention(projected, keys, values, masks);
   std::vector<LazyExpr> scores;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     scores.push_back(attention.score(projected, keys[i]));

@@ -112,7 +112,11 @@ class Interpretation : public Execution {
   void run_kernel(const Step& step, const At& at, Matrix<float> out);
   void gather(const Step& step, const At& at);
   void take_incoming(const Step& step, const At& at);
+  void read_in_place(const Step& step, const At& at);
+  void take_incoming_products(const Step& step, const At& at);
   void fill(Matrix<float> out, float constant, Write write, Lane* lane);
+  void gather_pairs(const Operator& op, Matrix<const float> x, Matrix<const float> y, const PackedGather& gather,
+                    Range rows, Matrix<float> out, Lane* lane);
   void gather_sum(Matrix<const float> from, const std::int32_t* words, const PackedGather& gather, Range rows,
                   Matrix<float> out, Write write, Lane* lane);
   void call(const Operator& op, KernelCall<float> call, Lane* lane) const;

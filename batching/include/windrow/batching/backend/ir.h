@@ -33,6 +33,11 @@ enum class Code : std::uint8_t {
   incoming,  ///< the gradient of the scattered state `number`: the sum of the gradients that the consumers send
   send,      ///< a sum, sent to the children as the gradient of the gathered state `number`
   gradient,  ///< a sum that is the gradient of parameter `number`
+  // Of states that stay where they were computed, see read_in_place(): columns of state `number` from at[0] on.
+  gather_dot,           ///< for each edge: the dot product of the state of `child` and in[0], a row of the vertex
+  gather_weighted_sum,  ///< for each vertex: the sum of the states of `child`, each times in[0] of its edge
+  send_product,         ///< sends in[0], a factor of each edge, times in[1], a row of the vertex, to `child`
+  incoming_products,    ///< the part of the gradient of the scattered state `number` that is sent as products
 };
 
 struct Node {
@@ -52,6 +57,7 @@ struct Node {
   bool is(const Operator& which) const { return code == Code::apply && op == &which; }
   /// Whether its rows belong to vertices or edges; then it has a vertex type.
   bool of_vertices() const { return !type.rows.counted(); }
+  bool reads_in_place() const { return code == Code::gather_dot || code == Code::gather_weighted_sum; }
   bool of_edges() const { return type.rows == Rows::edges(); }
   bool is_output_gradient(const struct Function& function) const;
   bool zero() const { return code == Code::fill && constant == 0; }

@@ -47,7 +47,8 @@ struct TypeRows {
     friend auto operator<=>(const Further&, const Further&) = default;
   };
   std::vector<Further> further;
-  /// By rate: by row and child, and by edge and child. Empty if states have slots.
+  /// By rate: by row and child, and by edge and child. Empty if nothing reads them: with slots, by rows; by edges
+  /// unless TypePlan::in_place.
   std::array<std::vector<Producer>, 2> producers;
   /// By row: its vertex, counted through all graphs.
   std::vector<std::int32_t> vertex;

@@ -12,7 +12,8 @@
 
 namespace windrow {
 
-/// The index operands of op::gather_sum, as positions in a block: for each of `rows` rows, begin and end in `order`.
+/// The index operands of op::gather_sum, or of op::gather_dot and op::gather_weighted_sum with pairs in `order`, as
+/// positions in a block: for each of `rows` rows, begin and end in `order`.
 struct PackedGather {
   std::size_t bounds = 0, order = 0;
   Index rows = 0, length = 0;
@@ -36,6 +37,13 @@ struct PackedLayout {
   std::vector<std::vector<Source>> children;
   /// By type: the rows or edges of the consumers, which hold the gradients that they send.
   std::vector<std::vector<Source>> consumers;
+  /// Pairs of rows, by type: for types whose steps read states in place (TypePlan::in_place), and for their producers.
+  struct Pairs {
+    std::vector<Source> of_edges = {};     ///< for each edge: the row of the child, the row of the vertex
+    std::vector<Source> of_vertices = {};  ///< for each vertex: the rows of children, their edges
+    std::vector<Source> of_children = {};  ///< for each vertex: the rows of consumers, the edges to it
+  };
+  std::vector<Pairs> pairs;
   /// By number in Plan::rows: the index operands of op::sgd_rows.
   struct Segments {
     std::size_t bounds = 0, order = 0;
@@ -47,10 +55,17 @@ struct PackedLayout {
 
   /// Appends a gather: `from` contains pairs of row and source, by ascending rows.
   static PackedGather append(Words& words, Index rows, const std::vector<std::pair<Index, std::int32_t>>& from);
+  /// The same with pairs: row, and the two numbers.
+  struct RowPair {
+    Index row;
+    std::int32_t first, second;
+  };
+  static PackedGather append(Words& words, Index rows, const std::vector<RowPair>& from);
 
  private:
   void pack_columns(const TypeRows& type, std::size_t number);
   void pack_sources(const Plan& plan, const Layout& layout, std::size_t type);
+  void pack_pairs(const Plan& plan, const Layout& layout, std::size_t type);
   void pack_segments(const Plan& plan, const Layout& layout);
   void pack_constants(const Plan& plan);
 };

@@ -41,18 +41,30 @@ struct Place {
   Rate rate = Rate::vertices;
 };
 
-/// One operator over some rows, or a move between vertices.
+/// One operator over some rows, or a move between vertices. The last three of `Does` read values of other vertices
+/// where these lie; `op` is what adds them up: op::gather_dot or op::gather_weighted_sum.
 struct Step {
-  enum class Does : std::uint8_t { kernel, fill, scatter, gather, incoming } does;
+  enum class Does : std::uint8_t {
+    kernel,
+    fill,
+    scatter,
+    gather,
+    incoming,
+    gather_dot,           ///< for each edge: the dot product of the child's state (`part`) and in[0]
+    gather_weighted_sum,  ///< for each vertex: the sum over its edges of the child's state (`part`) times in[0]
+    incoming_products,    ///< the sum of what consumers send as products (TypePlan::products)
+  } does;
   ir::Value node;                ///< the node that it computes
-  const Operator* op = nullptr;  ///< kernel: what it computes
+  const Operator* op = nullptr;  ///< kernel and the last three: what it computes
   Attributes attributes = {};
   std::vector<Place> in = {};
   std::vector<std::size_t> indices = {};  ///< index pulls
   Place out = {};                         ///< scatter: none
   Write write = Write::overwrite;
   float constant = 0;          ///< fill
-  std::size_t state = 0;       ///< scatter, gather, incoming
+  std::size_t state = 0;       ///< of all but kernel and fill
+  std::size_t child = 0;       ///< gather_dot, gather_weighted_sum
+  Index first_column = 0;      ///< the same: of the state
   Index flops_a_row = 0;       ///< of products
   Rate rate = Rate::vertices;  ///< of its rows; an operand of the other rate is passed as a whole
   bool may_lack = false;       ///< rows may lack one of its indices; they become zero without a call of the kernel
@@ -107,7 +119,18 @@ struct TypePlan {
   std::size_t link(std::size_t state, Rate rate) const {
     return rate == Rate::vertices ? state : states.size() / 2 + state;
   }
-  std::vector<Place> stored;     ///< by state, where there are no slots: its own, for consumers to gather
+  /// By state: its own, for consumers to gather (without slots) or to read (Plan::in_place). Empty if nobody does.
+  std::vector<Place> stored;
+  /// Gradients that it sends to children of its edges: for each edge a factor times a row of the vertex, which belongs
+  /// to columns of the state. The producers add them up (Step::Does::incoming_products).
+  struct Product {
+    std::size_t state, child;
+    Index first_column;
+    Place factor, row;
+    std::size_t consumer;  ///< index pull: for each edge, its vertex
+  };
+  std::vector<Product> products;
+  bool in_place = false;         ///< whether steps read states of children of edges where these were stored
   std::vector<char> takes_over;  ///< by link: whether the gradients overwrite the slots of the states
   /// The memory of its vertices in a minibatch: a matrix for each arena, then one for each link with slots,
   /// then one for each gradient that does not take over the slots of its link.
@@ -129,7 +152,8 @@ struct TypePlan {
 struct PlanOptions {
   bool training = false;
   bool eager = true, lazy = true, slots = true, sharing = true, fusion = true;  ///< see Optimisations
-  Index (*row_stride)(Index width) = windrow::row_stride;                       ///< of the device
+  bool in_place = true;  ///< see Optimisations; used by the runner, which changes the program
+  Index (*row_stride)(Index width) = windrow::row_stride;  ///< of the device
 };
 
 struct Plan {
@@ -137,6 +161,7 @@ struct Plan {
   bool training = false;
   bool lazy = true;                       ///< else gradients of parameters are added up batch by batch
   bool slots = true;                      ///< else a vertex gathers its children's states, by Layout's producers
+  std::vector<char> in_place = {};        ///< by state: whether steps read it where it was stored
   std::vector<std::size_t> outputs = {};  ///< whose gradients are given
   std::vector<TypePlan> types = {};
   std::size_t regions = 0;               ///< of all types
@@ -153,8 +178,9 @@ struct Plan {
   std::vector<Rows> rows = {};
 };
 
-/// An estimate of the floating point operations of a step for each of its rows.
+/// An estimate of the floating point operations of a step for each of its rows, and for each edge of its rows.
 Index work_of(const Step& step);
+Index work_of_edge(const Step& step);
 
 /// Throws MisuseError for an operator that mixes rows.
 Plan make_plan(ir::Program program, const PlanOptions& options);

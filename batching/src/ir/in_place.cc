@@ -1,0 +1,137 @@
+// Attention without copies: dot products with states of children, and weighted sums of them, read the states where
+// these were computed.
+#include <algorithm>
+#include <bit>
+#include <optional>
+
+#include "ir/builder.h"
+#include "ir/passes.h"
+
+namespace windrow::ir {
+namespace {
+
+class InPlace {
+ public:
+  explicit InPlace(const Program& program) : program_(program), users_(program.nodes.size()) {
+    for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+      for (Value in : program.nodes[i].in) users_[at(in)].push_back(static_cast<Value>(i));
+    }
+  }
+
+  Program run() {
+    std::vector<char> stays(program_.nodes.size(), 0);  // of gathered states: where they were computed
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      const Node& node = program_.nodes[i];
+      stays[i] = node.code == Code::gather && node.of_edges() && all_users_fit(static_cast<Value>(i)) ? 1 : 0;
+    }
+    if (std::ranges::find(stays, 1) == stays.end()) return program_;
+    Builder builder(*program_.function);
+    std::vector<Value> moved;
+    for (const Node& node : program_.nodes) {
+      Node copy = node;
+      const Value state = state_operand(node);
+      if (state != no_value && stays[at(part_of(state).gathered)] != 0) copy = in_place(node, state);
+      for (Value& in : copy.in) in = moved[at(in)];
+      moved.push_back(copy.code == Code::scatter ? builder.append(std::move(copy)) : builder.add(std::move(copy)));
+    }
+    Program result = program_;
+    result.nodes = builder.take();
+    const auto move = [&](Value& value) { value = value == no_value ? no_value : moved[at(value)]; };
+    for (auto& values : result.losses) std::ranges::for_each(values, move);
+    for (auto& values : result.pushes) std::ranges::for_each(values, move);
+    drop_unneeded(result);
+    return result;
+  }
+
+ private:
+  const Node& node(Value value) const { return program_.at(value); }
+  IndexField::Holds holds(const Node& n) const { return program_.function->index_pulls[n.indices[0]].holds; }
+
+  /// Some columns of a gathered value.
+  struct Part {
+    Value gathered;
+    Index begin;
+  };
+  Part part_of(Value value) const {
+    Part part{value, 0};
+    for (; node(part.gathered).is(op::slice); part.gathered = node(part.gathered).in[0]) {
+      part.begin += node(part.gathered).attributes.sizes[0];
+    }
+    return part;
+  }
+  bool is_gathered(Value value) const {
+    const Node& n = node(part_of(value).gathered);
+    return n.code == Code::gather && n.of_edges();
+  }
+
+  /// The child whose state contains the columns, and the first of them there; none for columns of several children.
+  struct Columns {
+    Index child, begin;
+  };
+  std::optional<Columns> columns_of(Value value) const {
+    const auto [gathered, begin] = part_of(value);
+    const Node& n = node(gathered);
+    const Index width = program_.function->states[n.number].width, count = node(value).type.width;
+    if (width == 0 || count == 0 || begin / width != (begin + count - 1) / width) return std::nullopt;
+    const VertexType type = program_.types[static_cast<std::size_t>(n.vertex_type)];
+    const Kind& kind = kind_of(*program_.function, type);
+    std::uint32_t from = children(*program_.function, type) & kind.gathered[n.number];
+    from &= ~((1u << kind.arity) - 1);
+    for (Index k = begin / width; k > 0; --k) from &= from - 1;
+    return Columns{std::countr_zero(from), begin % width};
+  }
+
+  /// The row of the vertex with which a dot product multiplies a gathered state; no_value if the node is another one.
+  Value row_of_dot(const Node& n, Value state) const {
+    if (!n.is(op::row_dot) || n.in[0] == n.in[1]) return no_value;
+    const Node& row = node(n.in[n.in[0] == state ? 1 : 0]);
+    const bool of_vertex = row.is(op::gather_rows) && holds(row) == IndexField::Holds::consumer;
+    return of_vertex ? row.in[0] : no_value;
+  }
+
+  bool is_sum_over_edges(const Node& n) const { return n.is(op::segment_sum) && holds(n) == IndexField::Holds::edges; }
+
+  bool all_users_fit(Value state) const {
+    const bool of_one_child = columns_of(state).has_value();
+    return std::ranges::all_of(users_[at(state)], [&](Value user) {
+      const Node& n = node(user);
+      if (n.is(op::slice)) return all_users_fit(user);
+      if (!of_one_child) return false;
+      if (row_of_dot(n, state) != no_value) return true;
+      if (!n.is(op::mul_columns) || n.in[0] != state || !node(n.in[1]).of_edges()) return false;
+      return std::ranges::all_of(users_[at(user)], [&](Value sum) { return is_sum_over_edges(node(sum)); });
+    });
+  }
+
+  /// The gathered state that a dot product or a weighted sum takes; no_value for other nodes.
+  Value state_operand(const Node& n) const {
+    if (n.is(op::row_dot)) {
+      const auto found = std::ranges::find_if(n.in, [&](Value in) { return is_gathered(in); });
+      return found == n.in.end() ? no_value : *found;
+    }
+    if (!n.is(op::segment_sum)) return no_value;
+    const Node& product = node(n.in[0]);
+    return product.is(op::mul_columns) && is_gathered(product.in[0]) ? product.in[0] : no_value;
+  }
+
+  Node in_place(const Node& n, Value state) const {
+    const Columns columns = *columns_of(state);
+    const bool dot = n.is(op::row_dot);
+    return {.code = dot ? Code::gather_dot : Code::gather_weighted_sum,
+            .type = n.type,
+            .vertex_type = n.vertex_type,
+            .number = node(part_of(state).gathered).number,
+            .child = columns.child,
+            .in = {dot ? row_of_dot(n, state) : node(n.in[0]).in[1]},
+            .at = {columns.begin}};
+  }
+
+  const Program& program_;
+  std::vector<std::vector<Value>> users_;  // by node
+};
+
+}  // namespace
+
+Program read_in_place(const Program& program) { return InPlace(program).run(); }
+
+}  // namespace windrow::ir

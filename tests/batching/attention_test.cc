@@ -1,0 +1,203 @@
+// Attention that reads the states of children where they were computed: memory, bits, and what it leaves as it was.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/batching/attending_cell.h"
+#include "tests/batching/cells.h"
+#include "tests/engine/support.h"
+#include "tests/sanitized.h"
+#include "tests/seed.h"
+#include "windrow/batching/lazy_lists.h"
+
+namespace windrow {
+namespace {
+
+using testing::AttendingCell;
+using testing::dense;
+using testing::error_of;
+using testing::first_seed;
+using testing::Form;
+using testing::graph_for;
+using testing::Graphs;
+
+/// Words with a key and a value, and questions that attend to all words before them.
+struct Reader {
+  const Index h;
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters{host, 1};
+  const Parameter keys = parameters.add("keys", 5, h, Initial::uniform(-1, 1)),
+                  values = parameters.add("values", 5, h, Initial::uniform(-1, 1)),
+                  questions = parameters.add("questions", 5, h, Initial::uniform(-1, 1));
+
+  explicit Reader(Index width) : h(width) {}
+
+  /// `read` sums up values by what it makes of keys and a query.
+  template <class Read>
+  VertexFunction function(Read read) const {
+    const VertexFunction word("word", {}, [&](Vertex& v) {
+      const IndexExpr number = v.pull_index("number");
+      v.scatter(v.state("key", h), embedding(keys, number));
+      v.scatter(v.state("value", h), tanh(embedding(values, number)));
+    });
+    const VertexFunction question("question", {.arity = any_arity}, [&](Vertex& v) {
+      const Expr query = tanh(embedding(questions, v.pull_index("number")));
+      const Expr found = read(query, v.each(v.state("key", h)), v.each(v.state("value", h)));
+      v.push("found", found);
+      v.loss(row_sum(square(found)));
+    });
+    return VertexFunction("reader", {word, question});
+  }
+  VertexFunction function() const { return function(by_products); }
+  static Expr by_products(const Expr& query, const Expr& key, const Expr& value) {
+    const double scale = 1 / std::sqrt(static_cast<double>(query.width()));
+    return sum_children(value * softmax_children(scale * row_dot(query, key)));
+  }
+
+  static GraphData data(std::int32_t words, std::int32_t questions) {
+    GraphData data;
+    for (std::int32_t v = 0; v < words + questions; ++v) {
+      data.kinds.push_back(v < words ? 0 : 1);
+      data.indices["number"].push_back(v % 5);
+      for (std::int32_t word = 0; word < words && v >= words; ++word) data.children.push_back(word);
+      data.child_begin.push_back(static_cast<std::int32_t>(data.children.size()));
+    }
+    return data;
+  }
+
+  struct Trained {
+    std::int64_t inference, training;  // bytes
+    std::vector<std::vector<double>> gradients;
+  };
+  Trained train(const VertexFunction& function, const GraphData& data, RunnerOptions options = {}) {
+    const Graphs graphs(function, {data});
+    Runner reading(host, function, parameters, options), training(host, function, parameters, options);
+    reading.run(graphs.pointers).loss();
+    training.differentiate(graphs.pointers).loss();
+    Trained trained{reading.stats().peak_bytes, training.stats().peak_bytes, {}};
+    for (const Parameter& parameter : {keys, values, questions})
+      trained.gradients.push_back(dense(parameters, parameter));
+    parameters.forget_gradients();
+    return trained;
+  }
+};
+
+TEST(Attention, TakesNoMemoryForAPairOfAQueryAndAKeyBeyondItsScore) {
+  constexpr Index h = 256, keys = 300, queries = 300, mega = 1'000'000, states = keys * 2 * h * 4;
+  Reader reader(h);
+  const Reader::Trained trained = reader.train(reader.function(), Reader::data(keys, queries));
+  EXPECT_LT(trained.inference, states + 1 * mega);
+  EXPECT_LT(trained.training, states + 5 * mega);
+}
+
+TEST(Attention, IsThatOfCopiesUpToRounding) {
+  Reader reader(64);
+  const GraphData data = Reader::data(40, 30);
+  const VertexFunction function = reader.function();
+  const Reader::Trained here = reader.train(function, data),
+                        copied = reader.train(function, data, {.optimisations = {.in_place = false}});
+  EXPECT_LT(here.inference, copied.inference / 4);
+  EXPECT_LT(here.training, copied.training / 4);
+  for (std::size_t p = 0; p < here.gradients.size(); ++p) {
+    ASSERT_EQ(here.gradients[p].size(), copied.gradients[p].size());
+    for (std::size_t i = 0; i < here.gradients[p].size(); ++i) {
+      ASSERT_NEAR(here.gradients[p][i], copied.gradients[p][i], 1e-5) << p << ", " << i;
+    }
+  }
+}
+
+TEST(Attention, GathersAStateThatIsAlsoUsedOtherwise) {
+  Reader reader(64);
+  const GraphData data = Reader::data(40, 30);
+  const VertexFunction function = reader.function([](const Expr& query, const Expr& key, const Expr& value) {
+    return Reader::by_products(query, key, value) + max_children(key);
+  });
+  constexpr Index copies = 40 * 30 * 64 * 4;
+  const Reader::Trained here = reader.train(function, data),
+                        copied = reader.train(function, data, {.optimisations = {.in_place = false}});
+  EXPECT_GT(here.inference, copies);
+  EXPECT_LT(here.inference, copied.inference - copies);
+}
+
+/// States whose producers have no gradients are read all the same.
+TEST(Attention, HasGradientsOfWhatIsNotFrozen) {
+  Reader reader(16);
+  const GraphData data = Reader::data(6, 5);
+  const VertexFunction function = reader.function();
+  const auto all = reader.train(function, data).gradients;
+  reader.parameters.freeze(reader.keys);
+  reader.parameters.freeze(reader.values);
+  const auto some = reader.train(function, data).gradients;
+  EXPECT_TRUE(some[0].empty());
+  EXPECT_TRUE(some[1].empty());
+  EXPECT_EQ(some[2], all[2]);
+}
+
+TEST(Attention, GivesTheSameBitsForAnyNumberOfWorkers) {
+  SCOPED_TRACE("seed " + std::to_string(first_seed()));
+  const auto bits = [](EngineOptions engine_options, const RunnerOptions& options) {
+    std::mt19937 random(first_seed());
+    Engine engine(engine_options);
+    const Device host = host_device(engine);
+    Parameters parameters(host, 1);
+    const AttendingCell cell(parameters);
+    const VertexFunction function("cell", testing::shape_of<AttendingCell>(), [&](Vertex& v) { cell(v); });
+    std::vector<GraphData> data;
+    for (int g = 0; g < 8; ++g) data.push_back(graph_for<AttendingCell>(40, Form::dag, random));
+    const Graphs graphs(function, data);
+    Runner runner(host, function, parameters, options);
+    const Minibatch minibatch = runner.differentiate(graphs.pointers);
+    std::vector<std::vector<double>> all = {{minibatch.loss()}};
+    for (std::size_t i = 0; i < parameters.size(); ++i) all.push_back(dense(parameters, parameters[i]));
+    return all;
+  };
+  const RunnerOptions cut{.groups = 2, .group_flops = 1, .op_flops = 500, .split_rows = 2};
+  const auto alone = bits({.policy = Policy::serial}, cut);
+  for (const int workers : {1, 2, 8}) {
+    EXPECT_EQ(bits({.policy = Policy::pool, .workers = workers}, cut), alone) << workers;
+    EXPECT_EQ(bits({.policy = Policy::chaos, .workers = workers, .chaos_seed = first_seed()}, cut), alone) << workers;
+  }
+}
+
+TEST(Attention, ToAValueThatIsNotFiniteNamesItsCause) {
+  Reader reader(4);
+  const VertexFunction word("word", {}, [&](Vertex& v) {
+    v.scatter(v.state("key", 1), v.pull("x", 1));
+    v.scatter(v.state("value", 1), log(v.pull("y", 1)));
+  });
+  const VertexFunction question("question", {.arity = any_arity}, [&](Vertex& v) {
+    v.loss(Reader::by_products(v.pull("x", 1), v.each(v.state("key", 1)), v.each(v.state("value", 1))));
+  });
+  const VertexFunction function("reader", {word, question});
+  GraphData data{.child_begin = {0, 0, 0, 2}, .children = {0, 1}, .kinds = {0, 0, 1}};
+  data.values["x"] = {1, 2, 3};
+  data.values["y"] = {1, 0, 1};
+  const Graphs graphs(function, {data});
+  Runner runner(reader.host, function, reader.parameters);
+  const std::string said = error_of<OpError>([&] { runner.run(graphs.pointers).loss(); });
+  EXPECT_NE(said.find("the first such value on its way is of 'log' at vertex 1 of graph 0"), std::string::npos) << said;
+}
+
+/// Each query is one vertex, and each element of the list is copied once, for all queries.
+TEST(LazyAttention, IsOneVertexForAQuery) {
+  constexpr Index h = 8;
+  constexpr int keys = 30, queries = 20;
+  Reader reader(h);
+  LazyGraph graph(reader.host, reader.parameters);
+  std::vector<LazyExpr> key, value, found;
+  for (int i = 0; i < keys; ++i) {
+    key.push_back(embedding(reader.keys, graph.index(i % 5)));
+    value.push_back(tanh(embedding(reader.values, graph.index(i % 5))));
+  }
+  for (int q = 0; q < queries; ++q) {
+    found.push_back(dot_attention(tanh(embedding(reader.questions, graph.index(q % 5))), key, value));
+  }
+  graph.flush();
+  const LazyStats stats = graph.stats();
+  EXPECT_EQ(stats.expressions, 2 * keys + keys + 2 * keys + 2 * queries + queries);
+  EXPECT_LE(stats.vertices, 2 * keys + keys + keys + 2 * queries);
+}
+
+}  // namespace
+}  // namespace windrow
