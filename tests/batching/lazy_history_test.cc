@@ -7,6 +7,7 @@
 #include "tests/engine/support.h"
 #include "tests/seed.h"
 #include "windrow/batching/lazy_cell.h"
+#include "windrow/batching/lazy_lists.h"
 
 namespace windrow {
 namespace {
@@ -58,6 +59,7 @@ struct Program {
       const LazyExpr root = tree_of_cells(random, 3, all);
       if (sample % 3 == 2 && number % 2 == 1) root.value();
       if (number >= 1) add(read({root}, {}, all));
+      if (number >= 3) add(dot_attention(root, all, all));
       if (number >= 4) add(square(leaf(random)) + root);
     }
     graph.backward(losses);

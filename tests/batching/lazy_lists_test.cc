@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "tests/batching/cells.h"
 #include "tests/batching/random_row.h"
@@ -115,6 +116,46 @@ TEST_P(LazyLists, AreReducedByColumn) {
   check({[](const auto& list) { return log_sum_exp(list); },
          [](const List& x) { return by_list_column(x, log_sum_exp_of); }},
         GetParam());
+}
+
+/// The first one asks. Every third one is hidden, but for the first.
+TEST_P(LazyLists, AreAttendedToByDotProducts) {
+  SCOPED_TRACE("seed " + std::to_string(first_seed()));
+  for (const bool masked : {false, true}) {
+    const auto is_hidden = [&](std::size_t i) { return masked && i % 3 == 1; };
+    check({[&](const auto& list) {
+             std::vector<LazyExpr> masks;
+             for (std::size_t i = 0; masked && i < list.size(); ++i) {
+               masks.push_back(graph.input({is_hidden(i) ? -1e30f : 0}));
+             }
+             return dot_attention(list[0], list, list, masks);
+           },
+           [&](const List& x) {
+             Values scores, sum(width, 0);
+             for (std::size_t i = 0; i < x.size(); ++i) {
+               scores.push_back(is_hidden(i) ? -1e30 : std::inner_product(x[0].begin(), x[0].end(), x[i].begin(), 0.0));
+             }
+             const double all = log_sum_exp_of(scores);
+             for (std::size_t i = 0; i < x.size(); ++i) {
+               for (std::size_t c = 0; c < width; ++c) sum[c] += std::exp(scores[i] - all) * x[i][c];
+             }
+             return sum;
+           }},
+          GetParam());
+  }
+}
+
+TEST_F(LazyLists, AreRefusedAsKeysThatDoNotFit) {
+  const std::vector<LazyExpr> three(3, graph.input({1, 2, 3})), one(3, graph.input({1}));
+  const auto said = [&](auto call) { return error_of<MisuseError>(call); };
+  EXPECT_EQ(said([&] { dot_attention(three[0], {}, {}); }), "dot_attention of no expressions; expected one or more");
+  EXPECT_EQ(said([&] { dot_attention(three[0], three, std::span(three).first(2)); }),
+            "dot_attention: 2 values for 3 keys; expected as many");
+  EXPECT_EQ(said([&] { dot_attention(three[0], three, three, std::span(one).first(1)); }),
+            "dot_attention: 1 masks for 3 keys; expected as many");
+  EXPECT_EQ(said([&] { dot_attention(one[0], three, three); }),
+            "dot_attention: a query of width 1 and keys of width 3; expected one width");
+  EXPECT_EQ(said([&] { dot_attention(three[0], three, three, three); }), "dot_attention: masks of width 3; expected 1");
 }
 
 /// Weighted by themselves.

@@ -95,7 +95,8 @@ const Cell& Record::read_cell(NumberReader& from) {
   if (number == of_attention) {
     const auto each = from.list<Index>();
     const auto fits = [](Index width) { return 0 <= width && width <= INT32_MAX; };
-    if (each.size() < 2 || each.size() > 3 || !std::ranges::all_of(each, fits)) from.refuse();
+    const bool masked = each.size() == 3 && each[2] == 1;
+    if ((each.size() != 2 && !masked) || !std::ranges::all_of(each, fits)) from.refuse();
     return attention(each);
   }
   const std::string name = from.text();
