@@ -68,15 +68,15 @@ CompressedSums::CompressedSums(const Communicator& communicator, const Compressi
   }
 }
 
-const Tensor& CompressedSums::rest_of(const Part& part) {
+const Tensor& CompressedSums::rest_of(const OfParameter& part) {
   const auto place = rests_.find(part.parameter);
   if (place != rests_.end()) return place->second;
-  return rests_.emplace(part.parameter, zeros(communicator_.device(), elements(part.gradient))).first->second;
+  return rests_.emplace(part.parameter, zeros(communicator_.device(), elements(part.tensor))).first->second;
 }
 
-const Tensor& CompressedSums::rest_of_sum(const std::vector<Part>& parts, Index elements) {
+const Tensor& CompressedSums::rest_of_sum(const Buckets::Parts& parts, Index elements) {
   std::vector<std::size_t> bucket;
-  for (const Part& part : parts) bucket.push_back(part.parameter);
+  for (const OfParameter& part : parts) bucket.push_back(part.parameter);
   const auto place = rests_of_sums_.find(bucket);
   if (place != rests_of_sums_.end()) return place->second;
   return rests_of_sums_.emplace(std::move(bucket), zeros(communicator_.device(), elements)).first->second;
@@ -86,19 +86,19 @@ void CompressedSums::keep(const Tensor& rest, const CollectiveOptions& options) 
   communicator_.device().engine->heal(rest.var(), {.name = "keep the rest", .pushed_at = options.pushed_at});
 }
 
-void CompressedSums::push(const std::vector<Part>& parts, const CollectiveOptions& options) {
+void CompressedSums::push(const Buckets::Parts& parts, const CollectiveOptions& options) {
   if (compression_.form == Compression::Form::bfloat16) return push_rounded(parts, options);
   push_largest(parts, options);
 }
 
 /// Each member rounds its gradients and sends block r of them to member r, which adds up what it gets in order of
 /// ranks, rounds the sum, and sends it to all.
-void CompressedSums::push_rounded(const std::vector<Part>& parts, const CollectiveOptions& options) {
+void CompressedSums::push_rounded(const Buckets::Parts& parts, const CollectiveOptions& options) {
   const Device& device = communicator_.device();
   Engine& engine = *device.engine;
   const int members = communicator_.size();
   std::size_t all = 0;
-  for (const Part& part : parts) all += static_cast<std::size_t>(elements(part.gradient));
+  for (const OfParameter& part : parts) all += static_cast<std::size_t>(elements(part.tensor));
   // Two of 16 bits in the place of one float. Tensors of width 1 have no gaps between rows.
   const std::size_t a_row = 2 * static_cast<std::size_t>(members);
   const auto block = static_cast<Index>((all + a_row - 1) / a_row);
@@ -112,11 +112,11 @@ void CompressedSums::push_rounded(const std::vector<Part>& parts, const Collecti
     Tensor::View gradient, rest;
   };
   std::vector<Source> sources;
-  for (const Part& part : parts) {
+  for (const OfParameter& part : parts) {
     const Tensor& rest = rest_of(part);
-    accesses.push_back(read(part.gradient.var()));
+    accesses.push_back(read(part.tensor.var()));
     accesses.push_back(mutate(rest.var()));
-    sources.push_back({part.gradient.view(), rest.view()});
+    sources.push_back({part.tensor.view(), rest.view()});
   }
   engine.push(
       [sources, to = sent.view()] {
@@ -135,7 +135,7 @@ void CompressedSums::push_rounded(const std::vector<Part>& parts, const Collecti
         std::fill(next, end, std::uint16_t{0});
       },
       accesses, push);
-  for (const Part& part : parts) keep(rest_of(part), options);
+  for (const OfParameter& part : parts) keep(rest_of(part), options);
   communicator_.all_to_all(sent, got, options);
   const Tensor& rest_of_block = rest_of_sum(parts, 2 * block);
   engine.push(
@@ -157,9 +157,9 @@ void CompressedSums::push_rounded(const std::vector<Part>& parts, const Collecti
   communicator_.all_gather(sum, sums, options);
   accesses = {read(sums.var())};
   std::vector<Tensor::View> targets;
-  for (const Part& part : parts) {
-    accesses.push_back(part.gradient.write_access());
-    targets.push_back(part.gradient.view());
+  for (const OfParameter& part : parts) {
+    accesses.push_back(part.tensor.write_access());
+    targets.push_back(part.tensor.view());
   }
   engine.push(
       [targets, from = sums.view()] {
@@ -172,7 +172,7 @@ void CompressedSums::push_rounded(const std::vector<Part>& parts, const Collecti
 
 /// Each member sends the positions and values of its largest elements to all, and adds up what it gets in order of
 /// ranks.
-void CompressedSums::push_largest(const std::vector<Part>& parts, const CollectiveOptions& options) {
+void CompressedSums::push_largest(const Buckets::Parts& parts, const CollectiveOptions& options) {
   const Device& device = communicator_.device();
   Engine& engine = *device.engine;
   struct Source {
@@ -182,14 +182,14 @@ void CompressedSums::push_largest(const std::vector<Part>& parts, const Collecti
   std::vector<Source> sources;
   std::vector<Access> accesses;
   std::size_t all = 0;
-  for (const Part& part : parts) {
-    const auto size = static_cast<double>(elements(part.gradient));
+  for (const OfParameter& part : parts) {
+    const auto size = static_cast<double>(elements(part.tensor));
     const auto count = static_cast<std::size_t>(std::ceil(compression_.share * size));
     all += count;
     const Tensor& rest = rest_of(part);
-    accesses.push_back(read(part.gradient.var()));
+    accesses.push_back(read(part.tensor.var()));
     accesses.push_back(mutate(rest.var()));
-    sources.push_back({part.gradient.view(), rest.view(), count});
+    sources.push_back({part.tensor.view(), rest.view(), count});
   }
   // First the positions, then the values. Tensors of width 1 have no gaps between rows.
   const auto block = static_cast<Index>(2 * all);
@@ -231,10 +231,10 @@ void CompressedSums::push_largest(const std::vector<Part>& parts, const Collecti
         }
       },
       accesses, push);
-  for (const Part& part : parts) keep(rest_of(part), options);
+  for (const OfParameter& part : parts) keep(rest_of(part), options);
   communicator_.all_gather(own, of_all, options);
   accesses = {read(of_all.var())};
-  for (const Part& part : parts) accesses.push_back(part.gradient.write_access());
+  for (const OfParameter& part : parts) accesses.push_back(part.tensor.write_access());
   engine.push(
       [sources, from = of_all.view(), all, members] {
         const float* const gathered = from.read().data;

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "buckets.h"
 #include "compression.h"
-#include "gradient_sums.h"
 #include "shards.h"
 #include "windrow/training/optimiser.h"
 
@@ -18,6 +18,9 @@ namespace {
 
 /// What a member knows of the gradient of a parameter when its minibatch is pushed.
 enum Known : std::int64_t { none, rows, all };
+
+/// The buckets of an update that is not sharded.
+enum Compressed : std::size_t { yes, no };
 
 }  // namespace
 
@@ -131,6 +134,16 @@ void DataParallel::average(std::source_location from) {
                            {.name = "parameters", .part_bytes = options_.part_bytes, .pushed_at = from});
 }
 
+/// The sums of one step's gradients over all members, or at the owners of parameters.
+Buckets DataParallel::new_sums(std::source_location from) const {
+  if (shards_) return shards_->sums(from);
+  const auto push = [this](std::size_t bucket, const Buckets::Parts& parts, const CollectiveOptions& options) {
+    if (bucket == Compressed::yes) return compressed_->push(parts, options);
+    communicator_.all_reduce(tensors_of(parts), Combine::sum, options);
+  };
+  return {options_, {.name = "gradients", .pushed_at = from}, push};
+}
+
 std::size_t DataParallel::combine(std::size_t samples, std::source_location from) {
   const auto members = static_cast<std::size_t>(communicator_.size());
   const std::size_t count = parameters_.size();
@@ -190,20 +203,14 @@ std::size_t DataParallel::combine(std::size_t samples, std::source_location from
   }
 
   // The sums, from the last parameter to the first.
-  GradientSums sums(communicator_, options_, from, compressed_.get());
-  std::vector<Shards::Part> to_owners;
+  Buckets sums = new_sums(from);
   for (std::size_t i = count; i-- > 0;) {
     if (kinds[i] == none) continue;
     const Parameter parameter = parameters_[i];
     const Tensor sum =
         kinds[i] == all ? own_sum(parameter, from) : parameters_.gradient_of_rows(parameter, union_of[i], from);
-    if (shards_) {
-      to_owners.push_back({i, sum});
-    } else if (kinds[i] == all) {
-      sums.add(sum, i);
-    } else {
-      sums.add(sum);
-    }
+    const std::size_t of_form = kinds[i] == all && compressed_ ? Compressed::yes : Compressed::no;
+    sums.add(shards_ ? static_cast<std::size_t>(shards_->owner(i)) : of_form, {i, sum});
     if (kinds[i] == all) {
       parameters_.set_gradient(parameter, sum);
     } else {
@@ -211,7 +218,6 @@ std::size_t DataParallel::combine(std::size_t samples, std::source_location from
     }
   }
   sums.push();
-  if (shards_) shards_->reduce(to_owners, from);
   if (parameters_.non_finite() == NonFinite::skip) {
     parameters_.agree_on_steps([weak = std::weak_ptr(for_checks_)](const IntTensor& element, std::source_location at) {
       const auto group = weak.lock();

@@ -298,7 +298,7 @@ class Optimiser::Impl {
   /// Copies what has changed from the members that have changed it. Later parameters come first, as their gradients do.
   void share(const std::vector<Changed>& changed, std::source_location from) {
     const Device& device = parameters_.device();
-    std::vector<Shards::Part> parts;
+    Buckets::Parts parts;
     for (std::size_t i = changed.size(); i-- > 0;) {
       const Changed& one = changed[i];
       const Tensor& value = parameters_.value(parameters_[one.number]);

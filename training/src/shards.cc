@@ -32,45 +32,20 @@ int Shards::owner(std::size_t parameter) const {
                     "' was added after DataParallel was made; expected it before");
 }
 
-/// Calls push(tensors, owner, options) for parts of one owner.
-void Shards::in_buckets(const std::vector<Part>& parts, const auto& push) const {
-  struct Bucket {
-    std::vector<Tensor> tensors = {};
-    std::size_t bytes = 0;
+Buckets Shards::sums(std::source_location from) const {
+  const auto push = [this](std::size_t owner, const Buckets::Parts& parts, const CollectiveOptions& options) {
+    group_.reduce(tensors_of(parts), static_cast<int>(owner), Combine::sum, options);
   };
-  std::vector<Bucket> buckets(static_cast<std::size_t>(group_.size()));
-  int pushed = 0;
-  const auto push_bucket = [&](int owner) {
-    Bucket& bucket = buckets[static_cast<std::size_t>(owner)];
-    if (bucket.tensors.empty()) return;
-    push(bucket.tensors, owner,
-         CollectiveOptions{.priority = options_.priority ? ++pushed : 0, .part_bytes = options_.part_bytes});
-    bucket = {};
-  };
-  for (const Part& part : parts) {
-    const int member = owner(part.parameter);
-    Bucket& bucket = buckets[static_cast<std::size_t>(member)];
-    if (bucket.bytes + bytes_of(part.tensor) > options_.bucket_bytes) push_bucket(member);
-    bucket.tensors.push_back(part.tensor);
-    bucket.bytes += bytes_of(part.tensor);
-  }
-  for (int member = 0; member < group_.size(); ++member) push_bucket(member);
+  return {options_, {.name = "gradients", .pushed_at = from}, push};
 }
 
-void Shards::reduce(const std::vector<Part>& parts, std::source_location from) const {
-  in_buckets(parts, [&](const std::vector<Tensor>& tensors, int owner, CollectiveOptions options) {
-    options.name = "gradients";
-    options.pushed_at = from;
-    group_.reduce(tensors, owner, Combine::sum, options);
-  });
-}
-
-void Shards::share(const std::vector<Part>& parts, std::source_location from) const {
-  in_buckets(parts, [&](const std::vector<Tensor>& tensors, int owner, CollectiveOptions options) {
-    options.name = "parameters";
-    options.pushed_at = from;
-    group_.broadcast(tensors, owner, options);
-  });
+void Shards::share(const Buckets::Parts& parts, std::source_location from) const {
+  const auto push = [this](std::size_t owner, const Buckets::Parts& some, const CollectiveOptions& options) {
+    group_.broadcast(tensors_of(some), static_cast<int>(owner), options);
+  };
+  Buckets copies(options_, {.name = "parameters", .pushed_at = from}, push);
+  for (const OfParameter& part : parts) copies.add(static_cast<std::size_t>(owner(part.parameter)), part);
+  copies.push();
 }
 
 void Shards::add_up(const Tensor& tensor, std::source_location from) const {

@@ -5,6 +5,7 @@
 #include <source_location>
 #include <vector>
 
+#include "buckets.h"
 #include "windrow/training/data_parallel.h"
 
 namespace windrow {
@@ -14,12 +15,6 @@ namespace windrow {
 /// optimiser; threads as for these. All members make the same calls, with the same parameters.
 class Shards {
  public:
-  /// A tensor of parameter number `parameter`.
-  struct Part {
-    std::size_t parameter;
-    Tensor tensor;
-  };
-
   Shards(const Communicator& group, const Parameters& parameters, const DataParallelOptions& options);
 
   const Parameters& parameters() const { return parameters_; }
@@ -27,13 +22,11 @@ class Shards {
   int owner(std::size_t parameter) const;
   bool owned(std::size_t parameter) const { return owner(parameter) == group_.rank(); }
 
-  // Each pushes collectives of about DataParallelOptions::bucket_bytes. The parts are in the order in which their
-  // tensors are probably there; the last ones have the highest priority.
-
-  /// Replaces the tensors of the owners by the sums over all members.
-  void reduce(const std::vector<Part>& parts, std::source_location from) const;
-  /// Copies the tensors of the owners to the other members.
-  void share(const std::vector<Part>& parts, std::source_location from) const;
+  /// Replaces tensors of the owners by the sums over all members. A bucket for each owner.
+  Buckets sums(std::source_location from) const;
+  /// Copies the tensors of the owners to the other members. The parts are in the order in which their tensors are
+  /// probably there; the last ones have the highest priority.
+  void share(const Buckets::Parts& parts, std::source_location from) const;
 
   /// Replaces the tensor by its sum over all members.
   void add_up(const Tensor& tensor, std::source_location from) const;
@@ -42,8 +35,6 @@ class Shards {
   std::vector<std::vector<Tensor>> collect(const std::vector<std::vector<Tensor>>& own) const;
 
  private:
-  void in_buckets(const std::vector<Part>& parts, const auto& push) const;
-
   const Communicator group_;
   const Parameters& parameters_;
   const DataParallelOptions options_;

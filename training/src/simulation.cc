@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "gradient_sums.h"
+#include "buckets.h"
 
 namespace windrow {
 namespace {
@@ -118,8 +118,11 @@ class SimulatedDevice {
                          {read(gradients_.front().var())}, {.name = "end of backward"});
   }
   void sum() {
-    GradientSums sums(group_, options_.parallel, std::source_location::current());
-    for (std::size_t i = gradients_.size(); i-- > 0;) sums.add(gradients_[i]);
+    const auto push = [this](std::size_t, const Buckets::Parts& parts, const CollectiveOptions& options) {
+      group_.all_reduce(tensors_of(parts), Combine::sum, options);
+    };
+    Buckets sums(options_.parallel, {.name = "gradients", .pushed_at = std::source_location::current()}, push);
+    for (std::size_t i = gradients_.size(); i-- > 0;) sums.add(0, {i, gradients_[i]});
     sums.push();
   }
   void update() {

@@ -34,6 +34,7 @@
 
 namespace windrow {
 
+class Buckets;
 class CompressedSums;
 class Optimiser;
 class Shards;
@@ -106,6 +107,7 @@ class DataParallel {
   void check();
   void require_equal() const;
   Tensor own_sum(const Parameter& parameter, std::source_location from) const;
+  Buckets new_sums(std::source_location from) const;
 
   const Communicator communicator_;
   const std::shared_ptr<const Communicator> for_checks_ = std::make_shared<const Communicator>(communicator_);
