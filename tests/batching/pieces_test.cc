@@ -92,6 +92,22 @@ class Order {
     return pieces;
   }
 
+  /// The ends of a phase of a type are pieces of it, none of which waits for another, and all others run before one.
+  void expect_ends(const Pieces& pieces, std::size_t type, Phase phase) const {
+    std::set<std::size_t> before, all;
+    for (const auto& [row, piece] : by_row_) {
+      if (std::get<0>(row) == phase && std::get<1>(row) == type) all.insert(piece);
+    }
+    const std::vector<std::size_t> ends = pieces.ends_of(type, phase);
+    for (std::size_t end : ends) {
+      EXPECT_TRUE(all.contains(end));
+      before.insert(before_[end].begin(), before_[end].end());
+    }
+    for (std::size_t end : ends) EXPECT_FALSE(before.contains(end));
+    before.insert(ends.begin(), ends.end());
+    EXPECT_TRUE(std::ranges::includes(before, all));
+  }
+
   /// In one piece the first phase comes first, and of batches the one that stands first.
   void expect(const std::set<std::size_t>& first, const std::set<std::size_t>& then, const std::string& what) const {
     for (std::size_t later : then) {
@@ -133,6 +149,9 @@ void check(const Work& work, const PieceOptions& options) {
       order.expect(order.of(Phase::lazy, above), order.of(Phase::back_level, b), "lazy before back_level");
       order.expect(order.of(Phase::lazy, above), order.of(Phase::back_lazy, b), "lazy before back_lazy");
     }
+  }
+  for (std::size_t type = 0; type < work.plan.types.size(); ++type) {
+    for (Phase phase : phases) order.expect_ends(pieces, type, phase);
   }
   std::set<std::size_t> all;
   for (std::size_t i = 0; i < pieces.all().size(); ++i) all.insert(i);

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <limits>
 #include <memory>
 #include <random>
 #include <thread>
 
+#include "tests/batching/blocked_chain.h"
 #include "tests/seed.h"
 #include "tests/training/rows_model.h"
 #include "windrow/comm/local.h"
@@ -173,6 +176,60 @@ TEST(DataParallel, AllMembersSkipTheStepInWhichOneIsNotFinite) {
             MisuseError);
       },
       NonFinite::skip);
+}
+
+TEST(DataParallel, SumsAGradientWhileTheBackwardPassRuns) {
+  BlockedChain zero, one;
+  std::array<BlockedChain*, 2> chains = {&zero, &one};
+  const LocalGroup group({zero.host, one.host});
+  std::array<Awaited, 2> sums;
+  const DuringBackward wait([&] {
+    for (const Awaited& sum : sums) sum.wait();
+  });
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      BlockedChain& chain = *chains[static_cast<std::size_t>(rank)];
+      DataParallel parallel(group[rank], chain.parameters, {.bucket_bytes = 1});
+      Optimiser optimiser(chain.parameters, Method::sgd(), {.rate = 0.1});
+      const Minibatch minibatch = chain.differentiate();
+      const std::size_t samples = parallel.combine(3);
+      chain.tell(chain.head, sums[static_cast<std::size_t>(rank)]);
+      optimiser.step(samples);
+      EXPECT_NO_THROW(EXPECT_GT(minibatch.loss(), 0));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto parameter : {&BlockedChain::w, &BlockedChain::u, &BlockedChain::head}) {
+    EXPECT_EQ(zero.parameters.value(zero.*parameter).get(), one.parameters.value(one.*parameter).get());
+  }
+}
+
+TEST(DataParallel, FailsTheStepOfAllIfTheBackwardPassOfOneFailsAfterASum) {
+  BlockedChain zero, one;
+  std::array<BlockedChain*, 2> chains = {&zero, &one};
+  const LocalGroup group({zero.host, one.host});
+  Awaited sum;
+  std::atomic<bool> failed = false;
+  const DuringBackward fail([&] {
+    sum.wait();
+    if (!failed.exchange(true)) throw Error("the backward pass fails");
+  });
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      BlockedChain& chain = *chains[static_cast<std::size_t>(rank)];
+      DataParallel parallel(group[rank], chain.parameters, {.bucket_bytes = 1});
+      Optimiser optimiser(chain.parameters, Method::sgd(), {.rate = 0.1});
+      chain.differentiate();
+      const std::size_t samples = parallel.combine(3);
+      if (rank == 0) chain.tell(chain.head, sum);
+      optimiser.step(samples);
+      EXPECT_THROW(chain.parameters.value(chain.w).get(), OpError) << "rank " << rank << " goes on";
+      EXPECT_EQ(optimiser.progress().steps, 1u);  // it can be restored
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(Deal, GivesMembersEqualWork) {

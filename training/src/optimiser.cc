@@ -252,6 +252,11 @@ class Optimiser::Impl {
       }
     };
     numbers.fill(write, std::move(accesses), {.name = "optimiser step", .pushed_at = from});
+    // A failed minibatch fails all of the step, but not the progress, which a checkpoint may restore.
+    std::vector<Access> ends = next.ends();
+    if (ends.empty()) return numbers;
+    ends.push_back(mutate(numbers.var()));
+    engine().push([next] {}, ends, {.name = "optimiser step", .lane = numbers.lane(), .pushed_at = from});
     return numbers;
   }
 

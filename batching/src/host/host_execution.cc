@@ -36,6 +36,7 @@ void HostExecution::differentiate(const Pushing& pushing) {
   push.memory();
   push.before();
   for (Index g = 0; g < layout_.groups; ++g) push.group(g, Push::Passes::both);
+  push.early();
   push.finish();
   push.after();
 }
@@ -43,6 +44,7 @@ void HostExecution::differentiate(const Pushing& pushing) {
 void HostExecution::backward(const Pushing& pushing) {
   Push push(self(), pushing);
   for (Index g = 0; g < layout_.groups; ++g) push.group(g, Push::Passes::backward);
+  push.early();
   push.seal();
   push.after();
 }
@@ -62,7 +64,7 @@ void HostExecution::run(const std::vector<Part>& parts) {
     }
     if (lap) lap->end_of(step, bytes_of(step, tile));
   };
-  for (const Part& part : parts) each_step(part, scratch, visit);
+  for (const Part& part : parts) each_step(part, {scratch}, visit);
 }
 
 void HostExecution::run_step(const HostStep& step, const Tile& tile) {
@@ -173,7 +175,7 @@ void HostExecution::each_slot(SlotsOf slots_of, std::size_t state, const Tile& t
       of_rate = rate;
       const TypePlan& consumer = plan_->types[type];
       slots = &(consumer.*slots_of)[consumer.link(state, rate)];
-      if (slots->any()) memory = region(consumer, slots->region);
+      if (slots->any()) memory = region(consumer, slots->region, tile);
       stride = slots->any() ? consumer.regions[slots->region].stride : 0;
     }
     if (!slots->any() || slots->column[slot.child] < 0) return;
@@ -212,7 +214,8 @@ void HostExecution::gather(const Step& step, const Tile& tile) {
       if (producer->row < 0 || column[k] < 0) continue;
       if (producer->type != type) {
         type = producer->type;
-        const Tile all{type, Rate::vertices, {0, layout_.types[type].rows}};
+        const Tile all{
+            .type = type, .rate = Rate::vertices, .rows = {0, layout_.types[type].rows}, .values = tile.values};
         from = operand(plan_->types[type].stored[step.state], all);
       }
       std::copy_n(from.row(producer->row), from.width, to.row(r) + column[k]);

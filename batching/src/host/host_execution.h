@@ -3,7 +3,8 @@
 // The memory is one buffer. The first op overwrites the buffer's variable and the last op mutates it, so an op that
 // reads the variable after that sees everything that was written. Each op between them reads the buffer's variable,
 // writes a variable of its own, and reads the variables of the ops that it must wait for (pieces.h). Ops that may run
-// concurrently write disjoint parts of the buffer.
+// concurrently write disjoint parts of the buffer. An op of an early gradient reads only the variables of such ops, so
+// that the last op does not wait for it; it holds the execution, which owns the buffer.
 #pragma once
 
 #include <algorithm>
@@ -56,6 +57,7 @@ class HostExecution final : public Execution {
     Range rows;
     float* scratch = nullptr;    ///< the memory of values in tiles
     Index first_in_scratch = 0;  ///< the first row in that memory
+    float* values = nullptr;     ///< the memory of all other values, if it is not the minibatch's
   };
   // The functions of ops. Each requires the accesses described at the top of this file.
   void take_memory();
@@ -65,13 +67,13 @@ class HostExecution final : public Execution {
   /// one block.
   void begin_in_blocks(std::size_t tensor);
   void run(const HostTensorStep& step, Range columns);
-  /// Adds up the losses. If one is not finite, throws Error, naming the minibatch and the operator, or stores that text
-  /// in MinibatchEnd::not_finite.
-  void finish();
-  /// The end of gradients that are pushed by backward(), without losses.
-  void finish_backward() { scratch_.give_back(); }
-  /// What made a loss not finite: an input, a parameter, or an operator. Computes values again in the minibatch's
-  /// memory, so it must run after the forward pass, and before any op of the backward pass.
+  /// Adds up the losses, after the forward pass. If one is not finite, throws Error, naming the minibatch and the
+  /// operator, or stores that text in MinibatchEnd::not_finite.
+  void finish_losses();
+  /// The end of the ops that use scratch memory.
+  void finish() { scratch_.give_back(); }
+  /// What made a loss not finite: an input, a parameter, or an operator. Computes values again, in memory of its own,
+  /// so it may run beside the backward pass.
   std::string culprit(const BadLoss& bad);
   using Execution::BadLoss;
   using Execution::range;
@@ -80,11 +82,19 @@ class HostExecution final : public Execution {
   std::shared_ptr<HostExecution> self() { return std::static_pointer_cast<HostExecution>(shared_from_this()); }
   void collect(std::size_t push, const std::vector<std::int32_t>& row_of, Matrix<float> out) const;
   void map_memory();
-  float* region(const TypePlan& type, std::size_t number) const { return data_ + offsets_[type.first_region + number]; }
-  void clear_missing();
+  float* region(const TypePlan& type, std::size_t number, const Tile& tile) const {
+    return (tile.values != nullptr ? tile.values : data_) + offsets_[type.first_region + number];
+  }
+  void clear_missing(float* values) const;
+  /// The most elements that the tiles of one segment take.
+  static Index scratch_of(const HostPlan& plan, const Layout& layout);
+  /// Memory as in a Tile.
+  struct TileMemory {
+    float *scratch, *values = nullptr;
+  };
   /// Calls visit(step, tile) for all steps of a part, in the order in which they must run.
   template <class Visit>
-  void each_step(const Part& part, float* scratch, Visit visit);
+  void each_step(const Part& part, const TileMemory& memory, Visit visit);
   void run_step(const HostStep& step, const Tile& tile);
   /// What a step that is no product reads and writes; see StepTimes.
   std::int64_t bytes_of(const Step& step, const Tile& tile) const;
@@ -125,7 +135,7 @@ class HostExecution final : public Execution {
 };
 
 template <class Visit>
-void HostExecution::each_step(const Part& part, float* scratch, Visit visit) {
+void HostExecution::each_step(const Part& part, const TileMemory& memory, Visit visit) {
   const auto& segments = lowered_->types[part.type].phases[static_cast<std::size_t>(part.phase)];
   if (segments.empty()) return;
   for (Range batch{part.begin, 0}; batch.begin < part.end; batch.begin = batch.end) {
@@ -133,7 +143,11 @@ void HostExecution::each_step(const Part& part, float* scratch, Visit visit) {
     for (const HostSegment& segment : segments) {
       const Range rows = range(part.type, segment.rate, batch);
       const Index at_once = segment.tiled ? segment.tile_rows : rows.end - rows.begin;
-      Tile tile{part.type, segment.rate, {rows.begin, 0}, scratch};
+      Tile tile{.type = part.type,
+                .rate = segment.rate,
+                .rows = {rows.begin, 0},
+                .scratch = memory.scratch,
+                .values = memory.values};
       for (; tile.rows.begin < rows.end; tile.rows.begin = tile.rows.end) {
         tile.rows.end = std::min(tile.rows.begin + at_once, rows.end);
         tile.first_in_scratch = tile.rows.begin;

@@ -6,8 +6,7 @@
 
 namespace windrow {
 
-/// The most elements that the tiles of one segment take.
-static Index scratch_of(const HostPlan& plan, const Layout& layout) {
+Index HostExecution::scratch_of(const HostPlan& plan, const Layout& layout) {
   Index most = 0;
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
     if (layout.types[t].rows > 0) most = std::max(most, plan.types[t].scratch);
@@ -49,16 +48,17 @@ void HostExecution::map_memory() {
 
 void HostExecution::take_memory() {
   data_ = reinterpret_cast<float*>(memory_->bytes().write_unwatched());
-  clear_missing();
+  clear_missing(data_);
 }
 
 /// Clears the slots that may belong to missing children: no vertex scatters to these.
-void HostExecution::clear_missing() {
+void HostExecution::clear_missing(float* values) const {
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     if (layout_.types[t].rows == 0 || !plan_->program.lacks_children(t)) continue;
     const TypePlan& type = plan_->types[t];
     for (std::size_t r = type.arenas.size(); r < type.arenas.size() + type.state_regions; ++r) {
-      std::fill_n(region(type, r), layout_.count(t, type.regions[r].rate) * type.regions[r].stride, 0.0f);
+      std::fill_n(values + offsets_[type.first_region + r],
+                  layout_.count(t, type.regions[r].rate) * type.regions[r].stride, 0.0f);
     }
   }
 }
@@ -75,7 +75,7 @@ Matrix<float> HostExecution::place(const Place& place, const Tile& tile) const {
   switch (place.in) {
     case Place::In::arena: {
       const Index stride = plan.regions[place.number].stride;
-      return {region(plan, place.number) + rows.begin * stride + place.column, count, place.width, stride};
+      return {region(plan, place.number, tile) + rows.begin * stride + place.column, count, place.width, stride};
     }
     case Place::In::local: {
       const Index width = plan.locals[place.number], offset = lowered_->types[tile.type].local_offsets[place.number];
@@ -86,7 +86,7 @@ Matrix<float> HostExecution::place(const Place& place, const Tile& tile) const {
     case Place::In::state_gradient: {
       const ChildSlots& slots = (place.in == Place::In::state ? plan.states : plan.gradients)[place.number];
       const Index stride = plan.regions[slots.region].stride;
-      return {region(plan, slots.region) + rows.begin * stride + place.column, count, place.width, stride};
+      return {region(plan, slots.region, tile) + rows.begin * stride + place.column, count, place.width, stride};
     }
     default:
       throw Error("a step writes what is only read");

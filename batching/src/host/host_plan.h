@@ -33,6 +33,7 @@ struct HostSegment {
 struct HostTensorStep {
   HostStep step;
   int vertex_type = -1;
+  Phase after = Phase::back_lazy;  ///< the phase of the vertex type that leaves what it reads of the vertices
 };
 
 struct HostPlan {

@@ -69,6 +69,21 @@ std::vector<std::size_t> Pieces::last() const {
   return last;
 }
 
+std::vector<std::size_t> Pieces::ends_of(std::size_t type, Phase phase) const {
+  const auto concerns = [&](const Part& part) { return part.type == type && part.phase == phase; };
+  std::vector<char> before(pieces_.size(), 0);  // whether it is an end, or has run when one begins
+  std::vector<std::size_t> ends;
+  for (std::size_t i = pieces_.size(); i-- > 0;) {
+    if (before[i] == 0 && std::ranges::any_of(pieces_[i].parts, concerns)) {
+      ends.push_back(i);
+      before[i] = 1;
+    }
+    if (before[i] == 0) continue;
+    for (std::size_t other : pieces_[i].after) before[other] = 1;
+  }
+  return ends;
+}
+
 Part Pieces::batch(Phase phase, Index number) const {
   const Layout::BatchRows& batch = batches_[static_cast<std::size_t>(number)];
   return {phase, batch.type, batch.begin, batch.end};

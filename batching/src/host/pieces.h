@@ -48,6 +48,8 @@ class Pieces {
   const std::vector<Piece>& all() const { return pieces_; }
   /// The numbers of the pieces that no other piece waits for.
   std::vector<std::size_t> last() const;
+  /// The numbers of the last pieces of a phase of a type: all others of that phase have run before one of these begins.
+  std::vector<std::size_t> ends_of(std::size_t type, Phase phase) const;
 
  private:
   /// Part of a phase beside the chain. Batches are numbered in the order in which the chain takes them.

@@ -40,16 +40,13 @@ std::vector<char> lead_to_losses(const ir::Program& program) {
 
 }  // namespace
 
-void HostExecution::finish() {
-  scratch_.give_back();  // all ops that used it have run
+void HostExecution::finish_losses() {
   const auto values_of = [&](std::size_t type, const Place& place) {
     return operand(place, {type, Rate::vertices, {0, layout_.types[type].rows}});
   };
   if (const auto bad = add_up_losses(values_of)) refuse(bad->what + culprit(*bad), options_.keeps_not_finite);
 }
 
-/// The culprit is found by computing values again in the memory of the minibatch, so the op runs before the backward
-/// pass.
 void HostExecution::check_losses(LossCheck check, std::source_location from) {
   std::vector<Access> accesses = {read(check.values.var()), mutate(memory())};
   for (Var var : check.poisoned) accesses.push_back(mutate(var));
@@ -86,11 +83,15 @@ std::string HostExecution::find_culprit(VertexRow loss, const std::vector<char>&
   const auto involved = below(loss);
   if (const std::string input = find_input(involved); !input.empty()) return input;
   if (const std::string row = find_given(involved); !row.empty()) return row;
-  // Steps may have overwritten each other's results, so the forward steps run again, and their results are checked.
-  clear_missing();
+  // Steps may have overwritten each other's results, so the forward steps run again, and their results are checked. In
+  // other memory, since the backward pass may be running.
+  Scratch values(device_.memory, static_cast<Index>(memory_->size() / sizeof(float)));
+  Scratch scratch(device_.memory, scratch_of(*lowered_, layout_));
+  const TileMemory memory{.scratch = scratch.of_this_thread(), .values = values.of_this_thread()};
+  clear_missing(memory.values);
   std::string found;
   const auto watch = [&](const Part& part) {
-    each_step(part, scratch_.of_this_thread(), [&](const HostStep& step, const Tile& tile) {
+    each_step(part, memory, [&](const HostStep& step, const Tile& tile) {
       if (!found.empty()) return;
       try {
         run_step(step, tile);
@@ -120,7 +121,6 @@ std::string HostExecution::find_culprit(VertexRow loss, const std::vector<char>&
     }
     watch_all(Phase::lazy, g);
   }
-  scratch_.give_back();
   return found.empty() ? "no operator gave such a value" : found;
 }
 

@@ -47,17 +47,29 @@ void Push::before() {
   }
 }
 
+void Push::early() {
+  find_early();
+  if (early_.empty()) return;
+  if (!forward_ends_.empty()) losses();
+  gradients(When::early);
+}
+
+void Push::after() { gradients(When::late); }
+
 /// Sums of products over rows are pushed first, those with more work before others, so that workers end at about the
 /// same time. Such a sum is an op for each part, or several ops that each compute all parts for a block of columns. All
 /// other steps follow in the order of the plan, since they may read tensors that were computed before.
-void Push::after() {
+void Push::gradients(When when) {
+  const auto now = [&](const HostTensorStep& step) {
+    return early_.contains(step.step.out.number) == (when == When::early) && counts(step);
+  };
   struct Sum {
     std::vector<const HostTensorStep*> parts = {};
     Index flops = 0;
   };
   std::map<std::size_t, Sum> sums;  // by tensor
   for (const HostTensorStep& step : execution_->lowered().after) {
-    if (counts(step)) sums[step.step.out.number].parts.push_back(&step);
+    if (now(step)) sums[step.step.out.number].parts.push_back(&step);
   }
   std::vector<const Sum*> of_products;
   for (auto& [tensor, sum] : sums) {
@@ -74,8 +86,44 @@ void Push::after() {
     }
   }
   for (const HostTensorStep& step : execution_->lowered().after) {
-    if (counts(step) && sums[step.step.out.number].flops == 0) tensor(step, 0);
+    if (now(step) && sums[step.step.out.number].flops == 0) tensor(step, 0);
   }
+}
+
+/// Whether the values that it reads are there before the last ops of the groups have run. Steps of tensors that it
+/// reads come first.
+bool Push::may_be_early(const HostTensorStep& step) const {
+  const auto late = [&](const Place& place) { return place.in == Place::In::tensor && late_.contains(place.number); };
+  if (std::ranges::any_of(step.step.in, late)) return false;
+  if (step.vertex_type < 0) return true;
+  const auto type = static_cast<std::size_t>(step.vertex_type);
+  if (execution_->layout().count(type, step.step.rate) == 0) return true;
+  const Ends& ends = phase_ends_.at({type, step.after});
+  return !ends.ops.empty() && !ends.last;
+}
+
+void Push::find_early() {
+  if (phase_ends_.empty()) return;
+  bool waits = false;  // whether one of them is of vertices
+  for (const HostTensorStep& step : execution_->lowered().after) {
+    if (counts(step) && !may_be_early(step)) late_.insert(step.step.out.number);
+  }
+  for (const HostTensorStep& step : execution_->lowered().after) {
+    if (!counts(step) || late_.contains(step.step.out.number)) continue;
+    early_.insert(step.step.out.number);
+    waits |= step.vertex_type >= 0;
+  }
+  if (!waits) early_.clear();
+}
+
+/// The accesses by which an op sees what a step reads of the vertices.
+void Push::add_rows(const HostTensorStep& step, std::vector<Access>& accesses) const {
+  if (step.vertex_type < 0) return;
+  if (!early_.contains(step.step.out.number)) return accesses.push_back(read(execution_->memory()));
+  for (Var end : phase_ends_.at({static_cast<std::size_t>(step.vertex_type), step.after}).ops) {
+    accesses.push_back(read(end));
+  }
+  accesses.push_back(read(losses_ ? *losses_ : execution_->memory()));
 }
 
 /// Whether the step changes a tensor that is needed.
@@ -106,7 +154,7 @@ void Push::tensor(const HostTensorStep& step, int priority) {
   for (const Place& place : step.step.in) {
     if (place.in == Place::In::tensor) accesses.push_back(read(execution_->tensor(place.number).var()));
   }
-  if (step.vertex_type >= 0) accesses.push_back(read(execution_->memory()));
+  add_rows(step, accesses);
   count(step);
   accesses.push_back(write_access(step.step.out.number));
   push(
@@ -148,7 +196,8 @@ void Push::in_blocks(const std::vector<const HostTensorStep*>& parts, Index bloc
   const OpName name = execution_->name_of(parts.front()->step);
   for (const HostTensorStep* part : parts) count(*part);
   push(name, {write_access(number)}, [execution = execution_, number] { execution->begin_in_blocks(number); });
-  std::vector<Access> all = {mutate(tensor.var())};
+  std::vector<Access> all = {mutate(tensor.var())}, rows;
+  for (const HostTensorStep* part : parts) add_rows(*part, rows);
   for (Index block = 0; block < blocks; ++block) {
     constexpr Index line = 16;
     const auto cut = [&](Index at) {
@@ -156,10 +205,11 @@ void Push::in_blocks(const std::vector<const HostTensorStep*>& parts, Index bloc
     };
     const HostExecution::Range columns{cut(block), cut(block + 1)};
     const Var done = execution_->add_op_var();
-    push(name, {read(execution_->memory()), read(tensor.var()), mutate(done)},
-         [execution = execution_, parts, columns] {
-           for (const HostTensorStep* part : parts) execution->run(*part, columns);
-         });
+    std::vector<Access> accesses = rows;
+    accesses.insert(accesses.end(), {read(tensor.var()), mutate(done)});
+    push(name, accesses, [execution = execution_, parts, columns] {
+      for (const HostTensorStep* part : parts) execution->run(*part, columns);
+    });
     all.push_back(read(done));
   }
   push(name, all, [] {});
@@ -168,6 +218,7 @@ void Push::in_blocks(const std::vector<const HostTensorStep*>& parts, Index bloc
 void Push::group(Index number, Passes passes) {
   Pieces pieces(execution_->lowered(), execution_->layout(), number, options_);
   if (passes != Passes::backward) pieces.forward();
+  const std::vector<std::size_t> last_of_forward = pieces.last();
   if (passes != Passes::forward) pieces.backward();
   std::vector<Var> done;
   for (const Piece& piece : pieces.all()) {
@@ -178,7 +229,25 @@ void Push::group(Index number, Passes passes) {
     for (std::size_t tensor : tensors) accesses.push_back(read(execution_->tensor(tensor).var()));
     push(name_of(piece), accesses, [execution = execution_, parts = piece.parts] { execution->run(parts); });
   }
+  if (passes == Passes::both) {
+    for (std::size_t last : last_of_forward) forward_ends_.push_back(done[last]);
+  }
+  if (passes != Passes::forward) note_ends(pieces, done);
   for (std::size_t last : pieces.last()) ends_.push_back(done[last]);
+}
+
+/// Notes after which ops of the group the gradients of parameters can be computed.
+void Push::note_ends(const Pieces& pieces, const std::vector<Var>& done) {
+  for (const HostTensorStep& step : execution_->lowered().after) {
+    if (step.vertex_type >= 0) phase_ends_.try_emplace({static_cast<std::size_t>(step.vertex_type), step.after});
+  }
+  const std::vector<std::size_t> last = pieces.last();
+  for (auto& [of, ends] : phase_ends_) {
+    for (std::size_t end : pieces.ends_of(of.first, of.second)) {
+      ends.ops.push_back(done[end]);
+      ends.last |= std::ranges::count(last, end) > 0;
+    }
+  }
 }
 
 OpName Push::name_of(const Piece& piece) {
@@ -212,17 +281,31 @@ Index Push::batches_of(Index rows) const {
 std::vector<Access> Push::after_groups() {
   std::vector<Access> accesses = {mutate(execution_->memory()), mutate(execution_->end()->over.var())};
   for (Var end : std::exchange(ends_, {})) accesses.push_back(read(end));
+  if (losses_) accesses.push_back(read(*losses_));
   return accesses;
 }
 
+/// Beside the backward pass. If a loss is not finite, the gradients and the end of the minibatch fail for it.
+void Push::losses() {
+  losses_ = execution_->add_op_var();
+  std::vector<Access> accesses = {read(execution_->memory()), overwrite(*losses_)};
+  for (Var end : forward_ends_) accesses.push_back(read(end));
+  for (Var input : execution_->inputs()) accesses.push_back(read(input));
+  push("loss", accesses, [execution = execution_] { execution->finish_losses(); });
+}
+
 void Push::finish() {
+  if (losses_) return seal();
   std::vector<Access> accesses = after_groups();
   for (const Access& parameter : execution_->parameters()) accesses.push_back(parameter);
-  push("loss", accesses, [execution = execution_] { execution->finish(); });
+  push("loss", accesses, [execution = execution_] {
+    execution->finish();
+    execution->finish_losses();
+  });
 }
 
 void Push::seal() {
-  push("gradients", after_groups(), [execution = execution_] { execution->finish_backward(); });
+  push("end", after_groups(), [execution = execution_] { execution->finish(); });
 }
 
 }  // namespace windrow

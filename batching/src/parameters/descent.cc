@@ -48,6 +48,11 @@ Tensor largest(const Device& device, const Tensor& x, std::source_location from)
 std::vector<Access> NextStep::accesses() const {
   return check_ ? std::vector<Access>{read(check_->decided.var())} : std::vector<Access>();
 }
+std::vector<Access> NextStep::ends() const {
+  std::vector<Access> ends;
+  for (const auto& source : sources_) ends.push_back(read(source->over.var()));
+  return ends;
+}
 bool NextStep::skipped() const { return check_ && check_->skip; }
 
 std::uint64_t ParameterStore::sgd(double rate, double decay, std::source_location from) {
@@ -77,10 +82,10 @@ void ParameterStore::update_rows(const Entry& entry, const DescentStep& step) co
 
 void ParameterStore::update(const Operator& op, Operands operands, const Tensor& value, const DescentStep& step) const {
   operands.write = Write::add;
-  const std::vector<Access> accesses = step.next.accesses();
-  if (accesses.empty()) return apply(device_, op, operands, value, step.from);
   Prepared prepared = prepare(device_, op, operands, value);
-  prepared.accesses.insert(prepared.accesses.end(), accesses.begin(), accesses.end());
+  for (const std::vector<Access>& more : {step.next.accesses(), step.next.ends()}) {
+    prepared.accesses.insert(prepared.accesses.end(), more.begin(), more.end());
+  }
   device_.engine->push(
       [next = step.next, compute = std::move(prepared.compute)](OpContext& context) {
         if (!next.skipped()) compute(context.lane());

@@ -97,7 +97,7 @@ class ParameterStore {
   void add_source(std::shared_ptr<const MinibatchEnd> minibatch) { sources_.push_back(std::move(minibatch)); }
   NextStep next_step(std::source_location from) {
     const std::uint64_t number = steps_++;
-    return {number, skips_non_finite() ? push_check(number, from) : nullptr};
+    return {number, skips_non_finite() ? push_check(number, from) : nullptr, sources_};
   }
   std::uint64_t sgd(double rate, double decay, std::source_location from);
   SkippedSteps skipped_steps() const;

@@ -145,6 +145,7 @@ struct SkippedSteps {
   std::vector<SkippedStep> last;  ///< the last `most_reported` at most, in order
 };
 
+struct MinibatchEnd;
 struct StepCheck;
 
 /// A step that is about to be pushed, for optimisers. A handle.
@@ -153,15 +154,21 @@ class NextStep {
   std::uint64_t number() const { return number_; }  ///< counted from 0
   /// The accesses of an op that calls skipped().
   std::vector<Access> accesses() const;
+  /// Reads of the ends of the minibatches that gradients come from. An op with these accesses fails if one of them has
+  /// failed, also where the gradients that it uses were finished before that.
+  std::vector<Access> ends() const;
   /// Whether the step is to change nothing; see NonFinite::skip. Call it inside an op with these accesses.
   bool skipped() const;
 
  private:
   friend class ParameterStore;
-  NextStep(std::uint64_t number, std::shared_ptr<const StepCheck> check) : number_(number), check_(std::move(check)) {}
+  using Sources = std::vector<std::shared_ptr<const MinibatchEnd>>;
+  NextStep(std::uint64_t number, std::shared_ptr<const StepCheck> check, Sources sources)
+      : number_(number), check_(std::move(check)), sources_(std::move(sources)) {}
 
   std::uint64_t number_;
   std::shared_ptr<const StepCheck> check_;  // null if no step is skipped
+  Sources sources_;
 };
 
 /// Owns parameters. The runner or lazy graph that differentiates sets their gradients.

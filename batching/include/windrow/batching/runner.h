@@ -22,7 +22,8 @@
 //            while one runs, and at most `ahead` minibatches hold memory.
 //   Devices  Parameters, given tensors and gradients of outputs lie in the memory of the runner's device.
 //   Errors   Misuse throws MisuseError at the call. A failing op, or a loss that is not finite, poisons the minibatch,
-//            its gradients, and what depends on them. Waits for these throw OpError; a failure that no wait reported is
+//            its gradients, and what depends on them; but not a gradient that was finished before an op failed. A step
+//            fails as a whole. Waits for these throw OpError; a failure that no wait reported is
 //            thrown by the later call that waits for that minibatch to finish.
 //   Threads  One at a time for each runner.
 #pragma once

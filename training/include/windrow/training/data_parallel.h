@@ -6,8 +6,9 @@
 //   optimiser.step(parallel.combine(number_of_samples));      // along the gradient of all members' samples
 //
 // Contract
-//   Overlap  combine() pushes collectives (communicator.h): each begins when its gradients are there, while earlier
-//            layers still compute theirs, and the step of a parameter begins when its sum is there.
+//   Overlap  combine() pushes collectives (communicator.h): each begins when its gradients are there, while the
+//   backward
+//            pass goes on below them, and the step of a parameter begins when its sum and the minibatch are there.
 //   Sharded  With DataParallelOptions::sharded, each parameter belongs to one member, which alone gets the sum of its
 //            gradients, takes its step, and keeps the states that the optimiser has for it. The step then copies the
 //            new value to all members. The calls above stay the same, and so do the parameters: in a LocalGroup their
