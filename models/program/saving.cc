@@ -88,16 +88,20 @@ void Saving::save(Trainer& trainer, const Scores& scores, std::optional<Checkpoi
   trainer.save(*writer, std::move(document));
 }
 
+/// Unless it is saved already.
+void Saving::save_newest(Trainer& trainer, const Scores& scores) {
+  if (flags_.folder.empty() || saved_ == trainer.minibatches()) return;
+  save(trainer, scores, writer_);
+  saved_ = trainer.minibatches();
+}
+
 Trainer::Then Saving::after_step(Trainer& trainer, const Scores& scores) {
   using enum Trainer::Then;
-  if (flags_.folder.empty()) return noted_signal() != 0 ? stop : go_on;
-  const bool stops = one_of_all(trainer, noted_signal() != 0);
-  if (stops || (flags_.every > 0 && trainer.minibatches() - saved_ >= flags_.every)) {
-    save(trainer, scores, writer_);
-    saved_ = trainer.minibatches();
-  }
-  return stops ? stop : go_on;
+  if (flags_.every > 0 && trainer.minibatches() - saved_ >= flags_.every) save_newest(trainer, scores);
+  return noted_signal() != 0 ? stop : go_on;
 }
+
+void Saving::after_stop(Trainer& trainer, const Scores& scores) { save_newest(trainer, scores); }
 
 int Saving::after_epoch(Trainer& trainer, const Scores& scores) {
   // The best first: a training that is killed between both goes on from before the score, and writes the best again.

@@ -40,17 +40,21 @@ class Saving {
   /// With --resume, continues from the newest checkpoint, and prints which one and which flags have changed since;
   /// prints those that are damaged. Throws FileError if there is none, or if it is of another model.
   void resume(Trainer& trainer, Scores& scores);
-  // All members of a group call the following together: what one of them notes counts for all.
+  // All members of a group call the following together.
 
-  /// Saves when it is time, or when a signal came.
+  /// Saves when it is time. Says whether a signal came to this member: the trainer stops if one came to any of them.
   Trainer::Then after_step(Trainer& trainer, const Scores& scores);
-  /// Saves, and also among the best if the last score was the best one. Returns the signal that came, or 0.
+  /// Saves when the trainer has stopped.
+  void after_stop(Trainer& trainer, const Scores& scores);
+  /// Saves, and also among the best if the last score was the best one. Returns the signal that came to any member, or
+  /// 0.
   int after_epoch(Trainer& trainer, const Scores& scores);
   /// Says that a signal has stopped the training. Returns the signal: SIGTERM if it came to another process.
   int stopped(const Trainer& trainer);
 
  private:
   void open(std::optional<CheckpointWriter>& writer, const std::string& folder, std::size_t keep) const;
+  void save_newest(Trainer& trainer, const Scores& scores);
   /// Saves if this member leads; otherwise helps the one that does.
   void save(Trainer& trainer, const Scores& scores, std::optional<CheckpointWriter>& writer) const;
 

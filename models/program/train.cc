@@ -160,6 +160,7 @@ int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workloa
       progress.show([&] { return to_string(progress_line({trainer.epochs() + 1, epochs}, so_far, workload)); });
       return saving.after_step(trainer, scores);
     });
+    if (trainer.in_epoch()) saving.after_stop(trainer, scores);
     progress.clear();
     reporting.trained(trainer, pass);
     if (trainer.in_epoch()) return saving.stopped(trainer);

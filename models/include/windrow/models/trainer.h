@@ -86,7 +86,8 @@ class Trainer {
   /// minibatches that have finished. It may call save().
   using Between = std::function<Then(const Pass& so_far)>;
   /// Trains to the end of the epoch: of the one that was stopped, or that a checkpoint was in; otherwise of a new one.
-  /// Returns what was trained in all of it.
+  /// In a group, all members stop after a step if `between` of one of them says so; all pass one, or none does. Returns
+  /// what was trained in all of it.
   Pass train_epoch(const Between& between);
   std::uint64_t epochs() const { return epochs_; }                                   ///< that have ended
   std::uint64_t minibatches() const { return workload_.parameters->minibatches(); }  ///< trained on so far
