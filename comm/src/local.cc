@@ -42,7 +42,7 @@ class Group {
       std::lock_guard lock(mutex_);
       ending_ = true;
     }
-    changed_.notify_all();
+    timer_changed_.notify_all();
     // The last reference may die where the timer fails a call: then the timer uses nothing of the group afterwards.
     if (timer_.get_id() == std::this_thread::get_id()) {
       timer_.detach();
@@ -68,7 +68,7 @@ class Group {
     if (first) {
       round.ranks = ranks_of(name);
       round.parts.resize(round.ranks.size());
-      changed_.notify_all();  // the timer has something to look at
+      if (timer_idle_) timer_changed_.notify_all();
     }
     const auto i = static_cast<std::size_t>(std::ranges::find(round.ranks, rank) - round.ranks.begin());
     round.parts[i].emplace(std::move(part));
@@ -184,6 +184,7 @@ class Group {
   /// Takes out the rounds that lack the call of a member that has left.
   Failed without_hope() {
     Failed failed;
+    if (std::ranges::none_of(left_, [](const auto& left) { return left.has_value(); })) return failed;
     for (auto place = rounds_.begin(); place != rounds_.end();) {
       Round& round = place->second;
       int missing = -1;
@@ -232,11 +233,14 @@ class Group {
     while (!ending_) {
       const auto oldest = std::ranges::min_element(rounds_, {}, [](const auto& each) { return each.second.since; });
       if (oldest == rounds_.end()) {
-        changed_.wait(lock);
+        timer_idle_ = true;
+        timer_changed_.wait(lock);
+        timer_idle_ = false;
         continue;
       }
+      // Rounds that begin meanwhile end later, so they need not wake this thread.
       if (const auto left = comm::time_left(patience_, oldest->second.since); left > left.zero()) {
-        changed_.wait_for(lock, left);
+        timer_changed_.wait_for(lock, left);
         continue;
       }
       std::string missing, called;
@@ -257,7 +261,7 @@ class Group {
 
   const std::chrono::nanoseconds patience_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_, timer_changed_;  // for exchange(), and for the timer
   // Guarded by the mutex:
   std::map<Name, Round> rounds_;
   std::vector<std::optional<Member::Numbered>> left_;  // by rank: the calls of a member that has left
@@ -270,8 +274,8 @@ class Group {
     std::vector<std::int64_t> result;                               // of the turn before
     bool fits = true;
   } meeting_;
-  bool ending_ = false;
-  std::thread timer_;  // the last member: it uses the others
+  bool ending_ = false, timer_idle_ = false;  // idle: it waits for a round to look at
+  std::thread timer_;                         // the last member: it uses the others
 };
 
 class LocalMember final : public Member {

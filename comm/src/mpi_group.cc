@@ -66,6 +66,7 @@ MpiType type_of(const Call& call) { return call.elements == Elements::float32 ? 
 MpiGroupState::MpiGroupState(const MpiCalls& calls, MpiGroup* world, const MpiOptions& options)
     : calls_(calls), options_(options), queue_(options.window_bytes) {
   require(calls_.rank(world, &rank_, &size_), "MPI_Comm_rank");
+  eager_bytes_ = eager_bytes(options_, size_);
   for (MpiGroup** group : {&announcements_, &reasons_, &data_, &pairs_, &meetings_, &notes_, &decisions_, &parts_}) {
     require(calls_.duplicate(world, group), "MPI_Comm_dup");
   }
@@ -135,10 +136,7 @@ bool MpiGroupState::begin_collectives() {
     const std::int64_t h = hash(call->part.call);
     call->announced = {h, -1 - h, call->part.failure.empty() ? 0 : 1 + rank_};
     announced_.push_back(std::move(call));
-    Begun& last = *announced_.back();
-    require(calls_.all_reduce(announcements_, nullptr, last.announced.data(), last.announced.size(), MpiType::int64,
-                              MpiOperation::max, &last.request),
-            "MPI_Iallreduce");
+    announce(*announced_.back());
     changed = true;
   }
   return changed;
@@ -156,8 +154,13 @@ bool MpiGroupState::end_collectives() {
       continue;
     }
     const std::int64_t h = hash(call.part.call);
-    const bool same = call.announced[0] == h && call.announced[1] == -1 - h;
-    if (same && call.announced[2] == 0) {
+    if (agreed(call)) {
+      if (is_eager(call.part.call)) {
+        end_eager(call);
+        call.part.done();
+        announced_.pop_front();
+        continue;
+      }
       call.step = Begun::Step::data;
       if (call.part.call.scheduled()) {
         schedule(std::move(announced_.front()));

@@ -38,7 +38,8 @@ static_assert(sizeof(MpiNote) == 256);
 ///
 /// Each collective begins with a small one, the *announcement*, which tells all members whether they call the same, and
 /// whether all operands are there. Only if so, the data follow. Announcements and data have communicators of their own,
-/// so each of them has the same order everywhere, although the announcements run ahead.
+/// so each of them has the same order everywhere, although the announcements run ahead. The data of small calls, the
+/// *eager* ones, travel with their announcement.
 ///
 /// Calls with a priority or with parts are *scheduled*: rank 0 decides the order of their parts when they are announced
 /// (PartQueue), and broadcasts a *decision* for each part. All members begin the parts in the order of the decisions.
@@ -80,7 +81,8 @@ class MpiGroupState {
   struct Begun {
     Exchange part;
     Clock::time_point since;
-    std::array<std::int64_t, 3> announced{};  // hash, its complement, 1 + a rank whose operand failed
+    std::array<std::int64_t, 3> announced{};       // hash, its complement, 1 + a rank whose operand failed
+    std::vector<std::int64_t> own = {}, all = {};  // the same with data of eager calls: of this member, of all members
     MpiRequest* request = nullptr;
     enum class Step : std::uint8_t { announcement, reasons, data } step = Step::announcement;
     std::vector<MpiNote> reasons = {};         // why the call fails, by rank
@@ -125,6 +127,14 @@ class MpiGroupState {
 
   void require(int error, const char* what);
   bool arrived(MpiRequest** request, const char* what);
+
+  static std::size_t eager_bytes(const MpiOptions& options, int members);
+  /// Whether the data travel with the announcement.
+  bool is_eager(const Call& call) const;
+  void announce(Begun& call);
+  /// Of a call that is announced: whether all members call the same, and all operands are there.
+  bool agreed(const Begun& call) const;
+  void end_eager(Begun& call) const;
 
   bool begin_collectives();
   bool end_collectives();
@@ -178,6 +188,7 @@ class MpiGroupState {
   const MpiCalls& calls_;
   const MpiOptions options_;
   int rank_ = 0, size_ = 0;
+  std::size_t eager_bytes_ = 0;  // of a member's part of an announcement
   MpiGroup *announcements_ = nullptr, *reasons_ = nullptr, *data_ = nullptr, *pairs_ = nullptr, *meetings_ = nullptr,
            *notes_ = nullptr, *decisions_ = nullptr, *parts_ = nullptr;
   Breakage broken_;

@@ -67,7 +67,7 @@ TEST(FakeMpi, ComputesWhatAPlainSimulationComputesInAnyOrderOfItsRequests) {
   for (unsigned seed = first_seed(); seed < first_seed() + 6; ++seed) {
     SCOPED_TRACE("WINDROW_TEST_SEED=" + std::to_string(seed));
     const FakeMpiJob job(1 + static_cast<int>(seed % 4), seed);
-    const Told told = run_ranks(1 + static_cast<int>(seed % 4), {.patience = 60s},
+    const Told told = run_ranks(1 + static_cast<int>(seed % 4), {.patience = 60s, .eager_bytes = seed % 2 * 64},
                                 [&](const Communicator& member) { push_random_collectives(member, seed, 80)(); });
     for (const std::string& text : told) EXPECT_EQ(text, "");
     EXPECT_EQ(job.mismatch(), "");
@@ -117,7 +117,8 @@ TEST(FakeMpi, EachFaultEndsInTimeWithAnErrorAtAllMembers) {
       check();
       for (int i = 0; i < 15; ++i) member.exchange({});  // so that no fault is in the last call of a function
     };
-    const Told told = run_ranks(3, {.patience = 80ms, .answer = 40ms}, program, 2);
+    const std::size_t eager = fault.number % 2 == 0 ? 0 : 64;
+    const Told told = run_ranks(3, {.patience = 80ms, .answer = 40ms, .eager_bytes = eager}, program, 2);
     happened += job.happened() > 0 ? 1 : 0;
     EXPECT_EQ(job.mismatch(), "");
     if (job.happened() == 0 || fault.function == "finalize" || fault.function == "cancel") continue;
@@ -135,11 +136,12 @@ TEST(FakeMpi, EachFaultEndsInTimeWithAnErrorAtAllMembers) {
 // As a watchdog that is stuck itself: the thread that calls MPI does not come back.
 TEST(FakeMpi, ACallThatDoesNotReturnIsNamed) {
   const FakeMpiJob job(2, first_seed(), {{"all_reduce", 1, 2, How::never_returns}});
-  const Told told = run_ranks(2, {.patience = 150ms, .answer = 50ms}, [&](const Communicator& member) {
-    const Tensor x = filled(member.device(), 2, 2, 1);
-    for (int i = 0; i < 3; ++i) member.all_reduce(x);
-    x.get();
-  });
+  const Told told =
+      run_ranks(2, {.patience = 150ms, .answer = 50ms, .eager_bytes = 0}, [&](const Communicator& member) {
+        const Tensor x = filled(member.device(), 2, 2, 1);
+        for (int i = 0; i < 3; ++i) member.all_reduce(x);
+        x.get();
+      });
   const std::string all = told[0] + '\n' + told[1];
   EXPECT_NE(all.find("rank 1: MPI_Iallreduce has not returned for 150 ms"), std::string::npos) << all;
   EXPECT_NE(all.find("rank 1 did not answer"), std::string::npos) << all;
@@ -166,7 +168,7 @@ TEST(FakeMpi, ACallThatDoesNotReturnMayFollowAnErrorOfAnotherGroup) {
     member.all_reduce(x);
     for (int i = 0; i < 3; ++i) member.exchange({});
   };
-  const Told told = run_ranks(2, {.patience = 100ms, .answer = 50ms}, program, 2);
+  const Told told = run_ranks(2, {.patience = 100ms, .answer = 50ms, .eager_bytes = 0}, program, 2);
   const std::string all = told[0] + told[1];
   EXPECT_NE(all.find("MPI_Iallgather failed at rank 0: an injected error"), std::string::npos) << all;
   EXPECT_NE(all.find("rank 0: MPI_Iallgather has not returned"), std::string::npos) << all;
@@ -238,7 +240,7 @@ TEST(FakeMpi, MayWaitForEver) {
 
 TEST(FakeMpi, AFailedCallIsNamedAtAllMembers) {
   const FakeMpiJob job(2, first_seed(), {{"broadcast", 1, 0, How::error_at_test}});
-  const Told told = run_ranks(2, {.patience = 60s}, [&](const Communicator& member) {
+  const Told told = run_ranks(2, {.patience = 60s, .eager_bytes = 0}, [&](const Communicator& member) {
     const Tensor x = filled(member.device(), 2, 2, 1);
     member.broadcast(std::span(&x, 1), 0);
     member.all_reduce(x);

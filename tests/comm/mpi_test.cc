@@ -19,7 +19,7 @@ namespace {
 using Floats = std::vector<float>;
 
 MpiWorld& world() {
-  static MpiWorld world({.patience = 60s, .window_bytes = 1000});
+  static MpiWorld world({.patience = 60s, .window_bytes = 1000, .eager_bytes = 100});
   return world;
 }
 

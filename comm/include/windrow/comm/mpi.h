@@ -22,6 +22,9 @@ struct MpiOptions {
   /// calls of high priority begin sooner; much less than a few parts leaves the network idle between parts. That of
   /// rank 0 counts.
   std::size_t window_bytes = std::size_t{4} << 20;
+  /// An all_reduce, reduce or broadcast of at most so many bytes travels with its announcement, to all members, in
+  /// groups in which that is at most 16 KB for all members together; 0: none does. The same at all members.
+  std::size_t eager_bytes = 4096;
 };
 
 /// MPI in this process: an owner, of which there is one at a time and, since MPI starts once, one in a process's life.
