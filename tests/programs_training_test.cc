@@ -1,4 +1,5 @@
 // windrow train: optimisers, checkpoints, and signals.
+#include <algorithm>
 #include <regex>
 
 #include "tests/programs.h"
@@ -39,6 +40,18 @@ TEST_F(TrainingPrograms, GoOnAsIfTheyHadNotStopped) {
     std::ofstream(report) << "earlier";
   }
   EXPECT_EQ(read_file(report), "earlier");
+}
+
+TEST_F(TrainingPrograms, StayWithinALimitOfMemoryOrSayThatItIsTooLittle) {
+  const std::vector<std::string> free = epochs_of(run(train("--epochs 2")).out);
+  EXPECT_EQ(epochs_of(run(train("--epochs 2 --memory-limit 5000000")).out), free);
+  const Outcome little = run(train("--memory-limit 1000000"));
+  EXPECT_TRUE(little.err.starts_with("windrow: out of memory: pool of host: ")) << little.err;
+  EXPECT_NE(little.err.find("would exceed the limit of 1000000; "), std::string::npos) << little.err;
+  EXPECT_EQ(std::count(little.err.begin(), little.err.end(), '\n'), 1) << little.err;
+  EXPECT_EQ(little.status, 2);
+  EXPECT_EQ(run(train("--memory-limit 5000000 --devices cpu:0,cpu:1")).err,
+            "windrow: --memory-limit and --devices; expected one of both\n");
 }
 
 TEST_F(TrainingPrograms, NameTheFlagsThatDifferFromThoseOfTheCheckpoint) {
