@@ -42,6 +42,12 @@ std::string_view to_string(Combine combine) {
 
 }  // namespace
 
+std::size_t Call::bytes() const {
+  Index elements = 0;
+  for (const Shape& shape : shapes) elements += shape.rows * shape.width;
+  return 4 * static_cast<std::size_t>(elements);
+}
+
 bool Call::fits(const Call& other) const {
   if (elements != other.elements || shapes != other.shapes) return false;
   if (kind == Kind::send) return other.kind == Kind::recv;

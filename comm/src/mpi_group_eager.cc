@@ -12,12 +12,6 @@ namespace {
 /// Numbers before the data: what is called, and whether an operand has failed.
 constexpr std::size_t header = 2;
 
-std::size_t bytes_of(const Call& call) {
-  Index elements = 0;
-  for (const Call::Shape& shape : call.shapes) elements += shape.rows * shape.width;
-  return 4 * static_cast<std::size_t>(elements);
-}
-
 /// The tensors of a call one behind the other, in a member's part of an announcement.
 std::vector<Piece> placed(const Call& call, std::int64_t* announcement) {
   auto* next = reinterpret_cast<std::byte*>(announcement + header);
@@ -38,7 +32,7 @@ std::size_t MpiGroupState::eager_bytes(const MpiOptions& options, int members) {
 }
 
 bool MpiGroupState::is_eager(const Call& call) const {
-  return eager_bytes_ > 0 && call.kind < Kind::all_gather && bytes_of(call) <= eager_bytes_;
+  return eager_bytes_ > 0 && call.kind < Kind::all_gather && call.bytes() <= eager_bytes_;
 }
 
 /// Without eager calls, an announcement is a maximum: of the hash, of its complement, and of the ranks that failed.

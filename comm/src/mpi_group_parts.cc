@@ -7,14 +7,8 @@
 namespace windrow::comm {
 namespace {
 
-std::size_t bytes_of(const Call& call) {
-  Index elements = 0;
-  for (const Call::Shape& shape : call.shapes) elements += shape.rows * shape.width;
-  return 4 * static_cast<std::size_t>(elements);
-}
-
 std::size_t parts_of(const Call& call) {
-  const std::size_t bytes = bytes_of(call), each = call.part_bytes;
+  const std::size_t bytes = call.bytes(), each = call.part_bytes;
   return each == 0 || bytes == 0 ? 1 : (bytes + each - 1) / each;
 }
 
@@ -23,7 +17,7 @@ std::size_t parts_of(const Call& call) {
 void MpiGroupState::schedule(std::unique_ptr<Begun> call) {
   const Call& what = call->part.call;
   if (rank_ == 0) {
-    queue_.add({what.number, what.priority, bytes_of(what), what.part_bytes});
+    queue_.add({what.number, what.priority, what.bytes(), what.part_bytes});
   } else {
     undecided_ += parts_of(what);
   }
@@ -67,7 +61,7 @@ bool MpiGroupState::begin_parts() {
     decided_.pop_front();
     Begun& call = *place->second;
     const Call& what = call.part.call;
-    const std::size_t left = bytes_of(what) - call.begun;
+    const std::size_t left = what.bytes() - call.begun;
     const std::size_t bytes = what.part_bytes == 0 ? left : std::min(left, what.part_bytes);
     parts_moving_.push_back({.call = what.number, .bytes = bytes});
     if (bytes > 0) {

@@ -45,6 +45,8 @@ struct Call {
   bool fits(const Call& other) const;
   /// Whether an order other than that of the calls is asked for. If not, calls begin as they come.
   bool scheduled() const { return priority != 0 || part_bytes != 0; }
+  /// Of all tensors.
+  std::size_t bytes() const;
   /// For errors: "all_reduce 'gradients' (sum of float32 3 x 4), call 17".
   std::string describe() const;
 };
