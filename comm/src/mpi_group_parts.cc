@@ -86,7 +86,7 @@ bool MpiGroupState::end_parts() {
     Begun& call = *place->second;
     if (rank_ == 0) queue_.ended(part->bytes);
     part = parts_moving_.erase(part);
-    if (--call.moving > 0 || call.begun < bytes_of(call.part.call)) continue;
+    if (--call.moving > 0 || call.begun < call.part.call.bytes()) continue;
     const auto ended = std::move(place->second);
     scheduled_.erase(place);
     end_data(*ended);
