@@ -127,6 +127,17 @@ TEST_P(CoroutineTest, ManyWaitWithoutThreadsOfTheirOwn) {
   EXPECT_LE(engine.stats().spare_threads, 1u);  // the one of policy serial
 }
 
+TEST_P(CoroutineTest, ShutdownForResumesThoseWhoseAccessesAreGranted) {
+  std::optional<OnComplete> token;
+  Gate stored;
+  engine.push_async([&](OnComplete done) { token = std::move(done), stored.open(); }, {mutate(a)});
+  ASSERT_TRUE(stored.pass());
+  Task task = [](Engine& of, Var var) -> Task { co_await of.ready(var); }(engine, a);
+  const bool in_time = engine.shutdown_for(0s, [&](const std::string&) { (*token)(); });
+  EXPECT_TRUE(in_time || engine.shutdown_for(patience));
+  EXPECT_TRUE(task.ends());
+}
+
 TEST_P(CoroutineTest, PoisonIsThrownInsideTheCoroutine) {
   engine.push([] { throw std::runtime_error("boom"); }, {mutate(a)}, {.name = "load"});
   std::string text;

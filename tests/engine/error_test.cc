@@ -325,6 +325,40 @@ TEST_P(ErrorTest, OfFailuresThatHaveOneOriginOneIsTold) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
+TEST_P(ErrorTest, AnOriginThatWasReportedIsNotToldAgain) {
+  const std::exception_ptr origin = std::make_exception_ptr(std::runtime_error("the network is down"));
+  const auto fail = [&] {
+    try {
+      std::rethrow_exception(origin);
+    } catch (...) {
+      std::throw_with_nested(std::runtime_error("lost"));
+    }
+  };
+  ::testing::internal::CaptureStderr();
+  {
+    Engine heard(options());
+    const Var var = heard.new_var();
+    heard.push(fail, {mutate(var)});
+    EXPECT_THROW(heard.wait_all(), OpError);
+    heard.heal(var);
+    heard.wait_all();  // forgets the failure
+    heard.push(fail, {});
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_P(ErrorTest, EachDroppedTokenIsTold) {
+  ::testing::internal::CaptureStderr();
+  {
+    Engine forgotten(options());
+    forgotten.push_async([](OnComplete) {}, {}, {.name = "first"});
+    forgotten.push_async([](OnComplete) {}, {}, {.name = "second"});
+    forgotten.push_async([](OnComplete) {}, {}, {.name = "third"});
+  }
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  for (const char* const name : {"'first'", "'second'", "'third'"}) contains(told, name);
+}
+
 TEST_P(ErrorTest, AnErrorOfAnotherEngineIsAnErrorLikeAnyOther) {
   std::exception_ptr foreign;
   {

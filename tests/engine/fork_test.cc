@@ -243,6 +243,19 @@ TEST_P(ForkTest, AnEngineThatHasEndedStaysSo) {
   });
 }
 
+TEST_P(ForkTest, AnEngineThatShutdownForHasNotEndedWorksInTheChild) {
+  Engine engine(options());
+  const Var v = engine.new_var("v");
+  std::optional<OnComplete> token;
+  Gate stored;
+  engine.push_async([&](OnComplete done) { token = std::move(done), stored.open(); }, {mutate(v)});
+  ASSERT_TRUE(stored.pass());
+  EXPECT_FALSE(engine.shutdown_for(0s, [](const std::string&) {}));
+  (*token)();
+  for (int look = 0; look < 60000 && engine.stats().pending != 0; ++look) std::this_thread::sleep_for(1ms);
+  const Child child([&] { CHILD_EXPECT(works(engine)); });
+}
+
 TEST_P(ForkTest, BackPressureBeginsAnew) {
   EngineOptions limited = options();
   limited.max_pending_ops = 20;

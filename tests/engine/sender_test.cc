@@ -2,6 +2,7 @@
 #include "windrow/engine/sender.h"
 
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -158,6 +159,21 @@ TEST_P(SenderTest, TheReceiverMayEndTheLastOwnerOfTheEngine) {
     operation.start();
     ASSERT_TRUE(ended.pass());
   }
+}
+
+TEST_P(SenderTest, ShutdownForStopsThoseThatHaveNotBegun) {
+  std::optional<OnComplete> token;
+  Gate stored;
+  int value = 0;
+  engine.push_async([&](OnComplete done) { token = std::move(done), stored.open(); }, {mutate(a)});
+  ASSERT_TRUE(stored.pass());
+  auto operation = push_sender(engine, [&] { ++value; }, {mutate(a)}).connect(Receiver{&told});
+  operation.start();
+  const bool in_time = engine.shutdown_for(0s, [&](const std::string&) { (*token)(); });
+  EXPECT_TRUE(in_time || engine.shutdown_for(patience));
+  ASSERT_TRUE(told.gate.pass());
+  EXPECT_EQ(told.stops, 1);
+  EXPECT_EQ(value, 0);
 }
 
 TEST_P(SenderTest, ManyOperationsCompleteOnceEach) {

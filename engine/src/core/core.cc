@@ -169,21 +169,26 @@ bool Core::shutdown_for(std::chrono::nanoseconds patience, const std::function<v
   if (fork_gate_.torn()) return false;
   refuse_inside("shutdown_for");
   const SlotsFree slots;
-  if (shut_down_in_time(patience)) return true;
-  detours_ |= by_end;
-  std::exception_ptr error;
-  try {
-    std::string pending = describe_pending();
-    if (abort) {
-      abort(std::move(pending));
-    } else {
-      engine_log().warn("windrow: shutdown has waited {} ms, and calls off what has not begun; {}",
-                        std::chrono::duration_cast<std::chrono::milliseconds>(patience).count(), pending);
+  bool ended = false;
+  std::exception_ptr error;  // the first one: each step is taken whatever became of those before
+  const auto attempt = [&](auto&& step) {
+    try {
+      step();
+    } catch (...) {
+      if (!error) error = std::current_exception();
     }
-  } catch (...) {
-    error = std::current_exception();
-  }
-  const bool ended = shut_down_in_time(patience);
+  };
+  attempt([&] { ended = shut_down_in_time(patience); });
+  if (ended) return true;
+  detours_ |= by_end;
+  std::string pending;
+  attempt([&] { pending = describe_pending(); });
+  attempt([&] {
+    if (abort) return abort(std::move(pending));
+    engine_log().warn("windrow: shutdown has waited {} ms, and calls off what has not begun; {}",
+                      std::chrono::duration_cast<std::chrono::milliseconds>(patience).count(), pending);
+  });
+  attempt([&] { ended = shut_down_in_time(patience); });
   left_ = !ended;
   if (error) std::rethrow_exception(error);
   return ended;
@@ -254,16 +259,22 @@ EngineStats Core::stats() const {
 
 bool Core::end() noexcept {
   if (fork_gate_.torn()) return false;
-  if (left_ && life_ != Life::stopped) {
-    engine_log().error("windrow: an engine is leaked, since ops are pending for which shutdown_for() has not waited");
-    return false;
-  }
+  bool ended = false;
   try {
-    shutdown();
+    if (left_) {
+      const SlotsFree slots;
+      ended = shut_down_in_time(std::chrono::nanoseconds::zero());  // what was left behind may have ended since
+    } else {
+      shutdown();
+      ended = true;
+    }
+    if (!ended) {
+      engine_log().error("windrow: an engine is leaked, since ops are pending for which shutdown_for() has not waited");
+    }
   } catch (const std::exception& e) {
     engine_log().error("windrow: an engine cannot end and is leaked: {}", e.what());
-    return false;
   }
+  if (!ended) leave_behind();
   save_trace_for_environment();
   try {
     for (const FailurePtr& failure : failures_.unreported()) {
@@ -272,7 +283,13 @@ bool Core::end() noexcept {
   } catch (const std::exception& e) {
     engine_log().error("windrow: a failure nobody waited for cannot be described: {}", e.what());
   }
-  return true;
+  return ended;
+}
+
+void Core::leave_behind() noexcept {
+  left_ = true;
+  detours_ |= by_end | by_leak;
+  if (watchdog_) watchdog_->stop();
 }
 
 }  // namespace windrow

@@ -206,6 +206,8 @@ class Core {
   bool shut_down(Deadline deadline);
   bool shut_down_in_time(std::chrono::nanoseconds patience);
   bool drain(Deadline deadline);
+  /// Called where the engine is leaked: from now on no function of the program is called but those that run already.
+  void leave_behind() noexcept;
   void free(VarState& var);
 
   class Waits;
@@ -351,7 +353,7 @@ class Core {
   std::atomic<std::uint32_t> threads_numbered_{0};
   std::atomic<bool> has_ordered_{false};
   /// Reasons for which ops may not take the fast path; by_ordered_lanes holds unless is_apart_from_lanes().
-  enum Detour : unsigned { by_ordered_lanes = 1, by_trace = 2, by_check = 4, by_end = 8 };
+  enum Detour : unsigned { by_ordered_lanes = 1, by_trace = 2, by_check = 4, by_end = 8, by_leak = 16 };
   std::atomic<unsigned> detours_{0};
   std::atomic<Life> life_{Life::running};
 
@@ -371,7 +373,7 @@ class Core {
 
   Mutex shutdown_mutex_;           // held by the thread that shuts down; others wait for it
   std::atomic<bool> left_{false};  // shutdown_for() has left ops behind
-  const std::exception_ptr called_off_ = std::make_exception_ptr(Cancelled());
+  const std::exception_ptr called_off_ = called_off_error();
   ForkGate fork_gate_;
 
   Mutex table_mutex_;

@@ -18,6 +18,9 @@ struct Begin {
   Ticks begun;
 };
 
+/// The error of the ops that shutdown_for() calls off. Wherever it is thrown, it nests one exception.
+std::exception_ptr called_off_error();
+
 /// Ops that a thread runs in a row, each made ready by its predecessor.
 struct Row {
   Slots* slots;

@@ -50,6 +50,21 @@ RootFailure& root_of(const FailurePtr& failure) {
   return const_cast<RootFailure&>(static_cast<const RootFailure&>(failure->root()));
 }
 
+std::exception_ptr nested_in(const std::exception_ptr& error) {
+  if (!error) return nullptr;
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::nested_exception& nesting) {
+    return nesting.nested_ptr();
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+bool contains(std::span<const std::exception_ptr> errors, const std::exception_ptr& error) {
+  return std::ranges::find(errors, error) != errors.end();
+}
+
 bool active(const RootFailure& root) { return root.carriers.load() > 0; }
 
 std::string describe_all(const std::vector<FailurePtr>& failures) {
@@ -71,19 +86,16 @@ const Failure& Failure::root() const {
 
 std::exception_ptr Failure::origin() const {
   const std::exception_ptr& thrown = root().error;
-  if (!thrown) return nullptr;
-  try {
-    std::rethrow_exception(thrown);
-  } catch (const std::nested_exception& nesting) {
-    if (nesting.nested_ptr()) return nesting.nested_ptr();
-  } catch (...) {
-  }
-  return thrown;
+  std::exception_ptr nested = nested_in(thrown);
+  return nested ? nested : thrown;
 }
 
 std::string Failure::describe() const {
   const std::string what = subject(*this) + std::string(predicate(kind));
-  if (kind == Kind::cancelled) return what;
+  if (kind == Kind::cancelled) {
+    const std::string why = message_of(error);
+    return why == Cancelled().what() ? what : what + ": " + why;
+  }
   if (!cause) return what + message_of(error);
   const std::string between = elided == 0 ? "" : " (" + std::to_string(elided) + " more failures between)";
   return what + between + " because " + cause->describe();
@@ -155,7 +167,8 @@ FailurePtr FailureLog::root(Failure::Kind kind, const OpInfo& op, std::exception
   failure->pushed_at = op.pushed_at;
   failure->error = std::move(error);
   failure->engine = number_;
-  Roots dropped;
+  failure->nested = nested_in(failure->error);
+  Dropped dropped;
   MutexLock lock(mutex_);
   roots_.push_back(failure);
   if (roots_.size() >= prune_at_) dropped = prune();
@@ -214,7 +227,7 @@ std::vector<FailurePtr> FailureLog::to_report() {
 }
 
 void FailureLog::reported(std::span<const FailurePtr> failures) {
-  Roots dropped;
+  Dropped dropped;
   MutexLock lock(mutex_);
   mark_reported(failures);
   dropped = prune();
@@ -223,36 +236,46 @@ void FailureLog::reported(std::span<const FailurePtr> failures) {
 
 std::vector<FailurePtr> FailureLog::unreported() {
   Roots roots;
+  std::vector<std::exception_ptr> told;  // or about to be
   {
     MutexLock lock(mutex_);
     roots = roots_;
+    told.assign(pruned_.begin(), pruned_.end());
+  }
+  for (const auto& root : roots) {
+    if (!root->nested) told.push_back(root->error);
+    if (root->nested && root->reported) told.push_back(root->nested);
   }
   std::vector<FailurePtr> result;
-  std::vector<std::exception_ptr> told;  // origins
   for (const auto& root : roots) {
-    if (root->reported) told.push_back(root->origin());
-  }
-  for (const auto& root : roots) {
-    if (root->reported || std::ranges::find(told, root->origin()) != told.end()) continue;
-    told.push_back(root->origin());
+    if (root->reported) continue;
+    if (root->nested) {
+      if (contains(told, root->nested)) continue;
+      told.push_back(root->nested);
+    }
     result.push_back(root);
   }
   if (!undescribed_->reported) result.push_back(undescribed_);
   return result;
 }
 
-FailureLog::Roots FailureLog::prune() noexcept {
+FailureLog::Dropped FailureLog::prune() noexcept {
   const auto kept =
       std::partition(roots_.begin(), roots_.end(), [](const auto& root) { return active(*root) || !root->reported; });
-  Roots dropped;
+  Dropped dropped;
+  const auto count = static_cast<std::size_t>(roots_.end() - kept);
   try {
-    dropped.reserve(static_cast<std::size_t>(roots_.end() - kept));
+    dropped.roots.reserve(count);
+    dropped.nested.reserve(count);
   } catch (const std::bad_alloc&) {
     return dropped;
   }
   for (auto root = kept; root != roots_.end(); ++root) {
     (*root)->listed = false;
-    dropped.push_back(std::move(*root));
+    if (const std::exception_ptr& nested = (*root)->nested; nested && !contains(pruned_, nested)) {
+      dropped.nested.push_back(std::exchange(pruned_[next_pruned_++ % pruned_.size()], nested));
+    }
+    dropped.roots.push_back(std::move(*root));
   }
   roots_.erase(kept, roots_.end());
   prune_at_ = std::max<std::size_t>(64, 2 * roots_.size());

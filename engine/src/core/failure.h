@@ -1,6 +1,7 @@
 // Poison: which variables carry which failure, and which failures were reported.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <exception>
 #include <span>
@@ -17,6 +18,8 @@ class FailureLog;
 /// A root failure, with the state needed to report it at least once, but not for ever.
 struct RootFailure : Failure {
   std::uint32_t engine = 0;  ///< the number of the engine whose log made it
+  /// The exception that `error` nests, or null. Failures that nest one exception are one event.
+  std::exception_ptr nested = {};
   /// The number of variables that carry this failure or a consequence of it. Written by ops with exclusive access to
   /// such a variable.
   std::atomic<std::int64_t> carriers{0};
@@ -63,20 +66,24 @@ class FailureLog {
   std::vector<FailurePtr> to_report() WINDROW_EXCLUDES(mutex_);
   /// Marks these as reported, and drops the roots that need no further report.
   void reported(std::span<const FailurePtr> failures) WINDROW_EXCLUDES(mutex_);
-  /// The roots that were never reported, one for each origin of which no root was.
+  /// The roots that were never reported. Of those that nest one exception the first, unless that was reported.
   std::vector<FailurePtr> unreported() WINDROW_EXCLUDES(mutex_);
 
   void each_mutex(EachMutex f) { f(mutex_); }  // see fork.h
 
  private:
   using Roots = std::vector<std::shared_ptr<RootFailure>>;
+  /// What the caller destroys without the lock, since destroying an exception runs user code.
+  struct Dropped {
+    Roots roots;
+    std::vector<std::exception_ptr> nested;
+  };
 
   FailurePtr root(Failure::Kind kind, const OpInfo& op, std::exception_ptr error) noexcept WINDROW_EXCLUDES(mutex_);
 
   void list_again(FailurePtr failure) WINDROW_EXCLUDES(mutex_);
-  /// Removes the roots that need no further report. The caller destroys them without the lock, since destroying an
-  /// exception runs user code. Removes none if there is no memory for the list.
-  Roots prune() noexcept WINDROW_REQUIRES(mutex_);
+  /// Removes the roots that need no further report; none if there is no memory for the list.
+  Dropped prune() noexcept WINDROW_REQUIRES(mutex_);
 
   const std::uint32_t number_;
   const std::shared_ptr<RootFailure> undescribed_;  // in no list
@@ -84,6 +91,9 @@ class FailureLog {
   Mutex mutex_;
   Roots roots_ WINDROW_GUARDED_BY(mutex_);
   std::size_t prune_at_ WINDROW_GUARDED_BY(mutex_) = 64;
+  /// What removed roots nested: the latest ones, from `next_pruned_` on.
+  std::array<std::exception_ptr, 64> pruned_ WINDROW_GUARDED_BY(mutex_);
+  std::size_t next_pruned_ WINDROW_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace windrow

@@ -9,9 +9,23 @@ std::string late_by(std::chrono::nanoseconds time) {
   return std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(time).count()) + " us";
 }
 
+/// Nests the exception that is being handled.
+class CalledOff final : public Cancelled, public std::nested_exception {
+ public:
+  const char* what() const noexcept override { return "called off by shutdown_for"; }
+};
+
 bool engine_gives_up(const Running* frame) { return frame != nullptr && frame->core->gives_up(); }
 
 }  // namespace
+
+std::exception_ptr called_off_error() {
+  try {
+    throw Error("shutdown_for has waited in vain");
+  } catch (...) {
+    return std::make_exception_ptr(CalledOff());
+  }
+}
 
 void OpLimits::require_begin() const {
   if (stop.stop_requested()) throw Cancelled();

@@ -62,6 +62,16 @@ void OpRecord::end_other_body() noexcept {
   body_ = Body::none;
 }
 
+void OpRecord::abandon_body() noexcept {
+  const auto abandon = [](auto& function) { function.abandon(); };
+  if (body_ == Body::captures) std::visit(abandon, at<Captures>());
+  if (body_ == Body::function || body_ == Body::async) {
+    Captures captures = take_captures();
+    std::visit(abandon, captures);
+  }
+  end_body();
+}
+
 bool OpRecord::is_async_node() { return node().node->op->kind == Body::async; }
 
 AsyncBody& OpRecord::async_of_node() { return node().launch->async(node().node->number); }

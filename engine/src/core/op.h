@@ -194,6 +194,9 @@ class OpRecord : public Dep::Op {
     return OpFunction::taken_from(*table_, place());
   }
 
+  /// As end_body, but neither calls nor destroys anything of the program: what it owns is leaked.
+  void abandon_body() noexcept;
+
   /// Whether the body is a function, and the op neither retires a variable nor commutes.
   bool is_plain_function() const { return body_ == Body::function && !retires_or_commutes(); }
   /// As end_body, for a body that is a function.

@@ -32,6 +32,10 @@ struct AsyncFunctionBody {
   }
 };
 
+bool has_limits(const PushOptions& options) {
+  return options.stop.stop_possible() || options.deadline.time_since_epoch().count() != 0;
+}
+
 /// Whether a push has a rare option, or no function.
 template <class F>
 bool is_special(const F& function, const PushOptions& options) {
@@ -44,6 +48,13 @@ template <class F>
 [[gnu::noinline]] F adorned(Core& core, F&& function, const PushOptions& options) {
   if (!function) throw core.without_function(options);
   return core.adorn(std::move(function), options);
+}
+
+/// Not by way of an Engine, which the op may outlive.
+Core& core_of_running_op() {
+  const Running* const frame = Running::innermost();
+  if (frame == nullptr) throw MisuseError("a push inside an op, but this thread runs none");
+  return *frame->core;
 }
 
 }  // namespace
@@ -213,6 +224,14 @@ void Engine::push(OpFunction function, AccessList accesses, const PushOptions& o
   core_->push(std::move(function), accesses, options);
 }
 
+void push_inside_op(OpFunction function, AccessList accesses, const PushOptions& options) {
+  Core& core = core_of_running_op();
+  if (is_special(function, options)) function = adorned(core, std::move(function), options);
+  core.push(std::move(function), accesses, options);
+}
+
+void retire_inside_op(Var var) { core_of_running_op().retire(var, nullptr, {.name = "retire"}); }
+
 void Core::push_async(AsyncFunction&& function, AccessList accesses, const PushOptions& how) {
   policy_->expect_callbacks();
   Port& port = ports_.mine();
@@ -264,7 +283,7 @@ std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList a
   const auto op = without_body(entering, Listed{*this, entering.about, accesses.begin(), accesses.size()});
   op->accesses.resize(Dep::canonicalise(op->accesses));
   // Without the bytes, which each push takes for itself.
-  if (is_special(function, how)) {
+  if (has_limits(how)) {
     function = adorn(std::move(function), {.run_always = how.run_always, .stop = how.stop, .deadline = how.deadline});
   }
   FunctionBody{function}.move_to(*op);

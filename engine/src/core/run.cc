@@ -150,12 +150,17 @@ OpRecord* Core::fail(OpRecord& op, const Row& row) {
 
 OpRecord* Core::run_with_care(OpRecord& op, const Begin& begin) {
   const auto [slots, begun] = begin;
-  if (op.body() == OpRecord::Body::captures) return end_captures(op, slots);
+  const bool left_behind = (detours_ & by_leak) != 0;
+  if (op.body() == OpRecord::Body::captures) {
+    if (left_behind) op.abandon_body();
+    return end_captures(op, slots);
+  }
   const OpInfo& info = op.info();
   if (op.is_async() && op.async().left_to_engine) return finish_async(op, slots);
+  if (left_behind) op.abandon_body();
   FailurePtr poison = first_poison(op);
   const bool skipped = poison && !info.run_always;
-  const bool called_off = gives_up() && !skipped && !info.run_always && may_be_called_off(op);
+  const bool called_off = !skipped && (left_behind || (gives_up() && !info.run_always && may_be_called_off(op)));
   if (op.is_async() && !skipped && !called_off) return run_async(op, begin, std::move(poison));
   Ending ending{.outcome = skipped ? Outcome::skipped : Outcome::ran,
                 .poison = std::move(poison),

@@ -110,7 +110,7 @@ void Forks::in_child() noexcept WINDROW_UNCHECKED_LOCKING {
 }
 
 bool Forks::has_time(const Core& core, Clock::time_point begun) {
-  return Clock::now() - begun < core.options.fork_patience;
+  return !core.left_ && Clock::now() - begun < core.options.fork_patience;
 }
 
 bool Forks::worth_waiting(Clock::time_point begun) noexcept {
@@ -242,7 +242,10 @@ void Forks::begin_anew(Core& core) noexcept WINDROW_UNCHECKED_LOCKING {
   core.pending_bytes_.forget_threads();
   core.held_back_.forget_threads();
   core.held_back_by_bytes_.forget_threads();
-  if (core.life_ == Core::Life::draining) core.life_ = Core::Life::running;  // the thread that drained does not exist
+  if (core.life_ != Core::Life::draining) return;
+  core.life_ = Core::Life::running;  // the thread that drained does not exist
+  core.detours_ &= ~unsigned{Core::by_end};
+  core.left_ = false;
 }
 
 }  // namespace windrow

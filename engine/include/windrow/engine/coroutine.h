@@ -28,6 +28,9 @@ namespace windrow {
 ///          accesses would. If there is no memory for the op that is to resume the coroutine, co_await throws
 ///          std::bad_alloc, and the coroutine holds the accesses until it suspends again. An exception that leaves the
 ///          coroutine is handled by its promise; if the promise throws, the op that resumed it fails.
+/// End      shutdown_for() resumes a coroutine whose accesses are granted in time, since nothing calls off these ops. A
+///          coroutine that awaits an engine which shutdown_for() has not ended is never resumed once the engine is
+///          gone.
 /// Threads  A suspended coroutine may be destroyed as long as its accesses have not been granted (for example because
 ///          an op that the destroying thread controls still holds the variable). It is not resumed then. Once they are
 ///          granted, it may be resumed at any moment.
@@ -49,9 +52,8 @@ class Ready {
     // Before push returns, the coroutine may have ended, and with it this object and all owners of the engine.
     const std::vector<Access> accesses = std::move(accesses_);
     const EngineUse use(engine_);
-    engine_.push(
-        [&engine = engine_, from = from_, turn = turn_](OpContext& context) { granted(engine, from, turn, context); },
-        accesses, {.name = "ready", .run_always = true, .pushed_at = from_});
+    engine_.push([from = from_, turn = turn_](OpContext& context) { granted(from, turn, context); }, accesses,
+                 {.name = "ready", .run_always = true, .pushed_at = from_});
   }
 
   void await_resume() const {
@@ -66,8 +68,7 @@ class Ready {
     std::atomic<bool> waits{true};
   };
 
-  static void granted(Engine& engine, std::source_location from, const std::shared_ptr<Turn>& turn,
-                      OpContext& context) {
+  static void granted(std::source_location from, const std::shared_ptr<Turn>& turn, OpContext& context) {
     try {
       context.throw_if_poisoned();
     } catch (...) {
@@ -78,7 +79,7 @@ class Ready {
       if (turn->waits.exchange(false)) turn->coroutine.resume();
     };
     try {
-      engine.push(resume, {}, {.name = "resume", .pushed_at = from});
+      push_inside_op(resume, {}, {.name = "resume", .run_always = true, .pushed_at = from});
     } catch (...) {
       turn->error = std::current_exception();
       resume();

@@ -247,9 +247,9 @@ class Engine {
   /// Throws MisuseError for options out of range, also if they come from the environment. Starts no thread before the
   /// first push.
   explicit Engine(EngineOptions options = {});
-  /// Calls shutdown(), and logs a warning for each failure that was never reported, one for all of the same
-  /// Failure::origin(). If an op holds the last owner of
-  /// its own engine, the destructor returns at once and another thread ends the engine.
+  /// Calls shutdown(), and logs a warning for each failure that was never reported; of those that nest one exception
+  /// (see Failure::origin) for one. If an op holds the last owner of its own engine, the destructor returns at once
+  /// and another thread ends the engine.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -365,9 +365,9 @@ class Engine {
   /// Calls `abort`, which may end what ops wait for, such as the groups of a communicator, with the text of
   /// describe_pending(); without `abort`, the text goes to the log. Then waits `patience` once more.
   ///
-  /// Returns whether the engine has ended. If not, ops still run or wait: the engine goes on to refuse pushes, its
-  /// destructor leaks it instead of waiting, and the program should end soon. Throws MisuseError for a negative time
-  /// and where shutdown() does, and what `abort` throws, after the second wait.
+  /// Returns whether the engine has ended. If not, it goes on to refuse pushes. Its destructor does not wait: it leaks
+  /// the engine if ops are still pending. No op begins then, but those that run must not use the Engine, and the
+  /// program should end. Throws MisuseError as shutdown() and for a negative time, and `abort`'s exception at the end.
   bool shutdown_for(std::chrono::nanoseconds patience, const std::function<void(std::string)>& abort = {});
 
   /// Counters at this moment. With concurrent pushes they need not be consistent with each other.

@@ -1,4 +1,4 @@
-// Keeps an engine alive during a push whose op may end it.
+// For what is built on an engine: pushes whose op may end the engine, and pushes by ops that may outlive it.
 #pragma once
 
 #include "windrow/engine/engine.h"
@@ -20,5 +20,11 @@ class EngineUse {
  private:
   Core& core_;
 };
+
+/// As Engine::push and Engine::retire, of the engine whose op the calling thread runs. For ops that may run while the
+/// Engine object is gone: another op has ended it, or shutdown_for() has left it with pending ops. Throw MisuseError
+/// outside ops.
+void push_inside_op(OpFunction function, AccessList accesses, const PushOptions& options);
+void retire_inside_op(Var var);
 
 }  // namespace windrow

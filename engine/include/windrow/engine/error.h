@@ -73,7 +73,7 @@ struct Failure {
   /// The root of the chain; this failure itself if it has no cause.
   const Failure& root() const;
   /// What the failure comes from: the exception that the root's exception nests (std::nested_exception), or else the
-  /// root's exception. Failures of one origin are one event: of those that nobody waited for, the engine logs one.
+  /// root's exception. Failures that nest one exception are one event: if nobody waited for any, the engine logs one.
   std::exception_ptr origin() const;
   /// One line: the op, where it was pushed, and the chain of causes down to the root's message.
   std::string describe() const;

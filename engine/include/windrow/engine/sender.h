@@ -23,7 +23,8 @@ namespace windrow {
 /// Where       The receiver is called inside an engine op without accesses to the op's variables, so it blocks no other
 ///             op; with policy serial this may be inside start().
 /// Lifetime    This object and the engine must live until the receiver has been called. The receiver may end both, even
-///             if it holds the last owner of the engine, since the engine's end waits until start() has left it.
+///             if it holds the last owner of the engine, since the engine's end waits until start() has left it. If the
+///             engine ends although shutdown_for() has returned false, the receiver may never be called.
 template <class Receiver>
 class PushOperation {
  public:
@@ -75,10 +76,14 @@ class PushOperation {
       op.accesses.push_back(mutate(outcome));
       op.engine.push([run = Run(*this)](OpContext& context) { run(context); }, op.accesses, op.options);
       pushed_ = true;
-      op.engine.push([this, &engine = op.engine, outcome](OpContext& context) { complete(engine, outcome, context); },
-                     {read(outcome)}, {.name = "complete", .run_always = true, .pushed_at = op.options.pushed_at});
+      op.engine.push([this, outcome](OpContext& context) { complete(outcome, context); }, {read(outcome)},
+                     {.name = "complete", .run_always = true, .pushed_at = op.options.pushed_at});
     } catch (...) {
-      retire(op.engine, outcome);
+      try {
+        op.engine.retire(outcome);
+      } catch (...) {
+        // No memory: the variable is lost, but start() still learns why the push failed.
+      }
       throw;
     }
   }
@@ -89,16 +94,12 @@ class PushOperation {
     if (half_.exchange(true)) std::move(receiver_).set_error(std::move(error_));
   }
 
-  static void retire(Engine& engine, Var outcome) noexcept {
+  void complete(Var outcome, OpContext& context) noexcept {
     try {
-      engine.retire(outcome);
+      retire_inside_op(outcome);  // before the receiver is called, which may end the engine
     } catch (...) {
       // No memory: the variable is lost, but the receiver is still called.
     }
-  }
-
-  void complete(Engine& engine, Var outcome, OpContext& context) noexcept {
-    retire(engine, outcome);  // before the receiver is called, which may end the engine
     const FailurePtr& failure = context.failure();
     if (!failure) return std::move(receiver_).set_value();
     try {
