@@ -109,6 +109,18 @@ Lane* OnComplete::lane() const { return op_ == nullptr ? nullptr : op_->info().l
 
 FailurePtr OnComplete::failure() const { return op_ == nullptr ? nullptr : op_->async().poison; }
 
+std::exception_ptr dropped_error() {
+  return std::make_exception_ptr(Error("its OnComplete was destroyed without being called"));
+}
+
+std::exception_ptr Core::dropped() const noexcept {
+  try {
+    return dropped_error();
+  } catch (const std::bad_alloc&) {
+    return dropped_;
+  }
+}
+
 void OnComplete::drop() noexcept {
   if (op_ != nullptr) (*this)(core_->dropped());
 }

@@ -125,8 +125,8 @@ class Core {
   void run(OpRecord& op, Slots* slots) noexcept;
   /// Called when the OnComplete of an async op is called or dropped.
   void complete(OpRecord& op, std::exception_ptr outcome) noexcept;
-  /// The outcome of an op whose OnComplete was dropped. Allocated in advance, since dropping must not fail.
-  const std::exception_ptr& dropped() const { return dropped_; }
+  /// The outcome of an op whose OnComplete was dropped: an exception of its own or, without memory, `dropped_`.
+  std::exception_ptr dropped() const noexcept;
   /// An op that awaits a point, and the op that left the point.
   struct PointAwaited {
     OpRecord& op;
@@ -337,8 +337,7 @@ class Core {
   class Push;   ///< spans a push; entry.h
 
   FailureLog failures_{number};
-  const std::exception_ptr dropped_ =
-      std::make_exception_ptr(Error("its OnComplete was destroyed without being called"));
+  const std::exception_ptr dropped_ = dropped_error();
   PendingBytes pending_bytes_{options.max_pending_bytes};
   HeldBack held_back_;           // by max_pending_ops
   HeldBack held_back_by_bytes_;  // by max_pending_bytes

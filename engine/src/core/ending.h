@@ -18,6 +18,8 @@ struct Begin {
   Ticks begun;
 };
 
+/// The error of an op whose OnComplete was destroyed without being called.
+std::exception_ptr dropped_error();
 /// The error of the ops that shutdown_for() calls off. Wherever it is thrown, it nests one exception.
 std::exception_ptr called_off_error();
 

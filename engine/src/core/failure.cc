@@ -236,23 +236,23 @@ void FailureLog::reported(std::span<const FailurePtr> failures) {
 
 std::vector<FailurePtr> FailureLog::unreported() {
   Roots roots;
-  std::vector<std::exception_ptr> told;  // or about to be
+  std::vector<std::exception_ptr> reported;  // as part of what nests them
   {
     MutexLock lock(mutex_);
     roots = roots_;
-    told.assign(pruned_.begin(), pruned_.end());
+    reported.assign(pruned_.begin(), pruned_.end());
   }
   for (const auto& root : roots) {
+    if (root->nested && root->reported) reported.push_back(root->nested);
+  }
+  std::vector<std::exception_ptr> told = reported;  // or in `result`
+  for (const auto& root : roots) {
     if (!root->nested) told.push_back(root->error);
-    if (root->nested && root->reported) told.push_back(root->nested);
   }
   std::vector<FailurePtr> result;
   for (const auto& root : roots) {
-    if (root->reported) continue;
-    if (root->nested) {
-      if (contains(told, root->nested)) continue;
-      told.push_back(root->nested);
-    }
+    if (root->reported || contains(root->nested ? told : reported, root->nested ? root->nested : root->error)) continue;
+    if (root->nested) told.push_back(root->nested);
     result.push_back(root);
   }
   if (!undescribed_->reported) result.push_back(undescribed_);
