@@ -339,6 +339,8 @@ void Communicator::time_calls() const { member_->time_calls(); }
 std::chrono::nanoseconds Communicator::time_in_calls() const {
   return member_->clock() ? member_->clock()->total() : std::chrono::nanoseconds(0);
 }
-void Communicator::abort(const std::string& why) const { member_->abort(why); }
+void Communicator::abort(const std::string& why) const {
+  member_->abort(why.empty() ? "rank " + std::to_string(rank()) + " has called abort()" : why);
+}
 
 }  // namespace windrow

@@ -74,6 +74,11 @@ void compute(std::vector<Exchange>& parts) {
 
 }  // namespace
 
+std::string text_of(const std::exception& error) {
+  const std::string text = error.what();
+  return text.empty() ? "an exception without a text" : text;
+}
+
 Breakage reason_to_fail(std::span<const Said> parts) {
   for (std::size_t i = 0; i < parts.size() && parts.size() > 1; ++i) {
     const Said& other = parts[i == 0 ? 1 : 0];
@@ -155,7 +160,7 @@ void finish(std::vector<Exchange>& parts, const std::vector<int>& ranks) {
     try {
       compute(parts);
     } catch (const std::exception& error) {
-      failed = {.why = error.what()};
+      failed = {.why = text_of(error)};
     }
   }
   for (Exchange& part : parts) {

@@ -16,6 +16,9 @@ namespace windrow::comm {
 /// abort() (AbortError).
 enum class Told : std::uint8_t { here, elsewhere, by_abort };
 
+/// What an exception says; in any case something, since a Breakage without a text is none.
+std::string text_of(const std::exception& error);
+
 /// Why a group is broken, or why a call fails. A value.
 struct Breakage {
   std::string why = {};  ///< empty: it is not
@@ -23,7 +26,7 @@ struct Breakage {
   /// Nested in all errors, so that the engine knows that they have one cause.
   std::exception_ptr cause = why.empty() ? nullptr : std::make_exception_ptr(CommError(why));
 
-  explicit operator bool() const { return !why.empty(); }
+  explicit operator bool() const { return cause != nullptr; }
   /// An error whose text begins with `what`.
   std::exception_ptr error(const std::string& what) const;
   /// The same for exchange(), which `why` may name already.

@@ -81,8 +81,11 @@ std::uint64_t Member::number(Kind kind, int peer) {
 }
 
 std::shared_ptr<void> CallClock::begin() {
-  const std::lock_guard lock(mutex_);
-  if (under_way_++ == 0) since_ = Clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    if (under_way_++ == 0) since_ = Clock::now();
+  }
+  // Not under the lock: if there is no memory, the call counts as ended here.
   return {nullptr, [clock = shared_from_this()](void*) {
             const std::lock_guard locked(clock->mutex_);
             if (--clock->under_way_ == 0) clock->total_ += Clock::now() - clock->since_;

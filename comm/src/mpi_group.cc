@@ -59,6 +59,18 @@ void scale(const std::vector<Piece>& pieces, float factor) {
   }
 }
 
+/// The same for what failed for one reason, also in other processes; 0 if it is not known.
+std::int64_t number_of(const std::exception_ptr& origin) {
+  if (!origin) return 0;
+  try {
+    std::rethrow_exception(origin);
+  } catch (const std::exception& error) {
+    return fingerprint(error.what());
+  } catch (...) {
+    return 0;
+  }
+}
+
 MpiType type_of(const Call& call) { return call.elements == Elements::float32 ? MpiType::float32 : MpiType::int32; }
 
 }  // namespace
@@ -112,7 +124,7 @@ bool MpiGroupState::progress() {
     if (!changed) watch();
     return changed;
   } catch (const std::exception& error) {
-    break_up({.why = error.what()}, rank_);
+    break_up({.why = text_of(error)}, rank_);
     return true;
   }
 }
@@ -195,18 +207,15 @@ bool MpiGroupState::end_collectives() {
 void MpiGroupState::say_failed(MpiNote& note, const Exchange& part) {
   note.numbers[1] = part.failure.empty() ? 0 : 1;
   note.say(part.failure.empty() ? part.call.describe() : part.failure);
-  if (!part.origin) return;
-  try {
-    std::rethrow_exception(part.origin);
-  } catch (const std::exception& origin) {
-    note.numbers[2] = fingerprint(origin.what());
-  } catch (...) {
-  }
+  note.numbers[2] = number_of(part.origin);
 }
 
 Breakage MpiGroupState::failed(const MpiNote& note, const Exchange& own) {
-  if (own.origin) return operand_failed(static_cast<int>(note.rank), note.said(), own.origin);
   const std::int64_t number = note.numbers[2];
+  // The operand here may have failed as well, for the same reason or another.
+  if (own.origin && (note.rank == rank_ || (number != 0 && number == number_of(own.origin)))) {
+    return operand_failed(static_cast<int>(note.rank), note.said(), own.origin);
+  }
   const bool known = number != 0 && number == last_failed_.first;
   Breakage failed = operand_failed(static_cast<int>(note.rank), note.said(), known ? last_failed_.second : nullptr);
   last_failed_ = {number, failed.cause};

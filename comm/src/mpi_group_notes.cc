@@ -191,14 +191,19 @@ void MpiGroupState::watch() {
     return;
   }
   std::string silent, behind;
+  // The lowest rank that has made this call as well, and answers: it waits as this one does, so its user hears of it.
+  int teller = rank_;
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
     const auto& told = told_[static_cast<std::size_t>(rank)];
+    const bool concerned = awaited->peer < 0 || awaited->peer == rank;
     if (!told) {
       silent += (silent.empty() ? "rank " : ", ") + std::to_string(rank);
-    } else if ((awaited->peer < 0 || awaited->peer == rank) && (*told)[awaited->kind] <= awaited->number) {
+    } else if (concerned && (*told)[awaited->kind] <= awaited->number) {
       behind += (behind.empty() ? "rank " : ", rank ") + std::to_string(rank);
       if (awaited->call != nullptr) behind += ", which is at call " + std::to_string((*told)[awaited->kind]);
+    } else if (concerned && !left_[static_cast<std::size_t>(rank)]) {
+      teller = std::min(teller, rank);
     }
   }
   if (!silent.empty() && now - *asked_ < options_.answer) return;
@@ -211,8 +216,6 @@ void MpiGroupState::watch() {
   } else {
     why += "; all members answer, and have called it";
   }
-  const auto answered = std::ranges::find_if(told_, [](const auto& told) { return told.has_value(); });
-  const int teller = std::min(rank_, static_cast<int>(answered - told_.begin()));
   break_up({.why = why + "; the group is broken", .told = teller == rank_ ? Told::here : Told::elsewhere}, teller);
 }
 

@@ -143,7 +143,11 @@ void NcclGroupState::collect(Rounds::iterator place, AllEnded& ended) {
   for (Slot& slot : round.slots) {
     if (!slot.part || slot.ended) continue;
     slot.ended = true;
-    Breakage why = round.why ? round.why : Breakage{.why = slot.part->failure};
+    Breakage why = round.why;
+    if (!why && !slot.part->failure.empty()) {
+      why = {.why = slot.part->failure};
+      if (slot.part->origin) why.cause = slot.part->origin;
+    }
     ended.push_back({std::move(*slot.part), std::move(why)});
   }
   if (!std::ranges::all_of(round.slots, &Slot::ended)) return;

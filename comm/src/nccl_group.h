@@ -99,7 +99,7 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   bool serve_calls();
   bool settle();
   void announce();
-  Breakage ask_others(const Said& own, const Agree& agree) const;
+  Breakage ask_others(const Said& own, const Agree& agree);
   void watch();
   std::optional<Clock::time_point> oldest(std::string* what) const;
   void end_broken(std::unique_lock<std::mutex>& lock);
@@ -123,6 +123,8 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   bool connected_ = false, failed_all_ = false, aborted_ = false, ending_ = false;
   bool serving_ = false, announcing_ = false, watching_ = false;  // the threads are not at their end
   std::thread serve_, announce_, watch_;                          // of start() and stop()
+  // Of announce(): what an operand of another process has failed with last, and the cause of the calls that failed so.
+  std::pair<std::string, std::exception_ptr> last_failed_;
 };
 
 }  // namespace windrow::comm

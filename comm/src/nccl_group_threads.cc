@@ -36,7 +36,7 @@ void NcclGroupState::serve() {
       if (serve_calls()) clique_.close(options_.answer);
     }
   } catch (const std::exception& error) {
-    break_up({.why = error.what()});
+    break_up({.why = text_of(error)});
   }
   std::lock_guard lock(mutex_);
   serving_ = false;
@@ -119,11 +119,11 @@ void NcclGroupState::announce() {
       decide(place, std::move(why), ended);
       lock.unlock();
     } catch (const AbortError& error) {
-      break_up({.why = error.what(), .told = Told::by_abort});
+      break_up({.why = text_of(error), .told = Told::by_abort});
     } catch (const ToldError& error) {
-      break_up({.why = error.what(), .told = Told::elsewhere});
+      break_up({.why = text_of(error), .told = Told::elsewhere});
     } catch (const std::exception& error) {
-      break_up({.why = error.what()});
+      break_up({.why = text_of(error)});
     }
     end(ended);
     lock.lock();
@@ -136,7 +136,7 @@ void NcclGroupState::announce() {
 }
 
 /// Why the call fails in all processes; empty if it does not.
-Breakage NcclGroupState::ask_others(const Said& own, const Agree& agree) const {
+Breakage NcclGroupState::ask_others(const Said& own, const Agree& agree) {
   Call call = *own.call;
   std::vector<Index> what = {static_cast<Index>(call.kind), static_cast<Index>(call.elements),
                              static_cast<Index>(call.combine), call.peer};
@@ -163,11 +163,19 @@ Breakage NcclGroupState::ask_others(const Said& own, const Agree& agree) const {
   const std::string own_text = differ ? own.call->describe() : *own.failure;
   std::memcpy(text.data(), own_text.data(), std::min(own_text.size(), 8 * words - 1));
   const Numbers texts = agree(text);
-  const auto text_of = [&](std::size_t rank) {
-    return std::string(reinterpret_cast<const char*>(texts.data() + rank * words));
+  const auto said_by = [](const Numbers& all_texts, std::size_t rank) {
+    return std::string(reinterpret_cast<const char*>(all_texts.data() + rank * words));
   };
-  if (!differ) return operand_failed(static_cast<int>(other), text_of(other), own.origin);
-  return {.why = "rank 0 calls " + text_of(0) + ", but rank " + std::to_string(other) + " calls " + text_of(other)};
+  const std::string of_other = said_by(texts, other);
+  if (differ) {
+    return {.why = "rank 0 calls " + said_by(texts, 0) + ", but rank " + std::to_string(other) + " calls " + of_other};
+  }
+  // The operand here may have failed as well, for the same reason or another.
+  std::exception_ptr cause = of_other == last_failed_.first ? last_failed_.second : nullptr;
+  if (own.origin && of_other == said_by(text, 0)) cause = own.origin;
+  Breakage failure = operand_failed(static_cast<int>(other), of_other, cause);
+  last_failed_ = {of_other, failure.cause};
+  return failure;
 }
 
 /// When the oldest call began that is not done; and what to say if it takes too long.

@@ -79,11 +79,17 @@ class SimulatedGroup::Network : public std::enable_shared_from_this<SimulatedGro
   }
 
  private:
-  std::string reason_to_fail(const std::vector<Exchange>& parts) const {
+  comm::Breakage reason_to_fail(const std::vector<Exchange>& parts) const {
     for (const Exchange& part : parts) {
-      if (!part.failure.empty()) return "an operand failed: " + part.failure;
-      if (part.call.kind != comm::Kind::all_reduce) return "only all_reduce is simulated";
-      if (!part.call.fits(parts.front().call)) return "another member calls " + parts.front().call.describe();
+      if (!part.failure.empty()) {
+        comm::Breakage failed{.why = "an operand failed: " + part.failure};
+        if (part.origin) failed.cause = part.origin;
+        return failed;
+      }
+      if (part.call.kind != comm::Kind::all_reduce) return {.why = "only all_reduce is simulated"};
+      if (!part.call.fits(parts.front().call)) {
+        return {.why = "another member calls " + parts.front().call.describe()};
+      }
     }
     return {};
   }
@@ -96,7 +102,7 @@ class SimulatedGroup::Network : public std::enable_shared_from_this<SimulatedGro
   void announce(Calls::iterator next) {
     ++next_;
     std::vector<Exchange>& parts = next->second;
-    if (const comm::Breakage why{.why = reason_to_fail(parts)}) {
+    if (const comm::Breakage why = reason_to_fail(parts)) {
       for (Exchange& each : parts) comm::fail(each, why);
       calls_.erase(next);
       return;

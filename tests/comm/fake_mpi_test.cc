@@ -204,6 +204,91 @@ TEST(FakeMpi, NamesTheMembersThatLackACallInTime) {
   }
 }
 
+/// What a call throws, and to whom the error is addressed.
+enum class Heard : std::uint8_t { nothing, here, elsewhere };
+Heard heard_of(const std::function<void()>& call) {
+  try {
+    try {
+      call();
+    } catch (const OpError& error) {
+      error.rethrow_root();
+    }
+  } catch (const ToldError&) {
+    return Heard::elsewhere;
+  } catch (const CommError&) {
+    return Heard::here;
+  }
+  return Heard::nothing;
+}
+
+void reduce_and_wait(const Communicator& member) {
+  const Tensor x = filled(member.device(), 1, 1, 1);
+  member.all_reduce(x);
+  x.get();
+}
+
+// A rank that is stuck answers all the same, since its thread that calls MPI is not.
+TEST(FakeMpi, OneMemberThatWaitsTellsAndNotTheOneThatIsMissing) {
+  for (const int stuck : {0, 1, 2}) {
+    const FakeMpiJob job(3, first_seed());
+    std::atomic<int> heard[3] = {}, ended = 0;
+    run_ranks(3, {.patience = 300ms, .answer = 20s}, [&](const Communicator& member) {
+      member.exchange({});  // so that all begin about now
+      if (member.rank() != stuck) {
+        ++heard[static_cast<int>(heard_of([&] { reduce_and_wait(member); }))];
+        ++ended;
+        ended.notify_all();
+      }
+      for (int now = ended; now < 2; now = ended) ended.wait(now);
+    });
+    EXPECT_EQ(heard[static_cast<int>(Heard::here)], 1) << "rank " << stuck << " is stuck";
+    EXPECT_EQ(heard[static_cast<int>(Heard::elsewhere)], 1) << "rank " << stuck << " is stuck";
+  }
+}
+
+TEST(FakeMpi, AMemberThatWaitsForAMessageTellsWhatOthersDoNotSee) {
+  const FakeMpiJob job(3, first_seed());
+  Heard heard = Heard::nothing;
+  std::atomic<bool> ended = false;
+  run_ranks(3, {.patience = 50ms, .answer = 20s}, [&](const Communicator& member) {
+    if (member.rank() < 2) return ended.wait(false);
+    heard = heard_of([&] {
+      const Tensor x = filled(member.device(), 1, 1, 1);
+      member.recv(x, 1);
+      x.get();
+    });
+    ended = true;
+    ended.notify_all();
+  });
+  EXPECT_EQ(heard, Heard::here);
+}
+
+TEST(FakeMpi, AnErrorNestsWhatItNames) {
+  const FakeMpiJob job(2, first_seed());
+  std::string nested[2];
+  run_ranks(2, {.patience = 20s}, [&](const Communicator& member) {
+    const Tensor x = filled(member.device(), 1, 1, 1);
+    member.device().engine->push(
+        [rank = member.rank()] { throw std::runtime_error("no loss at rank " + std::to_string(rank)); },
+        {mutate(x.var())});
+    member.all_reduce(x);
+    try {
+      x.get();
+    } catch (const OpError& error) {
+      try {
+        error.rethrow_root();
+      } catch (const CommError& failed) {
+        try {
+          std::rethrow_if_nested(failed);
+        } catch (const std::exception& cause) {
+          nested[member.rank()] = cause.what();
+        }
+      }
+    }
+  });
+  for (const std::string& text : nested) EXPECT_NE(text.find("no loss at rank 0"), text.npos) << text;
+}
+
 TEST(FakeMpi, EndsAfterCallsWhoseOperandsAreNotReady) {
   const FakeMpiJob job(2, first_seed());
   ::setenv("WINDROW_MPI_PLUGIN", WINDROW_FAKE_MPI, 1);

@@ -10,6 +10,7 @@
 #include "tests/devices/simulated.h"
 #include "tests/engine/support.h"
 #include "tests/seed.h"
+#include "windrow/comm/simulated.h"
 
 namespace windrow::testing {
 namespace {
@@ -195,6 +196,13 @@ TEST(LocalGroup, NothingHangsIfAMemberEndsOrAborts) {
   other[1].abort("the test says so");
   EXPECT_NE(error_of(z).find("the test says so"), std::string::npos) << error_of(z);
   EXPECT_THROW(other[0].exchange({}), AbortError);
+
+  const LocalGroup third(host_devices(engine, 2));
+  const Tensor w = filled(third[0].device(), 1, 1, 1);
+  third[1].abort("");
+  third[0].recv(w, 1);
+  EXPECT_NE(error_of(w).find("rank 1 has called abort()"), std::string::npos) << error_of(w);
+  EXPECT_THROW(third[0].exchange({}), AbortError);
 }
 
 /// How often an engine says at its end that nobody waited for a failure.
@@ -239,6 +247,26 @@ TEST(LocalGroup, AFailureIsToldOnceHoweverManyCallsFail) {
   EXPECT_NE(error_of(all[0]).find("no loss"), std::string::npos) << error_of(all[0]);
   all.clear();
   EXPECT_EQ(told_at_the_end(engine), 0u);
+}
+
+TEST(SimulatedGroup, AnErrorNestsTheFailureOfTheOperand) {
+  VirtualClock clock;
+  const SimulatedGroup group(clock, 2, {});
+  const Tensor x(group[0].device(), 1, 1), y(group[1].device(), 1, 1);
+  clock.engine().push([]() { throw std::runtime_error("no loss"); }, {overwrite(x.var())});
+  group[0].all_reduce(x);
+  group[1].all_reduce(y);
+  EXPECT_THROW(clock.run(), OpError);
+  try {
+    clock.engine().wait(y.var());
+    ADD_FAILURE();
+  } catch (const OpError& failed) {
+    try {
+      std::rethrow_exception(failed.failures().front()->origin());
+    } catch (const std::exception& origin) {
+      EXPECT_STREQ(origin.what(), "no loss");
+    }
+  }
 }
 
 TEST(LocalGroup, ExchangesNumbersBetweenThreads) {

@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(Of, MpiFailure,
                          [](const auto& test) { return std::string(test.param.how); });
 
 TEST(MpiFailures, AreToldByTheLowestRankThatIsLeft) {
-  for (const std::string how : {"kill", "stop"}) {
+  for (const std::string how : {"kill", "stop", "stuck"}) {
     for (const int bad : {0, 1, 2}) {
       const std::string text = output_of(how + " " + std::to_string(bad));
       const int first = bad == 0 ? 1 : 0, second = bad == 2 ? 1 : 2;

@@ -1,6 +1,6 @@
 // One process of a group that fails in a chosen way; mpi_failure_test starts it. Prints what a wait throws.
 //
-//   mpirun -n 3 mpi_rank kill|stop|slow|abort|leave [RANK]
+//   mpirun -n 3 mpi_rank kill|stop|stuck|slow|abort|leave [RANK]
 #include <unistd.h>
 
 #include <csignal>
@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
       if (call == 3 && rank == bad) {
         if (how == "kill") std::raise(SIGKILL);
         if (how == "stop") std::raise(SIGSTOP);
+        if (how == "stuck") std::this_thread::sleep_for(60s);  // until it is killed
         if (how == "slow") std::this_thread::sleep_for(6s);
         if (how == "abort") all->abort("rank " + std::to_string(bad) + " gives up");
         if (how == "leave") {
@@ -51,7 +52,7 @@ int main(int argc, char** argv) {
   }
   std::printf("rank %d%s: %s\n", rank, told_elsewhere ? " leaves it to another" : "", error.c_str());
   std::fflush(stdout);
-  if (how == "stop" && rank == (bad == 0 ? 1 : 0))
+  if ((how == "stop" || how == "stuck") && rank == (bad == 0 ? 1 : 0))
     ::kill(static_cast<pid_t>(pids[static_cast<std::size_t>(bad)]), SIGKILL);
   std::this_thread::sleep_for(500ms);  // until all others have printed: mpirun ends them when one ends badly
   std::_Exit(0);

@@ -45,7 +45,7 @@ class CommError : public Error {
 };
 
 /// A CommError that another member gets as well, which alone needs to print it: that which has called abort(); or, if a
-/// member is missing, the one of the lowest rank among those that have answered.
+/// member is missing, the one of the lowest rank among those that wait for it.
 class ToldError : public CommError {
  public:
   using CommError::CommError;
@@ -131,7 +131,7 @@ class Communicator {
   std::chrono::nanoseconds time_in_calls() const;
 
   /// Breaks the group: all calls that have not finished, and all later ones of all members, fail with an AbortError of
-  /// this text. Any thread may call it.
+  /// this text, or of one that names the rank if it is empty. Any thread may call it.
   void abort(const std::string& why) const;
 
  private:
