@@ -1,8 +1,10 @@
 #include "windrow/ops/tape.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -20,7 +22,12 @@ class Tape::Impl {
   void watch(const Tensor& tensor) {
     require_recording("watch()");
     if (!tensor.whole()) throw MisuseError("Tape: watch() of a part of a tensor; expected a whole one");
-    if (find(tensor) == nullptr) add(tensor);
+    if (find(tensor) == nullptr) {
+      if (used_.contains(tensor.buffer())) {
+        throw MisuseError("Tape: watch() of a tensor that was used before; expected watch() before its first use");
+      }
+      add(tensor);
+    }
     find(tensor)->watched = true;
   }
 
@@ -40,6 +47,9 @@ class Tape::Impl {
           " of a view of a tensor that has a gradient; expected the tensor, or an operator such as slice");
     }
     const Tensor result = windrow::apply(device_, op, operands, pushed_at);
+    for (const Tensor& tensor : operands.in) {
+      if (find(tensor) == nullptr) used_.insert(tensor.buffer());
+    }
     if (!depends) return result;
     steps_.push_back({&op, operands, result});
     add(result);
@@ -52,6 +62,7 @@ class Tape::Impl {
     if (last == nullptr || !last->tensor.same_view(loss)) {
       throw MisuseError("Tape: backward() from a tensor that depends on no watched one; expected a result of apply()");
     }
+    find_terms(loss);
     over_ = true;
     const Tensor ones(device_, loss.rows(), loss.width(), "ones");
     ones.set(std::vector<float>(static_cast<std::size_t>(loss.rows() * loss.width()), 1), pushed_at);
@@ -70,6 +81,9 @@ class Tape::Impl {
       throw MisuseError(std::string("Tape: gradient() ") +
                         (over_ ? "of a tensor that is not watched" : "before backward()"));
     }
+    if (!found->second.tensor.same_view(tensor)) {
+      throw MisuseError("Tape: gradient() of a view of a watched tensor; expected the tensor");
+    }
     return found->second.gradient;
   }
 
@@ -85,6 +99,7 @@ class Tape::Impl {
     const Operator* op;
     Operands operands;
     Tensor result;
+    GradientTerms terms = {};  ///< found by backward() for steps on a path to the loss
   };
 
   void require_recording(const char* what) const {
@@ -96,17 +111,33 @@ class Tape::Impl {
   }
   void add(const Tensor& tensor) { values_.emplace(tensor.buffer().get(), Value{tensor}); }
 
-  void differentiate(const Step& step, const Tensor& gradient, std::source_location pushed_at) {
+  /// Before anything is pushed, since a step on a path may have no gradient.
+  void find_terms(const Tensor& loss) {
+    std::unordered_set<const Buffer*> on_path = {loss.buffer().get()};
+    for (std::size_t i = steps_.size(); i-- > 0;) {
+      Step& step = steps_[i];
+      if (!on_path.contains(step.result.buffer().get())) continue;
+      step.terms = terms_of(step);
+      for (std::size_t k = 0; k < step.terms.size(); ++k) {
+        const Tensor& operand = step.operands.in[k];
+        if (step.terms[k] && find(operand) != nullptr) on_path.insert(operand.buffer().get());
+      }
+    }
+  }
+  static GradientTerms terms_of(const Step& step) {
     if (step.op->gradients == nullptr) {
       throw MisuseError("Tape: operator " + std::string(step.op->name.text()) + " has no gradient");
     }
     Signature signature{.attributes = step.operands.attributes};
     for (const Tensor& tensor : step.operands.in) signature.in.push_back(taped_type(tensor));
     for (const IntTensor& tensor : step.operands.indices) signature.indices.push_back(taped_type(tensor));
-    const GradientTerms terms = step.op->gradients(signature);
-    for (std::size_t k = 0; k < terms.size(); ++k) {
+    return step.op->gradients(signature);
+  }
+
+  void differentiate(const Step& step, const Tensor& gradient, std::source_location pushed_at) {
+    for (std::size_t k = 0; k < step.terms.size(); ++k) {
       Value* const operand = find(step.operands.in[k]);
-      if (operand != nullptr && terms[k]) add_term(*operand, *terms[k], step, gradient, pushed_at);
+      if (operand != nullptr && step.terms[k]) add_term(*operand, *step.terms[k], step, gradient, pushed_at);
     }
   }
 
@@ -136,6 +167,8 @@ class Tape::Impl {
 
   const Device device_;
   std::unordered_map<const Buffer*, Value> values_;  // by the buffer, which the value holds
+  /// Buffers of operands that depend on nothing that was watched by then. They may end.
+  std::set<std::weak_ptr<Buffer>, std::owner_less<>> used_;
   std::vector<Step> steps_;
   bool over_ = false;
 };

@@ -193,8 +193,28 @@ TEST_F(TapeTest, RefusesMisuse) {
   EXPECT_NE(error_of<MisuseError>([&] { tape.apply(op::neg, {.in = {x}}); }).find("new tape"), std::string::npos);
   Tape other(host_);
   other.watch(x);
-  const Tensor slope = other.apply(op::tanh_gradient, {.in = {x, x}});
+  const Tensor slope = other.apply(op::neg, {.in = {other.apply(op::tanh_gradient, {.in = {x, x}})}});
+  const std::uint64_t pushed = engine_.stats().pushed;
   EXPECT_NE(error_of<MisuseError>([&] { other.backward(slope); }).find("tanh_gradient"), std::string::npos);
+  EXPECT_EQ(engine_.stats().pushed, pushed);
+  other.backward(other.apply(op::neg, {.in = {x}}));  // which is on no path through it
+  EXPECT_EQ(other.gradient(x)->get(), Floats(12, -1));
+  EXPECT_NE(error_of<MisuseError>([&] { other.gradient(x.row_range(0, 1)); }).find("a view"), std::string::npos);
+}
+
+TEST_F(TapeTest, RefusesToWatchATensorThatWasUsed) {
+  const Tensor x = input(rows_, Doubles(12, 1)), w = input(rows_, Doubles(12, 2)), v = input(rows_, Doubles(12, 3));
+  Tape tape(host_);
+  tape.watch(x);
+  tape.apply(op::mul, {.in = {x, w}});
+  EXPECT_NE(error_of<MisuseError>([&] { tape.watch(w); }).find("first use"), std::string::npos);
+  const Tensor y = tape.apply(op::mul, {.in = {x, v}});
+  tape.watch(x);  // as before
+  tape.watch(y);  // known since it was made
+  EXPECT_NE(error_of<MisuseError>([&] { tape.watch(v); }).find("first use"), std::string::npos);
+  tape.backward(tape.apply(op::mul, {.in = {y, y}}));
+  EXPECT_EQ(tape.gradient(y)->get(), Floats(12, 6));
+  EXPECT_EQ(tape.gradient(x)->get(), Floats(12, 18));
 }
 
 }  // namespace

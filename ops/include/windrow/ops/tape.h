@@ -32,7 +32,7 @@ class Tape {
   Tape& operator=(const Tape&) = delete;
 
   /// Asks for the gradient of a tensor that covers its buffer, such as a parameter. Throws MisuseError for another one,
-  /// and after backward().
+  /// for one that was an operand of apply() before, and after backward().
   void watch(const Tensor& tensor);
 
   /// Applies the operator, as windrow::apply does, and notes the application if an operand depends on a watched tensor.
@@ -43,11 +43,11 @@ class Tape {
 
   /// Pushes the ops that compute the gradients, of the sum of all elements of `loss`, for the watched tensors. Tensors
   /// that lie on no path from a watched one to the loss get none. Throws MisuseError if the loss depends on no watched
-  /// tensor, if an operator on a path has no gradient, and the second time.
+  /// tensor, if an operator on a path has no gradient, and the second time; then it pushes nothing.
   void backward(const Tensor& loss, std::source_location pushed_at = std::source_location::current());
 
   /// The gradient of a watched tensor, of its shape; empty if the loss does not depend on it. Throws MisuseError before
-  /// backward(), and for a tensor that is not watched.
+  /// backward(), for a tensor that is not watched, and for a view of one that is.
   std::optional<Tensor> gradient(const Tensor& tensor) const;
 
  private:
