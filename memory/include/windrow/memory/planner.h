@@ -15,7 +15,7 @@
 //   Order    The caller runs the steps in an order that the plan was made for (StepOrder), plus MemoryPlan::edges.
 //   Result   Two buffers share bytes only if all steps that use the one finish before any step that uses the other
 //            begins; or where InPlace allows it. The same program gives the same plan.
-//   Errors   A program that is no program throws MisuseError, which names the step and the buffer.
+//   Errors   An invalid program throws MisuseError, which names the step and the buffer.
 //   Threads  Any thread, concurrently.
 #pragma once
 
@@ -55,7 +55,8 @@ struct InPlace {
 };
 
 struct PlannedStep {
-  /// Buffers by number. One that steps fill together counts as read by them, after one step that writes it.
+  /// Buffers by number. If several steps may fill a buffer concurrently, an earlier step writes it and they read it.
+  /// For example, one step allocates the memory of a table, and then each of others fills some rows.
   std::vector<std::uint32_t> reads = {}, writes = {};
   /// Earlier steps that finish before this one begins, beside those that StepOrder implies.
   std::vector<std::uint32_t> after = {};
