@@ -93,14 +93,25 @@ std::string error_of_step(const OptimiserOptions& options, const ParametersOptio
   const Device host = host_device(engine);
   RecordedLayer layer(host, Method::sgd(), options, of_parameters);
   Static step(host, [&](const StaticInputs& batch) { return layer.step(batch); });
-  return error_of<MisuseError>([&] { layer.train(1, [&](const StaticInputs& batch) { return step(batch); }); });
+  const std::string error =
+      error_of<MisuseError>([&] { layer.train(1, [&](const StaticInputs& batch) { return step(batch); }); });
+  EXPECT_FALSE(layer.optimiser.between_steps());
+  return error;
 }
 
 TEST(RecordedStep, RefusesWhatReplaysWouldNotDo) {
   EXPECT_NE(error_of_step({.accumulate = 2}, {}).find("accumulate"), std::string::npos);
-  EXPECT_NE(error_of_step({}, {.non_finite = NonFinite::skip}).find("check step"), std::string::npos);
+  EXPECT_NE(error_of_step({}, {.non_finite = NonFinite::skip}).find("NonFinite::skip"), std::string::npos);
   Engine engine({.policy = Policy::serial});
   const Device host = host_device(engine);
+  RecordedLayer collects(host, Method::sgd(), {.accumulate = 2});
+  collects.train(1, [&](const StaticInputs& batch) { return collects.step(batch); });
+  Static finishes(host, [&](const StaticInputs&) -> std::vector<Tensor> {
+    collects.optimiser.finish();
+    return {};
+  });
+  EXPECT_NE(error_of<MisuseError>([&] { finishes(); }).find("Optimiser::finish()"), std::string::npos);
+  EXPECT_TRUE(collects.optimiser.between_steps());
   Parameters parameters(host, 1);
   Static step(host, [&](const StaticInputs&) -> std::vector<Tensor> {
     return {parameters.value(parameters.add("late", 1, 1, Initial::zeros()))};

@@ -72,12 +72,15 @@ class Optimiser::Impl {
   void step(std::size_t samples, std::source_location from) {
     require(samples > 0, "a step of samples:", 0, "1 or more");
     if (options_.accumulate > 1) refuse_in_recording("Optimiser::step() with `accumulate`");
+    if (parameters_.non_finite() == NonFinite::skip) refuse_in_recording("Optimiser::step() with NonFinite::skip");
+    if (shards_) refuse_in_recording("Optimiser::step() with a sharded update");
     samples_ += samples;
     if (++collected_ < options_.accumulate) return parameters_.keep_gradients();
     take_step(from);
   }
   void finish(std::source_location from) {
     if (collected_ == 0) return;
+    refuse_in_recording("Optimiser::finish()");
     take_step(from);
     parameters_.forget_gradients();  // they are kept no longer
   }

@@ -12,6 +12,8 @@
 //   Numbers  The learning rate and all that a step depends on lie in a tensor, which an op writes: so steps of a
 //            captured graph, or in the body of a Static, count on, and follow the schedule. The same calls give the
 //            same bits with every policy and number of workers.
+//   Recorded The recording of a Static keeps what the body found: which parameters are frozen, and what set() said.
+//            Calls after a change of these need another StaticInputs::key.
 //   Errors   As for Parameters: a step that uses a failed gradient fails, and poisons what depends on it. With
 //            NonFinite::skip a step is skipped as a whole, and is not counted by the schedule.
 //   Sharded  With DataParallelOptions::sharded, it takes the steps of this member's parameters, copies the values from
@@ -127,7 +129,8 @@ class Optimiser {
 
   /// Pushes a step along the gradients of the last minibatch, whose loss is a sum over `samples` samples: gradients are
   /// divided by their number. With `accumulate`, all calls but every so many only keep the gradients. Throws
-  /// MisuseError for 0 samples and, in the body of a Static, with `accumulate` and with NonFinite::skip.
+  /// MisuseError for 0 samples and, in the body of a Static, with `accumulate`, a sharded update, and
+  /// NonFinite::skip.
   void step(std::size_t samples = 1, std::source_location from = std::source_location::current());
 
   /// Whether the next call of step() takes a step, and does not only keep the gradients.
