@@ -12,22 +12,39 @@ constexpr const char* expected_in_body =
 /// The access of an op that lists a variable twice.
 AccessKind both(AccessKind a, AccessKind b) { return a == b ? a : AccessKind::mutate; }
 
+/// Throws here, as a push would, and not behind the body.
+void require_pushable(Engine& engine, const OpFunction& function, AccessList accesses, const PushOptions& options) {
+  const auto refuse = [&](const std::string& what) {
+    throw MisuseError("op '" + std::string(options.name.text()) + "' in the body of a Static " + what);
+  };
+  if (!function) refuse("has no function; expected one");
+  for (const Access& access : accesses) {
+    if (!access.var) refuse("names an empty Var; expected one of Engine::new_var");
+  }
+  try {
+    for (const Access& access : accesses) static_cast<void>(engine.version(access.var, options.pushed_at));
+    static_cast<void>(engine.lane(options.lane));
+  } catch (const MisuseError& e) {
+    refuse(std::string("cannot be pushed: ") + e.what());
+  }
+}
+
 }  // namespace
 
 thread_local constinit Recorder* Recorder::here_ = nullptr;
 
-Recorder::Recorder(Engine& engine) : engine_(engine), refusal_(std::in_place, engine, expected_in_body) {
-  here_ = this;
+Recorder::Recorder(Engine& engine) : engine_(engine) { go_on(); }
+Recorder::~Recorder() {
+  if (refusal_) pause();
 }
-Recorder::~Recorder() { here_ = nullptr; }
 
 void Recorder::pause() {
+  here_ = outer_;
   refusal_.reset();
-  here_ = nullptr;
 }
 void Recorder::go_on() {
-  here_ = this;
   refusal_.emplace(engine_, expected_in_body);
+  outer_ = std::exchange(here_, this);
 }
 
 RecordedOps Recorder::finish() {
@@ -61,6 +78,7 @@ void Recorder::note(Engine& engine, OpFunction function, AccessList accesses, co
     throw MisuseError("op '" + std::string(options.name.text()) +
                       "' for another engine in the body of a Static; expected the engine of its device");
   }
+  require_pushable(engine, function, accesses, options);
   for (const std::shared_ptr<Buffer>& buffer : buffers.all) hold(buffer);
   RecordedOps::Op noted;
   noted.options = options;

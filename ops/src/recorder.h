@@ -43,12 +43,13 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  /// The recorder of the calling thread; null if there is none.
-  static Recorder* here() { return here_; }
+  /// The recorder of the calling thread; null if there is none, or if the thread runs an op meanwhile, which pushes as
+  /// usual.
+  static Recorder* here() { return here_ != nullptr && here_->refusal_->in_force() ? here_ : nullptr; }
 
   /// A buffer that the body has made, to which nothing has been written.
   void made(const std::shared_ptr<Buffer>& buffer);
-  /// Throws MisuseError for another engine.
+  /// Throws MisuseError for another engine, and as Engine::push does.
   void note(Engine& engine, OpFunction function, AccessList accesses, const PushOptions& options,
             const ReplayedBuffers& buffers);
   RecordedOps finish();
@@ -60,9 +61,11 @@ class Recorder {
   std::size_t item(const Var& var);
   void hold(const std::shared_ptr<Buffer>& buffer);
 
+  /// Of the thread. Each one has a refusal.
   static thread_local constinit Recorder* here_;
 
   Engine& engine_;
+  Recorder* outer_ = nullptr;  ///< the one that was here before: this one is in an op that runs meanwhile
   std::optional<PushRefusal> refusal_;
   RecordedOps recording_;
 };

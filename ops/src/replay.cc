@@ -1,8 +1,10 @@
 #include "replay.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -18,12 +20,11 @@ using Order = StaticOptions::Order;
 
 bool writes(AccessKind kind) { return kind != AccessKind::read; }
 
-/// What the ops of a graph run. Shared by their functions, so the buffers end after the last launch.
-struct ReplayedOps {
-  std::vector<OpFunction> functions;
-  std::vector<std::shared_ptr<Buffer>> buffers;
-  std::optional<Buffer> turn;  ///< of size 0: its variable lets the ops of all launches run one at a time
-};
+/// Whether the op's own options decide whether it runs, so that it is no part of a larger op.
+bool runs_alone(const Op& op) {
+  const PushOptions& how = op.options;
+  return how.run_always || how.stop.stop_possible() || how.deadline.time_since_epoch().count() != 0;
+}
 
 /// Functions [first, end) as one op.
 struct ReplayOps {
@@ -37,16 +38,23 @@ struct ReplayOps {
 
 class Analysis {
  public:
-  Analysis(Engine& engine, RecordedOps recording, const StaticOptions& options, std::source_location from)
+  Analysis(Engine& engine, RecordedOps recording, const HeldBuffers& held, const StaticOptions& options,
+           std::source_location from)
       : engine_(engine),
         items_(std::move(recording.items)),
         ops_(std::move(recording.ops)),
+        held_(held),
         options_(options),
         from_(from) {}
 
   Replay make();
 
  private:
+  /// Ops [first, end), which become one op of the graph.
+  struct Group {
+    std::size_t first, end;
+  };
+
   bool parallel() const { return options_.order == Order::parallel; }
   std::string named(const Op& op) const {
     return "op '" + std::string(op.options.name.text()) + "' in the body of a Static ";
@@ -59,16 +67,20 @@ class Analysis {
   Replay lay_out();
   MemoryPlan plan_memory_of(const std::vector<std::size_t>& laid) const;
   void keep_apart(const std::vector<std::size_t>& laid, const MemoryPlan& plan);
-  void capture_each(const std::shared_ptr<ReplayedOps>& run);
-  void capture_by_lane(const std::shared_ptr<ReplayedOps>& run);
-  std::vector<Access> accesses(std::size_t first, std::size_t end) const;
+  std::vector<Group> groups() const;
+  void find_listed(const std::vector<Group>& groups);
+  std::vector<Access> accesses(const Group& group) const;
+  PushOptions options_of(const Group& group) const;
+  void capture(const std::vector<Group>& groups, const std::shared_ptr<ReplayedOps>& run, Replay& made);
 
   Engine& engine_;
   std::vector<Item> items_;
   std::vector<Op> ops_;
+  const HeldBuffers& held_;
   const StaticOptions& options_;
   const std::source_location from_;
-  std::vector<bool> inner_;  ///< by item: whether it has no bytes of its own
+  std::vector<bool> inner_;   ///< by item: whether it has no bytes of its own
+  std::vector<bool> listed_;  ///< by item: whether the ops of the graph list it
 };
 
 /// The number of the first op that uses each item; the number of ops if there is none.
@@ -89,15 +101,17 @@ void Analysis::check_first_uses() {
     const std::shared_ptr<Buffer>& buffer = items_[item].buffer;
     if (buffer == nullptr || buffer->size() == 0 || first[item] == ops_.size()) continue;
     const Op& op = ops_[first[item]];
-    if (use_of(op, item).kind == AccessKind::overwrite || op.overwrites_part_of == item) continue;
+    if (use_of(op, item).kind == AccessKind::overwrite) continue;
     if (items_[item].made) {
+      if (op.overwrites_part_of == item) continue;  // insert_clears() gives it contents
       throw MisuseError(named(op) +
                         "reads a tensor that was made there, and that no op has written; expected one "
                         "that is written before");
     }
-    if (buffer.use_count() == 1) {
-      throw MisuseError(named(op) +
-                        "reads a tensor from outside that nobody holds any more; expected the program to "
+    const auto elsewhere = held_.find(buffer.get());
+    if (buffer.use_count() == 1 + (elsewhere == held_.end() ? 0 : elsewhere->second)) {
+      throw MisuseError(named(op) + (op.overwrites_part_of == item ? "writes a part of" : "reads") +
+                        " a tensor from outside that nobody holds any more; expected the program to "
                         "keep it, and to write it in place, since replays assign no handles");
     }
   }
@@ -179,20 +193,22 @@ MemoryPlan Analysis::plan_memory_of(const std::vector<std::size_t>& laid) const 
   return plan_memory(program);
 }
 
-/// Orders the launches of a graph: where two items have bytes in common, the first op of the former, in the next
-/// launch, comes after all ops of the latter, which it is to overwrite.
+/// Orders the launches of a graph. The items that have a byte in common are ordered within a launch. So it is enough
+/// that the first op of the first of them, in the next launch, comes after all ops of the last one.
 void Analysis::keep_apart(const std::vector<std::size_t>& laid, const MemoryPlan& plan) {
   const std::vector<std::size_t> first = first_uses(ops_, items_.size());
-  const auto overlap = [&](std::size_t a, std::size_t b) {
-    return plan.offsets[a] < plan.offsets[b] + items_[b].buffer->size() &&
-           plan.offsets[b] < plan.offsets[a] + items_[a].buffer->size();
-  };
-  for (const std::size_t former : laid) {
-    for (const std::size_t latter : laid) {
-      if (first[former] >= first[latter] || !overlap(former, latter)) continue;
-      std::vector<Use>& uses = ops_[first[former]].uses;
-      uses.push_back({latter, AccessKind::overwrite});
-    }
+  const auto end = [&](std::size_t item) { return plan.offsets[item] + items_[item].buffer->size(); };
+  std::set<std::size_t> bounds;  // between two of them, all bytes have the same items
+  for (const std::size_t item : laid) bounds.insert({plan.offsets[item], end(item)});
+  std::set<std::pair<std::size_t, std::size_t>> ordered;
+  for (const std::size_t byte : bounds) {
+    std::vector<std::size_t> there;
+    std::ranges::copy_if(laid, std::back_inserter(there),
+                         [&](std::size_t item) { return plan.offsets[item] <= byte && byte < end(item); });
+    if (there.size() < 2) continue;
+    const auto [former, latter] = std::ranges::minmax(there, {}, [&](std::size_t item) { return first[item]; });
+    if (!ordered.insert({former, latter}).second) continue;
+    ops_[first[former]].uses.push_back({latter, AccessKind::overwrite});
   }
 }
 
@@ -219,12 +235,38 @@ Replay Analysis::lay_out() {
   return made;
 }
 
-/// Of ops [first, end) as one. A variable that the first of them overwrites is overwritten.
-std::vector<Access> Analysis::accesses(std::size_t first, std::size_t end) const {
+/// With `parallel` each op by itself; otherwise neighbours of one lane together.
+std::vector<Analysis::Group> Analysis::groups() const {
+  std::vector<Group> all;
+  for (std::size_t i = 0; i < ops_.size(); ++i) {
+    const bool begins = all.empty() || parallel() || ops_[i].options.lane != ops_[i - 1].options.lane ||
+                        runs_alone(ops_[i]) || runs_alone(ops_[i - 1]);
+    if (begins) all.push_back({i, i});
+    all.back().end = i + 1;
+  }
+  return all;
+}
+
+/// The turn orders groups, so they list an inner item only where a failure must pass from one to another.
+void Analysis::find_listed(const std::vector<Group>& groups) {
+  listed_.assign(items_.size(), parallel());
+  std::vector<std::size_t> last(items_.size(), groups.size());  // by item: a group that uses it
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    for (std::size_t i = groups[g].first; i < groups[g].end; ++i) {
+      for (const auto& [item, kind] : ops_[i].uses) {
+        const std::size_t before = std::exchange(last[item], g);
+        if (!inner_[item] || (before != groups.size() && before != g)) listed_[item] = true;
+      }
+    }
+  }
+}
+
+/// A variable that the first op of the group overwrites is overwritten.
+std::vector<Access> Analysis::accesses(const Group& group) const {
   std::vector<Use> all;
-  for (std::size_t i = first; i < end; ++i) {
+  for (std::size_t i = group.first; i < group.end; ++i) {
     for (const Use& use : ops_[i].uses) {
-      if (!parallel() && inner_[use.item]) continue;  // the turn orders them
+      if (!listed_[use.item]) continue;
       const auto same = std::ranges::find(all, use.item, &Use::item);
       if (same == all.end()) {
         all.push_back(use);
@@ -238,19 +280,24 @@ std::vector<Access> Analysis::accesses(std::size_t first, std::size_t end) const
   return accesses;
 }
 
-void Analysis::capture_each(const std::shared_ptr<ReplayedOps>& run) {
-  for (std::size_t i = 0; i < ops_.size(); ++i) {
-    engine_.push(ReplayOps{run, i, i + 1}, accesses(i, i + 1), ops_[i].options);
+/// Of several ops, the highest priority.
+PushOptions Analysis::options_of(const Group& group) const {
+  PushOptions options = ops_[group.first].options;
+  if (parallel() || runs_alone(ops_[group.first])) return options;
+  for (std::size_t i = group.first; i < group.end; ++i) {
+    options.priority = std::max(options.priority, ops_[i].options.priority);
   }
+  options.name = options_.name;
+  options.pushed_at = from_;
+  return options;
 }
 
-void Analysis::capture_by_lane(const std::shared_ptr<ReplayedOps>& run) {
-  for (std::size_t i = 0, end = 0; i < ops_.size(); i = end) {
-    const LaneId lane = ops_[i].options.lane;
-    while (end < ops_.size() && ops_[end].options.lane == lane) ++end;
-    std::vector<Access> of_all = accesses(i, end);
-    of_all.push_back(overwrite(run->turn->var()));  // replays overlap nowhere, nor do ops of several lanes
-    engine_.push(ReplayOps{run, i, end}, of_all, {.name = options_.name, .lane = lane, .pushed_at = from_});
+void Analysis::capture(const std::vector<Group>& groups, const std::shared_ptr<ReplayedOps>& run, Replay& made) {
+  for (const Group& group : groups) {
+    std::vector<Access> of_all = accesses(group);
+    if (run->turn) of_all.push_back(overwrite(run->turn->var()));  // replays overlap nowhere, nor do groups
+    made.accesses += of_all.size();
+    engine_.push(ReplayOps{run, group.first, group.end}, of_all, options_of(group));
   }
 }
 
@@ -260,20 +307,22 @@ Replay Analysis::make() {
   find_inner();
   if (options_.order == Order::breadth_first) order_by_depth();
   Replay made = lay_out();
+  const std::vector<Group> parts = groups();
+  find_listed(parts);
   const auto run = std::make_shared<ReplayedOps>();
   if (!parallel()) run->turn.emplace(engine_, host_allocator(), 0, OpName("turn"));
   for (Op& op : ops_) run->functions.push_back(std::move(op.function));
-  for (const Item& item : items_) {
-    if (item.buffer != nullptr) run->buffers.push_back(item.buffer);
-  }
-  made.graph = engine_.capture([&] { parallel() ? capture_each(run) : capture_by_lane(run); }, options_.name);
+  made.graph = engine_.capture([&] { capture(parts, run, made); }, options_.name);
+  run->items = std::move(items_);
+  made.run = run;
   return made;
 }
 
 }  // namespace
 
-Replay make_replay(Engine& engine, RecordedOps recording, const StaticOptions& options, std::source_location from) {
-  return Analysis(engine, std::move(recording), options, from).make();
+Replay make_replay(Engine& engine, RecordedOps recording, const HeldBuffers& held, const StaticOptions& options,
+                   std::source_location from) {
+  return Analysis(engine, std::move(recording), held, options, from).make();
 }
 
 }  // namespace windrow

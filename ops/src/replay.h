@@ -1,7 +1,10 @@
 // The analysis of a recording: an order for its ops, places for its tensors, and an engine graph that runs them.
 #pragma once
 
+#include <optional>
 #include <source_location>
+#include <unordered_map>
+#include <vector>
 
 #include "recorder.h"
 #include "windrow/engine/graph.h"
@@ -9,15 +12,27 @@
 
 namespace windrow {
 
-/// A recording that is ready to be launched. The graph keeps the recording's buffers.
-struct Replay {
-  Graph graph = {};
-  std::size_t ops = 0, planned_bytes = 0, unshared_bytes = 0;
+/// What the ops of a graph run. Shared by their functions, so the buffers end after the last launch.
+struct ReplayedOps {
+  std::vector<OpFunction> functions = {};
+  std::vector<RecordedOps::Item> items = {};
+  std::optional<Buffer> turn = {};  ///< of size 0: its variable lets the ops of all launches run one at a time
 };
 
+/// A recording that is ready to be launched.
+struct Replay {
+  Graph graph = {};
+  std::shared_ptr<const ReplayedOps> run = {};
+  std::size_t ops = 0, accesses = 0, planned_bytes = 0, unshared_bytes = 0;
+};
+
+/// How often recordings hold a buffer.
+using HeldBuffers = std::unordered_map<const Buffer*, long>;
+
 /// Buffers that were made in the body, and that only the recording holds, get places in one block for each lane's
-/// memory. Throws MisuseError if an op reads such a buffer that none has written, or a buffer from outside that only
-/// the recording holds; OutOfMemory.
-Replay make_replay(Engine& engine, RecordedOps recording, const StaticOptions& options, std::source_location from);
+/// memory. `held` counts what earlier recordings hold. Throws MisuseError if an op reads such a buffer that none has
+/// written, or uses the old contents of a buffer from outside that only recordings hold; OutOfMemory.
+Replay make_replay(Engine& engine, RecordedOps recording, const HeldBuffers& held, const StaticOptions& options,
+                   std::source_location from);
 
 }  // namespace windrow

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -79,34 +80,32 @@ void copy_input(const Device& device, const TensorOf<T>& from, const TensorOf<T>
 
 class Static::Impl {
  public:
-  Impl(const Device& device, Body body, StaticOptions options)
-      : device_(device), body_(std::move(body)), options_(options) {
-    if (!body_) throw MisuseError("Static: no body; expected a function");
+  Impl(const Device& device, Body body, StaticOptions options) : device_(device), options_(options) {
+    if (!body) throw MisuseError("Static: no body; expected a function");
     if (options_.most_recordings == 0) throw MisuseError("Static: most_recordings 0; expected 1 or more");
+    bodies_.push_back(std::move(body));
   }
 
   const std::vector<Tensor>& call(const StaticInputs& inputs, std::source_location from) {
-    if (Recorder::here() != nullptr) return results_inside_ = body_(inputs);
+    refuse_in_own_body("called");
     require_inputs(inputs);
+    if (Recorder::here() != nullptr) return results_inside_ = run(inputs);
     const auto found = std::ranges::find_if(kept_, [&](const auto& one) { return one->key.fits(inputs); });
     const bool replayed = found != kept_.end();
     Recorded& recorded = replayed ? **found : record(inputs, from);
     recorded.last_call = ++calls_;
     last_ = &recorded;
     ++(replayed ? stats_.replayed : stats_.recorded);
+    if (kept_.size() > 1) heal_others(recorded, from);
     launch(recorded, inputs, from);
     return recorded.results;
   }
 
   void append(Body more) {
     if (!more) throw MisuseError("Static: append of no body; expected a function");
+    refuse_in_own_body("append()");
     refuse_in_recording("append()");
-    body_ = [first = std::move(body_), more = std::move(more)](const StaticInputs& inputs) {
-      std::vector<Tensor> results = first(inputs);
-      const std::vector<Tensor> behind = more(inputs);
-      results.insert(results.end(), behind.begin(), behind.end());
-      return results;
-    };
+    bodies_.push_back(std::move(more));
     stats_.dropped += kept_.size();
     kept_.clear();
     last_ = nullptr;
@@ -117,6 +116,7 @@ class Static::Impl {
     now.kept = kept_.size();
     if (last_ != nullptr) {
       now.ops = last_->replay.ops;
+      now.accesses = last_->replay.accesses;
       now.planned_bytes = last_->replay.planned_bytes;
       now.unshared_bytes = last_->replay.unshared_bytes;
     }
@@ -126,6 +126,13 @@ class Static::Impl {
  private:
   struct Recorded {
     explicit Recorded(const StaticInputs& inputs) : key(inputs) {}
+    void count(HeldBuffers& held) const {
+      for (const RecordedOps::Item& item : replay.run->items) ++held[item.buffer.get()];
+      for (const auto* tensors : {&own.in, &results}) {
+        for (const Tensor& tensor : *tensors) ++held[tensor.buffer().get()];
+      }
+      for (const IntTensor& tensor : own.indices) ++held[tensor.buffer().get()];
+    }
 
     const StaticKey key;
     StaticInputs own;
@@ -141,22 +148,79 @@ class Static::Impl {
                       "'; expected all inputs there");
   }
 
+  void refuse_in_own_body(const char* what) const {
+    if (running_) throw MisuseError(std::string("Static: ") + what + " in its own body; expected another Static there");
+  }
+
+  std::vector<Tensor> run(const StaticInputs& inputs) {
+    struct Running {
+      bool& flag;
+      ~Running() { flag = false; }
+    };
+    const Running running{running_ = true};
+    std::vector<Tensor> results;
+    for (const Body& body : bodies_) {
+      const std::vector<Tensor> more = body(inputs);
+      results.insert(results.end(), more.begin(), more.end());
+    }
+    return results;
+  }
+
+  void make_inputs(StaticInputs& own, const StaticInputs& like) const {
+    const Unrecorded once;  // the body does not make them
+    own.key = like.key;
+    for (const Tensor& one : like.in) own.in.emplace_back(device_, one.rows(), one.width(), OpName("input"));
+    for (const IntTensor& one : like.indices) {
+      own.indices.emplace_back(device_, one.rows(), one.width(), OpName("input"));
+    }
+  }
+
   Recorded& record(const StaticInputs& inputs, std::source_location from) {
     auto made = std::make_unique<Recorded>(inputs);
-    made->own.key = inputs.key;
-    for (const Tensor& one : inputs.in) made->own.in.emplace_back(device_, one.rows(), one.width(), OpName("input"));
-    for (const IntTensor& one : inputs.indices)
-      made->own.indices.emplace_back(device_, one.rows(), one.width(), OpName("input"));
     Engine& engine = *device_.engine;
-    Recorder recorder(engine);
-    made->results = body_(made->own);
-    made->replay = make_replay(engine, recorder.finish(), options_, from);
+    std::optional<Recorder> recorder;
+    try {
+      recorder.emplace(engine);
+    } catch (const MisuseError&) {
+      throw MisuseError("Static: first call for these inputs inside a capture; expected a call before it");
+    }
+    make_inputs(made->own, inputs);
+    made->results = run(made->own);
+    HeldBuffers held;
+    for (const auto& earlier : kept_) earlier->count(held);
+    made->replay = make_replay(engine, recorder->finish(), held, options_, from);
     kept_.reserve(kept_.size() + 1);
     if (kept_.size() == options_.most_recordings) {
       kept_.erase(std::ranges::min_element(kept_, {}, [](const auto& one) { return one->last_call; }));
       ++stats_.dropped;
     }
     return *kept_.emplace_back(std::move(made));
+  }
+
+  /// A failed launch poisons variables that only its recording reaches. Its next launch overwrites them. If the program
+  /// goes on with other inputs instead, this must, or each wait for all ops would report the failure again.
+  void heal_others(const Recorded& called, std::source_location from) {
+    const EngineStats now = device_.engine->stats();
+    const std::uint64_t failures = now.failed + now.skipped + now.cancelled;
+    if (failures == failures_seen_) return;
+    for (const auto& other : kept_) {
+      if (other.get() != &called) heal_hidden(*other, from);
+    }
+    failures_seen_ = failures;  // later ones of launches that were pushed before are healed by then
+  }
+  void heal_hidden(const Recorded& recorded, std::source_location from) const {
+    HeldBuffers held;
+    recorded.count(held);
+    const auto heal = [&](const Var& var) { device_.engine->heal(var, {.name = "heal", .pushed_at = from}); };
+    const auto heal_unless_shared = [&](const std::shared_ptr<Buffer>& buffer) {
+      if (buffer != nullptr && buffer.use_count() == held[buffer.get()]) heal(buffer->var());
+    };
+    for (const RecordedOps::Item& item : recorded.replay.run->items) {
+      if (item.made) heal_unless_shared(item.buffer);
+    }
+    for (const Tensor& tensor : recorded.own.in) heal_unless_shared(tensor.buffer());
+    for (const IntTensor& tensor : recorded.own.indices) heal_unless_shared(tensor.buffer());
+    if (recorded.replay.run->turn) heal(recorded.replay.run->turn->var());
   }
 
   void launch(const Recorded& recorded, const StaticInputs& inputs, std::source_location from) {
@@ -168,12 +232,14 @@ class Static::Impl {
   }
 
   const Device device_;
-  Body body_;
+  std::vector<Body> bodies_;  // run one after the other
+  bool running_ = false;      // whether they run
   const StaticOptions options_;
   std::vector<std::unique_ptr<Recorded>> kept_;
   Recorded* last_ = nullptr;
   std::vector<Tensor> results_inside_;  // of the last call in the body of another Static
   std::uint64_t calls_ = 0;
+  std::uint64_t failures_seen_ = 0;  // the engine's, when recordings were healed last
   StaticStats stats_;
 };
 

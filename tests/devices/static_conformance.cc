@@ -1,4 +1,6 @@
 // Recordings of operators on a device: their replays against fresh runs on the same device.
+#include <stdexcept>
+
 #include "tests/devices/conformance.h"
 #include "tests/ops/mlp.h"
 #include "tests/ops/random_operators.h"
@@ -40,6 +42,28 @@ TEST_P(OnDevice, RefusesInputsThatLieElsewhere) {
   Static step(device, [](const StaticInputs& call) { return call.in; });
   const Tensor x(host, 1, 1, "x");
   EXPECT_NE(error_of<MisuseError>([&] { step({.in = {x}}); }).find(device.name), std::string::npos);
+  Static outer(host, [&](const StaticInputs& call) { return step(call); });
+  EXPECT_NE(error_of<MisuseError>([&] { outer({.in = {x}}); }).find(device.name), std::string::npos);
+}
+
+TEST_P(OnDevice, PassesTheFailureOfAReplayedFillOn) {
+  for (const StaticOptions::Order order : every_order) {
+    int fills = 0;
+    Static step(device,
+                [&](const StaticInputs&) -> std::vector<Tensor> {
+                  const Tensor filled(device, 1, 1, "filled");
+                  const auto fill = [&fills](const Matrix<float>& to) {
+                    if (++fills == 2) throw std::runtime_error("no data");
+                    *to.row(0) = static_cast<float>(fills);
+                  };
+                  filled.fill(fill, {}, {.name = "fill"});
+                  return {apply(device, op::square, {.in = {filled}})};
+                },
+                {.order = order});
+    EXPECT_EQ(step()[0].get(), std::vector<float>{1});
+    EXPECT_NE(error_of<OpError>([&] { step()[0].get(); }).find("no data"), std::string::npos);
+    EXPECT_EQ(step()[0].get(), std::vector<float>{9});
+  }
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ void Engine::heal(Var var, const PushOptions& options) { core_->heal(var, option
 BulkScope::BulkScope(Engine& engine) : core_(*engine.core_) { ++core_.ports().mine().bulk_scopes; }
 BulkScope::~BulkScope() { core_.end_bulk(); }
 
-PushRefusal::PushRefusal(Engine& engine, const char* why) : core_(*engine.core_) {
+PushRefusal::PushRefusal(Engine& engine, const char* why) : core_(*engine.core_), frame_(Running::innermost()) {
   Port& port = core_.ports().mine();
   if (port.busy != Port::Busy::no) {
     throw MisuseError("a refusal of pushes inside a capture, a push or another refusal, of the same engine");
@@ -124,6 +124,8 @@ PushRefusal::PushRefusal(Engine& engine, const char* why) : core_(*engine.core_)
 PushRefusal::~PushRefusal() {
   if (Port* const port = core_.ports().mine_if_any()) port->busy = Port::Busy::no;  // there has been one so far
 }
+
+bool PushRefusal::in_force() const { return Running::innermost() == frame_; }
 
 EngineUse::EngineUse(Engine& engine) : core_(*engine.core_) { ++core_.visitors_; }
 EngineUse::~EngineUse() { --core_.visitors_; }

@@ -21,8 +21,13 @@ class PushRefusal {
   PushRefusal(const PushRefusal&) = delete;
   PushRefusal& operator=(const PushRefusal&) = delete;
 
+  /// Whether the calling thread, which created the scope, is in it and not in an op that runs meanwhile, such as one
+  /// that a retire has made ready with policy serial.
+  bool in_force() const;
+
  private:
   Core& core_;
+  const void* const frame_;  ///< of the op in which the scope was created; null outside ops
 };
 
 }  // namespace windrow

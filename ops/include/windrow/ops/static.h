@@ -14,19 +14,26 @@
 // Contract
 //   Order    A call equals calling the body. Its ops are ordered with all others by their variables, as pushed ops are.
 //   Body     It may apply operators, view and make tensors, draw from generators, fill and set tensors, call another
-//            Static, which becomes a part of it, and whatever else pushes replayable ops (recording.h), such as
-//            Optimiser::step. Nothing runs while it is recorded. A push of any other op, and a wait, throws MisuseError
+//            Static, which becomes a part of it and gets the tensors that are passed, and not copies, and whatever else
+//            pushes replayable ops (recording.h), such as Optimiser::step. It is not to call its own Static. Nothing
+//            runs while it is recorded. A push of any other op to the same engine, and a wait, throws MisuseError
 //            there. What else it does, such as counting, is done once and not by replays; numbers that it passes, as
-//            attributes or to set(), are constants of the recording. A number that changes belongs in a tensor.
+//            attributes or to set(), are constants of the recording. A number that changes belongs in a tensor; where
+//            the program's state decides which ops the body applies, such as which parameters are frozen, calls need a
+//            `key` for each state.
 //   Tensors  Inputs are copied into tensors of the recording. A tensor that the body makes, and that is held when the
 //            body has returned, keeps its memory, and each replay overwrites it. All others have no bytes of their own.
 //            A tensor from outside is accessed in place: so the program may write a batch into it, and pass no input.
 //            To carry a value from call to call, write it into such a tensor; a handle that the body assigns is
 //            assigned once. The body throws MisuseError where a tensor from outside that it reads is held by nobody
-//            afterwards, since it was assigned then.
+//            afterwards, since the body has then assigned the handle. A tensor over a Buffer that the body made counts
+//            as one from outside: replays do not clear what it does not write.
 //   Errors   If the body throws, nothing of it is pushed or kept, except what it did to the program's own state. An op
 //            that fails in a replay poisons what it writes, as any op does; the next call overwrites its results, and
-//            heals them. With order `serial` or `breadth_first`, all ops of a lane fail together.
+//            heals them. Until there is a next call of the Static, Engine::wait_all() reports the failure. With order
+//            `serial` or `breadth_first`, neighbouring ops of a lane fail together.
+//   Captures In Engine::capture, a call for inputs that were recorded before adds the replay to the graph; a first call
+//            throws MisuseError.
 //   Threads  One at a time.
 //   Life     It may end while replays run. Tensors that it returned stay valid. After the engine is gone, calls throw
 //            MisuseError.
@@ -53,7 +60,7 @@ struct StaticInputs {
 struct StaticOptions {
   /// The order in which a replay runs its ops. All of them give the same bits.
   enum class Order : std::uint8_t {
-    parallel,       ///< each op is an op of the engine: what does not depend on each other runs concurrently
+    parallel,       ///< each op is an op of the engine: ops that do not depend on each other run concurrently
     serial,         ///< as recorded; a replay costs the engine one op for each run of ops on one lane
     breadth_first,  ///< the same, by depth in the graph of dependencies; those of one depth as recorded
   } order = Order::parallel;
@@ -69,6 +76,7 @@ struct StaticStats {
   std::size_t kept = 0;                      ///< recordings now
   // Of the recording that was used last:
   std::size_t ops = 0;             ///< that were recorded
+  std::size_t accesses = 0;        ///< of the ops of a replay, to variables
   std::size_t planned_bytes = 0;   ///< of the memory that the tensors inside share
   std::size_t unshared_bytes = 0;  ///< what they would take if each had memory of its own
 };
@@ -88,12 +96,13 @@ class Static {
 
   /// Runs the program: records it if there is no recording for the inputs' shapes and key. Returns what the body
   /// returned for this recording; the reference is valid until the next call or append(). Throws MisuseError for inputs
-  /// elsewhere, in the body of a Static of another engine, and what the body throws.
+  /// elsewhere, in its own body, in the body of a Static of another engine, and what the body throws.
   const std::vector<Tensor>& operator()(const StaticInputs& inputs = {},
                                         std::source_location from = std::source_location::current());
 
   /// From the next call on, `more` runs behind the body, with the same inputs; what it returns is returned behind the
-  /// body's. Drops all recordings, since the plan of a longer program is another one.
+  /// body's. Drops all recordings, since the plan of a longer program is another one. Throws MisuseError for an empty
+  /// function, and in the body of a Static; then nothing changes.
   void append(Body more);
 
   StaticStats stats() const;

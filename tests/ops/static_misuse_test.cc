@@ -1,0 +1,170 @@
+// What bodies of a Static may not do, and what does not become a part of them.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+
+#include "tests/engine/support.h"
+#include "windrow/memory/buffer.h"
+#include "windrow/ops/apply.h"
+#include "windrow/ops/recording.h"
+#include "windrow/ops/static.h"
+
+namespace windrow::testing {
+namespace {
+
+using Values = std::vector<float>;
+
+class StaticMisuse : public ::testing::Test {
+ protected:
+  Tensor number(float value) const {
+    const Tensor tensor(host_, 1, 1, "number");
+    tensor.set({value});
+    return tensor;
+  }
+  Static::Body negate() const {
+    return [this](const StaticInputs& call) -> std::vector<Tensor> { return {apply(host_, op::neg, {.in = call.in})}; };
+  }
+
+  Engine engine_{{.policy = Policy::serial}};
+  const Device host_ = host_device(engine_);
+};
+
+TEST_F(StaticMisuse, FindsAHandleThatOnlyAnotherRecordingHolds) {
+  std::optional<Tensor> carried;
+  Static sum(host_, [&](const StaticInputs& call) -> std::vector<Tensor> {
+    if (!carried) carried = number(0);
+    carried = apply(host_, op::add, {.in = {*carried, call.in[0]}});
+    return {*carried};
+  });
+  const Tensor x = number(1);
+  sum({.in = {x}});
+  EXPECT_NE(error_of<MisuseError>([&] { sum({.in = {x}, .key = 1}); }).find("nobody holds"), std::string::npos);
+  // A tensor that recordings share and the program holds is no such handle.
+  const Tensor total = number(0);
+  Static in_place(host_, [&](const StaticInputs& call) -> std::vector<Tensor> {
+    apply(host_, op::neg, {.in = call.in, .write = Write::add}, total);
+    return {total};
+  });
+  for (std::uint64_t key = 0; key < 3; ++key) in_place({.in = {x}, .key = key});
+  EXPECT_EQ(total.get(), Values{-3});
+}
+
+TEST_F(StaticMisuse, FindsAPartOfATensorThatReplaysWouldNotClear) {
+  Static partly(host_, [&](const StaticInputs& call) -> std::vector<Tensor> {
+    const auto buffer = std::make_shared<Buffer>(engine_, host_allocator(), 2 * sizeof(float), OpName("two"));
+    const Tensor two(buffer, 2, 1);
+    apply(host_, op::neg, {.in = call.in}, two.row_range(0, 1));
+    return {apply(host_, op::square, {.in = {two}})};
+  });
+  const Tensor x = number(1);
+  EXPECT_NE(error_of<MisuseError>([&] { partly({.in = {x}}); }).find("a part of"), std::string::npos);
+}
+
+TEST_F(StaticMisuse, RecordsNoOpThatItsThreadRunsMeanwhile) {
+  const Tensor x = number(3), y = number(0);
+  int bodies = 0;
+  Static inner(host_, negate());
+  Static step(host_, [&](const StaticInputs& call) -> std::vector<Tensor> {
+    if (++bodies == 1) {
+      engine_.retire(engine_.new_var("ends"), [&] {  // with policy serial, it runs at once
+        apply(host_, op::square, {.in = {x}}, y);
+        apply(host_, op::neg, {.in = inner({.in = {x}}), .write = Write::add}, y);
+      });
+    }
+    return {apply(host_, op::neg, {.in = call.in})};
+  });
+  EXPECT_EQ(step({.in = {x}})[0].get(), Values{-3});
+  EXPECT_EQ(step.stats().ops, 1U);
+  EXPECT_EQ(inner.stats().recorded, 1U);
+  x.set({1});
+  EXPECT_EQ(step({.in = {x}})[0].get(), Values{-1});
+  EXPECT_EQ(y.get(), Values{12});
+}
+
+TEST_F(StaticMisuse, ThrowsWhereABodyUsesItsOwnStatic) {
+  const Tensor x = number(3);
+  std::optional<Static> step;
+  std::function<void(const StaticInputs&)> own_use;
+  step.emplace(host_, [&](const StaticInputs& call) -> std::vector<Tensor> {
+    own_use(call);
+    return {apply(host_, op::neg, {.in = call.in})};
+  });
+  const auto error = [&](std::function<void(const StaticInputs&)> use) {
+    own_use = std::move(use);
+    return error_of<MisuseError>([&] { (*step)({.in = {x}}); });
+  };
+  const auto call = [&](const StaticInputs& inputs) { (*step)(inputs); };
+  const auto append = [&](const StaticInputs&) { step->append(negate()); };
+  EXPECT_NE(error(call).find("own body"), std::string::npos);
+  EXPECT_NE(error(append).find("own body"), std::string::npos);
+  EXPECT_NE(error([&](const StaticInputs& inputs) {
+              const Unrecorded once;
+              call(inputs);
+            }).find("own body"),
+            std::string::npos);
+  EXPECT_NE(error([&](const StaticInputs& inputs) {
+              const Unrecorded once;
+              append(inputs);
+            }).find("own body"),
+            std::string::npos);
+  Static outer(host_, [&](const StaticInputs& inputs) -> std::vector<Tensor> { return (*step)(inputs); });
+  own_use = append;
+  EXPECT_NE(error_of<MisuseError>([&] { outer({.in = {x}}); }).find("own body"), std::string::npos);
+  own_use = [](const StaticInputs&) {};
+  EXPECT_EQ((*step)({.in = {x}})[0].get(), Values{-3});
+  EXPECT_EQ(outer({.in = {x}}).size(), 1U);
+}
+
+TEST_F(StaticMisuse, RefusesOpsThatNoPushAccepts) {
+  Engine other;
+  const Var var = engine_.new_var("var"), foreign = other.new_var("foreign"), retired = engine_.new_var("retired");
+  engine_.retire(retired);
+  const auto error = [&](OpFunction function, const Var& of, LaneId lane = host_lane) {
+    bool in_body = false;
+    Static step(host_, [&](const StaticInputs&) -> std::vector<Tensor> {
+      in_body = true;
+      push_replayable(engine_, std::move(function), {mutate(of)}, {.name = "count", .lane = lane}, {});
+      in_body = false;
+      return {};
+    });
+    const std::string text = error_of<MisuseError>([&] { step(); });
+    EXPECT_TRUE(in_body) << "thrown behind the push";
+    EXPECT_NE(text.find("'count'"), std::string::npos) << text;
+    return text;
+  };
+  const auto names = [](const std::string& text, const char* what) { return text.find(what) != std::string::npos; };
+  EXPECT_TRUE(names(error(nullptr, var), "function"));
+  EXPECT_TRUE(names(error([] {}, {}), "empty"));
+  EXPECT_TRUE(names(error([] {}, foreign), "another engine"));
+  EXPECT_TRUE(names(error([] {}, retired), "retired"));
+  EXPECT_TRUE(names(error([] {}, var, other.add_lane(HostLane{.name = "io"})), "lane"));
+}
+
+TEST_F(StaticMisuse, IsRecordedBeforeACapture) {
+  Static step(host_, negate());
+  const Tensor x = number(3);
+  EXPECT_NE(
+      error_of<MisuseError>([&] { engine_.capture([&] { step({.in = {x}}); }); }).find("first call for these inputs"),
+      std::string::npos);
+  const Tensor y = step({.in = {x}})[0];
+  const Graph graph = engine_.capture([&] { step({.in = {x}}); });
+  x.set({4});
+  graph.launch();
+  EXPECT_EQ(y.get(), Values{-4});
+}
+
+TEST_F(StaticMisuse, OrdersTheReplaysOfALongChainByFewAccesses) {
+  Static chain(host_, [&](const StaticInputs& call) -> std::vector<Tensor> {
+    Tensor x = call.in[0];
+    for (int i = 0; i < 2000; ++i) x = apply(host_, op::softmax, {.in = {x}});  // in two places
+    return {apply(host_, op::neg, {.in = {x}})};
+  });
+  const Tensor x = number(3);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(chain({.in = {x}})[0].get(), Values{-1});
+  EXPECT_GE(chain.stats().accesses, 2 * chain.stats().ops);
+  EXPECT_LE(chain.stats().accesses, 2 * chain.stats().ops + 8);
+}
+
+}  // namespace
+}  // namespace windrow::testing
