@@ -66,8 +66,8 @@ class FailureLog {
   std::vector<FailurePtr> to_report() WINDROW_EXCLUDES(mutex_);
   /// Marks these as reported, and drops the roots that need no further report.
   void reported(std::span<const FailurePtr> failures) WINDROW_EXCLUDES(mutex_);
-  /// The roots that were never reported, one for each event. An event is the roots that nest one exception, and those
-  /// that failed with that exception itself.
+  /// The roots that were never reported. Of those that nest one exception only the first, and none if a root that
+  /// failed with that exception itself is listed, or if the exception was reported.
   std::vector<FailurePtr> unreported() WINDROW_EXCLUDES(mutex_);
 
   void each_mutex(EachMutex f) { f(mutex_); }  // see fork.h
