@@ -131,13 +131,13 @@ TEST_P(LazyLists, AreAttendedToByDotProducts) {
              return dot_attention(list[0], list, list, masks);
            },
            [&](const List& x) {
-             Values scores, sum(width, 0);
+             Values scores, sum(list_width, 0);
              for (std::size_t i = 0; i < x.size(); ++i) {
                scores.push_back(is_hidden(i) ? -1e30 : std::inner_product(x[0].begin(), x[0].end(), x[i].begin(), 0.0));
              }
              const double all = log_sum_exp_of(scores);
              for (std::size_t i = 0; i < x.size(); ++i) {
-               for (std::size_t c = 0; c < width; ++c) sum[c] += std::exp(scores[i] - all) * x[i][c];
+               for (std::size_t c = 0; c < list_width; ++c) sum[c] += std::exp(scores[i] - all) * x[i][c];
              }
              return sum;
            }},
