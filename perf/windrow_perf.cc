@@ -194,7 +194,7 @@ struct GpuArguments {
   bool json = false, without_work = false;
 
   void run() {
-    gpu.models = chosen(models, program::workload_names());
+    gpu.models = chosen(models, program::batched_workload_names());
     perf::require_one_model(gpu.models, gpu.workload);
     if (!hidden.empty()) gpu.hidden = program::numbers_of(hidden);
     gpu.batches = program::numbers_of(batches);
@@ -208,7 +208,7 @@ CLI::App* add_gpu(CLI::App& app, GpuArguments& to) {
   CLI::App& gpu = *app.add_subcommand("gpu", "Training and inference on a CUDA device, and where the time goes");
   add_device_flags(gpu, to.gpu.device);
   add_levels_flags(gpu, to.gpu.device);
-  flag(gpu, "--model", to.models, "Models to train", some_of(with_all(workload_names())));
+  flag(gpu, "--model", to.models, "Models to train", some_of(with_all(batched_workload_names())));
   flag(gpu, "--hidden", to.hidden, "Hidden and embedding sizes; by default the models' own", whole_numbers(1, 1 << 16));
   add_size_flag(gpu, "vocabulary", to.gpu.workload);
   add_size_flag(gpu, "steps", to.gpu.workload);

@@ -239,7 +239,7 @@ TEST_F(Train, StopsAtALossThatIsNotFinite) {
   const Outcome outcome = run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 1 --rate 3e38");
   EXPECT_TRUE(std::regex_search(
       outcome.err,
-      std::regex(R"(^windrow: op 'loss' \(.*\) failed: minibatch \d+ of tree_lstm: the loss of vertex \d+ of )"
+      std::regex(R"(^windrow: .*op 'loss' \(.*\) failed: minibatch \d+ of tree_lstm: the loss of vertex \d+ of )"
                  R"(graph \d+ \(tree \d+\) is \S+, expected a finite number; .*'\w+'.*\n$)")))
       << outcome.err;
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;

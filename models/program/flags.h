@@ -80,6 +80,8 @@ std::vector<int> numbers_of(const std::string& text);
 
 /// The names of all workloads.
 std::vector<std::string> workload_names();
+/// Those whose vertices are batched: without WorkloadKind::has_graph_mode.
+std::vector<std::string> batched_workload_names();
 /// Those with WorkloadKind::graphs_known.
 std::vector<std::string> graph_workload_names();
 /// Adds the flag for that size, which at least one kind of workload has. Its default is the kind's.

@@ -75,6 +75,14 @@ std::vector<std::string> workload_names() {
   return names;
 }
 
+std::vector<std::string> batched_workload_names() {
+  std::vector<std::string> names;
+  for (const WorkloadKind& kind : workload_kinds()) {
+    if (!kind.has_graph_mode) names.push_back(kind.name);
+  }
+  return names;
+}
+
 std::vector<std::string> graph_workload_names() {
   std::vector<std::string> names;
   for (const WorkloadKind& kind : workload_kinds()) {

@@ -108,7 +108,7 @@ struct TableArguments {
 
 std::vector<std::string> models_of(const Command& command) {
   if (command.takes == Command::Takes::graph_models) return program::graph_workload_names();
-  return program::workload_names();
+  return program::batched_workload_names();
 }
 
 void run(const Command& command, TableArguments arguments, const std::string& called) {
