@@ -213,7 +213,8 @@ MisuseError Core::without_function(const PushOptions& how) {
 
 // ---- each kind of push ----
 
-inline void Core::push(OpFunction&& function, AccessList accesses, const PushOptions& how) {
+// Engine::push is on the fast path, and has to contain it.
+[[gnu::always_inline]] inline void Core::push(OpFunction&& function, AccessList accesses, const PushOptions& how) {
   Port& port = ports_.mine();
   push_listed(port, {info(port, how), how.priority}, accesses, FunctionBody{function});
 }
