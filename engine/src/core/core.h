@@ -45,6 +45,7 @@ class Core {
 
   // ---- front (push.cc, core.cc): makes, checks and enters records ----
   Var new_var(OpName name);
+  template <class Body>
   void push(OpFunction&& function, AccessList accesses, const PushOptions& how);
   void push_async(AsyncFunction&& function, AccessList accesses, const PushOptions& how);
   std::shared_ptr<DeclaredState> declare(OpFunction&& function, AccessList accesses, const PushOptions& how);

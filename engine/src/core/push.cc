@@ -21,6 +21,9 @@ struct FunctionBody {
   }
 };
 
+/// Of push_inside_op, so that Engine::push is the only caller of what it calls, which the compiler then puts into it.
+struct BodyInsideOp : FunctionBody {};
+
 struct AsyncFunctionBody {
   AsyncFunction& function;
 
@@ -213,22 +216,22 @@ MisuseError Core::without_function(const PushOptions& how) {
 
 // ---- each kind of push ----
 
-// Engine::push is on the fast path, and has to contain it.
-[[gnu::always_inline]] inline void Core::push(OpFunction&& function, AccessList accesses, const PushOptions& how) {
+template <class Body>
+void Core::push(OpFunction&& function, AccessList accesses, const PushOptions& how) {
   Port& port = ports_.mine();
-  push_listed(port, {info(port, how), how.priority}, accesses, FunctionBody{function});
+  push_listed(port, {info(port, how), how.priority}, accesses, Body{function});
 }
 
 void Engine::push(OpFunction function, AccessList accesses, const PushOptions& options) {
   if (is_special(function, options)) [[unlikely]]
     function = adorned(*core_, std::move(function), options);
-  core_->push(std::move(function), accesses, options);
+  core_->push<FunctionBody>(std::move(function), accesses, options);
 }
 
 void push_inside_op(OpFunction function, AccessList accesses, const PushOptions& options) {
   Core& core = core_of_running_op();
   if (is_special(function, options)) function = adorned(core, std::move(function), options);
-  core.push(std::move(function), accesses, options);
+  core.push<BodyInsideOp>(std::move(function), accesses, options);
 }
 
 void retire_inside_op(Var var) { core_of_running_op().retire(var, nullptr, {.name = "retire"}); }
