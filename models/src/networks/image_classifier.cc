@@ -10,11 +10,17 @@ struct Layer {
   Tensor weights, bias;
 };
 
+/// Weights of rows x width that add up `inputs` products for each of `outputs` results.
+Layer add_weights(Parameters& parameters, ImageClassifier& to, const std::string& name, Index rows, Index width,
+                  Index inputs, Index outputs) {
+  const Parameter weights = parameters.add(name, rows, width, Initial::he_normal(inputs)),
+                  bias = parameters.add(name + "_bias", 1, outputs, Initial::zeros());
+  to.parameters.insert(to.parameters.end(), {weights, bias});
+  return {parameters.value(weights), parameters.value(bias)};
+}
+
 Layer add_layer(Parameters& parameters, ImageClassifier& to, const std::string& name, Index inputs, Index outputs) {
-  to.parameters.push_back(parameters.add(name, inputs, outputs, Initial::he_normal(inputs)));
-  to.parameters.push_back(parameters.add(name + "_bias", 1, outputs, Initial::zeros()));
-  const std::size_t count = to.parameters.size();
-  return {parameters.value(to.parameters[count - 2]), parameters.value(to.parameters[count - 1])};
+  return add_weights(parameters, to, name, inputs, outputs, inputs, outputs);
 }
 
 Tensor linear(const ApplyOperator& apply, const Layer& layer, const Tensor& x) {
@@ -35,10 +41,7 @@ struct Convolution {
 Convolution add_convolution(Parameters& parameters, ImageClassifier& to, const std::string& name,
                             const op::Window2d& filters, Index count) {
   const Index window = filters.window();
-  to.parameters.push_back(parameters.add(name, count, window, Initial::he_normal(window)));
-  to.parameters.push_back(parameters.add(name + "_bias", 1, count, Initial::zeros()));
-  const std::size_t all = to.parameters.size();
-  return {.layer = {parameters.value(to.parameters[all - 2]), parameters.value(to.parameters[all - 1])},
+  return {.layer = add_weights(parameters, to, name, count, window, window, count),
           .filters = filters,
           .maxima = {.channels = count,
                      .height = filters.positions_down(),

@@ -96,7 +96,7 @@ class ImageNetwork::Accuracy final : public Score {
 
   void add(SampleNumbers numbers) override {
     const StaticInputs inputs = network_.inputs(network_.validation, numbers);
-    count(answers_(inputs).at(0).get(), *network_.validation, numbers);
+    count_into(counted_, answers_(inputs).at(0).get(), *network_.validation, numbers);
   }
   std::vector<Metric> metrics() override { return {counted_.metric()}; }
 
@@ -116,10 +116,6 @@ class ImageNetwork::Accuracy final : public Score {
   }
 
  private:
-  void count(const std::vector<float>& answers, const LabelledImages& images, SampleNumbers numbers) {
-    count_into(counted_, answers, images, numbers);
-  }
-
   const ImageNetwork& network_;
   Program answers_;
   Count counted_;
