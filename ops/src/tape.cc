@@ -17,7 +17,7 @@ Type taped_type(const auto& tensor) { return {Rows::count(tensor.rows()), tensor
 
 class Tape::Impl {
  public:
-  explicit Impl(const Device& device) : device_(device) {}
+  Impl(const Device& device, Apply apply) : device_(device), apply_(std::move(apply)) {}
 
   void watch(const Tensor& tensor) {
     require_recording("watch()");
@@ -46,7 +46,7 @@ class Tape::Impl {
           "Tape: " + std::string(op.name.text()) +
           " of a view of a tensor that has a gradient; expected the tensor, or an operator such as slice");
     }
-    const Tensor result = windrow::apply(device_, op, operands, pushed_at);
+    const Tensor result = apply_new(op, operands, pushed_at);
     for (const Tensor& tensor : operands.in) {
       if (find(tensor) == nullptr) used_.insert(tensor.buffer());
     }
@@ -105,6 +105,14 @@ class Tape::Impl {
   void require_recording(const char* what) const {
     if (over_) throw MisuseError(std::string("Tape: ") + what + " after backward(); expected a new tape");
   }
+  Tensor apply_new(const Operator& op, const Operands& operands, std::source_location pushed_at) const {
+    return apply_ ? apply_(op, operands, nullptr, pushed_at) : windrow::apply(device_, op, operands, pushed_at);
+  }
+  void apply_into(const Operator& op, const Operands& operands, const Tensor& out,
+                  std::source_location pushed_at) const {
+    apply_ ? static_cast<void>(apply_(op, operands, &out, pushed_at))
+           : windrow::apply(device_, op, operands, out, pushed_at);
+  }
   Value* find(const Tensor& tensor) {
     const auto found = values_.find(tensor.buffer().get());
     return found == values_.end() ? nullptr : &found->second;
@@ -150,7 +158,7 @@ class Tape::Impl {
     if (term.op == nullptr) {  // the gradient is a tensor that there is
       const Tensor same = named(term.in.front());
       to.shared = !to.gradient;
-      to.gradient = to.gradient ? windrow::apply(device_, op::add, {.in = {*to.gradient, same}}, pushed_at) : same;
+      to.gradient = to.gradient ? apply_new(op::add, {.in = {*to.gradient, same}}, pushed_at) : same;
       return;
     }
     Operands operands{.attributes = term.attributes};
@@ -158,14 +166,15 @@ class Tape::Impl {
     for (const std::size_t index : term.indices) operands.indices.push_back(step.operands.indices[index]);
     if (to.gradient && !to.shared) {
       operands.write = Write::add;
-      return windrow::apply(device_, *term.op, operands, *to.gradient, pushed_at);
+      return apply_into(*term.op, operands, *to.gradient, pushed_at);
     }
-    const Tensor made = windrow::apply(device_, *term.op, operands, pushed_at);
-    to.gradient = to.gradient ? windrow::apply(device_, op::add, {.in = {*to.gradient, made}}, pushed_at) : made;
+    const Tensor made = apply_new(*term.op, operands, pushed_at);
+    to.gradient = to.gradient ? apply_new(op::add, {.in = {*to.gradient, made}}, pushed_at) : made;
     to.shared = false;
   }
 
   const Device device_;
+  const Apply apply_;
   std::unordered_map<const Buffer*, Value> values_;  // by the buffer, which the value holds
   /// Buffers of operands that depend on nothing that was watched by then. They may end.
   std::set<std::weak_ptr<Buffer>, std::owner_less<>> used_;
@@ -173,7 +182,7 @@ class Tape::Impl {
   bool over_ = false;
 };
 
-Tape::Tape(const Device& device) : impl_(std::make_unique<Impl>(device)) {}
+Tape::Tape(const Device& device, Apply apply) : impl_(std::make_unique<Impl>(device, std::move(apply))) {}
 Tape::~Tape() = default;
 
 void Tape::watch(const Tensor& tensor) { impl_->watch(tensor); }

@@ -161,6 +161,28 @@ TEST_F(TapeTest, DifferentiatesRandomPrograms) {
   }
 }
 
+TEST_F(TapeTest, AppliesAllOperatorsAsItIsTold) {
+  const Tensor x = input(rows_, Doubles(12, 1)), y = input(rows_, Doubles(12, 2));
+  std::vector<std::string> applied;
+  std::vector<Tensor> made;
+  Tape tape(host_, [&](const Operator& op, const Operands& operands, const Tensor* out, auto pushed_at) {
+    applied.emplace_back(op.name.text());
+    if (operands.write == Write::add) applied.back() += " added";
+    if (out == nullptr) made.emplace_back(host_, x.rows(), x.width());  // all are of one shape
+    const Tensor result = out == nullptr ? made.back() : *out;
+    apply(host_, op, operands, result, pushed_at);
+    return result;
+  });
+  tape.watch(x);
+  const Tensor product = tape.apply(op::mul, {.in = {x, x}});
+  const Tensor loss = tape.apply(op::mul, {.in = {product, y}});
+  EXPECT_TRUE(loss.same_view(made[1]));
+  tape.backward(loss);
+  EXPECT_EQ(applied, (std::vector<std::string>{"mul", "mul", "mul", "mul", "mul added"}));
+  EXPECT_TRUE(tape.gradient(x)->same_view(made[3]));
+  EXPECT_EQ(tape.gradient(x)->get(), Floats(12, 4));
+}
+
 TEST_F(TapeTest, GivesNoGradientWhereTheLossDoesNotDepend) {
   const Tensor x = input(rows_, Doubles(12, 1)), unused = input(rows_, Doubles(12, 1)),
                data = input(rows_, Doubles(12, 2));

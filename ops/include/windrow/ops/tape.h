@@ -10,6 +10,7 @@
 // (windrow/batching/). In the body of a Static, a tape costs nothing per step (static.h).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -26,7 +27,14 @@ namespace windrow {
 /// are for reading: those of two tensors may be one tensor. Threads: one at a time.
 class Tape {
  public:
-  explicit Tape(const Device& device);
+  /// Applies an operator as windrow::apply does: into `out` or, if that is null, into a tensor that nothing else uses.
+  /// Returns the result.
+  using Apply = std::function<Tensor(const Operator& op, const Operands& operands, const Tensor* out,
+                                     std::source_location pushed_at)>;
+
+  /// `apply` applies the operators of the program and those of its gradients: for programs that choose where results
+  /// lie, or that list what a step applies. Empty: windrow::apply, into new tensors.
+  explicit Tape(const Device& device, Apply apply = {});
   ~Tape();
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
