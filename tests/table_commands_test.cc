@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <regex>
+#include <sstream>
 
 #include "tests/programs.h"
 
@@ -77,12 +78,40 @@ INSTANTIATE_TEST_SUITE_P(
                      4, 1},
         TableCommand{"mlp", "--batch 4 --hidden 8 --turn-ms 1", "| workers | samples/s | speedup |", 1, 1},
         TableCommand{"replay", "--batch 4 --hidden 8 --turn-ms 1",
-                     "| workers | step | calling us | calling ratio | step us | step ratio |", 4, 1},
+                     "| program | workers | step | calling us | calling ratio | step us | step ratio | allocations |",
+                     8, 1},
         TableCommand{"optimisers", "--hidden 8 --turn-ms 1",
                      "| workers | method | GB/s | memory GB/s | share of bandwidth |", 5, 1}),
     [](const auto& command) { return std::string(command.param.name); });
 
-using Tables = Programs;
+class Tables : public Programs {
+ protected:
+  /// The rows of a table, as JSON has them.
+  std::vector<std::string> rows_of(const std::string& name, const std::string& flags) {
+    lines_of(run("windrow-perf " + name + " --turn-ms 1 --repetitions 1 " + flags + " --out " + folder.string()));
+    std::istringstream json(read_file(folder / (name + ".json")));
+    std::vector<std::string> rows;
+    for (std::string line; std::getline(json, line);) {
+      if (line.starts_with("    {")) rows.push_back(line);
+    }
+    return rows;
+  }
+};
+
+TEST_F(Tables, CountTheAllocationsOfReplays) {
+  const auto rows = rows_of("replay", "--batch 2 --hidden 8 --workers 1");
+  ASSERT_EQ(rows.size(), 8u);
+  double pushed = 0;
+  for (const std::string& row : rows) {
+    SCOPED_TRACE(row);
+    const double allocations = field(row, "allocations");
+    if (row.find("\"pushed\"") != std::string::npos) {
+      EXPECT_GT(pushed = allocations, 100);
+    } else {
+      EXPECT_LT(allocations, pushed / 10);
+    }
+  }
+}
 
 TEST_F(Tables, CanUsePublishedData) {
   for (const char* part : {"train.txt", "dev.txt"}) std::ofstream(folder / part) << "(3 (2 It) (4 works))\n(2 Yes)\n";
