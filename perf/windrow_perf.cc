@@ -310,6 +310,7 @@ int main(int argc, char** argv) {
       "  Lazy expressions       windrow-perf lazy\n"
       "  Large tensors          windrow-perf mlp\n"
       "  Replayed steps         windrow-perf replay --workers 1,2\n"
+      "  Memory of steps        windrow-perf static\n"
       "  Steps of optimisers    windrow-perf optimisers --workers 1,2");
   app.require_subcommand(1);
   TrainArguments train;

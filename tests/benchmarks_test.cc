@@ -215,7 +215,7 @@ TEST_F(Perf, ListsEveryBenchmarkWithItsCommand) {
             std::string::npos)
       << outcome.out;
   for (const char* command : {"engine --pattern all", "engine --metg", "engine --start", "engine --backlog", "serial",
-                              "overhead", "ablation", "memory", "schedules", "hand", "mlp", "replay"}) {
+                              "overhead", "ablation", "memory", "schedules", "hand", "mlp", "replay", "static"}) {
     EXPECT_NE(outcome.out.find(std::string("windrow-perf ") + command), std::string::npos) << outcome.out;
   }
 }

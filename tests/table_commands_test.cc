@@ -80,6 +80,11 @@ INSTANTIATE_TEST_SUITE_P(
         TableCommand{"replay", "--batch 4 --hidden 8 --turn-ms 1",
                      "| program | workers | step | calling us | calling ratio | step us | step ratio | allocations |",
                      8, 1},
+        TableCommand{
+            "static", "--batch 2 --hidden 8 --turn-ms 1",
+            "| program | order | memory | step us | step ratio | peak KiB | bound KiB | sum KiB | peak / bound "
+            "| sum / peak |",
+            40, 1},
         TableCommand{"optimisers", "--hidden 8 --turn-ms 1",
                      "| workers | method | GB/s | memory GB/s | share of bandwidth |", 5, 1}),
     [](const auto& command) { return std::string(command.param.name); });
@@ -97,6 +102,31 @@ class Tables : public Programs {
     return rows;
   }
 };
+
+TEST_F(Tables, PlanStepsNearTheLowerBound) {
+  int planned = 0, recycled = 0;
+  for (const std::string& row : rows_of("static", "--batch 16 --hidden 64 --workers 1")) {
+    SCOPED_TRACE(row);
+    const auto is = [&](const char* text) { return row.find(text) != std::string::npos; };
+    EXPECT_GT(field(row, "bound KiB"), 0);
+    EXPECT_GE(field(row, "sum KiB"), field(row, "bound KiB"));
+    if (is("\"eager\"") || is("\"lazily allocated\"")) {
+      EXPECT_GE(field(row, "peak KiB"), field(row, "sum KiB"));
+    } else if (is("\"serial\", \"memory\": \"recycled\"")) {
+      EXPECT_LT(field(row, "peak KiB"), field(row, "sum KiB"));
+      ++recycled;
+    }
+    if (!is("\"planned\"") && !is("\"replayed\"")) continue;
+    ++planned;
+    EXPECT_GE(field(row, "peak / bound"), 1);
+    EXPECT_LE(field(row, "peak / bound"), 1.05);
+    if (is("forward")) {
+      EXPECT_GE(field(row, "sum / peak"), 2);
+    }
+  }
+  EXPECT_EQ(planned, 16);
+  EXPECT_EQ(recycled, 4);
+}
 
 TEST_F(Tables, CountTheAllocationsOfReplays) {
   const auto rows = rows_of("replay", "--batch 2 --hidden 8 --workers 1");

@@ -19,6 +19,7 @@ struct Command {
   std::size_t samples = 0;
   std::map<std::string, Index> sizes = {};
   std::string width = "2048";  ///< of layers and parameters
+  std::string workers = "1,2,8";
 };
 
 const std::vector<Command>& commands() {
@@ -89,6 +90,14 @@ const std::vector<Command>& commands() {
        .batches = "32",
        .several_batches = false,
        .width = "64"},
+      {.name = "static",
+       .about = "Time and peak memory of steps, by when and where tensors get memory",
+       .measure = step_memory,
+       .takes = Takes::layers,
+       .batches = "32",
+       .several_batches = false,
+       .width = "128",
+       .workers = "2"},
       {.name = "optimisers",
        .about = "Steps of optimisers on large parameters, as a share of the memory bandwidth",
        .measure = optimiser_steps,
@@ -101,8 +110,7 @@ const std::vector<Command>& commands() {
 
 /// The arguments of one command.
 struct TableArguments {
-  std::string models, batches, leaves = "32,64,128,256,512,1024", hidden = "64,128,256", workers = "1,2,8",
-                               out = "perf/results";
+  std::string models, batches, leaves = "32,64,128,256,512,1024", hidden = "64,128,256", workers, out = "perf/results";
   TableOptions table;
 };
 
@@ -151,6 +159,7 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
   WorkloadOptions& workload = to.table.workload;
   to.models = command.models;
   to.batches = command.batches;
+  to.workers = command.workers;
   workload.samples = command.samples;
   to.table.workers = default_workers();
   if (command.takes == Takes::one_model) {

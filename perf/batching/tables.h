@@ -53,6 +53,8 @@ Result lazy_expressions(const TableOptions& options);
 Result large_tensors(const TableOptions& options);
 /// Training steps that are pushed, and replayed by a Static.
 Result replayed_steps(const TableOptions& options);
+/// Time and peak memory of steps, by when and where their tensors get memory.
+Result step_memory(const TableOptions& options);
 /// Steps of optimisers on large parameters, as a share of the memory bandwidth.
 Result optimiser_steps(const TableOptions& options);
 
