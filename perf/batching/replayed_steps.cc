@@ -126,7 +126,7 @@ std::vector<VariantsOfSteps> all_variants(const TableOptions& options) {
   std::vector<VariantsOfSteps> all;
   for (const NamedProgram* const program : {&mlp_step, &fixed_lstm_step}) {
     for (const int workers : options.worker_counts) {
-      VariantsOfSteps& added = all.emplace_back(*program, workers);
+      VariantsOfSteps& added = all.emplace_back(VariantsOfSteps{*program, workers, {}});
       for (const auto& [stepping, name] : steppings) {
         added.of.push_back(std::make_unique<RecordedSteps>(*program, sizes, stepping, workers));
       }

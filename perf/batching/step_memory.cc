@@ -247,7 +247,7 @@ struct ProgramRows {
     worker_counts.insert(worker_counts.end(), options.worker_counts.begin(), options.worker_counts.end());
     for (const int workers : worker_counts) {
       for (const auto& [placing, name] : placings) {
-        const StepVariant& variant = variants.emplace_back(placing, workers);
+        const StepVariant& variant = variants.emplace_back(StepVariant{placing, workers});
         steps.push_back(
             std::make_unique<PlacedSteps>(program, sizes_of(options), variant, listing.results(), plan_of(variant)));
         require_equal(steps.back()->computed(), name);
