@@ -36,7 +36,17 @@ TEST_F(GpuScript, WritesAReport) {
         "device  architecture  memory  name\ncuda:0   9.0             79.2 GiB  NVIDIA H100 80GB HBM3\n");
   write("machine.txt", "2026-01-02\nabc1234\nNVIDIA H100 80GB HBM3, 580.1\n");
   write("steps.txt", "3 s, status 0: cuda_test \n");
-  write("conformance.txt", "[==========] 9 tests\n[  PASSED  ] 9 tests.\n");
+  write("conformance.0.txt", "[==========] 9 tests\n[  PASSED  ] 9 tests.\n");
+  write("conformance.1.txt",
+        "[  FAILED  ] Some.Test (3 ms)\n[  PASSED  ] 1 test.\n[  FAILED  ] 1 test, listed below:\n"
+        "[  FAILED  ] Some.Test\n\n 1 FAILED TEST\n");
+  write("memcheck.txt", "========= ERROR SUMMARY: 0 errors\n");
+  write(
+      "peers.jsonl",
+      R"({"model": "tree-lstm", "mode": "training", "tf32": true, "hidden": 256, "batch": 64, "unit": "trees", "units_per_s": 12345.67})"
+      "\n"
+      R"({"model": "tree-lstm", "mode": "training", "hidden": 256, "batch": 64, "unit": "trees", "units_per_s": 12345.67})");
+  write("train.txt", "epoch 1\n");
   write(
       "results.jsonl",
       R"({"model": "tree-lstm", "mode": "training", "levels": "automatic", "precision": "tf32", "hidden": 256, "batch": 64, "unit": "trees", )"
@@ -48,7 +58,9 @@ TEST_F(GpuScript, WritesAReport) {
   const std::string report = read_file(folder / "report.md");
   for (const std::string expected :
        {"# NVIDIA H100 80GB HBM3\n", "on 2026-01-02, commit abc1234; NVIDIA H100 80GB HBM3, 580.1.",
-        "conformance: [  PASSED  ] 9 tests.\n", "sanitizer: not run\n",
+        "conformance: 10 tests passed, 1 failed Some.Test\n", "memcheck: ERROR SUMMARY: 0 errors\n",
+        "synccheck: not run\n", "| tree-lstm | training | tf32 | 256 | 64 | trees | 12346 | 123457 | 10 |\n",
+        "| tree-lstm | training | float32 | 256 | 64 | trees | 12346 | - | - |\n", "## Training\n\n```\nepoch 1\n```\n",
         "| tree-lstm | training | automatic | tf32 | 256 | 64 | trees | 123457 | 0.512 | 0.4 | 0.1 | 181 | - | 0.2 | "
         "0.5 | - |\n"}) {
     EXPECT_NE(report.find(expected), std::string::npos) << expected << " in " << report;

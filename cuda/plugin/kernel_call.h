@@ -21,7 +21,7 @@ inline bool adds(const Call& call) { return call.write == Write::add; }
 /// The first value of the attributes.
 inline float value_of(const Call& call) { return static_cast<float>(call.attributes.values[0]); }
 
-inline Index parts_of(Index whole, Index part) { return (whole + part - 1) / part; }
+WINDROW_ON_DEVICE inline Index parts_of(Index whole, Index part) { return (whole + part - 1) / part; }
 
 template <class T>
 WINDROW_ON_DEVICE T& at(const Matrix<T>& matrix, Index row, Index column) {

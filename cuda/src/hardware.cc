@@ -138,11 +138,12 @@ void Hardware::wake() {
   watch_->woken.notify_one();
 }
 
-// The thread looks at all lanes in turn, passing over what is not done: it must not stay with one event. It looks
-// without pause while points are reached soon, and then ever less often.
+// The thread looks at all lanes in turn, passing over what is not done: it must not stay with one event. While points
+// are reached soon it does not sleep, but leaves the driver alone between two looks, since a query and a launch on
+// another thread wait for each other. Then it looks ever less often.
 void Hardware::serve(Watch& watch) {
   using namespace std::chrono_literals;
-  constexpr auto shortest = 10us, longest = 100us;
+  constexpr auto pause = 8us, shortest = 10us, longest = 100us;
   std::unique_lock lock(watch.mutex);
   int in_vain = 0;
   while (!watch.ending) {
@@ -167,7 +168,8 @@ void Hardware::serve(Watch& watch) {
     if (open && in_vain > 50) {
       std::this_thread::sleep_for(std::min<std::chrono::microseconds>(longest, shortest * (in_vain - 50)));
     } else if (open) {
-      std::this_thread::yield();
+      const auto next = std::chrono::steady_clock::now() + pause;
+      while (std::chrono::steady_clock::now() < next) std::this_thread::yield();
     }
     lock.lock();
     watch.awake = watch.awake || open;

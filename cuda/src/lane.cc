@@ -142,6 +142,11 @@ void CudaLane::when_reached(Point point, Reached callback) noexcept {
   callback(error);
 }
 
+void CudaLane::anticipate(Point point) noexcept {
+  std::lock_guard lock(mutex_);
+  if (marks_.size() < most_marks) covering(point.serial);
+}
+
 void CudaLane::note(const char* work) {
   std::lock_guard lock(names_mutex_);
   Issued& issued = issued_[next_name_++ % names];

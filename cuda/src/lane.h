@@ -1,7 +1,7 @@
 // The lane of a CUDA stream.
 //
-// A point is a number; an event is recorded when someone asks for a point, and stands for all points up to the newest
-// one at that moment. So ops of one stream need no event, and a stream has a few in flight, however many ops there are.
+// A point is a number; an event is recorded when someone asks for a point, or may do so soon, and stands for all points
+// up to the newest one at that moment. So a stream has a few events in flight, however many ops there are.
 #pragma once
 
 #include <array>
@@ -39,6 +39,7 @@ class CudaLane final : public Lane {
   bool can_wait_for(const Lane& other) const noexcept override;
   void wait(Point point, IfFailed if_failed) noexcept override;
   void when_reached(Point point, Reached callback) noexcept override;
+  void anticipate(Point point) noexcept override;
   void start_trace(std::uint64_t most) noexcept override { timeline_.start(most); }
   void stop_trace() noexcept override { timeline_.stop(); }
   std::vector<DeviceWork> traced() override { return timeline_.read(); }

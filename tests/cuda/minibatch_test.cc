@@ -64,7 +64,7 @@ TEST(CudaMinibatch, OfTreesTakesFewCalls) {
   EXPECT_EQ(cost.minibatches, 4u);
   EXPECT_GT(cost.levels, 10 * cost.minibatches);
   // Beside the levels: eager and lazy steps, gradients of parameters, and the step of gradient descent.
-  constexpr std::uint64_t others = 50;
+  constexpr std::uint64_t others = 51;
   EXPECT_LE(cost.kernels, 6 * cost.levels + others * cost.minibatches);
   EXPECT_LE(cost.copies, 3 * cost.minibatches);  // the inputs, the losses, and the numbers of the step
   EXPECT_EQ(cost.waits, 0u);                     // there is one stream
@@ -76,13 +76,13 @@ TEST(CudaMinibatch, OfTreesTakesFewCalls) {
 TEST(CudaMinibatch, MayTakeOneKernelForAllLevelsOfAPass) {
   const Cost cost = cost_of("tree-lstm", 64, 24, cuda::Levels::together);
   EXPECT_GT(cost.levels, 10 * cost.minibatches);
-  EXPECT_LE(cost.kernels, 50 * cost.minibatches);
+  EXPECT_LE(cost.kernels, 51 * cost.minibatches);
   EXPECT_LE(cost.copies, 3 * cost.minibatches);
   EXPECT_EQ(cost.waits, 0u);
 }
 
 TEST(CudaMinibatch, MayGiveTheNarrowLevelsToTheKernel) {
-  const auto calls = [](cuda::Levels levels) { return cost_of("tree-lstm", 64, 36, levels).kernels; };
+  const auto calls = [](cuda::Levels levels) { return cost_of("tree-lstm", 128, 48, levels).kernels; };
   const std::uint64_t mixed = calls(cuda::Levels::automatic);
   EXPECT_LT(mixed, calls(cuda::Levels::launches) / 2);
   EXPECT_GT(mixed, calls(cuda::Levels::together) + 4);

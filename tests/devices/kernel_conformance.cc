@@ -10,6 +10,7 @@
 #include "tests/sanitized.h"
 #include "tests/seed.h"
 #include "windrow/ops/random.h"
+#include "windrow/ops/row_segments.h"
 
 namespace windrow::testing {
 namespace {
@@ -112,6 +113,38 @@ TEST_P(OnDevice, LimitsTheNormOfManyLargeGradients) {
   row[1] = 0;  // of a step that is skipped
   operands.in.front() = tensor(1, StepNumbers::count, row);
   EXPECT_EQ(apply(device, op::limit_norm, operands).get()[1], 0);
+}
+
+/// Some rows of a table have most of the gradient's rows, as frequent words do. A second time in more parts than one
+/// kernel takes.
+TEST_P(OnDevice, SumsLongSegmentsOfRows) {
+  const Index rows = sanitized ? 600 : 3000, width = 37;
+  std::mt19937 random(first_seed());
+  std::vector<float> gradient(static_cast<std::size_t>(rows * width));
+  for (float& value : gradient) value = static_cast<float>(random() % 256) / 16;  // sums are exact in any order
+  std::vector<std::int32_t> row_of;
+  for (Index r = 0; r < rows; ++r) row_of.push_back(random() % 8 == 0 ? static_cast<std::int32_t>(random() % 50) : 7);
+  const RowSegments segments = row_segments(row_of);
+  const auto found = static_cast<Index>(segments.bounds.size()) / 3;
+  std::vector<float> expected(static_cast<std::size_t>(found * width), 0.0f);
+  for (Index place = 0; place < found; ++place) {
+    for (Index r = 0; r < rows; ++r) {
+      if (row_of[static_cast<std::size_t>(r)] != segments.bounds[static_cast<std::size_t>(3 * place)]) continue;
+      for (Index c = 0; c < width; ++c) {
+        expected[static_cast<std::size_t>(place * width + c)] += gradient[static_cast<std::size_t>(r * width + c)];
+      }
+    }
+  }
+  const TensorOf<std::int32_t> bounds(device, found, 3), order(device, rows, 1);
+  bounds.set(segments.bounds);
+  order.set(segments.order);
+  const Tensor whole = tensor(rows, width, gradient);
+  for (const Index parts : {1, 100}) {
+    SCOPED_TRACE(std::to_string(parts) + " parts, seed " + std::to_string(first_seed()));
+    Operands operands{.in = {}, .indices = {bounds, order}};
+    for (Index p = 0; p < parts; ++p) operands.in.push_back(whole.row_range(rows * p / parts, rows * (p + 1) / parts));
+    EXPECT_EQ(apply(device, op::sum_parts, operands).get(), expected);
+  }
 }
 
 /// On the host the op fails.

@@ -125,22 +125,23 @@ MoreWords::Batches append_batches(const Plan& plan, Phase phase, std::size_t fir
   return made;
 }
 
-/// The batch from which on one kernel takes less time than launches, by what an H100 does in a second: the last batches
-/// of a minibatch are its narrowest. Estimates: they have not been measured.
+/// The batch from which on one kernel takes less time than launches: the last batches of a minibatch are its narrowest.
+/// The numbers are of an H200 (perf/results/gpu-nvidia-h200.md); most of a launch is the host's time.
 std::size_t first_of_kernel(const LevelsKernel& kernel, const Plan& plan, const Layout& layout, Phase phase,
                             Precision precision) {
-  constexpr double launch = 2.2e-6, barrier = 1.5e-6, start = 6e-6;             // seconds
-  constexpr double of_team = 0.15e12;                                           // floating point operations
-  constexpr double cache = 4e12;                                                // bytes that teams read of rows
-  const double of_launches = precision == Precision::float32 ? 40e12 : 150e12;  // floating point operations
+  constexpr double launch = 4.5e-6, product = 11e-6, barrier = 2e-6, start = 8e-6;  // seconds
+  constexpr double begin_of_product = 4e-6;                                         // of the device
+  constexpr double of_team = 0.09e12;                                               // floating point operations
+  constexpr double cache = 4e12;                                                    // bytes that teams read of rows
+  const double of_launches = precision == Precision::float32 ? 32e12 : 150e12;      // floating point operations
   const std::vector<Layout::BatchRows>& batches = layout.batches.front();
   std::size_t best = batches.size();
   double saved = 0, most_saved = start;
   for (std::size_t i = batches.size(); i-- > 0;) {
     if (!computes(plan, phase, batches[i])) continue;
     const auto rows = static_cast<double>(batches[i].end - batches[i].begin);
-    // A team computes 32 rows at a time, or 4, 8 or 16 in as much less time.
-    const double rows_at_once = rows > 16 ? std::ceil(rows / 32) * 32 : rows > 8 ? 16 : rows > 4 ? 8 : 4;
+    // A team computes 128 rows at a time, or 16, 32 or 64 in as much less time.
+    const double rows_at_once = rows > 64 ? std::ceil(rows / 128) * 128 : rows > 32 ? 64 : rows > 16 ? 32 : 16;
     saved -= barrier * static_cast<double>(kernel.barriers);
     for (const LevelsKernel::Part& part : kernel.parts) {
       if (part.type != batches[i].type) continue;
@@ -150,7 +151,7 @@ std::size_t first_of_kernel(const LevelsKernel& kernel, const Plan& plan, const 
       }
       const auto flops = static_cast<double>(part.product->flops_a_row);
       const double bytes = static_cast<double>(part.product->in[0].width * kernel.teams) * sizeof(float);
-      saved += std::max(launch, rows * flops / of_launches);
+      saved += std::max(product, begin_of_product + rows * flops / of_launches);
       saved -= rows_at_once * std::max(flops / (of_team * kernel.teams), bytes / cache);
     }
     if (saved <= most_saved) continue;

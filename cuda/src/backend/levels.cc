@@ -13,7 +13,7 @@ namespace {
 
 /// A team sums up products for so many columns at a time: more need too many registers.
 constexpr Index most_columns = 8;
-constexpr Index threads = 256, rows_of_thread = 4, rows_of_team = 32;
+constexpr Index threads = 256, rows_of_thread = 4;
 /// A compiler takes long for more parts.
 constexpr std::size_t most_parts = 64;
 
@@ -122,7 +122,7 @@ class LevelsPrinter {
     return one && std::ranges::any_of(some, [&](const Columns& other) { return other.overlaps(*one); });
   }
 
-  /// The columns of a product's matrix that a team has, in shared memory; where they begin.
+  /// The columns of a product's matrix that a team has, in shared memory; where they begin: at a multiple of four.
   Index weights(std::size_t part) {
     const Step& step = *made_.parts[part].product;
     const auto [found, is_new] = weights_.try_emplace({step.in[1].number, step.in[1].column, step.out.width}, floats_);
@@ -130,7 +130,7 @@ class LevelsPrinter {
     const Index rows = step.in[0].width, columns = step.out.width / width_ * columns_;
     loads_ += "  load_columns(shared + " + std::to_string(floats_) + ", a.part" + std::to_string(part) + ".y, " +
               std::to_string(rows) + ", " + std::to_string(columns) + ", first);\n";
-    floats_ += rows * columns;
+    floats_ += (rows * columns + 3) / 4 * 4;
     return found->second;
   }
 
@@ -149,7 +149,7 @@ class LevelsPrinter {
       first = last;
     }
     made_.barriers = stages.size() - 1;
-    const Index sums = std::min(most_columns, most_) * (rows_of_thread * (threads + 1) + rows_of_team);
+    const Index sums = std::min(most_columns, most_) * rows_of_thread * (threads + 1);
     made_.shared_bytes = static_cast<std::size_t>(floats_ + sums) * sizeof(float);
     const std::string words = std::to_string(words_of_batch);
     std::string& code = made_.code;

@@ -73,22 +73,30 @@ static __device__ inline void load_columns(float* to, const Place& from, int row
     }
   });
 }
-// A warp has four rows at a time, and its threads divide the terms of each sum. Where there are few rows, several warps
-// have the same ones, and divide the terms first. Threads then add up what those of a warp have, and what warps have.
+// Four floats of shared or device memory, in one access where `whole`.
+static __device__ inline void load_four(const float* from, bool whole, float (&to)[4]) {
+#ifndef WINDROW_ON_HOST
+  if (whole) {
+    const float4 four = *(const float4*)from;
+    to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+    return;
+  }
+#endif
+  for (int e = 0; e < 4; ++e) to[e] = from[e];
+}
+static __device__ inline bool divides_by_16(const float* at, long long stride) {
+  return (unsigned long long)at % 16 == 0 && stride % 4 == 0;
+}
+// A group of threads has four rows at a time, and its threads divide the terms of each sum, four at a time: 64 threads
+// where there are few rows, 8 where there are many. Then threads add up what those of a group have.
 template <int count, int terms, class Columns>
 static __device__ inline void multiply(const Product& p, const float* y, float* sums, long long begin, long long rows,
                                        int from, Columns columns, bool add) {
-  const int warps = rows <= 4 ? 8 : rows <= 8 ? 4 : rows <= 16 ? 2 : 1;  // that have the same rows
-  float* const of_warps = sums + 4 * count * 257;
-  for (long long block = 0; block < rows; block += 32 / warps) {
-    const auto put = [&](int row, int q, float sum) {
-      if (block + row >= rows || !columns.has(from + q)) return;
-      float& to = p.out.at[(begin + block + row) * p.out.stride + columns.column(from + q)];
-      to = add ? to + sum : sum;
-    };
+  const int members = rows <= 16 ? 64 : rows <= 32 ? 32 : rows <= 64 ? 16 : 8, groups = 256 / members;
+  const bool whole = terms % 4 == 0 && divides_by_16(p.x.at, p.x.stride) && divides_by_16(y, terms);
+  for (long long block = 0; block < rows; block += 4 * groups) {
     each_thread([&](int t) {
-      const int warp = t / 32;
-      const long long first = block + warp / warps * 4;
+      const long long first = block + t / members * 4;
       if (first >= rows) return;
       const float* x[4];
       float sum[4][count];
@@ -96,12 +104,20 @@ static __device__ inline void multiply(const Product& p, const float* y, float* 
         x[r] = p.x.at + (begin + (first + r < rows ? first + r : rows - 1)) * p.x.stride;
         for (int q = 0; q < count; ++q) sum[r][q] = 0.0f;
       }
-      for (int i = warp % warps * 32 + t % 32; i < terms; i += 32 * warps) {
-        float value[4];
-        for (int r = 0; r < 4; ++r) value[r] = x[r][i];
+      int i = t % members * 4;
+      for (; i + 4 <= terms; i += 4 * members) {
+        float value[4][4], weight[4];
+        for (int r = 0; r < 4; ++r) load_four(x[r] + i, whole, value[r]);
         for (int q = 0; q < count; ++q) {
-          const float weight = y[(from + q) * terms + i];
-          for (int r = 0; r < 4; ++r) sum[r][q] += value[r] * weight;
+          load_four(y + (from + q) * terms + i, whole, weight);
+          for (int e = 0; e < 4; ++e) {
+            for (int r = 0; r < 4; ++r) sum[r][q] += value[r][e] * weight[e];
+          }
+        }
+      }
+      for (; terms % 4 != 0 && i < terms; ++i) {
+        for (int q = 0; q < count; ++q) {
+          for (int r = 0; r < 4; ++r) sum[r][q] += x[r][i] * y[(from + q) * terms + i];
         }
       }
       for (int r = 0; r < 4; ++r) {
@@ -109,27 +125,18 @@ static __device__ inline void multiply(const Product& p, const float* y, float* 
       }
     });
     each_thread([&](int t) {
-      for (int i = t; i < 32 * count; i += 256) {
-        const int r = i / count % 4, q = i % count, warp = i / count / 4;
-        if (block + warp / warps * 4 >= rows) return;
-        const float* const parts = sums + (r * count + q) * 257 + warp * 32;
-        float sum = 0.0f;
-        for (int lane = 0; lane < 32; ++lane) sum += parts[lane];
-        if (warps == 1) {
-          put(warp * 4 + r, q, sum);
-        } else {
-          of_warps[i] = sum;
-        }
-      }
-    });
-    if (warps == 1) continue;
-    each_thread([&](int t) {
-      for (int i = t; i < 32 / warps * count; i += 256) {
+      for (int i = t; i < 4 * groups * count; i += 256) {
         const int row = i / count, q = i % count;
         if (block + row >= rows) return;
-        float sum = 0.0f;
-        for (int w = 0; w < warps; ++w) sum += of_warps[((row / 4 * warps + w) * 4 + row % 4) * count + q];
-        put(row, q, sum);
+        const float* const parts = sums + (row % 4 * count + q) * 257 + row / 4 * members;
+        float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        for (int m = 0; m < members; m += 4) {
+          for (int e = 0; e < 4; ++e) sum[e] += parts[m + e];
+        }
+        if (!columns.has(from + q)) continue;
+        float& to = p.out.at[(begin + block + row) * p.out.stride + columns.column(from + q)];
+        const float product = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+        to = add ? to + product : product;
       }
     });
   }

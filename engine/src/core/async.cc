@@ -69,8 +69,7 @@ OpRecord* Core::finish_async(OpRecord& op, Slots* slots) {
       std::exception_ptr error = lane.leave();
       if (!ending.error) ending.error = std::move(error);
       if (OpRecord* const keeper = std::exchange(body.keeper, nullptr)) {
-        keep(*keeper, op.take_captures(), ports_.mine());
-        end_at(*keeper, ending.mark->point);
+        keep(*keeper, op.take_captures(), *op.info().lane, ending.mark->point, ports_.mine());
       }
     }
     op.end_body();

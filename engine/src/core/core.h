@@ -65,7 +65,8 @@ class Core {
   LaneId add_lane(HostLane lane);
   LaneState& lane(LaneId id);
   void remove_lane(LaneId id);
-  void resume(LaneState& lane) noexcept;  ///< called when the lane has room for ops that wait there
+  void resume(LaneState& lane) noexcept;    ///< called when the lane has room for ops that wait there
+  void end_kept(LaneState& lane) noexcept;  ///< called when the lane has reached points of what it keeps
   void shutdown();
   bool shutdown_for(std::chrono::nanoseconds patience, const std::function<void(std::string)>& abort);
   /// Whether ops should stop, since shutdown_for() has waited too long.
@@ -278,9 +279,8 @@ class Core {
   /// Begins a section of the op's lane, which waits for other lanes there. On an error the op is not issued.
   std::exception_ptr begin_issue(OpRecord& op, OpRecord*& keeper) noexcept;
   OpRecord& make_keeper(Port& port);
-  /// Keeps what a device may use in an op of the engine's own, which destroys it when end_at()'s point is reached.
-  void keep(OpRecord& keeper, Captures&& captures, Port& port) noexcept;
-  void end_at(OpRecord& keeper, Point point) noexcept;
+  /// Keeps what a device may use in an op of the engine's own, which destroys it when the lane's point is reached.
+  void keep(OpRecord& keeper, Captures&& captures, LaneState& lane, Point point, Port& port) noexcept;
   // Each of these runs an op, and returns the next one of this thread, or null.
   OpRecord* run_one(OpRecord& op, Row& row);
   /// Runs an op that cannot take the fast path; run_with_care() is the slowest path, which handles every op.
@@ -299,7 +299,7 @@ class Core {
   /// To be called before and after the function of an op that is checked.
   void begin_check(OpRecord& op);
   void end_check(OpRecord& op, std::exception_ptr& error);
-  OpRecord* end_captures(OpRecord& keeper, Slots* slots) noexcept;
+  OpRecord* end_captures(OpRecord& first, Slots* slots) noexcept;
   OpRecord* run_async(OpRecord& op, const Begin& begin, FailurePtr poison);
   /// Runs the op's function, and returns what it throws.
   std::exception_ptr invoke(OpRecord& op, const FailurePtr& poison);

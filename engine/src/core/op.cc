@@ -56,7 +56,7 @@ void OpRecord::end_other_body() noexcept {
       std::destroy_at(&at<std::shared_ptr<Waiter>>());
       break;
     case Body::captures:
-      std::destroy_at(&at<Captures>());
+      std::destroy_at(&at<Kept>());
       break;
   }
   body_ = Body::none;
@@ -64,7 +64,7 @@ void OpRecord::end_other_body() noexcept {
 
 void OpRecord::abandon_body() noexcept {
   const auto abandon = [](auto& function) { function.abandon(); };
-  if (body_ == Body::captures) std::visit(abandon, at<Captures>());
+  if (body_ == Body::captures) std::visit(abandon, kept().captures);
   if (body_ == Body::function || body_ == Body::async) {
     Captures captures = take_captures();
     std::visit(abandon, captures);

@@ -70,6 +70,13 @@ struct Waiter {
 /// The function of an op on an ordered lane, after its call. The device may still use what it has captured.
 using Captures = std::variant<OpFunction, AsyncFunction>;
 
+/// Captures that their lane keeps until it reaches a point.
+struct Kept {
+  Captures captures;
+  std::uint64_t point;       ///< its serial
+  OpRecord* next = nullptr;  ///< what the lane keeps behind it, or what ends with it
+};
+
 struct AsyncBody {
   explicit AsyncBody(AsyncFunction f) : function(std::move(f)) {}
 
@@ -156,7 +163,7 @@ class OpRecord : public Dep::Op {
   }
   void set_async(AsyncFunction&& function) { emplace<AsyncBody>(Body::async, std::move(function)); }
   void set_waiter(std::shared_ptr<Waiter> waiter) { emplace<std::shared_ptr<Waiter>>(Body::wait, std::move(waiter)); }
-  void set_captures(Captures&& captures) { emplace<Captures>(Body::captures, std::move(captures)); }
+  void set_kept(Kept&& kept) { emplace<Kept>(Body::captures, std::move(kept)); }
   void set_fence() { body_ = Body::fence; }
   void set_node(NodePlace place) { emplace<NodePlace>(Body::node, place); }
   void set_gate(GatePlace place) { emplace<GatePlace>(Body::gate, place); }
@@ -165,6 +172,7 @@ class OpRecord : public Dep::Op {
   bool is_async() { return body_ == Body::async || (body_ == Body::node && is_async_node()); }
   AsyncBody& async() { return body_ == Body::async ? at<AsyncBody>() : async_of_node(); }
   const std::shared_ptr<Waiter>& waiter() { return at<std::shared_ptr<Waiter>>(); }
+  Kept& kept() { return at<Kept>(); }
   /// The record of a node has no accesses, so the place lies directly behind the record.
   const NodePlace& node() { return *std::launder(reinterpret_cast<const NodePlace*>(this + 1)); }
   const GatePlace& gate() { return at<GatePlace>(); }

@@ -150,11 +150,8 @@ OpRecord* Core::fail(OpRecord& op, const Row& row) {
 
 OpRecord* Core::run_with_care(OpRecord& op, const Begin& begin) {
   const auto [slots, begun] = begin;
+  if (op.body() == OpRecord::Body::captures) return end_captures(op, slots);
   const bool left_behind = (detours_ & by_leak) != 0;
-  if (op.body() == OpRecord::Body::captures) {
-    if (left_behind) op.abandon_body();
-    return end_captures(op, slots);
-  }
   const OpInfo& info = op.info();
   if (op.is_async() && op.async().left_to_engine) return finish_async(op, slots);
   if (left_behind) op.abandon_body();
@@ -181,8 +178,7 @@ OpRecord* Core::run_with_care(OpRecord& op, const Begin& begin) {
       std::exception_ptr error = info.lane->ordered->leave();
       if (!ending.error) ending.error = std::move(error);
       if (keeper != nullptr) {
-        keep(*keeper, op.take_captures(), ports_.mine());
-        end_at(*keeper, ending.mark->point);
+        keep(*keeper, op.take_captures(), *info.lane, ending.mark->point, ports_.mine());
       } else if (callers_run_ || (op.after_end && op.has_captures())) {
         // A serial engine runs each op to its end, on a device as on the host. After the engine's end no thread is left
         // that could end the captures later.
@@ -302,10 +298,10 @@ OpRecord* Core::finish(OpRecord& op, const Ending& ending) noexcept {
     });
   }
   if (ended != nullptr) free(*ended);
-  if (lane.ordered && !keeps_lane) {
-    if (OpRecord* of_lane = lane.release()) policy_->add(*of_lane);
-  }
-  OpRecord* const next = go_on(nullptr, ready, ending.slots);
+  // Successive ops of a lane stay on one thread: what a device's driver keeps for the queue is in its core's caches.
+  OpRecord* next = lane.ordered && !keeps_lane ? lane.release() : nullptr;
+  if (next != nullptr && (!may_go_on(ending.slots) || next->priority != 0)) policy_->add(*std::exchange(next, nullptr));
+  next = go_on(next, ready, ending.slots);
   one_less_pending(ports_.mine());
   return next;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "core/core.h"
 #include "core/entry.h"
@@ -65,6 +66,51 @@ void LaneState::resume_behind(Point point) {
   ordered->when_reached(point, [this](const std::exception_ptr&) { core->resume(*this); });
 }
 
+void LaneState::keep(OpRecord& op) noexcept {
+  const std::uint64_t serial = op.kept().point;  // the op may end as soon as it is kept
+  bool asks = false;
+  {
+    MutexLock lock(mutex_);
+    (first_kept_ == nullptr ? first_kept_ : last_kept_->kept().next) = &op;
+    last_kept_ = &op;
+    asks = std::exchange(asks_for_kept_, true);
+  }
+  if (asks) {
+    ordered->anticipate({ordered.get(), serial});
+  } else {
+    end_kept_behind(serial);
+  }
+}
+
+OpRecord* LaneState::take_kept() noexcept {
+  // An answer serves several ops.
+  constexpr std::uint64_t most_at_once = 32;
+  OpRecord *first = nullptr, *last = nullptr;
+  std::uint64_t serial = 0;
+  {
+    MutexLock lock(mutex_);
+    first = first_kept_;
+    while (first_kept_ != nullptr && ordered->reached({ordered.get(), first_kept_->kept().point})) {
+      last = first_kept_;
+      first_kept_ = last->kept().next;
+    }
+    asks_for_kept_ = first_kept_ != nullptr;
+    if (asks_for_kept_) {
+      serial = std::max(first_kept_->kept().point,
+                        std::min(first_kept_->kept().point + most_at_once, last_kept_->kept().point));
+    }
+  }
+  if (last != nullptr) last->kept().next = nullptr;
+  if (serial != 0) end_kept_behind(serial);
+  return last != nullptr ? first : nullptr;
+}
+
+void LaneState::end_kept_behind(std::uint64_t serial) noexcept {
+  // What is kept counts as pending, so the engine does not end before the callback. The capture is one pointer, for
+  // which std::function needs no memory.
+  ordered->when_reached({ordered.get(), serial}, [this](const std::exception_ptr&) { core->end_kept(*this); });
+}
+
 bool LaneState::close_if_idle() {
   MutexLock lock(mutex_);
   if (!taken_) closed = true;
@@ -122,10 +168,10 @@ bool is_apart_from_lanes(OpRecord& op) {
 
 void reserve_marks(OpRecord& op, std::size_t lanes) {
   for (Dep::Access& access : op.touches()) {
-    auto fresh = std::make_unique<Residue>();
-    std::lock_guard lock(var_of(access).residue_lock);
     auto& residue = var_of(access).residue;
-    if (!residue) residue = std::move(fresh);
+    auto fresh = var_of(access).marked.load(std::memory_order_relaxed) ? nullptr : std::make_unique<Residue>();
+    std::lock_guard lock(var_of(access).residue_lock);
+    if (!residue) residue = fresh != nullptr ? std::move(fresh) : std::make_unique<Residue>();
     residue->readers.reserve(lanes);
     var_of(access).marked.store(true, std::memory_order_relaxed);
   }
@@ -184,6 +230,11 @@ void Core::resume(LaneState& lane) noexcept {
   if (OpRecord* const op = lane.release()) policy_->add(*op);
 }
 
+void Core::end_kept(LaneState& lane) noexcept {
+  const Visit visit(*this);
+  if (OpRecord* const first = lane.take_kept()) policy_->add(*first);
+}
+
 void Core::start(LaneState& lane) {
   if (lane.removed) throw lane.removed_error();
   if (life_ == Life::stopped) return;
@@ -230,39 +281,37 @@ LaneId Core::add_lane(std::shared_ptr<Lane> lane, const LaneOptions& how) {
 }
 
 OpRecord& Core::make_keeper(Port& port) {
-  OpRecord& keeper = *records_.make(port.records, 0, sizeof(Captures));
+  OpRecord& keeper = *records_.make(port.records, 0, sizeof(Kept));
   Dep::place(keeper, std::size_t{0}, [](std::size_t) -> Dep::Access { return {}; });
   return keeper;
 }
 
-void Core::keep(OpRecord& keeper, Captures&& captures, Port& port) noexcept {
+void Core::keep(OpRecord& keeper, Captures&& captures, LaneState& lane, Point point, Port& port) noexcept {
   keeper.begin(captures_, 0, false);
-  keeper.set_captures(std::move(captures));
+  keeper.set_kept({.captures = std::move(captures), .point = point.serial});
   keeper.set_stage(OpRecord::Stage::at_points);
   keeper.set_id(OpRecord::first_wait_id | ++last_wait_id_);
   Port::add(port.waits, 1);
+  lane.keep(keeper);
 }
 
-void Core::end_at(OpRecord& keeper, Point point) noexcept {
-  // The capture is two words, for which std::function needs no memory.
-  point.lane->when_reached(point, [this, &keeper](const std::exception_ptr&) {
-    const Visit visit(*this);
-    policy_->add(keeper);
-  });
-}
-
-OpRecord* Core::end_captures(OpRecord& keeper, Slots* slots) noexcept {
-  {
-    const Running frame(*this, keeper, slots);
-    keeper.end_body();
-  }
+OpRecord* Core::end_captures(OpRecord& first, Slots* slots) noexcept {
   Port& port = ports_.mine();
-  keeper.set_id(0);
-  records_.free(port.records, &keeper);
+  std::uint64_t ended = 0;
+  for (OpRecord *keeper = &first, *next = nullptr; keeper != nullptr; keeper = next, ++ended) {
+    next = keeper->kept().next;
+    if ((detours_ & by_leak) != 0) keeper->abandon_body();
+    {
+      const Running frame(*this, *keeper, slots);
+      keeper->end_body();
+    }
+    keeper->set_id(0);
+    records_.free(port.records, keeper);
+  }
   ReadyList no_others;
   OpRecord* const next = go_on(nullptr, no_others, slots);
-  Port::add(port.waits_left, 1);
-  one_less_pending(port);
+  Port::add(port.waits_left, ended);
+  for (; ended > 0; --ended) one_less_pending(port);
   return next;
 }
 
@@ -274,18 +323,14 @@ void Core::keep_captures(CapturedOp& op) noexcept {
     const Entry entry(*this);  // the engine does not stop meanwhile
     if (life_ != Life::stopped) {
       keeper = &make_keeper(entry.port());
-      keep(*keeper, op.take_captures(), entry.port());
+      keep(*keeper, op.take_captures(), *op.info->lane, last, entry.port());
     }
   } catch (const std::exception&) {  // no memory
     op.function.abandon();
     op.async.abandon();
     return;
   }
-  if (keeper != nullptr) {
-    end_at(*keeper, last);
-  } else {
-    reach(last);  // no thread is left that could end the captures later
-  }
+  if (keeper == nullptr) reach(last);  // no thread is left that could end the captures later
 }
 
 void Core::remove_lane(LaneId id) {

@@ -53,6 +53,11 @@ class LaneState {
   /// point is reached if too many are not.
   enum class Room { wait_for, ignore };
   OpRecord* release(Room room = Room::wait_for) WINDROW_EXCLUDES(mutex_);
+  /// Keeps an op of the engine's own until its point, which was recorded, is reached. Then core->end_kept() is called,
+  /// for several ops at a time.
+  void keep(OpRecord& op) noexcept WINDROW_EXCLUDES(mutex_);
+  /// Returns the kept ops whose points are reached, linked by Kept::next; null if there are none.
+  OpRecord* take_kept() noexcept WINDROW_EXCLUDES(mutex_);
   /// Closes the lane unless an op holds it. Returns whether it is closed.
   bool close_if_idle() WINDROW_EXCLUDES(mutex_);
   /// The error of pushes and ops after that.
@@ -85,6 +90,7 @@ class LaneState {
   Point point_of_room() const WINDROW_REQUIRES(mutex_) { return {last_.lane, last_.serial - max_in_flight / 2}; }
   /// Lets the waiting ops go on behind that point. The lane counts as taken meanwhile.
   void resume_behind(Point point) WINDROW_EXCLUDES(mutex_);
+  void end_kept_behind(std::uint64_t serial) noexcept WINDROW_EXCLUDES(mutex_);
 
   mutable Mutex mutex_;
   PriorityQueue waiting_ WINDROW_GUARDED_BY(mutex_);
@@ -92,6 +98,10 @@ class LaneState {
   Point last_ WINDROW_GUARDED_BY(mutex_);
   std::uint64_t known_reached_ WINDROW_GUARDED_BY(mutex_) = 0;  // a serial
   FailurePtr failure_ WINDROW_GUARDED_BY(mutex_);
+  // What is kept, about in the order of the points; the lane is asked for one point at a time.
+  OpRecord* first_kept_ WINDROW_GUARDED_BY(mutex_) = nullptr;
+  OpRecord* last_kept_ WINDROW_GUARDED_BY(mutex_) = nullptr;
+  bool asks_for_kept_ WINDROW_GUARDED_BY(mutex_) = false;
 };
 
 /// The points that an access comes after, by index: the last writer's, and for an access that writes the readers', too.

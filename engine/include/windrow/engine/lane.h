@@ -82,6 +82,10 @@ class Lane {
   /// point is already reached, otherwise later on a thread of the lane. The callback neither throws nor blocks.
   virtual void when_reached(Point point, Reached callback) noexcept = 0;
 
+  /// Called after record() for points that someone will probably wait for when further work has been issued. A lane
+  /// that can only wait for all work issued so far may remember the point now.
+  virtual void anticipate(Point point [[maybe_unused]]) noexcept {}
+
   /// Called by one thread at a time when a trace of the engine starts: from now on the lane notes when its device does
   /// work, but no more than `most` times. A lane that cannot tell does nothing.
   virtual void start_trace(std::uint64_t most [[maybe_unused]]) noexcept {}
