@@ -105,6 +105,7 @@ static __device__ inline void multiply(const Product& p, const float* y, float* 
         for (int q = 0; q < count; ++q) sum[r][q] = 0.0f;
       }
       int i = t % members * 4;
+#pragma unroll 2
       for (; i + 4 <= terms; i += 4 * members) {
         float value[4][4], weight[4];
         for (int r = 0; r < 4; ++r) load_four(x[r] + i, whole, value[r]);
