@@ -91,6 +91,16 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
     making_ = nullptr;
   }
 
+  /// Announcements of different sizes would be calls of MPI that do not fit each other.
+  void require_equal_options(const Communicator& group) const {
+    const auto all = group.exchange(std::vector{static_cast<std::int64_t>(options_.eager_bytes)});
+    const auto other = std::ranges::find_if(all, [&](std::int64_t bytes) { return bytes != all.front(); });
+    if (other == all.end()) return;
+    throw CommError("MpiWorld: rank 0 has eager_bytes = " + std::to_string(all.front()) + ", but rank " +
+                    std::to_string(other - all.begin()) + " has " + std::to_string(*other) +
+                    "; expected one number at all members");
+  }
+
   int rank = 0, size = 1;
   /// A member has made a call whose operands may not be there yet; and they are.
   void await_call() { ++awaited_; }
@@ -292,7 +302,9 @@ Communicator MpiWorld::group(const Device& device) {
     if (!ended) return impl->make_group(made);
     made->set_exception(std::make_exception_ptr(CommError("MpiWorld: " + ended.why)));
   });
-  return {device, std::make_shared<MpiMember>(impl_, made->get_future().get())};
+  Communicator group(device, std::make_shared<MpiMember>(impl_, made->get_future().get()));
+  impl_->require_equal_options(group);
+  return group;
 }
 
 bool MpiWorld::under_mpirun() {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <regex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,9 +28,10 @@ using How = MpiFault::How;
 
 /// What each rank tells at its end, in any order; empty if nothing has failed.
 using Told = std::vector<std::string>;
+using OptionsOf = std::function<MpiOptions(int thread)>;
 
 /// Runs `body` for each rank and each of its groups, in threads of their own, and tells what they throw, a line each.
-Told run_ranks(int ranks, const MpiOptions& options, const std::function<void(const Communicator&)>& body,
+Told run_ranks(int ranks, const OptionsOf& options, const std::function<void(const Communicator&)>& body,
                int groups = 1) {
   ::setenv("WINDROW_MPI_PLUGIN", WINDROW_FAKE_MPI, 1);
   Told told(static_cast<std::size_t>(ranks));
@@ -48,7 +50,7 @@ Told run_ranks(int ranks, const MpiOptions& options, const std::function<void(co
       };
       tell(lines.back(), [&] {
         Engine engine({.workers = 1});
-        MpiWorld world(options);
+        MpiWorld world(options(i));
         std::vector<Communicator> members;
         for (int k = 0; k < groups; ++k) members.push_back(world.group(host_device(engine)));
         std::vector<std::jthread> programs;
@@ -61,6 +63,10 @@ Told run_ranks(int ranks, const MpiOptions& options, const std::function<void(co
   }
   for (std::thread& thread : threads) thread.join();
   return told;
+}
+Told run_ranks(int ranks, const MpiOptions& options, const std::function<void(const Communicator&)>& body,
+               int groups = 1) {
+  return run_ranks(ranks, OptionsOf([&](int) { return options; }), body, groups);
 }
 
 TEST(FakeMpi, ComputesWhatAPlainSimulationComputesInAnyOrderOfItsRequests) {
@@ -162,7 +168,7 @@ TEST(FakeMpi, CallsBehindOneThatDoesNotReturnEnd) {
 }
 
 TEST(FakeMpi, ACallThatDoesNotReturnMayFollowAnErrorOfAnotherGroup) {
-  const FakeMpiJob job(2, first_seed(), {{"all_gather", 0, 0, How::error}, {"all_gather", 0, 2, How::never_returns}});
+  const FakeMpiJob job(2, first_seed(), {{"all_gather", 0, 2, How::error}, {"all_gather", 0, 4, How::never_returns}});
   const auto program = [](const Communicator& member) {
     const Tensor x = filled(member.device(), 2, 2, 1);
     member.all_reduce(x);
@@ -181,18 +187,18 @@ TEST(FakeMpi, NamesTheMembersThatLackACallInTime) {
   };
   const Missing all[] = {
       {[](const Communicator& member) { member.exchange({}); },
-       "rank 0 has waited 50 ms for exchange; it is missing at rank 1, rank 2; the group is broken\n"},
+       "rank 0 has waited 200 ms for exchange; it is missing at rank 1, rank 2; the group is broken\n"},
       {[](const Communicator& member) {
          const Tensor x = filled(member.device(), 2, 2, 1);
          member.recv(x, 1);
          x.get();
        },
-       "rank 0 has waited 50 ms for recv (float32 2 x 2, from rank 1), call 0; it is missing at rank 1, which is at "
+       "rank 0 has waited 200 ms for recv (float32 2 x 2, from rank 1), call 0; it is missing at rank 1, which is at "
        "call 0; the group is broken\n"}};
   for (const Missing& missing : all) {
     const FakeMpiJob job(3, first_seed());
     std::atomic<bool> ended = false;
-    const Told told = run_ranks(3, {.patience = 50ms, .answer = 20s}, [&](const Communicator& member) {
+    const Told told = run_ranks(3, {.patience = 200ms, .answer = 20s}, [&](const Communicator& member) {
       if (member.rank() > 0) return ended.wait(false);
       const auto end = std::shared_ptr<void>(nullptr, [&](void*) {
         ended = true;
@@ -250,7 +256,7 @@ TEST(FakeMpi, AMemberThatWaitsForAMessageTellsWhatOthersDoNotSee) {
   const FakeMpiJob job(3, first_seed());
   Heard heard = Heard::nothing;
   std::atomic<bool> ended = false;
-  run_ranks(3, {.patience = 50ms, .answer = 20s}, [&](const Communicator& member) {
+  run_ranks(3, {.patience = 200ms, .answer = 20s}, [&](const Communicator& member) {
     if (member.rank() < 2) return ended.wait(false);
     heard = heard_of([&] {
       const Tensor x = filled(member.device(), 1, 1, 1);
@@ -307,6 +313,20 @@ TEST(FakeMpi, EndsAfterCallsWhoseOperandsAreNotReady) {
     });
   }
   for (std::thread& rank : ranks) rank.join();
+  EXPECT_TRUE(job.finalized());
+}
+
+TEST(FakeMpi, MembersWhoseEagerBytesDifferHaveNoGroup) {
+  const FakeMpiJob job(3, first_seed());
+  const auto options = [](int thread) { return MpiOptions{.eager_bytes = thread == 2 ? std::size_t{0} : 4096}; };
+  const Told told = run_ranks(3, OptionsOf(options), [](const Communicator&) { FAIL(); });
+  std::smatch match;
+  const std::regex line(
+      "MpiWorld: rank 0 has eager_bytes = (0|4096), but rank [12] has (0|4096); expected one number "
+      "at all members\n");
+  ASSERT_TRUE(std::regex_match(told[0], match, line)) << told[0];
+  EXPECT_NE(match[1], match[2]);
+  EXPECT_EQ(told, Told(3, told[0]));
   EXPECT_TRUE(job.finalized());
 }
 

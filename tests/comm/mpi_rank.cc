@@ -1,6 +1,6 @@
 // One process of a group that fails in a chosen way; mpi_failure_test starts it. Prints what a wait throws.
 //
-//   mpirun -n 3 mpi_rank kill|stop|stuck|slow|abort|leave [RANK]
+//   mpirun -n 3 mpi_rank kill|stop|stuck|slow|abort|leave|eager [RANK]
 #include <unistd.h>
 
 #include <csignal>
@@ -16,9 +16,17 @@ using namespace std::chrono_literals;
 int main(int argc, char** argv) {
   const std::string how = argc > 1 ? argv[1] : "";
   windrow::Engine engine({.workers = 1});
-  windrow::MpiWorld world({.patience = 2s, .answer = 2s});
+  const windrow::MpiWorld::Started started = windrow::MpiWorld::started();
+  const std::size_t eager = how == "eager" && started.rank == started.size - 1 ? 100 : 200;
+  windrow::MpiWorld world({.patience = 2s, .answer = 2s, .eager_bytes = eager});
   const windrow::Device device = windrow::host_device(engine);
-  std::optional<windrow::Communicator> all = world.group(device);
+  std::optional<windrow::Communicator> all;
+  try {
+    all = world.group(device);
+  } catch (const windrow::CommError& error) {
+    std::printf("rank %d: %s\n", world.rank(), error.what());
+    return 0;
+  }
   const int rank = all->rank(), bad = argc > 2 ? std::atoi(argv[2]) : all->size() - 1;
   const auto pids = all->exchange(std::vector<std::int64_t>{getpid()});
   const windrow::Tensor x(device, 100, 100, "x");

@@ -23,7 +23,8 @@ struct MpiOptions {
   /// rank 0 counts.
   std::size_t window_bytes = std::size_t{4} << 20;
   /// An all_reduce, reduce or broadcast of at most so many bytes travels with its announcement, to all members, in
-  /// groups in which that is at most 16 KB for all members together; 0: none does. The same at all members.
+  /// groups in which that is at most 16 KB for all members together; 0: none does. The same at all members: see
+  /// MpiWorld::group().
   std::size_t eager_bytes = 4096;
 };
 
@@ -53,7 +54,7 @@ class MpiWorld {
   int rank() const;
   int size() const;
   /// The group of all processes, whose member here has this device. Each call makes a new group; all processes make
-  /// these calls in the same order. Throws CommError if MPI fails.
+  /// these calls in the same order. Throws CommError if MPI fails, and at all members if their `eager_bytes` differ.
   Communicator group(const Device& device);
 
   /// Whether mpirun has started this process.
