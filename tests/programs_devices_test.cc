@@ -175,11 +175,11 @@ TEST_F(DevicesOfPrograms, TrainTogetherByNcclWhereItIs) {
 TEST_F(DevicesOfPrograms, OfSeveralProcessesTrainTogetherByNccl) {
   use_plugin(WINDROW_FAKE_PLUGIN);
   const std::string small = "windrow train tree-lstm --samples 40 --hidden 8 --epochs 2 ";
-  const auto processes = [&](int count, const std::string& more) {
+  const auto processes = [&](int count, const std::string& environment, const std::string& flags = "") {
     return run_command("WINDROW_FAKE_DEVICES=2 WINDROW_NCCL_PLUGIN='" WINDROW_FAKE_NCCL "' WINDROW_FAKE_NCCL_FOLDER='" +
-                       folder.string() + "' OMPI_MCA_btl_vader_single_copy_mechanism=none " + more +
+                       folder.string() + "' OMPI_MCA_btl_vader_single_copy_mechanism=none " + environment +
                        " timeout 100 " WINDROW_MPIRUN " --allow-run-as-root --oversubscribe -n " +
-                       std::to_string(count) + " '" WINDROW_BIN "'/" + small + "--comm nccl --comm-timeout 20");
+                       std::to_string(count) + " '" WINDROW_BIN "'/" + small + "--comm nccl --comm-timeout 20" + flags);
   };
   const std::vector<double> expected = losses(run(small + "--devices cpu:0,cpu:1").out);
   ASSERT_EQ(expected.size(), 2u);
@@ -189,9 +189,29 @@ TEST_F(DevicesOfPrograms, OfSeveralProcessesTrainTogetherByNccl) {
   ASSERT_EQ(found.size(), 2u) << outcome.out << outcome.err;
   for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(found[i], expected[i], 2e-4 * expected[i]);
 
+  // A sharded update sends the states of rank 1 to rank 0, which saves them: with the same losses and checkpoints.
+  const auto saved = [&](const std::string& where, const std::string& flags) {
+    const Outcome run = processes(2, "", " --optimiser adam --save '" + (folder / where).string() + "'" + flags);
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_EQ(run.err, "");
+    return losses(run.out);
+  };
+  const std::vector<double> whole = saved("whole", "");
+  ASSERT_EQ(whole.size(), 2u);
+  EXPECT_EQ(saved("sharded", " --sharded"), whole);
+  EXPECT_EQ(saved("halves", " --sharded --epochs 1"), std::vector<double>{whole[0]});
+  EXPECT_EQ(saved("halves", " --sharded --resume"), std::vector<double>{whole[1]});
+  const std::string states = read_file(folder / "whole" / "000000000002.safetensors");
+  EXPECT_NE(states, "");
+  EXPECT_TRUE(read_file(folder / "sharded" / "000000000002.safetensors") == states);
+  EXPECT_TRUE(read_file(folder / "halves" / "000000000002.safetensors") == states);
+
   const Outcome failed = processes(2, "WINDROW_FAKE_NCCL_FAULT=ncclAllReduce");
   EXPECT_NE(failed.status, 0);
   EXPECT_NE(failed.err.find("ncclAllReduce failed: unhandled system error"), std::string::npos) << failed.err;
+  const Outcome of_sharded = processes(2, "WINDROW_FAKE_NCCL_FAULT=ncclReduce", " --sharded");
+  EXPECT_NE(of_sharded.status, 0);
+  EXPECT_NE(of_sharded.err.find("ncclReduce failed: unhandled system error"), std::string::npos) << of_sharded.err;
   const Outcome too_many = processes(3, "");  // the third one has no device
   EXPECT_NE(too_many.status, 0);
   EXPECT_NE(too_many.err.find("windrow: device cuda:2: expected "), std::string::npos) << too_many.err;

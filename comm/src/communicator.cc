@@ -60,7 +60,7 @@ template <class T>
 class CallOf {
  public:
   CallOf(const Device& device, std::shared_ptr<Member> member, Kind kind, const CollectiveOptions& options)
-      : device_(device), member_(std::move(member)), options_(options) {
+      : device_(device), member_(std::move(member)), on_lane_(member_->on_lane(kind)), options_(options) {
     call_.kind = kind;
     call_.elements = elements_of<T>;
     call_.name = options.name;
@@ -90,7 +90,7 @@ class CallOf {
   /// The tensors of the call; `blocks` of them is a whole number of blocks.
   CallOf& add(const TensorOf<T>& tensor, Use use, int blocks = 1) {
     if (&tensor.engine() != device_.engine.get()) refuse("a tensor of another engine");
-    if (member_->on_lane() && tensor.lane() != host_lane && !device_.holds(tensor)) {
+    if (on_lane_ && tensor.lane() != host_lane && !device_.holds(tensor)) {
       refuse("a tensor of another device; expected one of " + device_.name + ", or in the host's memory");
     }
     if (tensor.rows() % blocks != 0) {
@@ -125,7 +125,7 @@ class CallOf {
     always.run_always = true;
     std::vector<Access> accesses;
     Var begun;
-    if (member_->on_lane()) {
+    if (on_lane_) {
       begun = begin_on_lane(placed, always);
       accesses.push_back(read(begun));
     } else if (device_.on_host()) {
@@ -134,7 +134,7 @@ class CallOf {
     std::vector<View<T>> views;
     for (const Operand<T>& operand : placed) {
       accesses.push_back(access(operand));
-      if (!member_->on_lane()) views.push_back({operand.tensor.view(), operand.use});
+      if (!on_lane_) views.push_back({operand.tensor.view(), operand.use});
     }
     engine.push_async(
         [member = member_, clock = member_->clock(), call = call_, views = std::move(views)](OnComplete done) mutable {
@@ -196,8 +196,8 @@ class CallOf {
 
   /// The operand itself, or a copy where the member works, which is pushed.
   Operand<T> staged(const Operand<T>& operand, const PushOptions& options) const {
-    if (operand.tensor.view().on_host() != member_->on_lane()) return operand;
-    return member_->on_lane() ? on_device(operand, options) : on_host(operand, options);
+    if (operand.tensor.view().on_host() != on_lane_) return operand;
+    return on_lane_ ? on_device(operand, options) : on_host(operand, options);
   }
   Operand<T> on_device(const Operand<T>& operand, const PushOptions& options) const {
     const TensorOf<T> copy(device_, operand.tensor.rows(), operand.tensor.width(), options.name);
@@ -222,7 +222,7 @@ class CallOf {
   }
   void bring_back(const Operand<T>& operand, const Operand<T>& from, PushOptions options) const {
     if (operand.use == Use::read || operand.tensor.same_view(from.tensor)) return;
-    if (member_->on_lane()) return fill(operand.tensor, on_host({from.tensor, Use::read}, options).tensor, options);
+    if (on_lane_) return fill(operand.tensor, on_host({from.tensor, Use::read}, options).tensor, options);
     options.lane = operand.tensor.lane();
     device_.engine->push([to = operand.tensor.view(), from = from.tensor.view()](
                              OpContext& op) { to.upload(op.lane(), from.read(op.lane()).data); },
@@ -239,6 +239,7 @@ class CallOf {
 
   const Device& device_;
   std::shared_ptr<Member> member_;
+  const bool on_lane_;
   CollectiveOptions options_;
   Call call_;
   std::vector<Operand<T>> operands_;
@@ -340,7 +341,8 @@ std::chrono::nanoseconds Communicator::time_in_calls() const {
   return member_->clock() ? member_->clock()->total() : std::chrono::nanoseconds(0);
 }
 void Communicator::abort(const std::string& why) const {
-  member_->abort(why.empty() ? "rank " + std::to_string(rank()) + " has called abort()" : why);
+  member_->break_up({.why = why.empty() ? "rank " + std::to_string(rank()) + " has called abort()" : why,
+                     .told = comm::Told::by_abort});
 }
 
 }  // namespace windrow

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <exception>
 #include <span>
 #include <string>
@@ -12,26 +11,8 @@
 
 namespace windrow::comm {
 
-/// Who tells the user why a group is broken: this member; another one (ToldError); or another one, which has called
-/// abort() (AbortError).
-enum class Told : std::uint8_t { here, elsewhere, by_abort };
-
 /// What an exception says; in any case something, since a Breakage without a text is none.
 std::string text_of(const std::exception& error);
-
-/// Why a group is broken, or why a call fails. A value.
-struct Breakage {
-  std::string why = {};  ///< empty: it is not
-  Told told = Told::here;
-  /// Nested in all errors, so that the engine knows that they have one cause.
-  std::exception_ptr cause = why.empty() ? nullptr : std::make_exception_ptr(CommError(why));
-
-  explicit operator bool() const { return cause != nullptr; }
-  /// An error whose text begins with `what`.
-  std::exception_ptr error(const std::string& what) const;
-  /// The same for exchange(), which `why` may name already.
-  std::exception_ptr error_of_exchange() const;
-};
 
 /// What a member says of its part of a call.
 struct Said {

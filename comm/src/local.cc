@@ -36,7 +36,7 @@ struct Round {
 class Group {
  public:
   Group(int size, std::chrono::nanoseconds patience)
-      : patience_(patience), left_(at(size)), ended_(at(size)), timer_([this] { watch(); }) {}
+      : patience_(patience), left_(at(size)), ended_(at(size)), heard_(at(size)), timer_([this] { watch(); }) {}
   ~Group() {
     {
       std::lock_guard lock(mutex_);
@@ -96,12 +96,23 @@ class Group {
     fail_all(failed);
   }
 
-  void abort(const std::string& why) {
+  void break_up(const Breakage& why) {
     std::unique_lock lock(mutex_);
-    auto failed = break_locked({.why = why, .told = comm::Told::by_abort});
+    auto failed = break_locked(why);
     lock.unlock();
     changed_.notify_all();
     fail_all(failed);
+  }
+
+  void on_break(int rank, Member::Heard heard) {
+    std::unique_lock lock(mutex_);
+    if (!broken_) {
+      heard_[at(rank)] = std::move(heard);
+      return;
+    }
+    const Breakage why = broken_;
+    lock.unlock();
+    heard(why);
   }
 
   std::vector<std::int64_t> exchange(int rank, std::span<const std::int64_t> numbers) {
@@ -171,13 +182,18 @@ class Group {
     return place == numbered->end() || place->second <= name.number;
   }
 
-  using Failed = std::vector<std::pair<Exchange, Breakage>>;
+  /// What is to be called without the mutex.
+  struct Failed {
+    std::vector<std::pair<Exchange, Breakage>> parts = {};
+    std::vector<std::pair<Member::Heard, Breakage>> heard = {};
+  };
   static void fail_all(Failed& failed) {
-    for (auto& [part, why] : failed) comm::fail(part, why);
+    for (const auto& [heard, why] : failed.heard) heard(why);
+    for (auto& [part, why] : failed.parts) comm::fail(part, why);
   }
   static void take_parts(Round& round, const Breakage& why, Failed& failed) {
     for (auto& part : round.parts) {
-      if (part) failed.emplace_back(std::move(*part), why);
+      if (part) failed.parts.emplace_back(std::move(*part), why);
     }
   }
 
@@ -204,6 +220,9 @@ class Group {
   Failed break_locked(const Breakage& why) {
     Failed failed;
     if (!broken_) broken_ = why;
+    for (Member::Heard& heard : heard_) {
+      if (heard) failed.heard.emplace_back(std::exchange(heard, nullptr), broken_);
+    }
     for (auto& [name, round] : rounds_) take_parts(round, broken_, failed);
     rounds_.clear();
     return failed;
@@ -266,6 +285,7 @@ class Group {
   std::map<Name, Round> rounds_;
   std::vector<std::optional<Member::Numbered>> left_;  // by rank: the calls of a member that has left
   std::vector<Breakage> ended_;                        // by rank: why calls fail that it has not made
+  std::vector<Member::Heard> heard_;                   // by rank: see on_break()
   Breakage broken_;
   struct Meeting {
     std::uint64_t turn = 0;
@@ -287,7 +307,8 @@ class LocalMember final : public Member {
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
     return group_->exchange(rank_, numbers);
   }
-  void abort(const std::string& why) override { group_->abort(why); }
+  void break_up(const Breakage& why) override { group_->break_up(why); }
+  void on_break(Heard heard) override { group_->on_break(rank_, std::move(heard)); }
   void leave() override { group_->leave(rank_, numbered()); }
 
  private:

@@ -272,9 +272,15 @@ class MpiMember final : public comm::Member {
     if (exchanged.broken) std::rethrow_exception(exchanged.broken.error_of_exchange());
     return std::move(exchanged.numbers);
   }
-  void abort(const std::string& why) override {
+  void break_up(const comm::Breakage& why) override {
     thread_->post([group = group_, why](const comm::Breakage& ended) {
-      if (!ended) group->break_up({.why = why, .told = comm::Told::by_abort}, group->rank());
+      if (!ended) group->break_up(why, group->rank());
+    });
+  }
+  void on_break(Heard heard) override {
+    thread_->post([group = group_, heard = std::move(heard)](const comm::Breakage& ended) {
+      if (!ended) return group->on_break(heard);
+      heard(ended);
     });
   }
   void leave() override {

@@ -67,6 +67,7 @@ class MpiGroupState {
   static constexpr int each_member = -1;
   void break_up(const Breakage& why, int teller);
   bool broken() const { return static_cast<bool>(broken_); }
+  void on_break(Member::Heard heard);
 
   /// Does what can be done. Returns whether something has changed.
   bool progress();
@@ -192,6 +193,7 @@ class MpiGroupState {
   MpiGroup *announcements_ = nullptr, *reasons_ = nullptr, *data_ = nullptr, *pairs_ = nullptr, *meetings_ = nullptr,
            *notes_ = nullptr, *decisions_ = nullptr, *parts_ = nullptr;
   Breakage broken_;
+  Member::Heard heard_;                                           // of on_break()
   std::pair<std::int64_t, std::exception_ptr> last_failed_ = {};  // the last origin of another member, and its number
 
   std::uint64_t next_ = 0;  // number of the next collective to begin

@@ -242,6 +242,7 @@ void MpiGroupState::break_up(const Breakage& why, int teller) {
 void MpiGroupState::stop_with(const Breakage& why) {
   if (broken()) return;  // what has begun is kept, but has ended
   broken_ = why;
+  if (heard_) heard_(broken_);
   const auto fail = [&](Exchange& part) { comm::fail(part, broken_); };
   for (auto& call : announced_) fail(call->part);
   for (auto& call : moving_) fail(call->part);
@@ -257,6 +258,11 @@ void MpiGroupState::stop_with(const Breakage& why) {
     meeting->result.set_value({.broken = broken_});
   }
   // MPI may still hold the requests of what has begun, and its buffers: they are kept.
+}
+
+void MpiGroupState::on_break(Member::Heard heard) {
+  if (broken()) return heard(broken_);
+  heard_ = std::move(heard);
 }
 
 void MpiGroupState::end() {

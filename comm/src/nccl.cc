@@ -11,8 +11,10 @@
 namespace windrow {
 namespace {
 
+using comm::Breakage;
 using comm::Call;
 using comm::Exchange;
+using comm::Kind;
 using comm::NcclCalls;
 using comm::NcclGroupState;
 using comm::NcclId;
@@ -77,16 +79,22 @@ class Team {
 
 class NcclMember final : public comm::Member {
  public:
-  NcclMember(std::shared_ptr<Team> team, Exchanger exchanger, const Device& device)
+  /// Messages go by NCCL, or by the group of the exchanger.
+  enum class Messages : std::uint8_t { by_nccl, by_exchanger };
+  NcclMember(std::shared_ptr<Team> team, Exchanger exchanger, const Device& device, Messages messages)
       : team_(std::move(team)),
         exchanger_(std::move(exchanger)),
+        messenger_(messages == Messages::by_exchanger ? exchanger_->member() : nullptr),
         rank_(exchanger_->rank()),
         size_(exchanger_->size()),
         native_queue_(device.native_queue) {}
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  bool on_lane() const override { return true; }
+  bool on_lane(Kind kind) const override { return messenger_ == nullptr || kind < Kind::send; }
+  std::uint64_t number(Kind kind, int peer) override {
+    return on_lane(kind) ? Member::number(kind, peer) : messenger_->number(kind, peer);
+  }
   void begin(Call call, Operands operands, Lane& lane) override {
     void* stream = nullptr;
     try {
@@ -96,18 +104,24 @@ class NcclMember final : public comm::Member {
     }
     (*team_)->begin(rank_, std::move(call), std::move(operands), stream);
   }
-  void take(Exchange part) override { (*team_)->take(rank_, std::move(part)); }
+  void take(Exchange part) override {
+    if (!on_lane(part.call.kind)) return messenger_->take(std::move(part));
+    (*team_)->take(rank_, std::move(part));
+  }
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
-    if (const comm::Breakage broken = (*team_)->breakage()) std::rethrow_exception(broken.error_of_exchange());
+    if (const Breakage broken = (*team_)->breakage()) std::rethrow_exception(broken.error_of_exchange());
     try {
       return exchanger_->exchange(numbers);
     } catch (const CommError&) {
-      // The group has aborted the exchange, perhaps.
-      if (const comm::Breakage broken = (*team_)->breakage()) std::rethrow_exception(broken.error_of_exchange());
+      // The group has broken the exchanger's, perhaps.
+      if (const Breakage broken = (*team_)->breakage()) std::rethrow_exception(broken.error_of_exchange());
       throw;
     }
   }
-  void abort(const std::string& why) override { (*team_)->break_up({.why = why, .told = comm::Told::by_abort}); }
+  void break_up(const Breakage& why) override {
+    (*team_)->break_up(why);
+    if (messenger_) messenger_->break_up(why);
+  }
   void leave() override {
     (*team_)->leave(rank_, numbered());
     exchanger_.reset();
@@ -115,19 +129,26 @@ class NcclMember final : public comm::Member {
 
  private:
   const std::shared_ptr<Team> team_;
-  Exchanger exchanger_;  // until leave(): its end tells the others
+  Exchanger exchanger_;                            // until leave(): its end tells the others
+  const std::shared_ptr<comm::Member> messenger_;  // null if messages go by NCCL
   const int rank_, size_;
   void* (*const native_queue_)(Lane*);
 };
 
-/// What a group of these members does when it is broken: those that wait in exchange() must hear of it.
-std::function<void(const comm::Breakage&)> abort_all(const std::vector<Exchanger>& exchangers) {
+/// Starts a group that breaks when one of these does, and breaks them when it is broken: those that wait in exchange()
+/// or for a message must hear of it.
+void start(const std::shared_ptr<NcclGroupState>& state, const std::vector<Exchanger>& exchangers) {
   std::vector<std::weak_ptr<const Communicator>> all(exchangers.begin(), exchangers.end());
-  return [all](const comm::Breakage& why) {
+  for (const Exchanger& exchanger : exchangers) {
+    exchanger->member()->on_break([group = std::weak_ptr(state)](const Breakage& why) {
+      if (const auto alive = group.lock()) alive->break_up(why);
+    });
+  }
+  state->start([all](const Breakage& why) {
     for (const auto& weak : all) {
-      if (const Exchanger exchanger = weak.lock()) exchanger->abort(why.why);
+      if (const Exchanger exchanger = weak.lock()) exchanger->member()->break_up(why);
     }
-  };
+  });
 }
 
 }  // namespace
@@ -156,9 +177,10 @@ NcclGroup::NcclGroup(const std::vector<Device>& devices, NcclOptions options) {
       exchangers.push_back(std::make_shared<const Communicator>(local[rank]));
     }
   }
-  state->start(abort_all(exchangers));
+  start(state, exchangers);
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    members_.emplace_back(devices[rank], std::make_shared<NcclMember>(team, exchangers[rank], devices[rank]));
+    members_.emplace_back(devices[rank], std::make_shared<NcclMember>(team, exchangers[rank], devices[rank],
+                                                                      NcclMember::Messages::by_nccl));
   }
 }
 
@@ -184,15 +206,16 @@ NcclGroup::NcclGroup(const Device& device, const Communicator& exchange, const C
     std::memcpy(own.data(), setup.id.bytes, NcclId::size);
   }
   const Numbers all = announcements.exchange(own);
-  if (all[words] == 0) throw CommError("NcclGroup: ncclGetUniqueId failed at rank 0");
+  if (all[words] == 0) throw ToldError("NcclGroup: ncclGetUniqueId failed at rank 0");
   std::memcpy(setup.id.bytes, all.data(), NcclId::size);
   const auto exchanger = std::make_shared<const Communicator>(exchange);
   const auto announcer = std::make_shared<const Communicator>(announcements);
   setup.agree = [announcer](const Numbers& numbers) { return announcer->exchange(numbers); };
   const auto state = std::make_shared<NcclGroupState>(calls, std::move(setup));
   const auto team = std::make_shared<Team>(state);
-  state->start(abort_all({exchanger, announcer}));
-  members_.emplace_back(device, std::make_shared<NcclMember>(team, exchanger, device));
+  start(state, {exchanger, announcer});
+  members_.emplace_back(device,
+                        std::make_shared<NcclMember>(team, exchanger, device, NcclMember::Messages::by_exchanger));
 }
 
 const Communicator& NcclGroup::operator[](int rank) const {

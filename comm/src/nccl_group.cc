@@ -117,10 +117,6 @@ void NcclGroupState::put(Rounds::iterator place, int rank, NcclPart part, Failed
   if (round.step != Round::Step::gathering) return;
   if (!std::ranges::all_of(round.slots, [](const Slot& slot) { return slot.begun.has_value(); })) return;
   if (all_here_) return decide(place, reason_to_fail(said(round)), ended);
-  if (place->first.from >= 0) {
-    return decide(place, {.why = "NCCL groups of several processes have no messages; expected a group of MpiWorld"},
-                  ended);
-  }
   round.step = Round::Step::announcing;
   changed_.notify_all();
 }

@@ -128,6 +128,8 @@ void NcclGroupState::announce() {
     end(ended);
     lock.lock();
   }
+  // Others are to hear why the group is broken, and not that this member has left.
+  changed_.wait(lock, [&] { return !broken_ || failed_all_ || !watching_; });
   lock.unlock();
   agree = nullptr;  // tells the others that no call will follow
   lock.lock();
@@ -246,6 +248,10 @@ void NcclGroupState::end_broken(std::unique_lock<std::mutex>& lock) {
     broken_.why += "; NCCL did not abort within " + seconds(options_.answer) +
                    ", so devices may still write tensors: end the program";
   }
+  const Breakage why = broken_;
+  lock.unlock();
+  if (on_break_) on_break_(why);  // first: who sees a part fail may rely on it
+  lock.lock();
   failed_all_ = true;
   changed_.notify_all();
   std::vector<Exchange> parts;
@@ -256,11 +262,9 @@ void NcclGroupState::end_broken(std::unique_lock<std::mutex>& lock) {
       parts.push_back(std::move(*slot.part));
     }
   }
-  const Breakage why = broken_;
   lock.unlock();
   for (Exchange& part : parts) fail(part, why);
   parts.clear();
-  if (on_break_) on_break_(why);
   lock.lock();
 }
 

@@ -62,8 +62,8 @@ class SimulatedGroup::Network : public std::enable_shared_from_this<SimulatedGro
     for (auto next = calls_.find(next_); complete(next); next = calls_.find(next_)) announce(next);
   }
 
-  void abort(const std::string& why) {
-    broken_ = {.why = why, .told = comm::Told::by_abort};
+  void break_up(const comm::Breakage& why) {
+    broken_ = why;
     for (auto& [number, parts] : calls_) {
       for (Exchange& part : parts) comm::fail(part, broken_);
     }
@@ -171,7 +171,7 @@ class SimulatedGroup::Member final : public comm::Member {
     for (int rank = 0; rank < size(); ++rank) all.insert(all.end(), numbers.begin(), numbers.end());
     return all;
   }
-  void abort(const std::string& why) override { network_->abort(why); }
+  void break_up(const comm::Breakage& why) override { network_->break_up(why); }
   void leave() override {}
 
  private:

@@ -160,17 +160,18 @@ int run_in_world(Engine& engine, const DeviceFlags& flags, const MemberFlags& me
   MpiWorld world({.patience = patience});
   std::optional<Silence> silence;
   if (world.rank() > 0) silence.emplace();
-  const Communicator group =
-      members.comm == "nccl" ? nccl_group(world, engine, flags, patience) : world.group(open_device(engine, flags));
+  std::optional<Communicator> group;
   const std::string rank = "rank " + std::to_string(world.rank());
   try {
-    return body({group.device(), group, world.rank() == 0});
+    group.emplace(members.comm == "nccl" ? nccl_group(world, engine, flags, patience)
+                                         : world.group(open_device(engine, flags)));
+    return body({group->device(), *group, world.rank() == 0});
   } catch (const ErrorsPrinted&) {
     throw;
   } catch (const std::exception& error) {
     const std::exception_ptr failed = std::current_exception();
     if (is<ToldError>(failed)) throw ErrorsPrinted();
-    group.abort(rank + " has failed: " + error.what());
+    if (group) group->abort(rank + " has failed: " + error.what());
     if (is<CommError>(failed)) throw CommError(rank + ": " + error.what());
     throw;
   }
@@ -236,7 +237,6 @@ void set_members(TrainerOptions& options, const MemberFlags& flags) {
   one_of_both("--local-steps", local, "--accumulate", options.optimiser.accumulate > 1);
   one_of_both("--sharded", flags.sharded, "--local-steps", local);
   one_of_both("--sharded", flags.sharded, "--compress", compress);
-  one_of_both("--sharded", flags.sharded, "--comm nccl", flags.comm == "nccl");
   using enum Compression::Form;
   options.data_parallel.compression = {.form = flags.compress == "bfloat16"  ? bfloat16
                                                : flags.compress == "largest" ? largest

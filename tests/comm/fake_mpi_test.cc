@@ -18,6 +18,7 @@
 
 #include "tests/comm/random_collectives.h"
 #include "tests/seed.h"
+#include "windrow/comm/member.h"
 #include "windrow/comm/mpi.h"
 
 namespace windrow::testing {
@@ -328,6 +329,32 @@ TEST(FakeMpi, MembersWhoseEagerBytesDifferHaveNoGroup) {
   EXPECT_NE(match[1], match[2]);
   EXPECT_EQ(told, Told(3, told[0]));
   EXPECT_TRUE(job.finalized());
+}
+
+TEST(FakeMpi, AGroupThatIsBuiltOnAnotherHearsThatItBreaks) {
+  for (const bool aborts : {true, false}) {
+    const FakeMpiJob job(2, first_seed());
+    std::atomic<int> heard = 0;
+    run_ranks(2, {.patience = aborts ? 20s : 300ms, .answer = 20s}, [&](const Communicator& member) {
+      member.member()->on_break([&](const comm::Breakage& why) {
+        EXPECT_EQ(why.told == comm::Told::by_abort, aborts);
+        EXPECT_NE(why.why.find(aborts ? "rank 1 has called abort()" : "rank 0 has waited 300 ms"), why.why.npos);
+        ++heard;
+        heard.notify_all();
+      });
+      member.exchange({});
+      if (aborts && member.rank() == 1) member.abort("");
+      if (!aborts && member.rank() == 0) {
+        const Tensor x(member.device(), 1, 1);
+        member.recv(x, 1);
+        EXPECT_NE(error_of(x), "");
+        EXPECT_GT(heard, 0) << "before the call fails";
+      }
+      for (int now = heard; now < 2; now = heard) heard.wait(now);
+      member.member()->on_break([&](const comm::Breakage&) { ++heard; });  // at once
+    });
+    EXPECT_EQ(heard, 4);
+  }
 }
 
 TEST(FakeMpi, MayWaitForEver) {

@@ -34,17 +34,19 @@ TEST_P(NcclCollectives, ComputeWhatAPlainSimulationComputes) {
   }
 }
 
-/// Runs the body in so many processes, which threads play, each with an engine and a device of its own.
-void run_processes(int count, const NcclOptions& options, const std::function<void(const Communicator&)>& body) {
+/// Runs the body in so many processes, which threads play, each with an engine and a device of its own. The limit is
+/// that of messages and exchange().
+void run_processes(int count, LocalGroupOptions limit, const std::function<void(const Communicator&)>& body) {
   Engine host({.workers = 1});
-  std::optional<LocalGroup> exchange(host_devices(host, count)), announcements(host_devices(host, count));
+  std::optional<LocalGroup> exchange(std::in_place, host_devices(host, count), limit),
+      announcements(host_devices(host, count));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < count; ++rank) {
-    threads.emplace_back([rank, options, &body, first = (*exchange)[rank], second = (*announcements)[rank]]() mutable {
+    threads.emplace_back([rank, &body, first = (*exchange)[rank], second = (*announcements)[rank]]() mutable {
       Engine engine({.workers = 1});
       std::optional<Communicator> to_exchange(std::move(first)), to_announce(std::move(second));
       const Device device = cuda::open_device(engine, rank).device;
-      const NcclGroup group(device, *to_exchange, *to_announce, options);
+      const NcclGroup group(device, *to_exchange, *to_announce);
       to_exchange.reset();
       to_announce.reset();
       body(group[rank]);
@@ -59,7 +61,7 @@ TEST_P(NcclCollectives, OfProcessesComputeTheSame) {
   for (const int ranks : {1, 2, 3}) {
     fake::reset({.devices = ranks, .memory = std::size_t{32} << 20, .order = GetParam()});
     run_processes(ranks, {}, [](const Communicator& member) {
-      push_random_collectives(member, first_seed(), 30, Messages::without)();
+      push_random_collectives(member, first_seed(), 60)();
       EXPECT_EQ(member.exchange(std::vector<std::int64_t>{member.rank()}).back(), member.size() - 1);
       member.barrier();
     });
@@ -87,15 +89,114 @@ TEST(NcclProcesses, FailTogetherAndGoOn) {
     const std::string differ = error_of(member.rank() == 0 ? left : right);
     EXPECT_NE(differ.find("'left' (sum of float32 2 x 3)"), differ.npos) << differ;
     EXPECT_NE(differ.find("'right' (sum of float32 2 x 4)"), differ.npos) << differ;
-
-    if (member.rank() == 0) {
-      member.send(good, 1);
-    } else {
-      member.recv(good, 0);
-      EXPECT_NE(error_of(good).find("have no messages"), std::string::npos) << error_of(good);
-    }
     member.exchange({});
   });
+}
+
+TEST(NcclProcesses, MessagesAndCollectivesMayCrossEachOther) {
+  fake::reset({.devices = 2});
+  run_processes(2, {}, [](const Communicator& member) {
+    const Tensor x = filled(member.device(), 2, 3, static_cast<float>(member.rank() + 1)), to(member.device(), 2, 3);
+    if (member.rank() == 0) {
+      const Tensor y = filled(member.device(), 2, 3, 10);
+      member.all_reduce(y);
+      member.send(x, 1);
+      member.recv(to, 1);
+      EXPECT_EQ(y.get(), Floats(6, 11));
+      EXPECT_EQ(to.get(), Floats(6, 2));
+    } else {
+      member.send(x, 0);
+      member.recv(to, 0);
+      member.all_reduce(to);  // of what the message brings
+      EXPECT_EQ(to.get(), Floats(6, 11));
+    }
+  });
+}
+
+TEST(NcclProcesses, AMessageThatFailsDoesSoAtBothEndsAndNoOtherCall) {
+  fake::reset({.devices = 2});
+  run_processes(2, {}, [](const Communicator& member) {
+    const bool sends = member.rank() == 0;
+    const auto message = [&](const Tensor& tensor) { sends ? member.send(tensor, 1) : member.recv(tensor, 0); };
+    const Tensor bad = filled(member.device(), 2, 3, 1), good = filled(member.device(), 2, 4, sends ? 5 : 1);
+    const Tensor other = filled(member.device(), 2, sends ? 2 : 3, 1);
+    if (sends) {
+      member.device().engine->push([] { throw std::runtime_error("no state today"); }, {mutate(bad.var())});
+    }
+    message(bad);
+    message(other);
+    message(good);
+    if (!sends) {
+      EXPECT_NE(error_of(bad).find("rank 0 failed"), std::string::npos) << error_of(bad);
+      EXPECT_NE(error_of(bad).find("no state today"), std::string::npos) << error_of(bad);
+      for (const char* const end : {"send (float32 2 x 2, to rank 1)", "recv (float32 2 x 3, from rank 0)"}) {
+        EXPECT_NE(error_of(other).find(end), std::string::npos) << error_of(other);
+      }
+    }
+    EXPECT_THROW(member.device().engine->wait_all(), OpError);
+    EXPECT_EQ(good.get(), Floats(8, 5));
+  });
+}
+
+/// Whether the wait for the tensor fails, and whether it leaves the error to another member.
+enum class Fails : std::uint8_t { no, here, told, by_abort };
+Fails how_fails(const Tensor& tensor) {
+  try {
+    try {
+      tensor.get();
+      return Fails::no;
+    } catch (const OpError& error) {
+      error.rethrow_root();
+    }
+  } catch (const AbortError&) {
+    return Fails::by_abort;
+  } catch (const ToldError&) {
+    return Fails::told;
+  } catch (const CommError&) {
+    return Fails::here;
+  }
+}
+
+TEST(NcclProcesses, BreakAtAllMembersWhenAMessageTakesTooLong) {
+  fake::reset({.devices = 2});
+  run_processes(2, {.patience = 200ms}, [](const Communicator& member) {
+    const Tensor x = filled(member.device(), 2, 3, 1), y = filled(member.device(), 2, 3, 1);
+    if (member.rank() == 0) {
+      member.recv(x, 1);
+      EXPECT_NE(error_of(x).find("rank 1 has not called recv (float32 2 x 3, from rank 1)"), std::string::npos)
+          << error_of(x);
+    }
+    member.all_reduce(y);  // at rank 1, before the group breaks
+    EXPECT_NE(error_of(y).find("rank 1 has not called recv"), std::string::npos) << error_of(y);
+    EXPECT_THROW(member.exchange({}), CommError);
+  });
+}
+
+TEST(NcclProcesses, MessagesEndWhenTheyBreak) {
+  for (const bool aborts : {true, false}) {
+    fake::reset({.devices = 2});
+    run_processes(2, {}, [&](const Communicator& member) {
+      const Tensor x = filled(member.device(), 2, 3, 1), y = filled(member.device(), 2, 3, 1);
+      if (member.rank() == 0) member.recv(x, 1);
+      member.exchange({});
+      if (member.rank() == 1) {
+        if (aborts) {
+          member.abort("the test says so");
+        } else {
+          fake::inject_nccl(fake::NcclFault::late_error, 1, "ncclAllReduce");
+        }
+      }
+      member.all_reduce(y);
+      EXPECT_EQ(how_fails(y), aborts ? Fails::by_abort : Fails::here) << error_of(y);
+      if (member.rank() == 0) {
+        EXPECT_EQ(how_fails(x), aborts ? Fails::by_abort : Fails::here) << error_of(x);
+      }
+      const Tensor late = filled(member.device(), 2, 3, 1);
+      member.recv(late, 1 - member.rank());
+      EXPECT_NE(how_fails(late), Fails::no);
+    });
+    EXPECT_FALSE(fake::forget_nccl_faults());
+  }
 }
 
 TEST(NcclProcesses, HearOfAMemberThatEnds) {
@@ -105,6 +206,9 @@ TEST(NcclProcesses, HearOfAMemberThatEnds) {
     const Tensor x = filled(member.device(), 2, 4, 1);
     member.all_reduce(x);
     EXPECT_NE(error_of(x).find("rank 1 has ended"), std::string::npos) << error_of(x);
+    const Tensor message(member.device(), 2, 4);
+    member.recv(message, 1);
+    EXPECT_NE(error_of(message).find("rank 1 has ended"), std::string::npos) << error_of(message);
     EXPECT_THROW(member.exchange({}), CommError);
   });
 }

@@ -44,7 +44,7 @@ void limit(Values& values) {
 
 }  // namespace
 
-std::function<void()> push_random_collectives(const Communicator& member, unsigned seed, int calls, Messages messages) {
+std::function<void()> push_random_collectives(const Communicator& member, unsigned seed, int calls) {
   std::mt19937 random(seed);
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
   const auto ranks = static_cast<std::size_t>(member.size());
@@ -81,7 +81,7 @@ std::function<void()> push_random_collectives(const Communicator& member, unsign
         .name = "random", .priority = static_cast<int>(below(3)), .part_bytes = 4 * below(2) * (1 + below(200))};
     Values &one = small_values[i], &all = large_values[i];
     const std::size_t block = shapes[i].count();
-    switch (below(messages == Messages::with ? 8 : 7)) {
+    switch (below(8)) {
       case 0: {
         member.all_reduce(small[i], how, options);
         one.assign(ranks, combined(one, how));

@@ -25,12 +25,9 @@ inline std::string error_of(const Tensor& tensor) {
   return "";
 }
 
-enum class Messages { with, without };
-
 /// Pushes `calls` random collectives, with ops between them, at one member; all members pass the same seed. Returns a
 /// function that waits and compares the member's tensors with what a plain simulation of all members computes. Elements
 /// are small whole numbers, so sums are exact in any order.
-std::function<void()> push_random_collectives(const Communicator& member, unsigned seed, int calls,
-                                              Messages messages = Messages::with);
+std::function<void()> push_random_collectives(const Communicator& member, unsigned seed, int calls);
 
 }  // namespace windrow::testing

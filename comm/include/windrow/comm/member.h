@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -86,6 +87,24 @@ class CallClock : public std::enable_shared_from_this<CallClock> {
   std::chrono::nanoseconds total_{0};
 };
 
+/// Who tells the user why a group is broken: this member; another one (ToldError); or another one, which has called
+/// abort() (AbortError).
+enum class Told : std::uint8_t { here, elsewhere, by_abort };
+
+/// Why a group is broken, or why a call fails. A value.
+struct Breakage {
+  std::string why = {};  ///< empty: it is not
+  Told told = Told::here;
+  /// Nested in all errors, so that the engine knows that they have one cause.
+  std::exception_ptr cause = why.empty() ? nullptr : std::make_exception_ptr(CommError(why));
+
+  explicit operator bool() const { return cause != nullptr; }
+  /// An error whose text begins with `what`.
+  std::exception_ptr error(const std::string& what) const;
+  /// The same for exchange(), which `why` may name already.
+  std::exception_ptr error_of_exchange() const;
+};
+
 /// What a part of a call works on, for members on a lane.
 struct Operands {
   std::vector<Piece> pieces;  ///< in the device's memory; otherwise as those of an Exchange
@@ -106,15 +125,20 @@ class Member {
   /// Takes over a part of a call, inside an op; parts may come in any order of numbers. Must not block, and calls
   /// `done` in any case.
   virtual void take(Exchange exchange) = 0;
-  /// Whether begin() comes before take().
-  virtual bool on_lane() const { return false; }
+  /// Whether begin() comes before take(), for calls of this kind.
+  virtual bool on_lane(Kind kind [[maybe_unused]]) const { return false; }
   /// Called inside an op of the device's ordered lane. Work that is issued behind the lane's present end may use the
   /// pieces until the `done` of this call is called. Must not block or throw. If that op has failed without calling
   /// it, take() comes with a failure.
   virtual void begin(Call call [[maybe_unused]], Operands operands [[maybe_unused]], Lane& lane [[maybe_unused]]) {}
   /// See Communicator.
   virtual std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) = 0;
-  virtual void abort(const std::string& why) = 0;
+  /// Breaks the group, unless it is broken. In other processes, its errors are ToldErrors: this member tells the user.
+  virtual void break_up(const Breakage& why) = 0;
+  using Heard = std::function<void(const Breakage& why)>;
+  /// For a group that is built on this one: `heard` is called, once, before calls fail because this group is broken. It
+  /// must not call this group or block. One for each member; back ends that nothing is built on need none.
+  virtual void on_break(Heard heard [[maybe_unused]]) {}
   /// No further call will be numbered: calls of others that need one fail.
   virtual void leave() = 0;
 

@@ -38,8 +38,9 @@ class NcclGroup {
   /// members have one device.
   explicit NcclGroup(const std::vector<Device>& devices, NcclOptions options = {});
   /// The member of this process. `exchange` and `announcements` are of all processes, such as two groups of an
-  /// MpiWorld, and of no other use: the first serves Communicator::exchange(), the other one tells the members of each
-  /// call whether all can take part. All processes call it. Messages between processes, send() and recv(), fail.
+  /// MpiWorld, and of no other use: the first serves Communicator::exchange(), send() and recv(), the other one tells
+  /// the members of each collective whether all can take part. All processes call it. Messages pass through the host's
+  /// memory, and have the time limit of `exchange`. If one of the three groups breaks, all do.
   NcclGroup(const Device& device, const Communicator& exchange, const Communicator& announcements,
             NcclOptions options = {});
 
