@@ -175,11 +175,14 @@ TEST_F(DevicesOfPrograms, TrainTogetherByNcclWhereItIs) {
 TEST_F(DevicesOfPrograms, OfSeveralProcessesTrainTogetherByNccl) {
   use_plugin(WINDROW_FAKE_PLUGIN);
   const std::string small = "windrow train tree-lstm --samples 40 --hidden 8 --epochs 2 ";
-  const auto processes = [&](int count, const std::string& environment, const std::string& flags = "") {
+  const std::string program = "'" WINDROW_BIN "'/" + small + "--comm nccl --comm-timeout 20";
+  const auto together = [&](const std::string& environment, const std::string& programs) {
     return run_command("WINDROW_FAKE_DEVICES=2 WINDROW_NCCL_PLUGIN='" WINDROW_FAKE_NCCL "' WINDROW_FAKE_NCCL_FOLDER='" +
                        folder.string() + "' OMPI_MCA_btl_vader_single_copy_mechanism=none " + environment +
-                       " timeout 100 " WINDROW_MPIRUN " --allow-run-as-root --oversubscribe -n " +
-                       std::to_string(count) + " '" WINDROW_BIN "'/" + small + "--comm nccl --comm-timeout 20" + flags);
+                       " timeout 100 " WINDROW_MPIRUN " --allow-run-as-root --oversubscribe " + programs);
+  };
+  const auto processes = [&](int count, const std::string& environment, const std::string& flags = "") {
+    return together(environment, "-n " + std::to_string(count) + " " + program + flags);
   };
   const std::vector<double> expected = losses(run(small + "--devices cpu:0,cpu:1").out);
   ASSERT_EQ(expected.size(), 2u);
@@ -209,9 +212,13 @@ TEST_F(DevicesOfPrograms, OfSeveralProcessesTrainTogetherByNccl) {
   const Outcome failed = processes(2, "WINDROW_FAKE_NCCL_FAULT=ncclAllReduce");
   EXPECT_NE(failed.status, 0);
   EXPECT_NE(failed.err.find("ncclAllReduce failed: unhandled system error"), std::string::npos) << failed.err;
-  const Outcome of_sharded = processes(2, "WINDROW_FAKE_NCCL_FAULT=ncclReduce", " --sharded");
-  EXPECT_NE(of_sharded.status, 0);
-  EXPECT_NE(of_sharded.err.find("ncclReduce failed: unhandled system error"), std::string::npos) << of_sharded.err;
+  const Outcome one = together(
+      "", "-n 1 " + program + " --sharded : -n 1 env WINDROW_FAKE_NCCL_FAULT=ncclReduce " + program + " --sharded");
+  EXPECT_NE(one.status, 0);
+  const std::string told = "windrow: rank 1: ";  // by the process that has met the failure, and no other
+  EXPECT_NE(one.err.find("ncclReduce failed: unhandled system error"), std::string::npos) << one.err;
+  EXPECT_NE(one.err.find(told), std::string::npos) << one.err;
+  EXPECT_EQ(one.err.find("windrow: "), one.err.rfind("windrow: ")) << one.err;
   const Outcome too_many = processes(3, "");  // the third one has no device
   EXPECT_NE(too_many.status, 0);
   EXPECT_NE(too_many.err.find("windrow: device cuda:2: expected "), std::string::npos) << too_many.err;
