@@ -63,7 +63,7 @@ class SimulatedGroup::Network : public std::enable_shared_from_this<SimulatedGro
   }
 
   void break_up(const comm::Breakage& why) {
-    broken_ = why;
+    if (!broken_) broken_ = why;
     for (auto& [number, parts] : calls_) {
       for (Exchange& part : parts) comm::fail(part, broken_);
     }

@@ -175,6 +175,15 @@ TEST_F(NcclFailures, NamesTheMemberThatDoesNotCallInTime) {
   EXPECT_THROW(group[1].exchange(std::vector<std::int64_t>{1}), CommError);
 }
 
+TEST_F(NcclFailures, AnExchangeThatAMemberDoesNotCallBreaksTheGroup) {
+  Engine engine({.workers = 2});
+  const NcclGroup group(cuda_devices(engine, 2), {.patience = 100ms});
+  EXPECT_THROW(group[0].exchange({}), CommError);
+  const Tensor x = filled(group[1].device(), 1, 4, 1);
+  group[1].all_reduce(x);
+  EXPECT_NE(error_of(x).find("rank 1 has not called exchange within 100 ms"), std::string::npos) << error_of(x);
+}
+
 TEST_F(NcclFailures, ErrorsOfTheRuntimeGiveErrorsAndNoWrongValues) {
   int failed = 0;
   for (std::uint64_t call = 1; call <= 150; call += 3) {

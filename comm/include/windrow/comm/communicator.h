@@ -88,7 +88,7 @@ class Communicator {
   int rank() const;
   int size() const;
   const Device& device() const { return device_; }
-  /// For groups that are built on this one.
+  /// For groups that are built on this one: see member.h.
   const std::shared_ptr<comm::Member>& member() const { return member_; }
 
   /// Replaces the tensors of all members by their combination, element by element. The second form is one call for
