@@ -125,7 +125,7 @@ TEST(FakeMpi, EachFaultEndsInTimeWithAnErrorAtAllMembers) {
       for (int i = 0; i < 15; ++i) member.exchange({});  // so that no fault is in the last call of a function
     };
     const std::size_t eager = fault.number % 2 == 0 ? 0 : 64;
-    const Told told = run_ranks(3, {.patience = 80ms, .answer = 40ms, .eager_bytes = eager}, program, 2);
+    const Told told = run_ranks(3, {.patience = 160ms, .answer = 80ms, .eager_bytes = eager}, program, 2);
     happened += job.happened() > 0 ? 1 : 0;
     EXPECT_EQ(job.mismatch(), "");
     if (job.happened() == 0 || fault.function == "finalize" || fault.function == "cancel") continue;
