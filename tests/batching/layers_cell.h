@@ -86,6 +86,17 @@ struct LayersCell {
     take("maxima of functions", maximum(x, tanh(g)) - minimum(tanh(t), x) + maximum(exp(g), column));
     take("log sums of rows", log_add_exp(x, gain) - log_add_exp(exp(g), x) + log_add_exp(temperature, x));
     take("cross entropies of rows", binary_cross_entropy(x, sigmoid(g)) + binary_cross_entropy(bias, sigmoid(x)));
+    take("log sums of columns", log_add_exp(column, gain) + log_add_exp(g, column) + log_add_exp(x, column));
+    take("cross entropies of columns",
+         binary_cross_entropy(column, sigmoid(g)) + binary_cross_entropy(gain, 1 / (column + 1)));
+    take("rows and numbers alone", x * (g * t) + (t - gain) / (exp(g) + temperature) - minimum(bias, t) * (t / g) -
+                                       maximum(temperature, g) + log_add_exp(gain, t));
+    const auto matrix = rows.parameter(weights);
+    take("matrices and rows alone",
+         matmul(x, g * matrix + bias - (t - matrix) / g) - matmul(x, matrix - maximum(g, matrix)));
+    const auto sums = row_sum(square(matrix)) + 1;
+    take("columns and rows alone",
+         matmul(x, matrix / sums + log_add_exp(sums, g) + minimum(t, matrix) * (sums - gain)));
     take("products and distances of rows",
          row_dot(x, gain) + row_dot(exp(g), x) * squared_distance(bias, x) - squared_distance(x, tanh(g)));
     take("log sums", log_add_exp(x, 0.5 * x) + log_add_exp(x, x));

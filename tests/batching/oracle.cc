@@ -92,8 +92,12 @@ Row elementwise(const Operator& op, const RowOperand& x, const RowOperand& y) {
   const Oracle& oracle = *(x.oracle() == nullptr ? y.oracle() : x.oracle());
   const Row rows[] = {x.resolve(oracle), y.resolve(oracle)};
   const Index width = std::max(rows[0].type.width, rows[1].type.width);
+  const Index height = std::max(rows[0].type.rows.number(), rows[1].type.rows.number());
+  const bool edges = rows[0].of_edges || rows[1].of_edges;
   const auto spread = [&](const Row& row) {
-    return row.type.width == width ? row : apply(op::spread_columns, {row}, {}, op::to_width(width));
+    const Row wide = row.type.width == width ? row : apply(op::spread_columns, {row}, {}, op::to_width(width));
+    const bool high = edges || row.type.rows == Rows::count(height);
+    return high ? wide : apply(op::spread_rows, {wide}, {}, op::to_rows(Rows::count(height)));
   };
   return apply(op, {spread(rows[0]), spread(rows[1])});
 }

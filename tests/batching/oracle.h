@@ -110,7 +110,7 @@ class Oracle {
 
 Row apply(const Operator& op, std::initializer_list<RowOperand> in, std::initializer_list<OracleIndex> indices = {},
           const Attributes& attributes = {});
-/// A column is used for all columns of the other operand.
+/// A column is used for all columns of the other operand, and a row that is not of an edge for all rows.
 Row elementwise(const Operator& op, const RowOperand& x, const RowOperand& y);
 Row operator+(const RowOperand& x, const RowOperand& y);
 Row operator-(const RowOperand& x, const RowOperand& y);

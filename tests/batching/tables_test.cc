@@ -172,6 +172,48 @@ TEST(WholeParameters, AreFunctionsInLazyExpressionsToo) {
   }
 }
 
+/// By apply(), which makes a function of parameters of a list of parameters, with a row for all rows.
+TEST(WholeParameters, AreOperandsOfAnyOperatorAlone) {
+  Engine engine{{.workers = 2}};
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const Parameter w = parameters.add("w", 2, 2, Initial::constant(3)),
+                  row = parameters.add("row", 1, 2, Initial::constant(2)),
+                  one = parameters.add("one", 1, 1, Initial::constant(5));
+  const LazyWeight twice = apply(op::add, {row, row}), mixed = apply(op::mul, {apply(op::sub, {one, w}), twice}),
+                   spread = apply(op::spread_columns, {one}, {}, op::to_width(2));
+  const auto loss = [&](const auto& x, const auto& of_mixed, const auto& of_twice, const auto& of_spread) {
+    return row_sum(matmul(x, of_mixed)) + row_sum(of_twice * x - of_spread);
+  };
+  const auto expect_gradients = [&] {
+    EXPECT_EQ(dense(parameters, w), (Values{-4, -4, -8, -8}));
+    EXPECT_EQ(dense(parameters, row), (Values{12 + 2, 12 + 4}));
+    EXPECT_EQ(dense(parameters, one), (Values{24 - 2}));
+    parameters.forget_gradients();
+  };
+  const VertexFunction function("alone", {}, [&](Vertex& v) {
+    v.loss(loss(v.pull("x", 2), v.parameter(mixed), v.parameter(twice), v.parameter(spread)));
+  });
+  GraphData data{.child_begin = {0, 0}};
+  data.values["x"] = {1, 2};
+  const testing::Graphs graphs(function, {data});
+  Runner runner(host, function, parameters);
+  EXPECT_EQ(runner.differentiate(graphs.pointers).loss(), 48 + 2);
+  expect_gradients();
+  LazyGraph graph(host, parameters);
+  const LazyExpr lazy = loss(graph.input({1, 2}), mixed, twice, spread);
+  graph.backward(std::array{lazy});
+  EXPECT_EQ(lazy.scalar(), 48 + 2);
+  expect_gradients();
+  const auto said = [](auto call) { return testing::error_of<MisuseError>(call); };
+  EXPECT_EQ(said([&] {
+              apply(op::add, {w, LazyWeight(parameters.add("wide", 1, 3, Initial::zeros()))});
+            }),
+            "add: operands 2 x 2, 1 x 3; expected operands of one shape");
+  EXPECT_EQ(said([&] { apply(op::concat, std::initializer_list<LazyWeight>{}); }),
+            "concat of no operands; expected one or more");
+}
+
 /// A penalty once per minibatch is the loss of a vertex of its own, in a graph of its own.
 TEST(WholeParameters, MayBePenalisedOncePerMinibatch) {
   Engine engine{{.workers = 2}};

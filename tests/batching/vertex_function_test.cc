@@ -138,8 +138,8 @@ TEST_F(Tracing, RefusesExpressionsOfAnotherFunction) {
 
 TEST_F(Tracing, RefusesParametersAlone) {
   EXPECT_EQ(
-      testing::error_of<MisuseError>([&] { w_* w_; }),
-      "mul: only parameters; expected an expression among them, such as Vertex::parameter(w), or LazyWeight(w) for "
+      testing::error_of<MisuseError>([&] { concat(w_, w_); }),
+      "concat: only parameters; expected an expression among them, such as Vertex::parameter(w), or LazyWeight(w) for "
       "lazy expressions");
 }
 
@@ -159,7 +159,7 @@ std::string said_by_compiler_of(const std::string& body) {
 }
 
 TEST(Parameters, AloneAreRefusedByTheCompilerWithWhatToWriteInstead) {
-  const std::string said = said_by_compiler_of("matmul(row, w); exp(row);");
+  const std::string said = said_by_compiler_of("matmul(row, w); exp(row); row + w;");
   EXPECT_NE(said.find("an operator of parameters alone: make one of them an expression, by Vertex::parameter(w) in a "
                       "vertex function, or by LazyWeight(w) for lazy expressions"),
             std::string::npos)

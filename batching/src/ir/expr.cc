@@ -12,10 +12,13 @@ Expr apply(const Operator& op, std::span<const Operand> in, std::span<const Inde
            const Attributes& attributes) {
   return ir::Tracing::of(std::string(op.name.text()), in, indices)->apply(op, in, indices, attributes);
 }
+template <class>
 Expr apply(const Operator& op, std::initializer_list<Operand> in, std::initializer_list<IndexExpr> indices,
            const Attributes& attributes) {
   return apply(op, std::span(in.begin(), in.size()), std::span(indices.begin(), indices.size()), attributes);
 }
+template Expr apply(const Operator&, std::initializer_list<Operand>, std::initializer_list<IndexExpr>,
+                    const Attributes&);
 
 Expr ExprTypes::apply(const Operator& op, const Operand&, std::initializer_list<Operand> in,
                       std::initializer_list<IndexExpr> indices, const Attributes& attributes) {
@@ -29,33 +32,25 @@ std::shared_ptr<ir::Tracing> tracing_of(std::string_view what, const Operand& x)
   return ir::Tracing::of(std::string(what), {&x, 1}, {});
 }
 
-/// Whether x is a column, and `other` is wider. A parameter of one element is no column, since apply() takes it.
+/// Whether x is a column of vertices or edges, and `other` is wider. A parameter is none, since apply() takes it.
 bool is_column(const Operand& x, const Operand& other) {
-  return x.type().width == 1 && other.type().width != 1 && (other.type().rows.counted() || !x.type().rows.counted());
+  return !x.type().rows.counted() && x.type().width == 1 && other.type().width != 1;
 }
 
 /// x, with a column spread over the width of `other`.
 Operand in_shape_of(const Operand& other, const Operand& x) {
-  if (!is_column(x, other) || x.type().rows.counted()) return x;
+  if (!is_column(x, other)) return x;
   return apply(op::spread_columns, {x}, {}, op::to_width(other.type().width));
-}
-
-Expr elementwise(const Operator& op, const Operand& x, const Operand& y) {
-  return apply(op, {in_shape_of(y, x), in_shape_of(x, y)});
 }
 
 }  // namespace
 
-Expr operator+(const Operand& x, const Operand& y) { return elementwise(op::add, x, y); }
-Expr operator-(const Operand& x, const Operand& y) { return elementwise(op::sub, x, y); }
-Expr operator*(const Operand& x, const Operand& y) {
-  if (is_column(y, x)) return apply(op::mul_columns, {x, y});
-  if (is_column(x, y)) return apply(op::mul_columns, {y, x});
-  return elementwise(op::mul, x, y);
+Expr ExprTypes::elementwise(const Operator& op, const Operand& x, const Operand& y) {
+  const bool product = &op == &op::mul;
+  if (product && is_column(y, x)) return apply(op::mul_columns, x, {x, y});
+  if (product && is_column(x, y)) return apply(op::mul_columns, y, {y, x});
+  return apply(op, x, {in_shape_of(y, x), in_shape_of(x, y)});
 }
-Expr operator/(const Operand& x, const Operand& y) { return elementwise(op::div, x, y); }
-Expr maximum(const Operand& x, const Operand& y) { return elementwise(op::maximum, x, y); }
-Expr minimum(const Operand& x, const Operand& y) { return elementwise(op::minimum, x, y); }
 Expr concat(std::span<const Operand> parts) { return apply(op::concat, parts); }
 Expr embedding(const Operand& table, const IndexExpr& row) { return apply(op::embedding, {table}, {row}); }
 Expr embedding_bag(const Operand& table, const IndexExpr& rows) { return apply(op::embedding_bag, {table}, {rows}); }

@@ -98,6 +98,21 @@ bool is_whole(const Operator& op, std::size_t operand) {
 
 bool is_row(const Type& type) { return type.rows == Rows::count(1); }
 
+/// Of parameters alone: the operands become as high and as wide as the largest, unless they do not fit, so that the
+/// error tells them as they are.
+Signature with_one_shape(Signature signature) {
+  Index rows = 0, width = 0;
+  for (const Type& type : signature.in) {
+    rows = std::max(rows, type.rows.number());
+    width = std::max(width, type.width);
+  }
+  const bool fit = std::ranges::all_of(signature.in, [&](const Type& type) {
+    return (is_row(type) || type.rows == Rows::count(rows)) && (type.width == 1 || type.width == width);
+  });
+  if (fit) std::ranges::fill(signature.in, Type{Rows::count(rows), width});
+  return signature;
+}
+
 }  // namespace
 
 Signature with_rows_of_parameters(const Operator& op, Signature signature) {
@@ -112,9 +127,10 @@ Signature with_rows_of_parameters(const Operator& op, Signature signature) {
     if (!type.rows.counted()) widest = std::max(widest, type.width);
   }
   for (const Type& type : signature.indices) see(type);
-  if (!vertices || !by_rows(op)) return signature;
-  const Signature given = signature;
   const bool elementwise = op.locality == Locality::elementwise;
+  if (!vertices) return elementwise ? with_one_shape(std::move(signature)) : signature;
+  if (!by_rows(op)) return signature;
+  const Signature given = signature;
   for (std::size_t k = 0; k < signature.in.size(); ++k) {
     Type& type = signature.in[k];
     if (is_whole(op, k) || !type.rows.counted()) continue;
@@ -165,9 +181,10 @@ Expr Tracing::apply(const Operator& op, std::span<const Operand> in, std::span<c
   for (const IndexExpr& index : indices) signature.indices.push_back(index.type());
   const Signature rows = with_rows(op, signature);
   inferred(op, rows, check_locality);
-  if (const std::optional<Expr> result = with_row(op, operands, rows)) return *result;
   for (std::size_t k = 0; k < operands.size(); ++k) {
-    if (rows.in[k] != signature.in[k]) operands[k] = row_for_each(operands[k], rows.in[k]);
+    if (rows.in[k] == signature.in[k]) continue;
+    if (const std::optional<Expr> result = with_row(op, operands, rows.in[k])) return *result;
+    operands[k] = repeated(operands[k], rows.in[k]);
   }
   return add(op, operands, indices, attributes);
 }
@@ -180,23 +197,20 @@ Signature Tracing::with_rows(const Operator& op, const Signature& signature) con
   }
 }
 
-Expr Tracing::row_for_each(const Operand& row, const Type& type) {
-  const Expr zeros = expr({.code = Code::fill, .type = type});
-  return add(op::add_bias, {zeros, wide(row, type.width)}, {}, {});
+Operand Tracing::repeated(const Operand& x, const Type& type) {
+  const Operand wide =
+      x.type().width == type.width ? x : Operand(add(op::spread_columns, {x}, {}, op::to_width(type.width)));
+  if (wide.type() == type) return wide;
+  if (type.rows.counted()) return add(op::spread_rows, {wide}, {}, op::to_rows(type.rows));
+  return add(op::add_bias, {expr({.code = Code::fill, .type = type}), wide}, {}, {});
 }
 
-/// Copies of its element, if it has another width.
-Operand Tracing::wide(const Operand& row, Index width) {
-  if (row.type().width == width) return row;
-  return add(op::spread_columns, {row}, {}, op::to_width(width));
-}
-
-std::optional<Expr> Tracing::with_row(const Operator& op, std::span<const Operand> in, const Signature& rows) {
+std::optional<Expr> Tracing::with_row(const Operator& op, std::span<const Operand> in, const Type& type) {
   const bool sum = &op == &op::add || &op == &op::sub, product = &op == &op::mul || &op == &op::div;
   if (!sum && !product) return std::nullopt;
   const bool first = is_row(in[0].type());
   if (first == is_row(in[1].type())) return std::nullopt;
-  Operand x = in[first ? 1 : 0], row = wide(in[first ? 0 : 1], rows.in[0].width);
+  Operand x = repeated(in[first ? 1 : 0], type), row = repeated(in[first ? 0 : 1], {Rows::count(1), type.width});
   Operand& second = first ? x : row;
   if (&op == &op::sub) second = add(op::neg, {second}, {}, {});
   if (&op == &op::div) second = add(op::reciprocal, {second}, {}, op::scaled_by(1));

@@ -26,8 +26,9 @@ void check_complete(const Function& function);
 void check_locality(const Operator& op, const Signature& signature, const Type& result);
 
 /// The signature of an operator by rows, with parameters of one row where it takes a row for each vertex: their types
-/// become those of the rows that stand for them. An elementwise operator uses one element for all columns. Throws
-/// MisuseError for a parameter of several rows there.
+/// become those of the rows that stand for them. An elementwise operator uses one element for all columns; of
+/// parameters alone, also one row for all rows, and one column for all columns. Throws MisuseError for a parameter of
+/// several rows beside values of vertices.
 Signature with_rows_of_parameters(const Operator& op, Signature signature);
 
 /// Records the nodes of a vertex function while its body runs.
@@ -71,12 +72,11 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
   using Check = void(const Operator& op, const Signature& signature, const Type& result);
   Type inferred(const Operator& op, const Signature& signature, Check* check = nullptr) const;
   Signature with_rows(const Operator& op, const Signature& signature) const;
-  /// The row of a parameter, in each row of a value of that type.
-  Expr row_for_each(const Operand& row, const Type& type);
-  Operand wide(const Operand& row, Index width);
+  /// A parameter of one row or column, in each row or column of a value of that type.
+  Operand repeated(const Operand& x, const Type& type);
   /// A sum, difference, product or quotient of a value and a row of a parameter, which is then computed with once for
   /// all vertices. None for other operators and operands.
-  std::optional<Expr> with_row(const Operator& op, std::span<const Operand> in, const Signature& rows);
+  std::optional<Expr> with_row(const Operator& op, std::span<const Operand> in, const Type& type);
   Expr add(const Operator& op, const std::vector<Operand>& in, std::span<const IndexExpr> indices,
            const Attributes& attributes);
   /// The pull of indices that describe the structure of the graph.

@@ -182,8 +182,6 @@ Expr Vertex::constant(Index width, double value) {
   return tracing_->constant(width, value);
 }
 
-Expr Vertex::parameter(const Parameter& parameter) { return tracing_->expr_of(tracing_->value_of(parameter)); }
-
 void Vertex::push(const std::string& name, const Expr& value) {
   ir::Function& f = tracing_->function;
   if (named(f.outputs, name)) refuse(f, "'" + name + "' is pushed twice; expected once");

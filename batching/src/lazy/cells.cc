@@ -279,7 +279,7 @@ Expr CellBody::operand(Index width) { return inputs_.operand(width); }
 Expr CellBody::each(Index width) { return inputs_.each(width); }
 IndexExpr CellBody::index(Presence presence, Index width) { return inputs_.index(presence, width); }
 Expr CellBody::constant(Index width, double value) { return inputs_.vertex().constant(width, value); }
-Expr CellBody::parameter(const LazyWeight& weight) { return lazy::Weights::expr(weight, inputs_.vertex()); }
+Expr CellBody::parameter(const LazyWeight& weight) { return inputs_.vertex().parameter(weight); }
 void CellBody::result(const Expr& value) { inputs_.result(value); }
 
 }  // namespace windrow

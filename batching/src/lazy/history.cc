@@ -148,7 +148,7 @@ void Weights::read(NumberReader& from, const KernelTable<float>& operators, cons
       if (!has(made.in.back(), parameters)) from.refuse();
       signature.in.push_back(type_of(made.in.back(), parameters));
     }
-    made.type = infer(op, signature);
+    made.type = inferred(op, signature);
     made_.push_back(std::move(made));
   }
 }

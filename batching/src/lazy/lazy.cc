@@ -98,11 +98,14 @@ LazyExpr apply(const Operator& op, std::span<const LazyOperand> in, std::span<co
                const Attributes& attributes, std::source_location from) {
   return lazy::Record::apply(op, in, indices, attributes, from);
 }
+template <class>
 LazyExpr apply(const Operator& op, std::initializer_list<lazy::OperandRef> in, std::initializer_list<LazyIndex> indices,
                const Attributes& attributes, std::source_location from) {
   return lazy::Record::apply(op, std::span(in.begin(), in.size()), std::span(indices.begin(), indices.size()),
                              attributes, from);
 }
+template LazyExpr apply(const Operator&, std::initializer_list<lazy::OperandRef>, std::initializer_list<LazyIndex>,
+                        const Attributes&, std::source_location);
 
 LazyExpr LazyExprTypes::apply(const Operator& op, const lazy::OperandHere& x,
                               std::initializer_list<lazy::OperandRef> in, std::initializer_list<LazyIndex> indices,
@@ -135,24 +138,16 @@ LazyExpr spread(const lazy::OperandHere& x, Index width) {
   return apply(op::spread_columns, {x}, {}, op::to_width(width), x.from());
 }
 
-LazyExpr elementwise(const Operator& op, const lazy::OperandHere& x, const lazy::OperandHere& y) {
-  if (lazy::Record::is_column(y, x)) return apply(op, {x, spread(y, lazy::Record::width_of(x))}, {}, {}, y.from());
-  if (lazy::Record::is_column(x, y)) return apply(op, {spread(x, lazy::Record::width_of(y)), y}, {}, {}, y.from());
-  return apply(op, {x, y}, {}, {}, y.from());
-}
-
 }  // namespace
 
-LazyExpr operator+(const lazy::OperandHere& x, const lazy::OperandHere& y) { return elementwise(op::add, x, y); }
-LazyExpr operator-(const lazy::OperandHere& x, const lazy::OperandHere& y) { return elementwise(op::sub, x, y); }
-LazyExpr operator*(const lazy::OperandHere& x, const lazy::OperandHere& y) {
-  if (lazy::Record::is_column(y, x)) return apply(op::mul_columns, {x, y}, {}, {}, y.from());
-  if (lazy::Record::is_column(x, y)) return apply(op::mul_columns, {y, x}, {}, {}, y.from());
-  return apply(op::mul, {x, y}, {}, {}, y.from());
+LazyExpr LazyExprTypes::elementwise(const Operator& op, const lazy::OperandHere& x, const lazy::OperandHere& y) {
+  const bool of_y = lazy::Record::is_column(y, x), of_x = lazy::Record::is_column(x, y), product = &op == &op::mul;
+  if (product && of_y) return apply(op::mul_columns, y, {x, y});
+  if (product && of_x) return apply(op::mul_columns, y, {y, x});
+  if (of_y) return apply(op, y, {x, spread(y, lazy::Record::width_of(x))});
+  if (of_x) return apply(op, y, {spread(x, lazy::Record::width_of(y)), y});
+  return apply(op, y, {x, y});
 }
-LazyExpr operator/(const lazy::OperandHere& x, const lazy::OperandHere& y) { return elementwise(op::div, x, y); }
-LazyExpr maximum(const lazy::OperandHere& x, const lazy::OperandHere& y) { return elementwise(op::maximum, x, y); }
-LazyExpr minimum(const lazy::OperandHere& x, const lazy::OperandHere& y) { return elementwise(op::minimum, x, y); }
 LazyExpr affine(const LazyHere& x, const Parameter& w, const Parameter& b) {
   return matmul(x, w) + lazy::OperandHere(b, x.from());
 }

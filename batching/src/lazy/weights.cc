@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "ir/tracing.h"
+
 namespace windrow {
 
 struct LazyWeight::Made {
@@ -16,8 +18,12 @@ LazyWeight LazyWeightTypes::apply(const Operator& op, const LazyWeight&, std::in
   if (indices.size() > 0) throw MisuseError(std::string(op.name.text()) + " of parameters alone; expected no indices");
   Signature signature{.attributes = attributes};
   for (const LazyWeight& operand : in) signature.in.push_back(operand.type());
-  const Type type = infer(op, signature);
+  const Type type = lazy::Weights::inferred(op, signature);
   return LazyWeight(std::make_shared<LazyWeight::Made>(LazyWeight::Made{&op, attributes, in}), type);
+}
+
+LazyWeight LazyWeightTypes::elementwise(const Operator& op, const LazyWeight& x, const LazyWeight& y) {
+  return apply(op, x, {x, y});
 }
 
 LazyWeight LazyWeightTypes::dropout(const LazyWeight&, const Dropout&) {
@@ -26,7 +32,24 @@ LazyWeight LazyWeightTypes::dropout(const LazyWeight&, const Dropout&) {
 
 Index LazyWeightTypes::width(const LazyWeight& x) { return x.type().width; }
 
+LazyWeight apply(const Operator& op, std::initializer_list<LazyWeight> in,
+                 std::initializer_list<LazyWeightTypes::NoIndices> indices, const Attributes& attributes) {
+  if (in.size() == 0) throw MisuseError(std::string(op.name.text()) + " of no operands; expected one or more");
+  return LazyWeightTypes::apply(op, *in.begin(), in, indices, attributes);
+}
+
+Expr Vertex::parameter(const LazyWeight& weight) {
+  if (weight.parameter_) return tracing_->expr_of(tracing_->value_of(*weight.parameter_));
+  std::vector<Operand> in;
+  for (const LazyWeight& operand : weight.made_->in) in.push_back(parameter(operand));
+  return apply(*weight.made_->op, in, {}, weight.made_->attributes);
+}
+
 namespace lazy {
+
+Type Weights::inferred(const Operator& op, const Signature& signature) {
+  return infer(op, ir::with_rows_of_parameters(op, signature));
+}
 
 std::int32_t Weights::number_of(const LazyWeight& weight, const ParameterStores& parameters) {
   if (weight.parameter_) return parameters.number_of(*weight.parameter_);
@@ -52,13 +75,6 @@ Operand Weights::operand(std::int32_t number, const ParameterStores& parameters,
   std::vector<Operand> in;
   for (std::int32_t one : made(number).in) in.push_back(operand(one, parameters, vertex));
   return apply(*made(number).op, in, {}, made(number).attributes);
-}
-
-Expr Weights::expr(const LazyWeight& weight, Vertex& vertex) {
-  if (weight.parameter_) return vertex.parameter(*weight.parameter_);
-  std::vector<Operand> in;
-  for (const LazyWeight& operand : weight.made_->in) in.push_back(expr(operand, vertex));
-  return apply(*weight.made_->op, in, {}, weight.made_->attributes);
 }
 
 }  // namespace lazy

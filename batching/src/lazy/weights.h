@@ -19,8 +19,8 @@ class Weights {
   /// Appends the numbers of the parameters that it is a function of.
   void add_parameters(std::int32_t number, std::vector<std::int32_t>& to) const;
   Operand operand(std::int32_t number, const ParameterStores& parameters, Vertex& vertex) const;
-  /// In the body of a vertex function.
-  static Expr expr(const LazyWeight& weight, Vertex& vertex);
+  /// Throws MisuseError for operands that do not fit.
+  static Type inferred(const Operator& op, const Signature& signature);
   /// As for Runs.
   void write(NumberWriter& to, const KernelTable<float>& operators) const;
   void read(NumberReader& from, const KernelTable<float>& operators, const ParameterStores& parameters);

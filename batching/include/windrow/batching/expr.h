@@ -36,6 +36,7 @@ struct ExprTypes {
   using Indices = IndexExpr;
   static Expr apply(const Operator& op, const Operand&, std::initializer_list<Operand> in,
                     std::initializer_list<IndexExpr> indices = {}, const Attributes& attributes = {});
+  static Expr elementwise(const Operator& op, const Operand& x, const Operand& y);
   static Expr dropout(const Expr& x, const Dropout& how);
   static Index width(const Expr& x);
 };
@@ -97,20 +98,15 @@ class Operand : ExpressionOperators<ExprTypes> {
 /// handed to each of its edges. A parameter of one row where the operator takes a row for each vertex counts as that
 /// row for each; in an elementwise operator, a parameter of one element counts as that element for all columns. Throws
 /// MisuseError, naming the vertex function, the operator and the shapes, if the operator or the shapes do not fit, and
-/// if no operand is an expression or index.
+/// if no operand is an expression or index. A list of parameters alone is for apply() of lazy_weight.h, which is
+/// preferred since it is no template.
 Expr apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices = {},
            const Attributes& attributes = {});
+template <class = void>
 Expr apply(const Operator& op, std::initializer_list<Operand> in, std::initializer_list<IndexExpr> indices = {},
            const Attributes& attributes = {});
 
-// Operators beside those of expression_operators.h. All throw as apply() does. One operand of `+`, `-`, `*`, `/`,
-// maximum and minimum may have width 1, which is then used for all columns.
-Expr operator+(const Operand& x, const Operand& y);
-Expr operator-(const Operand& x, const Operand& y);
-Expr operator*(const Operand& x, const Operand& y);
-Expr operator/(const Operand& x, const Operand& y);
-Expr maximum(const Operand& x, const Operand& y);
-Expr minimum(const Operand& x, const Operand& y);
+// Operators beside those of expression_operators.h. All throw as apply() does.
 Expr concat(std::span<const Operand> parts);
 template <std::convertible_to<Operand>... Parts>
 requires(sizeof...(Parts) > 0) Expr concat(const Parts&... parts) {

@@ -4,7 +4,7 @@
 // argument-dependent lookup finds: call them without a namespace, as in `tanh(matmul(x, w))`. For vertex functions all
 // throw as apply() of expr.h does; for lazy expressions, as apply() of lazy.h does, with the line of the call.
 //
-// Not here: operators that differ between the two kinds, such as +, maximum, concat and embedding.
+// Not here: operators that differ between the two kinds, such as concat and embedding.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,7 @@ struct Dropout {
 ///   Weight          a parameter; also an expression if the kind allows that
 ///   Indices         an index operand
 ///   apply()         applies an operator; takes its first operand, its operands, index operands and attributes
+///   elementwise()   applies an elementwise operator to two operands; a column is used for all columns of the other
 ///   dropout()       applies dropout
 ///   width()         the width of a first or further operand
 template <class Types>
@@ -62,8 +63,16 @@ class ExpressionOperators {
   friend Result scale_shift(const First& x, double factor, double shift) {
     return Types::apply(op::scale_shift, x, {x}, {}, op::scaled_and_shifted(factor, shift));
   }
+  // One operand may have width 1, which is then used for all columns. One may be a parameter of one row; of parameters
+  // alone, one may have one row or one column, which is then used for all.
+  friend Result operator+(const Left& x, const Right& y) { return Types::elementwise(op::add, x, y); }
+  friend Result operator-(const Left& x, const Right& y) { return Types::elementwise(op::sub, x, y); }
+  friend Result operator*(const Left& x, const Right& y) { return Types::elementwise(op::mul, x, y); }
+  friend Result operator/(const Left& x, const Right& y) { return Types::elementwise(op::div, x, y); }
+  friend Result maximum(const Left& x, const Right& y) { return Types::elementwise(op::maximum, x, y); }
+  friend Result minimum(const Left& x, const Right& y) { return Types::elementwise(op::minimum, x, y); }
   /// log(exp(x) + exp(y)).
-  friend Result log_add_exp(const Left& x, const Right& y) { return Types::apply(op::log_add_exp, x, {x, y}); }
+  friend Result log_add_exp(const Left& x, const Right& y) { return Types::elementwise(op::log_add_exp, x, y); }
   friend Result tanh(const First& x) { return Types::apply(op::tanh, x, {x}); }
   friend Result sigmoid(const First& x) { return Types::apply(op::sigmoid, x, {x}); }
   friend Result relu(const First& x) { return Types::apply(op::relu, x, {x}); }
@@ -183,7 +192,7 @@ class ExpressionOperators {
   }
   /// One value per element, for targets within [0, 1]; use its row_sum or mean as a loss.
   friend Result binary_cross_entropy(const Left& logits, const Right& targets) {
-    return Types::apply(op::binary_cross_entropy, logits, {logits, targets});
+    return Types::elementwise(op::binary_cross_entropy, logits, targets);
   }
   friend Result squared_distance(const Left& x, const Right& y) {
     return Types::apply(op::squared_distance, x, {x, y});

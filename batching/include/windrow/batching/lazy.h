@@ -112,6 +112,7 @@ struct LazyExprTypes {
   using Indices = LazyIndex;
   static LazyExpr apply(const Operator& op, const lazy::OperandHere& x, std::initializer_list<lazy::OperandRef> in,
                         std::initializer_list<LazyIndex> indices = {}, const Attributes& attributes = {});
+  static LazyExpr elementwise(const Operator& op, const lazy::OperandHere& x, const lazy::OperandHere& y);
   static LazyExpr dropout(const LazyHere& x, const Dropout& how);
   static Index width(const LazyHere& x);
 };
@@ -157,14 +158,6 @@ class LazyExpr : ExpressionOperators<LazyExprTypes> {
   std::vector<float> value(std::source_location from = std::source_location::current()) const;
   /// The value of an expression of width 1. Throws MisuseError for another width.
   float scalar(std::source_location from = std::source_location::current()) const;
-
-  // Operators beside those of expression_operators.h, as in expr.h.
-  friend LazyExpr operator+(const lazy::OperandHere& x, const lazy::OperandHere& y);
-  friend LazyExpr operator-(const lazy::OperandHere& x, const lazy::OperandHere& y);
-  friend LazyExpr operator*(const lazy::OperandHere& x, const lazy::OperandHere& y);
-  friend LazyExpr operator/(const lazy::OperandHere& x, const lazy::OperandHere& y);
-  friend LazyExpr maximum(const lazy::OperandHere& x, const lazy::OperandHere& y);
-  friend LazyExpr minimum(const lazy::OperandHere& x, const lazy::OperandHere& y);
 
  private:
   friend class lazy::Record;
@@ -374,6 +367,7 @@ class LazyGraph {
 /// program runs as a LazyGraph::constant, not as in `x + 0.5`. Errors name the line `from`.
 LazyExpr apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices = {},
                const Attributes& attributes = {}, std::source_location from = std::source_location::current());
+template <class = void>  // see apply() in expr.h
 LazyExpr apply(const Operator& op, std::initializer_list<lazy::OperandRef> in,
                std::initializer_list<LazyIndex> indices = {}, const Attributes& attributes = {},
                std::source_location from = std::source_location::current());

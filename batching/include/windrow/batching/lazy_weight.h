@@ -1,11 +1,11 @@
-// Functions of parameters alone, for lazy expressions.
+// Functions of parameters alone, for lazy expressions and, by Vertex::parameter, for vertex functions.
 //
 //   x = matmul(x, exp(windrow::LazyWeight(w)));
 //   x = (x - slice(windrow::LazyWeight(means), 0, 8)) / exp(windrow::LazyWeight(row));
 //   loss = loss + 0.01 * (graph.zeros(1) + column_sum(row_sum(square(windrow::LazyWeight(w)))));
 //
 // They are not recorded: a flush computes them where it uses them, once for all samples. One of one row can be an
-// operand wherever a parameter of one row can; see apply() in expr.h. For vertex functions see Vertex::parameter.
+// operand wherever a parameter of one row can; see apply() in expr.h.
 #pragma once
 
 #include <initializer_list>
@@ -18,6 +18,7 @@
 namespace windrow {
 
 class LazyWeight;
+class Vertex;
 namespace lazy {
 class Weights;
 }
@@ -34,6 +35,7 @@ struct LazyWeightTypes {
   using Indices = NoIndices;
   static LazyWeight apply(const Operator& op, const LazyWeight& x, std::initializer_list<LazyWeight> in,
                           std::initializer_list<NoIndices> indices = {}, const Attributes& attributes = {});
+  static LazyWeight elementwise(const Operator& op, const LazyWeight& x, const LazyWeight& y);
   static LazyWeight dropout(const LazyWeight& x, const Dropout& how);
   static Index width(const LazyWeight& x);
 };
@@ -45,29 +47,10 @@ class LazyWeight : ExpressionOperators<LazyWeightTypes> {
   LazyWeight(const Parameter& parameter) : parameter_(parameter), type_(parameter.type()) {}
   const Type& type() const { return type_; }
 
-  // Of one shape.
-  friend LazyWeight operator+(const LazyWeight& x, const LazyWeight& y) {
-    return LazyWeightTypes::apply(op::add, x, {x, y});
-  }
-  friend LazyWeight operator-(const LazyWeight& x, const LazyWeight& y) {
-    return LazyWeightTypes::apply(op::sub, x, {x, y});
-  }
-  friend LazyWeight operator*(const LazyWeight& x, const LazyWeight& y) {
-    return LazyWeightTypes::apply(op::mul, x, {x, y});
-  }
-  friend LazyWeight operator/(const LazyWeight& x, const LazyWeight& y) {
-    return LazyWeightTypes::apply(op::div, x, {x, y});
-  }
-  friend LazyWeight maximum(const LazyWeight& x, const LazyWeight& y) {
-    return LazyWeightTypes::apply(op::maximum, x, {x, y});
-  }
-  friend LazyWeight minimum(const LazyWeight& x, const LazyWeight& y) {
-    return LazyWeightTypes::apply(op::minimum, x, {x, y});
-  }
-
  private:
   friend LazyWeightTypes;
   friend class lazy::Weights;
+  friend Vertex;
   struct Made;
   LazyWeight(std::shared_ptr<const Made> made, Type type) : made_(std::move(made)), type_(type) {}
 
@@ -77,5 +60,10 @@ class LazyWeight : ExpressionOperators<LazyWeightTypes> {
 };
 
 struct LazyWeightTypes::NoIndices {};
+
+/// Applies any operator to parameters alone. Throws MisuseError, naming the operator and the shapes, if they do not
+/// fit. Operands of an elementwise operator that have one row or one column are used for all rows or columns.
+LazyWeight apply(const Operator& op, std::initializer_list<LazyWeight> in,
+                 std::initializer_list<LazyWeightTypes::NoIndices> indices = {}, const Attributes& attributes = {});
 
 }  // namespace windrow

@@ -80,6 +80,10 @@ struct ParameterTypes {
     return x;
   }
   template <class Used = void>
+  static const Parameter& elementwise(const Operator& op, const Parameter& x, const Parameter& y) {
+    return apply<Used>(op, x, {x, y});
+  }
+  template <class Used = void>
   static const Parameter& dropout(const Parameter& x, const Dropout&) {
     static_assert(!std::is_void_v<Used>, "dropout of a parameter; expected an expression");
     return x;

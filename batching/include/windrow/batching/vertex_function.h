@@ -40,6 +40,7 @@
 #include <vector>
 
 #include "windrow/batching/expr.h"
+#include "windrow/batching/lazy_weight.h"
 
 namespace windrow {
 
@@ -103,8 +104,8 @@ class Vertex {
   /// A row of equal numbers, for each vertex. Results that are known to be zero are not computed.
   Expr constant(Index width, double value);
   Expr zeros(Index width) { return constant(width, 0); }
-  /// The parameter as an expression, to compute with parameters alone: once for all vertices.
-  Expr parameter(const Parameter& parameter);
+  /// A parameter or a function of parameters as an expression, to compute with parameters alone: once for all vertices.
+  Expr parameter(const LazyWeight& weight);
 
   /// Makes the value an output of the minibatch. Each name once.
   void push(const std::string& name, const Expr& value);
