@@ -7,7 +7,7 @@ namespace windrow::testing {
 
 /// Two heads have their columns of one state; what they find determines what consumers read, so gradients pass through
 /// all levels. The states are results, an input, and the state of another vertex that is handed on. One is also
-/// gathered by number, and one only leads to losses. Some edges are hidden.
+/// gathered by number, one is added to a row of the vertex, and one only leads to losses. Some edges are hidden.
 struct AttendingCell {
   static constexpr std::size_t arity = any_arity, fixed = 2, per_edge = 2;
   static constexpr Index in = 2, h = 3;
@@ -21,7 +21,7 @@ struct AttendingCell {
 
   void operator()(auto& v) const {
     const auto heads = v.state("heads", 2 * h), values = v.state("values", h), given = v.state("given", in),
-               handed_on = v.state("handed on", h), aside = v.state("aside", h);
+               handed_on = v.state("handed on", h), aside = v.state("aside", h), projected = v.state("projected", h);
     const auto x = v.pull("x", in), weight = v.pull_edge("weight", 2);
     const auto keys = v.each(heads), read = v.each(values, 1);
     const auto query = tanh(matmul(x, queries) + v.gather(0, heads));
@@ -37,7 +37,11 @@ struct AttendingCell {
     v.scatter(given, x);
     v.scatter(handed_on, v.gather(1, values));
     v.scatter(aside, square(slice(result, 0, h)));
+    v.scatter(projected, slice(result, h, 2 * h));
+    const auto hidden = tanh(v.each(projected, 1) + slice(query, 0, h));
     v.push("found", found);
+    v.push("added", sum_children(read * softmax_children(matmul(hidden, out) + mask)));
+    v.loss(row_sum(sum_children(matmul(hidden, out))));
     v.loss(square(matmul(slice(result, 0, h), out)) +
            row_dot(sum_children(before * row_dot(before, found_of(x))), found_of(x)));
     v.loss(row_sum(sum_children(v.each(aside) * sigmoid(row_dot(v.each(aside), slice(result, h, 2 * h))))));

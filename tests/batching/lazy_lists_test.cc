@@ -285,6 +285,7 @@ TEST_F(LazyLists, RefuseWhatDoesNotFit) {
   EXPECT_EQ(said([&] { log_sum_exp(two); }), "log_sum_exp of expressions of widths 1 and 2; expected one width");
   EXPECT_EQ(said([&] { softmax(none); }), "softmax of no expressions; expected one or more");
   EXPECT_EQ(said([&] { weighted_sum(one, two); }), "weighted_sum of 2 expressions by 1 weights; expected as many");
+  EXPECT_EQ(said([&] { weighted_sum(std::span(two).last(1), one); }), "weighted_sum: weights of width 2; expected 1");
   EXPECT_EQ(said([&] { k_max(one, 2); }), "k_max of 1 expressions: k 2; expected 1 to 1");
   EXPECT_EQ(
       said([&] { conv1d(one, filters, 3); }),

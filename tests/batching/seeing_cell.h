@@ -13,7 +13,7 @@ inline Row abs(const Row& x) { return apply(op::abs, {x}); }
 inline Row softplus(const Row& x) { return apply(op::softplus, {x}); }
 inline Row log_sigmoid(const Row& x) { return apply(op::log_sigmoid, {x}); }
 inline Row binary_cross_entropy(const Row& logits, const Row& targets) {
-  return apply(op::binary_cross_entropy, {logits, targets});
+  return elementwise(op::binary_cross_entropy, logits, targets);
 }
 inline Row log_softmax(const Row& x) { return apply(op::log_softmax, {x}); }
 inline Row mean(const Row& x) { return 1 / static_cast<double>(x.type.width) * row_sum(x); }

@@ -137,7 +137,7 @@ std::int64_t HostExecution::bytes_of(const Step& step, const Tile& tile) const {
       rows += here * step.in[0].width;
       break;
     case Step::Does::gather_weighted_sum:
-      rows += rows * out / std::max<Index>(here, 1);
+      rows += tile.rate == Rate::edges ? out : rows * out / std::max<Index>(here, 1);
       break;
     case Step::Does::incoming_products:
     case Step::Does::incoming:

@@ -61,7 +61,7 @@ Matrix<const float> columns_of(Matrix<const float> matrix, Index begin, Index wi
 void HostExecution::read_in_place(const HostStep& step, const Tile& tile) {
   const Matrix<float> to = place(step.out, tile);
   if (step.write == Write::overwrite) clear(to);
-  const bool dot = step.does == Step::Does::gather_dot;
+  const bool dot = step.does == Step::Does::gather_dot, of_edges = tile.rate == Rate::edges;
   const Matrix<const float> operands = operand(step.in[0], tile);  // of the other rate, so all rows
   const Index width = dot ? operands.width : to.width;
   const TypePlan& here = plan_->types[tile.type];
@@ -83,7 +83,7 @@ void HostExecution::read_in_place(const HostStep& step, const Tile& tile) {
     if (stored) calls.add(row, from.row, operand_row);
   };
   const Range rows = tile.rows;
-  if (dot) {
+  if (of_edges) {
     const auto consumer = std::upper_bound(edge_begin.begin(), edge_begin.end(), rows.begin) - 1;
     Index vertex = consumer - edge_begin.begin();
     for (Index edge = rows.begin; edge < rows.end; ++edge) {

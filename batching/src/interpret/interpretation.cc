@@ -297,10 +297,10 @@ void Interpretation::gather_pairs(const Operator& op, Matrix<const float> x, Mat
 void Interpretation::read_in_place(const Step& step, const At& at) {
   const Matrix<float> to = place(step.out, at);
   if (step.write == Write::overwrite) fill(to, 0, Write::overwrite, at.lane);
-  const bool dot = step.does == Step::Does::gather_dot;
+  const bool dot = step.does == Step::Does::gather_dot, of_edges = at.rate == Rate::edges;
   const Matrix<const float> operands = operand(step.in[0], at);  // of the other rate, so all rows
   const PackedLayout::Pairs& pairs = packed_.pairs[at.type];
-  for (const PackedLayout::Source& child : dot ? pairs.of_edges : pairs.of_vertices) {
+  for (const PackedLayout::Source& child : of_edges ? pairs.of_edges : pairs.of_vertices) {
     const Place& stored = plan_->types[child.type].stored[step.state];
     if (child.child != step.child || stored.in == Place::In::nowhere) continue;
     const At all{child.type, Rate::vertices, {0, layout_.types[child.type].rows}, at.lane};

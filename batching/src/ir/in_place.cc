@@ -1,5 +1,5 @@
-// Attention without copies: dot products with states of children, and weighted sums of them, read the states where
-// these were computed.
+// Attention without copies: dot products with states of children, weighted sums of them, and in inference their sums
+// with a row of the vertex, read the states where these were computed.
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -12,7 +12,7 @@ namespace {
 
 class InPlace {
  public:
-  explicit InPlace(const Program& program) : program_(program), users_(program.nodes.size()) {
+  InPlace(const Program& program, Use use) : program_(program), use_(use), users_(program.nodes.size()) {
     for (std::size_t i = 0; i < program.nodes.size(); ++i) {
       for (Value in : program.nodes[i].in) users_[at(in)].push_back(static_cast<Value>(i));
     }
@@ -27,7 +27,14 @@ class InPlace {
     if (std::ranges::find(stays, 1) == stays.end()) return program_;
     Builder builder(*program_.function);
     std::vector<Value> moved;
-    for (const Node& node : program_.nodes) {
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      const Node& node = program_.nodes[i];
+      if (is_gathered(static_cast<Value>(i)) && stays[at(part_of(static_cast<Value>(i)).gathered)] != 0 &&
+          is_added(static_cast<Value>(i))) {
+        const Value ones = builder.fill(node.vertex_type, {Rows::vertices(), 1}, 1);
+        moved.push_back(builder.add(copied_in_place(static_cast<Value>(i), ones)));
+        continue;
+      }
       Node copy = node;
       const Value state = state_operand(node);
       if (state != no_value && stays[at(part_of(state).gathered)] != 0) copy = in_place(node, state);
@@ -84,9 +91,24 @@ class InPlace {
   /// The row of the vertex with which a dot product multiplies a gathered state; no_value if the node is another one.
   Value row_of_dot(const Node& n, Value state) const {
     if (!n.is(op::row_dot) || n.in[0] == n.in[1]) return no_value;
-    const Node& row = node(n.in[n.in[0] == state ? 1 : 0]);
-    const bool of_vertex = row.is(op::gather_rows) && holds(row) == IndexField::Holds::consumer;
-    return of_vertex ? row.in[0] : no_value;
+    const Value row = n.in[n.in[0] == state ? 1 : 0];
+    return is_handed_on(row) ? node(row).in[0] : no_value;
+  }
+
+  /// Whether it is a row of the vertex, for each edge.
+  bool is_handed_on(Value value) const {
+    const Node& n = node(value);
+    return n.is(op::gather_rows) && holds(n) == IndexField::Holds::consumer;
+  }
+
+  /// Whether the node adds a gathered state to a row of the vertex. A gradient would have a row for each edge anyway.
+  bool adds(const Node& n, Value state) const {
+    return use_ == Use::inference && n.code == Code::sum && n.type == node(state).type &&
+           std::ranges::count(n.in, state) == 1 &&
+           std::ranges::any_of(n.in, [&](Value in) { return is_handed_on(in); });
+  }
+  bool is_added(Value state) const {
+    return std::ranges::any_of(users_[at(state)], [&](Value user) { return adds(node(user), state); });
   }
 
   bool is_sum_over_edges(const Node& n) const { return n.is(op::segment_sum) && holds(n) == IndexField::Holds::edges; }
@@ -97,7 +119,7 @@ class InPlace {
       const Node& n = node(user);
       if (n.is(op::slice)) return all_users_fit(user);
       if (!of_one_child) return false;
-      if (row_of_dot(n, state) != no_value) return true;
+      if (row_of_dot(n, state) != no_value || adds(n, state)) return true;
       if (!n.is(op::mul_columns) || n.in[0] != state || !node(n.in[1]).of_edges()) return false;
       return std::ranges::all_of(users_[at(user)], [&](Value sum) { return is_sum_over_edges(node(sum)); });
     });
@@ -126,12 +148,26 @@ class InPlace {
             .at = {columns.begin}};
   }
 
+  /// The state times a number of the vertex.
+  Node copied_in_place(Value state, Value number) const {
+    const Columns columns = *columns_of(state);
+    const Node& n = node(state);
+    return {.code = Code::gather_weighted_sum,
+            .type = n.type,
+            .vertex_type = n.vertex_type,
+            .number = node(part_of(state).gathered).number,
+            .child = columns.child,
+            .in = {number},
+            .at = {columns.begin}};
+  }
+
   const Program& program_;
+  const Use use_;
   std::vector<std::vector<Value>> users_;  // by node
 };
 
 }  // namespace
 
-Program read_in_place(const Program& program) { return InPlace(program).run(); }
+Program read_in_place(const Program& program, Use use) { return InPlace(program, use).run(); }
 
 }  // namespace windrow::ir

@@ -21,8 +21,10 @@ Program pack_products(const Program& program);
 
 /// Replaces the states of edges that are only multiplied with a row of their vertex (row_dot), and scaled and summed
 /// over the edges (mul_columns, sum_children), by nodes that read them where they were computed. So attention copies no
-/// keys and values. A state that a vertex type also uses in another way is gathered by this type as before.
-Program read_in_place(const Program& program);
+/// keys and values. In inference, so is a state that is only added to a row handed on by the vertex, as in additive
+/// attention: it is copied within a tile. In training, its gradient needs a row for each edge, where its copy lies
+/// before. A state that a vertex type also uses in another way is gathered by this type as before.
+Program read_in_place(const Program& program, Use use);
 
 /// By number.
 struct Differentiated {

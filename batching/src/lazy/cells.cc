@@ -1,7 +1,6 @@
 #include "lazy/cells.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "ir/tracing.h"
 #include "lazy/epochs.h"
@@ -21,11 +20,11 @@ class Probe final : public CellInputs {
 
   Expr operand(Index width) override {
     const std::size_t k = next(cell_.operands, width, CellBody::most_operands, "operands");
-    return vertex().gather(k, vertex().state("operand " + std::to_string(k), width));
+    return vertex().pull("operand " + std::to_string(k), width);
   }
   Expr each(Index width) override {
     const std::size_t k = next(cell_.each, width, CellBody::most_each, "operands of each element");
-    return vertex().each(vertex().state("each " + std::to_string(k), width), k);
+    return vertex().pull_edge("each " + std::to_string(k), width);
   }
   IndexExpr index(Presence presence, Index width) override {
     if (width > static_cast<Index>(LazyIndex::widest)) {
@@ -71,13 +70,18 @@ std::int64_t flops_of(const ir::Kind& kind) {
 Cell::Cell(std::string called, std::function<void(CellBody&)> computes, const ParameterStores& known)
     : name(std::move(called)), body(std::move(computes)) {
   if (!body) throw MisuseError(name + ": no body; expected a function of a CellBody");
-  const VertexFunction::Shape shape{any_arity, CellBody::most_operands, CellBody::most_each};
-  const VertexFunction probed(name, shape, [&](Vertex& vertex) {
+  const VertexFunction probed(name, {.arity = any_arity}, [&](Vertex& vertex) {
     Probe probe(vertex, *this);
     CellBody argument(probe);
     body(argument);
   });
   if (results.empty()) throw MisuseError(name + ": no result; expected one or more");
+  const auto optional = static_cast<std::size_t>(std::ranges::count_if(indices, &IndexOperand::optional));
+  if (operands.size() + each.size() + optional >= ir::type_bits) {  // each operand may come from another child
+    throw MisuseError(name + ": " + std::to_string(operands.size()) + " operands, " + std::to_string(each.size()) +
+                      " of each element and " + std::to_string(optional) + " optional indices; expected at most " +
+                      std::to_string(ir::type_bits - 1) + " together");
+  }
   const ir::Function& function = ir::function_of(probed);
   const ir::Kind& kind = function.kinds[0];
   std::size_t next = 0;
@@ -94,6 +98,7 @@ Cell::Cell(std::string called, std::function<void(CellBody&)> computes, const Pa
     throw MisuseError(name + ": " + error.what());
   }
   flops = flops_of(kind);
+  forget_first_results();
 }
 
 Key key_of(const Cell& cell, std::uint32_t missing, std::size_t result) {
@@ -202,65 +207,88 @@ void Record::call(Cell& cell, std::span<const OperandRef> operands, std::span<co
   }
 }
 
-/// Appends the elements of a list to scratch_operands_. Edges lead to vertices of the same flush, so an element of an
+/// Appends the elements of a list to scratch_operands_. Edges lead to vertices of the same flush, so a value of an
 /// earlier flush is copied, once for all lists of a flush. So is one that operations outside of cells computed: two
-/// such elements could be two nodes of one kind. So are all elements of lists that may hold anything.
+/// such values could be two nodes of one kind.
 void Record::take_list(const Cell& cell, std::span<const LazyExpr> list, std::source_location from) {
   const std::size_t each = cell.each.size();
   scratch_list_.assign(scratch_operands_.begin(), scratch_operands_.end());
   for (std::size_t i = 0; i < list.size(); ++i) {
     scratch_list_.push_back(checked_operand(cell, list[i], cell.each[i % each]));
   }
-  const auto is_copied = [&](NodeId id) {
-    return cell.copies_lists || id < first_pending_ || (key(id).cell == nullptr && key(id).op != nullptr);
-  };
-  for (std::size_t i = scratch_operands_.size(); i < scratch_list_.size(); i += each) {
-    const std::span element(scratch_list_.data() + i, each);
-    if (std::ranges::any_of(element, is_copied)) copy(element, from);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    NodeId& id = scratch_list_[scratch_operands_.size() + i];
+    if (is_copied(cell, id, i % each)) id = copy(cell, id, i % each, from);
   }
   scratch_operands_.swap(scratch_list_);
 }
 
-/// Replaces the values of an element by copies, which are a run of their own.
-void Record::copy(std::span<NodeId> element, std::source_location from) {
-  scratch_element_.assign(element.begin(), element.end());
-  if (const auto known = copies_.find(scratch_element_); known != copies_.end()) {
-    std::iota(element.begin(), element.end(), known->second);
-    return;
-  }
-  std::vector<std::uint32_t> numbers;
-  for (const NodeId id : element) {
-    scratch_ = {.op = &op::concat, .operands = {Key::expression}, .widths = {width(id)}};
-    numbers.push_back(number_of_key());
-  }
-  reserve(element.size(), element.size());
-  const NodeId first = size();
-  copies_.emplace(scratch_element_, first);
-  for (std::size_t k = 0; k < element.size(); ++k) {
-    element[k] = append(numbers[k], {&element[k], 1}, indices_.end(), from);  // it has none
-    if (k == 0) begin_run(first, {}, true);
-    nodes_[element[k]].run = nodes_[first].run;
-  }
-  call_end_ = size();
+/// Whether a list holds a copy of the value. Notes which results stood there first.
+bool Record::is_copied(const Cell& cell, NodeId id, std::size_t place) {
+  const Key& made_by = key(id);
+  if (cell.own || id < first_pending_ || (made_by.cell == nullptr && made_by.op != nullptr)) return true;
+  if (made_by.cell == nullptr || made_by.cell->results.size() == 1) return false;
+  Index& first = cells_[at(made_by.cell->number - 1)]->first_results[place];
+  if (first < 0) first = made_by.attributes.sizes[0];
+  return first != made_by.attributes.sizes[0];
 }
 
-Cell& Record::attention(const std::vector<Index>& each) {
-  for (const auto& known : attentions_) {
-    if (known->each == each) return *known;
+/// A copy of a value, for this place in the elements of lists of this cell: a run of its own. Copies for different
+/// places have different keys, so they are different states, some of which may be read in place.
+NodeId Record::copy(const Cell& cell, NodeId id, std::size_t place, std::source_location from) {
+  scratch_ = {.op = &op::concat,
+              .attributes = {.sizes = {static_cast<Index>(place), cell.number}},
+              .operands = {Key::expression},
+              .widths = {width(id)}};
+  const std::uint32_t number = number_of_key();
+  if (const auto known = copies_.find({id, number}); known != copies_.end()) return known->second;
+  reserve(1, 1);
+  copies_.emplace(std::pair(id, number), size());
+  const NodeId made = append(number, {&id, 1}, indices_.end(), from);  // it has no indices
+  begin_run(made, {}, true);
+  call_end_ = size();
+  return made;
+}
+
+Cell& Record::own_cell(OwnCell which, const std::vector<Index>& each) {
+  for (const auto& known : own_cells_) {
+    if (known->own == which && known->each == each) return *known;
   }
-  const auto body = [each](CellBody& cell) {
+  const auto attention = [each](CellBody& cell) {
     const Expr query = cell.operand(each[0]), key = cell.each(each[0]), value = cell.each(each[1]);
     const Expr scores = row_dot(key, query);
     const Expr weights = softmax_children(each.size() > 2 ? scores + cell.each(each[2]) : scores);
-    cell.result(sum_children(value * weights));
+    cell.result(sum_children(mul_columns(value, weights)));
   };
-  attentions_.push_back(std::make_unique<Cell>("dot_attention", body, *parameters_));
-  attentions_.back()->copies_lists = true;
-  return *attentions_.back();
+  const auto weighted_sum = [each](CellBody& cell) {
+    const Expr value = cell.each(each[0]), weight = cell.each(each[1]);
+    cell.result(sum_children(mul_columns(value, weight)));
+  };
+  own_cells_.push_back(which == OwnCell::attention
+                           ? std::make_unique<Cell>("dot_attention", attention, *parameters_)
+                           : std::make_unique<Cell>("weighted_sum", weighted_sum, *parameters_));
+  own_cells_.back()->own = which;
+  return *own_cells_.back();
+}
+
+void Record::write_first_results(NumberWriter& to) const {
+  to.add(static_cast<std::int64_t>(cells_.size()));
+  for (const auto& cell : cells_) {
+    for (const Index first : cell->first_results) to.add(first);
+  }
+}
+
+void Record::read_first_results(NumberReader& from) {
+  const auto count = static_cast<std::size_t>(from.next(0, static_cast<std::int64_t>(cells_.size()) + 1));
+  for (std::size_t number = 0; number < count; ++number) {
+    Cell& cell = *cells_[number];
+    for (Index& first : cell.first_results) first = from.next(-1, static_cast<std::int64_t>(cell.results.size()));
+  }
 }
 
 LazyCell Record::make_cell(std::string name, std::function<void(CellBody&)> body) {
   cells_.push_back(std::make_shared<Cell>(std::move(name), std::move(body), *parameters_));
+  cells_.back()->number = static_cast<std::int32_t>(cells_.size());
   return LazyCell(*this, cells_.back());
 }
 

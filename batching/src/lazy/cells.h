@@ -2,7 +2,9 @@
 // first one has the operands.
 #pragma once
 
+#include <array>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +35,13 @@ class CellInputs {
   Vertex& vertex_;
 };
 
+/// Cells that the graph makes itself, and what their elements consist of.
+enum class OwnCell : std::uint8_t {
+  attention,     ///< key, value, and perhaps a mask
+  weighted_sum,  ///< value, weight
+  end
+};
+
 struct Cell {
   struct IndexOperand {
     Index width;
@@ -57,8 +66,13 @@ struct Cell {
   std::vector<std::int32_t> parameters;
   std::int64_t flops = 0;  // in products with parameters
   std::vector<Keys> keys = {};
-  std::uint32_t keys_version = 0;  // of the record, whose keys may be forgotten
-  bool copies_lists = false;       // whatever computed their elements, so lists may hold anything
+  std::uint32_t keys_version = 0;   // of the record, whose keys may be forgotten
+  std::optional<OwnCell> own = {};  // whose lists may hold anything: they are copied, whatever computed them
+  std::int32_t number = 0;          // among the cells that the program made, from 1 on
+  /// By place in the elements of lists: which of its results stood there first, or -1. Other results are copied there,
+  /// since two nodes of one kind cannot be one state.
+  std::array<Index, CellBody::most_each> first_results;
+  void forget_first_results() { first_results.fill(-1); }
 };
 
 struct Key;

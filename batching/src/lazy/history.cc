@@ -15,11 +15,11 @@ namespace windrow::lazy {
 namespace {
 
 /// The first number of a history. A later version that writes anything else increments it.
-constexpr std::int64_t version = 1;
+constexpr std::int64_t version = 2;
 
 enum class KeyIs : std::int64_t { input, operation, sum, result, end };
-/// The number of a cell of Record::attention(), which is named by the widths of its elements.
-constexpr std::int64_t of_attention = -1;
+/// The number of a cell of Record::own_cell(), which is named by the widths of its elements.
+constexpr std::int64_t number_of_own(OwnCell which) { return -1 - static_cast<std::int64_t>(which); }
 enum class RowsAre : std::int64_t { vertices, edges, counted, end };
 
 void write(const Operator& op, NumberWriter& to, const KernelTable<float>& operators) {
@@ -74,8 +74,8 @@ void Record::write(const Key& key, NumberWriter& to) const {
   if (is == KeyIs::input) return to.add(key.attributes.sizes[0]);
   if (is == KeyIs::result) {
     const auto cell = std::ranges::find(cells_, key.cell, [](const auto& one) { return one.get(); });
-    to.add(cell == cells_.end() ? of_attention : cell - cells_.begin());
-    cell == cells_.end() ? to.add_list(key.cell->each) : to.add_text(key.cell->name);
+    to.add(key.cell->own ? number_of_own(*key.cell->own) : cell - cells_.begin());
+    key.cell->own ? to.add_list(key.cell->each) : to.add_text(key.cell->name);
     to.add(key.attributes.sizes[0]);
     std::int64_t missing = 0;
     for (std::size_t k = 0; k < key.operands.size(); ++k) {
@@ -91,13 +91,15 @@ void Record::write(const Key& key, NumberWriter& to) const {
 }
 
 const Cell& Record::read_cell(NumberReader& from) {
-  const std::int64_t number = from.next(of_attention, INT32_MAX);
-  if (number == of_attention) {
+  const std::int64_t number = from.next(number_of_own(OwnCell::end) + 1, INT32_MAX);
+  if (number < 0) {
+    const auto which = static_cast<OwnCell>(-1 - number);
     const auto each = from.list<Index>();
     const auto fits = [](Index width) { return 0 <= width && width <= INT32_MAX; };
-    const bool masked = each.size() == 3 && each[2] == 1;
-    if ((each.size() != 2 && !masked) || !std::ranges::all_of(each, fits)) from.refuse();
-    return attention(each);
+    const bool masked = which == OwnCell::attention && each.size() == 3 && each[2] == 1;
+    const bool two = each.size() == 2 && (which == OwnCell::attention || each[1] == 1);
+    if ((!two && !masked) || !std::ranges::all_of(each, fits)) from.refuse();
+    return own_cell(which, each);
   }
   const std::string name = from.text();
   const auto known = static_cast<std::int64_t>(cells_.size());
@@ -163,6 +165,7 @@ std::vector<std::int64_t> Record::history() const {
   weights_.write(to, epochs_->operators());
   to.add(static_cast<std::int64_t>(keys_.size()));
   for (std::uint32_t key = 0; key < keys_.size(); ++key) write(keys_[key], to);
+  write_first_results(to);
   epochs_->write(to);
   return to.take();
 }
@@ -187,6 +190,7 @@ void Record::set_history(std::span<const std::int64_t> history) {
       };
       if (keys_.number(key, inferred) != number) from.refuse();
     }
+    read_first_results(from);
     epochs_->read(from, minibatch);
     from.end();
     minibatch_ = minibatch;

@@ -56,8 +56,7 @@ KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vec
     kind = find_or_add();
     if (!meet_all(kind, values, kinds) || !meet_list(kind, list, kinds)) {
       throw MisuseError(kinds_[at(kind)].cell->name +
-                        ": a list with two results of one cell in one place; expected one of them, or a copy such as "
-                        "`1 * x` of the other");
+                        ": lists hold different results of one cell; expected one of them, or copies such as `1 * x`");
     }
   }
   for (NodeId node : list) children.push_back(runs_.run_of(node));

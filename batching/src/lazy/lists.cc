@@ -37,6 +37,22 @@ LazyExpr joined(const Operator& op, std::span<const LazyExpr> terms, std::source
   });
 }
 
+/// A call of a cell for the list that these make side by side.
+LazyExpr called(lazy::OwnCell which, const std::vector<Index>& each, std::span<const lazy::OperandRef> operands,
+                std::initializer_list<std::span<const LazyExpr>> sides, std::source_location from) {
+  const std::span<const LazyExpr> first = *sides.begin();
+  std::vector<LazyExpr> list;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    for (const auto& side : sides) {
+      if (!side.empty()) list.push_back(side[i]);
+    }
+  }
+  lazy::Record& record = lazy::Record::of(first[0], "a list");
+  LazyExpr result;
+  record.call(record.own_cell(which, each), operands, {}, list, {&result, 1}, from);
+  return result;
+}
+
 }  // namespace
 
 LazyExpr max(std::span<const LazyExpr> terms, std::source_location from) {
@@ -66,12 +82,11 @@ LazyExpr weighted_sum(std::span<const LazyExpr> weights, std::span<const LazyExp
     throw MisuseError("weighted_sum of " + std::to_string(values.size()) + " expressions by " +
                       std::to_string(weights.size()) + " weights; expected as many");
   }
-  width_of("weighted_sum", values);
-  std::vector<LazyExpr> terms;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    terms.push_back(apply(op::mul_columns, {values[i], weights[i]}, {}, {}, from));
+  const std::vector<Index> each = {width_of("weighted_sum", values), width_of("weighted_sum", weights)};
+  if (each[1] != 1) {
+    throw MisuseError("weighted_sum: weights of width " + std::to_string(each[1]) + "; expected 1");
   }
-  return sum(terms, from);
+  return called(lazy::OwnCell::weighted_sum, each, {}, {values, weights}, from);
 }
 
 LazyExpr dot_attention(const LazyExpr& query, std::span<const LazyExpr> keys, std::span<const LazyExpr> values,
@@ -92,16 +107,8 @@ LazyExpr dot_attention(const LazyExpr& query, std::span<const LazyExpr> keys, st
     each.push_back(width_of("dot_attention", masks));
     if (each[2] != 1) refuse("masks of width " + std::to_string(each[2]) + "; expected 1");
   }
-  std::vector<LazyExpr> list;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    list.insert(list.end(), {keys[i], values[i]});
-    if (!masks.empty()) list.push_back(masks[i]);
-  }
-  lazy::Record& record = lazy::Record::of(query, "dot_attention");
   const lazy::OperandRef operand = query;
-  LazyExpr result;
-  record.call(record.attention(each), {&operand, 1}, {}, list, {&result, 1}, from);
-  return result;
+  return called(lazy::OwnCell::attention, each, {&operand, 1}, {keys, values, masks}, from);
 }
 
 LazyExpr k_max(std::span<const LazyExpr> terms, Index k, std::source_location from) {

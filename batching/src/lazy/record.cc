@@ -42,7 +42,7 @@ void Record::close() {
   state_ = State::closed;
   epochs_.reset();
   cells_.clear();
-  attentions_.clear();
+  own_cells_.clear();
   if (graph_ >= 0) parameters_->sets().front()->leave_graph(static_cast<std::size_t>(std::exchange(graph_, -1)));
   parameters_.reset();
 }

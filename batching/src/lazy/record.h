@@ -181,8 +181,8 @@ class Record {
   static bool is_column(const OperandRef& x, const OperandRef& other) {
     return x.expr_ != nullptr && width_of(x) == 1 && width_of(other) > 1;
   }
-  /// The cell that dot_attention() calls, for elements of these widths: key, value, and perhaps a mask.
-  Cell& attention(const std::vector<Index>& each);
+  /// The cell that a function of lists calls, for elements of these widths.
+  Cell& own_cell(OwnCell which, const std::vector<Index>& each);
   LazyCell make_cell(std::string name, std::function<void(CellBody&)> body);
   /// Records a call of a cell.
   void call(Cell& cell, std::span<const OperandRef> operands, std::span<const LazyIndex> indices,
@@ -201,6 +201,7 @@ class Record {
     keys_ = {};
     ++keys_version_;
     weights_ = {};
+    for (const auto& cell : cells_) cell->forget_first_results();
   }
   /// The node of an expression. Throws MisuseError if it is of another graph, or from before clear().
   NodeId checked(const LazyExpr& expr, std::string_view what) const {
@@ -260,7 +261,10 @@ class Record {
   void check_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const;
   [[noreturn]] void refuse_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const;
   void take_list(const Cell& cell, std::span<const LazyExpr> list, std::source_location from);
-  void copy(std::span<NodeId> element, std::source_location from);
+  bool is_copied(const Cell& cell, NodeId id, std::size_t place);
+  NodeId copy(const Cell& cell, NodeId id, std::size_t place, std::source_location from);
+  void write_first_results(NumberWriter& to) const;
+  void read_first_results(NumberReader& from);
   void begin_run(NodeId id, std::span<const NodeId> operands, bool apart);
   std::uint32_t number_of_key();
   void write(const Key& key, NumberWriter& to) const;
@@ -275,7 +279,7 @@ class Record {
   std::uint32_t keys_version_ = 0;
   Weights weights_;
   std::vector<std::shared_ptr<Cell>> cells_;
-  std::vector<std::unique_ptr<Cell>> attentions_;  // see attention()
+  std::vector<std::unique_ptr<Cell>> own_cells_;
   Tail<Node> nodes_;
   Tail<NodeId> operands_;
   Tail<std::int32_t> indices_;
@@ -293,8 +297,8 @@ class Record {
   NodeId period_ = 0, repeated_ = 0;   // the last `repeated_` nodes have the keys of the nodes a period before
   std::unique_ptr<Epochs> epochs_;
   Key scratch_;  // reused, so that an application allocates nothing
-  std::vector<NodeId> scratch_operands_, scratch_list_, scratch_element_;
-  std::map<std::vector<NodeId>, NodeId> copies_;  // by list element: its copy, which is pending
+  std::vector<NodeId> scratch_operands_, scratch_list_;
+  std::map<std::pair<NodeId, std::uint32_t>, NodeId> copies_;  // by value and key of the copy, which is pending
 };
 
 }  // namespace windrow::lazy

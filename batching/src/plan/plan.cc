@@ -346,7 +346,10 @@ Index work_of(const Step& step) {
   return dot + step.flops_a_row + flops_of_an_element * std::max<Index>(step.out.width, 1);
 }
 
-Index work_of_edge(const Step& step) { return step.does == Step::Does::gather_weighted_sum ? 2 * step.out.width : 0; }
+Index work_of_edge(const Step& step) {
+  const bool sum = step.does == Step::Does::gather_weighted_sum && step.rate == Rate::vertices;
+  return sum ? 2 * step.out.width : 0;
+}
 
 Plan make_plan(Program program, const PlanOptions& options) {
   Plan plan = Planner(std::move(program), options).run();

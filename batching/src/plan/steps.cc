@@ -10,9 +10,12 @@ namespace {
 
 using ir::at, ir::Code, ir::Node, ir::Program, ir::Value;
 
-/// Whether a kernel should run on more rows than a tile has: a product, or another one that reads a whole parameter.
+/// Whether a kernel should run on more rows than a tile has: a product, or another one that reads a whole parameter. A
+/// product that makes one number of each edge, such as the score of additive attention, would gain little, but its
+/// operand would need memory for all edges.
 bool heavy(const Program& program, const Node& node) {
   if (node.code != Code::apply || node.op->locality != Locality::rowwise) return false;
+  if (node.is(op::matmul) && node.of_edges() && node.type.width == 1) return false;
   for (std::size_t k = 0; k < node.in.size(); ++k) {
     const Type& type = program.at(node.in[k]).type;
     if (type.rows.counted() && type.rows != Rows::count(1)) return true;
@@ -153,13 +156,23 @@ std::vector<Step> Steps::copies_into(Value sum) const {
   return steps;
 }
 
-/// Cycles through the four kinds of segments and adds all ready tasks of each kind, until no task is left.
+/// First the states of children, which lie in slots or are copied. Then cycles through the four kinds of segments and
+/// adds all ready tasks of each kind, until no task is left.
 std::vector<Segment> Steps::segments(std::vector<Value> tasks) const {
   static constexpr struct {
     bool fused;
     Rate rate;
   } kinds[] = {{true, Rate::edges}, {true, Rate::vertices}, {false, Rate::edges}, {false, Rate::vertices}};
   std::vector<Segment> segments;
+  for (const Rate rate : {Rate::edges, Rate::vertices}) {
+    Segment segment{.fused = options_.fusion, .rate = rate};
+    for (Value task : tasks) {
+      if (node(task).code != Code::gather || rate_of(node(task)) != rate) continue;
+      for (Step& step : of(task)) segment.steps.push_back(std::move(step));
+    }
+    if (!segment.steps.empty()) segments.push_back(std::move(segment));
+  }
+  std::erase_if(tasks, [&](Value task) { return node(task).code == Code::gather; });
   for (std::size_t turn = 0; !tasks.empty(); ++turn) {
     const auto [fused, rate] = kinds[turn % std::size(kinds)];
     Segment segment{.fused = fused && options_.fusion, .rate = rate};

@@ -139,8 +139,8 @@ void Runner::forget_a_plan() {
 
 std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
   const Optimisations& on = options_.optimisations;
-  ir::Program program = ir::specialise(function_.function_, types_->types(), specialise(on),
-                                       purpose.training ? ir::Use::training : ir::Use::inference);
+  const ir::Use use = purpose.training ? ir::Use::training : ir::Use::inference;
+  ir::Program program = ir::specialise(function_.function_, types_->types(), specialise(on), use);
   const PlanOptions options = backend_->options_for({.training = purpose.training,
                                                      .eager = on.eager,
                                                      .lazy = on.lazy,
@@ -149,7 +149,7 @@ std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
                                                      .fusion = on.fusion,
                                                      .in_place = on.in_place,
                                                      .row_stride = device_.row_stride});
-  if (options.in_place && reads_in_place(device_.kernels)) program = ir::read_in_place(program);
+  if (options.in_place && reads_in_place(device_.kernels)) program = ir::read_in_place(program, use);
   if (on.packing) program = ir::pack_products(program);
   if (purpose.training) program = ir::differentiate(program, {purpose.outputs, purpose.frozen});
   auto made = std::make_shared<Plan>(make_plan(std::move(program), options));

@@ -20,7 +20,8 @@ LazyExpr log_sum_exp(std::span<const LazyExpr> terms, std::source_location from 
 /// The softmax over the list, for each column. A term of -1e30 gets 0, unless all terms have it, who then share alike.
 std::vector<LazyExpr> softmax(std::span<const LazyExpr> terms,
                               std::source_location from = std::source_location::current());
-/// The sum of each value times its weight, an expression of width 1. Throws MisuseError also for lists of two lengths.
+/// The sum of each value times its weight, an expression of width 1. One operation, as the call of a cell; values are
+/// copied once for each flush, however many sums there are. Throws MisuseError also for lists of two lengths.
 LazyExpr weighted_sum(std::span<const LazyExpr> weights, std::span<const LazyExpr> values,
                       std::source_location from = std::source_location::current());
 /// The sum of the values, weighted by the softmax of the dot products of their keys with the query. `masks`, of width

@@ -34,10 +34,12 @@ enum class Code : std::uint8_t {
   send,      ///< a sum, sent to the children as the gradient of the gathered state `number`
   gradient,  ///< a sum that is the gradient of parameter `number`
   // Of states that stay where they were computed, see read_in_place(): columns of state `number` from at[0] on.
-  gather_dot,           ///< for each edge: the dot product of the state of `child` and in[0], a row of the vertex
-  gather_weighted_sum,  ///< for each vertex: the sum of the states of `child`, each times in[0] of its edge
-  send_product,         ///< sends in[0], a factor of each edge, times in[1], a row of the vertex, to `child`
-  incoming_products,    ///< the part of the gradient of the scattered state `number` that is sent as products
+  gather_dot,  ///< for each edge: the dot product of the state of `child` and in[0], a row of the vertex
+  /// For each vertex: the sum of the states of `child`, each times in[0] of its edge. In inference also for each edge:
+  /// the state times in[0] of its vertex.
+  gather_weighted_sum,
+  send_product,       ///< sends in[0], a factor of each edge, times in[1], a row of the vertex, to `child`
+  incoming_products,  ///< the part of the gradient of the scattered state `number` that is sent as products
 };
 
 struct Node {

@@ -51,7 +51,7 @@ struct Step {
     gather,
     incoming,
     gather_dot,           ///< for each edge: the dot product of the child's state (`part`) and in[0]
-    gather_weighted_sum,  ///< for each vertex: the sum over its edges of the child's state (`part`) times in[0]
+    gather_weighted_sum,  ///< the child's state (`part`) times in[0]; for each vertex, the sum of these over its edges
     incoming_products,    ///< the sum of what consumers send as products (TypePlan::products)
   } does;
   ir::Value node;                ///< the node that it computes
