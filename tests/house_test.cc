@@ -188,13 +188,14 @@ std::map<std::string, std::set<fs::path>> sources_by_target() {
 }
 
 /// Types, constants, and functions with their parameters, that a file defines in unnamed namespaces; those of aliases
-/// with what they stand for.
+/// with what they stand for. Names that a file uses of namespace testing count as aliases.
 std::map<std::string, std::string> names_in_unnamed_namespaces(const fs::path& file) {
   static const std::regex opens(R"(namespace\s*(\S*)\s*\{)"), closes(R"(\}  // namespace.*)"),
       type(R"((?:class|struct|enum class|enum|union) (?:alignas\(\w+\) )?(\w+)\b[^;]*)"),
       constant(R"((?:static |inline |constexpr |const )+[\w:<>,&* ]+[ &*](\w+)(?:\{|\[| = |;).*)"),
       function(R"((?:\[\[.*\]\] )?[A-Za-z][\w:<>,&* ]*[ &*](\w+)\(([^()]*)\) ?(?:const|noexcept)? ?\{.*)"),
-      alias(R"(using (\w+) = (.*))"), parameter(R"(([^,]*?)[ &*]+\w+(?: = [^,]*)?(,|$))");
+      alias(R"(using (\w+) = (.*))"), used(R"(using testing::(\w+);)"),
+      parameter(R"(([^,]*?)[ &*]+\w+(?: = [^,]*)?(,|$))");
   std::vector<std::string> spaces;
   std::map<std::string, std::string> names;
   std::istringstream text(read_file(file));
@@ -204,6 +205,8 @@ std::map<std::string, std::string> names_in_unnamed_namespaces(const fs::path& f
       spaces.push_back(match[1]);
     } else if (std::regex_match(line, closes)) {
       if (!spaces.empty()) spaces.pop_back();
+    } else if (std::regex_match(line, match, used)) {
+      names[match[1]] = line;
     } else if (std::find(spaces.begin(), spaces.end(), "") == spaces.end()) {
       continue;
     } else if (std::regex_match(line, match, type) || std::regex_match(line, match, constant)) {

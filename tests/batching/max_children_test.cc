@@ -9,7 +9,7 @@ namespace {
 
 using testing::error_of;
 using testing::Graphs;
-using Values = std::vector<float>;
+using Floats = std::vector<float>;
 
 /// Vertices that hand on a row of a tensor, and push the maximum over their children.
 struct Maxima {
@@ -26,10 +26,10 @@ struct Maxima {
   Runner runner{host, function, parameters};
 
   struct Result {
-    Values largest, gradient;
+    Floats largest, gradient;
   };
   /// Of rows of two columns, the vertices' own; `weight` times the sum of its maxima is a vertex's loss.
-  Result of(const std::vector<std::vector<std::int32_t>>& children, const Values& rows, const Values& weight) {
+  Result of(const std::vector<std::vector<std::int32_t>>& children, const Floats& rows, const Floats& weight) {
     GraphData data;
     for (const auto& of_vertex : children) {
       data.children.insert(data.children.end(), of_vertex.begin(), of_vertex.end());
@@ -47,27 +47,27 @@ struct Maxima {
 TEST(MaxChildren, IsZeroWithoutChildrenAndTheChildsWithOne) {
   Maxima s;
   const auto alone = s.of({{}}, {-1, 2}, {5});
-  EXPECT_EQ(alone.largest, (Values{0, 0}));
-  EXPECT_EQ(alone.gradient, (Values{0, 0}));
+  EXPECT_EQ(alone.largest, (Floats{0, 0}));
+  EXPECT_EQ(alone.gradient, (Floats{0, 0}));
   const auto one = s.of({{}, {0}}, {-1, 2, 7, 7}, {5, 3});
-  EXPECT_EQ(one.largest, (Values{0, 0, -1, 2}));
-  EXPECT_EQ(one.gradient, (Values{3, 3, 0, 0}));
+  EXPECT_EQ(one.largest, (Floats{0, 0, -1, 2}));
+  EXPECT_EQ(one.gradient, (Floats{3, 3, 0, 0}));
 }
 
 TEST(MaxChildren, OfEqualChildrenTheFirstGetsTheGradient) {
   Maxima s;
   const auto result = s.of({{}, {}, {}, {0, 1, 2}}, {1, 4, 3, 4, 3, -4, 0, 0}, {0, 0, 0, 5});
-  EXPECT_EQ(result.largest, (Values{0, 0, 0, 0, 0, 0, 3, 4}));
-  EXPECT_EQ(result.gradient, (Values{0, 5, 5, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(result.largest, (Floats{0, 0, 0, 0, 0, 0, 3, 4}));
+  EXPECT_EQ(result.gradient, (Floats{0, 5, 5, 0, 0, 0, 0, 0}));
   // By the order of the edges, not of the vertices; and one child may stand in several places.
   const auto turned = s.of({{}, {}, {}, {2, 1, 0, 2}}, {1, 4, 3, 4, 3, -4, 0, 0}, {0, 0, 0, 5});
-  EXPECT_EQ(turned.gradient, (Values{0, 0, 0, 5, 5, 0, 0, 0}));
+  EXPECT_EQ(turned.gradient, (Floats{0, 0, 0, 5, 5, 0, 0, 0}));
 }
 
 TEST(MaxChildren, AddsTheGradientsOfSeveralConsumers) {
   Maxima s;
   const auto result = s.of({{}, {}, {0, 1}, {1, 0}, {1}}, {1, 4, 3, 4, 0, 0, 0, 0, 0, 0}, {0, 0, 1, 10, 100});
-  EXPECT_EQ(result.gradient, (Values{0, 1, 111, 110, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(result.gradient, (Floats{0, 1, 111, 110, 0, 0, 0, 0, 0, 0}));
 }
 
 TEST(MaxChildren, OfManyChildrenIsFound) {
@@ -75,7 +75,7 @@ TEST(MaxChildren, OfManyChildrenIsFound) {
   constexpr std::int32_t leaves = 3000;
   std::mt19937 random(1);
   std::vector<std::vector<std::int32_t>> children(leaves);
-  Values rows, weight(leaves, 0), expected((leaves + 2) * 2, 0);
+  Floats rows, weight(leaves, 0), expected((leaves + 2) * 2, 0);
   for (std::int32_t i = 0; i < 2 * leaves; ++i) rows.push_back(static_cast<float>(random() % 100'000) - 200'000);
   for (std::int32_t of = 0; of < 2; ++of) {  // two halves
     auto& half = children.emplace_back();

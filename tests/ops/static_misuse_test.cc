@@ -13,7 +13,7 @@
 namespace windrow::testing {
 namespace {
 
-using Values = std::vector<float>;
+using Floats = std::vector<float>;
 
 class StaticMisuse : public ::testing::Test {
  protected:
@@ -47,7 +47,7 @@ TEST_F(StaticMisuse, FindsAHandleThatOnlyAnotherRecordingHolds) {
     return {total};
   });
   for (std::uint64_t key = 0; key < 3; ++key) in_place({.in = {x}, .key = key});
-  EXPECT_EQ(total.get(), Values{-3});
+  EXPECT_EQ(total.get(), Floats{-3});
 }
 
 TEST_F(StaticMisuse, FindsAPartOfATensorThatReplaysWouldNotClear) {
@@ -74,12 +74,12 @@ TEST_F(StaticMisuse, RecordsNoOpThatItsThreadRunsMeanwhile) {
     }
     return {apply(host_, op::neg, {.in = call.in})};
   });
-  EXPECT_EQ(step({.in = {x}})[0].get(), Values{-3});
+  EXPECT_EQ(step({.in = {x}})[0].get(), Floats{-3});
   EXPECT_EQ(step.stats().ops, 1U);
   EXPECT_EQ(inner.stats().recorded, 1U);
   x.set({1});
-  EXPECT_EQ(step({.in = {x}})[0].get(), Values{-1});
-  EXPECT_EQ(y.get(), Values{12});
+  EXPECT_EQ(step({.in = {x}})[0].get(), Floats{-1});
+  EXPECT_EQ(y.get(), Floats{12});
 }
 
 TEST_F(StaticMisuse, ThrowsWhereABodyUsesItsOwnStatic) {
@@ -112,7 +112,7 @@ TEST_F(StaticMisuse, ThrowsWhereABodyUsesItsOwnStatic) {
   own_use = append;
   EXPECT_NE(error_of<MisuseError>([&] { outer({.in = {x}}); }).find("own body"), std::string::npos);
   own_use = [](const StaticInputs&) {};
-  EXPECT_EQ((*step)({.in = {x}})[0].get(), Values{-3});
+  EXPECT_EQ((*step)({.in = {x}})[0].get(), Floats{-3});
   EXPECT_EQ(outer({.in = {x}}).size(), 1U);
 }
 
@@ -151,7 +151,7 @@ TEST_F(StaticMisuse, IsRecordedBeforeACapture) {
   const Graph graph = engine_.capture([&] { step({.in = {x}}); });
   x.set({4});
   graph.launch();
-  EXPECT_EQ(y.get(), Values{-4});
+  EXPECT_EQ(y.get(), Floats{-4});
 }
 
 TEST_F(StaticMisuse, OrdersTheReplaysOfALongChainByFewAccesses) {
@@ -161,7 +161,7 @@ TEST_F(StaticMisuse, OrdersTheReplaysOfALongChainByFewAccesses) {
     return {apply(host_, op::neg, {.in = {x}})};
   });
   const Tensor x = number(3);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(chain({.in = {x}})[0].get(), Values{-1});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(chain({.in = {x}})[0].get(), Floats{-1});
   EXPECT_GE(chain.stats().accesses, 2 * chain.stats().ops);
   EXPECT_LE(chain.stats().accesses, 2 * chain.stats().ops + 8);
 }
