@@ -99,7 +99,7 @@ Point CudaLane::record() noexcept {
     std::unique_lock lock(mutex_);
     covering(serial);
     while (!reached({this, serial})) {
-      ask_marks();
+      ask_marks(lock);
       lock.unlock();
       std::this_thread::yield();
       lock.lock();
@@ -243,11 +243,17 @@ Event* CudaLane::covering(std::uint64_t serial) {
   return event;
 }
 
-void CudaLane::ask_marks() {
+/// Without the lock while it asks: a query waits for launches of other threads, and threads that issue work need the
+/// lock.
+void CudaLane::ask_marks(std::unique_lock<std::mutex>& lock) {
   if (const std::exception_ptr failure = hardware_->failure()) return fail(failure);
   while (!marks_.empty()) {
     const Mark first = marks_.front();
+    lock.unlock();
     const int error = cuda_.query(first.event);
+    lock.lock();
+    // Another thread has waited for the lane meanwhile; then the event may stand for something else.
+    if (marks_.empty() || marks_.front().serial != first.serial) continue;
     if (error == not_ready) return;
     if (error != success) return drain();
     marks_.pop_front();
@@ -304,7 +310,7 @@ CudaLane::Seen CudaLane::look() {
   std::vector<std::shared_ptr<void>> free;
   std::unique_lock lock(mutex_);
   const std::uint64_t before = reached_, failed_before = failed_at_;
-  ask_marks();
+  ask_marks(lock);
   while (!callbacks_.empty() && reached({this, callbacks_.begin()->first})) {
     errors.push_back(failure_at(callbacks_.begin()->first));
     due.push_back(std::move(callbacks_.begin()->second));

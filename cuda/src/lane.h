@@ -96,7 +96,7 @@ class CudaLane final : public Lane {
   Error error_of(const char* work, int error) const;
   // Called with mutex_.
   Event* covering(std::uint64_t serial);
-  void ask_marks();
+  void ask_marks(std::unique_lock<std::mutex>& lock);
   void drain();
   void fail(const std::exception_ptr& error);
   // Called with or without it.
