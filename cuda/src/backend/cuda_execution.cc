@@ -126,7 +126,8 @@ MoreWords::Batches append_batches(const Plan& plan, Phase phase, std::size_t fir
 }
 
 /// The batch from which on one kernel takes less time than launches: the last batches of a minibatch are its narrowest.
-/// The numbers are of an H200 (perf/results/gpu-nvidia-h200.md); most of a launch is the host's time.
+/// Estimates, fitted to times of an H200. Most of a launch is the host's time. `windrow-perf gpu --levels` compares
+/// both ways with this choice.
 std::size_t first_of_kernel(const LevelsKernel& kernel, const Plan& plan, const Layout& layout, Phase phase,
                             Precision precision) {
   constexpr double launch = 4.5e-6, product = 11e-6, barrier = 2e-6, start = 8e-6;  // seconds
