@@ -41,7 +41,7 @@ void free_graph(Graph* graph) { cudaGraphDestroy(native(graph)); }
 
 int launch_graph(Queue* queue, const Graph* graph, GraphExec** exec) {
   cudaGraphExecUpdateResultInfo why;
-  if (*exec != nullptr && cudaGraphExecUpdate(native(*exec), native(graph), &why) != cudaSuccess) {
+  if (*exec != nullptr && graph != nullptr && cudaGraphExecUpdate(native(*exec), native(graph), &why) != cudaSuccess) {
     cudaGetLastError();
     end_exec(*exec);
     *exec = nullptr;

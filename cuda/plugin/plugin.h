@@ -149,7 +149,8 @@ struct Plugin {
   /// Ends the capture, whatever it returns. `calls`: of the graph, which the caller frees.
   int (*end_capture)(Queue* queue, Graph** made, std::size_t* calls);
   void (*free_graph)(Graph* graph);
-  /// Launches a graph by `*exec`, which is updated; a new one takes its place if it is null or of another shape.
+  /// Launches a graph by `*exec`, which is updated; a new one takes its place if it is null or of another shape. A null
+  /// graph launches `*exec` as it is.
   int (*launch_graph)(Queue* queue, const Graph* graph, GraphExec** exec);
   /// It may be in flight.
   void (*end_exec)(GraphExec* exec);

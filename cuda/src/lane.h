@@ -16,10 +16,11 @@
 #include "hardware.h"
 #include "timeline.h"
 #include "windrow/engine/lane.h"
+#include "windrow/ops/captured_work.h"
 
 namespace windrow::cuda {
 
-class CudaLane final : public Lane {
+class CudaLane final : public Lane, public CapturingLane {
  public:
   struct Options {
     std::string name;
@@ -44,6 +45,7 @@ class CudaLane final : public Lane {
   void stop_trace() noexcept override { timeline_.stop(); }
   std::vector<DeviceWork> traced() override { return timeline_.read(); }
   void close() noexcept override;
+  std::unique_ptr<CapturedWork> capture_work(const std::function<void()>& work) override;
 
   /// The lane of a call, which a device's kernel or copy gets. Throws Error, with `work` as its subject, if it is null,
   /// or no open lane of CUDA.

@@ -131,7 +131,7 @@ Launch launch_of(const Device& device, const Operator& op, const Operands& opera
 }
 
 ReplayedBuffers buffers_of(const Operator& op, const Operands& operands, const Tensor& out) {
-  ReplayedBuffers buffers{.all = {out.buffer()}, .result = out.var()};
+  ReplayedBuffers buffers{.all = {out.buffer()}, .result = out.var(), .may_be_captured = true};
   for (const Tensor& tensor : operands.in) buffers.all.push_back(tensor.buffer());
   for (const IntTensor& tensor : operands.indices) buffers.all.push_back(tensor.buffer());
   for (const Tensor& state : operands.states) buffers.all.push_back(state.buffer());

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "workspaces.h"
+
 namespace windrow {
 namespace {
 
@@ -29,9 +31,13 @@ void Kernel<Real>::run_with_workspace(const KernelCall<Real>& call, Allocator& m
   shapes.states = states;
   shapes.out.data = nullptr;
   const std::size_t bytes = workspace(shapes);
+  KernelCall<Real> whole = call;
+  if (KeptWorkspaces* const kept = KeepWorkspaces::here()) {
+    whole.workspace = kept->add(memory, bytes);
+    return run(whole);
+  }
   const auto free = [&](std::byte* start) { memory.deallocate(start, bytes); };
   const std::unique_ptr<std::byte, decltype(free)> held(memory.allocate(bytes), free);
-  KernelCall<Real> whole = call;
   whole.workspace = held.get();
   run(whole);
 }

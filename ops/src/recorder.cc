@@ -94,6 +94,7 @@ void Recorder::note(Engine& engine, OpFunction function, AccessList accesses, co
   }
   if (buffers.overwritten_in_part) noted.overwrites_part_of = item(buffers.overwritten_in_part);
   for (const Var& operand : buffers.in_place) noted.in_place.push_back(item(operand));
+  noted.captured = buffers.may_be_captured;
   if (buffers.result) noted.result = item(buffers.result);
   recording_.ops.push_back(std::move(noted));
 }

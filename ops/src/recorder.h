@@ -29,6 +29,7 @@ struct RecordedOps {
     std::optional<std::size_t> overwrites_part_of = {};
     std::vector<std::size_t> in_place = {};  ///< items whose bytes `result` may take over
     std::size_t result = 0;
+    bool captured = false;  ///< ReplayedBuffers::may_be_captured
   };
   std::vector<Item> items = {};
   std::vector<Op> ops = {};

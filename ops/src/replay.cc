@@ -26,16 +26,6 @@ bool runs_alone(const Op& op) {
   return how.run_always || how.stop.stop_possible() || how.deadline.time_since_epoch().count() != 0;
 }
 
-/// Functions [first, end) as one op.
-struct ReplayOps {
-  std::shared_ptr<ReplayedOps> of;
-  std::size_t first, end;
-
-  void operator()(OpContext& context) const {
-    for (std::size_t i = first; i < end; ++i) of->functions[i](context);
-  }
-};
-
 class Analysis {
  public:
   Analysis(Engine& engine, RecordedOps recording, const HeldBuffers& held, const StaticOptions& options,
@@ -71,6 +61,7 @@ class Analysis {
   void find_listed(const std::vector<Group>& groups);
   std::vector<Access> accesses(const Group& group) const;
   PushOptions options_of(const Group& group) const;
+  void capture_runs(const Group& group, std::vector<CapturedRun>& runs) const;
   void capture(const std::vector<Group>& groups, const std::shared_ptr<ReplayedOps>& run, Replay& made);
 
   Engine& engine_;
@@ -133,6 +124,7 @@ void Analysis::insert_clears() {
       added.function = clear;
       added.uses = {{*part, AccessKind::overwrite}};
       added.options = how;
+      added.captured = true;
     }
     all.push_back(std::move(ops_[i]));
   }
@@ -292,12 +284,27 @@ PushOptions Analysis::options_of(const Group& group) const {
   return options;
 }
 
+/// Of a group on a lane that captures: each run of operators, since other ops may copy from memory of the host, which
+/// must not be captured.
+void Analysis::capture_runs(const Group& group, std::vector<CapturedRun>& runs) const {
+  Lane* const lane = engine_.lane(ops_[group.first].options.lane);
+  if (parallel() || !options_.capture || dynamic_cast<CapturingLane*>(lane) == nullptr) return;
+  for (std::size_t i = group.first; i < group.end; ++i) {
+    const std::size_t first = i;
+    while (i < group.end && ops_[i].captured) ++i;
+    if (i - first > 1) runs.emplace_back(first, i);
+  }
+}
+
 void Analysis::capture(const std::vector<Group>& groups, const std::shared_ptr<ReplayedOps>& run, Replay& made) {
   for (const Group& group : groups) {
     std::vector<Access> of_all = accesses(group);
     if (run->turn) of_all.push_back(overwrite(run->turn->var()));  // replays overlap nowhere, nor do groups
     made.accesses += of_all.size();
-    engine_.push(ReplayOps{run, group.first, group.end}, of_all, options_of(group));
+    const std::size_t first_run = run->captured.size();
+    capture_runs(group, run->captured);
+    engine_.push(ReplayedGroup{run, group.first, group.end, first_run, run->captured.size()}, of_all,
+                 options_of(group));
   }
 }
 

@@ -6,18 +6,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "recorder.h"
+#include "replayed_ops.h"
 #include "windrow/engine/graph.h"
 #include "windrow/ops/static.h"
 
 namespace windrow {
-
-/// What the ops of a graph run. Shared by their functions, so the buffers end after the last launch.
-struct ReplayedOps {
-  std::vector<OpFunction> functions = {};
-  std::vector<RecordedOps::Item> items = {};
-  std::optional<Buffer> turn = {};  ///< of size 0: its variable lets the ops of all launches run one at a time
-};
 
 /// A recording that is ready to be launched.
 struct Replay {

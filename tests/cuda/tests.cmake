@@ -49,7 +49,7 @@ target_link_libraries(windrow_cuda_test_kernels PRIVATE windrow_cuda_flags)
 
 windrow_test(
   fake_cuda_test
-  SOURCES cuda/cuda_device_test.cc cuda/failures_test.cc cuda/fake_test.cc cuda/fusion_test.cc cuda/levels_test.cc cuda/minibatch_test.cc cuda/streams_test.cc
+  SOURCES cuda/captured_test.cc cuda/cuda_device_test.cc cuda/failures_test.cc cuda/fake_test.cc cuda/fusion_test.cc cuda/levels_test.cc cuda/minibatch_test.cc cuda/streams_test.cc
           cuda/threads_test.cc $<TARGET_OBJECTS:windrow_conformance>
   LINKS windrow::models windrow::cuda windrow_fake_cuda
   INSIDE cuda

@@ -71,7 +71,9 @@ StaticInputs ImageNetwork::inputs(const Images& images, SampleNumbers numbers) c
 class ImageNetwork::Program {
  public:
   Program(const Device& device, bool recorded, Static::Body body) : body_(std::move(body)) {
-    if (recorded) recorded_.emplace(device, body_);
+    // The ops of a device run one after the other anyway, and can be issued together.
+    const auto order = device.on_host() ? StaticOptions::Order::parallel : StaticOptions::Order::serial;
+    if (recorded) recorded_.emplace(device, body_, StaticOptions{.order = order});
   }
   /// The results are overwritten by the next call.
   std::vector<Tensor> operator()(const StaticInputs& inputs) {

@@ -23,6 +23,9 @@ struct ReplayedBuffers {
   /// same places: the two may be the same bytes if nothing reads the former later.
   std::vector<Var> in_place = {};
   Var result = {};
+  /// Whether the function does nothing but issue work on its lane, and the same work each time, so that lanes may
+  /// capture it: captured_work.h.
+  bool may_be_captured = false;
 };
 
 /// Pushes an op or, in the body of a Static, records it. The op may be run again: its function does, each time, what

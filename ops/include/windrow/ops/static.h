@@ -67,6 +67,10 @@ struct StaticOptions {
   /// The number of recordings that are kept. The one that was used least recently is dropped first. At least 1.
   std::size_t most_recordings = 8;
   OpName name = "static";  ///< of its ops where several are one op of the engine
+  /// With order `serial` or `breadth_first`: runs of operators are captured on lanes that can do so (captured_work.h),
+  /// such as those of CUDA devices, so that a replay issues each of them by one call. The first capture of a CUDA lane
+  /// takes 32 MiB of the device's memory for cuBLAS; without them, operators are issued one by one.
+  bool capture = true;
 };
 
 /// Of a Static, since it was made.
