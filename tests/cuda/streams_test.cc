@@ -36,7 +36,7 @@ class CudaPrograms : public ::testing::TestWithParam<Order> {};
 TEST_P(CudaPrograms, GiveTheResultOfTheSerialOnes) {
   // The test fake_cuda.soak runs 8400 for each order and policy, 100,800 in all.
   const char* const given = std::getenv("WINDROW_TEST_PROGRAMS");
-  const std::uint64_t programs = given != nullptr ? std::strtoull(given, nullptr, 10) : sanitized ? 300 : 900;
+  const std::uint64_t programs = given != nullptr ? std::strtoull(given, nullptr, 10) : sanitized ? 150 : 300;
   const std::uint64_t first = first_seed();
   for (const Policy policy : {Policy::serial, Policy::pool, Policy::per_device, Policy::chaos}) {
     fake::reset({.devices = 2, .order = GetParam(), .seed = static_cast<unsigned>(first)});

@@ -63,7 +63,7 @@ foreach(number RANGE 1 8)
   set_tests_properties(fake_cuda_test.${number}_of_8 PROPERTIES LABELS fake-cuda)
 endforeach()
 
-# The random programs of CudaPrograms, nine times as many.
+# The random programs of CudaPrograms, many more.
 add_test(NAME fake_cuda.soak COMMAND fake_cuda_test --gtest_filter=*GiveTheResultOfTheSerialOnes*)
 set_tests_properties(fake_cuda.soak PROPERTIES LABELS soak TIMEOUT 7200 ENVIRONMENT "WINDROW_TEST_PROGRAMS=8400")
 

@@ -19,7 +19,8 @@ Trained train(const Device& device, const std::string& name, const WorkloadOptio
   Workload workload = make_workload(name, device, options);
   Trainer trainer(device, workload, {.minibatch = 7, .optimiser = {.rate = 0.05}});
   Trained result;
-  for (int pass = 0; pass < 2; ++pass) result.losses.push_back(trainer.train(14).loss);
+  const int passes = sanitized ? 1 : 2;
+  for (int pass = 0; pass < passes; ++pass) result.losses.push_back(trainer.train(14).loss);
   result.metrics = trainer.evaluate();
   result.parameters = parameters_of(workload);
   return result;
