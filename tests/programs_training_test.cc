@@ -337,6 +337,17 @@ TEST_F(TrainingPrograms, WriteAReportForABrowser) {
   EXPECT_EQ(refused.status, 2);
 }
 
+TEST_F(TrainingPrograms, ReportTheTimeOfEachOperatorOfModelsWithGraphMode) {
+  for (const char* graph : {"on", "off"}) {
+    const Outcome outcome = run("windrow train mlp --samples 200 --epochs 2 --graph " + std::string(graph) +
+                                " --report '" + folder.string() + "'");
+    EXPECT_EQ(outcome.err, "");
+    const std::string page = read_file(folder / "report.html");
+    // 4 minibatches, each with 3 products forward, in training and without a gradient of the images backward
+    EXPECT_NE(page.find("<td>matmul_tn</td><td>12</td>"), std::string::npos) << page;
+  }
+}
+
 TEST_F(TrainingPrograms, WriteTheirReportWhenTheyFail) {
   const Outcome outcome = run(train("--optimiser sgd --rate 3e38 --report '" + folder.string() + "'"));
   EXPECT_EQ(outcome.status, 2);

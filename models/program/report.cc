@@ -248,6 +248,23 @@ std::vector<Fact> batch_table(const BatchFacts& facts) {
           {"groups of samples per minibatch", each(facts.groups)}};
 }
 
+/// Empty for models whose vertices are computed in batches.
+std::string operator_section(const TrainingReport& report) {
+  if (report.operators.empty()) return {};
+  double all = 0;
+  for (const TrainingReport::Operator& one : report.operators) all += one.seconds;
+  std::string rows = row({"op", "calls", "ms", "us a call", "share"}, "th");
+  for (const TrainingReport::Operator& one : report.operators) {
+    rows += row({one.name, count_text(static_cast<std::int64_t>(one.calls)), formatted("%.1f", 1e3 * one.seconds),
+                 formatted("%.1f", 1e6 * one.seconds / static_cast<double>(one.calls)),
+                 formatted("%.1f %%", 100 * one.seconds / all)},
+                "td");
+  }
+  return "<section><h2>Operators</h2>\n<p>Ops of the first epoch, at most " + count_text(most_profiled_ops) +
+         " of each thread. Work that a device is given by one call is one op.</p>\n<table class=\"numbers\">\n" + rows +
+         "</table>\n</section>\n";
+}
+
 /// Empty for a single member.
 std::string group_section(const TrainingReport& report) {
   const TrainingReport::Group& group = report.group;
@@ -329,9 +346,9 @@ std::string html(const TrainingReport& report) {
       "<h1>" + escaped(report.model) + "</h1>\n<p>" + escaped(report.about) + "</p>\n" + cards(report) +
       "<div class=\"charts\">\n" + loss_chart(report) + metric_charts(report) + minibatch_chart(report) +
       throughput_chart(report) + time_chart(report) + width_chart(report) + "</div>\n" + metric_note(report) +
-      titled("Epochs", epoch_table(report)) + group_section(report) + "<div class=\"tables\">\n<div>\n" +
-      titled("Batches", fact_table(batch_table(report.batches))) + titled("Memory, at most", memory) +
-      titled("Machine", fact_table(report.machine)) + "</div>\n<div>\n" +
+      titled("Epochs", epoch_table(report)) + operator_section(report) + group_section(report) +
+      "<div class=\"tables\">\n<div>\n" + titled("Batches", fact_table(batch_table(report.batches))) +
+      titled("Memory, at most", memory) + titled("Machine", fact_table(report.machine)) + "</div>\n<div>\n" +
       titled("Flags", "<p>Those with * were given.</p>\n" + fact_table(report.flags)) + "</div>\n</div>\n";
   return page("windrow: " + report.model, body);
 }

@@ -102,6 +102,11 @@ void Reporting::begin(const Run& run, const Workload& workload, const Trainer& t
     report_.parameters += value.rows() * value.width();
   }
   report_.machine = about_machine();
+  if (workload.kind->has_graph_mode) {
+    profiled_ = &run.engine;
+    began_trace_ = !run.engine.trace().on();
+    if (began_trace_) run.engine.trace().start({.max_ops_per_thread = most_profiled_ops});
+  }
   before_ = trainer.stats().times;
   mark_ = Clock::now();
 }
@@ -120,8 +125,18 @@ void Reporting::trained(const Trainer& trainer, const Trainer::Pass& pass) {
        .evaluation_seconds = 0,
        .times = times,
        .collective_seconds = std::chrono::duration<double>(in_collectives - in_collectives_).count()});
+  if (profiled_ != nullptr) note_operators();
   mark_ = end;
   in_collectives_ = in_collectives;
+}
+
+void Reporting::note_operators() {
+  Engine& engine = *std::exchange(profiled_, nullptr);
+  if (began_trace_) engine.trace().stop();
+  const TraceSummary summary = engine.trace().summary();
+  for (const TraceSummary::Row& one : summary.device_work.empty() ? summary.ops : summary.device_work) {
+    report_.operators.push_back({one.name, one.count, std::chrono::duration<double>(one.total).count()});
+  }
 }
 
 void Reporting::evaluated(const Trainer& trainer, const std::vector<Metric>& metrics) {

@@ -258,8 +258,8 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   Scores scores(arguments.training);
   together(member, [&] { saving.resume(trainer, scores); });
   reporting.set_flags(command, workload.options, reporting.on() ? trainer.optimiser().rate() : 0);
-  reporting.begin({about + ".", arguments.workers, options.seed, members_text(arguments.members, member)}, workload,
-                  trainer, options);
+  reporting.begin({about + ".", arguments.workers, options.seed, members_text(arguments.members, member), engine},
+                  workload, trainer, options);
   Keeping keeping{saving, reporting, scores};
   int signal = 0;
   try {
