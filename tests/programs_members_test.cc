@@ -172,8 +172,8 @@ TEST_F(MemberPrograms, ReportTheGroup) {
   EXPECT_EQ(run(train("--batch 50 --devices cpu:0,cpu:1 --report '" + report + "'")).err, "");
   const std::string page = read_file(folder / "report" / "report.html");
   for (const std::string part :
-       {"<td>2 devices of one process: cpu:0,cpu:1</td>", "<td>members</td>", "on average; dealt out by vertices",
-        "<td>time in collectives</td>", "<th>collectives</th>"}) {
+       {"<td>2 devices of one process: cpu:0,cpu:1; gradients are summed by the host</td>", "<td>members</td>",
+        "on average; dealt out by vertices", "<td>time in collectives</td>", "<th>collectives</th>"}) {
     EXPECT_NE(page.find(part), page.npos) << part;
   }
   std::smatch samples;
@@ -195,6 +195,7 @@ TEST_F(MemberPrograms, OfTwoProcessesGiveTheBitsOfTwoDevices) {
   EXPECT_EQ(processes.status, 0) << processes.err;
   const std::vector<std::string> epochs = epochs_of(processes.out);
   ASSERT_EQ(epochs.size(), 2u) << processes.out << processes.err;
+  EXPECT_NE(processes.out.find("\n2 processes; gradients are summed by MPI\n\n"), std::string::npos) << processes.out;
   EXPECT_EQ(epochs, epochs_of(run(train("--devices cpu:0,cpu:1")).out));
   const std::string save = " --save '" + (folder / "run").string() + "' --save-every 2";
   const Outcome sharded = run_processes(2, train("--comm mpi --sharded" + save));

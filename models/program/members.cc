@@ -104,25 +104,32 @@ std::string text_of(const std::exception_ptr& error) {
   }
 }
 
+/// The communicators of all members of this process, and what combines their tensors.
+struct Group {
+  std::vector<Communicator> members;
+  std::string collectives;
+};
+
 /// By NCCL, if all are devices of CUDA and NCCL is there; otherwise by the host.
-std::vector<Communicator> group_of(const std::vector<Device>& devices, std::chrono::seconds patience) {
+Group group_of(const std::vector<Device>& devices, std::chrono::seconds patience) {
   const bool of_cuda = std::ranges::none_of(devices, &Device::on_host);
-  const auto members = [&](const auto& group) {
-    std::vector<Communicator> all;
-    for (int rank = 0; rank < group.size(); ++rank) all.push_back(group[rank]);
+  const std::string why_not = of_cuda ? NcclGroup::unavailable() : "";
+  const auto made = [&](const auto& group, const std::string& collectives) {
+    Group all{{}, collectives};
+    for (int rank = 0; rank < group.size(); ++rank) all.members.push_back(group[rank]);
     return all;
   };
-  return of_cuda && NcclGroup::unavailable().empty() ? members(NcclGroup(devices, {.patience = patience}))
-                                                     : members(LocalGroup(devices, {.patience = patience}));
+  if (of_cuda && why_not.empty()) return made(NcclGroup(devices, {.patience = patience}), "NCCL");
+  return made(LocalGroup(devices, {.patience = patience}), why_not.empty() ? "the host" : "the host; " + why_not);
 }
 
 int run_threads(const std::vector<Device>& devices, std::chrono::seconds patience,
                 const std::function<int(const Member&)>& body) {
-  const std::vector<Communicator> group = group_of(devices, patience);
+  const auto [group, collectives] = group_of(devices, patience);
   std::vector<std::exception_ptr> errors(devices.size());
   int result = 0;
-  const auto run = [&](std::size_t rank) {
-    const Member member{group[rank].device(), group[rank], rank == 0};
+  const auto run = [&, &group = group, &collectives = collectives](std::size_t rank) {
+    const Member member{group[rank].device(), group[rank], rank == 0, collectives};
     std::optional<Silence> silence;
     if (!member.leads) silence.emplace();
     try {
@@ -165,7 +172,7 @@ int run_in_world(Engine& engine, const DeviceFlags& flags, const MemberFlags& me
   try {
     group.emplace(members.comm == "nccl" ? nccl_group(world, engine, flags, patience)
                                          : world.group(open_device(engine, flags)));
-    return body({group->device(), *group, world.rank() == 0});
+    return body({group->device(), *group, world.rank() == 0, members.comm == "nccl" ? "NCCL" : "MPI"});
   } catch (const ErrorsPrinted&) {
     throw;
   } catch (const std::exception& error) {
@@ -273,8 +280,11 @@ int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& fl
 std::string members_text(const MemberFlags& flags, const Member& member) {
   if (!member.group) return {};
   const std::string count = std::to_string(member.group->size());
-  if (flags.comm != "none") return count + " processes, which exchange tensors by " + flags.comm;
-  return count + " devices of one process: " + flags.devices;
+  const bool one = member.group->size() == 1;
+  const std::string members = flags.comm != "none"
+                                  ? count + (one ? " process" : " processes")
+                                  : count + (one ? " device" : " devices") + " of one process: " + flags.devices;
+  return members + "; gradients are summed by " + member.collectives;
 }
 
 void together(const Member& member, const std::function<void()>& step) {
