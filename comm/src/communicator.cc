@@ -223,7 +223,9 @@ class CallOf {
   void bring_back(const Operand<T>& operand, const Operand<T>& from, PushOptions options) const {
     if (operand.use == Use::read || operand.tensor.same_view(from.tensor)) return;
     if (on_lane_) return fill(operand.tensor, on_host({from.tensor, Use::read}, options).tensor, options);
-    options.lane = operand.tensor.lane();
+    // Beside what the device computes meanwhile. What is written first is allocated by the lane that it belongs to.
+    const bool beside = operand.use == Use::update && device_.collectives;
+    options.lane = beside ? *device_.collectives : operand.tensor.lane();
     device_.engine->push([to = operand.tensor.view(), from = from.tensor.view()](
                              OpContext& op) { to.upload(op.lane(), from.read(op.lane()).data); },
                          {read(from.tensor.var()), operand.tensor.write_access()}, options);
