@@ -150,8 +150,7 @@ void Interpretation::count(const Pushing& pushing, Passes passes) const {
 /// Whether the step changes its tensor.
 bool Interpretation::counts(const TensorStep& step) const {
   const bool adds = step.step.write == Write::add || adds_to(step.step.out.number);
-  return !adds || step.vertex_type < 0 ||
-         layout_.count(static_cast<std::size_t>(step.vertex_type), step.step.rate) > 0;
+  return !adds || step.vertex_type < 0 || layout_.count(static_cast<std::size_t>(step.vertex_type), step.step.rate) > 0;
 }
 
 /// An op for each step. The first one that writes a tensor clears its poison; later poison comes from this minibatch.

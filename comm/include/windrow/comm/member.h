@@ -124,7 +124,7 @@ class Member {
   virtual int size() const = 0;
   /// Takes over a part of a call, inside an op; parts may come in any order of numbers. Must not block, and calls
   /// `done` in any case.
-  virtual void take(Exchange exchange) = 0;
+  virtual void take(Exchange&& exchange) = 0;
   /// Whether begin() comes before take(), for calls of this kind.
   virtual bool on_lane(Kind kind [[maybe_unused]]) const { return false; }
   /// Called inside an op of the device's ordered lane. Work that is issued behind the lane's present end may use the
