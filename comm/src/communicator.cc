@@ -73,6 +73,7 @@ class CallOf {
   CallOf(const Device& device, std::shared_ptr<Member> member, Kind kind, const CollectiveOptions& options)
       : device_(device), member_(std::move(member)), on_lane_(member_->on_lane(kind)), options_(options) {
     call_.kind = kind;
+    if (member_->nested() != nullptr) refuse("a member of a NestedGroup; expected all_reduce or broadcast");
     call_.elements = elements_of<T>;
     call_.name = options.name;
     if (kind >= Kind::all_gather) return;
@@ -290,6 +291,7 @@ int Communicator::size() const { return member_->size(); }
 
 void Communicator::all_reduce(std::span<const Tensor> tensors, Combine combine,
                               const CollectiveOptions& options) const {
+  if (const comm::Nested* const nested = member_->nested()) return nested->all_reduce(tensors, combine, options);
   CallOf<float> call(device_, member_, Kind::all_reduce, options);
   call.combine(combine);
   for (const Tensor& tensor : tensors) call.add(tensor, Use::update);
@@ -299,6 +301,7 @@ void Communicator::all_reduce(const Tensor& tensor, Combine combine, const Colle
   all_reduce(std::span(&tensor, 1), combine, options);
 }
 void Communicator::all_reduce(const IntTensor& tensor, Combine combine, const CollectiveOptions& options) const {
+  if (const comm::Nested* const nested = member_->nested()) return nested->all_reduce(tensor, combine, options);
   CallOf<std::int32_t>(device_, member_, Kind::all_reduce, options).combine(combine).add(tensor, Use::update).push();
 }
 void Communicator::reduce(std::span<const Tensor> tensors, int root, Combine combine,
@@ -309,12 +312,14 @@ void Communicator::reduce(std::span<const Tensor> tensors, int root, Combine com
   call.push();
 }
 void Communicator::broadcast(std::span<const Tensor> tensors, int root, const CollectiveOptions& options) const {
+  if (const comm::Nested* const nested = member_->nested()) return nested->broadcast(tensors, root, options);
   CallOf<float> call(device_, member_, Kind::broadcast, options);
   call.peer(root);
   for (const Tensor& tensor : tensors) call.add(tensor, root == rank() ? Use::read : Use::write);
   call.push();
 }
 void Communicator::broadcast(const IntTensor& tensor, int root, const CollectiveOptions& options) const {
+  if (const comm::Nested* const nested = member_->nested()) return nested->broadcast(tensor, root, options);
   CallOf<std::int32_t>(device_, member_, Kind::broadcast, options)
       .peer(root)
       .add(tensor, root == rank() ? Use::read : Use::write)

@@ -36,8 +36,8 @@ struct Member {
 
 /// Calls body for each member of this process, each in a thread of its own, and returns what it returned for the first
 /// one. Other threads than the one that calls, and other processes than the first one, print nothing. If the body
-/// throws for a member, all members fail. Throws MisuseError for devices that cannot be used, and for --comm outside
-/// mpirun.
+/// throws for a member, all members fail. Throws MisuseError for devices that cannot be used, for --comm outside
+/// mpirun, and for flags that do not go together.
 int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& flags,
                 const std::function<int(const Member&)>& body);
 
