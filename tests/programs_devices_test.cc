@@ -158,7 +158,17 @@ TEST_F(DevicesOfPrograms, TrainTogetherByNcclWhereItIs) {
     const std::vector<double> found = losses(outcome.out);
     ASSERT_EQ(found.size(), 2u) << outcome.out;
     for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(found[i], expected[i], 2e-4 * expected[i]) << plugin;
+    const bool there = plugin == WINDROW_FAKE_NCCL;
+    const std::string by = there ? "NCCL\n\n" : "the host; NCCL cannot be used: /nowhere/windrow_nccl.so: ";
+    EXPECT_NE(outcome.out.find("\n2 devices of one process: cuda:0,cuda:1; gradients are summed by " + by),
+              std::string::npos)
+        << outcome.out;
   }
+  const std::string report = (folder / "report").string();
+  const Outcome alone = run(small + "cuda:0 --report '" + report + "'");
+  const std::string fallen_back = "1 device of one process: cuda:0; gradients are summed by the host; NCCL cannot be ";
+  EXPECT_NE(alone.out.find("\n" + fallen_back), std::string::npos) << alone.out << alone.err;
+  EXPECT_NE(read_file(folder / "report" / "report.html").find("<td>" + fallen_back), std::string::npos);
   ::setenv("WINDROW_FAKE_NCCL_FAULT", "ncclAllReduce", 1);
   EXPECT_EQ(run(small + "cuda:0,cuda:1").status, 0) << "by the host";
   ::setenv("WINDROW_NCCL_PLUGIN", WINDROW_FAKE_NCCL, 1);
@@ -190,6 +200,7 @@ TEST_F(DevicesOfPrograms, OfSeveralProcessesTrainTogetherByNccl) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   const std::vector<double> found = losses(outcome.out);
   ASSERT_EQ(found.size(), 2u) << outcome.out << outcome.err;
+  EXPECT_NE(outcome.out.find("\n2 processes; gradients are summed by NCCL\n\n"), std::string::npos) << outcome.out;
   for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(found[i], expected[i], 2e-4 * expected[i]);
 
   // A sharded update sends the states of rank 1 to rank 0, which saves them: with the same losses and checkpoints.

@@ -172,8 +172,8 @@ TEST_F(MemberPrograms, ReportTheGroup) {
   EXPECT_EQ(run(train("--batch 50 --devices cpu:0,cpu:1 --report '" + report + "'")).err, "");
   const std::string page = read_file(folder / "report" / "report.html");
   for (const std::string part :
-       {"<td>2 devices of one process: cpu:0,cpu:1</td>", "<td>members</td>", "on average; dealt out by vertices",
-        "<td>time in collectives</td>", "<th>collectives</th>"}) {
+       {"<td>2 devices of one process: cpu:0,cpu:1; gradients are summed by the host</td>", "<td>members</td>",
+        "on average; dealt out by vertices", "<td>time in collectives</td>", "<th>collectives</th>"}) {
     EXPECT_NE(page.find(part), page.npos) << part;
   }
   std::smatch samples;
@@ -195,11 +195,32 @@ TEST_F(MemberPrograms, OfTwoProcessesGiveTheBitsOfTwoDevices) {
   EXPECT_EQ(processes.status, 0) << processes.err;
   const std::vector<std::string> epochs = epochs_of(processes.out);
   ASSERT_EQ(epochs.size(), 2u) << processes.out << processes.err;
+  EXPECT_NE(processes.out.find("\n2 processes; gradients are summed by MPI\n\n"), std::string::npos) << processes.out;
   EXPECT_EQ(epochs, epochs_of(run(train("--devices cpu:0,cpu:1")).out));
   const std::string save = " --save '" + (folder / "run").string() + "' --save-every 2";
   const Outcome sharded = run_processes(2, train("--comm mpi --sharded" + save));
   EXPECT_EQ(sharded.status, 0) << sharded.err;
   EXPECT_EQ(epochs, epochs_of(sharded.out)) << sharded.err;
+}
+
+TEST_F(MemberPrograms, OfTwoProcessesWithTwoDevicesEachGiveTheBitsOfFourDevices) {
+  const auto saved = [&](const std::string& where) { return " --save '" + (folder / where).string() + "'"; };
+  const std::string checkpoint = "000000000026.safetensors";
+  const std::string two = train("--comm mpi --batch 16 --devices cpu:0,cpu:1");
+  const Outcome nested = run_processes(2, two + saved("nested"));
+  EXPECT_EQ(nested.status, 0) << nested.err;
+  EXPECT_NE(nested.out.find("\n4 devices, 2 in each of 2 processes: cpu:0,cpu:1; gradients are summed by MPI between "
+                            "processes, and within each by the host\n"),
+            std::string::npos)
+      << nested.out;
+  const Outcome four = run(train("--batch 16 --devices cpu:0,cpu:1,cpu:2,cpu:3" + saved("four")));
+  const std::vector<std::string> epochs = epochs_of(four.out);
+  ASSERT_EQ(epochs.size(), 2u) << four.out << four.err;
+  EXPECT_EQ(epochs_of(nested.out), epochs);
+  const std::string bits = read_file(folder / "four" / checkpoint);
+  EXPECT_NE(bits, "");
+  EXPECT_TRUE(read_file(folder / "nested" / checkpoint) == bits);
+  EXPECT_EQ(epochs_of(run_processes(2, two + " --workers 1 --policy per_device").out), epochs);
 }
 
 // The losses that perf/peers/torch_ddp.py --layers 3 --width 8 --batch 4 --steps 20 prints.
@@ -231,6 +252,23 @@ TEST_F(MemberPrograms, OfSeveralProcessesRefuseInOneLine) {
   EXPECT_NE(no_data.status, 0);
   EXPECT_EQ(lines_of_windrow(no_data.err),
             std::vector<std::string>{"windrow: /tmp/train.txt: no such file; expected a file of trees, one per line"});
+  const auto refused = [&](const std::string& more) {
+    const Outcome outcome = run_processes(2, train("--devices cpu:0,cpu:1 " + more));
+    EXPECT_NE(outcome.status, 0);
+    return lines_of_windrow(outcome.err);
+  };
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(refused("--comm mpi --sharded"),
+            Lines{"windrow: --devices, --comm and --sharded; expected only two of them"});
+  EXPECT_EQ(refused("--comm mpi --compress bfloat16"),
+            Lines{"windrow: --devices, --comm and --compress; expected only two of them"});
+  EXPECT_EQ(refused("--comm nccl"),
+            Lines{"windrow: --devices and --comm nccl; expected --comm mpi, or --device of each "
+                  "process instead of --devices"});
+  const Outcome unequal = run_processes(1, train("--comm mpi --devices cpu:0") + " : -n 1 '" WINDROW_BIN "'/" +
+                                               train("--comm mpi --devices cpu:0,cpu:1"));
+  EXPECT_EQ(lines_of_windrow(unequal.err),
+            Lines{"windrow: --devices: process 0 has 1, but process 1 has 2; expected equally many"});
   const std::string own = train("--comm mpi"), other = train("--comm mpi --rate 0.5");
   const Outcome different = run_processes(1, own + " : -n 1 '" WINDROW_BIN "'/" + other);
   EXPECT_NE(different.status, 0);

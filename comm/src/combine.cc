@@ -50,8 +50,10 @@ T* start(const Piece& piece, const Run& run) {
 bool is_nan(float x) { return std::isnan(x); }
 bool is_nan(std::int32_t) { return false; }
 
+/// `to` may be x or y.
 template <class T, Combine how>
 void combine_two(const T* x, const T* y, T* to, Index count) {
+#pragma GCC ivdep
   for (Index i = 0; i < count; ++i) {
     if constexpr (how == Combine::max) {
       to[i] = x[i] < y[i] || is_nan(y[i]) ? y[i] : x[i];
@@ -63,16 +65,17 @@ void combine_two(const T* x, const T* y, T* to, Index count) {
   }
 }
 
-/// The combination of a run of the pieces: a place in one of them, or in `scratch`, which has a tile for each level.
+/// The combination of a run of the pieces: a place in one of them, or in `scratch`, which has a tile for each level. If
+/// there are several, it is written to `to`.
 template <class T, Combine how>
-const T* combined(std::span<const Piece> pieces, const Run& run, T* scratch) {
+const T* combined(std::span<const Piece> pieces, const Run& run, T* scratch, T* to) {
   if (pieces.size() == 1) return start<T>(pieces.front(), run);
   const std::size_t half = (pieces.size() + 1) / 2;
-  const T* const left = combined<T, how>(pieces.first(half), run, scratch);
+  const T* const left = combined<T, how>(pieces.first(half), run, scratch, scratch);
   // The right half must not overwrite the left one.
-  const T* const right = combined<T, how>(pieces.subspan(half), run, scratch + tile);
-  combine_two<T, how>(left, right, scratch, run.end - run.begin);
-  return scratch;
+  const T* const right = combined<T, how>(pieces.subspan(half), run, scratch + tile, scratch + tile);
+  combine_two<T, how>(left, right, to, run.end - run.begin);
+  return to;
 }
 
 template <class T, Combine how>
@@ -84,7 +87,10 @@ void combine_as(std::span<const Piece> from, std::span<const Piece> to) {
     thread_local std::vector<T> scratch;
     if (scratch.size() < levels * tile) scratch.resize(levels * tile);
     const Index count = run.end - run.begin;
-    const T *result = combined < T, how == Combine::mean ? Combine::sum : how > (from, run, scratch.data());
+    // No piece is read after the last pair is combined.
+    T* const first = how == Combine::mean ? scratch.data() : start<T>(to.front(), run);
+    constexpr Combine of_two = how == Combine::mean ? Combine::sum : how;
+    const T* result = combined<T, of_two>(from, run, scratch.data(), first);
     if constexpr (how == Combine::mean) {
       const T factor = T{1} / static_cast<T>(from.size());
       for (Index i = 0; i < count; ++i) scratch[static_cast<std::size_t>(i)] = result[i] * factor;

@@ -1,7 +1,9 @@
 #include "windrow/comm/communicator.h"
 
 #include <algorithm>
+#include <array>
 #include <exception>
+#include <memory_resource>
 #include <utility>
 
 #include "windrow/comm/member.h"
@@ -14,7 +16,6 @@ using comm::Elements;
 using comm::Exchange;
 using comm::Kind;
 using comm::Member;
-using comm::Operands;
 using comm::Piece;
 
 enum class Use : std::uint8_t { read, write, update };
@@ -52,6 +53,16 @@ struct View {
   }
 };
 
+/// OpName keeps texts that are no literals, which takes longer.
+OpName name_of(Kind kind) {
+  static const auto names = [] {
+    std::array<OpName, static_cast<std::size_t>(Kind::recv) + 1> all;
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = comm::to_string(static_cast<Kind>(i));
+    return all;
+  }();
+  return names[static_cast<std::size_t>(kind)];
+}
+
 template <class T>
 constexpr Elements elements_of = std::is_same_v<T, float> ? Elements::float32 : Elements::int32;
 
@@ -62,6 +73,7 @@ class CallOf {
   CallOf(const Device& device, std::shared_ptr<Member> member, Kind kind, const CollectiveOptions& options)
       : device_(device), member_(std::move(member)), on_lane_(member_->on_lane(kind)), options_(options) {
     call_.kind = kind;
+    if (member_->nested() != nullptr) refuse("a member of a NestedGroup; expected all_reduce or broadcast");
     call_.elements = elements_of<T>;
     call_.name = options.name;
     if (kind >= Kind::all_gather) return;
@@ -117,13 +129,18 @@ class CallOf {
   void push() {
     call_.number = member_->number(call_.kind, call_.peer);
     Engine& engine = *device_.engine;
-    const OpName name = options_.name.text().empty() ? OpName(comm::to_string(call_.kind)) : options_.name;
+    const OpName name = options_.name.text().empty() ? name_of(call_.kind) : options_.name;
     const PushOptions options{.name = name, .priority = options_.priority, .pushed_at = options_.pushed_at};
-    std::vector<Operand<T>> placed;
-    for (const Operand<T>& operand : operands_) placed.push_back(staged(operand, options));
+    const bool in_place = std::ranges::none_of(operands_, [this](const auto& operand) { return elsewhere(operand); });
+    Operands copies(&memory_);
+    for (const Operand<T>& operand : operands_) {
+      if (!in_place) copies.push_back(staged(operand, options));
+    }
+    Operands& placed = in_place ? operands_ : copies;
     PushOptions always = options;
     always.run_always = true;
-    std::vector<Access> accesses;
+    std::pmr::vector<Access> accesses(&memory_);
+    accesses.reserve(placed.size() + 1);
     Var begun;
     if (on_lane_) {
       begun = begin_on_lane(placed, always);
@@ -137,17 +154,20 @@ class CallOf {
       if (!on_lane_) views.push_back({operand.tensor.view(), operand.use});
     }
     engine.push_async(
-        [member = member_, clock = member_->clock(), call = call_, views = std::move(views)](OnComplete done) mutable {
-          Operands operands = operands_of(views, done.failure(), nullptr);
+        [member = member_, clock = member_->clock(), call = std::move(call_),
+         views = std::move(views)](OnComplete done) mutable {
+          comm::Operands operands = operands_of(views, done.failure(), nullptr);
           member->take({std::move(call), std::move(operands.pieces), std::move(operands.failure),
                         std::move(operands.origin), std::move(done), clock ? clock->begin() : nullptr});
         },
-        accesses, always);
+        std::span<const Access>(accesses), always);
     if (begun) engine.retire(begun);
-    for (std::size_t i = 0; i < operands_.size(); ++i) bring_back(operands_[i], placed[i], options);
+    for (std::size_t i = 0; i < copies.size(); ++i) bring_back(operands_[i], placed[i], options);
   }
 
  private:
+  using Operands = std::pmr::vector<Operand<T>>;
+
   static std::string text(const Call::Shape& shape) {
     return std::to_string(shape.rows) + " x " + std::to_string(shape.width);
   }
@@ -156,10 +176,11 @@ class CallOf {
   }
 
   /// What an op of the lane hands to the member; null on the host.
-  static Operands operands_of(const std::vector<View<T>>& views, const FailurePtr& failure, Lane* lane) {
+  static comm::Operands operands_of(const std::vector<View<T>>& views, const FailurePtr& failure, Lane* lane) {
     if (failure) return {{}, failure->describe(), failure->origin()};
     try {
       std::vector<Piece> pieces;
+      pieces.reserve(views.size());
       for (const View<T>& view : views) pieces.push_back(view.piece(lane));
       return {std::move(pieces), {}};
     } catch (const std::exception& error) {
@@ -169,7 +190,7 @@ class CallOf {
 
   /// Pushes the op that calls Member::begin(), and writes the variable that is returned. Afterwards all operands that
   /// are written count as updated.
-  Var begin_on_lane(std::vector<Operand<T>>& placed, PushOptions options) const {
+  Var begin_on_lane(Operands& placed, PushOptions options) const {
     const Var begun = device_.engine->new_var(options.name);
     std::vector<Access> accesses = {overwrite(begun)};
     std::vector<View<T>> views;
@@ -194,9 +215,11 @@ class CallOf {
     return begun;
   }
 
+  /// Whether the tensor lies where the member does not work.
+  bool elsewhere(const Operand<T>& operand) const { return (operand.tensor.lane() == host_lane) == on_lane_; }
   /// The operand itself, or a copy where the member works, which is pushed.
   Operand<T> staged(const Operand<T>& operand, const PushOptions& options) const {
-    if (operand.tensor.view().on_host() != on_lane_) return operand;
+    if (!elsewhere(operand)) return operand;
     return on_lane_ ? on_device(operand, options) : on_host(operand, options);
   }
   Operand<T> on_device(const Operand<T>& operand, const PushOptions& options) const {
@@ -223,7 +246,9 @@ class CallOf {
   void bring_back(const Operand<T>& operand, const Operand<T>& from, PushOptions options) const {
     if (operand.use == Use::read || operand.tensor.same_view(from.tensor)) return;
     if (on_lane_) return fill(operand.tensor, on_host({from.tensor, Use::read}, options).tensor, options);
-    options.lane = operand.tensor.lane();
+    // Beside what the device computes meanwhile. What is written first is allocated by the lane that it belongs to.
+    const bool beside = operand.use == Use::update && device_.collectives;
+    options.lane = beside ? *device_.collectives : operand.tensor.lane();
     device_.engine->push([to = operand.tensor.view(), from = from.tensor.view()](
                              OpContext& op) { to.upload(op.lane(), from.read(op.lane()).data); },
                          {read(from.tensor.var()), operand.tensor.write_access()}, options);
@@ -242,7 +267,10 @@ class CallOf {
   const bool on_lane_;
   CollectiveOptions options_;
   Call call_;
-  std::vector<Operand<T>> operands_;
+  // Calls of few tensors allocate nothing for these lists.
+  std::array<std::byte, 1024> few_;
+  std::pmr::monotonic_buffer_resource memory_{few_.data(), few_.size()};
+  Operands operands_{&memory_};
 };
 
 }  // namespace
@@ -263,6 +291,7 @@ int Communicator::size() const { return member_->size(); }
 
 void Communicator::all_reduce(std::span<const Tensor> tensors, Combine combine,
                               const CollectiveOptions& options) const {
+  if (const comm::Nested* const nested = member_->nested()) return nested->all_reduce(tensors, combine, options);
   CallOf<float> call(device_, member_, Kind::all_reduce, options);
   call.combine(combine);
   for (const Tensor& tensor : tensors) call.add(tensor, Use::update);
@@ -272,6 +301,7 @@ void Communicator::all_reduce(const Tensor& tensor, Combine combine, const Colle
   all_reduce(std::span(&tensor, 1), combine, options);
 }
 void Communicator::all_reduce(const IntTensor& tensor, Combine combine, const CollectiveOptions& options) const {
+  if (const comm::Nested* const nested = member_->nested()) return nested->all_reduce(tensor, combine, options);
   CallOf<std::int32_t>(device_, member_, Kind::all_reduce, options).combine(combine).add(tensor, Use::update).push();
 }
 void Communicator::reduce(std::span<const Tensor> tensors, int root, Combine combine,
@@ -282,12 +312,14 @@ void Communicator::reduce(std::span<const Tensor> tensors, int root, Combine com
   call.push();
 }
 void Communicator::broadcast(std::span<const Tensor> tensors, int root, const CollectiveOptions& options) const {
+  if (const comm::Nested* const nested = member_->nested()) return nested->broadcast(tensors, root, options);
   CallOf<float> call(device_, member_, Kind::broadcast, options);
   call.peer(root);
   for (const Tensor& tensor : tensors) call.add(tensor, root == rank() ? Use::read : Use::write);
   call.push();
 }
 void Communicator::broadcast(const IntTensor& tensor, int root, const CollectiveOptions& options) const {
+  if (const comm::Nested* const nested = member_->nested()) return nested->broadcast(tensor, root, options);
   CallOf<std::int32_t>(device_, member_, Kind::broadcast, options)
       .peer(root)
       .add(tensor, root == rank() ? Use::read : Use::write)

@@ -10,63 +10,61 @@ namespace {
 
 std::size_t place(int rank) { return static_cast<std::size_t>(rank); }
 
-/// What is combined where, once all parts are there. `parts` are in the order of ranks.
-void compute(std::vector<Exchange>& parts) {
-  const Call& call = parts.front().call;
+/// What is combined where, once all parts are there.
+void compute(std::span<PartOfRank> parts) {
+  const Call& call = parts.front().exchange.call;
   const auto members = static_cast<Index>(parts.size());
-  const auto block = [&](const Piece& piece, Index number) {
-    const Index each = piece.rows / members;
-    return rows(piece, number * each, (number + 1) * each);
+  const auto piece = [&](std::size_t part, std::size_t i) -> Piece& { return parts[part].exchange.pieces[i]; };
+  const auto block = [&](const Piece& whole, Index number) {
+    const Index each = whole.rows / members;
+    return rows(whole, number * each, (number + 1) * each);
   };
-  // Piece i of all members.
-  const auto all = [&](std::size_t i) {
-    std::vector<Piece> pieces;
-    for (const Exchange& part : parts) pieces.push_back(part.pieces[i]);
-    return pieces;
-  };
+  std::vector<Piece> of_all;
+  of_all.reserve(parts.size());
   switch (call.kind) {
     case Kind::all_reduce:
-      for (std::size_t i = 0; i < call.shapes.size(); ++i) combine(call.combine, call.elements, all(i), all(i));
-      return;
     case Kind::reduce:
       for (std::size_t i = 0; i < call.shapes.size(); ++i) {
-        combine(call.combine, call.elements, all(i), std::span<const Piece>(&parts[place(call.peer)].pieces[i], 1));
+        of_all.clear();
+        for (std::size_t part = 0; part < parts.size(); ++part) of_all.push_back(piece(part, i));
+        const std::span<const Piece> at_root(&piece(place(call.peer), i), 1);
+        combine(call.combine, call.elements, of_all, call.kind == Kind::reduce ? at_root : of_all);
       }
       return;
     case Kind::broadcast:
       for (std::size_t i = 0; i < call.shapes.size(); ++i) {
-        for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-          if (rank != place(call.peer)) copy(parts[place(call.peer)].pieces[i], parts[rank].pieces[i]);
+        for (std::size_t part = 0; part < parts.size(); ++part) {
+          if (part != place(call.peer)) copy(piece(place(call.peer), i), piece(part, i));
         }
       }
       return;
     case Kind::all_gather:
-      for (Exchange& to : parts) {
-        for (Index from = 0; from < members; ++from) {
-          copy(parts[static_cast<std::size_t>(from)].pieces[0], block(to.pieces[1], from));
+      for (std::size_t to = 0; to < parts.size(); ++to) {
+        for (std::size_t from = 0; from < parts.size(); ++from) {
+          copy(piece(from, 0), block(piece(to, 1), static_cast<Index>(from)));
         }
       }
       return;
     case Kind::reduce_scatter:
-      for (Index to = 0; to < members; ++to) {
-        std::vector<Piece> blocks;
-        for (const Exchange& from : parts) blocks.push_back(block(from.pieces[0], to));
-        combine(call.combine, call.elements, blocks,
-                std::span<const Piece>(&parts[static_cast<std::size_t>(to)].pieces[1], 1));
+      for (std::size_t to = 0; to < parts.size(); ++to) {
+        of_all.clear();
+        for (std::size_t from = 0; from < parts.size(); ++from) {
+          of_all.push_back(block(piece(from, 0), static_cast<Index>(to)));
+        }
+        combine(call.combine, call.elements, of_all, std::span<const Piece>(&piece(to, 1), 1));
       }
       return;
     case Kind::all_to_all:
-      for (Index to = 0; to < members; ++to) {
-        for (Index from = 0; from < members; ++from) {
-          copy(block(parts[static_cast<std::size_t>(from)].pieces[0], to),
-               block(parts[static_cast<std::size_t>(to)].pieces[1], from));
+      for (std::size_t to = 0; to < parts.size(); ++to) {
+        for (std::size_t from = 0; from < parts.size(); ++from) {
+          copy(block(piece(from, 0), static_cast<Index>(to)), block(piece(to, 1), static_cast<Index>(from)));
         }
       }
       return;
     case Kind::send:
     case Kind::recv: {
       const bool first_sends = call.kind == Kind::send;
-      copy(parts[first_sends ? 0 : 1].pieces[0], parts[first_sends ? 1 : 0].pieces[0]);
+      copy(piece(first_sends ? 0 : 1, 0), piece(first_sends ? 1 : 0, 0));
       return;
     }
   }
@@ -150,12 +148,17 @@ std::string seconds(std::chrono::nanoseconds time) {
   return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
 }
 
-void finish(std::vector<Exchange>& parts, const std::vector<int>& ranks) {
-  std::vector<Said> said;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    said.push_back({ranks[i], &parts[i].call, &parts[i].failure, parts[i].origin});
+void finish(std::vector<PartOfRank>& parts) {
+  const Exchange& first = parts.front().exchange;
+  const auto bad = [&](const PartOfRank& part) {
+    return !part.exchange.failure.empty() || (&part != parts.data() && !part.exchange.call.fits(first.call));
+  };
+  Breakage failed;
+  if (std::ranges::any_of(parts, bad)) {
+    std::vector<Said> said;
+    for (const auto& [rank, part] : parts) said.push_back({rank, &part.call, &part.failure, part.origin});
+    failed = reason_to_fail(said);
   }
-  Breakage failed = reason_to_fail(said);
   if (!failed) {
     try {
       compute(parts);
@@ -163,11 +166,11 @@ void finish(std::vector<Exchange>& parts, const std::vector<int>& ranks) {
       failed = {.why = text_of(error)};
     }
   }
-  for (Exchange& part : parts) {
+  for (PartOfRank& part : parts) {
     if (failed) {
-      fail(part, failed);
+      fail(part.exchange, failed);
     } else {
-      part.done();
+      part.exchange.done();
     }
   }
 }

@@ -29,9 +29,13 @@ Breakage operand_failed(int rank, const std::string& failure, std::exception_ptr
 /// Ends a part with an error that names its call.
 void fail(Exchange& part, const Breakage& broken);
 
-/// Computes a call, whose parts of these ranks are there, where the tensors lie; and ends the parts. The call fails at
-/// all of them if they do not fit each other, or if an operand has failed.
-void finish(std::vector<Exchange>& parts, const std::vector<int>& ranks);
+struct PartOfRank {
+  int rank;
+  Exchange exchange;
+};
+/// Computes a call, whose parts are all there, where the tensors lie; and ends the parts. Those of a collective are in
+/// the order of ranks. The call fails at all members if they do not fit each other, or if an operand has failed.
+void finish(std::vector<PartOfRank>& parts);
 
 /// Throws MisuseError, whose text begins with `group`, unless the time is positive.
 void require_positive(const char* group, const char* option, std::chrono::nanoseconds time);

@@ -20,16 +20,17 @@ using comm::Call;
 using comm::Exchange;
 using comm::Kind;
 using comm::Member;
+using comm::PartOfRank;
 using Clock = std::chrono::steady_clock;
 
 std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
-/// The parts of one call that have come so far.
+/// The parts of one call that have come so far, in the order of the ranks that take part.
 struct Round {
-  std::vector<int> ranks;                      // that take part: the sender and the receiver, or all
-  std::vector<std::optional<Exchange>> parts;  // of these ranks
-  std::size_t come = 0;
+  std::vector<PartOfRank> parts = {};
   Clock::time_point since = Clock::now();
+
+  bool has(int rank) const { return std::ranges::count(parts, rank, &PartOfRank::rank) > 0; }
 };
 
 /// What the members of a group share.
@@ -55,7 +56,7 @@ class Group {
 
   int size() const { return static_cast<int>(left_.size()); }
 
-  void take(int rank, Exchange part) {
+  void take(int rank, Exchange&& part) {
     std::unique_lock lock(mutex_);
     if (broken_) {
       const Breakage why = broken_;
@@ -64,25 +65,22 @@ class Group {
     }
     const Name name = name_of(part.call, rank);
     const auto [place, first] = rounds_.try_emplace(name);
-    Round& round = place->second;
+    std::vector<PartOfRank>& parts = place->second.parts;
     if (first) {
-      round.ranks = ranks_of(name);
-      round.parts.resize(round.ranks.size());
+      parts.reserve(count_of(name));
       if (timer_idle_) timer_changed_.notify_all();
     }
-    const auto i = static_cast<std::size_t>(std::ranges::find(round.ranks, rank) - round.ranks.begin());
-    round.parts[i].emplace(std::move(part));
-    if (++round.come < round.parts.size()) {
+    const auto behind = [&](const PartOfRank& other) { return comes_before(name, rank, other.rank); };
+    parts.insert(std::ranges::find_if(parts, behind), {rank, std::move(part)});
+    if (parts.size() < count_of(name)) {
       auto failed = without_hope();
       lock.unlock();
       return fail_all(failed);
     }
-    std::vector<Exchange> parts;
-    for (auto& each : round.parts) parts.push_back(std::move(*each));
-    const std::vector<int> ranks = std::move(round.ranks);
+    std::vector<PartOfRank> all = std::move(parts);
     rounds_.erase(place);
     lock.unlock();
-    comm::finish(parts, ranks);
+    comm::finish(all);
   }
 
   /// The member makes no calls beyond those numbered.
@@ -165,11 +163,14 @@ class Group {
     if (call.kind == Kind::recv) return {call.peer, rank, call.number};
     return {-1, -1, call.number};
   }
-  std::vector<int> ranks_of(const Name& name) const {
-    if (name.from >= 0) return {name.from, name.to};
-    std::vector<int> all(left_.size());
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
-    return all;
+  /// How many members take part: the sender and the receiver, or all. They are numbered in this order.
+  std::size_t count_of(const Name& name) const { return name.from >= 0 ? 2 : left_.size(); }
+  static int rank_of(const Name& name, std::size_t number) {
+    if (name.from < 0) return static_cast<int>(number);
+    return number == 0 ? name.from : name.to;
+  }
+  static bool comes_before(const Name& name, int rank, int other) {
+    return name.from < 0 ? rank < other : rank == name.from;
   }
 
   /// Whether the member will never call what the round lacks.
@@ -192,9 +193,7 @@ class Group {
     for (auto& [part, why] : failed.parts) comm::fail(part, why);
   }
   static void take_parts(Round& round, const Breakage& why, Failed& failed) {
-    for (auto& part : round.parts) {
-      if (part) failed.parts.emplace_back(std::move(*part), why);
-    }
+    for (auto& [rank, part] : round.parts) failed.parts.emplace_back(std::move(part), why);
   }
 
   /// Takes out the rounds that lack the call of a member that has left.
@@ -204,8 +203,9 @@ class Group {
     for (auto place = rounds_.begin(); place != rounds_.end();) {
       Round& round = place->second;
       int missing = -1;
-      for (std::size_t i = 0; i < round.ranks.size() && missing < 0; ++i) {
-        if (!round.parts[i] && gone(place->first, round.ranks[i])) missing = round.ranks[i];
+      for (std::size_t i = 0; i < count_of(place->first) && missing < 0; ++i) {
+        const int rank = rank_of(place->first, i);
+        if (!round.has(rank) && gone(place->first, rank)) missing = rank;
       }
       if (missing < 0) {
         ++place;
@@ -262,13 +262,12 @@ class Group {
         timer_changed_.wait_for(lock, left);
         continue;
       }
-      std::string missing, called;
-      for (std::size_t i = 0; i < oldest->second.ranks.size(); ++i) {
-        if (const auto& part = oldest->second.parts[i]) {
-          called = part->call.describe();
-        } else {
-          missing += (missing.empty() ? "" : ", ") + std::to_string(oldest->second.ranks[i]);
-        }
+      const auto& [name, round] = *oldest;
+      const std::string called = round.parts.back().exchange.call.describe();
+      std::string missing;
+      for (std::size_t i = 0; i < count_of(name); ++i) {
+        const int rank = rank_of(name, i);
+        if (!round.has(rank)) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
       }
       auto failed = break_locked({.why = "rank " + missing + " has not called " + called + " within " +
                                          comm::seconds(patience_) + " after the first member; the group is broken"});
@@ -303,7 +302,7 @@ class LocalMember final : public Member {
   LocalMember(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
-  void take(Exchange part) override { group_->take(rank_, std::move(part)); }
+  void take(Exchange&& part) override { group_->take(rank_, std::move(part)); }
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
     return group_->exchange(rank_, numbers);
   }

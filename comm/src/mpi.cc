@@ -251,7 +251,7 @@ class MpiMember final : public comm::Member {
     thread_->await_call();
     return Member::number(kind, peer);
   }
-  void take(Exchange part) override {
+  void take(Exchange&& part) override {
     // A std::function copies.
     const auto held = std::make_shared<Exchange>(std::move(part));
     thread_->post([group = group_, held](const comm::Breakage& ended) {

@@ -104,7 +104,7 @@ class NcclMember final : public comm::Member {
     }
     (*team_)->begin(rank_, std::move(call), std::move(operands), stream);
   }
-  void take(Exchange part) override {
+  void take(Exchange&& part) override {
     if (!on_lane(part.call.kind)) return messenger_->take(std::move(part));
     (*team_)->take(rank_, std::move(part));
   }

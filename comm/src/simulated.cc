@@ -165,7 +165,7 @@ class SimulatedGroup::Member final : public comm::Member {
   Member(std::shared_ptr<Network> network, int rank) : network_(std::move(network)), rank_(rank) {}
   int rank() const override { return rank_; }
   int size() const override { return network_->size(); }
-  void take(Exchange part) override { network_->take(std::move(part)); }
+  void take(Exchange&& part) override { network_->take(std::move(part)); }
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
     std::vector<std::int64_t> all;
     for (int rank = 0; rank < size(); ++rank) all.insert(all.end(), numbers.begin(), numbers.end());

@@ -13,6 +13,7 @@
 #include "windrow/comm/local.h"
 #include "windrow/comm/mpi.h"
 #include "windrow/comm/nccl.h"
+#include "windrow/comm/nested.h"
 
 namespace windrow::program {
 namespace {
@@ -104,37 +105,45 @@ std::string text_of(const std::exception_ptr& error) {
   }
 }
 
+/// The communicators of all members of this process, and what combines their tensors.
+struct Group {
+  std::vector<Communicator> members;
+  std::string collectives;
+};
+
 /// By NCCL, if all are devices of CUDA and NCCL is there; otherwise by the host.
-std::vector<Communicator> group_of(const std::vector<Device>& devices, std::chrono::seconds patience) {
+Group group_of(const std::vector<Device>& devices, std::chrono::seconds patience) {
   const bool of_cuda = std::ranges::none_of(devices, &Device::on_host);
-  const auto members = [&](const auto& group) {
-    std::vector<Communicator> all;
-    for (int rank = 0; rank < group.size(); ++rank) all.push_back(group[rank]);
+  const std::string why_not = of_cuda ? NcclGroup::unavailable() : "";
+  const auto made = [&](const auto& group, const std::string& collectives) {
+    Group all{{}, collectives};
+    for (int rank = 0; rank < group.size(); ++rank) all.members.push_back(group[rank]);
     return all;
   };
-  return of_cuda && NcclGroup::unavailable().empty() ? members(NcclGroup(devices, {.patience = patience}))
-                                                     : members(LocalGroup(devices, {.patience = patience}));
+  if (of_cuda && why_not.empty()) return made(NcclGroup(devices, {.patience = patience}), "NCCL");
+  return made(LocalGroup(devices, {.patience = patience}), why_not.empty() ? "the host" : "the host; " + why_not);
 }
 
-int run_threads(const std::vector<Device>& devices, std::chrono::seconds patience,
-                const std::function<int(const Member&)>& body) {
-  const std::vector<Communicator> group = group_of(devices, patience);
-  std::vector<std::exception_ptr> errors(devices.size());
+int run_threads(const Group& group, const std::function<int(const Member&)>& body) {
+  std::vector<std::exception_ptr> errors(group.members.size());
   int result = 0;
-  const auto run = [&](std::size_t rank) {
-    const Member member{group[rank].device(), group[rank], rank == 0};
+  const auto run = [&](std::size_t number) {
+    const Communicator& own = group.members[number];
+    const Member member{own.device(), own, own.rank() == 0, group.collectives};
     std::optional<Silence> silence;
-    if (!member.leads) silence.emplace();
+    if (number > 0) silence.emplace();
     try {
-      const int own = body(member);
-      if (member.leads) result = own;
+      const int returned = body(member);
+      if (number == 0) result = returned;
     } catch (...) {
-      errors[rank] = std::current_exception();
-      group[rank].abort("rank " + std::to_string(rank) + " has failed: " + text_of(errors[rank]));
+      errors[number] = std::current_exception();
+      // Otherwise another member tells the cause, which an abort could overtake.
+      if (is<ErrorsPrinted>(errors[number]) || is<ToldError>(errors[number])) return;
+      own.abort("rank " + std::to_string(own.rank()) + " has failed: " + text_of(errors[number]));
     }
   };
   std::vector<std::thread> threads;
-  for (std::size_t rank = 1; rank < group.size(); ++rank) threads.emplace_back(run, rank);
+  for (std::size_t number = 1; number < group.members.size(); ++number) threads.emplace_back(run, number);
   run(0);
   for (std::thread& thread : threads) thread.join();
   if (const std::exception_ptr error = cause_of(errors)) std::rethrow_exception(error);
@@ -154,25 +163,62 @@ Communicator nccl_group(MpiWorld& world, Engine& engine, DeviceFlags flags, std:
   return NcclGroup(*device, exchange, announcements, {.patience = patience})[world.rank()];
 }
 
+void require_nestable(const MemberFlags& flags) {
+  const auto refuse = [](const std::string& flag, bool given) {
+    if (given) throw MisuseError("--devices, --comm and " + flag + "; expected only two of them");
+  };
+  refuse("--sharded", flags.sharded);
+  refuse("--compress", flags.compress != "none");
+  if (flags.comm == "mpi") return;
+  throw MisuseError("--devices and --comm " + flags.comm +
+                    "; expected --comm mpi, or --device of each process instead of --devices");
+}
+
+/// Several devices in each process.
+Group nested_group(MpiWorld& world, Engine& engine, const DeviceFlags& flags, const MemberFlags& members) {
+  // The devices of a process wait longer, so that it is the missing process that is named.
+  const auto patience = 2 * std::chrono::seconds(members.timeout) + std::chrono::seconds(10);
+  const std::vector<std::string> names = names_in(members.devices);
+  const Device host = host_device(engine);
+  const Communicator exchange = world.group(host);
+  const auto counts = exchange.exchange(std::vector{static_cast<std::int64_t>(names.size())});
+  const auto other = std::ranges::find_if(counts, [&](std::int64_t count) { return count != counts.front(); });
+  std::optional<Group> inner;
+  together({host, exchange, world.rank() == 0}, [&] {
+    require_nestable(members);
+    if (other != counts.end()) {
+      throw MisuseError("--devices: process 0 has " + std::to_string(counts.front()) + ", but process " +
+                        std::to_string(other - counts.begin()) + " has " + std::to_string(*other) +
+                        "; expected equally many");
+    }
+    inner = group_of(open_devices(engine, flags, names), patience);
+  });
+  const NestedGroup nested(inner->members, world.group(inner->members.front().device()));
+  Group group{{}, "MPI between processes, and within each by " + inner->collectives};
+  for (int number = 0; number < nested.local_size(); ++number) group.members.push_back(nested[number]);
+  return group;
+}
+
+/// The members of this process.
+Group group_in(MpiWorld& world, Engine& engine, const DeviceFlags& flags, const MemberFlags& members) {
+  if (!members.devices.empty()) return nested_group(world, engine, flags, members);
+  if (members.comm == "mpi") return {{world.group(open_device(engine, flags))}, "MPI"};
+  return {{nccl_group(world, engine, flags, std::chrono::seconds(members.timeout))}, "NCCL"};
+}
+
 int run_in_world(Engine& engine, const DeviceFlags& flags, const MemberFlags& members,
                  const std::function<int(const Member&)>& body) {
-  const std::chrono::seconds patience(members.timeout);
-  MpiWorld world({.patience = patience});
+  MpiWorld world({.patience = std::chrono::seconds(members.timeout)});
   std::optional<Silence> silence;
   if (world.rank() > 0) silence.emplace();
-  std::optional<Communicator> group;
-  const std::string rank = "rank " + std::to_string(world.rank());
   try {
-    group.emplace(members.comm == "nccl" ? nccl_group(world, engine, flags, patience)
-                                         : world.group(open_device(engine, flags)));
-    return body({group->device(), *group, world.rank() == 0});
+    return run_threads(group_in(world, engine, flags, members), body);
   } catch (const ErrorsPrinted&) {
     throw;
   } catch (const std::exception& error) {
     const std::exception_ptr failed = std::current_exception();
     if (is<ToldError>(failed)) throw ErrorsPrinted();
-    if (group) group->abort(rank + " has failed: " + error.what());
-    if (is<CommError>(failed)) throw CommError(rank + ": " + error.what());
+    if (is<CommError>(failed)) throw CommError("rank " + std::to_string(world.rank()) + ": " + error.what());
     throw;
   }
 }
@@ -194,7 +240,8 @@ int run_process(Engine& engine, const DeviceFlags& flags, const MemberFlags& mem
 }  // namespace
 
 void add_member_flags(CLI::App& command, MemberFlags& to) {
-  flag(command, "--devices", to.devices, "Devices that train together, each on its part of every minibatch",
+  flag(command, "--devices", to.devices,
+       "Devices that train together, each on its part of every minibatch; with --comm mpi, those of each process",
        device_names())
       ->default_str("");
   flag(command, "--comm", to.comm,
@@ -249,8 +296,11 @@ void set_members(TrainerOptions& options, const MemberFlags& flags) {
 int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& flags,
                 const std::function<int(const Member&)>& body) {
   const std::chrono::seconds patience(flags.timeout);
+  if (!flags.devices.empty()) {
+    if (device.device != "cpu") throw MisuseError("--device and --devices; expected one of both");
+    if (device.memory_limit != 0) throw MisuseError("--memory-limit and --devices; expected one of both");
+  }
   if (flags.comm != "none") {
-    if (!flags.devices.empty()) throw MisuseError("--devices and --comm; expected one of both");
     return run_process(engine, device, flags, body);
   }
   const MemberFlags unused;
@@ -265,16 +315,23 @@ int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& fl
     alone("--comm-timeout", flags.timeout != unused.timeout);
   }
   if (flags.devices.empty()) return body({open_device(engine, device)});
-  if (device.device != "cpu") throw MisuseError("--device and --devices; expected one of both");
-  if (device.memory_limit != 0) throw MisuseError("--memory-limit and --devices; expected one of both");
-  return run_threads(open_devices(engine, device, names_in(flags.devices)), patience, body);
+  return run_threads(group_of(open_devices(engine, device, names_in(flags.devices)), patience), body);
 }
 
 std::string members_text(const MemberFlags& flags, const Member& member) {
   if (!member.group) return {};
   const std::string count = std::to_string(member.group->size());
-  if (flags.comm != "none") return count + " processes, which exchange tensors by " + flags.comm;
-  return count + " devices of one process: " + flags.devices;
+  const bool one = member.group->size() == 1;
+  const std::string by = "; gradients are summed by " + member.collectives;
+  if (flags.comm != "none" && !flags.devices.empty()) {
+    const std::size_t each = names_in(flags.devices).size();
+    return count + " devices, " + std::to_string(each) + " in each of " +
+           std::to_string(static_cast<std::size_t>(member.group->size()) / each) + " processes: " + flags.devices + by;
+  }
+  const std::string members = flags.comm != "none"
+                                  ? count + (one ? " process" : " processes")
+                                  : count + (one ? " device" : " devices") + " of one process: " + flags.devices;
+  return members + by;
 }
 
 void together(const Member& member, const std::function<void()>& step) {
@@ -294,7 +351,8 @@ void together(const Member& member, const std::function<void()>& step) {
 
 void require_same_flags(const CLI::App& command, const Member& member) {
   if (!member.group) return;
-  const std::set<std::string> free = {"--help", "--workers", "--policy", "--trace", "--report", "--device"};
+  const std::set<std::string> free = {"--help",   "--workers", "--policy", "--trace",
+                                      "--report", "--device",  "--devices"};
   std::vector<std::string> names = {"version"};
   std::vector<std::int64_t> own = {fingerprint(version_text())};
   for (const CLI::Option* option : command.get_options()) {

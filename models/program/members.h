@@ -31,16 +31,17 @@ struct Member {
   Device device;
   std::optional<Communicator> group = {};  ///< none if there is one member
   bool leads = true;                       ///< it prints and saves
+  std::string collectives = {};            ///< what combines the tensors of the group, and why not something faster
 };
 
 /// Calls body for each member of this process, each in a thread of its own, and returns what it returned for the first
 /// one. Other threads than the one that calls, and other processes than the first one, print nothing. If the body
-/// throws for a member, all members fail. Throws MisuseError for devices that cannot be used, and for --comm outside
-/// mpirun.
+/// throws for a member, all members fail. Throws MisuseError for devices that cannot be used, for --comm outside
+/// mpirun, and for flags that do not go together.
 int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& flags,
                 const std::function<int(const Member&)>& body);
 
-/// What the members of the group are; empty without one.
+/// What the members of the group are, and what combines their tensors; empty without a group.
 std::string members_text(const MemberFlags& flags, const Member& member);
 
 /// Calls step at all members. If it throws at some of them, it throws at all: the error at the first of these, and

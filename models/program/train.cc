@@ -250,7 +250,8 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   const std::string about = data_text(arguments.workload) + ": training on " + grouped(size) + " " +
                             workload.kind->sample + (size == 1 ? "" : "s") + ", validating on " +
                             grouped(workload.validation.size());
-  print("%s, %s\n\n", arguments.model.c_str(), about.c_str());
+  const std::string members = members_text(arguments.members, member);
+  print("%s, %s\n%s%s\n", arguments.model.c_str(), about.c_str(), members.c_str(), members.empty() ? "" : "\n");
   if (!arguments.trace.empty()) {
     engine.trace().save(arguments.trace);  // fails now, and not after the training
     engine.trace().start();
@@ -258,8 +259,7 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   Scores scores(arguments.training);
   together(member, [&] { saving.resume(trainer, scores); });
   reporting.set_flags(command, workload.options, reporting.on() ? trainer.optimiser().rate() : 0);
-  reporting.begin({about + ".", arguments.workers, options.seed, members_text(arguments.members, member), engine},
-                  workload, trainer, options);
+  reporting.begin({about + ".", arguments.workers, options.seed, members, engine}, workload, trainer, options);
   Keeping keeping{saving, reporting, scores};
   int signal = 0;
   try {

@@ -46,7 +46,8 @@ class Awaited {
 struct BlockedChain {
   static constexpr Index width = 8;
 
-  explicit BlockedChain(const EngineOptions& options = {.workers = 2}) : engine(options) {
+  explicit BlockedChain(const EngineOptions& options = {.workers = 2}, Device (*open)(Engine&) = blocked_host)
+      : engine(options), device(open(engine)) {
     GraphData data;
     data.child_begin = {0};
     for (std::int32_t v = 0; v < 6; ++v) {
@@ -56,7 +57,7 @@ struct BlockedChain {
     }
     for (int i = 0; i < 3; ++i) graphs.emplace_back(function, data);
   }
-  static Device host_of(Engine& engine) {
+  static Device blocked_host(Engine& engine) {
     Device host = host_device(engine);
     host.kernels.add(op::tanh_gradient, [](const KernelCall<float>& call) {
       if (during_backward != nullptr) (*during_backward)();
@@ -77,8 +78,8 @@ struct BlockedChain {
   }
 
   Engine engine;
-  Device host = host_of(engine);
-  Parameters parameters{host, 1};
+  Device device;
+  Parameters parameters{device, 1};
   Parameter w = parameters.add("w", 2, width, Initial::uniform(-1, 1));
   Parameter u = parameters.add("u", width, width, Initial::uniform(-1, 1));
   Parameter head = parameters.add("head", width, 1, Initial::uniform(-1, 1));
@@ -88,7 +89,7 @@ struct BlockedChain {
                             v.scatter(h, next);
                             v.loss(square(matmul(next, head)));
                           }};
-  Runner runner{host, function, parameters, {.op_flops = 1}};
+  Runner runner{device, function, parameters, {.op_flops = 1}};
   std::vector<InputGraph> graphs;
 };
 

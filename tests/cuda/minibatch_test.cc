@@ -2,6 +2,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <memory>
 #include <numeric>
@@ -12,11 +13,14 @@
 
 #include "lane.h"
 #include "memory.h"
+#include "tests/batching/blocked_chain.h"
 #include "tests/cuda/support.h"
 #include "tests/engine/support.h"
 #include "windrow/batching/schedule.h"
+#include "windrow/comm/local.h"
 #include "windrow/models/trainer.h"
 #include "windrow/models/workload.h"
+#include "windrow/training/data_parallel.h"
 
 namespace windrow::testing {
 namespace {
@@ -179,6 +183,37 @@ TEST(CudaMinibatch, StepsDoNotWaitForTheBackwardPass) {
   EXPECT_GT(loss(), 0);
   engine.wait_all();
   EXPECT_EQ(calls(), last);  // there was nothing more to issue
+}
+
+Device open_with_launches(Engine& engine) {
+  return cuda::open_device(engine, 0, {.levels = cuda::Levels::launches}).device;
+}
+
+TEST(CudaMinibatch, GradientsAreSummedWhileTheBackwardPassRuns) {
+  fake::reset();
+  BlockedChain zero({.workers = 2}, open_with_launches), one({.workers = 2}, open_with_launches);
+  std::array<BlockedChain*, 2> chains = {&zero, &one};
+  const LocalGroup group({zero.device, one.device});
+  std::array<Awaited, 2> sums;
+  fake::hold_at("back_level");
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      BlockedChain& chain = *chains[static_cast<std::size_t>(rank)];
+      DataParallel parallel(group[rank], chain.parameters, {.bucket_bytes = 1});
+      const Minibatch minibatch = chain.differentiate();
+      const std::size_t samples = parallel.combine(3);
+      chain.tell(chain.head, sums[static_cast<std::size_t>(rank)]);
+      chain.parameters.sgd(0.1 / static_cast<double>(samples));
+      EXPECT_NO_THROW(EXPECT_GT(minibatch.loss(), 0));
+    });
+  }
+  for (const Awaited& sum : sums) EXPECT_NO_THROW(sum.wait());
+  fake::hold_at("");
+  for (std::thread& thread : threads) thread.join();
+  for (const auto each : {&BlockedChain::w, &BlockedChain::u, &BlockedChain::head}) {
+    EXPECT_EQ(zero.parameters.value(zero.*each).get(), one.parameters.value(one.*each).get());
+  }
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "tests/batching/blocked_chain.h"
+#include "tests/devices/simulated.h"
 #include "tests/seed.h"
 #include "tests/training/rows_model.h"
 #include "windrow/comm/local.h"
@@ -178,12 +179,17 @@ TEST(DataParallel, AllMembersSkipTheStepInWhichOneIsNotFinite) {
       NonFinite::skip);
 }
 
-TEST(DataParallel, SumsAGradientWhileTheBackwardPassRuns) {
-  BlockedChain zero, one;
+/// Both members of a group take a step. Their backward passes wait at the `call`-th call of each device until that
+/// parameter's gradients are summed.
+void expect_sums_while_passes_wait(const Parameter BlockedChain::*parameter, int call,
+                                   Device (*open)(Engine&) = BlockedChain::blocked_host) {
+  BlockedChain zero({.workers = 2}, open), one({.workers = 2}, open);
   std::array<BlockedChain*, 2> chains = {&zero, &one};
-  const LocalGroup group({zero.host, one.host});
+  const LocalGroup group({zero.device, one.device});
   std::array<Awaited, 2> sums;
   const DuringBackward wait([&] {
+    static thread_local int calls = 0;  // a device's lane has a thread of its own
+    if (++calls < call) return;
     for (const Awaited& sum : sums) sum.wait();
   });
   std::vector<std::thread> threads;
@@ -194,21 +200,46 @@ TEST(DataParallel, SumsAGradientWhileTheBackwardPassRuns) {
       Optimiser optimiser(chain.parameters, Method::sgd(), {.rate = 0.1});
       const Minibatch minibatch = chain.differentiate();
       const std::size_t samples = parallel.combine(3);
-      chain.tell(chain.head, sums[static_cast<std::size_t>(rank)]);
+      chain.tell(chain.*parameter, sums[static_cast<std::size_t>(rank)]);
       optimiser.step(samples);
       EXPECT_NO_THROW(EXPECT_GT(minibatch.loss(), 0));
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const auto parameter : {&BlockedChain::w, &BlockedChain::u, &BlockedChain::head}) {
-    EXPECT_EQ(zero.parameters.value(zero.*parameter).get(), one.parameters.value(one.*parameter).get());
+  for (const auto each : {&BlockedChain::w, &BlockedChain::u, &BlockedChain::head}) {
+    EXPECT_EQ(zero.parameters.value(zero.*each).get(), one.parameters.value(one.*each).get());
   }
+}
+
+TEST(DataParallel, SumsAGradientWhileTheBackwardPassRuns) { expect_sums_while_passes_wait(&BlockedChain::head, 1); }
+
+Kernel<float> tanh_gradient_of_lane;
+
+/// The work of its lane waits, and not the thread that issues it.
+Device blocked_simulated_device(Engine& engine) {
+  Device device = simulated_device(engine).device;
+  device.copy_out = engine.add_lane(std::make_shared<SimLane>("copies out"));
+  device.collectives = engine.add_lane(std::make_shared<SimLane>("collectives"));
+  tanh_gradient_of_lane = device.kernels.find(op::tanh_gradient);
+  device.kernels.add(op::tanh_gradient, [](const KernelCall<float>& call) {
+    dynamic_cast<SimLane&>(*call.lane).launch([] {
+      if (during_backward != nullptr) (*during_backward)();
+    });
+    tanh_gradient_of_lane(call);
+  });
+  return device;
+}
+
+TEST(DataParallel, SumsGradientsOfDevicesWhileTheirBackwardPassRuns) {
+  expect_sums_while_passes_wait(&BlockedChain::head, 1, blocked_simulated_device);
+  // At the first vertices of the sequences, which have no product with u.
+  expect_sums_while_passes_wait(&BlockedChain::u, 6, blocked_simulated_device);
 }
 
 TEST(DataParallel, FailsTheStepOfAllIfTheBackwardPassOfOneFailsAfterASum) {
   BlockedChain zero, one;
   std::array<BlockedChain*, 2> chains = {&zero, &one};
-  const LocalGroup group({zero.host, one.host});
+  const LocalGroup group({zero.device, one.device});
   Awaited sum;
   std::atomic<bool> failed = false;
   const DuringBackward fail([&] {

@@ -1,7 +1,6 @@
 #include "host/host_plan.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <tuple>
 
@@ -36,7 +35,7 @@ class Lowering {
     for (const TypePlan& type : plan_.types) lower(type, made_.types.emplace_back());
     for (const TensorStep& step : plan_.before) made_.before.push_back({lowered(step.step), step.vertex_type});
     for (const TensorStep& step : plan_.after) {
-      made_.after.push_back({lowered(step.step), step.vertex_type, last_phase(step)});
+      made_.after.push_back({lowered(step.step), step.vertex_type, last_phase(plan_, step)});
     }
     find_copies(plan_, made_, kernels_);
     for (HostPlan::Type& type : made_.types) count(type);
@@ -48,36 +47,6 @@ class Lowering {
     HostStep made{step};
     if (step.op != nullptr) made.kernel = kernels_.find(*step.op);
     return made;
-  }
-
-  static bool overlap(const Place& x, const Place& y) {
-    return x.in == y.in && x.number == y.number && x.column < y.column + y.width && y.column < x.column + x.width;
-  }
-
-  /// The last phase in which steps of the type write the place. If none does, consumers find there what children
-  /// wrote: the first phase that reads it has waited for these.
-  static Phase last_phase(const TypePlan& type, const Place& place) {
-    std::optional<Phase> written, read;
-    for (std::size_t p = 0; p < phase_count; ++p) {
-      const auto phase = static_cast<Phase>(p);
-      for (const Segment& segment : type.phases[p]) {
-        for (const Step& step : segment.steps) {
-          if (step.does != Step::Does::scatter && overlap(step.out, place)) written = phase;
-          const auto reads = [&](const Place& in) { return overlap(in, place); };
-          if (!read && std::ranges::any_of(step.in, reads)) read = phase;
-        }
-      }
-    }
-    return written ? *written : read.value_or(Phase::back_lazy);
-  }
-  Phase last_phase(const TensorStep& step) const {
-    if (step.vertex_type < 0) return Phase::eager;
-    auto last = Phase::eager;
-    for (const Place& place : step.step.in) {
-      if (place.in == Place::In::tensor || place.in == Place::In::pull || place.in == Place::In::nowhere) continue;
-      last = std::max(last, last_phase(plan_.types[static_cast<std::size_t>(step.vertex_type)], place));
-    }
-    return last;
   }
 
   void lower(const TypePlan& type, HostPlan::Type& made) const {

@@ -4,7 +4,6 @@
 #include <bit>
 #include <utility>
 
-#include "run/tag.h"
 #include "windrow/ops/operators.h"
 
 namespace windrow {
@@ -19,139 +18,24 @@ PlanOptions Interpretation::options_for(PlanOptions options) {
   return options;
 }
 
-// --- Pushing
+// --- Stages
 
-Var Interpretation::add_tag() {
-  tags_.push_back(tag(device_.engine, "stage of a minibatch"));
-  return tags_.back().var();
-}
-
-void Interpretation::push(const Pushing& pushing, OpName name, std::vector<Access> accesses,
-                          std::function<void(Lane*)> issue) {
-  device_.engine->push([issue = std::move(issue)](OpContext& op) { issue(op.lane()); }, accesses,
-                       {.name = name, .lane = device_.lane, .pushed_at = pushing.from});
-  ++pushing.stats.ops;
-}
-
-void Interpretation::forward(const Pushing& pushing) {
-  push_start(pushing);
-  push_pass(pushing, Passes::forward);
-  push_end(pushing, push_losses(pushing));
-}
-
-/// The host looks at the losses while the device computes the backward pass.
-void Interpretation::differentiate(const Pushing& pushing) {
-  push_start(pushing);
-  push_pass(pushing, Passes::forward);
-  const auto losses = push_losses(pushing);
-  push_pass(pushing, Passes::backward);
-  push_end(pushing, losses);
-  push_tensors(pushing, plan_->after);
-}
-
-void Interpretation::backward(const Pushing& pushing) {
-  push_pass(pushing, Passes::backward);
-  push_tensors(pushing, plan_->after);
-}
-
-/// Takes the memory, copies the indices and inputs, and computes tensors from parameters alone.
-void Interpretation::push_start(const Pushing& pushing) {
-  std::vector<Access> accesses = parameters();
-  accesses.push_back(overwrite(memory()));
-  push(pushing, "minibatch memory", std::move(accesses), [self = self()](Lane* lane) {
-    const Bytes bytes = self->memory_->bytes();
-    self->data_ = reinterpret_cast<float*>(bytes.write(lane));
-    bytes.memory().upload(lane, reinterpret_cast<std::byte*>(self->data_ + self->values_),
-                          reinterpret_cast<const std::byte*>(self->packed_.words.data()),
-                          CopyShape::contiguous(self->packed_.words.size() * sizeof(self->packed_.words[0])));
-    if (self->plan_->slots) self->clear_missing(lane);
-  });
-  push_tensors(pushing, plan_->before);
-}
-
-void Interpretation::push_pass(const Pushing& pushing, Passes passes) {
-  std::vector<Access> accesses = {mutate(memory())};
-  if (passes == Passes::forward) {
-    for (Var var : inputs()) accesses.push_back(read(var));
-  } else {  // gradients of outputs, too
-    for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      if (plan_->tensors[i].is != TensorSpec::Is::gradient) accesses.push_back(read(tensors_[i].var()));
-    }
-  }
-  count(pushing, passes);
-  push(pushing, passes == Passes::forward ? OpName("forward") : OpName("backward"), std::move(accesses),
-       [self = self(), passes](Lane* lane) { self->run_pass(passes, lane); });
-}
-
-void Interpretation::count(const Pushing& pushing, Passes passes) const {
-  const auto count_rows = [&](Phase phase, std::size_t type, Range vertices) {
-    for (const Segment& segment : plan_->types[type].phases[static_cast<std::size_t>(phase)]) {
-      const Index rows = layout_.count(type, segment.rate, vertices.begin, vertices.end);
-      if (rows == 0) continue;
-      ++pushing.stats.batches;
-      pushing.stats.kernels += static_cast<std::int64_t>(segment.steps.size());
-      for (const Step& step : segment.steps) pushing.stats.multiply_flops += step.flops_a_row * rows;
-    }
-  };
-  const bool forward = passes == Passes::forward;
-  const Phase levels = forward ? Phase::level : Phase::back_level;
-  for (const Layout::BatchRows& batch : layout_.batches.front()) {
-    count_rows(levels, batch.type, {batch.begin, batch.end});
-  }
-  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
-    const Range all{0, layout_.types[t].rows};
-    if (forward) count_rows(Phase::eager, t, all);
-    count_rows(forward ? Phase::lazy : Phase::back_lazy, t, all);
-  }
-}
-
-/// An op for each step. The first one that writes a tensor clears its poison; later poison comes from this minibatch.
-void Interpretation::push_tensors(const Pushing& pushing, const std::vector<TensorStep>& steps) {
-  std::set<std::size_t> begun;
-  for (const TensorStep& step : steps) {
-    const std::size_t out = step.step.out.number;
-    const auto type = static_cast<std::size_t>(std::max(step.vertex_type, 0));
-    const Index rows = step.vertex_type < 0 ? 0 : layout_.count(type, step.step.rate);
-    const bool adds = step.step.write == Write::add || adds_to(out);
-    if (adds && step.vertex_type >= 0 && rows == 0) continue;
-    std::vector<Access> accesses;
-    for (const Place& place : step.step.in) {
-      if (place.in == Place::In::tensor) accesses.push_back(read(tensors_[place.number].var()));
-    }
-    accesses.push_back(read(memory()));
-    const bool first = begun.insert(out).second && !adds_to(out);
-    accesses.push_back(first ? overwrite(tensors_[out].var()) : mutate(tensors_[out].var()));
-    if (step.vertex_type >= 0) {
-      pushing.stats.multiply_flops += rows * step.step.flops_a_row;
-      ++pushing.stats.batches;
-      ++pushing.stats.kernels;
-    }
-    push(pushing, name_of(step.step), std::move(accesses),
-         [self = self(), &step](Lane* lane) { self->run(step, lane); });
-  }
-}
-
-// --- Issuing
-
-void Interpretation::run_pass(Passes passes, Lane* lane) {
-  if (passes == Passes::forward) {
-    run_all(Phase::eager, lane);
-    run_levels(Phase::level, lane);
-    run_all(Phase::lazy, lane);
-  } else {
-    run_levels(Phase::back_level, lane);
-    run_all(Phase::back_lazy, lane);
-  }
+void Interpretation::run_stage(const Stage& stage, Lane* lane) {
+  const bool forward = stage.of == Passes::forward;
+  if (forward) run_all(Phase::eager, lane);
+  run_levels(forward ? Phase::level : Phase::back_level, stage.batches, lane);
+  if (forward) run_all(Phase::lazy, lane);
+  if (!forward && stage.batches.begin == 0) run_all(Phase::back_lazy, lane);
 }
 
 void Interpretation::run_all(Phase phase, Lane* lane) {
   for (std::size_t t = 0; t < plan_->types.size(); ++t) run_rows(phase, t, {0, layout_.types[t].rows}, lane);
 }
 
-void Interpretation::run_levels(Phase phase, Lane* lane) {
-  const std::vector<Layout::BatchRows>& batches = layout_.batches.front();  // of the only group
-  for (std::size_t i = 0; i < batches.size(); ++i) {
-    const Layout::BatchRows& batch = batches[phase == Phase::level ? i : batches.size() - 1 - i];
+void Interpretation::run_levels(Phase phase, Range batches, Lane* lane) {
+  for (Index i = batches.begin; i < batches.end; ++i) {
+    const Index number = phase == Phase::level ? i : batches.begin + batches.end - 1 - i;
+    const Layout::BatchRows& batch = layout_.batches.front()[static_cast<std::size_t>(number)];  // of the only group
     run_rows(phase, batch.type, {batch.begin, batch.end}, lane);
   }
 }

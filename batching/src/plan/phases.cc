@@ -1,5 +1,8 @@
 #include "plan/phases.h"
 
+#include <algorithm>
+#include <optional>
+
 namespace windrow {
 
 using ir::at, ir::Code, ir::Node, ir::Value;
@@ -54,6 +57,37 @@ std::vector<Phase> phases_of(const ir::Program& program, const PlanOptions& opti
   }
   copy_late(program, phases);
   return phases;
+}
+
+static bool overlap(const Place& x, const Place& y) {
+  return x.in == y.in && x.number == y.number && x.column < y.column + y.width && y.column < x.column + x.width;
+}
+
+/// The last phase in which steps of the type write the place. If none does, consumers find there what children wrote:
+/// the first phase that reads it has waited for these.
+static Phase last_phase(const TypePlan& type, const Place& place) {
+  std::optional<Phase> written, read;
+  for (std::size_t p = 0; p < phase_count; ++p) {
+    const auto phase = static_cast<Phase>(p);
+    for (const Segment& segment : type.phases[p]) {
+      for (const Step& step : segment.steps) {
+        if (step.does != Step::Does::scatter && overlap(step.out, place)) written = phase;
+        const auto reads = [&](const Place& in) { return overlap(in, place); };
+        if (!read && std::ranges::any_of(step.in, reads)) read = phase;
+      }
+    }
+  }
+  return written ? *written : read.value_or(Phase::back_lazy);
+}
+
+Phase last_phase(const Plan& plan, const TensorStep& step) {
+  auto last = Phase::eager;
+  if (step.vertex_type < 0) return last;
+  for (const Place& place : step.step.in) {
+    if (place.in == Place::In::tensor || place.in == Place::In::pull || place.in == Place::In::nowhere) continue;
+    last = std::max(last, last_phase(plan.types[static_cast<std::size_t>(step.vertex_type)], place));
+  }
+  return last;
 }
 
 }  // namespace windrow

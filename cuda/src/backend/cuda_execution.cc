@@ -198,28 +198,33 @@ CudaExecution::CudaExecution(const Device& device, std::shared_ptr<const Plan> p
       cuda_(std::move(cuda)),
       words_(std::move(words)) {}
 
-void CudaExecution::run_pass(Passes passes, Lane* lane) {
-  if (cuda_->graphs == nullptr) return Interpretation::run_pass(passes, lane);
+/// A graph, and the kernel for levels, are not divided.
+Index CudaExecution::stage_ends(Index batches_left) const {
+  if (batches_left == batch_count()) return batches_left;
+  if (cuda_->graphs != nullptr) return 0;
+  const MoreWords::Batches& kernel = words_->batches[number_of(Passes::backward)];
+  return kernel.count == 0 ? batches_left : std::min(batches_left, static_cast<Index>(kernel.first));
+}
+
+void CudaExecution::run_stage(const Stage& stage, Lane* lane) {
+  if (cuda_->graphs == nullptr) return Interpretation::run_stage(stage, lane);
   // Launches cannot become a cooperative one: where the kernel for levels begins belongs to the shape.
-  const auto number = static_cast<std::size_t>(passes);
+  const std::size_t number = number_of(stage.of);
   const MoreWords::Batches& batches = words_->batches[number];
   const std::size_t kernel_at = batches.count == 0 ? 0 : batches.first + 1;
   cuda_->graphs->run(CudaLane::of(lane, "a pass"), 2 * kernel_at + number,
-                     [&] { Interpretation::run_pass(passes, lane); });
+                     [&] { Interpretation::run_stage(stage, lane); });
 }
 
-void CudaExecution::run_levels(Phase phase, Lane* lane) {
-  const std::size_t number = phase == Phase::level ? 0 : 1;
-  const MoreWords::Batches& batches = words_->batches[number];
-  if (batches.count == 0) return Interpretation::run_levels(phase, lane);
-  const std::vector<Layout::BatchRows>& all = layout_.batches.front();
-  if (phase == Phase::level) {
-    for (std::size_t i = 0; i < batches.first; ++i) run_rows(phase, all[i].type, {all[i].begin, all[i].end}, lane);
-    run_kernel_of_levels(number, lane);
-  } else {
-    run_kernel_of_levels(number, lane);
-    for (std::size_t i = batches.first; i-- > 0;) run_rows(phase, all[i].type, {all[i].begin, all[i].end}, lane);
-  }
+void CudaExecution::run_levels(Phase phase, Range batches, Lane* lane) {
+  const Passes of = phase == Phase::level ? Passes::forward : Passes::backward;
+  const MoreWords::Batches& kernel = words_->batches[number_of(of)];
+  const auto first = static_cast<Index>(kernel.first);
+  if (kernel.count == 0 || batches.end <= first) return Interpretation::run_levels(phase, batches, lane);
+  const Range launches{batches.begin, first};
+  if (of == Passes::forward) Interpretation::run_levels(phase, launches, lane);
+  run_kernel_of_levels(number_of(of), lane);
+  if (of == Passes::backward) Interpretation::run_levels(phase, launches, lane);
 }
 
 /// Passes the struct that LevelsPrinter declares for the kernel.

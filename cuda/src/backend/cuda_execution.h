@@ -49,9 +49,12 @@ class CudaExecution final : public Interpretation {
                 Layout layout, std::vector<Tensor> tensors, Options options, const More& more,
                 std::shared_ptr<const MoreWords> words);
 
-  void run_pass(Passes passes, Lane* lane) override;
+  Index stage_ends(Index batches_left) const override;
+  void run_stage(const Stage& stage, Lane* lane) override;
   void run(const Segment& segment, const At& at) override;
-  void run_levels(Phase phase, Lane* lane) override;
+  void run_levels(Phase phase, Range batches, Lane* lane) override;
+  /// In FusedPlan::levels and MoreWords::batches.
+  static std::size_t number_of(Passes passes) { return static_cast<std::size_t>(passes); }
   void run_kernel_of_levels(std::size_t number, Lane* lane);
   void add_arguments(const FusedKernel& kernel, const At& at, std::vector<std::uint64_t>& to) const;
   void run_fused(const FusedKernel& kernel, Function* function, const At& at) const;

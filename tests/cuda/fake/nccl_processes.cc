@@ -34,6 +34,11 @@ std::size_t bytes_to(const Operation& operation, const Clique& clique) {
 std::string file_of(const Clique& clique, const MeetingName& name, int rank) {
   return clique.files + "." + std::to_string(std::get<2>(name)) + "." + std::to_string(rank);
 }
+/// Of a message, which its sender writes.
+std::string file_of_message(const Clique& clique, const MeetingName& name) {
+  const auto& [from, to, number] = name;
+  return clique.files + ".from." + std::to_string(from) + ".to." + std::to_string(to) + "." + std::to_string(number);
+}
 
 /// The file appears as a whole.
 void write_whole(const std::string& path, const std::string& bytes) {
@@ -52,6 +57,21 @@ std::string read_when_there(Clique& clique, int rank, const std::string& path) {
   }
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Returns false if the rank aborts.
+bool receive(Clique& clique, int rank, const MeetingName& name, const Operation& operation) {
+  const std::string bytes = read_when_there(clique, rank, file_of_message(clique, name));
+  if (bytes.empty()) return false;
+  Header header{};
+  std::memcpy(header.data(), bytes.data(), sizeof header);
+  if (header[1] != static_cast<std::int64_t>(operation.count) ||
+      header[2] != static_cast<std::int64_t>(operation.type)) {
+    report_nccl("the ends of a message do not fit each other");
+    return false;
+  }
+  std::memcpy(mapped(operation.to), bytes.data() + sizeof header, bytes.size() - sizeof header);
+  return true;
 }
 
 /// Writes this rank's part of the result. Returns false if it aborts.
@@ -94,7 +114,7 @@ void look_who_joined(Clique& clique) {
 void run_by_files(Clique& clique, int rank, const std::vector<MeetingName>& names,
                   const std::vector<Operation>& operations) {
   for (std::size_t i = 0; i < operations.size(); ++i) {
-    if (operations[i].pair()) return report_nccl("a message between processes, which the fake has not");
+    if (operations[i].kind == Operation::Kind::receive) continue;
     const Header header = header_of(operations[i]);
     std::string bytes(reinterpret_cast<const char*>(header.data()), sizeof header);
     const std::size_t size = bytes_from(operations[i], clique);
@@ -103,10 +123,13 @@ void run_by_files(Clique& clique, int rank, const std::vector<MeetingName>& name
     } else {
       bytes.append(static_cast<const char*>(mapped(operations[i].from)), size);
     }
-    write_whole(file_of(clique, names[i], rank), bytes);
+    write_whole(operations[i].pair() ? file_of_message(clique, names[i]) : file_of(clique, names[i], rank), bytes);
   }
   for (std::size_t i = 0; i < operations.size(); ++i) {
-    if (!meet(clique, rank, names[i], operations[i])) return;
+    if (operations[i].kind == Operation::Kind::send) continue;
+    const bool message = operations[i].pair();
+    if (message ? !receive(clique, rank, names[i], operations[i]) : !meet(clique, rank, names[i], operations[i]))
+      return;
   }
 }
 

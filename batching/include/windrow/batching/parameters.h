@@ -8,7 +8,7 @@
 //            so many small ones are not lost to rounding.
 //   Numbers  The same calls give the same bits with every policy and number of workers.
 //   Errors   A step that uses a failed gradient fails, which poisons the parameters that depend on it. By default a
-//            loss that is not finite fails its gradients; see NonFinite for the alternative.
+//            loss that is not finite fails its gradients, except those that a device had before; see NonFinite.
 //   Life     Parameters, runners and lazy graphs may end in any order: the values live until the last of them ends.
 //            After the engine is gone they may only be destroyed; members that need the engine throw MisuseError.
 //   Threads  One at a time, for a set of parameters with its runners and lazy graphs.

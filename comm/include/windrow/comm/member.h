@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -112,6 +113,17 @@ struct Operands {
   std::exception_ptr origin = {};
 };
 
+/// The groups that the calls of a member of a NestedGroup consist of (nested.h), and these calls.
+struct Nested {
+  Communicator inner;                      ///< of the members of this process
+  std::optional<Communicator> outer = {};  ///< of the first members of all processes; at these only
+
+  void all_reduce(std::span<const Tensor> tensors, Combine combine, const CollectiveOptions& options) const;
+  void all_reduce(const IntTensor& tensor, Combine combine, const CollectiveOptions& options) const;
+  void broadcast(std::span<const Tensor> tensors, int root, const CollectiveOptions& options) const;
+  void broadcast(const IntTensor& tensor, int root, const CollectiveOptions& options) const;
+};
+
 /// One member of a group. Threads: any, except for number().
 ///
 /// A member on the host gets whole parts, by take(). A member on a lane works in its device's memory, and gets a part
@@ -122,9 +134,11 @@ class Member {
   virtual ~Member() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// Null, unless the member's calls are those of other groups: then there is no take().
+  virtual const Nested* nested() const { return nullptr; }
   /// Takes over a part of a call, inside an op; parts may come in any order of numbers. Must not block, and calls
   /// `done` in any case.
-  virtual void take(Exchange exchange) = 0;
+  virtual void take(Exchange&& exchange) = 0;
   /// Whether begin() comes before take(), for calls of this kind.
   virtual bool on_lane(Kind kind [[maybe_unused]]) const { return false; }
   /// Called inside an op of the device's ordered lane. Work that is issued behind the lane's present end may use the
@@ -148,9 +162,11 @@ class Member {
 
   /// See Communicator::time_calls(). Null before it.
   const std::shared_ptr<CallClock>& clock() const { return clock_; }
-  void time_calls() {
+  virtual void time_calls() {
     if (!clock_) clock_ = std::make_shared<CallClock>();
   }
+  /// The same with a clock that members share.
+  void time_calls_by(std::shared_ptr<CallClock> clock) { clock_ = std::move(clock); }
 
   /// How many calls of each kind and peer were numbered; the kind of all collectives is all_reduce.
   using Numbered = std::map<std::pair<Kind, int>, std::uint64_t>;

@@ -2,11 +2,13 @@
 // the slow counterpart to which back ends are compared, and a base of those that compute segments their own way.
 //
 // All values, and all indices and inputs, lie in one buffer of the device's memory. The indices and inputs are packed
-// on the host and copied at once. Each stage is one op on the device's lane, which issues the kernels of all its steps.
+// on the host and copied at once. Each stage is one op on the device's lane, which issues the kernels of all its steps:
+// the forward pass, and parts of the backward pass, after which gradients of parameters are complete.
 // States are gathered from where they were computed (plans without slots).
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -66,13 +68,21 @@ class Interpretation : public Execution {
     Lane* lane;
   };
   enum class Passes { forward, backward };
+  /// A pass, or a part of the backward pass: batches of the layout, the last one first. What follows all levels
+  /// belongs to the stage that begins with batch 0.
+  struct Stage {
+    Passes of;
+    Range batches;
+  };
+  /// Where the backward pass can be divided: at the number of batches that are left, or at a lower one.
+  virtual Index stage_ends(Index batches_left) const { return batches_left; }
   // Called in ops of the device's lane. They issue kernels on it and return.
-  /// Computes a pass, but for the steps of tensors.
-  virtual void run_pass(Passes passes, Lane* lane);
+  /// Computes a stage, but for the steps of tensors.
+  virtual void run_stage(const Stage& stage, Lane* lane);
   /// Computes a segment: by default, step by step.
   virtual void run(const Segment& segment, const At& at);
-  /// Computes Phase::level or Phase::back_level of all batches: by default one after the other.
-  virtual void run_levels(Phase phase, Lane* lane);
+  /// Computes Phase::level or Phase::back_level of these batches: by default one after the other.
+  virtual void run_levels(Phase phase, Range batches, Lane* lane);
   /// Computes a phase of some vertices.
   void run_rows(Phase phase, std::size_t type, Range vertices, Lane* lane);
   void run(const Step& step, const At& at);
@@ -86,8 +96,12 @@ class Interpretation : public Execution {
   /// The memory of the minibatch: elements(), with the regions, and then the words.
   float* data() const { return data_; }
   Index elements() const { return values_; }
+  /// Of the layout, in one group.
+  Index batch_count() const { return static_cast<Index>(layout_.batches.front().size()); }
 
  private:
+  using TensorSteps = std::vector<const TensorStep*>;
+  using ReadySteps = std::map<Index, TensorSteps, std::greater<>>;
   void place_values(const More& more);
 
   // Pushing.
@@ -96,8 +110,13 @@ class Interpretation : public Execution {
   void push(const Pushing& pushing, OpName name, std::vector<Access> accesses, std::function<void(Lane*)> issue);
   void push_start(const Pushing& pushing);
   void clear_missing(Lane* lane);
-  void push_pass(const Pushing& pushing, Passes passes);
-  void push_tensors(const Pushing& pushing, const std::vector<TensorStep>& steps);
+  void push_forward(const Pushing& pushing);
+  TensorSteps push_backward(const Pushing& pushing);
+  void push_stage(const Pushing& pushing, OpName name, const Stage& stage, std::vector<Access> accesses);
+  Index batches_left(const TensorStep& step) const;
+  ReadySteps ready_after() const;
+  bool counts(const TensorStep& step) const;
+  void push_tensors(const Pushing& pushing, const TensorSteps& steps);
   void count(const Pushing& pushing, Passes passes) const;
   struct Check;
   std::shared_ptr<Check> push_losses(const Pushing& pushing);

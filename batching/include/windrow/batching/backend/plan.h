@@ -182,6 +182,10 @@ struct Plan {
 Index work_of(const Step& step);
 Index work_of_edge(const Step& step);
 
+/// The last phase of its vertex type that writes what the step reads of the vertices; Phase::eager if it reads nothing
+/// of them.
+Phase last_phase(const Plan& plan, const TensorStep& step);
+
 /// Throws MisuseError for an operator that mixes rows.
 Plan make_plan(ir::Program program, const PlanOptions& options);
 /// Throws MisuseError for an operator that the table has no kernel for.

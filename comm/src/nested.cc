@@ -1,0 +1,136 @@
+#include "windrow/comm/nested.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "ending.h"
+#include "windrow/comm/member.h"
+
+namespace windrow {
+namespace comm {
+
+void Nested::all_reduce(std::span<const Tensor> tensors, Combine combine, const CollectiveOptions& options) const {
+  inner.reduce(tensors, 0, combine, options);
+  if (outer) outer->all_reduce(tensors, combine, options);
+  inner.broadcast(tensors, 0, options);
+}
+void Nested::all_reduce(const IntTensor& tensor, Combine combine, const CollectiveOptions& options) const {
+  inner.all_reduce(tensor, combine, options);
+  if (outer) outer->all_reduce(tensor, combine, options);
+  inner.broadcast(tensor, 0, options);
+}
+
+namespace {
+
+/// The process of a root.
+int process_of(int root, const Nested& nested) {
+  const int each = nested.inner.size();
+  if (root >= 0 && root % each == 0) return root / each;
+  throw MisuseError("broadcast: root " + std::to_string(root) + " of a NestedGroup; expected a multiple of " +
+                    std::to_string(each) + ", the first member of a process");
+}
+
+}  // namespace
+
+void Nested::broadcast(std::span<const Tensor> tensors, int root, const CollectiveOptions& options) const {
+  const int process = process_of(root, *this);
+  if (outer) outer->broadcast(tensors, process, options);
+  inner.broadcast(tensors, 0, options);
+}
+void Nested::broadcast(const IntTensor& tensor, int root, const CollectiveOptions& options) const {
+  const int process = process_of(root, *this);
+  if (outer) outer->broadcast(tensor, process, options);
+  inner.broadcast(tensor, 0, options);
+}
+
+}  // namespace comm
+
+namespace {
+
+using comm::Breakage;
+using comm::Member;
+using comm::Nested;
+
+class NestedMember final : public Member {
+ public:
+  struct Place {
+    int process, processes;
+  };
+  NestedMember(Nested nested, Place place) : nested_(std::move(nested)), place_(place) {}
+
+  int rank() const override { return place_.process * nested_.inner.size() + nested_.inner.rank(); }
+  int size() const override { return place_.processes * nested_.inner.size(); }
+  const Nested* nested() const override { return &nested_; }
+  void take(comm::Exchange&& part) override { comm::fail(part, {.why = "a part of a call of a nested group"}); }
+
+  std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
+    const std::vector<std::int64_t> of_process = nested_.inner.exchange(numbers);
+    std::vector<std::int64_t> of_all(static_cast<std::size_t>(size()) * numbers.size());
+    if (nested_.outer) {
+      try {
+        of_all = nested_.outer->exchange(of_process);
+      } catch (const std::exception& error) {
+        nested_.inner.member()->break_up({.why = comm::text_of(error)});  // the others wait for it
+        throw;
+      }
+    }
+    std::vector<std::int64_t> told = nested_.inner.exchange(of_all);
+    told.resize(of_all.size());  // by the first member
+    return told;
+  }
+  void break_up(const Breakage& why) override {
+    nested_.inner.member()->break_up(why);
+    if (nested_.outer) nested_.outer->member()->break_up(why);
+  }
+  void leave() override {}  // the groups' own handles end with this
+  void time_calls() override {
+    nested_.inner.time_calls();
+    if (nested_.outer) nested_.outer->member()->time_calls_by(nested_.inner.member()->clock());
+    time_calls_by(nested_.inner.member()->clock());
+  }
+
+ private:
+  const Nested nested_;
+  const Place place_;
+};
+
+/// If the first group breaks, so does the second one.
+void tie(const std::shared_ptr<Member>& first, const std::shared_ptr<Member>& second) {
+  first->on_break([second = std::weak_ptr(second)](const Breakage& why) {
+    if (const auto other = second.lock()) other->break_up(why);
+  });
+}
+
+}  // namespace
+
+NestedGroup::NestedGroup(const std::vector<Communicator>& inner, const Communicator& outer) {
+  if (inner.empty()) throw MisuseError("NestedGroup: no inner members; expected those of this process");
+  const auto counts = outer.exchange(std::vector{static_cast<std::int64_t>(inner.size())});
+  const auto other = std::ranges::find_if(counts, [&](std::int64_t count) { return count != counts.front(); });
+  if (other != counts.end()) {
+    throw CommError("NestedGroup: process 0 has " + std::to_string(counts.front()) + " members, but process " +
+                    std::to_string(other - counts.begin()) + " has " + std::to_string(*other) +
+                    "; expected equally many");
+  }
+  tie(inner.front().member(), outer.member());
+  tie(outer.member(), inner.front().member());
+  for (const Communicator& each : inner) {
+    Nested nested{.inner = each};
+    if (members_.empty()) nested.outer = outer;
+    members_.emplace_back(each.device(), std::make_shared<NestedMember>(
+                                             std::move(nested), NestedMember::Place{outer.rank(), outer.size()}));
+  }
+}
+
+const Communicator& NestedGroup::operator[](int number) const {
+  if (number < 0 || number >= local_size()) {
+    throw MisuseError("NestedGroup: member " + std::to_string(number) + " of this process; expected one from 0 to " +
+                      std::to_string(local_size() - 1));
+  }
+  return members_[static_cast<std::size_t>(number)];
+}
+
+}  // namespace windrow
