@@ -236,9 +236,11 @@ std::string epoch_table(const TrainingReport& report) {
   return text + "</table>\n</details>\n";
 }
 
-std::vector<Fact> batch_table(const BatchFacts& facts) {
+std::vector<Fact> batch_table(const TrainingReport& report) {
+  const BatchFacts& facts = report.batches;
   if (facts.batches == 0) {
-    return {{"batches", "not known in advance: the model builds its graphs while it runs"}};
+    return {{"batches", report.has_graphs ? "not known in advance: the model builds its graphs while it runs"
+                                          : "none: the model has no graphs, and each operator computes a minibatch"}};
   }
   const auto each = [&](std::int64_t sum) { return formatted("%.1f", ratio(sum, facts.minibatches)); };
   return {{"minibatches looked at", count_text(facts.minibatches)},
@@ -330,7 +332,7 @@ std::string html(const TrainingReport& report) {
       "<div class=\"charts\">\n" + loss_chart(report) + metric_charts(report) + minibatch_chart(report) +
       throughput_chart(report) + time_chart(report) + width_chart(report) + "</div>\n" + metric_note(report) +
       titled("Epochs", epoch_table(report)) + group_section(report) + "<div class=\"tables\">\n<div>\n" +
-      titled("Batches", fact_table(batch_table(report.batches))) + titled("Memory, at most", memory) +
+      titled("Batches", fact_table(batch_table(report))) + titled("Memory, at most", memory) +
       titled("Machine", fact_table(report.machine)) + "</div>\n<div>\n" +
       titled("Flags", "<p>Those with * were given.</p>\n" + fact_table(report.flags)) + "</div>\n</div>\n";
   return page("windrow: " + report.model, body);

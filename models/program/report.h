@@ -39,6 +39,7 @@ struct TrainingReport {
   std::uint64_t first_minibatch = 0;           ///< trained on before
   std::vector<double> minibatch_losses = {};   ///< mean per label
   BatchFacts batches = {};                     ///< of rank 0; empty if graphs are known only as the program runs
+  bool has_graphs = true;                      ///< that are batched
   std::int64_t parameters = 0;                 ///< numbers in all of them
   std::int64_t minibatch_peak = 0;             ///< bytes
   std::int64_t process_peak = 0;               ///< bytes
