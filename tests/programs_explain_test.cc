@@ -64,5 +64,23 @@ TEST_F(Explain, SaysOfAModelThatBuildsItsGraphsAsItRunsWhatItDid) {
   EXPECT_GT(field(lines[0].substr(lines[0].find("\"achieved_per_worker\"")), "moves"), 0) << lines[0];
 }
 
+TEST_F(Explain, SaysOfAModelWithoutGraphsWhichOpsTakeTheTime) {
+  const std::string command = "windrow explain mlp --samples 8 --batch 4 --hidden 8 --workers 1 --seconds 0.01";
+  const Outcome outcome = run(command);
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_TRUE(std::regex_search(
+      outcome.out, std::regex("^mlp, generated data: 2 minibatches of 4 images\nper minibatch: [0-9.]+ ops\n")))
+      << outcome.out;
+  for (const char* const part : {"\nmatmul +3\\.0 +[0-9.]+ +[0-9.]+ %\n", "\nall ops +[0-9.]+ +[0-9.]+\n",
+                                 "\nproducts, by their formula: [0-9.]+ GFLOP/s, [0-9.]+ % of the "}) {
+    EXPECT_TRUE(std::regex_search(outcome.out, std::regex(part))) << part << "\n" << outcome.out;
+  }
+  EXPECT_EQ(outcome.out.find("builds its graphs"), std::string::npos) << outcome.out;
+  const auto lines = lines_of(run(command + " --json"));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_GT(field(lines[0], "minibatches"), 0);
+  EXPECT_GT(field(lines[0], "products_by_formula"), 0);
+}
+
 }  // namespace
 }  // namespace windrow::testing

@@ -111,6 +111,10 @@ TEST_F(TrainingPrograms, SayInOneLineWhatTheyCannotGoOnFrom) {
     return std::regex_replace(outcome.err, std::regex(folder.string()), "DIR");
   };
   EXPECT_EQ(refused("--resume"), "windrow: --resume: no --save; expected the folder of the checkpoints\n");
+  EXPECT_EQ(refused("--keep 5"), "windrow: --keep: no --save; expected the folder for the checkpoints\n");
+  EXPECT_EQ(refused("--momentum 0.5"), "windrow: --momentum with --optimiser adam; expected momentum or nesterov\n");
+  EXPECT_EQ(refused("--rate-epochs 3 --rate-schedule cosine"),
+            "windrow: --rate-epochs with --rate-schedule cosine; expected step or plateau\n");
   EXPECT_EQ(refused("--save-every 3"), "windrow: --save-every: no --save; expected the folder for the checkpoints\n");
   std::ofstream(folder / "run") << "a file";
   EXPECT_EQ(refused(saving()), "windrow: DIR/run: not a folder; expected a folder for checkpoints\n");
@@ -315,6 +319,13 @@ TEST_F(TrainingPrograms, WriteATimeline) {
   EXPECT_EQ(outcome.status, 2);
 }
 
+TEST_F(TrainingPrograms, WriteTheTimelineWhenASignalEndsThem) {
+  const std::string file = (folder / "run.json").string();
+  const std::string endless = train("--epochs 1000000 --samples 64 --trace '" + file + "'");
+  EXPECT_EQ(run_command("timeout --preserve-status -s INT 0.6 '" WINDROW_BIN "'/" + endless).status, 130);
+  EXPECT_NE(read_file(file).find("\"adam_step\""), std::string::npos);
+}
+
 TEST_F(TrainingPrograms, WriteAReportForABrowser) {
   const std::string report = " --report '" + (folder / "deep" / "report").string() + "' ";
   const Outcome outcome = run(train("--epochs 3 --batch 16 --rate 0.01" + report));
@@ -338,14 +349,35 @@ TEST_F(TrainingPrograms, WriteAReportForABrowser) {
 }
 
 TEST_F(TrainingPrograms, ReportTheTimeOfEachOperatorOfModelsWithGraphMode) {
-  for (const char* graph : {"on", "off"}) {
-    const Outcome outcome = run("windrow train mlp --samples 200 --epochs 2 --graph " + std::string(graph) +
-                                " --report '" + folder.string() + "'");
-    EXPECT_EQ(outcome.err, "");
-    const std::string page = read_file(folder / "report.html");
-    // 4 minibatches, each with 3 products forward, in training and without a gradient of the images backward
-    EXPECT_NE(page.find("<td>matmul_tn</td><td>12</td>"), std::string::npos) << page;
+  const std::string command = "windrow train mlp --samples 200 --epochs 2 --report '" + folder.string() + "' --graph ";
+  for (const char* const graph : {"on", "off"}) {
+    ASSERT_EQ(run(command + graph).err, "");  // 4 minibatches with 3 products each
+    EXPECT_NE(read_file(folder / "report.html").find("<td>matmul_tn</td><td>12</td>"), std::string::npos);
   }
+}
+
+/// Also of a model that computes a minibatch in many flushes.
+TEST_F(TrainingPrograms, NameCheckpointsByTheMinibatchesTrained) {
+  const Outcome outcome = run("windrow train parser --samples 12 --batch 6 --hidden 8 --epochs 2" + saving());
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_TRUE(std::filesystem::exists(folder / "run" / "000000000002.json"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "run" / "000000000004.json"));
+}
+
+/// Also those that ran before the training stopped, and no others.
+TEST_F(TrainingPrograms, ReportAllEpochsOfATrainingThatGoesOn) {
+  const std::string report = " --report '" + folder.string() + "'" + saving();
+  ASSERT_EQ(run(train("--epochs 2" + report)).err, "");
+  ASSERT_EQ(run(train("--epochs 3 --resume" + report)).err, "");
+  const std::string page = read_file(folder / "report.html");
+  const auto epochs_in = [&](const std::string& curve) {
+    std::string found;
+    for (const char* const number : {"1", "2", "3", "4"}) {
+      if (page.find("<title>" + curve + ", epoch " + number + ": ") != std::string::npos) found += number;
+    }
+    return found;
+  };
+  for (const char* const curve : {"training", "validation", "trees/s", "products"}) EXPECT_EQ(epochs_in(curve), "123");
 }
 
 TEST_F(TrainingPrograms, WriteTheirReportWhenTheyFail) {

@@ -1,6 +1,7 @@
 #include "explain.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -29,11 +30,13 @@ double ratio(std::int64_t part, std::int64_t all) { return ratio(static_cast<dou
 
 /// What training costs, and what the machine could do. Times and rates are of all workers together.
 struct Speed {
-  double seconds = 0;            ///< of training, by the clock
-  std::int64_t minibatches = 0;  ///< trained on
-  RunnerStats runner = {};       ///< of this training: times, operations, bytes
-  double product_peak = 0;       ///< floating point operations per second in large products
-  double bandwidth = 0;          ///< bytes per second of the memory
+  double seconds = 0;                       ///< of training, by the clock
+  std::int64_t minibatches = 0;             ///< trained on
+  RunnerStats runner = {};                  ///< of this training: times, operations, bytes
+  double formula_flops = 0;                 ///< of this training, by Workload::formula
+  std::vector<TraceSummary::Row> ops = {};  ///< of this training, for a model without vertices
+  double product_peak = 0;                  ///< floating point operations per second in large products
+  double bandwidth = 0;                     ///< bytes per second of the memory
 };
 
 constexpr std::size_t elements_of_bandwidth = 1 << 24;  // of two arrays; more than caches hold
@@ -57,11 +60,22 @@ Speed measured(const Device& device, Workload& workload, const Arguments& argume
   Bandwidth memory(threads, elements_of_bandwidth);
   const RunnerStats before = trainer.stats();
   const std::uint64_t first = trainer.minibatches();
+  Trace trace = device.engine->trace();
+  const bool traced = workload.kind->has_graph_mode;
+  if (traced) trace.start();
   for (int round = 0; round < rounds; ++round) {
     products.sample(arguments.seconds / rounds);
     speed.bandwidth = std::max(speed.bandwidth, 1e9 * memory.measure(arguments.seconds / rounds / 2));
     const double until = speed.seconds + arguments.seconds / rounds;
-    while (speed.seconds < until) speed.seconds += trainer.train(samples).seconds;
+    while (speed.seconds < until) {
+      const Trainer::Pass pass = trainer.train(samples);
+      speed.seconds += pass.seconds;
+      speed.formula_flops += 3 * pass.flops;
+    }
+  }
+  if (traced) {
+    trace.stop();
+    speed.ops = trace.summary().ops;
   }
   const RunnerStats after = trainer.stats();
   speed.minibatches = static_cast<std::int64_t>(trainer.minibatches() - first);
@@ -150,6 +164,38 @@ void print_runs(const Speed& speed) {
       each(speed.runner.minibatches));
 }
 
+/// Of a model without vertices.
+void print_ops(const Speed& speed, int workers) {
+  const auto each = [&](double sum) { return sum / static_cast<double>(speed.minibatches); };
+  const auto ms = [](const TraceSummary::Row& op) { return 1e3 * std::chrono::duration<double>(op.total).count(); };
+  double count = 0, time = 0;
+  std::size_t wide = 8;
+  for (const TraceSummary::Row& op : speed.ops) {
+    count += static_cast<double>(op.count);
+    time += ms(op);
+    wide = std::max(wide, op.name.size());
+  }
+  const int width = static_cast<int>(wide);
+  print("per minibatch: %.1f ops\n", each(count));
+  print(
+      "The model has no graphs, so there are no vertices to batch: each operator computes a whole minibatch. By "
+      "default\n"
+      "they are recorded once, and replayed (--graph).\n\n");
+  print("%-*s  per minibatch  ms per minibatch  share of all ops\n", width, "op");
+  for (const TraceSummary::Row& op : speed.ops) {
+    print("%-*s  %13.1f  %16.3f  %14.1f %%\n", width, op.name.c_str(), each(static_cast<double>(op.count)),
+          each(ms(op)), 100 * ratio(ms(op), time));
+  }
+  print("%-*s  %13.1f  %16.3f\n", width, "all ops", each(count), each(time));
+  const double rate = speed.formula_flops / speed.seconds;
+  print(
+      "\ntraining, %d worker%s: %.3f ms per minibatch, by the clock\n"
+      "products, by their formula: %.1f GFLOP/s, %.1f %% of the %.1f GFLOP/s that large products reached in the same "
+      "run\n",
+      workers, workers == 1 ? "" : "s", each(1e3 * speed.seconds), rate / 1e9, 100 * ratio(rate, speed.product_peak),
+      speed.product_peak / 1e9);
+}
+
 void print_speed(const std::vector<Work>& all, int workers) {
   print("\ntraining, %d worker%s    ms per minibatch  share of time  achieved per worker  machine  share of it\n",
         workers, workers == 1 ? " " : "s");
@@ -192,10 +238,22 @@ void add_facts(Record& record, const BatchFacts& facts) {
              Record().set("vertices", facts.path_vertices).set("share_of_work", ratio(facts.path_flops, facts.flops)));
 }
 
+void print_json_of_ops(Record record, const Speed& speed) {
+  RecordValue::List ops;
+  for (const TraceSummary::Row& op : speed.ops) {
+    const double ms = 1e3 * std::chrono::duration<double>(op.total).count();
+    ops.push_back(Record().set("name", op.name).set("count", op.count).set("ms", ms));
+  }
+  record.set("minibatches", speed.minibatches).set("ops", ops).set("seconds", speed.seconds);
+  record.set("products_by_formula", speed.formula_flops / speed.seconds).set("machine_products", speed.product_peak);
+  print("%s\n", record.json(JsonStyle::compact).c_str());
+}
+
 void print_json(const Arguments& arguments, const std::optional<BatchFacts>& facts, const Speed& speed) {
   Record record;
   record.set("model", arguments.model).set("schedule", arguments.schedule).set("batch", arguments.batch);
   record.set("workers", arguments.workers);
+  if (!speed.ops.empty()) return print_json_of_ops(std::move(record), speed);
   if (facts) {
     add_facts(record, *facts);
   } else {
@@ -235,6 +293,7 @@ void run(const Arguments& arguments) {
   print("%s, %s: %s minibatch%s of %s %ss\n", arguments.model.c_str(), data_text(arguments.workload).c_str(),
         grouped(minibatches).c_str(), minibatches == 1 ? "" : "es", grouped(arguments.batch).c_str(),
         workload.kind->sample.c_str());
+  if (workload.kind->has_graph_mode) return print_ops(speed, arguments.workers);
   facts ? print_batches(*facts, arguments.schedule) : print_runs(speed);
   print_speed(work_of(speed, arguments.workers), arguments.workers);
 }

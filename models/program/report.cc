@@ -238,9 +238,9 @@ std::string epoch_table(const TrainingReport& report) {
 
 std::vector<Fact> batch_table(const TrainingReport& report) {
   const BatchFacts& facts = report.batches;
-  if (!report.operators.empty()) return {{"batches", "each operator computes the whole minibatch"}};
   if (facts.batches == 0) {
-    return {{"batches", "not known in advance: the model builds its graphs while it runs"}};
+    return {{"batches", report.has_graphs ? "not known in advance: the model builds its graphs while it runs"
+                                          : "none: the model has no graphs, and each operator computes a minibatch"}};
   }
   const auto each = [&](std::int64_t sum) { return formatted("%.1f", ratio(sum, facts.minibatches)); };
   return {{"minibatches looked at", count_text(facts.minibatches)},

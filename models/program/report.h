@@ -46,6 +46,7 @@ struct TrainingReport {
   std::vector<double> minibatch_losses = {};   ///< mean per label
   std::vector<Operator> operators = {};        ///< of the first epoch; empty unless each is an op of its own
   BatchFacts batches = {};                     ///< of rank 0; empty if graphs are known only as the program runs
+  bool has_graphs = true;                      ///< that are batched
   std::int64_t parameters = 0;                 ///< numbers in all of them
   std::int64_t minibatch_peak = 0;             ///< bytes
   std::int64_t process_peak = 0;               ///< bytes

@@ -5,6 +5,7 @@
 #include <array>
 #include <cctype>
 #include <cstdio>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -42,6 +43,55 @@ std::vector<double> mean_samples(const Workload& workload, const FactsOptions& o
   }
   for (double& mean : means) mean /= minibatches;
   return means;
+}
+
+RecordValue::List to_list(const std::vector<Metric>& metrics) {
+  RecordValue::List list;
+  for (const Metric& metric : metrics) {
+    list.push_back(Record()
+                       .set("name", metric.name)
+                       .set("value", metric.value)
+                       .set("unit", metric.unit == Metric::Unit::fraction ? "fraction" : "count"));
+  }
+  return list;
+}
+
+std::vector<Metric> metrics_of(const RecordValue& list) {
+  std::vector<Metric> metrics;
+  for (const RecordValue& one : list.list()) {
+    const Record& metric = one.record();
+    metrics.push_back({.name = metric.at("name").text(),
+                       .value = metric.at("value").number(),
+                       .unit = metric.at("unit").text() == "fraction" ? Metric::Unit::fraction : Metric::Unit::count});
+  }
+  return metrics;
+}
+
+Record to_record(const TrainingReport::Epoch& epoch) {
+  Record record;
+  record.set("number", epoch.number).set("training_loss", epoch.training_loss);
+  if (epoch.validation_loss) record.set("validation_loss", *epoch.validation_loss);
+  record.set("metrics", to_list(epoch.metrics)).set("training_metrics", to_list(epoch.training_metrics));
+  record.set("units_per_second", epoch.units_per_second).set("seconds", epoch.seconds);
+  record.set("evaluation_seconds", epoch.evaluation_seconds).set("collective_seconds", epoch.collective_seconds);
+  record.set("product_ns", epoch.times.product_ns).set("arithmetic_ns", epoch.times.arithmetic_ns);
+  return record.set("move_ns", epoch.times.move_ns);
+}
+
+TrainingReport::Epoch to_epoch(const Record& record) {
+  TrainingReport::Epoch epoch{.number = record.at("number").count(),
+                              .training_loss = record.at("training_loss").number(),
+                              .metrics = metrics_of(record.at("metrics")),
+                              .training_metrics = metrics_of(record.at("training_metrics")),
+                              .units_per_second = record.at("units_per_second").number(),
+                              .seconds = record.at("seconds").number(),
+                              .evaluation_seconds = record.at("evaluation_seconds").number(),
+                              .times = {.product_ns = record.at("product_ns").integer(),
+                                        .arithmetic_ns = record.at("arithmetic_ns").integer(),
+                                        .move_ns = record.at("move_ns").integer()},
+                              .collective_seconds = record.at("collective_seconds").number()};
+  if (record.contains("validation_loss")) epoch.validation_loss = record.at("validation_loss").number();
+  return epoch;
 }
 
 }  // namespace
@@ -96,6 +146,7 @@ void Reporting::begin(const Run& run, const Workload& workload, const Trainer& t
     report_.group = {run.members, mean_samples(workload, facts)};
   }
   report_.batches = batch_facts(workload, facts);
+  report_.has_graphs = !workload.kind->has_graph_mode;
   const Parameters& parameters = *workload.parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& value = parameters.value(parameters[i]);
@@ -109,6 +160,20 @@ void Reporting::begin(const Run& run, const Workload& workload, const Trainer& t
   }
   before_ = trainer.stats().times;
   mark_ = Clock::now();
+}
+
+RecordValue::List Reporting::epochs() const {
+  constexpr std::ptrdiff_t most = 4000;  // a record has at most a million values
+  const std::ptrdiff_t kept = std::min(std::ssize(report_.epochs), most);
+  RecordValue::List list;
+  std::transform(report_.epochs.end() - kept, report_.epochs.end(), std::back_inserter(list), to_record);
+  return list;
+}
+
+void Reporting::set_epochs(const RecordValue::List& epochs) {
+  if (!on()) return;
+  report_.epochs.clear();
+  for (const RecordValue& epoch : epochs) report_.epochs.push_back(to_epoch(epoch.record()));
 }
 
 void Reporting::trained(const Trainer& trainer, const Trainer::Pass& pass) {

@@ -41,6 +41,8 @@ Saving::Saving(const SavingFlags& flags, bool leads) : flags_(flags) {
   if (flags.folder.empty()) {
     if (flags.resume) throw MisuseError("--resume: no --save; expected the folder of the checkpoints");
     if (flags.every > 0) throw MisuseError("--save-every: no --save; expected the folder for the checkpoints");
+    if (flags.keep != SavingFlags().keep)
+      throw MisuseError("--keep: no --save; expected the folder for the checkpoints");
     if (flags.keep_best) throw MisuseError("--keep-best: no --save; expected the folder for the checkpoints");
     return;
   }
@@ -68,6 +70,9 @@ void Saving::resume(Trainer& trainer, Scores& scores) {
   require_same_model(checkpoint.document.at("model").record(), model_, checkpoint.tensors.path().string());
   trainer.resume(checkpoint);
   scores.set(checkpoint.document.at("scores").record());
+  if (reporting_ != nullptr && checkpoint.document.contains("epochs")) {
+    reporting_->set_epochs(checkpoint.document.at("epochs").list());
+  }
   saved_ = checkpoint.step;
   print("continuing from minibatch %s, in %s\n", grouped(checkpoint.step).c_str(),
         checkpoint.tensors.path().string().c_str());
@@ -85,6 +90,7 @@ void Saving::save(Trainer& trainer, const Scores& scores, std::optional<Checkpoi
       .set("model", model_)
       .set("flags", training_flags_)
       .set("scores", scores.record());
+  if (reporting_ != nullptr && reporting_->on()) document.set("epochs", reporting_->epochs());
   trainer.save(*writer, std::move(document));
 }
 

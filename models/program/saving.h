@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "reporting.h"
 #include "saved_model.h"
 #include "training_flags.h"
 #include "windrow/models/trainer.h"
@@ -35,6 +36,8 @@ class Saving {
   void set_model(Record model) { model_ = std::move(model); }
   /// Call it before the following; see training_record().
   void set_flags(Record flags) { training_flags_ = std::move(flags); }
+  /// Call it before the following: checkpoints have the epochs of this report. It must outlive this object.
+  void set_reporting(Reporting& reporting) { reporting_ = &reporting; }
   /// Throws MisuseError for --keep-best if there is no validation set.
   void require_scores(const Workload& workload) const;
   /// With --resume, continues from the newest checkpoint, and prints which one and which flags have changed since;
@@ -61,7 +64,8 @@ class Saving {
   const SavingFlags flags_;
   Record model_, training_flags_;
   std::optional<CheckpointWriter> writer_, best_;
-  std::uint64_t saved_ = 0;  // minibatches at the last checkpoint
+  Reporting* reporting_ = nullptr;  // null for none
+  std::uint64_t saved_ = 0;         // minibatches at the last checkpoint
 };
 
 }  // namespace windrow::program

@@ -221,8 +221,10 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   std::optional<Workload> own_workload;
   TrainerOptions& options = arguments.trainer;
   together(member, [&] {
+    require_used(arguments.training);
     own_reporting.emplace(arguments.report);
     own_saving.emplace(arguments.saving, member.leads);
+    own_saving->set_reporting(*own_reporting);
     own_workload = make_workload(arguments.model, member.device, arguments.workload);
     own_saving->set_model(model_record(*own_workload));
     own_saving->require_scores(*own_workload);
@@ -292,7 +294,7 @@ int train_model(const CLI::App& command, const Arguments& arguments) {
   Engine engine({.policy = parse_policy(arguments.policy), .workers = arguments.workers});
   const ToldOnce once(engine);
   std::optional<Signals> signals;
-  if (!arguments.report.empty() || !arguments.saving.folder.empty()) signals.emplace();
+  if (!arguments.report.empty() || !arguments.saving.folder.empty() || !arguments.trace.empty()) signals.emplace();
   return run_members(engine, arguments.device, arguments.members,
                      [&](const Member& member) { return train_member(command, arguments, engine, member); });
 }

@@ -78,6 +78,22 @@ void add_training_flags(CLI::App& command, TrainingFlags& to) {
        fraction());
 }
 
+void require_used(const TrainingFlags& flags) {
+  const TrainingFlags unused;
+  const bool momentum = flags.method == "momentum" || flags.method == "nesterov";
+  if (flags.momentum != unused.momentum && !momentum) {
+    throw MisuseError("--momentum with --optimiser " + flags.method + "; expected momentum or nesterov");
+  }
+  if (flags.rate_schedule == "step" || flags.rate_schedule == "plateau") return;
+  for (const auto& [name, given] : {std::pair("--rate-factor", flags.rate_factor != unused.rate_factor),
+                                    std::pair("--rate-epochs", flags.rate_epochs != unused.rate_epochs)}) {
+    if (given) {
+      throw MisuseError(std::string(name) + " with --rate-schedule " + flags.rate_schedule +
+                        "; expected step or plateau");
+    }
+  }
+}
+
 void set_training(TrainerOptions& options, const TrainingFlags& flags, const Workload& workload, std::uint64_t epochs) {
   const std::uint64_t samples_a_step = options.minibatch * flags.accumulate;
   const std::uint64_t epoch = (workload.training.size() + samples_a_step - 1) / samples_a_step;

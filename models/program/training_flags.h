@@ -24,6 +24,8 @@ struct TrainingFlags {
 
 void add_training_flags(CLI::App& command, TrainingFlags& to);
 
+/// Throws MisuseError for a flag that the others leave without an effect.
+void require_used(const TrainingFlags& flags);
 /// Sets what a trainer needs of them. Schedules end after `epochs`.
 void set_training(TrainerOptions& options, const TrainingFlags& flags, const Workload& workload, std::uint64_t epochs);
 

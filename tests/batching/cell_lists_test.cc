@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
+#include <random>
 
 #include "tests/batching/cells.h"
 #include "tests/engine/support.h"
@@ -12,17 +14,19 @@ namespace windrow {
 namespace {
 
 using testing::dense;
-using testing::error_of;
 using testing::expect_close;
 
 /// Cells that look up words.
 struct WordCells {
+  explicit WordCells(std::int64_t recompute_below = LazyOptions().recompute_below)
+      : graph(host, parameters, {.recompute_below = recompute_below}) {}
+
   static constexpr Index h = 3;
   Engine engine{{.workers = 2}};
   const Device host = host_device(engine);
   Parameters parameters{host, 1};
   const Parameter words = parameters.add("words", 5, h, Initial::uniform(-1, 1));
-  LazyGraph graph{host, parameters};
+  LazyGraph graph;
 };
 
 /// In any order, in several flushes, and by two cells whose places hold different results first. The loss is the sum of
@@ -63,21 +67,144 @@ TEST(LazyCells, ReadListsOfSeveralResultsOfOneCell) {
     expect(
         losses, [](double w) { return 13 * w * w + 35 * w * w * w; }, [](double w) { return 26 * w + 105 * w * w; });
   }
-  // Whatever else the lists hold, but not in two places.
-  const auto [two, three] = both.call<2>({}, {s.graph.index(0)});
-  const LazyExpr word = one({}, {s.graph.index(1)});
-  const LazyExpr of_two = squares({}, {}, std::array{two, word}), of_three = squares({}, {}, std::array{three, word});
-  const LazyExpr cubed = cubes({}, {}, std::array{three, word});
-  EXPECT_TRUE(std::isfinite((of_two + of_three + cubed).scalar()));
-  const LazyCell pairs = s.graph.cell("pairs", [](CellBody& c) {
-    const Expr x = c.each(h), y = c.each(h);
-    c.result(row_sum(sum_children(x * y)));
+}
+
+/// Random programs, in which lists, cells and other operations take results of cells with one and two results, inputs,
+/// and values of operations, in any place and across flushes. Copies of all elements (`1 * x`) are the oracle.
+class MixedLists {
+ public:
+  MixedLists(bool copies, std::int64_t recompute_below) : copies_(copies), s_(recompute_below) {}
+
+  void go_on_as(const MixedLists& other) { s_.graph.set_history(other.s_.graph.history()); }
+
+  /// The loss, then the gradient of the words.
+  std::vector<double> run(unsigned seed) {
+    std::mt19937 random(seed);
+    const auto draw = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+    std::vector<LazyExpr> values, losses;
+    const auto any = [&] { return values[draw(values.size())]; };
+    const auto list = [&](std::size_t size) {
+      std::vector<LazyExpr> elements;
+      for (std::size_t i = 0; i < size; ++i) elements.push_back(copies_ ? 1 * any() : any());
+      return elements;
+    };
+    const auto more = [&] {
+      const LazyIndex word = s_.graph.index(static_cast<std::int32_t>(draw(5)));
+      const LazyExpr missing;
+      switch (draw(4)) {
+        case 0:
+          return values.push_back(one_({}, {word}));
+        case 1:
+          return values.push_back(s_.graph.input({1, -0.5f, 0.25f}));
+        case 2:
+          return values.push_back(values.empty() ? s_.graph.zeros(h) : tanh(any()));
+        default:
+          break;
+      }
+      const LazyExpr operand = values.empty() || draw(2) == 0 ? missing : any();
+      auto [two, three] = both_.call<2>({operand}, {word});
+      values.push_back(std::move(two));
+      values.push_back(std::move(three));
+    };
+    for (int i = 0; i < 4; ++i) more();
+    for (int i = 0; i < 8; ++i) {
+      switch (draw(6)) {
+        case 0:
+          losses.push_back(squares_({}, {}, list(draw(4))));
+          break;
+        case 1:
+          losses.push_back(pairs_({any()}, {}, list(2 * draw(4))));
+          break;
+        case 2:
+          losses.push_back(row_sum(tanh(any())));
+          break;
+        case 3:
+          losses.push_back(row_sum(any() * any()));
+          break;
+        case 4:
+          s_.graph.flush();
+          break;
+        default:
+          more();
+      }
+    }
+    losses.push_back(pairs_({any()}, {}, list(4)));
+    s_.graph.backward(losses);
+    std::vector<double> results(1);
+    for (const LazyExpr& loss : losses) results[0] += loss.scalar();
+    for (const float gradient : s_.parameters.dense_gradient(s_.words).get()) results.push_back(gradient);
+    s_.graph.clear();
+    return results;
+  }
+
+ private:
+  static constexpr Index h = WordCells::h;
+  const bool copies_;
+  WordCells s_;
+  const LazyCell both_ = s_.graph.cell("both", [this](CellBody& c) {
+    const Expr x = embedding(s_.words, c.index()), below = c.operand(h);
+    c.result(2.0 * x + 0.5 * tanh(below));
+    c.result(3.0 * x - 0.25 * below);
   });
-  const auto [again_two, again_three] = both.call<2>({}, {s.graph.index(0)});
-  const LazyExpr other = one({}, {s.graph.index(1)});
-  const LazyExpr refused = pairs({}, {}, std::array{again_two, other, other, again_three});
-  EXPECT_EQ(error_of<MisuseError>([&] { refused.scalar(); }),
-            "pairs: lists hold different results of one cell; expected one of them, or copies such as `1 * x`");
+  const LazyCell one_ = s_.graph.cell("one", [this](CellBody& c) { c.result(embedding(s_.words, c.index())); });
+  const LazyCell squares_ =
+      s_.graph.cell("squares", [](CellBody& c) { c.result(row_sum(sum_children(square(c.each(h))))); });
+  const LazyCell pairs_ = s_.graph.cell("pairs", [](CellBody& c) {
+    const Expr own = c.operand(h), x = c.each(h), y = c.each(h);
+    c.result(row_sum(sum_children(x * tanh(y)) * own));
+  });
+};
+
+TEST(LazyCells, ReadAnyResultsInAnyPlacesOfLists) {
+  for (const std::int64_t recompute_below : {0, 20'000'000}) {
+    MixedLists plain(false, recompute_below), copied(true, recompute_below);
+    for (unsigned seed = 0; seed < 60; ++seed) {
+      const std::vector<double> expected = copied.run(seed);
+      std::optional<MixedLists> later;  // from a checkpoint
+      if (seed % 20 == 19) later.emplace(false, recompute_below).go_on_as(plain);
+      std::vector<double> found;
+      ASSERT_NO_THROW(found = plain.run(seed)) << "seed " << seed;
+      ASSERT_EQ(found.size(), expected.size());
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        EXPECT_NEAR(found[i], expected[i], 1e-4 * (1 + std::abs(expected[i]))) << "seed " << seed << ", " << i;
+      }
+      if (later) {
+        EXPECT_EQ(later->run(seed), found) << "seed " << seed;
+      }
+    }
+  }
+}
+
+/// An operation takes a result that shares a state with another one, before or after a list reads the latter.
+TEST(LazyCells, ReadListsBesideOperationsThatTakeTheOtherResults) {
+  for (const int order : {0, 1, 2}) {
+    WordCells s;
+    constexpr Index h = WordCells::h;
+    const LazyCell both = s.graph.cell("both", [&](CellBody& c) {
+      const Expr x = embedding(s.words, c.index());
+      c.result(2.0 * x);
+      c.result(3.0 * x);
+    });
+    const LazyCell one = s.graph.cell("one", [&](CellBody& c) { c.result(embedding(s.words, c.index())); });
+    const LazyCell sums = s.graph.cell("sums", [](CellBody& c) { c.result(row_sum(sum_children(c.each(h)))); });
+    for (int i = 0; i < 2; ++i) {
+      const auto [two, three] = both.call<2>({}, {s.graph.index(0)});
+      const LazyExpr word = one({}, {s.graph.index(1)});
+      LazyExpr listed = order == 0 ? sums({}, {}, std::array{two, word}) : LazyExpr();
+      const LazyExpr taken = row_sum(tanh(three)), other = row_sum(tanh(word));
+      if (order == 2) {
+        EXPECT_TRUE(std::isfinite((taken + other).scalar()));
+        const auto [again, unused] = both.call<2>({}, {s.graph.index(0)});
+        listed = sums({}, {}, std::array{again, one({}, {s.graph.index(1)})});
+      }
+      if (order == 1) listed = sums({}, {}, std::array{two, word});
+      const std::vector<float> words = s.parameters.value(s.words).get();
+      double expected = 0;
+      for (std::size_t c = 0; c < h; ++c) expected += 2 * words[c] + words[h + c];
+      EXPECT_NEAR(listed.scalar(), expected, 1e-5) << order;
+      s.graph.clear();
+    }
+  }
 }
 
 /// Values and gradients of calls that each lack other indices.

@@ -214,6 +214,25 @@ TEST(LazyDropout, DrawsAnewForEachMinibatchAndTheSameAfterGoingOn) {
   EXPECT_EQ(train(later), second);
 }
 
+/// However many flushes compute for training; the masks of all of them differ, and those of the next minibatch, too.
+TEST(LazyDropout, CountsAMinibatchFromClearToClear) {
+  LazyOnes lazy;
+  LazyGraph graph(lazy.host, lazy.parameters, {.recompute_below = 0});
+  std::set<Floats> masks;
+  for (std::uint64_t minibatch = 1; minibatch <= 3; ++minibatch) {
+    std::vector<LazyExpr> losses;
+    for (int flush = 0; flush < 3; ++flush) {
+      const LazyExpr dropped = dropout(graph.input(Floats(50, 1)), {.rate = 0.5});
+      losses.push_back(matmul(dropped, lazy.w));
+      masks.insert(dropped.value());
+    }
+    graph.backward(losses);
+    graph.clear();
+    EXPECT_EQ(lazy.parameters.minibatches(), minibatch);
+  }
+  EXPECT_EQ(masks.size(), 9u);
+}
+
 TEST(LazyDropout, DiffersBetweenTwoGraphsOfOneProgram) {
   LazyOnes lazy;
   const auto mask = [&](LazyGraph& graph) { return dropout(graph.input(Floats(50, 1)), {.rate = 0.5}); };

@@ -103,6 +103,35 @@ TEST_P(LazyChanges, LeaveALossAsItWasTold) {
   EXPECT_EQ(dense(parameters, b), (std::vector<double>(4, 4)));
 }
 
+/// Which gradients there are is decided at the flush that computes what a loss depends on.
+TEST_P(LazyChanges, OfWhatIsFrozenAreRefusedByName) {
+  for (const bool frozen_first : {false, true}) {
+    const auto change = [&](bool freeze) { freeze ? parameters.freeze(b) : parameters.unfreeze(b); };
+    change(frozen_first);
+    const LazyExpr s = matmul(graph.parameter(a), b);
+    s.value();
+    change(!frozen_first);
+    const LazyExpr loss = row_sum(square(s));
+    const std::string said = error_of<MisuseError>([&] { graph.backward(std::array{loss}); });
+    EXPECT_EQ(said.find("backward(): parameter 'b' was frozen or unfrozen after the flush at "), 0) << said;
+    change(frozen_first);  // the graph is as it was
+    graph.backward(std::array{loss});
+    EXPECT_EQ(parameters.gradient(b).all.has_value(), !frozen_first);
+    EXPECT_EQ(dense(parameters, a), (std::vector<double>(2, 8)));
+    graph.clear();
+  }
+}
+
+TEST_P(LazyChanges, OfWhatIsFrozenAreAllowedBeforeTheFlushOfALoss) {
+  matmul(graph.parameter(a), b).value();
+  parameters.freeze(b);
+  const LazyExpr loss = row_sum(square(matmul(graph.parameter(a), b)));
+  EXPECT_EQ(loss.scalar(), 8);
+  graph.backward(std::array{loss});
+  EXPECT_FALSE(parameters.gradient(b).all.has_value());
+  EXPECT_EQ(dense(parameters, a), (std::vector<double>(2, 8)));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, LazyChanges, ::testing::Values(0, 20'000'000),
                          [](const auto& of) { return of.param == 0 ? "Kept" : "ComputedAgain"; });
 

@@ -89,7 +89,8 @@ std::vector<float> Epochs::gradient(NodeId input, std::source_location from) con
   return sum;
 }
 
-/// Backward passes read the current values of parameters, so these must be the values that the epochs used.
+/// Backward passes read the current values of parameters, so these must be the values that the epochs used. What is
+/// frozen decides which gradients a minibatch has, and epochs that are computed again are planned again.
 void Epochs::require_unchanged(const Times& losses, std::source_location from) {
   std::set<std::int32_t> parameters;
   for (const Epoch& epoch : epochs_) {
@@ -98,8 +99,14 @@ void Epochs::require_unchanged(const Times& losses, std::source_location from) {
   if (parameters.empty()) return;
   const auto now = versions_.note({parameters.begin(), parameters.end()}, from);
   versions_.wait(from);
+  require_unchanged(losses, *now, {Versions::changed, "was modified in place", "the same value until backward()"});
+  require_unchanged(losses, *now,
+                    {Versions::frozen_since, "was frozen or unfrozen", "that before the flush, or after clear()"});
+}
+
+void Epochs::require_unchanged(const Times& losses, const Versions::Note& now, const Change& change) const {
   const auto changed = [&](const Epoch& epoch) {
-    return epoch.versions ? Versions::changed(*epoch.versions, *now) : std::vector<std::int32_t>();
+    return epoch.versions ? change.since(*epoch.versions, now) : std::vector<std::int32_t>();
   };
   if (std::all_of(epochs_.begin(), epochs_.end(), [&](const Epoch& epoch) { return changed(epoch).empty(); })) return;
   const std::vector<char> needed = needed_by(losses);
@@ -115,9 +122,9 @@ void Epochs::require_unchanged(const Times& losses, std::source_location from) {
     for (const std::int32_t number : changed(epoch)) {
       for (NodeId node = epoch.first; node < end; ++node) {
         if (needed[at(node)] == 0 || !uses(node, number)) continue;
-        throw MisuseError("backward(): parameter '" + parameters_->name(at(number)) +
-                          "' was modified in place after the flush at " + line_of(epoch.versions->from) +
-                          ", which computed what a loss depends on; expected the same value until backward()");
+        throw MisuseError("backward(): parameter '" + parameters_->name(at(number)) + "' " + change.what +
+                          " after the flush at " + line_of(epoch.versions->from) +
+                          ", which computed what a loss depends on; expected " + change.expected);
       }
     }
   }

@@ -98,7 +98,6 @@ Cell::Cell(std::string called, std::function<void(CellBody&)> computes, const Pa
     throw MisuseError(name + ": " + error.what());
   }
   flops = flops_of(kind);
-  forget_first_results();
 }
 
 Key key_of(const Cell& cell, std::uint32_t missing, std::size_t result) {
@@ -223,21 +222,28 @@ void Record::take_list(const Cell& cell, std::span<const LazyExpr> list, std::so
   scratch_operands_.swap(scratch_list_);
 }
 
-/// Whether a list holds a copy of the value. Notes which results stood there first.
-bool Record::is_copied(const Cell& cell, NodeId id, std::size_t place) {
+std::optional<ListPlaces::Result> Record::listed(NodeId id) const {
   const Key& made_by = key(id);
-  if (cell.own || id < first_pending_ || (made_by.cell == nullptr && made_by.op != nullptr)) return true;
-  if (made_by.cell == nullptr || made_by.cell->results.size() == 1) return false;
-  Index& first = cells_[at(made_by.cell->number - 1)]->first_results[place];
-  if (first < 0) first = made_by.attributes.sizes[0];
-  return first != made_by.attributes.sizes[0];
+  if (made_by.cell == nullptr) return made_by.op == nullptr ? std::optional(ListPlaces::Result{0, 0}) : std::nullopt;
+  if (made_by.cell->own) return std::nullopt;
+  return ListPlaces::Result{made_by.cell->number, static_cast<std::int32_t>(made_by.attributes.sizes[0])};
+}
+
+/// Whether a list holds a copy of the value.
+bool Record::is_copied(const Cell& cell, NodeId id, std::size_t place) {
+  if (cell.own || id < first_pending_) return true;
+  const auto result = listed(id);
+  return !result || !list_places_.reads({cell.number, static_cast<std::int32_t>(place)}, *result);
 }
 
 /// A copy of a value, for this place in the elements of lists of this cell: a run of its own. Copies for different
-/// places have different keys, so they are different states, some of which may be read in place.
+/// places, and of different results of cells, have different keys, so they are different states, some of which may be
+/// read in place, and no copy makes one state of two results.
 NodeId Record::copy(const Cell& cell, NodeId id, std::size_t place, std::source_location from) {
+  const auto computed_here = id < first_pending_ ? std::nullopt : listed(id);
+  const auto result = computed_here.value_or(ListPlaces::Result{0, 0});
   scratch_ = {.op = &op::concat,
-              .attributes = {.sizes = {static_cast<Index>(place), cell.number}},
+              .attributes = {.sizes = {static_cast<Index>(place), cell.number, result.cell, result.number}},
               .operands = {Key::expression},
               .widths = {width(id)}};
   const std::uint32_t number = number_of_key();
@@ -271,19 +277,16 @@ Cell& Record::own_cell(OwnCell which, const std::vector<Index>& each) {
   return *own_cells_.back();
 }
 
-void Record::write_first_results(NumberWriter& to) const {
-  to.add(static_cast<std::int64_t>(cells_.size()));
-  for (const auto& cell : cells_) {
-    for (const Index first : cell->first_results) to.add(first);
-  }
-}
-
-void Record::read_first_results(NumberReader& from) {
-  const auto count = static_cast<std::size_t>(from.next(0, static_cast<std::int64_t>(cells_.size()) + 1));
-  for (std::size_t number = 0; number < count; ++number) {
-    Cell& cell = *cells_[number];
-    for (Index& first : cell.first_results) first = from.next(-1, static_cast<std::int64_t>(cell.results.size()));
-  }
+void Record::read_list_places(NumberReader& from) {
+  const auto cell = [&](std::int32_t number) -> const Cell* {
+    return 0 < number && number <= std::ssize(cells_) ? cells_[at(number - 1)].get() : nullptr;
+  };
+  list_places_.read(from, [&](const ListPlaces::Place& place, const ListPlaces::Result& result) {
+    const Cell *const reader = cell(place.cell), *const made_by = cell(result.cell);
+    const bool is_input = result == ListPlaces::Result{0, 0};
+    return reader != nullptr && at(place.number) < reader->each.size() &&
+           (is_input || (made_by != nullptr && at(result.number) < made_by->results.size()));
+  });
 }
 
 LazyCell Record::make_cell(std::string name, std::function<void(CellBody&)> body) {

@@ -2,7 +2,6 @@
 // first one has the operands.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <optional>
 #include <string>
@@ -69,10 +68,6 @@ struct Cell {
   std::uint32_t keys_version = 0;   // of the record, whose keys may be forgotten
   std::optional<OwnCell> own = {};  // whose lists may hold anything: they are copied, whatever computed them
   std::int32_t number = 0;          // among the cells that the program made, from 1 on
-  /// By place in the elements of lists: which of its results stood there first, or -1. Other results are copied there,
-  /// since two nodes of one kind cannot be one state.
-  std::array<Index, CellBody::most_each> first_results;
-  void forget_first_results() { first_results.fill(-1); }
 };
 
 struct Key;

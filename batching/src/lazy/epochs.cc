@@ -70,13 +70,23 @@ void Epochs::forget() {
 
 /// Finds the kind and the children of each current vertex.
 void Epochs::find_kinds() {
+  if (find_all_kinds()) return;
+  kinds_.begin_by_groups();
+  if (!find_all_kinds()) throw Error("lazy expressions: a list gathers two results of one cell");
+}
+
+/// Returns false if a list cannot gather its elements.
+bool Epochs::find_all_kinds() {
   kind_of_.clear();
   child_begin_.assign(1, 0);
   children_.clear();
   for (const Run& run : runs_.runs()) {
-    kind_of_.push_back(kinds_.kind_of(run, kind_of_, children_));
+    const KindId kind = kinds_.kind_of(run, kind_of_, children_);
+    if (kind == no_kind) return false;
+    kind_of_.push_back(kind);
     child_begin_.push_back(static_cast<std::int32_t>(children_.size()));
   }
+  return true;
 }
 
 /// The positions at which to divide the vertices into graphs without edges between them, which can run concurrently.
@@ -251,6 +261,7 @@ void Epochs::make_runner() {
   replace_runner();
   function_ = kinds_.function();
   runner_ = std::shared_ptr<Runner>(new Runner(device_, *function_, parameters_, options_.runner));
+  runner_->counts_minibatches_ = false;
   if (lessons_) {  // so that the limit on learning holds for all runners together
     lessons_->begin_anew();
     runner_->lessons_ = lessons_;
@@ -287,8 +298,10 @@ std::shared_ptr<Epochs::Computed> Epochs::compute(const ToRetain& retain, std::s
     announced.push_back({output.name, output.row_of});
     for (std::int32_t& row : announced.back().row_of) row = row < 0 ? output.zero() : row;
   }
-  computed->minibatch = announced.empty() ? runner_->run(pointers, given, from)
-                                          : runner_->record_rows(pointers, given, std::move(announced), from);
+  const bool trains = !announced.empty();
+  computed->minibatch =
+      trains ? runner_->record_rows(pointers, given, std::move(announced), from) : runner_->run(pointers, given, from);
+  if (trains) record_.count_minibatch();
   computed->end = computed->minibatch.execution_->end();
   return computed;
 }

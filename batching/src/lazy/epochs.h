@@ -120,6 +120,7 @@ class Epochs {
 
   // For the current vertices, which are the current runs:
   void find_kinds();
+  bool find_all_kinds();
   void forget();
   /// The nodes whose values a computation retains, ascending, and those of them that have a gradient.
   struct ToRetain {
@@ -141,6 +142,12 @@ class Epochs {
 
   std::shared_ptr<const Versions::Note> note_versions(std::source_location from);
   void require_unchanged(const Times& losses, std::source_location from);
+  /// What may not happen to a parameter between a flush and backward().
+  struct Change {
+    std::vector<std::int32_t> (*since)(const Versions::Note& earlier, const Versions::Note& later);
+    const char *what, *expected;
+  };
+  void require_unchanged(const Times& losses, const Versions::Note& now, const Change& change) const;
   void require_computed(const Times& losses) const;
   std::vector<char> needed_by(const Times& nodes) const;
   void add_epoch(Epoch epoch);

@@ -15,7 +15,7 @@ namespace windrow::lazy {
 namespace {
 
 /// The first number of a history. A later version that writes anything else increments it.
-constexpr std::int64_t version = 2;
+constexpr std::int64_t version = 3;
 
 enum class KeyIs : std::int64_t { input, operation, sum, result, end };
 /// The number of a cell of Record::own_cell(), which is named by the widths of its elements.
@@ -165,7 +165,7 @@ std::vector<std::int64_t> Record::history() const {
   weights_.write(to, epochs_->operators());
   to.add(static_cast<std::int64_t>(keys_.size()));
   for (std::uint32_t key = 0; key < keys_.size(); ++key) write(keys_[key], to);
-  write_first_results(to);
+  list_places_.write(to);
   epochs_->write(to);
   return to.take();
 }
@@ -190,7 +190,7 @@ void Record::set_history(std::span<const std::int64_t> history) {
       };
       if (keys_.number(key, inferred) != number) from.refuse();
     }
-    read_first_results(from);
+    read_list_places(from);
     epochs_->read(from, minibatch);
     from.end();
     minibatch_ = minibatch;
@@ -311,6 +311,7 @@ bool Runs::is_pattern(std::span<const std::uint32_t> list) const {
 // Kinds.
 
 void Kinds::write(NumberWriter& to) const {
+  to.add(by_groups_ ? 1 : 0);
   keys_.write(to);
   used_.write(to);
   to.add(outputs_.size());
@@ -326,6 +327,7 @@ void Kinds::write(NumberWriter& to) const {
 }
 
 void Kinds::read(NumberReader& from, std::uint32_t minibatch) {
+  by_groups_ = from.next(0, 2) == 1;
   keys_.read(from);
   used_.read(from, keys_.size(), minibatch);
   std::map<Index, std::int32_t> outputs;  // how many of each width
@@ -341,20 +343,6 @@ void Kinds::read(NumberReader& from, std::uint32_t minibatch) {
     read_last(from);
   }
   ++version_;
-}
-
-/// The number of children's values that a kind of this pattern gathers, without those of lists.
-std::size_t Kinds::gathered_by(std::uint32_t pattern) const {
-  std::size_t gathered = 0, outside = 0;
-  Patterns::each_node(runs_.patterns()[pattern], record_.keys(), [&](auto, auto, auto codes) {
-    for (const std::uint32_t code : codes) {
-      const OperandSource source = Patterns::decode(code);
-      if (source.is == OperandSource::Is::inside || source.number < outside) continue;
-      ++outside;
-      if (source.is == OperandSource::Is::gathered) ++gathered;
-    }
-  });
-  return gathered;
 }
 
 /// Makes the last kind again, with its states and outputs.

@@ -15,6 +15,7 @@
 namespace windrow::lazy {
 
 using KindId = std::int32_t;
+inline constexpr KindId no_kind = -1;
 
 /// A node of a kind; `node` counts from the begin of the run.
 struct KindNode {
@@ -85,7 +86,8 @@ class Kinds {
   };
 
   /// The kind of a run. `kinds` contains the kinds of the runs before it. Appends the runs that its values from outside
-  /// come from to `children`, each once.
+  /// come from to `children`, each once. Returns no_kind if an earlier kind has made one state of what the list of the
+  /// run must gather apart; see begin_by_groups().
   KindId kind_of(const Run& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children);
   /// Makes the node an output of its kind.
   std::int32_t output(const KindNode& node);
@@ -100,6 +102,9 @@ class Kinds {
   /// As for Runs; both are forgotten together.
   bool remember_too_much() const;
   void forget();
+  /// Forgets all kinds. From then on, a place of an operation takes values of one group of ListPlaces, or values
+  /// outside of groups: so no state has values of two groups, and lists can gather what is in a group.
+  void begin_by_groups();
   void write(NumberWriter& to) const;
   void read(NumberReader& from, std::uint32_t minibatch);
 
@@ -109,6 +114,7 @@ class Kinds {
 
  private:
   KindId find_or_add();
+  void append_groups(std::span<const NodeId> nodes);
   void append_producers(std::span<const NodeId> nodes, const std::vector<KindId>& kinds);
   Kind make(std::span<const std::uint32_t> key);
   std::vector<Outside> outside_of(std::span<const std::uint32_t> key);
@@ -125,9 +131,9 @@ class Kinds {
   const Record& record_;
   const Runs& runs_;
   const ParameterStores& parameters_;
-  // By kind: its pattern, and the child of each gathered value but those of lists; for kinds split from others also the
-  // producers of these, and behind a mark those of the first element of the list.
-  static constexpr std::uint32_t before_list = UINT32_MAX - 1;
+  // By kind: its pattern, and the child of each gathered value but those of lists; behind a mark the groups of these,
+  // if kinds are found by groups; for kinds split from others also the producers of these.
+  static constexpr std::uint32_t before_groups = UINT32_MAX - 1;
   Lists keys_;
   std::vector<Kind> kinds_;
   LastUse used_;
@@ -137,6 +143,7 @@ class Kinds {
   };
   std::vector<State> states_;
   Columns given_{"given"}, indices_{"index"}, factors_{"factor"}, outputs_{"out"};
+  bool by_groups_ = false;
   std::int64_t version_ = 0;
   std::vector<std::uint32_t> scratch_;
 };

@@ -58,6 +58,7 @@ void Record::clear() {
   run_begins_.clear();
   latest_.clear();
   dropouts_ = 0;
+  counted_.reset();
   outside_.clear();
   suspended.clear();
   state_ = State::open;

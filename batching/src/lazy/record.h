@@ -13,6 +13,7 @@
 
 #include "lazy/cells.h"
 #include "lazy/keys.h"
+#include "lazy/list_places.h"
 #include "lazy/weights.h"
 #include "parameters/parameter_stores.h"
 #include "schedule/numbers.h"
@@ -161,8 +162,12 @@ class Record {
   };
   std::optional<DropoutKeys> next_dropout() {
     if (use_ == LazyOptions::For::inference || state_ == State::closed) return std::nullopt;
-    return DropoutKeys{parameters_->seed(),
-                       {static_cast<std::int32_t>(parameters_->draw(parameters_->minibatches())), dropouts_++, graph_}};
+    const std::uint64_t draw = parameters_->draw(counted_.value_or(parameters_->minibatches()));
+    return DropoutKeys{parameters_->seed(), {static_cast<std::int32_t>(draw), dropouts_++, graph_}};
+  }
+  /// Counts a minibatch of the parameters: one from clear() to clear(), however many flushes compute for training.
+  void count_minibatch() {
+    if (!counted_) counted_ = parameters_->next_minibatch();
   }
   LazyIndex index(std::span<const std::int32_t> values);
   /// Records an operation. T is LazyExpr, LazyOperand or OperandRef.
@@ -192,6 +197,9 @@ class Record {
   void seal() { state_ = State::differentiated; }
 
   Epochs& epochs() { return *epochs_; }
+  const ListPlaces& list_places() const { return list_places_; }
+  /// The result that a list of the same flush could read in place; nothing for a value that lists copy.
+  std::optional<ListPlaces::Result> listed(NodeId id) const;
   std::uint32_t minibatch() const { return minibatch_; }
   /// All that was learned: the record's part, then that of the epochs. See LazyGraph.
   std::vector<std::int64_t> history() const;
@@ -201,7 +209,7 @@ class Record {
     keys_ = {};
     ++keys_version_;
     weights_ = {};
-    for (const auto& cell : cells_) cell->forget_first_results();
+    list_places_ = {};
   }
   /// The node of an expression. Throws MisuseError if it is of another graph, or from before clear().
   NodeId checked(const LazyExpr& expr, std::string_view what) const {
@@ -263,8 +271,7 @@ class Record {
   void take_list(const Cell& cell, std::span<const LazyExpr> list, std::source_location from);
   bool is_copied(const Cell& cell, NodeId id, std::size_t place);
   NodeId copy(const Cell& cell, NodeId id, std::size_t place, std::source_location from);
-  void write_first_results(NumberWriter& to) const;
-  void read_first_results(NumberReader& from);
+  void read_list_places(NumberReader& from);
   void begin_run(NodeId id, std::span<const NodeId> operands, bool apart);
   std::uint32_t number_of_key();
   void write(const Key& key, NumberWriter& to) const;
@@ -280,13 +287,15 @@ class Record {
   Weights weights_;
   std::vector<std::shared_ptr<Cell>> cells_;
   std::vector<std::unique_ptr<Cell>> own_cells_;
+  ListPlaces list_places_;
   Tail<Node> nodes_;
   Tail<NodeId> operands_;
   Tail<std::int32_t> indices_;
   Tail<float> inputs_;
   const LazyOptions::For use_;
-  std::int32_t dropouts_ = 0;  // since clear()
-  std::int32_t graph_ = -1;    // number of the graph in its first set; -1 for inference and when closed
+  std::int32_t dropouts_ = 0;             // since clear()
+  std::optional<std::uint64_t> counted_;  // the number of the minibatch that was counted since clear()
+  std::int32_t graph_ = -1;               // number of the graph in its first set; -1 for inference and when closed
   NodeId first_pending_ = 0;
   Tail<RunBegin> run_begins_;          // by run
   std::vector<std::int32_t> outside_;  // runs that contain operands of the last run

@@ -15,7 +15,9 @@ std::shared_ptr<const Versions::Note> Versions::note(std::vector<std::int32_t> p
   std::vector<Access> accesses = {mutate(notes_.var())};
   std::vector<Tensor> values;  // kept, so that their variables are not retired before the op has run
   for (std::int32_t number : note->parameters) {
-    values.push_back(parameters_.entry(static_cast<std::size_t>(number)).value);
+    const ParameterStore::Entry& entry = parameters_.entry(static_cast<std::size_t>(number));
+    values.push_back(entry.value);
+    note->frozen.push_back(entry.frozen ? 1 : 0);
     accesses.push_back(read(values.back().var()));
   }
   device_.engine->push(
@@ -28,14 +30,27 @@ std::shared_ptr<const Versions::Note> Versions::note(std::vector<std::int32_t> p
 
 void Versions::wait(std::source_location from) { device_.engine->wait(notes_.var(), from); }
 
-std::vector<std::int32_t> Versions::changed(const Note& earlier, const Note& later) {
-  std::vector<std::int32_t> changed;
+namespace {
+
+/// The parameters of `earlier` whose element of this list differs in `later`.
+std::vector<std::int32_t> differing(const Versions::Note& earlier, const Versions::Note& later, auto list) {
+  std::vector<std::int32_t> differing;
   for (std::size_t i = 0; i < earlier.parameters.size(); ++i) {
     const auto found = std::lower_bound(later.parameters.begin(), later.parameters.end(), earlier.parameters[i]);
     const auto place = static_cast<std::size_t>(found - later.parameters.begin());
-    if (later.counts.at(place) != earlier.counts.at(i)) changed.push_back(earlier.parameters[i]);
+    if ((later.*list).at(place) != (earlier.*list).at(i)) differing.push_back(earlier.parameters[i]);
   }
-  return changed;
+  return differing;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> Versions::changed(const Note& earlier, const Note& later) {
+  return differing(earlier, later, &Note::counts);
+}
+
+std::vector<std::int32_t> Versions::frozen_since(const Note& earlier, const Note& later) {
+  return differing(earlier, later, &Note::frozen);
 }
 
 }  // namespace windrow::lazy

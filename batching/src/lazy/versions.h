@@ -1,4 +1,4 @@
-// Versions of parameters: detects whether a parameter has changed since a flush used it.
+// Versions of parameters: detects whether a parameter has changed since a flush used it, or was frozen or unfrozen.
 //
 // The engine counts the ops that have written a variable. An op that is pushed with a flush and reads the parameters
 // sees the counts that hold for that flush, however far ahead the program pushes.
@@ -24,6 +24,7 @@ class Versions {
     std::source_location from;
     /// By index into `parameters`. Written by the op, read after wait().
     std::vector<std::uint64_t> counts = std::vector<std::uint64_t>(parameters.size());
+    std::vector<char> frozen = {};  ///< by index into `parameters`: whether it was frozen when the note was made
   };
 
   Versions(const Device& device, const ParameterStores& parameters);
@@ -34,6 +35,8 @@ class Versions {
   void wait(std::source_location from);
   /// The parameters of `earlier` whose counts differ in `later`, which must contain all of them. Call after wait().
   static std::vector<std::int32_t> changed(const Note& earlier, const Note& later);
+  /// The parameters of `earlier` of which only one of the notes says that they are frozen. `later` must contain all.
+  static std::vector<std::int32_t> frozen_since(const Note& earlier, const Note& later);
 
  private:
   const Device device_;

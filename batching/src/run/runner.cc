@@ -277,7 +277,9 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
   std::vector<char> announced_rows;
   for (const auto& row_of : rows) announced_rows.push_back(!row_of.empty());
   options.gradient_row_of = std::move(rows);
-  if (purpose.training) options.dropout = {parameters_->seed(), parameters_->draw(parameters_->next_minibatch())};
+  if (purpose.training && counts_minibatches_) {
+    options.dropout = {parameters_->seed(), parameters_->draw(parameters_->next_minibatch())};
+  }
   Layout layout = Layout::make(graphs, *plan, options, *layouts_);
   stats_.schedule_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
 

@@ -25,10 +25,10 @@
 //            can be recorded after that, but not between backward() and clear().
 //   Numbers  As for Runner. How operations are batched may change the order of sums. Gradients are those at the values
 //            that parameters have at backward(). If a loss depends on a value of an earlier flush that was computed
-//            with a parameter, that parameter must not change between that flush and backward(), which throws
-//            MisuseError otherwise; a step of sgd() counts as a change even if it was skipped. A loss that is not
-//            finite poisons the gradients. After backward(), its value() throws OpError, naming the line that recorded
-//            it and the input, parameter or operator that it comes from; other values are returned.
+//            with a parameter, that parameter must neither change nor be frozen or unfrozen between that flush and
+//            backward(), which throws MisuseError otherwise; a step of sgd() counts as a change even if it was skipped.
+//            A loss that is not finite poisons the gradients. After backward(), its value() throws OpError, naming the
+//            line that recorded it and the input, parameter or operator that it comes from; other values are returned.
 //   Waiting  backward() after a flush blocks until earlier ops that write the parameters have finished.
 //   Errors   These throw MisuseError at the call: operands that do not fit, indices outside the operator's index_range,
 //            empty expressions, expressions from before clear(), and recording between backward() and clear(). If an

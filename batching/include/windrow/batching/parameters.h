@@ -252,8 +252,8 @@ class Parameters {
   /// The next minibatch that is differentiated adds its gradients to those there are, instead of replacing them.
   void keep_gradients();
 
-  /// The number of minibatches that were computed for training, from which dropout() draws. A program that goes on from
-  /// a checkpoint sets it to what it was.
+  /// The number of minibatches that were computed for training, from which dropout() draws; all that a lazy graph
+  /// computes from clear() to clear() is one. A program that goes on from a checkpoint sets it to what it was.
   std::uint64_t minibatches() const;
   void set_minibatches(std::uint64_t number);
   /// For members of a group, which train equal parameters on different samples: each draws its own dropout.
@@ -261,8 +261,8 @@ class Parameters {
   void set_member(int rank, int members);
 
   /// A frozen parameter counts as a constant: no gradient is computed for it, from the next minibatch on, and no step
-  /// changes it. Runners and lazy graphs plan again when the frozen parameters have changed. Throw MisuseError for a
-  /// parameter of another set.
+  /// changes it. Runners and lazy graphs plan again when the frozen parameters have changed. In a lazy graph, do it
+  /// before the flush that uses the parameter; see lazy.h. Throw MisuseError for a parameter of another set.
   void freeze(const Parameter& parameter);
   void unfreeze(const Parameter& parameter);
   bool frozen(const Parameter& parameter) const;

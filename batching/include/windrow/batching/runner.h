@@ -308,6 +308,7 @@ class Runner {
   std::shared_ptr<LayoutMemory> layouts_;   // of minibatches that have ended
   std::shared_ptr<StepClock> clock_;        // null unless steps are timed
   std::shared_ptr<const Origins> origins_;  // of the next minibatch; null if its errors name vertices
+  bool counts_minibatches_ = true;          // not by a lazy graph, which counts its minibatches itself
   RunnerStats stats_;
 };
 
