@@ -14,7 +14,9 @@ constexpr std::size_t most_announced = 64;
 /// A number that calls which do not fit each other do not share; not negative.
 std::int64_t hash(const Call& call) {
   const bool pair = call.kind >= Kind::send;
-  std::vector<Index> numbers = {static_cast<Index>(pair ? Kind::send : call.kind), static_cast<Index>(call.elements)};
+  std::vector<Index> numbers;
+  numbers.reserve(6 + 2 * call.shapes.size());
+  numbers.insert(numbers.end(), {static_cast<Index>(pair ? Kind::send : call.kind), static_cast<Index>(call.elements)});
   if (!pair) {
     numbers.insert(numbers.end(),
                    {static_cast<Index>(call.combine), call.peer, call.priority, static_cast<Index>(call.part_bytes)});
@@ -165,14 +167,15 @@ bool MpiGroupState::end_collectives() {
       fail(begun->part, reason(*begun));
       continue;
     }
-    const std::int64_t h = hash(call.part.call);
     if (agreed(call)) {
       if (is_eager(call.part.call)) {
         end_eager(call);
+        keep_memory_of(call);
         call.part.done();
         announced_.pop_front();
         continue;
       }
+      keep_memory_of(call);
       call.step = Begun::Step::data;
       if (call.part.call.scheduled()) {
         schedule(std::move(announced_.front()));
@@ -189,7 +192,7 @@ bool MpiGroupState::end_collectives() {
     call.reasons.resize(static_cast<std::size_t>(size_) + 1);
     MpiNote& own = call.reasons.back();
     own.rank = rank_;
-    own.numbers[0] = h;
+    own.numbers[0] = hash(call.part.call);
     say_failed(own, call.part);
     require(calls_.all_gather(reasons_, &own, call.reasons.data(), sizeof own, MpiType::byte, &call.request),
             "MPI_Iallgather");

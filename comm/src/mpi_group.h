@@ -82,8 +82,9 @@ class MpiGroupState {
   struct Begun {
     Exchange part;
     Clock::time_point since;
-    std::array<std::int64_t, 3> announced{};       // hash, its complement, 1 + a rank whose operand failed
-    std::vector<std::int64_t> own = {}, all = {};  // the same with data of eager calls: of this member, of all members
+    std::array<std::int64_t, 3> announced{};  // hash, its complement, 1 + a rank whose operand failed
+    // The same with data of eager calls: of this member, and then of all members; see part_words().
+    std::unique_ptr<std::int64_t[]> gathered = {};
     MpiRequest* request = nullptr;
     enum class Step : std::uint8_t { announcement, reasons, data } step = Step::announcement;
     std::vector<MpiNote> reasons = {};         // why the call fails, by rank
@@ -133,6 +134,10 @@ class MpiGroupState {
   /// Whether the data travel with the announcement.
   bool is_eager(const Call& call) const;
   void announce(Begun& call);
+  /// The numbers of a member's part of an announcement.
+  std::size_t part_words() const;
+  /// Keeps the memory of an announcement that has ended for a later one.
+  void keep_memory_of(Begun& call);
   /// Of a call that is announced: whether all members call the same, and all operands are there.
   bool agreed(const Begun& call) const;
   void end_eager(Begun& call) const;
@@ -196,7 +201,8 @@ class MpiGroupState {
   Member::Heard heard_;                                           // of on_break()
   std::pair<std::int64_t, std::exception_ptr> last_failed_ = {};  // the last origin of another member, and its number
 
-  std::uint64_t next_ = 0;  // number of the next collective to begin
+  std::vector<std::unique_ptr<std::int64_t[]>> spare_;  // memory of announcements
+  std::uint64_t next_ = 0;                              // number of the next collective to begin
   std::map<std::uint64_t, Exchange> waiting_;
   std::deque<std::unique_ptr<Begun>> announced_;               // up to their announcement, or reasons
   std::deque<std::unique_ptr<Begun>> moving_;                  // their data

@@ -1,6 +1,8 @@
 // Calls whose data travel with their announcements.
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "combine.h"
@@ -35,6 +37,12 @@ bool MpiGroupState::is_eager(const Call& call) const {
   return eager_bytes_ > 0 && call.kind < Kind::all_gather && call.bytes() <= eager_bytes_;
 }
 
+std::size_t MpiGroupState::part_words() const { return header + eager_bytes_ / sizeof(std::int64_t); }
+
+void MpiGroupState::keep_memory_of(Begun& call) {
+  if (call.gathered) spare_.push_back(std::move(call.gathered));
+}
+
 /// Without eager calls, an announcement is a maximum: of the hash, of its complement, and of the ranks that failed.
 void MpiGroupState::announce(Begun& call) {
   if (eager_bytes_ == 0) {
@@ -43,24 +51,31 @@ void MpiGroupState::announce(Begun& call) {
                    "MPI_Iallreduce");
   }
   const Call& what = call.part.call;
-  call.own.resize(header + eager_bytes_ / sizeof(std::int64_t));
-  call.own[0] = call.announced[0];
-  call.own[1] = call.announced[2];
+  if (spare_.empty()) {
+    call.gathered =
+        std::make_unique_for_overwrite<std::int64_t[]>((1 + static_cast<std::size_t>(size_)) * part_words());
+  } else {
+    call.gathered = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  std::int64_t* const own = call.gathered.get();
+  own[0] = call.announced[0];
+  own[1] = call.announced[2];
   const bool gives = what.kind != Kind::broadcast || what.peer == rank_;
   if (is_eager(what) && gives && call.part.failure.empty()) {
-    const std::vector<Piece> to = placed(what, call.own.data());
+    const std::vector<Piece> to = placed(what, own);
     for (std::size_t i = 0; i < to.size(); ++i) copy(call.part.pieces[i], to[i]);
   }
-  call.all.resize(static_cast<std::size_t>(size_) * call.own.size());
-  require(calls_.all_gather(announcements_, call.own.data(), call.all.data(), call.own.size(), MpiType::int64,
-                            &call.request),
+  require(calls_.all_gather(announcements_, own, own + part_words(), part_words(), MpiType::int64, &call.request),
           "MPI_Iallgather");
 }
 
 bool MpiGroupState::agreed(const Begun& call) const {
   if (eager_bytes_ == 0) return call.announced[0] == -1 - call.announced[1] && call.announced[2] == 0;
-  for (std::size_t at = 0; at < call.all.size(); at += call.own.size()) {
-    if (call.all[at] != call.own[0] || call.all[at + 1] != 0) return false;
+  const std::int64_t* const own = call.gathered.get();
+  for (std::size_t i = 1; i <= static_cast<std::size_t>(size_); ++i) {
+    const std::int64_t* const part = own + i * part_words();
+    if (part[0] != own[0] || part[1] != 0) return false;
   }
   return true;
 }
@@ -69,8 +84,8 @@ bool MpiGroupState::agreed(const Begun& call) const {
 void MpiGroupState::end_eager(Begun& call) const {
   const Call& what = call.part.call;
   std::vector<std::vector<Piece>> of_ranks;
-  for (std::size_t at = 0; at < call.all.size(); at += call.own.size()) {
-    of_ranks.push_back(placed(what, call.all.data() + at));
+  for (std::size_t i = 1; i <= static_cast<std::size_t>(size_); ++i) {
+    of_ranks.push_back(placed(what, call.gathered.get() + i * part_words()));
   }
   const bool root = what.peer == rank_;
   for (std::size_t i = 0; i < call.part.pieces.size(); ++i) {
