@@ -16,8 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace windrow {
 namespace HWY_NAMESPACE {
 
-/// Sums that stay in registers, and the vectors of a block of columns.
-constexpr std::size_t plain_sums = hn::MaxLanes(d) >= 16 ? 24 : 12, plain_vectors = 6;
+/// Sums that stay in registers, the most vectors of columns of a tile, and those of a block: a multiple of all tiles'.
+constexpr std::size_t plain_sums = hn::MaxLanes(d) >= 16 ? 24 : 12, plain_vectors = 4, block_vectors = 12;
 
 /// The dot products of a tile, which stay in registers: `Rows` rows of x with `Columns` rows of y. Each is summed in
 /// the same order whatever the tile, so a result does not depend on how rows and columns are grouped.
@@ -122,7 +122,7 @@ void multiply_plain_block(const Product& p) {
                                   multiply_plain_rows<4>, multiply_plain_rows<5>, multiply_plain_rows<6>,
                                   multiply_plain_rows<7>, multiply_plain_rows<8>};
   constexpr auto most = static_cast<Index>(plain_sums >= 24 ? by_rows.size() : 6);
-  const Index block = static_cast<Index>(plain_vectors * hn::Lanes(d));
+  const Index block = static_cast<Index>(block_vectors * hn::Lanes(d));
   const Index rows = p.out.rows, groups = (rows + most - 1) / most;
   for (Index column = 0; column < p.out.width; column += block) {
     for (Index g = 0; g < groups; ++g) {
