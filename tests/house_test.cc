@@ -43,7 +43,7 @@ const std::map<std::string, std::set<std::string>> allowed_libraries = {
     {"models", {"CLI", "dnnl.h", "sys", "unistd.h"}},
     {"perf",
      {"sys", "unistd.h", "fcntl.h", "malloc.h", "chart.h", "devices.h", "mpi_calls.h", "program.h", "flags.h", "peak.h",
-      "oneapi", "omp.h", "pthread.h", "taskflow", "starpu.h", "dynet"}},
+      "model.h", "oneapi", "omp.h", "pthread.h", "taskflow", "starpu.h", "dynet"}},
 };
 
 std::string read_file(const fs::path& path) {

@@ -26,7 +26,7 @@ using Manual = Programs;
 
 TEST_F(Completion, OfBashKnowsCommandsFlagsAndValues) {
   using Words = std::set<std::string>;
-  EXPECT_EQ(offered({"windrow", "e"}), (Words{"eval", "explain"}));
+  EXPECT_EQ(offered({"windrow", "e"}), (Words{"eval", "explain", "export"}));
   EXPECT_EQ(offered({"windrow", "train", "bil"}), (Words{"bilstm", "bilstm-char"}));
   EXPECT_EQ(offered({"windrow", "train", "dag", "--rep"}), (Words{"--report"}));
   EXPECT_TRUE(offered({"windrow", "train", "dag", "--"}).contains("--optimiser"));
@@ -162,7 +162,7 @@ TEST_F(Manual, NamesEveryFlagAndIsCleanRoff) {
   const Outcome manual = run("windrow man");
   EXPECT_EQ(manual.err, "");
   const std::string page = std::regex_replace(manual.out, std::regex("\\\\-"), "-");
-  for (const std::string command : {"train", "eval", "predict", "explain", "schedule", "completion"}) {
+  for (const std::string command : {"train", "eval", "predict", "export", "explain", "schedule", "completion"}) {
     const std::string help = run("windrow " + command + " --help").out;
     const std::regex flag("\n  (--[a-z-]+)");
     for (std::sregex_iterator it(help.begin(), help.end(), flag), end; it != end; ++it) {

@@ -5,6 +5,7 @@
 #include "about.h"
 #include "devices.h"
 #include "explain.h"
+#include "export.h"
 #include "flags.h"
 #include "manual.h"
 #include "program.h"
@@ -24,6 +25,7 @@ int main(int argc, char** argv) {
   commands["train"] = program::add_train(app);
   commands["eval"] = program::add_eval(app);
   commands["predict"] = program::add_predict(app);
+  commands["export"] = program::add_export(app);
   commands["explain"] = program::add_explain(app);
   commands["schedule"] = program::add_schedule(app);
   commands["simulate"] = program::add_simulate(app);

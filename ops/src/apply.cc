@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
-#include "cut.h"
 #include "few.h"
 #include "recorder.h"
+#include "windrow/ops/cut.h"
 
 namespace windrow {
 namespace {
@@ -151,9 +151,11 @@ ReplayedBuffers buffers_of(const Operator& op, const Operands& operands, const T
 void launch(const Device& device, const Operator& op, const Operands& operands, const Tensor& out,
             std::source_location pushed_at) {
   const PushOptions options{.name = op.name, .lane = device.lane, .pushed_at = pushed_at};
-  if (Recorder* const recorder = Recorder::here()) [[unlikely]]
-    return recorder->note(*device.engine, launch_of(device, op, operands, out), accesses_of(operands, out), options,
-                          buffers_of(op, operands, out));
+  if (Recorder* const recorder = Recorder::here()) [[unlikely]] {
+    recorder->note(*device.engine, launch_of(device, op, operands, out), accesses_of(operands, out), options,
+                   buffers_of(op, operands, out));
+    return recorder->note_applied(op, operands, out);
+  }
   device.engine->push(launch_of(device, op, operands, out), accesses_of(operands, out), options);
 }
 

@@ -1,4 +1,4 @@
-#include "cut.h"
+#include "windrow/ops/cut.h"
 
 #include <algorithm>
 

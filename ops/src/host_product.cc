@@ -40,10 +40,13 @@ Index columns_at_once(const Product& p) {
 
 }  // namespace
 
-// For a single long row, oneDNN is faster. The bounds are rough, and found on one machine with AVX2. Batches of one are
-// sensitive to them: `windrow-perf train --model tree-lstm --batch 1`.
+// For a single long row with a transposed matrix, oneDNN is faster. The bounds are rough, and found on one machine with
+// AVX2. Batches of one are sensitive to them: `windrow-perf train --model tree-lstm --batch 1`. With a matrix that is
+// not transposed, oneDNN is about as fast, and faster where the matrix leaves the second-level cache, once it has made
+// its kernels: the bounds let a sentence be answered without them, and were found on a machine with AVX-512.
 bool has_few_rows(const Product& p) {
-  if (p.y.as != Factor::As::transposed || p.x.as != Factor::As::it_is) return false;
+  if (p.x.as != Factor::As::it_is) return false;
+  if (p.y.as == Factor::As::it_is) return p.out.rows <= 32 && p.y.matrix.rows * p.y.matrix.width <= Index{1} << 19;
   if (p.out.rows == 1) return p.x.width() <= 256;
   return p.out.rows <= std::clamp<Index>(p.x.width() / 16, 8, 32);
 }

@@ -26,7 +26,7 @@ void multiply(const Product& product);
 /// Whether multiply() uses multiply_few_rows(), because that is expected to be faster.
 bool has_few_rows(const Product& product);
 
-/// multiply() where y is transposed and x is not, by a kernel of our own. Meant for few rows.
+/// multiply() where x is not transposed, by a kernel of our own. Meant for few rows.
 void multiply_few_rows(const Product& product);
 
 }  // namespace windrow

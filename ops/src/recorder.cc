@@ -33,7 +33,7 @@ void require_pushable(Engine& engine, const OpFunction& function, AccessList acc
 
 thread_local constinit Recorder* Recorder::here_ = nullptr;
 
-Recorder::Recorder(Engine& engine) : engine_(engine) { go_on(); }
+Recorder::Recorder(Engine& engine, Keeps keeps) : engine_(engine), keeps_(keeps) { go_on(); }
 Recorder::~Recorder() {
   if (refusal_) pause();
 }
@@ -97,6 +97,10 @@ void Recorder::note(Engine& engine, OpFunction function, AccessList accesses, co
   noted.captured = buffers.may_be_captured;
   if (buffers.result) noted.result = item(buffers.result);
   recording_.ops.push_back(std::move(noted));
+}
+
+void Recorder::note_applied(const Operator& op, const Operands& operands, const Tensor& out) {
+  if (keeps_ == Keeps::operators) recording_.applied.push_back({recording_.ops.size() - 1, &op, operands, out});
 }
 
 // ---- recording.h ----

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "windrow/engine/push_refusal.h"
+#include "windrow/ops/apply.h"
 #include "windrow/ops/recording.h"
 
 namespace windrow {
@@ -31,15 +32,24 @@ struct RecordedOps {
     std::size_t result = 0;
     bool captured = false;  ///< ReplayedBuffers::may_be_captured
   };
+  /// An op that applies an operator.
+  struct Applied {
+    std::size_t number;  ///< among the ops
+    const Operator* op;
+    Operands operands;
+    Tensor out;
+  };
   std::vector<Item> items = {};
   std::vector<Op> ops = {};
+  std::vector<Applied> applied = {};  ///< if the recorder keeps them, which keeps the tensors alive
 };
 
 /// From its construction to its end, or to finish(), its thread records what it pushes replayably to the engine, and
 /// other pushes throw. Used by that thread alone.
 class Recorder {
  public:
-  explicit Recorder(Engine& engine);
+  enum class Keeps { functions, operators };
+  explicit Recorder(Engine& engine, Keeps keeps = Keeps::functions);
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -53,6 +63,8 @@ class Recorder {
   /// Throws MisuseError for another engine, and as Engine::push does.
   void note(Engine& engine, OpFunction function, AccessList accesses, const PushOptions& options,
             const ReplayedBuffers& buffers);
+  /// What the op that was noted last applies.
+  void note_applied(const Operator& op, const Operands& operands, const Tensor& out);
   RecordedOps finish();
 
   void pause();
@@ -66,6 +78,7 @@ class Recorder {
   static thread_local constinit Recorder* here_;
 
   Engine& engine_;
+  const Keeps keeps_;
   Recorder* outer_ = nullptr;  ///< the one that was here before: this one is in an op that runs meanwhile
   std::optional<PushRefusal> refusal_;
   RecordedOps recording_;

@@ -1,5 +1,5 @@
 // Operators that are computed in pieces, against the whole.
-#include "ops/src/cut.h"
+#include "windrow/ops/cut.h"
 
 #include <string>
 

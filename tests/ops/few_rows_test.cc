@@ -58,6 +58,48 @@ TEST(FewRows, GiveTheSumsOfTheirProducts) {
   }
 }
 
+TEST(FewRows, GiveTheSumsOfTheirProductsWithAMatrixAsItIs) {
+  std::mt19937 random(first_seed());
+  for (const Index rows : {1, 2, 5, 6, 7, 8, 9, 17, 32}) {
+    for (const Index inner : {0, 1, 7, 64, 384, 385, 1000}) {
+      for (const Index columns : {1, 5, 16, 37, 100, 131}) {
+        for (const Write write : {Write::overwrite, Write::add}) {
+          RandomMatrix x(rows, inner, random), y(inner, columns, random), out(rows, columns, random);
+          RandomMatrix before = out;
+          const Matrix<const float> of_x{x.elements.data(), rows, inner, x.stride},
+              of_y{y.elements.data(), inner, columns, y.stride};
+          multiply_few_rows({{of_x}, {of_y}, out.from(0, 0), write});
+          for (Index r = 0; r < rows; ++r) {
+            for (Index c = 0; c < columns; ++c) {
+              double sum = write == Write::add ? before.at(r, c) : 0;
+              for (Index i = 0; i < inner; ++i) sum += static_cast<double>(x.at(r, i)) * y.at(i, c);
+              ASSERT_NEAR(out.at(r, c), sum, 1e-4) << rows << ' ' << inner << ' ' << columns;
+              before.at(r, c) = out.at(r, c);
+            }
+          }
+          for (std::size_t i = 0; i < out.elements.size(); ++i) {
+            ASSERT_EQ(std::isnan(out.elements[i]), std::isnan(before.elements[i])) << "wrote between rows";
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(FewRows, GiveTheBitsOfARowAndAColumnAloneWithAMatrixAsItIs) {
+  std::mt19937 random(first_seed());
+  const Index rows = 19, columns = 101, inner = 500;
+  RandomMatrix x(rows, inner, random), y(inner, columns, random), out(rows, columns, random), alone(1, 1, random);
+  multiply_few_rows({{x.all()}, {y.all()}, out.from(0, 0), Write::overwrite});
+  for (Index r = 0; r < rows; ++r) {
+    for (Index c = 0; c < columns; ++c) {
+      const Matrix<const float> column{&y.at(0, c), inner, 1, y.stride};
+      multiply_few_rows({{x.one_row(r)}, {column}, alone.from(0, 0), Write::overwrite});
+      ASSERT_EQ(out.at(r, c), alone.at(0, 0)) << r << ' ' << c;
+    }
+  }
+}
+
 TEST(FewRows, GiveTheBitsThatEachRowAndColumnHasAlone) {
   std::mt19937 random(first_seed());
   const Index rows = 11, columns = 29, inner = 43;

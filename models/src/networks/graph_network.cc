@@ -105,6 +105,12 @@ std::vector<TypedGraph> GraphNetwork::typed_graphs(std::size_t minibatch) const 
   return windrow::typed_graphs(graphs, minibatch);
 }
 
+PrintedSource GraphNetwork::source(const SourceOptions& options) const {
+  Runner runner(device_, function_, parameters_);
+  runner.set_history(options.history);
+  return runner.source();
+}
+
 namespace {
 
 Prediction::Label label_of(const float* probabilities, std::size_t count) {

@@ -8,6 +8,7 @@
 #include "training/making.h"
 #include "windrow/models/image_classifier.h"
 #include "windrow/models/images.h"
+#include "windrow/ops/source.h"
 #include "windrow/ops/static.h"
 #include "windrow/ops/tape.h"
 
@@ -27,6 +28,7 @@ class ImageNetwork final : public Network {
 
   std::unique_ptr<Learner> learner(const RunnerOptions& options) override;
   std::vector<TypedGraph> typed_graphs(std::size_t) const override { refuse_graphs_of_images(); }
+  PrintedSource source(const SourceOptions& options) const override;
 
   /// Shared with ops that may run after the network has ended.
   using Images = std::shared_ptr<const LabelledImages>;
@@ -223,6 +225,24 @@ Tensor ImageNetwork::answers(const Tensor& images) const {
     return apply(device_, op, operands);
   };
   return apply(device_, op::arg_top_k, {.in = {classifier_.logits(apply_op, images)}, .attributes = op::largest(1)});
+}
+
+/// A program that computes the scores of the classes.
+PrintedSource ImageNetwork::source(const SourceOptions& options) const {
+  StaticProgram program{.name = "image_classifier",
+                        .body = [&](const StaticInputs& inputs) -> std::vector<Tensor> {
+                          const ApplyOperator apply_op = [&](const Operator& op, const Operands& operands) {
+                            return apply(device_, op, operands);
+                          };
+                          return {classifier_.logits(apply_op, inputs.in.at(0))};
+                        },
+                        .rows = static_cast<Index>(options.rows),
+                        .width = validation->height * validation->width,
+                        .outputs = {"logits"}};
+  for (const Parameter& parameter : classifier_.parameters) {
+    program.parameters.emplace_back(parameters_.name(parameter), parameters_.value(parameter));
+  }
+  return print_source(device_, program);
 }
 
 /// The file with the labels of a file with images.

@@ -131,4 +131,6 @@ void Trainer::resume(const SavedCheckpoint& checkpoint) {
   epoch_loss_->begin_with(first ? trainer.at("loss").number() : 0, first ? epoch_.labels : 0);
 }
 
+std::vector<std::int64_t> saved_history(const SavedCheckpoint& checkpoint) { return read(checkpoint.tensors, history); }
+
 }  // namespace windrow

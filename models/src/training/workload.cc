@@ -84,6 +84,12 @@ std::vector<Prediction> Network::predict(std::span<const std::string>, const Pre
   throw MisuseError("this model predicts nothing from texts; expected one of " + able);
 }
 
+PrintedSource Network::source(const SourceOptions&) const {
+  throw MisuseError(
+      "this model cannot be exported: its graphs depend on what it computes; expected a vertex function, "
+      "mlp or cnn");
+}
+
 void Network::refuse_beam(const PredictOptions& options) {
   if (options.beam == 1) return;
   throw MisuseError("a beam of " + std::to_string(options.beam) + "; expected 1, because the model labels texts");

@@ -14,7 +14,7 @@
 //            positive priority gets no help.
 //   Errors   If a piece throws, pieces that have not begun are dropped, and one of the exceptions is passed on. A piece
 //            must not wait for the engine: that throws MisuseError. It may push, and it may hold loops of its own.
-//   Cost     A worker that sleeps has to be woken, so small loops are better left whole. Operators (ops/src/cut.h) give
+//   Cost     A worker that sleeps has to be woken, so small loops are better left whole. Operators (ops/cut.h) give
 //            each piece work of some tens of microseconds, and do not cut what has less than four pieces.
 #pragma once
 

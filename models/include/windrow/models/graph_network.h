@@ -56,6 +56,7 @@ class GraphNetwork final : public Network {
   std::vector<std::string> labels() const override { return texts ? texts->labels : std::vector<std::string>(); }
   std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
   std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const override;
+  PrintedSource source(const SourceOptions& options) const override;
 
   const VertexFunction& function() const { return function_; }
   /// Makes a sample; its labels are the graph's index "label". Errors mention `name`. Throws MisuseError as InputGraph

@@ -168,4 +168,7 @@ class Trainer {
   std::optional<double> validation_loss_;
 };
 
+/// The history that a trainer has saved; see Learner::history(). Throws FileError if the checkpoint has none.
+std::vector<std::int64_t> saved_history(const SavedCheckpoint& checkpoint);
+
 }  // namespace windrow

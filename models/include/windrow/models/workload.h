@@ -119,6 +119,12 @@ struct PredictOptions {
   std::size_t first = 1;  ///< the number of the first text, for errors
 };
 
+struct SourceOptions {
+  /// What the training has seen; see Learner::history().
+  std::span<const std::int64_t> history = {};
+  std::size_t rows = 64;  ///< of a recorded schedule: the samples that it computes together
+};
+
 /// Computes a workload's samples, and holds them: a vertex function over graphs (graph_network.h), or a program that
 /// builds its graphs as it runs. An owner.
 class Network {
@@ -135,6 +141,8 @@ class Network {
   /// whose message names its number, counted from PredictOptions::first, before it computes anything; and MisuseError
   /// if WorkloadKind::input is empty, or if the model labels texts and has another beam than 1.
   virtual std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options = {});
+  /// The outputs of the network as a program of C++; see ops/source.h. Throws MisuseError if it cannot be printed.
+  virtual PrintedSource source(const SourceOptions& options) const;
 
  protected:
   /// Throws MisuseError for a beam, which only models that write can use.

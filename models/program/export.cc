@@ -1,0 +1,44 @@
+#include "export.h"
+
+#include <memory>
+#include <string>
+
+#include "flags.h"
+#include "saved_model.h"
+#include "windrow/models/exporting.h"
+#include "windrow/ops/device.h"
+
+namespace windrow::program {
+namespace {
+
+struct ExportArguments {
+  std::string folder, to;
+  ExportOptions options;
+};
+
+void export_folder(const ExportArguments& arguments) {
+  const SavedCheckpoint checkpoint = newest_checkpoint(arguments.folder);
+  Engine engine({.workers = 1});
+  const ToldOnce once(engine);
+  const std::string command = export_model(host_device(engine), checkpoint, arguments.to, arguments.options);
+  print("cd %s && %s\n", arguments.to.c_str(), command.c_str());
+}
+
+}  // namespace
+
+std::function<void()> add_export(CLI::App& app) {
+  CLI::App& command = *app.add_subcommand(
+      "export", "Writes a trained model as C++ source and weights, which compile with one command, and prints it.");
+  const auto to = std::make_shared<ExportArguments>();
+  flag(command, "run", to->folder, "Folder of checkpoints, which windrow train --save has written", folder())
+      ->required();
+  flag(command, "--out", to->to, "Folder for the program: an empty one, or a new one", new_folder())->required();
+  flag(command, "--batch", to->options.rows, "Of mlp and cnn: images that the recorded schedule computes together",
+       whole_number(1, 1 << 16));
+  command.footer(
+      "The program computes what the model puts out, with the same bits, by the kernels of the library windrow-ops.\n"
+      "It does not label texts: its graphs have numbers of words, as the lines of words.txt have them from 1 on.");
+  return [to] { export_folder(*to); };
+}
+
+}  // namespace windrow::program

@@ -1,0 +1,266 @@
+// Prints a recorded program of operators.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "recorder.h"
+#include "windrow/memory/planner.h"
+#include "windrow/ops/operators.h"
+#include "windrow/ops/printing.h"
+#include "windrow/ops/source.h"
+
+namespace windrow {
+
+namespace print {
+std::map<std::string, std::string> kernel_files();
+}  // namespace print
+
+namespace {
+
+using print::identifier, print::literal, print::quoted;
+
+class StaticPrinter {
+ public:
+  StaticPrinter(const Device& device, const StaticProgram& program) : device_(device), program_(program) {
+    if (!device.on_host()) refuse("its device is not the host");
+    record();
+    plan();
+  }
+
+  std::string header() const;
+  std::string source() const;
+  std::string main_file() const;
+  const std::string& name() const { return name_; }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw MisuseError(program_.name + " cannot be exported: " + what);
+  }
+  void record();
+  void plan();
+  std::uint32_t buffer_of(const Tensor& tensor) const;
+  std::uint32_t known(const Tensor& tensor);
+  std::string matrix(const Tensor& tensor) const;
+  std::string step(const RecordedOps::Applied& applied) const;
+
+  const Device& device_;
+  const StaticProgram& program_;
+  const std::string name_ = identifier(program_.name);
+  std::vector<Tensor> inputs_, outputs_;
+  RecordedOps recording_;
+  // Buffers by number: the input, the parameters, then those that the body made.
+  std::map<const Buffer*, std::uint32_t> numbers_;
+  std::vector<Tensor> tensors_;  // of each buffer, whole
+  MemoryPlan plan_;
+  std::vector<std::string> members_, outputs_names_;  // of parameters; of outputs
+  std::set<std::string> operators_;
+};
+
+void StaticPrinter::record() {
+  Recorder recorder(*device_.engine, Recorder::Keeps::operators);
+  {
+    const Unrecorded once;
+    inputs_.emplace_back(device_, program_.rows, program_.width, OpName("input"));
+  }
+  outputs_ = program_.body({.in = inputs_});
+  recording_ = recorder.finish();
+  if (outputs_.size() != program_.outputs.size()) refuse("it has not as many outputs as names");
+  if (recording_.applied.size() != recording_.ops.size()) refuse("it does more than to apply operators");
+}
+
+std::uint32_t StaticPrinter::buffer_of(const Tensor& tensor) const { return numbers_.at(tensor.buffer().get()); }
+
+/// The number of a tensor's buffer, which is a new one unless it was seen before.
+std::uint32_t StaticPrinter::known(const Tensor& tensor) {
+  if (!tensor.whole()) refuse("it uses a view of a part of a tensor");
+  const auto [found, fresh] = numbers_.emplace(tensor.buffer().get(), static_cast<std::uint32_t>(tensors_.size()));
+  if (fresh) tensors_.push_back(tensor);
+  return found->second;
+}
+
+void StaticPrinter::plan() {
+  MemoryProgram memory;
+  known(inputs_.front());
+  print::Identifiers names, of_outputs;
+  for (const auto& [name, tensor] : program_.parameters) {
+    known(tensor);
+    members_.push_back(names.add(name));
+  }
+  for (const std::string& output : program_.outputs) outputs_names_.push_back(of_outputs.add(output));
+  const std::size_t outside = tensors_.size();
+  const auto listed = op::all();
+  for (const auto& [number, op, operands, out] : recording_.applied) {
+    if (std::ranges::find(listed, op) == listed.end()) {
+      refuse("operator '" + std::string(op->name.text()) + "' is not one of Windrow's own");
+    }
+    operators_.insert(std::string(op->name.text()));
+    if (!operands.indices.empty()) refuse("it has tensors of indices");
+    for (const Tensor& operand : operands.in) {
+      if (!numbers_.contains(operand.buffer().get())) refuse("it reads a tensor from outside that is no parameter");
+      known(operand);
+    }
+    known(out);
+    const auto item = std::ranges::find(recording_.items, out.var(), &RecordedOps::Item::var);
+    if (item == recording_.items.end() || !item->made) refuse("it writes a tensor from outside");
+  }
+  for (const Tensor& tensor : tensors_) {
+    const bool made = memory.buffers.size() >= outside;
+    memory.add(PlannedBuffer{.bytes = made ? tensor.buffer()->size() : 0, .held = made ? Held::no : Held::throughout});
+  }
+  for (const Tensor& output : outputs_) {
+    if (!numbers_.contains(output.buffer().get())) refuse("it returns a tensor that no operator made");
+    memory.buffers[known(output)].held = buffer_of(output) < outside ? Held::throughout : Held::after;
+  }
+  for (const auto& [number, op, operands, out] : recording_.applied) {
+    PlannedStep step{.writes = {buffer_of(out)}};
+    for (const Tensor& operand : operands.in) {
+      step.reads.push_back(buffer_of(operand));
+      const bool in_place = op->locality == Locality::elementwise && buffer_of(operand) >= outside &&
+                            operands.write == Write::overwrite && buffer_of(operand) != buffer_of(out);
+      if (in_place) step.in_place.push_back({buffer_of(operand), buffer_of(out)});
+    }
+    if (operands.write == Write::add) step.reads.push_back(buffer_of(out));
+    memory.add(std::move(step));
+  }
+  plan_ = plan_memory(memory);
+}
+
+std::string StaticPrinter::matrix(const Tensor& tensor) const {
+  const std::uint32_t buffer = buffer_of(tensor);
+  if (buffer == 0) return "input";
+  if (buffer <= program_.parameters.size()) return "n." + members_[buffer - 1];
+  return "Matrix<float>{memory + " + std::to_string(plan_.offsets[buffer] / sizeof(float)) + ", " +
+         std::to_string(tensor.rows()) + ", " + std::to_string(tensor.width()) + ", " +
+         std::to_string(row_stride(tensor.width())) + "}";
+}
+
+std::string StaticPrinter::step(const RecordedOps::Applied& applied) const {
+  std::string in;
+  for (const Tensor& operand : applied.operands.in) in += (in.empty() ? "" : ", ") + matrix(operand);
+  std::string text =
+      "  n.op_" + std::string(applied.op->name.text()) + ".in_pieces({" + in + "}, " + matrix(applied.out);
+  const bool plain = applied.operands.attributes == Attributes{};
+  if (applied.operands.write == Write::add || !plain) {
+    text += applied.operands.write == Write::add ? ", Write::add" : ", Write::overwrite";
+  }
+  if (!plain) text += ", " + literal(applied.operands.attributes);
+  return text + ");\n";
+}
+
+std::string StaticPrinter::header() const {
+  std::string outputs;
+  for (std::size_t o = 0; o < outputs_.size(); ++o) {
+    outputs += "  std::vector<float> " + outputs_names_[o] + ";  ///< Output " + quoted(program_.outputs[o]) + ": " +
+               std::to_string(outputs_[o].rows()) + " x " + std::to_string(outputs_[o].width()) + ".\n";
+  }
+  return "// " + program_.name + ", exported by windrow export: a schedule that was recorded for " +
+         std::to_string(program_.rows) + " rows.\n//\n//   " + name_ +
+         "::Predictor predictor(\"weights.safetensors\");\n//   std::vector<float> rows(" + name_ + "::rows * " +
+         name_ + "::width);\n//   predictor.run(rows)." + outputs_names_.front() + ";\n//\n// Compile:\n//   " +
+         compile_command(name_) +
+         "\n#pragma once\n\n#include <cstddef>\n#include <memory>\n#include <span>\n#include <string>\n"
+         "#include <vector>\n\nnamespace " +
+         name_ + " {\n\n/// Of the input, which lies row by row.\ninline constexpr std::size_t rows = " +
+         std::to_string(program_.rows) + ", width = " + std::to_string(program_.width) + ";\n\nstruct Outputs {\n" +
+         outputs +
+         "};\n\n/// The model with its weights. One call at a time, on the calling thread.\nclass Predictor {\n "
+         "public:\n"
+         "  /// Reads the weights. Throws std::runtime_error for a file that does not fit.\n"
+         "  explicit Predictor(const std::string& weights);\n  ~Predictor();\n"
+         "  Predictor(const Predictor&) = delete;\n  Predictor& operator=(const Predictor&) = delete;\n\n"
+         "  /// Throws std::invalid_argument unless the input has rows * width elements.\n"
+         "  Outputs run(std::span<const float> input);\n\n private:\n  struct Parts;\n"
+         "  const std::unique_ptr<Parts> parts_;\n};\n\n}  // namespace " +
+         name_ + "\n";
+}
+
+std::string StaticPrinter::source() const {
+  std::string text =
+      "// Printed by windrow export; model.h says how to compile and use it.\n#include \"model.h\"\n\n"
+      "#include <limits>\n#include <stdexcept>\n\n#include \"kernels.h\"\n#include \"weights.h\"\n\nnamespace " +
+      name_ +
+      " {\nnamespace {\n\nusing namespace exported;\n\n/// Weights, and Windrow's kernels.\n"
+      "struct Network {\n  explicit Network(Weights& w)";
+  std::string members;
+  for (std::size_t k = 0; k < members_.size(); ++k) {
+    const auto& [name, tensor] = program_.parameters[k];
+    const std::string rows = std::to_string(tensor.rows()), width = std::to_string(tensor.width());
+    text += std::string(k == 0 ? "\n      : " : ",\n        ") + members_[k] + "(w.copy(" + quoted(name) + ", " + rows +
+            ", " + width + "))";
+    members += "  Matrix<const float> " + members_[k] + ";  // " + rows + " x " + width + "\n";
+  }
+  text += " {}\n\n";
+  for (const std::string& op : operators_) text += "  Bound op_" + op + "{windrow::op::" + op + "};\n";
+  text += members +
+          "};\n\n/// The recorded operators, in their order. Values that are never needed together share memory.\n"
+          "void compute(const Network& n, Matrix<const float> input, float* memory) {\n";
+  for (const RecordedOps::Applied& applied : recording_.applied) text += step(applied);
+  const Index stride = row_stride(program_.width);
+  text +=
+      "}\n\n}  // namespace\n\nstruct Predictor::Parts {\n  explicit Parts(const std::string& path) : weights(path) "
+      "{}\n\n  Weights weights;\n  Network network{weights};\n  Floats memory{" +
+      std::to_string(plan_.bytes / sizeof(float)) + "}, input{" + std::to_string(program_.rows * stride) +
+      "};\n};\n\nPredictor::Predictor(const std::string& weights) : parts_(std::make_unique<Parts>(weights)) {}\n"
+      "Predictor::~Predictor() = default;\n\nOutputs Predictor::run(std::span<const float> input) {\n"
+      "  if (input.size() != rows * width) throw std::invalid_argument(\"expected rows * width elements\");\n"
+      "  const Matrix<float> in{parts_->input.data(), rows, width, " +
+      std::to_string(stride) +
+      "};\n"
+      "  copy_rows({input.data(), rows, width, width}, in);\n  float* const memory = parts_->memory.data();\n"
+      "  compute(parts_->network, in, memory);\n  Outputs outputs;\n";
+  for (std::size_t o = 0; o < outputs_.size(); ++o) {
+    const std::string shape = std::to_string(outputs_[o].rows()) + ", " + std::to_string(outputs_[o].width());
+    std::string from = matrix(outputs_[o]);
+    if (from.starts_with("n.")) from = "parts_->network" + from.substr(1);
+    if (from == "input") from = "in";
+    text += "  outputs." + outputs_names_[o] + ".resize(" + std::to_string(outputs_[o].rows() * outputs_[o].width()) +
+            ");\n  copy_rows(" + from + ", {outputs." + outputs_names_[o] + ".data(), " + shape + ", " +
+            std::to_string(outputs_[o].width()) + "});\n";
+  }
+  return text + "  return outputs;\n}\n\n}  // namespace " + name_ + "\n";
+}
+
+std::string StaticPrinter::main_file() const {
+  std::string text = print::kernel_files().at("rows_main.cc"), prints;
+  for (std::size_t o = 0; o < outputs_.size(); ++o) {
+    if (outputs_[o].rows() != program_.rows) continue;  // belongs to no row
+    prints += std::string("    print(") + (prints.empty() ? "\"\"" : "\", \"") + ", " +
+              quoted(quoted(program_.outputs[o])) + ", outputs." + outputs_names_[o] + ", " +
+              std::to_string(outputs_[o].width()) + ", row);\n";
+  }
+  const auto replace = [&](const std::string& mark, const std::string& with) {
+    for (std::size_t at; (at = text.find(mark)) != std::string::npos;) text.replace(at, mark.size(), with);
+  };
+  replace("    // PRINTS\n", prints);
+  replace("model_name", name_);
+  return text;
+}
+
+}  // namespace
+
+std::string compile_command(const std::string& name) {
+  return "c++ -std=c++20 -O2 main.cc model.cc $(pkg-config --cflags --libs windrow-ops) -o " + name;
+}
+
+PrintedSource source_files(const std::string& name) {
+  PrintedSource made{.name = name, .files = print::kernel_files()};
+  made.files.erase("rows_main.cc");
+  made.files["CMakeLists.txt"] =
+      "# cmake -B build -D CMAKE_BUILD_TYPE=Release && cmake --build build\ncmake_minimum_required(VERSION "
+      "3.25)\nproject(" +
+      name + " LANGUAGES CXX)\nfind_package(windrow REQUIRED)\nadd_executable(" + name +
+      " main.cc model.cc)\ntarget_link_libraries(" + name + " PRIVATE windrow::ops)\n";
+  return made;
+}
+
+PrintedSource print_source(const Device& device, const StaticProgram& program) {
+  const StaticPrinter printer(device, program);
+  PrintedSource made = source_files(printer.name());
+  made.files["model.h"] = printer.header();
+  made.files["model.cc"] = printer.source();
+  made.files["main.cc"] = printer.main_file();
+  for (const auto& [name, tensor] : program.parameters) made.parameters.push_back(name);
+  return made;
+}
+
+}  // namespace windrow

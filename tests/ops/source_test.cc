@@ -1,0 +1,81 @@
+// What print_source() prints and refuses. That printed programs give the bits of the library is tested by
+// programs_export_test.cc, which compiles them.
+#include "windrow/ops/source.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "windrow/ops/apply.h"
+#include "windrow/ops/random.h"
+
+namespace windrow {
+namespace {
+
+class StaticSource : public ::testing::Test {
+ protected:
+  StaticProgram program(Static::Body body) const {
+    return {.name = "two layers",
+            .body = std::move(body),
+            .rows = 4,
+            .width = 3,
+            .parameters = {{"w", w}},
+            .outputs = {"y"}};
+  }
+  std::string refusal(Static::Body body) const {
+    try {
+      print_source(host, program(std::move(body)));
+      return {};
+    } catch (const MisuseError& error) {
+      return error.what();
+    }
+  }
+
+  Engine engine;
+  const Device host = host_device(engine);
+  const Tensor w{host, 3, 3};
+};
+
+TEST_F(StaticSource, NamesWeightsAndPlansMemory) {
+  const PrintedSource source = print_source(
+      host, program([&](const StaticInputs& call) -> std::vector<Tensor> {
+        const Tensor x = apply(host, op::relu, {.in = {apply(host, op::matmul, {.in = {call.in.at(0), w}})}});
+        return {
+            apply(host, op::scale, {.in = {apply(host, op::matmul, {.in = {x, w}})}, .attributes = op::scaled_by(2)})};
+      }));
+  EXPECT_EQ(source.name, "two_layers");
+  EXPECT_EQ(source.parameters, std::vector<std::string>{"w"});
+  const std::string& text = source.files.at("model.cc");
+  EXPECT_NE(text.find("w(w.copy(\"w\", 3, 3))"), std::string::npos) << text;
+  EXPECT_NE(text.find("n.op_matmul.in_pieces({input, n.w}, Matrix<float>{memory + "), std::string::npos) << text;
+  EXPECT_NE(text.find("{.made_by = \"scaled_by\", .values = {2.0}}"), std::string::npos) << text;
+  EXPECT_NE(text.find("Floats memory{32}"), std::string::npos) << "two of four values lie at a time: " << text;
+}
+
+TEST_F(StaticSource, RefusesWhatItCannotPrint) {
+  const auto relu = [&](const Tensor& x) { return apply(host, op::relu, {.in = {x}}); };
+  using Results = std::vector<Tensor>;
+  EXPECT_EQ(refusal([&](const StaticInputs& call) -> Results { return {relu(call.in.at(0).column_range(0, 2))}; }),
+            "two layers cannot be exported: it uses a view of a part of a tensor");
+  const Tensor other(host, 4, 3);
+  EXPECT_EQ(refusal([&](const StaticInputs&) -> Results { return {relu(other)}; }),
+            "two layers cannot be exported: it reads a tensor from outside that is no parameter");
+  EXPECT_EQ(refusal([&](const StaticInputs& call) -> Results {
+              apply(host, op::relu, {.in = {call.in.at(0)}}, other);
+              return {other};
+            }),
+            "two layers cannot be exported: it writes a tensor from outside");
+  EXPECT_EQ(refusal([&](const StaticInputs& call) -> Results {
+              return {relu(call.in.at(0)), relu(call.in.at(0))};
+            }),
+            "two layers cannot be exported: it has not as many outputs as names");
+  EXPECT_EQ(refusal([&](const StaticInputs& call) -> Results {
+              const Tensor made(host, 4, 3);
+              made.set(std::vector<float>(12, 1));
+              return {apply(host, op::add, {.in = {call.in.at(0), made}})};
+            }),
+            "two layers cannot be exported: it does more than to apply operators");
+}
+
+}  // namespace
+}  // namespace windrow
