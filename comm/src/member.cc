@@ -43,9 +43,9 @@ std::string_view to_string(Combine combine) {
 }  // namespace
 
 std::size_t Call::bytes() const {
-  Index elements = 0;
-  for (const Shape& shape : shapes) elements += shape.rows * shape.width;
-  return 4 * static_cast<std::size_t>(elements);
+  Index count = 0;
+  for (const Shape& shape : shapes) count += shape.rows * shape.width;
+  return 4 * static_cast<std::size_t>(count);
 }
 
 bool Call::fits(const Call& other) const {

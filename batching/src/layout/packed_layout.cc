@@ -82,9 +82,9 @@ PackedGather PackedLayout::append(Words& words, Index rows, const std::vector<st
 }
 
 void PackedLayout::pack_sources(const Plan& plan, const Layout& layout, std::size_t type) {
-  using Pairs = std::vector<std::pair<Index, std::int32_t>>;
+  using Sources = std::vector<std::pair<Index, std::int32_t>>;
   const TypeRows& rows = layout.types[type];
-  std::map<std::pair<std::size_t, std::size_t>, Pairs> of_children, of_consumers;  // by type and child
+  std::map<std::pair<std::size_t, std::size_t>, Sources> of_children, of_consumers;  // by type and child
   const TypePlan& of = plan.types[type];
   for (const Rate rate : {Rate::vertices, Rate::edges}) {
     const auto& producers = layout.producers(type, rate);
@@ -96,9 +96,9 @@ void PackedLayout::pack_sources(const Plan& plan, const Layout& layout, std::siz
       of_children[from].push_back({static_cast<Index>(i / count), producers[i].row});
     }
   }
-  for (const auto& [from, pairs] : of_children) {
+  for (const auto& [from, sources] : of_children) {
     const Index slots = layout.count(type, of.rate_of_child(from.second));
-    children[type].push_back({from.first, from.second, append(words, slots, pairs)});
+    children[type].push_back({from.first, from.second, append(words, slots, sources)});
   }
   const auto note = [&](Index row, Slot slot) {
     if (slot.row >= 0) of_consumers[{slot.type, slot.child}].push_back({row, slot.row});
@@ -108,8 +108,8 @@ void PackedLayout::pack_sources(const Plan& plan, const Layout& layout, std::siz
     note(r, layout.slot(type, r));
     for (; more != rows.further.end() && more->row == r; ++more) note(r, more->slot);
   }
-  for (const auto& [to, pairs] : of_consumers) {
-    consumers[type].push_back({to.first, to.second, append(words, rows.rows, pairs)});
+  for (const auto& [to, sources] : of_consumers) {
+    consumers[type].push_back({to.first, to.second, append(words, rows.rows, sources)});
   }
 }
 
