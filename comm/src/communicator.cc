@@ -235,6 +235,9 @@ class CallOf {
     const TensorOf<T> copy(buffer, rows, width);
     if (operand.use != Use::write) {
       options.lane = device_.copy_out.value_or(operand.tensor.lane());
+      // Copies of a lane wait for each other, so one that is ahead by its priority would hold up those whose operands
+      // are computed sooner.
+      options.priority = 0;
       device_.engine->push(
           [to = buffer->bytes(), view](OpContext& op) {
             view.download(op.lane(), reinterpret_cast<T*>(to.write_unwatched(op.lane())));
