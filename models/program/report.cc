@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <utility>
@@ -252,15 +253,16 @@ std::vector<Fact> batch_table(const TrainingReport& report) {
 
 /// Empty for models whose vertices are computed in batches.
 std::string operator_section(const TrainingReport& report) {
-  if (report.operators.empty()) return {};
-  double all = 0;
-  for (const TrainingReport::Operator& one : report.operators) all += one.seconds;
+  if (report.ops.empty()) return {};
+  const auto seconds = [](std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); };
+  std::chrono::nanoseconds all{};
+  for (const TraceSummary::Row& op : report.ops) all += op.total;
   std::string rows = row({"op", "calls", "ms", "us a call", "share"}, "th");
-  for (const TrainingReport::Operator& one : report.operators) {
-    rows += row({one.name, count_text(static_cast<std::int64_t>(one.calls)), formatted("%.1f", 1e3 * one.seconds),
-                 formatted("%.1f", 1e6 * one.seconds / static_cast<double>(one.calls)),
-                 formatted("%.1f %%", 100 * one.seconds / all)},
-                "td");
+  for (const TraceSummary::Row& op : report.ops) {
+    rows +=
+        row({op.name, count_text(static_cast<std::int64_t>(op.count)), formatted("%.1f", 1e3 * seconds(op.total)),
+             formatted("%.1f", 1e6 * seconds(op.mean)), formatted("%.1f %%", 100 * seconds(op.total) / seconds(all))},
+            "td");
   }
   return "<section><h2>Operators</h2>\n<p>Ops of the first epoch, at most " + count_text(most_profiled_ops) +
          " of each thread. Work that a device is given by one call is one op.</p>\n<table class=\"numbers\">\n" + rows +

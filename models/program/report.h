@@ -8,6 +8,7 @@
 
 #include "batch_facts.h"
 #include "chart.h"
+#include "windrow/engine/trace.h"
 #include "windrow/models/workload.h"
 
 namespace windrow::program {
@@ -31,12 +32,6 @@ struct TrainingReport {
     std::string members = {};          ///< what they are
     std::vector<double> samples = {};  ///< of a minibatch, on average, by rank
   };
-  /// Ops of one operator, or of one kind of work of a device.
-  struct Operator {
-    std::string name;
-    std::uint64_t calls;
-    double seconds;  ///< of all calls together
-  };
   std::string model, about;  ///< a title, and a sentence about the run
   std::string unit;          ///< of throughput
   int workers = 1;
@@ -44,7 +39,7 @@ struct TrainingReport {
   std::vector<Epoch> epochs = {};
   std::uint64_t first_minibatch = 0;           ///< trained on before
   std::vector<double> minibatch_losses = {};   ///< mean per label
-  std::vector<Operator> operators = {};        ///< of the first epoch; empty unless each is an op of its own
+  std::vector<TraceSummary::Row> ops = {};     ///< of the first epoch, or a device's work; of models without graphs
   BatchFacts batches = {};                     ///< of rank 0; empty if graphs are known only as the program runs
   bool has_graphs = true;                      ///< that are batched
   std::int64_t parameters = 0;                 ///< numbers in all of them
@@ -53,7 +48,7 @@ struct TrainingReport {
   std::vector<Fact> machine = {}, flags = {};  ///< flags: those that were given have a value that ends in " *"
 };
 
-/// The most ops of a thread that TrainingReport::operators counts.
+/// The most ops of a thread that TrainingReport::ops counts.
 inline constexpr std::int64_t most_profiled_ops = 100'000;
 
 /// A page that needs no other file.

@@ -199,9 +199,7 @@ void Reporting::note_operators() {
   Engine& engine = *std::exchange(profiled_, nullptr);
   if (began_trace_) engine.trace().stop();
   const TraceSummary summary = engine.trace().summary();
-  for (const TraceSummary::Row& one : summary.device_work.empty() ? summary.ops : summary.device_work) {
-    report_.operators.push_back({one.name, one.count, std::chrono::duration<double>(one.total).count()});
-  }
+  report_.ops = summary.device_work.empty() ? summary.ops : summary.device_work;
 }
 
 void Reporting::evaluated(const Trainer& trainer, const std::vector<Metric>& metrics) {

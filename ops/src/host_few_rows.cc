@@ -1,6 +1,6 @@
 // Products of few rows with a matrix, transposed or not, by Highway. Both matrices are read in the order in which they
-// lie. `windrow-perf train --model tree-lstm --batch 1` is sensitive to these kernels. oneDNN takes 60 ms to make its
-// kernels for the first product of two rows, on a machine with AVX-512; with these, the first answer does not wait.
+// lie. `windrow-perf train --model tree-lstm --batch 1` is sensitive to these kernels. oneDNN makes its
+// kernels when the first product needs them; with these, the first answer does not wait for that.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "host_few_rows.cc"
 #include "hwy/foreach_target.h"

@@ -27,6 +27,18 @@ struct WordCells {
   Parameters parameters{host, 1};
   const Parameter words = parameters.add("words", 5, h, Initial::uniform(-1, 1));
   LazyGraph graph;
+
+  /// Twice a word, and three times.
+  LazyCell both() {
+    return graph.cell("both", [this](CellBody& c) {
+      const Expr x = embedding(words, c.index());
+      c.result(2.0 * x);
+      c.result(3.0 * x);
+    });
+  }
+  LazyCell one() {
+    return graph.cell("one", [this](CellBody& c) { c.result(embedding(words, c.index())); });
+  }
 };
 
 /// In any order, in several flushes, and by two cells whose places hold different results first. The loss is the sum of
@@ -34,12 +46,7 @@ struct WordCells {
 TEST(LazyCells, ReadListsOfSeveralResultsOfOneCell) {
   WordCells s;
   constexpr Index h = WordCells::h;
-  const LazyCell both = s.graph.cell("both", [&](CellBody& c) {
-    const Expr x = embedding(s.words, c.index());
-    c.result(2.0 * x);
-    c.result(3.0 * x);
-  });
-  const LazyCell one = s.graph.cell("one", [&](CellBody& c) { c.result(embedding(s.words, c.index())); });
+  const LazyCell both = s.both(), one = s.one();
   const LazyCell squares =
       s.graph.cell("squares", [](CellBody& c) { c.result(row_sum(sum_children(square(c.each(h))))); });
   const LazyCell cubes = s.graph.cell("cubes", [](CellBody& c) { c.result(row_sum(sum_children(pow(c.each(h), 3)))); });
@@ -146,7 +153,7 @@ class MixedLists {
     c.result(2.0 * x + 0.5 * tanh(below));
     c.result(3.0 * x - 0.25 * below);
   });
-  const LazyCell one_ = s_.graph.cell("one", [this](CellBody& c) { c.result(embedding(s_.words, c.index())); });
+  const LazyCell one_ = s_.one();
   const LazyCell squares_ =
       s_.graph.cell("squares", [](CellBody& c) { c.result(row_sum(sum_children(square(c.each(h))))); });
   const LazyCell pairs_ = s_.graph.cell("pairs", [](CellBody& c) {
@@ -180,12 +187,7 @@ TEST(LazyCells, ReadListsBesideOperationsThatTakeTheOtherResults) {
   for (const int order : {0, 1, 2}) {
     WordCells s;
     constexpr Index h = WordCells::h;
-    const LazyCell both = s.graph.cell("both", [&](CellBody& c) {
-      const Expr x = embedding(s.words, c.index());
-      c.result(2.0 * x);
-      c.result(3.0 * x);
-    });
-    const LazyCell one = s.graph.cell("one", [&](CellBody& c) { c.result(embedding(s.words, c.index())); });
+    const LazyCell both = s.both(), one = s.one();
     const LazyCell sums = s.graph.cell("sums", [](CellBody& c) { c.result(row_sum(sum_children(c.each(h)))); });
     for (int i = 0; i < 2; ++i) {
       const auto [two, three] = both.call<2>({}, {s.graph.index(0)});
