@@ -39,7 +39,9 @@ Floats trained_fresh(const EngineOptions& options, int steps) {
 TEST_P(StaticOnEveryPolicy, GivesTheBitsOfAFreshRunForAThousandSteps) {
   constexpr int steps = testing::sanitized ? 100 : 1000;
   static const Floats fresh = trained_fresh({.policy = Policy::serial}, steps);
-  if (!testing::sanitized) EXPECT_LT(fresh[0] + fresh[1], 1);  // it has learned
+  if (!testing::sanitized) {
+    EXPECT_LT(fresh[0] + fresh[1], 1);  // it has learned
+  }
   for (const Order order : every_order) {
     Engine engine(options());
     const Device host = host_device(engine);

@@ -228,12 +228,9 @@ std::string print_main(const Subject& s) {
     prints += std::string("    print(") + (o > 0 ? "\", \"" : "\"\"") + ", " + name + ", outputs." + s.outputs[o] +
               ", " + std::to_string(s.function().outputs[o].width) + ", first, graph);\n";
   }
-  const auto replace = [&](const std::string& mark, const std::string& with) {
-    for (std::size_t at; (at = text.find(mark)) != std::string::npos;) text.replace(at, mark.size(), with);
-  };
-  replace("  // READS\n", reads);
-  replace("    // PRINTS\n", prints);
-  replace("model_name", s.name);
+  print::replace_all(text, "  // READS\n", reads);
+  print::replace_all(text, "    // PRINTS\n", prints);
+  print::replace_all(text, "model_name", s.name);
   return text;
 }
 

@@ -59,6 +59,12 @@ std::string Identifiers::add(const std::string& text) {
   return name;
 }
 
+void replace_all(std::string& text, const std::string& mark, const std::string& with) {
+  for (std::size_t at = 0; (at = text.find(mark, at)) != std::string::npos; at += with.size()) {
+    text.replace(at, mark.size(), with);
+  }
+}
+
 std::string quoted(const std::string& text) {
   std::string made = "\"";
   for (const char c : text) {

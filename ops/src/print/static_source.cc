@@ -228,11 +228,8 @@ std::string StaticPrinter::main_file() const {
               quoted(quoted(program_.outputs[o])) + ", outputs." + outputs_names_[o] + ", " +
               std::to_string(outputs_[o].width()) + ", row);\n";
   }
-  const auto replace = [&](const std::string& mark, const std::string& with) {
-    for (std::size_t at; (at = text.find(mark)) != std::string::npos;) text.replace(at, mark.size(), with);
-  };
-  replace("    // PRINTS\n", prints);
-  replace("model_name", name_);
+  print::replace_all(text, "    // PRINTS\n", prints);
+  print::replace_all(text, "model_name", name_);
   return text;
 }
 

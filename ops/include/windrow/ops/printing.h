@@ -20,6 +20,8 @@ class Identifiers {
   std::set<std::string> taken_;
 };
 
+/// Replaces each mark in the text.
+void replace_all(std::string& text, const std::string& mark, const std::string& with);
 /// A string literal.
 std::string quoted(const std::string& text);
 /// Literals of the same bits. The numbers are finite or infinite.
