@@ -61,7 +61,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
     std::unique_lock lock(mutex_);
     stopping_ = true;
     changed_.notify_all();
-    changed_.wait(lock, [this] { return static_cast<bool>(ended_); });
+    changed_.wait(lock, [this] { return all_told_; });
   }
 
   /// `ended` says why MPI is called no more, if it is not.
@@ -214,8 +214,11 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
       ended_ = why;
       tasks.swap(tasks_);
     }
-    changed_.notify_all();
     for (const Task& task : tasks) task(why);
+    tasks.clear();
+    const std::lock_guard lock(mutex_);
+    all_told_ = true;
+    changed_.notify_all();
   }
 
   const MpiOptions options_;
@@ -230,7 +233,8 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
   std::condition_variable changed_;
   std::deque<Task> tasks_;  // guarded by the mutex, as are the following
   bool stopping_ = false;
-  comm::Breakage ended_;  // why MPI is called no more
+  comm::Breakage ended_;   // why MPI is called no more
+  bool all_told_ = false;  // who had asked before knows that MPI has ended
   std::atomic<bool> asleep_{false};
   std::atomic<std::int64_t> awaited_{0};  // calls that members have made, but not handed in
   comm::MpiWatch watch_;                  // the last member: it uses the others

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <optional>
 #include <random>
@@ -335,7 +336,8 @@ TEST(FakeMpi, AGroupThatIsBuiltOnAnotherHearsThatItBreaks) {
   for (const bool aborts : {true, false}) {
     const FakeMpiJob job(2, first_seed());
     std::atomic<int> heard = 0;
-    run_ranks(2, {.patience = aborts ? 20s : 300ms, .answer = 20s}, [&](const Communicator& member) {
+    std::latch together(2);  // an exchange that ends at one rank may still be under way at the other
+    const Told told = run_ranks(2, {.patience = aborts ? 20s : 300ms, .answer = 20s}, [&](const Communicator& member) {
       member.member()->on_break([&](const comm::Breakage& why) {
         EXPECT_EQ(why.told == comm::Told::by_abort, aborts);
         EXPECT_NE(why.why.find(aborts ? "rank 1 has called abort()" : "rank 0 has waited 300 ms"), why.why.npos);
@@ -343,6 +345,7 @@ TEST(FakeMpi, AGroupThatIsBuiltOnAnotherHearsThatItBreaks) {
         heard.notify_all();
       });
       member.exchange({});
+      together.arrive_and_wait();
       if (aborts && member.rank() == 1) member.abort("");
       if (!aborts && member.rank() == 0) {
         const Tensor x(member.device(), 1, 1);
@@ -354,6 +357,7 @@ TEST(FakeMpi, AGroupThatIsBuiltOnAnotherHearsThatItBreaks) {
       member.member()->on_break([&](const comm::Breakage&) { ++heard; });  // at once
     });
     EXPECT_EQ(heard, 4);
+    EXPECT_EQ(told, Told(2));
   }
 }
 
