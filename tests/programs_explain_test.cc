@@ -22,7 +22,9 @@ TEST_F(Explain, SaysWhatMakesBatchesAndWhereTheTimeGoes) {
         "no children, with word N N N N %\n\nwhat makes N batches of them\n N vertices of different types",
         "\ncritical path: N of N vertices, with N % of the work, so at most ",
         "\ntraining, 2 workers ms per minibatch share of time achieved per worker machine share of it\nproducts N N "
-        "% N GFLOP/s N N %\nother arithmetic N N % N GB/s N N %\nmoves N N % N GB/s N N %\nrest N N % optimiser"}) {
+        "% N GFLOP/s N N %\n matmul",
+        "\n matmul N N % N GFLOP/s N N %\n", "\nother arithmetic N N % N GB/s N N %\n ", "\n mul N N % N GB/s N N %\n",
+        "\nmoves N N % N GB/s N N %\n ", "\nrest N N % optimiser"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
 }
@@ -46,6 +48,11 @@ TEST_F(Explain, GivesCountsThatAddUpAsJson) {
       const std::string by_kind = lines[0].substr(lines[0].find(rates));
       for (const char* const kind : {"products", "arithmetic", "moves"}) EXPECT_GT(field(by_kind, kind), 0) << rates;
     }
+    const std::string op = lines[0].substr(lines[0].find("\"operators\""));
+    EXPECT_NE(op.find("\"kind\": \"products\",\"ms_per_minibatch\""), std::string::npos) << op;
+    EXPECT_NE(op.find("\"name\": \"matmul\""), std::string::npos) << op;
+    EXPECT_GT(field(op, "share_of_time"), 0) << op;
+    EXPECT_GT(field(op, "achieved_per_worker"), 0) << op;
   }
 }
 

@@ -88,13 +88,16 @@ Speed measured(const Device& device, Workload& workload, const Arguments& argume
   return speed;
 }
 
-/// A kind of work. Rates are per second of one worker: operations of products, bytes of everything else.
+/// A kind of work, or the steps of one operator. Rates are per second of one worker: operations of products, bytes of
+/// everything else.
 struct Work {
-  const char *name, *key, *unit;  ///< unit: of a billion per second
-  double ms;                      ///< of all workers, per minibatch
-  double share;                   ///< of the workers' time
-  double rate = 0;                ///< achieved; 0 where nothing is counted
-  double machine = 0;             ///< the best that the machine reached in the same run
+  std::string name, key;
+  const char* unit;                  ///< of a billion per second
+  double ms;                         ///< of all workers, per minibatch
+  double share;                      ///< of the workers' time
+  double rate = 0;                   ///< achieved; 0 where nothing is counted
+  double machine = 0;                ///< the best that the machine reached in the same run
+  std::vector<Work> operators = {};  ///< the parts of a kind, by time; keys are names
 };
 
 std::vector<Work> work_of(const Speed& speed, int workers) {
@@ -105,24 +108,33 @@ std::vector<Work> work_of(const Speed& speed, int workers) {
     double peak;
     const char* unit;
   };
-  const auto work = [&](const char* name, const char* key, std::int64_t ns, const Done& done) {
-    const double time = static_cast<double>(ns);
-    return Work{.name = name,
-                .key = key,
-                .unit = done.unit,
-                .ms = time / 1e6 / static_cast<double>(speed.minibatches),
-                .share = time / all,
-                .rate = 1e9 * ratio(static_cast<double>(done.count), time),
-                .machine = done.peak / threads};
+  const auto work = [&](const std::string& name, const std::string& key, std::int64_t ns, const Done& done,
+                        const OperatorTimes& operators = {}) {
+    const auto row = [&](const std::string& name, const std::string& key, std::int64_t ns, std::int64_t count) {
+      const double time = static_cast<double>(ns);
+      return Work{.name = name,
+                  .key = key,
+                  .unit = done.unit,
+                  .ms = time / 1e6 / static_cast<double>(speed.minibatches),
+                  .share = time / all,
+                  .rate = 1e9 * ratio(static_cast<double>(count), time),
+                  .machine = done.peak / threads};
+    };
+    Work kind = row(name, key, ns, done.count);
+    for (const auto& [op, time] : operators) {
+      if (time.steps > 0) kind.operators.push_back(row("  " + op, op, time.ns, time.flops + time.bytes));
+    }
+    std::ranges::stable_sort(kind.operators, std::greater(), &Work::ms);
+    return kind;
   };
   const auto rest =
       std::max<std::int64_t>(std::llround(all) - times.product_ns - times.arithmetic_ns - times.move_ns, 0);
   const Done products{speed.runner.multiply_flops, speed.product_peak, "GFLOP/s"};
-  return {
-      work("products", "products", times.product_ns, products),
-      work("other arithmetic", "arithmetic", times.arithmetic_ns, {times.arithmetic_bytes, speed.bandwidth, "GB/s"}),
-      work("moves", "moves", times.move_ns, {times.move_bytes, speed.bandwidth, "GB/s"}),
-      work("rest", "rest", rest, {0, 0, ""}), work("all together", "all", std::llround(all), products)};
+  return {work("products", "products", times.product_ns, products, times.products),
+          work("other arithmetic", "arithmetic", times.arithmetic_ns, {times.arithmetic_bytes, speed.bandwidth, "GB/s"},
+               times.arithmetic),
+          work("moves", "moves", times.move_ns, {times.move_bytes, speed.bandwidth, "GB/s"}, times.moves),
+          work("rest", "rest", rest, {0, 0, ""}), work("all together", "all", std::llround(all), products)};
 }
 
 // --- Output
@@ -196,22 +208,35 @@ void print_ops(const Speed& speed, int workers) {
       speed.product_peak / 1e9);
 }
 
+constexpr double least_share = 0.005;  // of the time, of an operator that is printed
+
 void print_speed(const std::vector<Work>& all, int workers) {
-  print("\ntraining, %d worker%s    ms per minibatch  share of time  achieved per worker  machine  share of it\n",
-        workers, workers == 1 ? " " : "s");
-  for (const Work& work : all) {
-    print("%-20s  %17.2f  %11.1f %%", work.name, work.ms, 100 * work.share);
-    if (work.machine == 0) {
-      print("  optimiser, scheduling, waiting\n");
-      continue;
-    }
+  const std::string title = "training, " + std::to_string(workers) + (workers == 1 ? " worker" : " workers");
+  std::size_t wide = title.size();
+  for (const Work& kind : all) {
+    for (const Work& work : kind.operators) wide = std::max(wide, work.share < least_share ? 0 : work.name.size());
+  }
+  const int width = static_cast<int>(wide);
+  const auto row = [&](const Work& work) {
+    print("%-*s  %17.2f  %11.1f %%", width, work.name.c_str(), work.ms, 100 * work.share);
+    if (work.machine == 0) return print("  optimiser, scheduling, waiting\n");
     print("  %11.1f %-7s  %7.1f  %9.1f %%\n", work.rate / 1e9, work.unit, work.machine / 1e9,
           100 * ratio(work.rate, work.machine));
+  };
+  print("\n%-*s  ms per minibatch  share of time  achieved per worker  machine  share of it\n", width, title.c_str());
+  for (const Work& kind : all) {
+    row(kind);
+    for (const Work& work : kind.operators) {
+      if (work.share >= least_share) row(work);
+    }
   }
   print(
       "\nThe machine's speed was measured in the same run: large products, and memory that is read and written. Values "
       "in\n"
-      "caches are faster than memory, so that shares of its bandwidth may exceed 100 %%.\n");
+      "caches are faster than memory, so that shares of its bandwidth may exceed 100 %%. Operators that take less "
+      "than\n"
+      "%.1f %% of the time are left out.\n",
+      100 * least_share);
 }
 
 void add_facts(Record& record, const BatchFacts& facts) {
@@ -261,7 +286,16 @@ void print_json(const Arguments& arguments, const std::optional<BatchFacts>& fac
     record.set("batches", speed.runner.batches).set("parts", speed.runner.minibatches);
   }
   Record shares, times, achieved, machine;
+  RecordValue::List operators;
   for (const Work& work : work_of(speed, arguments.workers)) {
+    for (const Work& op : work.operators) {
+      operators.push_back(Record()
+                              .set("name", op.key)
+                              .set("kind", work.key)
+                              .set("ms_per_minibatch", op.ms)
+                              .set("share_of_time", op.share)
+                              .set("achieved_per_worker", op.rate));
+    }
     if (work.key != std::string("all")) shares.set(work.key, work.share);
     times.set(work.key, work.ms);
     if (work.machine == 0) continue;
@@ -269,7 +303,7 @@ void print_json(const Arguments& arguments, const std::optional<BatchFacts>& fac
     machine.set(work.key, work.machine);
   }
   record.set("shares_of_time", shares).set("ms_per_minibatch", times);
-  record.set("achieved_per_worker", achieved).set("machine_per_worker", machine);
+  record.set("achieved_per_worker", achieved).set("machine_per_worker", machine).set("operators", operators);
   print("%s\n", record.json(JsonStyle::compact).c_str());
 }
 

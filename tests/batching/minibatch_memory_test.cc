@@ -145,5 +145,18 @@ TEST(NoMemory, IsWhatAMinibatchOfNoColumnsNeeds) {
   }
 }
 
+TEST(HostMemory, OfOutgrownMinibatchesGoesBackThoughTheirGradientsLive) {
+  Engine engine;
+  const Device host = host_device(engine);
+  const std::size_t mib = std::size_t{1} << 20;
+  std::byte* const minibatch = host.memory->allocate(8 * mib + 1);
+  std::byte* const gradient = host.memory->allocate(mib);
+  host.memory->deallocate(minibatch, 8 * mib + 1);
+  std::byte* const larger = host.memory->allocate(11 * mib);
+  EXPECT_LT(host.memory->use().cached, 4 * mib);
+  host.memory->deallocate(gradient, mib);
+  host.memory->deallocate(larger, 11 * mib);
+}
+
 }  // namespace
 }  // namespace windrow

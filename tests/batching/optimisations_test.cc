@@ -71,6 +71,42 @@ TEST(StepTimes, AreTakenOfAllThatStepsDoIfTheyAreAskedFor) {
   EXPECT_EQ(untimed.product_ns + untimed.arithmetic_ns + untimed.move_ns + untimed.move_bytes, 0);
 }
 
+TEST(StepTimes, OfOperatorsAddUpToThoseOfTheirKind) {
+  Engine engine({.workers = 2});
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const TreeLstm cell(parameters);
+  const VertexFunction function("cell", {.arity = TreeLstm::arity}, [&](Vertex& v) { cell(v); });
+  std::mt19937 random(1);
+  const Graphs graphs(function, {random_graph(200, TreeLstm::arity, Form::trees, random)});
+  Runner runner(host, function, parameters, {.time_steps = true});
+  const auto train = [&] {
+    runner.differentiate(graphs.pointers).loss();
+    engine.wait_all();
+    return runner.stats();
+  };
+  const RunnerStats once = train(), twice = train();
+  const StepTimes second = twice.times - once.times;
+  const auto sum = [](const OperatorTimes& times, std::int64_t OperatorTime::*member) {
+    std::int64_t all = 0;
+    for (const auto& [name, time] : times) all += time.*member;
+    return all;
+  };
+  EXPECT_EQ(sum(second.products, &OperatorTime::ns), second.product_ns);
+  EXPECT_EQ(sum(second.arithmetic, &OperatorTime::ns), second.arithmetic_ns);
+  EXPECT_EQ(sum(second.moves, &OperatorTime::ns), second.move_ns);
+  EXPECT_EQ(sum(second.products, &OperatorTime::flops), twice.multiply_flops - once.multiply_flops);
+  EXPECT_EQ(sum(second.products, &OperatorTime::bytes), 0);
+  EXPECT_EQ(sum(second.arithmetic, &OperatorTime::bytes), second.arithmetic_bytes);
+  EXPECT_EQ(sum(second.moves, &OperatorTime::bytes), second.move_bytes);
+  for (const char* const name : {"matmul", "matmul_tn"}) {
+    ASSERT_EQ(second.products.count(name), 1u) << name;
+    EXPECT_GT(second.products.at(name).steps, 0) << name;
+  }
+  EXPECT_EQ(second.arithmetic.count("tanh"), 1u);
+  EXPECT_EQ(second.moves.count("scatter"), 1u);
+}
+
 TEST(Copies, AreTransposedWhereProductsHaveRowsEnough) {
   Engine engine;
   const Device host = host_device(engine);

@@ -102,14 +102,17 @@ inline void run_trial(const EngineOptions& options, const faults::Plan& plan, co
 }
 
 /// Runs `trial(plan)` repeatedly, each time in a new thread: the first allocation fails, then the second, and so on
-/// until none fails. The strides grow, faster if WINDROW_FAULT_STRIDES is small. No run may leave allocated blocks.
+/// until none fails. The strides grow, faster if WINDROW_FAULT_STRIDES is small; the environment may set that. No run
+/// may leave allocated blocks.
 template <class RunTrial>
 void with_each_fault(faults::Plan plan, RunTrial&& trial) {
   const auto run = [&] { std::thread([&] { trial(plan); }).join(); };
   plan.at = ~std::uint64_t{0};
   run();  // allocates what the process keeps permanently
   std::uint64_t runs = 1;
-  for (plan.at = 1;; plan.at += 1 + plan.at / WINDROW_FAULT_STRIDES, ++runs) {
+  const char* const told = std::getenv("WINDROW_FAULT_STRIDES");
+  const std::uint64_t strides = told == nullptr ? WINDROW_FAULT_STRIDES : std::strtoull(told, nullptr, 10);
+  for (plan.at = 1;; plan.at += 1 + plan.at / strides, ++runs) {
     const std::int64_t before = faults::live_blocks();
     run();
     ASSERT_FALSE(::testing::Test::HasFailure()) << "with allocation " << plan.at << " failing";

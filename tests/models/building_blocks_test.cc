@@ -8,6 +8,7 @@
 #include "tests/seed.h"
 #include "windrow/batching/lazy.h"
 #include "windrow/models/attention.h"
+#include "windrow/models/child_sum_tree_lstm.h"
 #include "windrow/models/gru.h"
 #include "windrow/models/lstm.h"
 #include "windrow/models/tree_lstm.h"
@@ -159,6 +160,22 @@ TEST_F(BuildingBlocks, TreeLstmsAreTheSameInBothFrontEnds) {
   graph.backward(losses);
   EXPECT_NEAR(all.scalar(), loss, 1e-4);
   expect_equal(gradients(), expected);
+}
+
+TEST_F(BuildingBlocks, AParameterSetMayHoldSeveralTreeLstms) {
+  const TreeLstmSizes sizes{.vocabulary = 5, .embedding = from, .hidden = hidden, .classes = 3};
+  const TreeLstm question(parameters, sizes, "question "), answer(parameters, sizes, "answer ");
+  const ChildSumTreeLstm third(parameters, sizes, ChildSumTreeLstm::Children::attention, "third ");
+  EXPECT_NE(parameters.find("question words"), parameters.find("answer words"));
+  EXPECT_EQ(parameters.name(parameters.find("third attention score")), "third attention score");
+  EXPECT_NE(error_of<MisuseError>([&] { TreeLstm(parameters, sizes, "answer "); }), "");
+  const std::pair none(graph.zeros(hidden), graph.zeros(hidden));
+  const auto of = [&](const TreeLstm& tree) { return tree.cell(tree.read(graph.index(3)), none, none).first; };
+  graph.backward(std::vector{row_sum(of(question) * of(answer))});
+  for (const char* const name : {"question leaf", "answer leaf"}) {
+    const Values gradient = dense(parameters, parameters.find(name));
+    EXPECT_NE(gradient, Values(gradient.size(), 0)) << name;
+  }
 }
 
 /// A key that is hidden counts for nothing; otherwise a query attends to lists of any length.

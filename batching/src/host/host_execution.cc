@@ -62,7 +62,7 @@ void HostExecution::run(const std::vector<Part>& parts) {
       if (!explains(error)) throw;
       explain(step, tile, error.what());
     }
-    if (lap) lap->end_of(step, bytes_of(step, tile));
+    if (lap) lap->end_of(step, tile.rows.end - tile.rows.begin, bytes_of(step, tile));
   };
   for (const Part& part : parts) each_step(part, {scratch}, visit);
 }
@@ -248,6 +248,7 @@ void HostExecution::run(const HostTensorStep& step) {
 void HostExecution::run(const HostTensorStep& part, Range columns) {
   HostTensorStep step = part;
   const Index width = columns.end - columns.begin;
+  step.step.flops_a_row = step.step.flops_a_row / step.step.out.width * width;
   for (Place* place : {&step.step.in[1], &step.step.out}) {
     place->column += columns.begin;
     place->width = width;
@@ -262,7 +263,7 @@ void HostExecution::run_timed(const HostTensorStep& step, Matrix<float> tensor) 
   if (!lap) return;
   const auto type = static_cast<std::size_t>(std::max(step.vertex_type, 0));
   const Index rows = step.vertex_type < 0 ? 0 : layout_.count(type, step.step.rate);
-  lap->end_of(step.step, bytes_of(step.step, {type, step.step.rate, {0, rows}}));
+  lap->end_of(step.step, rows, bytes_of(step.step, {type, step.step.rate, {0, rows}}));
 }
 
 void HostExecution::run_untimed(const HostTensorStep& tensor_step, Matrix<float> tensor) {

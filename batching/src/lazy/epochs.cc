@@ -22,11 +22,7 @@ void add(RunnerStats& sum, const RunnerStats& more) {
   sum.schedule_ns += more.schedule_ns;
   sum.plans += more.plans;
   sum.planned_types += more.planned_types;
-  sum.times.product_ns += more.times.product_ns;
-  sum.times.arithmetic_ns += more.times.arithmetic_ns;
-  sum.times.move_ns += more.times.move_ns;
-  sum.times.arithmetic_bytes += more.times.arithmetic_bytes;
-  sum.times.move_bytes += more.times.move_bytes;
+  sum.times += more.times;
 }
 
 }  // namespace

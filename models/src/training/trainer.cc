@@ -121,10 +121,11 @@ double Trainer::mean_of_all(LossSum& own) const {
   return sum / static_cast<double>(std::max<std::int64_t>(labels, 1));
 }
 
-void Trainer::wait_for_room() {
+void Trainer::wait_for_room(LossSum& loss) {
   if (device_.memory == nullptr) return;
   const MemoryUse use = device_.memory->use();
   if (use.limit == unlimited || (use.peak_live <= use.limit / 2 && minibatches() > 1)) return;
+  loss.finish();  // what has no loss to give any more holds no memory
   // The frees of the last minibatch may still be pending when its step is done. But other members may wait for this
   // one, if they share the engine.
   if (!parallel_) device_.engine->wait_all();
@@ -134,7 +135,7 @@ void Trainer::wait_for_room() {
 }
 
 void Trainer::step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss) {
-  wait_for_room();
+  wait_for_room(loss);
   const SampleNumbers next = next_minibatch(most_samples), own = own_of(next);
   Learner::Loss of_minibatch = learner.differentiate(own);
   take_step(own.size(), next.size());

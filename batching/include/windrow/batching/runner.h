@@ -136,6 +136,14 @@ struct Announced {
   std::vector<std::int32_t> row_of = {};
 };
 
+/// What the steps of one operator took.
+struct OperatorTime {
+  std::int64_t steps = 0, ns = 0;
+  std::int64_t flops = 0;  ///< of products
+  std::int64_t bytes = 0;  ///< of other steps: what they read and wrote, see StepTimes
+};
+using OperatorTimes = std::map<std::string, OperatorTime>;  ///< by the name of the operator
+
 /// Time spent in steps so far, added up over all workers, and bytes. Excludes gradient descent, and collecting outputs.
 struct StepTimes {
   std::int64_t product_ns = 0;     ///< products with parameters, and their gradients
@@ -145,11 +153,12 @@ struct StepTimes {
   /// What these steps read and wrote: rows of operands, rows of results, and results that are added to twice. A lookup
   /// counts the rows that it looks up, a scattered row each of its consumers.
   std::int64_t arithmetic_bytes = 0, move_bytes = 0;
+  /// The same, operator by operator. Moves that are no operators have names as "gather" and "scatter".
+  OperatorTimes products = {}, arithmetic = {}, moves = {};
 
-  friend StepTimes operator-(const StepTimes& x, const StepTimes& y) {
-    return {x.product_ns - y.product_ns, x.arithmetic_ns - y.arithmetic_ns, x.move_ns - y.move_ns,
-            x.arithmetic_bytes - y.arithmetic_bytes, x.move_bytes - y.move_bytes};
-  }
+  StepTimes& operator+=(const StepTimes& other);
+  StepTimes& operator-=(const StepTimes& earlier);
+  friend StepTimes operator-(StepTimes later, const StepTimes& earlier) { return later -= earlier; }
 };
 
 /// Counted when minibatches are scheduled and not when they run, except `times`.

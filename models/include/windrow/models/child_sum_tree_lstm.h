@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "windrow/models/tree_lstm.h"
 
@@ -22,8 +23,9 @@ class ChildSumTreeLstm {
   /// What gates read of the children's states.
   enum class Children : std::uint8_t { sum, attention };
 
-  /// Adds its parameters to the set. Throws MisuseError if their names are taken.
-  ChildSumTreeLstm(Parameters& parameters, TreeLstmSizes sizes, Children children = Children::sum);
+  /// Adds its parameters to the set; their names begin with `prefix`. Throws MisuseError if they are taken.
+  ChildSumTreeLstm(Parameters& parameters, TreeLstmSizes sizes, Children children = Children::sum,
+                   const std::string& prefix = {});
 
   VertexFunction function() const { return VertexFunction("child_sum_tree_lstm", {.arity = arity}, *this); }
 

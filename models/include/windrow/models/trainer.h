@@ -131,7 +131,7 @@ class Trainer {
   double mean_of_all(LossSum& own) const;
   void step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss);
   /// Waits for earlier minibatches if the device's memory has a limit that two at once might exceed.
-  void wait_for_room();
+  void wait_for_room(LossSum& loss);
   /// What a checkpoint holds of the members one by one.
   struct OfMembers {
     double loss = 0;                                        // the sum

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "windrow/batching/parameters.h"
@@ -27,17 +28,18 @@ class TreeLstm {
  public:
   static constexpr std::size_t arity = 2;
 
-  /// Adds its parameters to the set. Throws MisuseError if their names are taken, as by another TreeLstm.
-  TreeLstm(Parameters& parameters, TreeLstmSizes sizes)
+  /// Adds its parameters to the set; their names begin with `prefix`, as in "left ". Throws MisuseError if they are
+  /// taken, as by another TreeLstm with that prefix.
+  TreeLstm(Parameters& parameters, TreeLstmSizes sizes, const std::string& prefix = {})
       : sizes_(sizes),
-        words_(parameters.add("words", sizes.vocabulary, sizes.embedding, Initial::uniform(-0.1f, 0.1f))),
-        leaf_(parameters.add_product("leaf", sizes.embedding, 3 * sizes.hidden)),
-        inner_(parameters.add_product("inner", 2 * sizes.hidden, 3 * sizes.hidden)),
-        bias_(parameters.add("bias", 1, 3 * sizes.hidden, Initial::zeros())),
-        forget_(parameters.add_product("forget", sizes.hidden, sizes.hidden)),
-        forget_bias_(parameters.add("forget_bias", 1, sizes.hidden, Initial::constant(1))),
-        head_(parameters.add_product("head", sizes.hidden, sizes.classes)),
-        head_bias_(parameters.add("head_bias", 1, sizes.classes, Initial::zeros())) {}
+        words_(parameters.add(prefix + "words", sizes.vocabulary, sizes.embedding, Initial::uniform(-0.1f, 0.1f))),
+        leaf_(parameters.add_product(prefix + "leaf", sizes.embedding, 3 * sizes.hidden)),
+        inner_(parameters.add_product(prefix + "inner", 2 * sizes.hidden, 3 * sizes.hidden)),
+        bias_(parameters.add(prefix + "bias", 1, 3 * sizes.hidden, Initial::zeros())),
+        forget_(parameters.add_product(prefix + "forget", sizes.hidden, sizes.hidden)),
+        forget_bias_(parameters.add(prefix + "forget_bias", 1, sizes.hidden, Initial::constant(1))),
+        head_(parameters.add_product(prefix + "head", sizes.hidden, sizes.classes)),
+        head_bias_(parameters.add(prefix + "head_bias", 1, sizes.classes, Initial::zeros())) {}
 
   VertexFunction function() const { return VertexFunction("tree_lstm", {.arity = arity}, *this); }
 
