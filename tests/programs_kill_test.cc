@@ -212,15 +212,20 @@ TEST_F(KilledMembers, LeaveItToTheLowestRankToSayWhoIsMissing) {
   }
 }
 
-TEST_F(KilledMembers, EndInTimeAndGoOnWithTheBitsOfARunThatWasNeverKilled) {
+/// The parameter: the devices of each process.
+class KilledGroups : public KilledMembers, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(KilledGroups, EndInTimeAndGoOnWithTheBitsOfARunThatWasNeverKilled) {
   ::setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);  // containers may forbid it
-  int kills = kills_of_environment(1);
   const unsigned seed = first_seed();
   SCOPED_TRACE("WINDROW_TEST_SEED=" + std::to_string(seed));
   std::mt19937 random(seed);
+  const std::string devices = GetParam();
+  int kills = (kills_of_environment(2) + (devices.empty() ? 1 : 0)) / 2;
   const Arguments training = words_of(
       "train tree-lstm --hidden 16 --embedding 16 --samples 256 --batch 16 --epochs 3 --optimiser adam --dropout 0.2 "
-      "--workers 1 --comm mpi --comm-timeout 2");
+      "--workers 1 --comm mpi --comm-timeout 2 " +
+      devices);
   const auto saving_to = [&](const std::filesystem::path& run) {
     Arguments all = training;
     all.insert(all.end(), {"--save", run.string(), "--save-every", "1", "--keep", "2"});
@@ -251,6 +256,7 @@ TEST_F(KilledMembers, EndInTimeAndGoOnWithTheBitsOfARunThatWasNeverKilled) {
     EXPECT_TRUE(tensors_of(run) == tensors_of(straight)) << "after " << kills << " kills";
   }
 }
+INSTANTIATE_TEST_SUITE_P(Of, KilledGroups, ::testing::Values("", "--devices cpu:0,cpu:1"));
 #endif
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "windrow/engine/parallel.h"
+#include "windrow/ops/kernel.h"
+#include "windrow/ops/operators.h"
 
 namespace windrow::comm {
 namespace {
@@ -50,15 +52,28 @@ T* start(const Piece& piece, const Run& run) {
 bool is_nan(float x) { return std::isnan(x); }
 bool is_nan(std::int32_t) { return false; }
 
+// Sums of floats are most of the work, so they take the vector kernels of the host. The result may be an operand.
+
+void add(const float* x, const float* y, float* to, Index count) {
+  static const Kernel<float> kernel = host_kernels().find(op::add);
+  const Matrix<const float> in[] = {{x, 1, count, count}, {y, 1, count, count}};
+  kernel({.in = in, .out = {to, 1, count, count}, .op = &op::add});
+}
+
+void scale(const float* x, float* to, Index count, double factor) {
+  static const Kernel<float> kernel = host_kernels().find(op::scale);
+  const Matrix<const float> in[] = {{x, 1, count, count}};
+  kernel({.in = in, .out = {to, 1, count, count}, .attributes = op::scaled_by(factor), .op = &op::scale});
+}
+
 /// `to` may be x or y.
 template <class T, Combine how>
 void combine_two(const T* x, const T* y, T* to, Index count) {
+  if constexpr (how == Combine::sum && std::is_same_v<T, float>) return add(x, y, to, count);
 #pragma GCC ivdep
   for (Index i = 0; i < count; ++i) {
     if constexpr (how == Combine::max) {
       to[i] = x[i] < y[i] || is_nan(y[i]) ? y[i] : x[i];
-    } else if constexpr (std::is_same_v<T, float>) {
-      to[i] = x[i] + y[i];
     } else {
       to[i] = static_cast<T>(static_cast<std::uint32_t>(x[i]) + static_cast<std::uint32_t>(y[i]));
     }
@@ -87,14 +102,12 @@ void combine_as(std::span<const Piece> from, std::span<const Piece> to) {
     thread_local std::vector<T> scratch;
     if (scratch.size() < levels * tile) scratch.resize(levels * tile);
     const Index count = run.end - run.begin;
-    // No piece is read after the last pair is combined.
-    T* const first = how == Combine::mean ? scratch.data() : start<T>(to.front(), run);
+    T* const first = start<T>(to.front(), run);  // no piece is read after the last pair is combined
     constexpr Combine of_two = how == Combine::mean ? Combine::sum : how;
     const T* result = combined<T, of_two>(from, run, scratch.data(), first);
     if constexpr (how == Combine::mean) {
-      const T factor = T{1} / static_cast<T>(from.size());
-      for (Index i = 0; i < count; ++i) scratch[static_cast<std::size_t>(i)] = result[i] * factor;
-      result = scratch.data();
+      scale(result, first, count, 1.0 / static_cast<double>(from.size()));
+      result = first;
     }
     for (const Piece& piece : to) {
       T* const target = start<T>(piece, run);

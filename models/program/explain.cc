@@ -110,10 +110,10 @@ std::vector<Work> work_of(const Speed& speed, int workers) {
   };
   const auto work = [&](const std::string& name, const std::string& key, std::int64_t ns, const Done& done,
                         const OperatorTimes& operators = {}) {
-    const auto row = [&](const std::string& name, const std::string& key, std::int64_t ns, std::int64_t count) {
-      const double time = static_cast<double>(ns);
-      return Work{.name = name,
-                  .key = key,
+    const auto row = [&](const std::string& title, const std::string& of, std::int64_t spent, std::int64_t count) {
+      const double time = static_cast<double>(spent);
+      return Work{.name = title,
+                  .key = of,
                   .unit = done.unit,
                   .ms = time / 1e6 / static_cast<double>(speed.minibatches),
                   .share = time / all,

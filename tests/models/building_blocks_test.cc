@@ -166,8 +166,9 @@ TEST_F(BuildingBlocks, AParameterSetMayHoldSeveralTreeLstms) {
   const TreeLstmSizes sizes{.vocabulary = 5, .embedding = from, .hidden = hidden, .classes = 3};
   const TreeLstm question(parameters, sizes, "question "), answer(parameters, sizes, "answer ");
   const ChildSumTreeLstm third(parameters, sizes, ChildSumTreeLstm::Children::attention, "third ");
-  EXPECT_NE(parameters.find("question words"), parameters.find("answer words"));
-  EXPECT_EQ(parameters.name(parameters.find("third attention score")), "third attention score");
+  for (const std::string name : {"question words", "answer words", "third attention score"}) {
+    EXPECT_EQ(parameters.name(parameters.find(name)), name);
+  }
   EXPECT_NE(error_of<MisuseError>([&] { TreeLstm(parameters, sizes, "answer "); }), "");
   const std::pair none(graph.zeros(hidden), graph.zeros(hidden));
   const auto of = [&](const TreeLstm& tree) { return tree.cell(tree.read(graph.index(3)), none, none).first; };
