@@ -1,7 +1,7 @@
 #include "host/step_clock.h"
 
 #include <algorithm>
-#include <utility>
+#include <string>
 
 namespace windrow {
 namespace {
@@ -27,25 +27,19 @@ OperatorTime& of_kind(std::vector<StepClock::Sum>& sums, const StepClock::Sum& k
 }
 
 std::string name_of(const StepClock::Sum& sum) {
+  if (sum.op != nullptr) return std::string(sum.op->name.text());
   switch (sum.does) {
     case Step::Does::kernel:
-      return std::string(sum.op->name.text());
+      return "copy";
     case Step::Does::fill:
       return "fill";
     case Step::Does::scatter:
       return "scatter";
     case Step::Does::gather:
       return "gather";
-    case Step::Does::incoming:
+    default:
       return "sum of gradients";
-    case Step::Does::gather_dot:
-      return "gather_dot";
-    case Step::Does::gather_weighted_sum:
-      return "gather_weighted_sum";
-    case Step::Does::incoming_products:
-      return "sum of products";
   }
-  return {};
 }
 
 }  // namespace
