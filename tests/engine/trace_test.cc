@@ -355,23 +355,23 @@ TEST(Trace, CountsOpsThatAreReadyAndBytesThatAreHeld) {
   EXPECT_EQ(trace.counters.at("pending bytes").back().count, 0);
 }
 
+/// Whether ops are pushed together, or each when the one before has ended.
 TEST(Trace, ArrowsLeadFromKindToKindOfSharedAccess) {
-  Engine engine({.policy = Policy::pool, .workers = 2});
-  const Var a = engine.new_var("a");
-  engine.trace().start();
-  engine.push([] {}, {mutate(a)}, {.name = "write"});
-  engine.push([] {}, {read(a)}, {.name = "read"});
-  engine.push([] {}, {commute(a)}, {.name = "add"});
-  engine.push([] {}, {commute(a)}, {.name = "add"});
-  engine.push([] {}, {mutate(a)}, {.name = "rewrite"});
-  engine.push([] {}, {commute(a)}, {.name = "add more"});
-  engine.push([] {}, {read(a)}, {.name = "read again"});
-  engine.wait_all();
-  EXPECT_EQ(read_trace(engine).arrows, (std::set<std::pair<std::string, std::string>>{{"write", "read"},
-                                                                                      {"read", "add"},
-                                                                                      {"add", "rewrite"},
-                                                                                      {"rewrite", "add more"},
-                                                                                      {"add more", "read again"}}));
+  for (const bool waits : {false, true}) {
+    Engine engine({.policy = Policy::pool, .workers = 2});
+    const Var a = engine.new_var("a");
+    engine.trace().start();
+    const std::pair<std::string, Access> all[] = {
+        {"write", mutate(a)},   {"read", read(a)},        {"add", commute(a)},    {"add", commute(a)},
+        {"rewrite", mutate(a)}, {"add more", commute(a)}, {"read again", read(a)}};
+    for (const auto& [name, access] : all) {
+      engine.push([] {}, {access}, {.name = name});
+      if (waits || name == "read again") engine.wait_all();
+    }
+    const std::set<std::pair<std::string, std::string>> expected = {
+        {"write", "read"}, {"read", "add"}, {"add", "rewrite"}, {"rewrite", "add more"}, {"add more", "read again"}};
+    EXPECT_EQ(read_trace(engine).arrows, expected) << waits;
+  }
 }
 
 TEST(Trace, EachThreadIsATrackWithAName) {

@@ -162,12 +162,22 @@ class TraceReader {
       return a.access < b.access;
     });
     for (std::size_t i = 0; i < places_.size(); ++i) {
-      if (i == 0 || !places_[i].access.follows(places_[i - 1].access)) forget();
+      if (i == 0 || !follows(places_[i].access, places_[i - 1].access)) forget();
       pass(places_[i]);
     }
     std::sort(graph_.dependences.begin(), graph_.dependences.end());
     const auto repeats = std::unique(graph_.dependences.begin(), graph_.dependences.end());
     graph_.dependences.erase(repeats, graph_.dependences.end());
+  }
+
+  /// Whether no op lies between the places, or only the fence between two kinds of access: a fence that has nothing to
+  /// wait for leaves no record.
+  static bool follows(const VarPlace& place, const VarPlace& before) {
+    if (place.follows(before)) return true;
+    VarPlace fence = before;
+    ++fence.ticket, fence.within = 0, fence.last = 1;
+    return before.last != 0 && place.follows(fence) && !place.exclusive && !before.exclusive &&
+           place.commutes != before.commutes;
   }
 
   void forget() {
