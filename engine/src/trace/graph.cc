@@ -174,10 +174,9 @@ class TraceReader {
   /// wait for leaves no record.
   static bool follows(const VarPlace& place, const VarPlace& before) {
     if (place.follows(before)) return true;
-    VarPlace fence = before;
-    ++fence.ticket, fence.within = 0, fence.last = 1;
-    return before.last != 0 && place.follows(fence) && !place.exclusive && !before.exclusive &&
-           place.commutes != before.commutes;
+    if (place.exclusive || before.exclusive || place.commutes == before.commutes) return false;
+    const VarPlace fence{.var = before.var, .ticket = before.ticket + 1};
+    return fence.follows(before) && place.follows(fence);
   }
 
   void forget() {

@@ -111,7 +111,7 @@ struct RunnerOptions {
   /// The most vertices of one batch, at least 1; 1 computes vertices one at a time, with the same kernels.
   std::int64_t batch_rows = INT64_MAX;
   Optimisations optimisations = {};
-  /// Measures RunnerStats::times by reading the clock around each step: about 30 ns each, noticeable with small tiles.
+  /// Measures RunnerStats::times by reading the clock around each step, which is noticeable with small tiles.
   /// On the host only.
   bool time_steps = false;
 };
