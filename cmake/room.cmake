@@ -10,18 +10,22 @@ add_library(windrow_flags INTERFACE)
 # Places in messages are told from the top of the tree, wherever that lies.
 target_compile_options(windrow_flags INTERFACE -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 target_compile_options(windrow_flags INTERFACE -Wall -Wextra -Wpedantic
-                                               $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
+                                               $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety;-Wno-unknown-pragmas>
                                                $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>) # false alarms: GCC bug 105651
+option(WINDROW_JOIN_ROOMS "Compile the sources of rooms together, which is quick; the code is not that of Release" OFF)
 # Without this option, which -O2 implies, GCC leaves the upper halves of vector registers in use at the end of a kernel.
 # Code for SSE, such as that of libm, is then up to 20 times as slow on Intel processors. For all code, since an object
 # that uses a precompiled header takes over the options of that header.
 target_compile_options(windrow_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-fexpensive-optimizations>)
 if(WINDROW_SANITIZE)
+  # Of UndefinedBehaviorSanitizer's checks, those at each access through a pointer double the time of the build.
+  # AddressSanitizer finds most of what they find.
   target_compile_options(windrow_flags INTERFACE -fsanitize=${WINDROW_SANITIZE} -fno-omit-frame-pointer
                                                  -fno-sanitize-recover=all
+                                                 -fno-sanitize=null,alignment,object-size,vptr
                                                  $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   target_link_options(windrow_flags INTERFACE -fsanitize=${WINDROW_SANITIZE})
-else()
+elseif(NOT WINDROW_JOIN_ROOMS)
   target_compile_options(windrow_flags INTERFACE -Wshadow)
 endif()
 
@@ -50,12 +54,13 @@ function(windrow_use_precompiled target)
   target_precompile_headers(${target} REUSE_FROM windrow_precompiled)
 endfunction()
 
-# Under sanitizers eight sources of a target are compiled as one, which takes half the time; those of tests also where
-# headers are precompiled, since no cache keeps their objects then. So names in the unnamed namespaces of a target must
-# differ, and some warnings, which the Release build gives of rooms, would be wrong.
+# Sixteen sources of a target are compiled as one, which takes less than half the time: those of tests where headers are
+# precompiled, since no cache keeps their objects then; those of rooms under sanitizers and for the analysis, but not in a
+# Release build, which would inline other functions. So names in the unnamed namespaces of a target must differ, and some
+# warnings, which the Release build gives of rooms, would be wrong.
 function(windrow_join_sources target)
-  if(WINDROW_SANITIZE OR ("TESTS" IN_LIST ARGN AND WINDROW_PRECOMPILE))
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  if(WINDROW_SANITIZE OR WINDROW_JOIN_ROOMS OR (WINDROW_PRECOMPILE AND NOT "ROOM" IN_LIST ARGN))
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
   endif()
 endfunction()
 
@@ -73,7 +78,7 @@ function(windrow_room name)
   target_link_libraries(${target} PUBLIC Threads::Threads ${ROOM_PUBLIC} PRIVATE ${ROOM_PRIVATE}
                                                                                  $<BUILD_INTERFACE:windrow_flags>)
   windrow_use_precompiled(${target})
-  windrow_join_sources(${target})
+  windrow_join_sources(${target} ROOM)
   install(TARGETS ${target} EXPORT windrow)
   install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   windrow_pkg_config(${name})

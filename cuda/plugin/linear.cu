@@ -126,10 +126,10 @@ struct ColumnSum {
 };
 
 /// How many rows are added up before the sums are: few enough that there is work for a whole device.
-struct Parts {
+struct BandsOfRows {
   Index count, rows;
 };
-Parts parts_of_sum(Index rows) {
+BandsOfRows bands_of_sum(Index rows) {
   constexpr Index least = 128, most = 64;
   if (rows <= 2 * least) return {1, rows};
   const Index each = std::max(least, parts_of(rows, most));
@@ -145,12 +145,12 @@ cudaError_t sum_columns(const Queue& queue, const ColumnSum<Terms>& kernel) {
 /// The sum of all rows of terms. Its workspace is that of column_sum.
 template <class Terms>
 int sum_all(const Call& call, const Queue& queue, const Terms& terms) {
-  const Parts parts = parts_of_sum(terms.x.rows);
-  if (parts.count == 1) return sum_columns(queue, ColumnSum<Terms>{terms, call.out, parts.rows, adds(call)});
-  const Out sums = {reinterpret_cast<float*>(call.workspace), parts.count, terms.x.width, terms.x.width};
-  const int error = sum_columns(queue, ColumnSum<Terms>{terms, sums, parts.rows, false});
+  const BandsOfRows bands = bands_of_sum(terms.x.rows);
+  if (bands.count == 1) return sum_columns(queue, ColumnSum<Terms>{terms, call.out, bands.rows, adds(call)});
+  const Out sums = {reinterpret_cast<float*>(call.workspace), bands.count, terms.x.width, terms.x.width};
+  const int error = sum_columns(queue, ColumnSum<Terms>{terms, sums, bands.rows, false});
   if (error != cudaSuccess) return error;
-  return sum_columns(queue, ColumnSum<Elements>{Elements{sums}, call.out, parts.count, adds(call)});
+  return sum_columns(queue, ColumnSum<Elements>{Elements{sums}, call.out, bands.count, adds(call)});
 }
 
 struct AddBias {
@@ -320,8 +320,8 @@ int column_dot(const Call& call, const Queue& queue) {
   return sum_all(call, queue, ElementProducts{call.in[0], call.in[1]});
 }
 std::size_t column_sum_workspace(const Call& call) {
-  const Parts parts = parts_of_sum(call.in[0].rows);
-  return parts.count == 1 ? 0 : static_cast<std::size_t>(parts.count * call.in[0].width) * sizeof(float);
+  const BandsOfRows bands = bands_of_sum(call.in[0].rows);
+  return bands.count == 1 ? 0 : static_cast<std::size_t>(bands.count * call.in[0].width) * sizeof(float);
 }
 
 int add_bias(const Call& call, const Queue& queue) { return run_each(call, queue, AddBias{call.in[0], call.in[1]}); }

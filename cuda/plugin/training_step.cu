@@ -166,7 +166,7 @@ struct Square {
   static constexpr const char* name = "squared_norm";
   WINDROW_ON_DEVICE static float of(float x) { return x * x; }
 };
-struct Itself {
+struct SumOfSquares {
   static constexpr const char* name = "squared_norm_sum";
   WINDROW_ON_DEVICE static float of(float x) { return x; }
 };
@@ -208,10 +208,10 @@ struct SumElements {
   }
 };
 
-struct SumParts {
+struct BandsOfElements {
   Index count, elements;
 };
-SumParts parts_of_norm(const In& x) {
+BandsOfElements bands_of_norm(const In& x) {
   constexpr Index most_sums = 1024;
   const Index elements = x.rows * x.width, part = std::max(parts_of(elements, most_sums), Index{most_threads} * 4);
   return {std::max<Index>(parts_of(elements, part), 1), part};
@@ -278,18 +278,18 @@ WINDROW_STEP(adam_step, AdamRule)
 
 int squared_norm(const Call& call, const Queue& queue) {
   const In x = flat(call.in[0], call.in[0].dense());
-  const SumParts parts = parts_of_norm(x);
-  if (parts.count == 1) return sum_elements(queue, SumElements<Square>{x, call.out, parts.elements, adds(call)});
-  const Out sums = {reinterpret_cast<float*>(call.workspace), 1, parts.count, parts.count};
-  if (const int error = sum_elements(queue, SumElements<Square>{x, sums, parts.elements, false});
+  const BandsOfElements bands = bands_of_norm(x);
+  if (bands.count == 1) return sum_elements(queue, SumElements<Square>{x, call.out, bands.elements, adds(call)});
+  const Out sums = {reinterpret_cast<float*>(call.workspace), 1, bands.count, bands.count};
+  if (const int error = sum_elements(queue, SumElements<Square>{x, sums, bands.elements, false});
       error != cudaSuccess) {
     return error;
   }
-  return sum_elements(queue, SumElements<Itself>{sums, call.out, parts.count, adds(call)});
+  return sum_elements(queue, SumElements<SumOfSquares>{sums, call.out, bands.count, adds(call)});
 }
 std::size_t squared_norm_workspace(const Call& call) {
-  const SumParts parts = parts_of_norm(call.in[0]);
-  return parts.count == 1 ? 0 : static_cast<std::size_t>(parts.count) * sizeof(float);
+  const BandsOfElements bands = bands_of_norm(call.in[0]);
+  return bands.count == 1 ? 0 : static_cast<std::size_t>(bands.count) * sizeof(float);
 }
 
 /// Norms that do not fit into the arguments of one kernel are added up by kernels before.

@@ -114,14 +114,14 @@ Index first_maximum(In x, Index c, Index first, Index last) {
   return top;
 }
 
-enum class Share { whole, mean };
+enum class ShareOfGradient { whole, mean };
 
-void spread(const Call& k, Share share) {
+void spread(const Call& k, ShareOfGradient share) {
   zero_unless_adding(k);
   for (Index r = 0; r < k.in[0].rows; ++r) {
     const auto [first, last] = checked_segment(k.indices[0], r, k.out.rows);
     for (Index to = first; to < last; ++to) {
-      const double parts = share == Share::mean ? static_cast<double>(last - first) : 1;
+      const double parts = share == ShareOfGradient::mean ? static_cast<double>(last - first) : 1;
       for (Index c = 0; c < k.out.width; ++c) k.out.row(to)[c] += k.in[0].row(r)[c] / parts;
     }
   }
@@ -169,8 +169,8 @@ void add_segments(KernelTable<double>& table) {
       });
     });
   });
-  table.add(op::segment_spread, [](const Call& k) { spread(k, Share::whole); });
-  table.add(op::segment_spread_mean, [](const Call& k) { spread(k, Share::mean); });
+  table.add(op::segment_spread, [](const Call& k) { spread(k, ShareOfGradient::whole); });
+  table.add(op::segment_spread_mean, [](const Call& k) { spread(k, ShareOfGradient::mean); });
   table.add(op::segment_max_gradient, [](const Call& k) {
     zero_unless_adding(k);
     for (Index r = 0; r < k.in[1].rows; ++r) {

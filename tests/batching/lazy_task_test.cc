@@ -139,16 +139,16 @@ TEST_F(Tasks, AreNotTiedToEachOtherNorToTheirOwnPast) {
   EXPECT_EQ(graph.stats().kinds, 4);
 }
 
-enum class Words { at_once, when_needed };
+enum class ReadWords { at_once, when_needed };
 /// Looks at each word for so many steps. A word costs a product, recorded in the beginning or when it is its turn.
-LazyTask<> read(LazyGraph& graph, Parameter table, Parameter half, int steps, Words words) {
+LazyTask<> read(LazyGraph& graph, Parameter table, Parameter half, int steps, ReadWords words) {
   constexpr int length = 8;
   const auto word = [&](int number) { return matmul(embedding(table, graph.index(number % 3)), half); };
   std::vector<LazyExpr> seen;
-  for (int i = 0; words == Words::at_once && i < length; ++i) seen.push_back(word(i));
+  for (int i = 0; words == ReadWords::at_once && i < length; ++i) seen.push_back(word(i));
   LazyExpr sum = graph.input({0});
   for (int step = 0; step < length * steps; ++step) {
-    if (words == Words::when_needed && step % steps == 0) seen.push_back(word(step / steps));
+    if (words == ReadWords::when_needed && step % steps == 0) seen.push_back(word(step / steps));
     sum = tanh(sum + seen[static_cast<std::size_t>(step / steps)]);
     co_await value(sum);
   }
@@ -158,7 +158,7 @@ LazyTask<> read(LazyGraph& graph, Parameter table, Parameter half, int steps, Wo
 TEST_F(Tasks, HaveFewerBatchesIfWhatIsNeededLaterIsComputedAtOnce) {
   const Parameter table = parameters.add("table", 3, 1, Initial::constant(1));
   std::int64_t batches[2];
-  for (const Words words : {Words::at_once, Words::when_needed}) {
+  for (const ReadWords words : {ReadWords::at_once, ReadWords::when_needed}) {
     LazyGraph other(host, parameters);
     std::vector<LazyTask<>> tasks;
     for (int steps = 1; steps <= 4; ++steps) tasks.push_back(read(other, table, half, steps, words));

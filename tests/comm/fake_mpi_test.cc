@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <cstdlib>
 #include <functional>
 #include <latch>
@@ -170,8 +171,13 @@ TEST(FakeMpi, CallsBehindOneThatDoesNotReturnEnd) {
 }
 
 TEST(FakeMpi, ACallThatDoesNotReturnMayFollowAnErrorOfAnotherGroup) {
-  const FakeMpiJob job(2, first_seed(), {{"all_gather", 0, 2, How::error}, {"all_gather", 0, 4, How::never_returns}});
-  const auto program = [](const Communicator& member) {
+  FakeMpiJob job(2, first_seed());
+  // The making of the groups takes any number of calls.
+  std::barrier made(4, [&]() noexcept {
+    job.fail({{"all_gather", 0, 0, How::error}, {"all_gather", 0, 2, How::never_returns}});
+  });
+  const auto program = [&](const Communicator& member) {
+    made.arrive_and_wait();
     const Tensor x = filled(member.device(), 2, 2, 1);
     member.all_reduce(x);
     for (int i = 0; i < 3; ++i) member.exchange({});

@@ -5,6 +5,7 @@
 
 #include "tests/cuda/support.h"
 #include "tests/ops/cases.h"
+#include "tests/sanitized.h"
 #include "tests/seed.h"
 #include "windrow/ops/apply.h"
 
@@ -18,7 +19,7 @@ std::vector<std::vector<float>> results(fake::Threads threads) {
   std::vector<std::vector<float>> all;
   for (const Operator* op : op::all()) {
     std::mt19937 random(first_seed());
-    const Application c = random_case(*op, 40, random);
+    const Application c = random_case(*op, thread_sanitized ? 10 : 40, random);
     Operands operands{.attributes = c.signature.attributes};
     for (std::size_t k = 0; k < c.in.size(); ++k) {
       const Type& type = c.signature.in[k];

@@ -52,7 +52,6 @@ INSTANTIATE_TEST_SUITE_P(All, OnDevice, ::testing::ValuesIn(cases()), case_name)
 /// The host with either back end, and the simulated devices.
 std::vector<DeviceCase> few_cases() {
   std::vector<DeviceCase> all = {{"slow_with_pool", Policy::pool, 2, make_slow_with_pool}};
-  if (thread_sanitized) return all;  // they take long
   all.push_back({"interpreted_host", Policy::pool, 2, make_interpreted});
   if (sanitized) return all;
   all.push_back({"host", Policy::pool, 2, make_host});

@@ -11,6 +11,7 @@
 
 #include "tests/engine/support.h"
 #include "tests/ops/cases.h"
+#include "tests/sanitized.h"
 #include "tests/seed.h"
 
 namespace windrow {
@@ -215,7 +216,7 @@ TEST_P(DifferentiableOperator, HasTheGradientThatDifferencesShow) {
   each_case(Numbers::real, [&](const Application& c, std::mt19937&) {
     std::size_t size = elements(type_of(c));
     for (const Values& values : c.in) size += values.size();
-    if (size > 3000) return;  // each element costs two evaluations
+    if (size > (testing::sanitized ? 300 : 3000)) return;  // each element costs two evaluations
     ASSERT_LE(gradient_error(reference_kernels(), op(), c), 1e-6);
   });
 }

@@ -9,7 +9,7 @@ namespace windrow {
 namespace {
 
 /// Kinds of words. The form of a word determines its kind, and thus everything that the grammar uses.
-enum Kind : std::size_t {
+enum WordKind : std::size_t {
   noun,
   name,
   pronoun,
@@ -75,7 +75,7 @@ class ConlluGenerator {
   Word& word(int number) { return words_[static_cast<std::size_t>(number) - 1]; }
 
   /// Appends a word, and returns its number.
-  int add(Kind kind) {
+  int add(WordKind kind) {
     const int rank = ranks_[kind].rank(draws_.share());
     const std::string form = spelled(rank * static_cast<int>(kinds) + static_cast<int>(kind));
     words_.push_back({.form = kind == name ? capitalised(form) : form, .tag = forms[kind].tag});
@@ -142,7 +142,7 @@ class ConlluGenerator {
     int depth;  // of the phrase
   };
   /// Appends a preposition and its phrase.
-  void attach_behind(Kind preposition, int head, const Role& role) {
+  void attach_behind(WordKind preposition, int head, const Role& role) {
     const int in = add(preposition), inner = phrase(role.depth);
     attach(in, {inner, "case"});
     attach(inner, {head, role.relation}, word(in).form);
