@@ -6,20 +6,21 @@
 # what PRIVATE links by PC_REQUIRES (packages of pkg-config) and PC_LIBS (flags of the linker).
 find_package(Threads REQUIRED)
 
+option(WINDROW_JOIN_ROOMS "Compile the sources of rooms together, which is quick; the code is not that of Release" OFF)
+
 add_library(windrow_flags INTERFACE)
 # Places in messages are told from the top of the tree, wherever that lies.
 target_compile_options(windrow_flags INTERFACE -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 target_compile_options(windrow_flags INTERFACE -Wall -Wextra -Wpedantic
                                                $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety;-Wno-unknown-pragmas>
                                                $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>) # false alarms: GCC bug 105651
-option(WINDROW_JOIN_ROOMS "Compile the sources of rooms together, which is quick; the code is not that of Release" OFF)
 # Without this option, which -O2 implies, GCC leaves the upper halves of vector registers in use at the end of a kernel.
 # Code for SSE, such as that of libm, is then up to 20 times as slow on Intel processors. For all code, since an object
 # that uses a precompiled header takes over the options of that header.
 target_compile_options(windrow_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-fexpensive-optimizations>)
 if(WINDROW_SANITIZE)
-  # Of UndefinedBehaviorSanitizer's checks, those at each access through a pointer double the time of the build.
-  # AddressSanitizer finds most of what they find.
+  # Of UndefinedBehaviorSanitizer's checks, those at each access through a pointer lengthen the build most. AddressSanitizer
+  # finds accesses to memory that is not there, but not those that are only misaligned.
   target_compile_options(windrow_flags INTERFACE -fsanitize=${WINDROW_SANITIZE} -fno-omit-frame-pointer
                                                  -fno-sanitize-recover=all
                                                  -fno-sanitize=null,alignment,object-size,vptr
