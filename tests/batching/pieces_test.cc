@@ -19,8 +19,8 @@ namespace {
 
 using testing::first_seed;
 
-constexpr std::array<Phase, phase_count> phases = {Phase::eager, Phase::level, Phase::lazy, Phase::back_level,
-                                                   Phase::back_lazy};
+constexpr std::array<Phase, phase_count> phases = {Phase::eager,      Phase::level,      Phase::lazy,
+                                                   Phase::back_eager, Phase::back_level, Phase::back_lazy};
 
 std::size_t at(Phase phase) { return static_cast<std::size_t>(phase); }
 
@@ -139,13 +139,15 @@ void check(const Work& work, const PieceOptions& options) {
       order.expect(order.of(Phase::level, below), order.of(Phase::lazy, b), "level before lazy");
     }
     for (Phase forward : {Phase::eager, Phase::level, Phase::lazy}) {
-      for (Phase backward : {Phase::back_level, Phase::back_lazy}) {
+      for (Phase backward : {Phase::back_eager, Phase::back_level, Phase::back_lazy}) {
         order.expect(order.of(forward, b), order.of(backward, b), "forward before backward");
       }
     }
     for (std::size_t above = b; above < batches; ++above) {
       if (above > b) order.expect(order.of(Phase::back_level, above), order.of(Phase::back_level, b), "downwards");
       order.expect(order.of(Phase::back_level, above), order.of(Phase::back_lazy, b), "back_level before back_lazy");
+      order.expect(order.of(Phase::back_eager, above), order.of(Phase::back_level, b), "back_eager before back_level");
+      order.expect(order.of(Phase::back_eager, above), order.of(Phase::back_lazy, b), "back_eager before back_lazy");
       order.expect(order.of(Phase::lazy, above), order.of(Phase::back_level, b), "lazy before back_level");
       order.expect(order.of(Phase::lazy, above), order.of(Phase::back_lazy, b), "lazy before back_lazy");
     }

@@ -53,6 +53,8 @@ void Pieces::backward() {
   links_.clear();
   before_ = turned(std::move(behind_));
   waited_ = 0;
+  std::vector<Block> first = turned(cut(Phase::back_eager));
+  if (!first.front().parts.empty()) append_phase(std::move(first), 0, wait_until(batch_count()));
   chain(Phase::back_level, Way::down);
   phase_behind(Phase::back_lazy, Way::down);
 }

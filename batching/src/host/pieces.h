@@ -2,9 +2,10 @@
 //
 // Children hand states to consumers in later batches of the schedule, so the batches form a chain: upwards in the
 // forward phases, downwards in the backward phases. A phase that takes all batches at once (eager, lazy, back_lazy) is
-// appended to the chain if it is little work. Otherwise it is cut into blocks of neighbouring batches. With streaming,
-// these run beside the chain: a block of an earlier phase must be finished when the chain reaches its first batch, and
-// a block of a later phase may begin when the chain has left its last batch. A batch with much work is cut by rows.
+// appended to the chain if it is little work, and back_eager always. Otherwise it is cut into blocks of neighbouring
+// batches. With streaming, these run beside the chain: a block of an earlier phase must be finished when the chain
+// reaches its first batch, and a block of a later phase may begin when the chain has left its last batch. A batch with
+// much work is cut by rows.
 #pragma once
 
 #include <vector>

@@ -23,6 +23,7 @@ PlanOptions Interpretation::options_for(PlanOptions options) {
 void Interpretation::run_stage(const Stage& stage, Lane* lane) {
   const bool forward = stage.of == Passes::forward;
   if (forward) run_all(Phase::eager, lane);
+  if (!forward && stage.batches.end == batch_count()) run_all(Phase::back_eager, lane);
   run_levels(forward ? Phase::level : Phase::back_level, stage.batches, lane);
   if (forward) run_all(Phase::lazy, lane);
   if (!forward && stage.batches.begin == 0) run_all(Phase::back_lazy, lane);

@@ -94,7 +94,8 @@ void Interpretation::push_stage(const Pushing& pushing, OpName name, const Stage
 /// How many batches of the backward pass are left when the step has its operands; 0 if it needs the whole pass.
 Index Interpretation::batches_left(const TensorStep& step) const {
   const Phase last = last_phase(*plan_, step);
-  if (last < Phase::back_level) return batch_count();
+  if (last < Phase::back_eager) return batch_count();
+  if (last == Phase::back_eager) return std::max<Index>(batch_count() - 1, 0);  // it precedes the first batch
   if (last != Phase::back_level) return 0;
   const auto of_type = [&](const Layout::BatchRows& batch) {
     return batch.type == static_cast<std::size_t>(step.vertex_type) && batch.begin < batch.end;
@@ -142,7 +143,7 @@ void Interpretation::count(const Pushing& pushing, Passes passes) const {
   }
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     const Range all{0, layout_.types[t].rows};
-    if (forward) count_rows(Phase::eager, t, all);
+    count_rows(forward ? Phase::eager : Phase::back_eager, t, all);
     count_rows(forward ? Phase::lazy : Phase::back_lazy, t, all);
   }
 }

@@ -53,7 +53,7 @@ std::string lines_of(const Plan& plan, const std::vector<TensorStep>& steps, con
 }  // namespace
 
 std::string to_string(const Plan& plan) {
-  static constexpr const char* phases[] = {"eager", "level", "lazy", "back_level", "back_lazy"};
+  static constexpr const char* phases[] = {"eager", "level", "lazy", "back_eager", "back_level", "back_lazy"};
   std::string text = plan.program.function->name + (plan.training ? ", training\n" : ", inference\n");
   text += lines_of(plan, plan.before, "of parameters alone");
   for (std::size_t t = 0; t < plan.types.size(); ++t) {

@@ -27,15 +27,16 @@ static void copy_late(const ir::Program& program, std::vector<Phase>& phases) {
 
 std::vector<Phase> phases_of(const ir::Program& program, const PlanOptions& options) {
   const std::size_t n = program.nodes.size();
-  std::vector<char> gathered(n, 0), incoming(n, 0), scattered(n, 0), sent(n, 0);
+  std::vector<char> gathered(n, 0), incoming(n, 0), given(n, 0), scattered(n, 0), sent(n, 0);
   for (std::size_t i = 0; i < n; ++i) {
     const Node& node = program.nodes[i];
     gathered[i] = node.code == Code::gather || node.reads_in_place();
-    incoming[i] = node.code == Code::incoming || node.code == Code::incoming_products ||
-                  node.is_output_gradient(*program.function);
+    incoming[i] = node.code == Code::incoming || node.code == Code::incoming_products;
+    given[i] = node.is_output_gradient(*program.function);
     for (Value in : node.in) {
       gathered[i] |= gathered[at(in)];
       incoming[i] |= incoming[at(in)];
+      given[i] |= given[at(in)];
     }
   }
   for (std::size_t i = n; i-- > 0;) {
@@ -49,7 +50,9 @@ std::vector<Phase> phases_of(const ir::Program& program, const PlanOptions& opti
   }
   std::vector<Phase> phases(n, options.eager ? Phase::eager : Phase::level);
   for (std::size_t i = 0; i < n; ++i) {
-    if (incoming[i]) {
+    if (given[i] && !incoming[i] && options.eager && options.lazy) {
+      phases[i] = Phase::back_eager;
+    } else if (incoming[i] || given[i]) {
       phases[i] = sent[i] || !options.lazy ? Phase::back_level : Phase::back_lazy;
     } else if (gathered[i]) {
       phases[i] = scattered[i] || !options.lazy ? Phase::level : Phase::lazy;

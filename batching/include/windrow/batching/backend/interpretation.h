@@ -68,8 +68,8 @@ class Interpretation : public Execution {
     Lane* lane;
   };
   enum class Passes { forward, backward };
-  /// A pass, or a part of the backward pass: batches of the layout, the last one first. What follows all levels
-  /// belongs to the stage that begins with batch 0.
+  /// A pass, or a part of the backward pass: batches of the layout, the last one first. What precedes or
+  /// follows all levels belongs to the first or the last stage of the pass.
   struct Stage {
     Passes of;
     Range batches;

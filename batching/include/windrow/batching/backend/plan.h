@@ -16,11 +16,12 @@ namespace windrow {
 enum class Phase : std::uint8_t {
   eager,       ///< once for all levels, first: values that depend on no child
   level,       ///< level by level, upwards: values that depend on children and that consumers depend on
-  lazy,        ///< once for all levels: other values, and gradients that depend on no consumer
+  lazy,        ///< once for all levels: other values, and gradients that depend on nothing but values
+  back_eager,  ///< once for all levels: gradients that depend on given gradients of outputs, and on no consumer
   back_level,  ///< level by level, downwards: gradients that depend on consumers and that children depend on
   back_lazy,   ///< once for all levels: gradients that no child depends on
 };
-inline constexpr std::size_t phase_count = 5;
+inline constexpr std::size_t phase_count = 6;
 
 /// Whether a value of a vertex type has a row for each vertex or for each edge.
 enum class Rate : std::uint8_t { vertices, edges };
