@@ -192,7 +192,7 @@ void Layout::Maker::size_columns() {
 void Layout::Maker::place() {
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     InputGraph::prefetch_after(graphs_, g);
-    if (by_level() && !any_edges_) {
+    if (by_level_ && !any_edges_) {
       place_by_level(g);
       continue;
     }
@@ -233,7 +233,7 @@ void Layout::Maker::place_type_run(std::size_t graph, const InputGraph::TypeRun&
       }
       continue;
     }
-    if (by_level()) {  // the vertices of a run have consecutive rows
+    if (by_level_) {  // the vertices of a run have consecutive rows
       copy_rows(column.elements + (row_of[run.begin] - type.first) * width, from + run.begin * width,
                 (run.end - run.begin) * width);
       continue;
@@ -244,7 +244,7 @@ void Layout::Maker::place_type_run(std::size_t graph, const InputGraph::TypeRun&
   }
 }
 
-/// All of this for one graph where no vertex has any number of children and the schedule is by level: the vertices of a
+/// All of this for one graph where no vertex has any number of children and batches are levels: the vertices of a
 /// run then have consecutive rows. Most runs are short, so what is the same for all runs is kept out of the loop.
 void Layout::Maker::place_by_level(std::size_t graph) {
   const InputGraph& of = *graphs_[graph];

@@ -27,7 +27,8 @@ class Layout::Maker {
   void fill_columns();
 
  private:
-  bool by_level() const { return options_.schedule == SchedulePolicy::level; }
+  void count_by_level();
+  bool level_is_best() const;
   void schedule_by_level();
   void count();
   void schedule_group(Index group);
@@ -68,6 +69,7 @@ class Layout::Maker {
   const Plan& plan_;
   const LayoutOptions& options_;
   bool any_edges_ = false;
+  bool by_level_ = false;  ///< the batches are those of policy level; known once schedule() has ended
   /// A column that some step reads.
   struct Active {
     std::size_t number;  // in graphs

@@ -20,7 +20,7 @@ class LayoutMemory {
     std::vector<Index> group_of;              // by graph
     std::vector<std::uint32_t> type_numbers;  // the plan's numbers of the types of each graph, graph after graph
     std::vector<std::size_t> type_begin;      // by graph: its first element of type_numbers
-    std::vector<std::int32_t> next;           // the next row of each group, level and type, for policy level
+    std::vector<std::int32_t> next;           // by group, level and type: the number of rows, then the next row
     std::vector<std::int32_t> row_of;         // by place, counted through all graphs; rows through all types
     std::vector<Index> next_row;              // by type
   } scratch;

@@ -21,7 +21,15 @@ void Layout::Maker::schedule() {
   layout_.batches.resize(static_cast<std::size_t>(layout_.groups));
   for (auto& of_group : layout_.batches) of_group.clear();
   for (TypeRows& type : layout_.types) type.begin.assign(static_cast<std::size_t>(layout_.groups) + 1, 0);
-  if (by_level()) return schedule_by_level();
+  for (std::size_t g = 0; g < graphs_.size(); ++g) number_types(g);
+  if (options_.schedule == SchedulePolicy::level) {
+    count_by_level();
+    by_level_ = true;
+  } else if (options_.schedule == SchedulePolicy::agenda || options_.schedule == SchedulePolicy::learned) {
+    count_by_level();
+    by_level_ = level_is_best();
+  }
+  if (by_level_) return schedule_by_level();
   count();
   for (Index group = 0; group < layout_.groups; ++group) schedule_group(group);
 }
@@ -38,7 +46,6 @@ void Layout::Maker::begin_types() {
 
 void Layout::Maker::count() {
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
-    number_types(g);
     each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
       layout_.types[t].begin[static_cast<std::size_t>(scratch_.group_of[g]) + 1] += run.end - run.begin;
     });
@@ -46,18 +53,35 @@ void Layout::Maker::count() {
   begin_types();
 }
 
-/// Levels were computed when the graphs were loaded, so this takes time for each run, not for each vertex.
-void Layout::Maker::schedule_by_level() {
+/// Counts the rows of each group, level and type. Levels were computed when the graphs were loaded, so this takes time
+/// for each run, not for each vertex.
+void Layout::Maker::count_by_level() {
   const auto type_count = static_cast<Index>(layout_.types.size());
   size_again(scratch_.next, cell(layout_.groups, 0, 0));
-  std::fill(scratch_.next.begin(), scratch_.next.end(), 0);  // numbers of rows at first, then next rows
+  std::fill(scratch_.next.begin(), scratch_.next.end(), 0);
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
-    number_types(g);
     std::int32_t* const cells = scratch_.next.data() + cell(scratch_.group_of[g], 0, 0);
     each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
       cells[run.level * type_count + t] += run.end - run.begin;
     });
   }
+}
+
+/// Whether each level of a group has vertices of one type only. Then the group has as many batches by level as it has
+/// levels, and no schedule has fewer, since each vertex of its longest path needs a batch of its own.
+bool Layout::Maker::level_is_best() const {
+  const std::size_t types = layout_.types.size();
+  for (auto level = scratch_.next.begin(); level != scratch_.next.end(); level += static_cast<std::ptrdiff_t>(types)) {
+    if (std::count_if(level, level + static_cast<std::ptrdiff_t>(types), [](auto rows) { return rows > 0; }) > 1) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Turns the counts of rows in scratch_.next into next rows.
+void Layout::Maker::schedule_by_level() {
+  const auto type_count = static_cast<Index>(layout_.types.size());
   const auto each_cell = [&](Index group, auto visit) {
     for (Index level = 0; level < levels_; ++level) {
       for (Index t = 0; t < type_count; ++t)

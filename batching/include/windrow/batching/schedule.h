@@ -18,6 +18,9 @@
 // A vertex is ready when all its children are in earlier batches. The frontier is the set of ready vertices. If the
 // table of policy `learned` does not contain a frontier, it chooses as agenda.
 //
+// A runner with policy agenda or learned computes a minibatch by level where each level has vertices of one type: no
+// schedule has fewer batches then, and levels are already known.
+//
 // Threads: every function may be called from any thread.
 #pragma once
 
