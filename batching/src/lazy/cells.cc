@@ -114,12 +114,18 @@ Key key_of(const Cell& cell, std::uint32_t missing, std::size_t result) {
 }
 
 /// The keys of the results of a call. They are found again after the record has forgotten its keys.
-const std::vector<std::uint32_t>& Record::keys_of(Cell& cell, std::uint32_t missing) {
+inline const std::vector<std::uint32_t>& Record::keys_of(Cell& cell, std::uint32_t missing) {
+  if (cell.keys_version == keys_version_) {
+    for (const Cell::Keys& known : cell.keys) {
+      if (known.missing == missing) return known.of_results;
+    }
+  }
+  return add_keys_of(cell, missing);
+}
+
+const std::vector<std::uint32_t>& Record::add_keys_of(Cell& cell, std::uint32_t missing) {
   if (cell.keys_version != keys_version_) cell.keys.clear();
   cell.keys_version = keys_version_;
-  for (const Cell::Keys& known : cell.keys) {
-    if (known.missing == missing) return known.of_results;
-  }
   std::vector<std::uint32_t> numbers;
   for (std::size_t r = 0; r < cell.results.size(); ++r) {
     numbers.push_back(keys_.number(key_of(cell, missing, r), [&] { return Inferred{cell.results[r]}; }));
@@ -132,30 +138,29 @@ const std::vector<std::uint32_t>& Record::keys_of(Cell& cell, std::uint32_t miss
                     std::to_string(expected));
 }
 
-void Record::check_call(const Cell& cell, std::span<const OperandRef> operands, std::span<const LazyIndex> indices,
-                        std::size_t list, std::size_t results) const {
+void Record::refuse_call(const Cell& cell, std::size_t operands, std::size_t indices, std::size_t list,
+                         std::size_t results) const {
   const auto require = [&](const char* what, std::size_t given, std::size_t expected) {
     if (given == expected) return;
     throw MisuseError(cell.name + ": " + std::to_string(given) + " " + what + "; expected " + std::to_string(expected));
   };
   if (state_ != State::open) refuse_to_record(cell.name);
-  require("operands", operands.size(), cell.operands.size());
-  require("indices", indices.size(), cell.indices.size());
+  require("operands", operands, cell.operands.size());
+  require("indices", indices, cell.indices.size());
   require("results", results, cell.results.size());
-  if (cell.each.empty()) return require("expressions in its list", list, 0);
-  if (list % cell.each.size() == 0) return;
+  if (cell.each.empty()) require("expressions in its list", list, 0);
   throw MisuseError(cell.name + ": " + std::to_string(list) + " expressions in its list; expected a multiple of " +
                     std::to_string(cell.each.size()));
 }
 
-NodeId Record::checked_operand(const Cell& cell, const LazyExpr& operand, Index expected) const {
+inline NodeId Record::checked_operand(const Cell& cell, const LazyExpr& operand, Index expected) const {
   const NodeId node = checked(operand, cell.name);
   if (width(node) != expected) [[unlikely]]
     refuse_width(cell, width(node), expected);
   return node;
 }
 
-void Record::check_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const {
+inline void Record::check_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const {
   bool fits = index.record_.get() == this && index.width_ == expected.width;
   for (std::uint32_t i = 0; fits && i < index.width_; ++i) fits = expected.takes(index.values_[i]);
   if (!fits) [[unlikely]]
@@ -176,8 +181,13 @@ void Record::refuse_index(const Cell& cell, const Cell::IndexOperand& expected, 
 
 void Record::call(Cell& cell, std::span<const OperandRef> operands, std::span<const LazyIndex> indices,
                   std::span<const LazyExpr> list, std::span<LazyExpr> results, std::source_location from) {
-  check_call(cell, operands, indices, list.size(), results.size());
-  scratch_operands_.clear();
+  const bool fits = operands.size() == cell.operands.size() && indices.size() == cell.indices.size() &&
+                    results.size() == cell.results.size() &&
+                    (list.empty() || (!cell.each.empty() && list.size() % cell.each.size() == 0));
+  if (!fits || state_ != State::open) [[unlikely]]
+    refuse_call(cell, operands.size(), indices.size(), list.size(), results.size());
+  std::array<NodeId, CellBody::most_operands> by_number;
+  std::size_t given = 0;
   std::uint32_t missing = 0;
   for (std::size_t k = 0; k < operands.size(); ++k) {
     const LazyExpr* operand = operands[k].expr_;
@@ -185,41 +195,57 @@ void Record::call(Cell& cell, std::span<const OperandRef> operands, std::span<co
     if (operand->record_ == nullptr && operand->node_ < 0) {
       missing |= 1u << k;
     } else {
-      scratch_operands_.push_back(checked_operand(cell, *operand, cell.operands[k]));
+      by_number[given++] = checked_operand(cell, *operand, cell.operands[k]);
     }
   }
-  for (std::size_t k = 0; k < indices.size(); ++k) check_index(cell, cell.indices[k], indices[k]);
-  if (!list.empty()) take_list(cell, list, from);
+  std::span<const NodeId> read(by_number.data(), given);
+  if (!list.empty()) {
+    for (std::size_t k = 0; k < indices.size(); ++k) check_index(cell, cell.indices[k], indices[k]);  // before copies
+    read = with_list(cell, read, list, from);
+  }
   const std::vector<std::uint32_t>& keys = keys_of(cell, missing);
   make_room(indices_, indices.size() * LazyIndex::widest);
-  reserve(results.size(), scratch_operands_.size());
-  const std::int32_t data = indices_.end(), run = run_begins_.end();
-  run_begins_.push_back({size(), std::exchange(cut_, false)});
+  reserve(results.size(), read.size());
+  std::int32_t* const first_index = indices_.room();
+  std::int32_t* to = first_index;
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    check_index(cell, cell.indices[k], indices[k]);
+    for (std::uint32_t i = 0; i < indices[k].width_; ++i) *to++ = indices[k].values_[i];
+  }
+  // Nothing after this throws. The first result has all operands.
+  const NodeId first = size();
+  Node node{0, operands_.end(), indices_.end(), run_begins_.end(), 1, from};
+  Node* const nodes = nodes_.room();
   for (std::size_t r = 0; r < results.size(); ++r) {
-    nodes_.push_back({keys[r], operands_.end(), data, run, 0, from});
-    if (r == 0) operands_.append(scratch_operands_.begin(), scratch_operands_.end());
-    results[r] = handle(size() - 1);
+    node.key = keys[r];
+    nodes[r] = node;
+    node.operands += r == 0 ? static_cast<std::int32_t>(read.size()) : 0;
+    results[r].name(*this, first + static_cast<NodeId>(r));
   }
+  count += static_cast<std::int64_t>(results.size());
+  std::copy(read.begin(), read.end(), operands_.room());
+  nodes_.add_from_room(results.size());
+  operands_.add_from_room(read.size());
+  indices_.add_from_room(static_cast<std::size_t>(to - first_index));
+  run_begins_.push_back({first, std::exchange(cut_, false)});
   call_end_ = size();
-  for (const LazyIndex& index : indices) {
-    indices_.append(index.values_.begin(), index.values_.begin() + index.width_);
-  }
 }
 
-/// Appends the elements of a list to scratch_operands_. Edges lead to vertices of the same flush, so a value of an
-/// earlier flush is copied, once for all lists of a flush. So is one that operations outside of cells computed: two
-/// such values could be two nodes of one kind.
-void Record::take_list(const Cell& cell, std::span<const LazyExpr> list, std::source_location from) {
+/// The operands, followed by the elements of a list, in scratch_list_. Edges lead to vertices of the same flush, so a
+/// value of an earlier flush is copied, once for all lists of a flush. So is one that operations outside of cells
+/// computed: two such values could be two nodes of one kind.
+std::span<const NodeId> Record::with_list(const Cell& cell, std::span<const NodeId> operands,
+                                          std::span<const LazyExpr> list, std::source_location from) {
   const std::size_t each = cell.each.size();
-  scratch_list_.assign(scratch_operands_.begin(), scratch_operands_.end());
+  scratch_list_.assign(operands.begin(), operands.end());
   for (std::size_t i = 0; i < list.size(); ++i) {
     scratch_list_.push_back(checked_operand(cell, list[i], cell.each[i % each]));
   }
   for (std::size_t i = 0; i < list.size(); ++i) {
-    NodeId& id = scratch_list_[scratch_operands_.size() + i];
+    NodeId& id = scratch_list_[operands.size() + i];
     if (is_copied(cell, id, i % each)) id = copy(cell, id, i % each, from);
   }
-  scratch_operands_.swap(scratch_list_);
+  return scratch_list_;
 }
 
 std::optional<ListPlaces::Result> Record::listed(NodeId id) const {

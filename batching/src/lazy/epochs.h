@@ -79,7 +79,14 @@ class Epochs {
     NodeId first_retained = 0;                             // the first node with an output row
     std::vector<OutputRow> output_rows = {};               // by node from first_retained to the last one with a row
     std::map<std::string, std::vector<Block>> given = {};  // by name of the tensor
-    const OutputRow& output_row(NodeId node) const;
+    /// Throws Error if the value was not retained.
+    const OutputRow& output_row(NodeId node) const {
+      if (node < first_retained || node >= end_retained()) refuse_row();
+      const OutputRow& found = output_rows[at(node - first_retained)];
+      if (found.row < 0) refuse_row();
+      return found;
+    }
+    [[noreturn]] static void refuse_row();
     NodeId end_retained() const { return first_retained + static_cast<NodeId>(output_rows.size()); }
   };
   /// Gradients of these nodes from a later epoch, one row for each.

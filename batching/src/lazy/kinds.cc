@@ -34,6 +34,7 @@ std::int64_t flops_of(const Key& key, Index width, const Weights& weights, const
 KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children) {
   const auto values = runs_.outside(run).first(at(run.list - run.outside));
   const std::size_t first_child = children.size();
+  PackedList packed;
   scratch_.assign(1, run.pattern);
   for (const NodeId node : values) {
     if (node < runs_.first()) continue;
@@ -41,17 +42,25 @@ KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vec
     std::size_t child = first_child;
     while (child < children.size() && children[child] != producer) ++child;
     if (child == children.size()) children.push_back(producer);
+    packed.add(static_cast<std::uint32_t>(child - first_child));
     scratch_.push_back(static_cast<std::uint32_t>(child - first_child));
   }
-  if (by_groups_) append_groups(values);
-  KindId kind = find_or_add();
+  std::uint32_t known = latest_.find(run.pattern, packed);
+  if (known != LatestLists::none) {
+    used_.note(known, record_.minibatch());
+  } else {
+    if (by_groups_) append_groups(values);
+    known = static_cast<std::uint32_t>(find_or_add());
+    if (!by_groups_) latest_.set(run.pattern, packed, known);
+  }
+  auto kind = static_cast<KindId>(known);
   if (!meet_all(kind, values, kinds)) {
     append_producers(values, kinds);
     kind = find_or_add();
     if (!meet_all(kind, values, kinds)) throw Error("lazy expressions: two places of one kind are one state");
   }
   const auto list = runs_.outside(run).subspan(values.size());
-  if (!meet_list(kind, list, kinds)) return no_kind;
+  if (!list.empty() && !meet_list(kind, list, kinds)) return no_kind;
   for (NodeId node : list) children.push_back(runs_.run_of(node));
   return kind;
 }
@@ -262,6 +271,7 @@ bool Kinds::remember_too_much() const {
 
 void Kinds::forget() {
   keys_ = {};
+  latest_.clear();
   kinds_.clear();
   used_ = {};
   states_.clear();

@@ -135,6 +135,7 @@ class Kinds {
   // if kinds are found by groups; for kinds split from others also the producers of these.
   static constexpr std::uint32_t before_groups = UINT32_MAX - 1;
   Lists keys_;
+  LatestLists latest_;  // by pattern: the children of its values, and its kind, unless kinds are found by groups
   std::vector<Kind> kinds_;
   LastUse used_;
   struct State {

@@ -30,9 +30,7 @@ lazy::Record& LazyExpr::record(std::string_view what) const {
   return *record_;
 }
 
-lazy::RecordRef::RecordRef(Record& record) : record_(&record) { record_->retain(); }
-lazy::RecordRef::RecordRef(const RecordRef& other) : RecordRef(*other.record_) {}
-lazy::RecordRef::~RecordRef() { record_->release(); }
+void lazy::RecordRef::end() noexcept { delete get(); }
 
 LazyGraph::LazyGraph(const Device& device, const ParameterSets& parameters, LazyOptions options)
     : record_(new lazy::Record(device, std::make_shared<ParameterStores>(parameters.sets_), options)) {}

@@ -33,10 +33,6 @@ Record::Record(const Device& device, std::shared_ptr<ParameterStores> parameters
 
 Record::~Record() = default;
 
-void Record::release() {
-  if (--uses_ == 0) delete this;
-}
-
 void Record::close() {
   clear();
   state_ = State::closed;
@@ -88,15 +84,8 @@ NodeId Record::add(std::uint32_t key, std::span<const NodeId> operands, std::int
   return id;
 }
 
-/// Makes room, so that append() cannot throw: a node is added completely or not at all.
-void Record::reserve(std::size_t nodes, std::size_t operands) {
-  const auto full = [](std::int32_t end, std::size_t more) { return at(end) + more >= INT32_MAX; };
-  if (full(nodes_.end(), nodes) || full(operands_.end(), operands)) {
-    throw MisuseError("a lazy graph of 2147483646 expressions; expected fewer between two calls of clear()");
-  }
-  make_room(nodes_, nodes);
-  make_room(operands_, operands);
-  make_room(run_begins_, 1);
+void Record::refuse_more() {
+  throw MisuseError("a lazy graph of 2147483646 expressions; expected fewer between two calls of clear()");
 }
 
 /// Adds a node that has no run yet.

@@ -59,6 +59,9 @@ class Tail {
       grow(more);
   }
   void push_back(const T& element) { kept_[at(size_++)] = element; }
+  /// Where the next elements go, for which room was made, and the call that adds them.
+  T* room() { return kept_.get() + size_; }
+  void add_from_room(std::size_t more) { size_ += static_cast<std::int32_t>(more); }
   template <class Iterator>
   void append(Iterator begin, Iterator end) {
     for (; begin != end; ++begin) push_back(*begin);
@@ -91,12 +94,14 @@ void make_room(Tail<T>& list, std::size_t more) {
 class Epochs;
 
 /// The nodes of one graph, and the counts of their handles. Ends with the graph and the last handle.
-class Record {
+class Record : public Uses {
  public:
   Record(const Device& device, std::shared_ptr<ParameterStores> parameters, LazyOptions options);
   ~Record();
-  void retain() { ++uses_; }
-  void release();
+  void retain() { ++count; }
+  void release() {
+    if (--count == 0) delete this;
+  }
   /// Called when the graph ends: handles cannot be used any more.
   void close();
 
@@ -221,7 +226,16 @@ class Record {
  private:
   friend class windrow::LazyExpr;
   NodeId add(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data, std::source_location from);
-  void reserve(std::size_t nodes, std::size_t operands);
+  /// Makes room, so that append() cannot throw: a node is added completely or not at all.
+  void reserve(std::size_t nodes, std::size_t operands) {
+    const auto full = [](std::int32_t end, std::size_t more) { return at(end) + more >= INT32_MAX; };
+    if (full(nodes_.end(), nodes) || full(operands_.end(), operands)) [[unlikely]]
+      refuse_more();
+    make_room(nodes_, nodes);
+    make_room(operands_, operands);
+    make_room(run_begins_, 1);
+  }
+  [[noreturn]] static void refuse_more();
   NodeId append(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data, std::source_location from);
   void join_run(NodeId id, std::span<const NodeId> operands);
   bool joins(NodeId id, std::span<const NodeId> operands) const;
@@ -263,12 +277,14 @@ class Record {
   void set_key(const Written<T>& written);
   void check_indices(std::uint32_t key, std::span<const LazyIndex> indices) const;
   const std::vector<std::uint32_t>& keys_of(Cell& cell, std::uint32_t missing);
-  void check_call(const Cell& cell, std::span<const OperandRef> operands, std::span<const LazyIndex> indices,
-                  std::size_t list, std::size_t results) const;
+  const std::vector<std::uint32_t>& add_keys_of(Cell& cell, std::uint32_t missing);
+  [[noreturn]] void refuse_call(const Cell& cell, std::size_t operands, std::size_t indices, std::size_t list,
+                                std::size_t results) const;
   NodeId checked_operand(const Cell& cell, const LazyExpr& operand, Index expected) const;
   void check_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const;
   [[noreturn]] void refuse_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const;
-  void take_list(const Cell& cell, std::span<const LazyExpr> list, std::source_location from);
+  std::span<const NodeId> with_list(const Cell& cell, std::span<const NodeId> operands, std::span<const LazyExpr> list,
+                                    std::source_location from);
   bool is_copied(const Cell& cell, NodeId id, std::size_t place);
   NodeId copy(const Cell& cell, NodeId id, std::size_t place, std::source_location from);
   void read_list_places(NumberReader& from);
@@ -278,7 +294,6 @@ class Record {
   const Cell& read_cell(NumberReader& from);
   Key read_key(NumberReader& from);
 
-  std::int64_t uses_ = 1;
   std::uint32_t minibatch_ = 0;
   enum class State : std::uint8_t { open, differentiated, closed } state_ = State::open;
   std::shared_ptr<ParameterStores> parameters_;  // null when closed
@@ -310,9 +325,17 @@ class Record {
   std::map<std::pair<NodeId, std::uint32_t>, NodeId> copies_;  // by value and key of the copy, which is pending
 };
 
+inline Record* RecordRef::get() const { return static_cast<Record*>(record_); }
+
 }  // namespace windrow::lazy
 
 namespace windrow {
+
+inline void LazyExpr::name(lazy::Record& record, std::int32_t node) {
+  record_ = &record;
+  node_ = node;
+  minibatch_ = record.minibatch_;
+}
 
 inline LazyExpr::LazyExpr(lazy::Record* record, std::int32_t node)
     : record_(record), node_(node), minibatch_(record->minibatch_) {

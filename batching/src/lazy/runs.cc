@@ -69,8 +69,11 @@ void Runs::find(NodeId first, NodeId end) {
   outside_.clear();
   const auto begins = record_.run_begins(first);
   for (std::size_t i = 0; i < begins.size() && begins[i].node < end; ++i) {
-    add({begins[i].node, i + 1 < begins.size() ? begins[i + 1].node : end, begins[i].apart});
-    join_known();
+    const NodeId begin = begins[i].node;
+    const Run run{begin, i + 1 < begins.size() ? begins[i + 1].node : end, begins[i].apart,
+                  record_.cell_of(begin) != nullptr};
+    add(run);
+    if (!run.call) join_known();
   }
   while (learn()) {
     before_.swap(runs_);
@@ -88,8 +91,9 @@ void Runs::find(NodeId first, NodeId end) {
 
 void Runs::number() {
   for (std::size_t i = 0; i < runs_.size(); ++i) {
-    std::fill(run_of_.begin() + (runs_[i].begin - first_), run_of_.begin() + (runs_[i].end - first_),
-              static_cast<std::int32_t>(i));
+    for (NodeId node = runs_[i].begin; node < runs_[i].end; ++node) {
+      run_of_[at(node - first_)] = static_cast<std::int32_t>(i);
+    }
   }
 }
 
@@ -113,21 +117,32 @@ void Runs::keep_only(std::span<const NodeId> nodes) {
 
 void Runs::add(Run run) {
   run.outside = static_cast<std::int32_t>(outside_.size());
+  if (run.call) return add_call(run);
   scratch_.clear();
-  const Key& first = record_.key(run.begin);
-  run.call = first.cell != nullptr;
-  if (run.call) {
-    const auto operands = record_.operands(run.begin);
-    const auto by_number = operands.first(first.widths.size());
-    add_node(run, run.begin, by_number);
-    run.list = static_cast<std::int32_t>(outside_.size());
-    for (const NodeId element : operands.subspan(by_number.size())) outside_.push_back(element);
-  } else {
-    for (NodeId id = run.begin; id < run.end; ++id) add_node(run, id, record_.operands(id));
-    run.list = static_cast<std::int32_t>(outside_.size());
-  }
-  run.outside_end = static_cast<std::int32_t>(outside_.size());
+  for (NodeId id = run.begin; id < run.end; ++id) add_node(run, id, record_.operands(id));
+  run.list = run.outside_end = static_cast<std::int32_t>(outside_.size());
   run.pattern = patterns_.number(scratch_);
+  used_.note(run.pattern, record_.minibatch());
+  runs_.push_back(run);
+}
+
+/// Appends a run whose begin among the values from outside is known.
+void Runs::add_call(Run run) {
+  const auto operands = record_.operands(run.begin);
+  const auto by_number = operands.first(record_.key(run.begin).widths.size());
+  PackedList packed;
+  for (const NodeId operand : by_number) packed.add(from_outside(run, operand));
+  run.list = static_cast<std::int32_t>(outside_.size());
+  for (const NodeId element : operands.subspan(by_number.size())) outside_.push_back(element);
+  run.outside_end = static_cast<std::int32_t>(outside_.size());
+  const std::uint32_t key = record_.node(run.begin).key;
+  run.pattern = latest_calls_.find(key, packed);
+  if (run.pattern == LatestLists::none) {
+    scratch_.clear();
+    add_node(run, run.begin, by_number);
+    run.pattern = patterns_.number(scratch_);
+    latest_calls_.set(key, packed, run.pattern);
+  }
   used_.note(run.pattern, record_.minibatch());
   runs_.push_back(run);
 }
@@ -136,16 +151,18 @@ void Runs::add(Run run) {
 void Runs::add_node(const Run& run, NodeId id, std::span<const NodeId> operands) {
   scratch_.push_back(record_.node(id).key);
   for (NodeId operand : operands) {
-    if (operand >= run.begin) {
-      scratch_.push_back(Patterns::encode({OperandSource::Is::inside, static_cast<std::uint32_t>(id - operand)}));
-      continue;
-    }
-    std::size_t known = at(run.outside);
-    while (known < outside_.size() && outside_[known] != operand) ++known;
-    if (known == outside_.size()) outside_.push_back(operand);
-    scratch_.push_back(Patterns::encode({operand < first_ ? OperandSource::Is::given : OperandSource::Is::gathered,
-                                         static_cast<std::uint32_t>(known - at(run.outside))}));
+    scratch_.push_back(operand >= run.begin
+                           ? Patterns::encode({OperandSource::Is::inside, static_cast<std::uint32_t>(id - operand)})
+                           : from_outside(run, operand));
   }
+}
+
+/// The code of an operand from outside, which joins the values from outside unless it is among them.
+std::uint32_t Runs::from_outside(const Run& run, NodeId operand) {
+  const auto first = outside_.begin() + run.outside, known = std::find(first, outside_.end(), operand);
+  const auto number = static_cast<std::uint32_t>(known - first);
+  if (known == outside_.end()) outside_.push_back(operand);
+  return Patterns::encode({operand < first_ ? OperandSource::Is::given : OperandSource::Is::gathered, number});
 }
 
 bool Runs::remember_too_much() const {
@@ -155,6 +172,7 @@ bool Runs::remember_too_much() const {
 
 void Runs::forget() {
   patterns_ = {};
+  latest_calls_.clear();
   together_.clear();
   used_ = {};
 }

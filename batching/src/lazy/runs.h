@@ -57,6 +57,47 @@ class Lists {
   std::unordered_multimap<std::size_t, std::uint32_t> by_hash_;
 };
 
+/// A short list of small numbers in one word, to be compared at once.
+class PackedList {
+ public:
+  void add(std::uint32_t number) {
+    fits_ &= number >> bits == 0 && word_ >> (64 - bits) == 0;
+    word_ = word_ << bits | number;
+  }
+  /// Whether the list fits in a word; other lists must not be compared.
+  bool fits() const { return fits_; }
+  std::uint64_t word() const { return word_; }
+
+ private:
+  static constexpr unsigned bits = 6;
+  std::uint64_t word_ = 1;  // the 1 marks the begin
+  bool fits_ = true;
+};
+
+/// What packed lists were found to be, the latest one for each number of what it belongs to.
+class LatestLists {
+ public:
+  static constexpr std::uint32_t none = UINT32_MAX;
+  /// `none` if the latest list was another one.
+  std::uint32_t find(std::uint32_t of, const PackedList& list) const {
+    const bool same = of < latest_.size() && latest_[of].word == list.word() && list.fits();
+    return same ? latest_[of].number : none;
+  }
+  void set(std::uint32_t of, const PackedList& list, std::uint32_t number) {
+    if (!list.fits()) return;
+    if (of >= latest_.size()) latest_.resize(of + std::size_t{1});
+    latest_[of] = {list.word(), number};
+  }
+  void clear() { latest_.clear(); }
+
+ private:
+  struct Latest {
+    std::uint64_t word = 0;  // of no list
+    std::uint32_t number = none;
+  };
+  std::vector<Latest> latest_;
+};
+
 /// Where an operand of a node of a pattern comes from: an earlier node of the pattern, or outside of it.
 struct OperandSource {
   enum class Is : std::uint32_t { inside, gathered, given } is;
@@ -130,7 +171,9 @@ class Runs {
 
   /// Appends a run, and finds its pattern and its values from outside.
   void add(Run run);
+  void add_call(Run run);
   void add_node(const Run& run, NodeId id, std::span<const NodeId> operands);
+  std::uint32_t from_outside(const Run& run, NodeId operand);
   void pop();
   void join_known();
   bool learn();
@@ -145,6 +188,7 @@ class Runs {
   std::vector<NodeId> outside_;
   std::vector<std::int32_t> run_of_;
   Lists patterns_;
+  LatestLists latest_calls_;           // by key of a call: where its operands came from, and its pattern
   LastUse used_;                       // of patterns
   std::unordered_set<Pair> together_;  // pairs of patterns that are merged
   std::vector<std::uint32_t> scratch_;

@@ -8,13 +8,7 @@
 
 namespace windrow::lazy {
 
-const Epochs::OutputRow& Epochs::Computed::output_row(NodeId node) const {
-  if (node >= first_retained && node < end_retained()) {
-    const OutputRow& found = output_rows[at(node - first_retained)];
-    if (found.row >= 0) return found;
-  }
-  throw Error("lazy expressions: a value was not kept");
-}
+void Epochs::Computed::refuse_row() { throw Error("lazy expressions: a value was not kept"); }
 
 const Tensor& Epochs::tensor_of(Computed& computed, std::int32_t column, std::source_location from) {
   Output& output = computed.outputs.at(column);

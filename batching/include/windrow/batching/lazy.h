@@ -77,20 +77,29 @@ class LazyIndex;
 namespace lazy {
 class Record;
 
+/// The number of uses of a record: its graph and its handles. A record derives from it.
+struct Uses {
+  std::int64_t count = 1;
+};
+
 /// A handle's reference to its graph's record, which outlives the graph.
 class RecordRef {
  public:
-  explicit RecordRef(Record& record);
-  RecordRef(const RecordRef& other);
+  explicit RecordRef(Uses& record) : record_(&record) { ++record_->count; }
+  RecordRef(const RecordRef& other) : RecordRef(*other.record_) {}
   RecordRef& operator=(RecordRef other) noexcept {
     std::swap(record_, other.record_);
     return *this;
   }
-  ~RecordRef();
-  Record* get() const { return record_; }
+  ~RecordRef() {
+    if (--record_->count == 0) end();
+  }
+  Record* get() const;
 
  private:
-  Record* record_;
+  void end() noexcept;
+
+  Uses* record_;
 };
 
 class OperandHere;
@@ -166,6 +175,8 @@ class LazyExpr : ExpressionOperators<LazyExprTypes> {
   friend class LazyValue;
   LazyExpr(lazy::Record* record, std::int32_t node);
   void release();
+  /// Names a node, for an empty handle. The caller counts the handle.
+  void name(lazy::Record& record, std::int32_t node);
   /// Whether the expression has been flushed.
   bool computed() const;
   /// Throws MisuseError for an empty handle.
@@ -184,7 +195,7 @@ class LazyIndex {
  private:
   friend class lazy::Record;
   friend class LazyGraph;
-  LazyIndex(lazy::Record& record, std::int32_t value) : values_{value}, width_(1), record_(record) {}
+  LazyIndex(lazy::Uses& record, std::int32_t value) : values_{value}, width_(1), record_(record) {}
 
   std::array<std::int32_t, widest> values_;
   std::uint32_t width_;

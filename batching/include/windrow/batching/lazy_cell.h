@@ -92,7 +92,7 @@ class LazyCell {
 
  private:
   friend class lazy::Record;
-  LazyCell(lazy::Record& record, std::shared_ptr<lazy::Cell> cell) : record_(record), cell_(std::move(cell)) {}
+  LazyCell(lazy::Uses& record, std::shared_ptr<lazy::Cell> cell) : record_(record), cell_(std::move(cell)) {}
   void record(std::span<const lazy::OperandRef> operands, std::span<const LazyIndex> indices,
               std::span<const LazyExpr> list, std::span<LazyExpr> results, std::source_location from) const;
 
