@@ -53,7 +53,6 @@ std::string lines_of(const Plan& plan, const std::vector<TensorStep>& steps, con
 }  // namespace
 
 std::string to_string(const Plan& plan) {
-  static constexpr const char* phases[] = {"eager", "level", "lazy", "back_eager", "back_level", "back_lazy"};
   std::string text = plan.program.function->name + (plan.training ? ", training\n" : ", inference\n");
   text += lines_of(plan, plan.before, "of parameters alone");
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
@@ -66,7 +65,7 @@ std::string to_string(const Plan& plan) {
             " children" + (plan.program.general[t] != 0 ? ", or fewer, for all others of its kind\n" : "\n");
     for (std::size_t p = 0; p < phase_count; ++p) {
       for (const Segment& segment : plan.types[t].phases[p]) {
-        text += "    " + std::string(phases[p]) + (segment.rate == Rate::edges ? ", edges" : "") +
+        text += "    " + std::string(phase_names[p]) + (segment.rate == Rate::edges ? ", edges" : "") +
                 (segment.fused ? ", fused\n" : "\n");
         for (const Step& step : segment.steps) text += line_of(plan, step);
       }

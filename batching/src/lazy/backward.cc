@@ -45,18 +45,20 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
 }
 
 Epochs::Times::Times(std::span<const NodeId> losses) {
+  std::vector<NodeId> sorted;
+  if (!std::ranges::is_sorted(losses)) {
+    sorted.assign(losses.begin(), losses.end());
+    std::ranges::sort(sorted);
+    losses = sorted;
+  }
   all_.reserve(losses.size());
-  for (NodeId loss : losses) all_.emplace_back(loss, 1.0f);
-  if (!std::ranges::is_sorted(losses)) std::sort(all_.begin(), all_.end());
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < all_.size(); ++i) {
-    if (kept > 0 && all_[kept - 1].first == all_[i].first) {
-      all_[kept - 1].second += 1;
+  for (const NodeId loss : losses) {
+    if (!all_.empty() && all_.back().first == loss) {
+      all_.back().second += 1;
     } else {
-      all_[kept++] = all_[i];
+      all_.emplace_back(loss, 1.0f);
     }
   }
-  all_.resize(kept);
 }
 
 std::span<const Epochs::Times::Entry> Epochs::Times::between(NodeId begin, NodeId end) const {
@@ -198,6 +200,7 @@ void Epochs::require_finite(const Computed& computed, std::int32_t column, const
   for (std::size_t v = 0; v < output.row_of.size(); ++v) {
     if (output.row_of[v] >= 0) vertex_of[at(output.row_of[v])] = static_cast<std::int32_t>(v);
   }
+  check.losses.reserve(losses.size());
   for (NodeId loss : losses) {
     const std::int32_t row = computed.output_row(loss).row;
     check.losses.push_back({row, vertex_of[at(row)], record_.node(loss).from});

@@ -34,27 +34,35 @@ std::int64_t flops_of(const Key& key, Index width, const Weights& weights, const
 KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children) {
   const auto values = runs_.outside(run).first(at(run.list - run.outside));
   const std::size_t first_child = children.size();
-  PackedList packed;
-  scratch_.assign(1, run.pattern);
-  for (const NodeId node : values) {
-    if (node < runs_.first()) continue;
+  const auto number_of = [&](NodeId node) {
     const std::int32_t producer = runs_.run_of(node);
     std::size_t child = first_child;
     while (child < children.size() && children[child] != producer) ++child;
     if (child == children.size()) children.push_back(producer);
-    packed.add(static_cast<std::uint32_t>(child - first_child));
-    scratch_.push_back(static_cast<std::uint32_t>(child - first_child));
+    return static_cast<std::uint32_t>(child - first_child);
+  };
+  PackedList packed;
+  for (const NodeId node : values) {
+    if (node >= runs_.first()) packed.add(number_of(node));
   }
+  const auto set_key = [&] {
+    scratch_.assign(1, run.pattern);
+    for (const NodeId node : values) {
+      if (node >= runs_.first()) scratch_.push_back(number_of(node));
+    }
+    if (by_groups_) append_groups(values);
+  };
   std::uint32_t known = latest_.find(run.pattern, packed);
   if (known != LatestLists::none) {
     used_.note(known, record_.minibatch());
   } else {
-    if (by_groups_) append_groups(values);
+    set_key();
     known = static_cast<std::uint32_t>(find_or_add());
     if (!by_groups_) latest_.set(run.pattern, packed, known);
   }
   auto kind = static_cast<KindId>(known);
   if (!meet_all(kind, values, kinds)) {
+    set_key();
     append_producers(values, kinds);
     kind = find_or_add();
     if (!meet_all(kind, values, kinds)) throw Error("lazy expressions: two places of one kind are one state");
@@ -65,7 +73,7 @@ KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vec
   return kind;
 }
 
-KindNode Kinds::place_of(NodeId node, const std::vector<KindId>& kinds) const {
+inline KindNode Kinds::place_of(NodeId node, const std::vector<KindId>& kinds) const {
   const std::int32_t producer = runs_.run_of(node);
   return {kinds[at(producer)], node - runs_.runs()[at(producer)].begin};
 }
@@ -94,10 +102,11 @@ void Kinds::append_producers(std::span<const NodeId> nodes, const std::vector<Ki
 
 /// Makes the producers of gathered values have the states of these. Returns false if that is impossible.
 bool Kinds::meet_all(KindId kind, std::span<const NodeId> values, const std::vector<KindId>& kinds) {
+  const Outside* const outside = kinds_[at(kind)].outside.data();
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i] < runs_.first()) continue;
     const KindNode producer = place_of(values[i], kinds);
-    if (!kinds_[at(kind)].outside[i].has_met(producer) && !meets(kind, i, producer)) return false;
+    if (!outside[i].has_met(producer) && !meets(kind, i, producer)) return false;
   }
   return true;
 }

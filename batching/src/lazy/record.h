@@ -67,6 +67,7 @@ class Tail {
     for (; begin != end; ++begin) push_back(*begin);
   }
   void clear() { first_ = size_ = 0; }
+  void forget_from(std::int32_t number) { size_ = number - first_; }
   void forget_before(std::int32_t number) {
     std::copy(from(number), from(end()), kept_.get());
     size_ = end() - number;
@@ -243,7 +244,13 @@ class Record : public Uses {
   void follow_period(NodeId id);
   bool same_key(NodeId a, NodeId b) const { return node(a).key == node(b).key; }
   Inferred infer(const Key& key) const;
-  LazyExpr handle(NodeId id) { return LazyExpr(this, id); }
+  LazyExpr handle(NodeId id) {
+    LazyExpr handle;
+    handle.name(*this, id);
+    retain();
+    ++nodes_[id].handles;
+    return handle;
+  }
   // Throw MisuseError.
   [[noreturn]] void refuse_to_record(std::string_view what) const;
   [[noreturn]] void refuse(const LazyExpr& expr, std::string_view what) const;
@@ -335,12 +342,6 @@ inline void LazyExpr::name(lazy::Record& record, std::int32_t node) {
   record_ = &record;
   node_ = node;
   minibatch_ = record.minibatch_;
-}
-
-inline LazyExpr::LazyExpr(lazy::Record* record, std::int32_t node)
-    : record_(record), node_(node), minibatch_(record->minibatch_) {
-  record_->retain();
-  ++record_->nodes_[node_].handles;
 }
 
 }  // namespace windrow

@@ -68,6 +68,7 @@ void Runs::find(NodeId first, NodeId end) {
   runs_.clear();
   outside_.clear();
   const auto begins = record_.run_begins(first);
+  runs_.reserve(begins.size());
   for (std::size_t i = 0; i < begins.size() && begins[i].node < end; ++i) {
     const NodeId begin = begins[i].node;
     const Run run{begin, i + 1 < begins.size() ? begins[i + 1].node : end, begins[i].apart,
@@ -115,36 +116,46 @@ void Runs::keep_only(std::span<const NodeId> nodes) {
   number();
 }
 
-void Runs::add(Run run) {
-  run.outside = static_cast<std::int32_t>(outside_.size());
-  if (run.call) return add_call(run);
-  scratch_.clear();
-  for (NodeId id = run.begin; id < run.end; ++id) add_node(run, id, record_.operands(id));
-  run.list = run.outside_end = static_cast<std::int32_t>(outside_.size());
-  run.pattern = patterns_.number(scratch_);
-  used_.note(run.pattern, record_.minibatch());
-  runs_.push_back(run);
-}
-
-/// Appends a run whose begin among the values from outside is known.
-void Runs::add_call(Run run) {
-  const auto operands = record_.operands(run.begin);
-  const auto by_number = operands.first(record_.key(run.begin).widths.size());
-  PackedList packed;
-  for (const NodeId operand : by_number) packed.add(from_outside(run, operand));
-  run.list = static_cast<std::int32_t>(outside_.size());
-  for (const NodeId element : operands.subspan(by_number.size())) outside_.push_back(element);
-  run.outside_end = static_cast<std::int32_t>(outside_.size());
-  const std::uint32_t key = record_.node(run.begin).key;
-  run.pattern = latest_calls_.find(key, packed);
-  if (run.pattern == LatestLists::none) {
+void Runs::add(const Run& made) {
+  Run& run = runs_.emplace_back(made);
+  run.outside = outside_.end();
+  if (run.call) {
+    add_call(run);
+  } else {
     scratch_.clear();
-    add_node(run, run.begin, by_number);
+    for (NodeId id = run.begin; id < run.end; ++id) add_node(run, id, record_.operands(id));
+    run.list = run.outside_end = outside_.end();
     run.pattern = patterns_.number(scratch_);
-    latest_calls_.set(key, packed, run.pattern);
   }
   used_.note(run.pattern, record_.minibatch());
-  runs_.push_back(run);
+}
+
+/// Completes a run whose begin among the values from outside is known. As add_node() for its only node, but this
+/// compares where the operands come from with the latest call of the same key, as one word.
+void Runs::add_call(Run& run) {
+  const auto operands = record_.operands(run.begin);
+  const std::size_t by_number = record_.key(run.begin).widths.size();
+  outside_.make_room(operands.size());
+  NodeId* const values = outside_.room();
+  std::size_t known = 0;
+  PackedList packed;
+  for (std::size_t k = 0; k < by_number; ++k) {
+    std::size_t at = 0;
+    while (at < known && values[at] != operands[k]) ++at;
+    if (at == known) values[known++] = operands[k];
+    packed.add(code_of(operands[k], at));
+  }
+  run.list = run.outside + static_cast<std::int32_t>(known);
+  for (std::size_t k = by_number; k < operands.size(); ++k) values[known++] = operands[k];
+  outside_.add_from_room(known);
+  run.outside_end = outside_.end();
+  const std::uint32_t key = record_.node(run.begin).key;
+  run.pattern = latest_calls_.find(key, packed);
+  if (run.pattern != LatestLists::none) return;
+  scratch_.clear();
+  add_node(run, run.begin, operands.first(by_number));
+  run.pattern = patterns_.number(scratch_);
+  latest_calls_.set(key, packed, run.pattern);
 }
 
 /// Appends a node to the pattern in scratch_, and its operands to the values from outside.
@@ -159,10 +170,11 @@ void Runs::add_node(const Run& run, NodeId id, std::span<const NodeId> operands)
 
 /// The code of an operand from outside, which joins the values from outside unless it is among them.
 std::uint32_t Runs::from_outside(const Run& run, NodeId operand) {
-  const auto first = outside_.begin() + run.outside, known = std::find(first, outside_.end(), operand);
-  const auto number = static_cast<std::uint32_t>(known - first);
+  outside_.make_room(1);
+  std::int32_t known = run.outside;
+  while (known < outside_.end() && outside_[known] != operand) ++known;
   if (known == outside_.end()) outside_.push_back(operand);
-  return Patterns::encode({operand < first_ ? OperandSource::Is::given : OperandSource::Is::gathered, number});
+  return code_of(operand, at(known - run.outside));
 }
 
 bool Runs::remember_too_much() const {
@@ -178,7 +190,7 @@ void Runs::forget() {
 }
 
 void Runs::pop() {
-  outside_.resize(at(runs_.back().outside));
+  outside_.forget_from(runs_.back().outside);
   runs_.pop_back();
 }
 

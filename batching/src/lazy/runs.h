@@ -61,17 +61,18 @@ class Lists {
 class PackedList {
  public:
   void add(std::uint32_t number) {
-    fits_ &= number >> bits == 0 && word_ >> (64 - bits) == 0;
     word_ = word_ << bits | number;
+    all_ |= number;
+    ++size_;
   }
   /// Whether the list fits in a word; other lists must not be compared.
-  bool fits() const { return fits_; }
+  bool fits() const { return size_ <= 63 / bits && all_ >> bits == 0; }
   std::uint64_t word() const { return word_; }
 
  private:
   static constexpr unsigned bits = 6;
   std::uint64_t word_ = 1;  // the 1 marks the begin
-  bool fits_ = true;
+  std::uint32_t all_ = 0, size_ = 0;
 };
 
 /// What packed lists were found to be, the latest one for each number of what it belongs to.
@@ -149,7 +150,7 @@ class Runs {
   const std::vector<Run>& runs() const { return runs_; }
   /// The nodes outside of a run whose values it computes with, each once. The elements of a list follow.
   std::span<const NodeId> outside(const Run& run) const {
-    return {outside_.data() + run.outside, static_cast<std::size_t>(run.outside_end - run.outside)};
+    return {outside_.from(run.outside), at(run.outside_end - run.outside)};
   }
   /// The run of a node in [first(), end()).
   std::int32_t run_of(NodeId node) const { return run_of_[at(node - first_)]; }
@@ -170,10 +171,14 @@ class Runs {
   static Pair pair(std::uint32_t a, std::uint32_t b) { return std::uint64_t{a} << 32 | b; }
 
   /// Appends a run, and finds its pattern and its values from outside.
-  void add(Run run);
-  void add_call(Run run);
+  void add(const Run& made);
+  void add_call(Run& run);
   void add_node(const Run& run, NodeId id, std::span<const NodeId> operands);
   std::uint32_t from_outside(const Run& run, NodeId operand);
+  std::uint32_t code_of(NodeId operand, std::size_t number) const {
+    const auto is = operand < first_ ? OperandSource::Is::given : OperandSource::Is::gathered;
+    return Patterns::encode({is, static_cast<std::uint32_t>(number)});
+  }
   void pop();
   void join_known();
   bool learn();
@@ -185,7 +190,7 @@ class Runs {
   const Record& record_;
   NodeId first_ = 0, end_ = 0;
   std::vector<Run> runs_, before_;
-  std::vector<NodeId> outside_;
+  Tail<NodeId> outside_;
   std::vector<std::int32_t> run_of_;
   Lists patterns_;
   LatestLists latest_calls_;           // by key of a call: where its operands came from, and its pattern

@@ -148,18 +148,22 @@ void InputGraph::Loading::find_types() {
   number_types(types);
 }
 
-/// There are few distinct types, and neighbours often have the same.
+/// There are few distinct types, and a vertex often has the type of one of the two before it.
 void InputGraph::Loading::number_types(const std::vector<ir::VertexType>& types) {
   const auto place = [&](ir::VertexType type) { return std::lower_bound(distinct_.begin(), distinct_.end(), type); };
-  const auto as_before = [&](std::size_t v) { return v > 0 && types[v] == types[v - 1]; };
+  const auto back_to_same = [&](std::size_t v) -> std::size_t {  // 0: neither of the two
+    if (v > 0 && types[v] == types[v - 1]) return 1;
+    return v > 1 && types[v] == types[v - 2] ? 2 : 0;
+  };
   for (std::size_t v = 0; v < types.size(); ++v) {
-    if (as_before(v)) continue;
+    if (back_to_same(v) > 0) continue;
     const auto found = place(types[v]);
     if (found == distinct_.end() || *found != types[v]) distinct_.insert(found, types[v]);
   }
   types_.resize(types.size());
   for (std::size_t v = 0; v < types.size(); ++v) {
-    types_[v] = as_before(v) ? types_[v - 1] : static_cast<std::int32_t>(place(types[v]) - distinct_.begin());
+    const std::size_t back = back_to_same(v);
+    types_[v] = back > 0 ? types_[v - back] : static_cast<std::int32_t>(place(types[v]) - distinct_.begin());
   }
 }
 

@@ -57,12 +57,6 @@ bool multiply_alike(const Step& one, const Step& other) {
          !overlap(one.out, other.in[0]) && !overlap(one.in[0], other.out);
 }
 
-/// The phase of a segment, for names.
-const char* name_of(std::size_t phase) {
-  constexpr const char* names[] = {"eager", "level", "lazy", "back_level", "back_lazy"};
-  return names[phase];
-}
-
 /// "tree_lstm", as a part of the name of a function.
 std::string identifier(const std::string& name) {
   std::string made = name.empty() || (name[0] >= '0' && name[0] <= '9') ? "f_" : "";
@@ -155,8 +149,8 @@ class Fuser {
   std::size_t print(std::size_t type, std::size_t phase, const Segment& segment, const Part& part) {
     const auto steps = std::span(segment.steps).subspan(part.first, part.last - part.first);
     FusedKernel kernel;
-    kernel.name =
-        identifier(plan_.program.function->name) + "_" + name_of(phase) + "_" + std::to_string(made_.kernels.size());
+    kernel.name = identifier(plan_.program.function->name) + "_" + phase_names[phase] + "_" +
+                  std::to_string(made_.kernels.size());
     kernel.width = blocks_of(steps).width;
     Printer(made_.locals[type], made_.lists[type], kernel).print(steps);
     made_.kernels.push_back(std::move(kernel));

@@ -87,10 +87,7 @@ class RecordRef {
  public:
   explicit RecordRef(Uses& record) : record_(&record) { ++record_->count; }
   RecordRef(const RecordRef& other) : RecordRef(*other.record_) {}
-  RecordRef& operator=(RecordRef other) noexcept {
-    std::swap(record_, other.record_);
-    return *this;
-  }
+  RecordRef& operator=(RecordRef other) noexcept { return std::swap(record_, other.record_), *this; }
   ~RecordRef() {
     if (--record_->count == 0) end();
   }
@@ -98,7 +95,6 @@ class RecordRef {
 
  private:
   void end() noexcept;
-
   Uses* record_;
 };
 
@@ -173,9 +169,8 @@ class LazyExpr : ExpressionOperators<LazyExprTypes> {
   friend class LazyGraph;
   friend class LazyOperand;
   friend class LazyValue;
-  LazyExpr(lazy::Record* record, std::int32_t node);
   void release();
-  /// Names a node, for an empty handle. The caller counts the handle.
+  /// Makes an empty handle name a node; the caller counts it.
   void name(lazy::Record& record, std::int32_t node);
   /// Whether the expression has been flushed.
   bool computed() const;

@@ -37,7 +37,6 @@ namespace windrow {
 namespace lazy {
 struct Cell;
 class CellInputs;
-struct CellCall;
 }  // namespace lazy
 
 /// The argument of a cell's body, which takes operands and indices in the order in which calls pass them. The body may

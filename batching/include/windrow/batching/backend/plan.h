@@ -21,7 +21,8 @@ enum class Phase : std::uint8_t {
   back_level,  ///< level by level, downwards: gradients that depend on consumers and that children depend on
   back_lazy,   ///< once for all levels: gradients that no child depends on
 };
-inline constexpr std::size_t phase_count = 6;
+inline constexpr std::array phase_names = {"eager", "level", "lazy", "back_eager", "back_level", "back_lazy"};
+inline constexpr std::size_t phase_count = phase_names.size();
 
 /// Whether a value of a vertex type has a row for each vertex or for each edge.
 enum class Rate : std::uint8_t { vertices, edges };
