@@ -72,7 +72,8 @@ INSTANTIATE_TEST_SUITE_P(
         TableCommand{"hand", "--batch 1,3 --samples 4 --hidden 8 --embedding 6 --layers 1",
                      "| batch | manual | automatic | automatic / manual | one vertex at a time |", 2, 1},
         TableCommand{"lazy", "--batch 3 --samples 8 --hidden 6,8",
-                     "| hidden | written as | vertex function | lazy | lazy / vertex function | lazy / vertex function "
+                     "| workers | hidden | written as | vertex function | lazy | lazy / vertex function | lazy / "
+                     "vertex function "
                      "(CPU time) | "
                      "nodes per tree | recording ns per node | lowering ns per node |",
                      4, 1},

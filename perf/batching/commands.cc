@@ -76,7 +76,8 @@ const std::vector<Command>& commands() {
        .takes = Takes::widths,
        .batches = "64",
        .several_batches = false,
-       .samples = 512},
+       .samples = 512,
+       .workers = "1,2"},
       {.name = "mlp",
        .about = "Operators on large tensors, by number of workers",
        .measure = large_tensors,
@@ -200,7 +201,7 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
     flag(table, "--batch", to.batches, "Samples per minibatch",
          command.several_batches ? whole_numbers(1, 1 << 20) : whole_number(1, 1 << 20));
   }
-  if (large) {
+  if (large || command.takes == Takes::widths) {
     flag(table, "--workers", to.workers, "Numbers of worker threads to compare", whole_numbers(1, 1024));
   } else {
     flag(table, "--workers", to.table.workers, "Worker threads", whole_number(1, 1024));

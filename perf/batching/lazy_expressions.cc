@@ -128,8 +128,9 @@ struct Written {
 /// The vertex function and the lazy expressions, with the same trees and parameters.
 class BothWays {
  public:
-  BothWays(const TableOptions& options, Index hidden, const std::vector<GraphData>& trees, Index vocabulary)
-      : engine_({.workers = options.workers}),
+  BothWays(const TableOptions& options, int workers, Index hidden, const std::vector<GraphData>& trees,
+           Index vocabulary)
+      : engine_({.workers = workers}),
         parameters_(device_, options.workload.seed),
         function_(TreeLstm(parameters_, {vocabulary, hidden, hidden, tree_labels}).function()),
         runner_(device_, function_, parameters_),
@@ -236,12 +237,14 @@ Result empty_result(const TableOptions& options, std::size_t trees) {
           "size: as a vertex function with graphs loaded in advance, and as lazy expressions, recorded again for each "
           "minibatch, written as a cell and operation by operation. " +
           std::to_string(options.batches.front()) + " trees per minibatch, " + std::to_string(trees) + " trees, " +
-          turns_text(options) +
-          ". CPU time is that of all threads together, including spinning. A node is one recorded expression; a call "
-          "of "
-          "the cell records three. Recording includes the walk over the tree; lowering finds the vertices among the "
-          "nodes. All variants computed the same losses.",
-      .table = Table({{"hidden", 0},
+          "medians of " + std::to_string(options.repetitions) +
+          " repetitions, in each of which all variants ran in turn. The thread that records comes on top of the "
+          "workers: with as many workers as cores it takes time from "
+          "them. CPU time is that of all threads together, including spinning. A node is one recorded expression; a "
+          "call of the cell records three. Recording includes the walk over the tree; lowering finds the vertices "
+          "among the nodes. All variants computed the same losses.",
+      .table = Table({{"workers", 0},
+                      {"hidden", 0},
                       {"written as"},
                       {"vertex function", 0},
                       {"lazy", 0},
@@ -251,7 +254,7 @@ Result empty_result(const TableOptions& options, std::size_t trees) {
                       {"recording ns per node", 0},
                       {"lowering ns per node", 0}}),
       .plots = {{.title = "tree-lstm, " + std::to_string(options.batches.front()) + " trees per minibatch",
-                 .x = "hidden size",
+                 .x = "hidden size and workers",
                  .y = "trees/s",
                  .places = {},
                  .series = {{"vertex function", {}}, {"cell", {}}, {"operations", {}}},
@@ -270,24 +273,29 @@ Result lazy_expressions(const TableOptions& options) {
   }
   std::vector<std::unique_ptr<BothWays>> all;
   Turns turns;
-  for (const int hidden : options.hidden) {
-    BothWays& both = *all.emplace_back(std::make_unique<BothWays>(options, hidden, graphs, words.size()));
-    both.compare_losses();
-    turns.add([&both] { return both.by_function(); });
-    turns.add([&both] { return both.by_expressions(both.cells()); });
-    turns.add([&both] { return both.by_expressions(both.operations()); });
+  std::vector<std::pair<int, int>> rows;  // workers, hidden size
+  for (const int workers : options.worker_counts) {
+    for (const int hidden : options.hidden) {
+      BothWays& both = *all.emplace_back(std::make_unique<BothWays>(options, workers, hidden, graphs, words.size()));
+      both.compare_losses();
+      turns.add([&both] { return both.by_function(); });
+      turns.add([&both] { return both.by_expressions(both.cells()); });
+      turns.add([&both] { return both.by_expressions(both.operations()); });
+      rows.emplace_back(workers, hidden);
+    }
   }
   turns.take(options.repetitions);
   Result result = empty_result(options, graphs.size());
   Plot& plot = result.plots.front();
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::size_t function = 3 * i;
-    plot.places.push_back(std::to_string(options.hidden[i]));
+    const auto [workers, hidden] = rows[i];
+    plot.places.push_back(std::to_string(hidden) + " x " + std::to_string(workers));
     plot.series[0].values.push_back(turns.median(function));
     for (const std::size_t way : {1, 2}) {
       const Written& written = way == 1 ? all[i]->cells() : all[i]->operations();
       const std::size_t lazy = function + way;
-      result.table.add({static_cast<double>(options.hidden[i]), way == 1 ? "cell" : "operations",
+      result.table.add({static_cast<double>(workers), static_cast<double>(hidden), way == 1 ? "cell" : "operations",
                         turns.median(function), turns.median(lazy), 100 * turns.ratio(lazy, function),
                         all[i]->share_by_cpu(written), written.nodes, median_of(written.recording_ns),
                         median_of(written.lowering_ns)});
