@@ -71,12 +71,11 @@ INSTANTIATE_TEST_SUITE_P(
                      "| model | unit | no batching | depth | agenda | level | best speedup |", 10, 1},
         TableCommand{"hand", "--batch 1,3 --samples 4 --hidden 8 --embedding 6 --layers 1",
                      "| batch | manual | automatic | automatic / manual | one vertex at a time |", 2, 1},
-        TableCommand{"lazy", "--batch 3 --samples 8 --hidden 6,8",
-                     "| workers | hidden | written as | vertex function | lazy | lazy / vertex function | lazy / "
-                     "vertex function "
-                     "(CPU time) | "
-                     "nodes per tree | recording ns per node | lowering ns per node |",
-                     4, 1},
+        TableCommand{
+            "lazy", "--batch 3 --samples 8 --hidden 6,8",
+            "| workers | hidden | written as | vertex function | lazy | lazy / vertex function | "
+            "lazy / vertex function (CPU time) | nodes per tree | recording ns per node | lowering ns per node |",
+            4, 1},
         TableCommand{"mlp", "--batch 4 --hidden 8 --turn-ms 1", "| workers | samples/s | speedup |", 1, 1},
         TableCommand{"replay", "--batch 4 --hidden 8 --turn-ms 1",
                      "| program | workers | step | calling us | calling ratio | step us | step ratio | allocations |",
