@@ -1,12 +1,14 @@
 // Dropout whose keys nobody passes: in vertex functions and in lazy expressions.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "tests/batching/cells.h"
 #include "tests/engine/support.h"
-#include "windrow/batching/lazy.h"
+#include "windrow/batching/lazy_cell.h"
 #include "windrow/ops/apply.h"
 
 namespace windrow {
@@ -250,6 +252,69 @@ TEST(LazyDropout, DiffersBetweenTwoGraphsOfOneProgram) {
   };
   LazyGraph(one.host, one.parameters);
   EXPECT_EQ(of_new(one), of_new(other));
+}
+
+/// A cell with two masks of elements and one of rows, whose keys follow its indices.
+LazyCell dropping_cell(LazyGraph& graph, const Parameter& words) {
+  return graph.cell("drops", [=](CellBody& cell) {
+    const Expr x = cell.operand(50) + sum_children(cell.each(50));
+    const Expr both = concat(dropout(x, {.rate = 0.5}), dropout(x, {.rate = 0.5}));
+    cell.result(both + embedding(words, cell.index(Presence::sometimes)));
+    cell.result(dropout(x, {.rate = 0.5, .of = Dropout::Of::row}));
+  });
+}
+
+TEST(LazyDropout, OfACellDrawsForEachCall) {
+  for (const auto use : {LazyOptions::For::training, LazyOptions::For::inference}) {
+    LazyOnes lazy(use);
+    const LazyCell drops = dropping_cell(lazy.graph, lazy.parameters.add("words", 3, 100, Initial::constant(4)));
+    std::set<Floats> masks, rows;
+    for (int call = 0; call < 20; ++call) {
+      const bool word = call % 2 == 1;
+      const auto [both, row] = drops.call<2>({lazy.ones()}, {lazy.graph.index(word ? call % 3 : -1)});
+      Floats mask = both.value();
+      for (float& value : mask) value -= word ? 4 : 0;
+      masks.insert(Floats(mask.begin(), mask.begin() + 50));
+      masks.insert(Floats(mask.begin() + 50, mask.end()));
+      rows.insert(row.value());
+    }
+    if (use == LazyOptions::For::inference) {
+      EXPECT_EQ(masks, std::set{Floats(50, 1)});
+      EXPECT_EQ(rows, std::set{Floats(50, 1)});
+      continue;
+    }
+    EXPECT_EQ(masks.size(), 40u);
+    for (const Floats& mask : masks) {
+      for (const float value : mask) ASSERT_TRUE(value == 0 || value == 2) << value;
+    }
+    EXPECT_EQ(rows, (std::set{Floats(50, 0), Floats(50, 2)}));
+  }
+}
+
+/// Also if the flush is recomputed for gradients, and if other calls share its batches then.
+TEST(LazyDropout, OfACellHasTheMaskOfItsValueInGradients) {
+  for (const std::int64_t recompute_below : {std::int64_t{0}, LazyOptions().recompute_below}) {
+    LazyOnes lazy;
+    LazyGraph graph(lazy.host, lazy.parameters, {.recompute_below = recompute_below});
+    const LazyCell drops =
+        graph.cell("drops", [](CellBody& cell) { cell.result(dropout(cell.operand(50), {.rate = 0.5})); });
+    std::set<Floats> masks;
+    for (int minibatch = 0; minibatch < 2; ++minibatch) {
+      Floats sum(50, 0);
+      std::vector<LazyExpr> losses;
+      for (int call = 0; call < 3; ++call) {
+        const LazyExpr dropped = drops({graph.input(Floats(50, 1))}), again = drops({dropped});
+        losses.push_back(matmul(again, lazy.w));
+        const Floats mask = again.value();
+        masks.insert(mask);
+        std::ranges::transform(sum, mask, sum.begin(), std::plus());
+      }
+      graph.backward(losses);
+      EXPECT_EQ(lazy.parameters.dense_gradient(lazy.w).get(), sum);
+      graph.clear();
+    }
+    EXPECT_EQ(masks.size(), 6u);
+  }
 }
 
 TEST(LazyDropout, RefusesMasksOfSamples) {

@@ -294,8 +294,9 @@ TEST(LazyCells, RefuseWhatTheirBodiesDoNotTake) {
                 v.push("x", v.gather(0, v.state("a", 2)) + v.gather(1, v.state("b", 3)));
               });
             }));
-  EXPECT_EQ(made([](CellBody& c) { c.result(dropout(c.operand(2), {.rate = 0.5})); }),
-            "f: dropout in a cell; expected it outside of cells, or with keys");
+  EXPECT_EQ(
+      made([](CellBody& c) { c.result(dropout(c.operand(2), {.rate = 0.5, .mask = Dropout::Mask::sample})); }),
+      "f: dropout with a mask of a sample; expected a mask of its own in lazy expressions, which know no samples");
   EXPECT_EQ(made([](CellBody& c) {
               for (int i = 0; i < 17; ++i) c.operand(1);
             }),

@@ -144,6 +144,54 @@ TEST(LazyBeam, TakesTheMemoryOfAFewStepsHoweverLongItIs) {
   EXPECT_EQ(graph.stats().expressions, 1 + steps * static_cast<std::int64_t>(beam) * 3);
 }
 
+/// A decoder attends to the states of an encoder at each step, and keeps some of its own states.
+TEST(LazyBeam, ForgetsWhatIsUnnamedAfterEarlyValuesThatAreNamed) {
+  constexpr int words = 30, steps = sanitized ? 600 : 3000, kept_every = 97;
+  Speaker m;
+  LazyGraph graph(m.host, m.parameters, {.use = LazyOptions::For::inference});
+  const auto attend_in = [](LazyGraph& of) {
+    return of.cell("attend", [](CellBody& cell) {
+      const Expr query = cell.operand(state_size), word = cell.each(state_size);
+      const Expr weights = softmax_children(row_dot(word, query));
+      cell.result(tanh(query + sum_children(mul_columns(word, weights))));
+    });
+  };
+  const auto states_of_encoder = [&](LazyGraph& of) {
+    std::vector<LazyExpr> states = {of.input({1, 2, 3, 4})};
+    while (states.size() < words) states.push_back(tanh(matmul(states.back(), m.u)));
+    return states;
+  };
+  std::vector<LazyExpr> encoded = states_of_encoder(graph), kept;
+  std::vector<std::vector<float>> seen;
+  const std::vector<float> last_word = encoded.back().value();
+  const LazyCell attend = attend_in(graph);
+  LazyExpr state = encoded.back();
+  for (int t = 0; t < steps; ++t) {
+    state = attend({state}, {}, encoded);
+    if (t % kept_every == 0) kept.push_back(state);
+    seen.push_back(state.value());
+    if (t == steps / 2) kept.erase(kept.begin(), kept.begin() + 3);
+    ASSERT_LT(graph.stats().remembered, 9000 + std::ssize(kept)) << "step " << t;
+  }
+  // Values that were kept over all this time can be read and computed with.
+  EXPECT_EQ(encoded.back().value(), last_word);
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    ASSERT_EQ(kept[i].value(), seen[(i + 3) * kept_every]);
+    ASSERT_EQ((2 * kept[i]).value()[1], 2 * seen[(i + 3) * kept_every][1]);
+  }
+  const LazyExpr copy = encoded[7];
+  encoded.clear();
+  EXPECT_EQ((copy + copy).value()[0], 2 * copy.value()[0]);
+  // In one go, with nothing to forget.
+  LazyGraph other(m.host, m.parameters, {.use = LazyOptions::For::inference});
+  encoded = states_of_encoder(other);
+  const LazyCell attend_too = attend_in(other);
+  state = encoded.back();
+  for (int t = 0; t < steps; ++t) state = attend_too({state}, {}, encoded);
+  const std::vector<float> expected = state.value();
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(seen.back()[i], expected[i], 1e-5);
+}
+
 TEST(LazyValues, ExistOnceWhileAHandleNamesThem) {
   Speaker m;
   LazyGraph graph(m.host, m.parameters, {.use = LazyOptions::For::inference});

@@ -298,18 +298,25 @@ Expr Tracing::dropout(const Expr& x, const Dropout& how) {
   if (x.type().rows != Rows::vertices()) {
     throw MisuseError(function.name + ": dropout of " + to_string(x.type()) + "; expected a value of the vertex");
   }
-  if (how.rate == 0) return x;
+  if (how.rate == 0 || dropout_keys_ == DropoutKeys::none) return x;
   const bool by_sample = how.mask == Dropout::Mask::sample;
-  const IndexExpr keys =
-      index_expr(add_field(function.index_pulls, kind().index_pulls,
-                           {.name = by_sample ? "(dropout by sample)" : "(dropout)",
-                            .width = 5,
-                            .rows = Rows::vertices(),
-                            .holds = by_sample ? IndexField::Holds::dropout_by_sample : IndexField::Holds::dropout}));
+  const auto filled_in = [&] {
+    return add_field(function.index_pulls, kind().index_pulls,
+                     {.name = by_sample ? "(dropout by sample)" : "(dropout)",
+                      .width = 5,
+                      .rows = Rows::vertices(),
+                      .holds = by_sample ? IndexField::Holds::dropout_by_sample : IndexField::Holds::dropout});
+  };
+  const IndexExpr keys = index_expr(dropout_keys_ == DropoutKeys::pulled ? dropout_pull_ : filled_in());
   const Attributes attributes = op::dropout_by(how.rate, 0, dropouts_++);
   if (how.of == Dropout::Of::element) return add(op::dropout, {x}, {&keys, 1}, attributes);
   const Expr ones = expr({.code = Code::fill, .type = {Rows::vertices(), 1}, .constant = 1});
   return add(op::mul_columns, {x, add(op::dropout, {ones}, {&keys, 1}, attributes)}, {}, {});
+}
+
+void Tracing::set_dropout_keys(const std::optional<IndexExpr>& keys) {
+  dropout_keys_ = keys ? DropoutKeys::pulled : DropoutKeys::none;
+  if (keys) dropout_pull_ = keys->pull_;
 }
 
 void Tracing::find_gradient() {

@@ -60,8 +60,10 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
   Expr is_first_maximum(const Expr& x);
   /// The weight of each child in a mean over children.
   Expr share_of_child();
-  /// Keeps x in inference; see specialise().
+  /// The runner fills in the keys of masks, and specialise() leaves dropout out of programs for inference.
   Expr dropout(const Expr& x, const Dropout& how);
+  /// From now on, keys and seed of dropout() come from this index operand; without one, there is no dropout.
+  void set_dropout_keys(const std::optional<IndexExpr>& keys);
   /// The vertex's row of a tensor.
   Expr row_of(const std::string& tensor, Index width);
   /// The tracing that all of them belong to. Throws MisuseError if there is none, or more than one.
@@ -83,6 +85,8 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
   std::size_t structure(IndexField::Holds holds);
 
   std::uint32_t dropouts_ = 0;
+  enum class DropoutKeys { filled_in, pulled, none } dropout_keys_ = DropoutKeys::filled_in;
+  std::size_t dropout_pull_ = 0;  // of the index operand, if they are pulled
 };
 
 }  // namespace windrow::ir

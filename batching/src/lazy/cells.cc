@@ -67,7 +67,10 @@ std::int64_t flops_of(const ir::Kind& kind) {
 
 }  // namespace
 
-Cell::Cell(std::string called, std::function<void(CellBody&)> computes, const ParameterStores& known)
+void CellInputs::set_dropout_keys(const std::optional<IndexExpr>& keys) { vertex_.tracing_->set_dropout_keys(keys); }
+
+Cell::Cell(std::string called, std::function<void(CellBody&)> computes, const ParameterStores& known,
+           LazyOptions::For use)
     : name(std::move(called)), body(std::move(computes)) {
   if (!body) throw MisuseError(name + ": no body; expected a function of a CellBody");
   const VertexFunction probed(name, {.arity = any_arity}, [&](Vertex& vertex) {
@@ -87,9 +90,12 @@ Cell::Cell(std::string called, std::function<void(CellBody&)> computes, const Pa
   std::size_t next = 0;
   for (std::size_t i = 0; i < kind.index_pulls.size(); ++i) {
     const ir::IndexField& field = function.index_pulls[kind.index_pulls[i]];
-    if (field.holds_dropout()) {
-      throw MisuseError(name + ": dropout in a cell; expected it outside of cells, or with keys");
+    if (field.holds == ir::IndexField::Holds::dropout_by_sample) {
+      throw MisuseError(name +
+                        ": dropout with a mask of a sample; expected a mask of its own in lazy expressions, "
+                        "which know no samples");
     }
+    draws_dropout |= field.holds_dropout() && use == LazyOptions::For::training;
     if (field.holds == ir::IndexField::Holds::input) indices[next++].range = kind.index_ranges[i];
   }
   try {
@@ -110,6 +116,7 @@ Key key_of(const Cell& cell, std::uint32_t missing, std::size_t result) {
   }
   key.operands.insert(key.operands.end(), cell.parameters.begin(), cell.parameters.end());
   for (const Cell::IndexOperand& index : cell.indices) key.index_widths.push_back(index.width);
+  if (cell.draws_dropout) key.index_widths.push_back(Cell::dropout_keys);
   return key;
 }
 
@@ -204,7 +211,7 @@ void Record::call(Cell& cell, std::span<const OperandRef> operands, std::span<co
     read = with_list(cell, read, list, from);
   }
   const std::vector<std::uint32_t>& keys = keys_of(cell, missing);
-  make_room(indices_, indices.size() * LazyIndex::widest);
+  make_room(indices_, indices.size() * LazyIndex::widest + Cell::dropout_keys);
   reserve(results.size(), read.size());
   std::int32_t* const first_index = indices_.room();
   std::int32_t* to = first_index;
@@ -213,6 +220,7 @@ void Record::call(Cell& cell, std::span<const OperandRef> operands, std::span<co
     for (std::uint32_t i = 0; i < indices[k].width_; ++i) *to++ = indices[k].values_[i];
   }
   // Nothing after this throws. The first result has all operands.
+  if (cell.draws_dropout) to = std::ranges::copy(next_dropout()->row_and_seed(), to).out;
   const NodeId first = size();
   Node node{0, operands_.end(), indices_.end(), run_begins_.end(), 1, from};
   Node* const nodes = nodes_.room();
@@ -297,8 +305,8 @@ Cell& Record::own_cell(OwnCell which, const std::vector<Index>& each) {
     cell.result(sum_children(mul_columns(value, weight)));
   };
   own_cells_.push_back(which == OwnCell::attention
-                           ? std::make_unique<Cell>("dot_attention", attention, *parameters_)
-                           : std::make_unique<Cell>("weighted_sum", weighted_sum, *parameters_));
+                           ? std::make_unique<Cell>("dot_attention", attention, *parameters_, use_)
+                           : std::make_unique<Cell>("weighted_sum", weighted_sum, *parameters_, use_));
   own_cells_.back()->own = which;
   return *own_cells_.back();
 }
@@ -316,7 +324,7 @@ void Record::read_list_places(NumberReader& from) {
 }
 
 LazyCell Record::make_cell(std::string name, std::function<void(CellBody&)> body) {
-  cells_.push_back(std::make_shared<Cell>(std::move(name), std::move(body), *parameters_));
+  cells_.push_back(std::make_shared<Cell>(std::move(name), std::move(body), *parameters_, use_));
   cells_.back()->number = static_cast<std::int32_t>(cells_.size());
   return LazyCell(*this, cells_.back());
 }

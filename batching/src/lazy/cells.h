@@ -29,6 +29,8 @@ class CellInputs {
  protected:
   explicit CellInputs(Vertex& vertex) : vertex_(vertex) {}
   ~CellInputs() = default;
+  /// How dropout() in the body gets the keys of its masks: from these, or there is no dropout.
+  void set_dropout_keys(const std::optional<IndexExpr>& keys);
 
  private:
   Vertex& vertex_;
@@ -56,7 +58,7 @@ struct Cell {
   };
 
   /// Runs the body once. Throws MisuseError if it misuses its argument.
-  Cell(std::string called, std::function<void(CellBody&)> computes, const ParameterStores& known);
+  Cell(std::string called, std::function<void(CellBody&)> computes, const ParameterStores& known, LazyOptions::For use);
 
   std::string name;
   std::function<void(CellBody&)> body;
@@ -64,6 +66,9 @@ struct Cell {
   std::vector<IndexOperand> indices;
   std::vector<std::int32_t> parameters;
   std::int64_t flops = 0;  // in products with parameters
+  /// Whether each call draws keys of masks, for all dropout() in the body. They follow the indices. In inference, none.
+  bool draws_dropout = false;
+  static constexpr Index dropout_keys = 5;  // three keys and the seed, as for op::dropout
   std::vector<Keys> keys = {};
   std::uint32_t keys_version = 0;   // of the record, whose keys may be forgotten
   std::optional<OwnCell> own = {};  // whose lists may hold anything: they are copied, whatever computed them

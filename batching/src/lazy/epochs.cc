@@ -332,7 +332,9 @@ void Epochs::flush(std::source_location from) {
   const bool inference = options_.use == LazyOptions::For::inference;
   if (inference && !epochs_.empty()) epochs_.back().versions = nullptr;  // only the last epoch can be repaired
   add_epoch({first, retains, std::move(computed), versions, end});
-  if (inference) record_.forget_unnamed(first);
+  if (!inference) return;
+  record_.forget_unnamed(first);
+  forget_empty();
 }
 
 /// Notes the versions of the parameters that the current vertices use, to be compared in backward().

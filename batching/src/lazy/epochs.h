@@ -166,6 +166,7 @@ class Epochs {
   static void collect(Computed& computed, std::source_location from);
   bool named_still(Output& output) const;
   void release();
+  void forget_empty();
   std::vector<float> read_row(NodeId node, std::source_location from);
   void tell_failures();
   bool repair(NodeId node, const OpError& error, std::source_location from);

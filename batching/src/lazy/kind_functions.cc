@@ -1,6 +1,7 @@
 // The vertex function of all kinds.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,12 @@ class Body final : public CellInputs {
   void call(const Key& key, std::span<const std::uint32_t> codes) {
     key_ = &key;
     codes_ = codes;
+    std::optional<IndexExpr> keys;
+    if (kind_.cell->draws_dropout) {
+      keys =
+          vertex_.pull_index(kinds_.indices()[kind_.indices.back().column].name, Presence::always, Cell::dropout_keys);
+    }
+    set_dropout_keys(keys);
     CellBody argument(*this);
     kind_.cell->body(argument);
   }

@@ -195,7 +195,8 @@ Kinds::Kind Kinds::make(std::span<const std::uint32_t> key) {
     std::int32_t from = 0;
     for (std::size_t k = 0; k < of.index_widths.size(); ++k) {
       const Index wide = of.index_widths[k];
-      const bool optional = kind.cell != nullptr && kind.cell->indices[k].optional();
+      const bool of_call = kind.cell != nullptr && k < kind.cell->indices.size();  // and no keys of dropout
+      const bool optional = of_call && kind.cell->indices[k].optional();
       kind.indices.push_back({node, indices_.id(wide, indices[wide]++, optional), from});
       from += static_cast<std::int32_t>(wide);
     }

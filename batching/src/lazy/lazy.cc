@@ -9,11 +9,11 @@ namespace windrow {
 LazyExpr::LazyExpr(const LazyExpr& other) : record_(other.record_), node_(other.node_), minibatch_(other.minibatch_) {
   if (record_ == nullptr) return;
   record_->retain();
-  if (minibatch_ == record_->minibatch_) ++record_->nodes_[node_].handles;
+  if (minibatch_ == record_->minibatch_) ++record_->handles_of(node_);
 }
 
 void LazyExpr::release() {
-  if (minibatch_ == record_->minibatch_) --record_->nodes_[node_].handles;
+  if (minibatch_ == record_->minibatch_) --record_->handles_of(node_);
   record_->release();
 }
 

@@ -1,6 +1,7 @@
 #include "lazy/record.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "ir/tracing.h"
@@ -45,6 +46,7 @@ void Record::close() {
 
 void Record::clear() {
   nodes_.clear();
+  early_.clear();
   operands_.clear();
   indices_.clear();
   inputs_.clear();
@@ -102,16 +104,37 @@ std::span<const Record::RunBegin> Record::run_begins(NodeId from) const {
   return {run_begins_.from(first), at(run_begins_.end() - first)};
 }
 
+const Record::Node* Record::find_early(NodeId id) const {
+  const auto found = std::ranges::lower_bound(early_, id, {}, &Early::id);
+  return found != early_.end() && found->id == id ? &found->node : nullptr;
+}
+
+const Record::Node& Record::early(NodeId id) const {
+  const Node* const known = find_early(id);
+  if (known == nullptr) throw Error("lazy expressions: a forgotten expression was used");
+  return *known;
+}
+
+/// The cost is that of the nodes that are forgotten, since these are at least as many as the others.
 void Record::forget_unnamed(NodeId last_epoch) {
   constexpr NodeId few = 4096;
-  NodeId first = last_epoch;
+  const NodeId first = last_epoch, before = first - nodes_.first();
+  if (before < few || before < remembered() - before || first == size()) return;
+  std::vector<NodeId> used;
+  for (NodeId id = first; id < size(); ++id) {
+    std::ranges::copy_if(operands(id), std::back_inserter(used), [&](NodeId operand) { return operand < first; });
+  }
+  std::ranges::sort(used);
+  const auto needed = [&](NodeId id, const Node& node) {
+    return node.handles > 0 || std::ranges::binary_search(used, id);
+  };
+  std::vector<Early> kept;
+  std::ranges::copy_if(early_, std::back_inserter(kept), [&](const Early& one) { return needed(one.id, one.node); });
   for (NodeId id = nodes_.first(); id < first; ++id) {
-    if (node(id).handles > 0) first = id;
+    if (needed(id, nodes_[id])) kept.push_back({id, nodes_[id]});
   }
-  for (NodeId id = last_epoch; id < size(); ++id) {
-    for (NodeId operand : operands(id)) first = std::min(first, operand);
-  }
-  if (first - nodes_.first() < few || first - nodes_.first() < size() - first || first == size()) return;
+  // Nothing after this throws.
+  early_ = std::move(kept);
   std::int32_t inputs = inputs_.end(), indices = indices_.end();
   for (NodeId id = size(); id-- > first;) {
     const bool has_values = key(id).op == nullptr || key(id).has_factor();

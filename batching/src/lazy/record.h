@@ -116,7 +116,11 @@ class Record : public Uses {
     std::source_location from = {};  ///< the line that recorded it
   };
   NodeId size() const { return nodes_.end(); }
-  const Node& node(NodeId id) const { return nodes_[id]; }
+  const Node& node(NodeId id) const {
+    if (!nodes_.has(id)) [[unlikely]]
+      return early(id);
+    return nodes_[id];
+  }
   std::span<const Node> nodes(NodeId begin, NodeId end) const { return {nodes_.from(begin), at(end - begin)}; }
   const Key& key(NodeId id) const { return keys_[node(id).key]; }
   Index width(NodeId id) const { return keys_.width(node(id).key); }
@@ -134,7 +138,10 @@ class Record : public Uses {
   const std::int32_t* indices(NodeId id) const { return indices_.from(node(id).data); }
   const float* values(NodeId id) const { return inputs_.from(node(id).data); }
   /// Whether the node has a handle.
-  bool named(NodeId id) const { return nodes_.has(id) && node(id).handles > 0; }
+  bool named(NodeId id) const {
+    const Node* const known = nodes_.has(id) ? &nodes_[id] : find_early(id);
+    return known != nullptr && known->handles > 0;
+  }
   const Keys& keys() const { return keys_; }
   const Weights& weights() const { return weights_; }
   /// The begins of runs in ascending order, from a node that begins a run, as the first node of a flush does; see Runs.
@@ -149,9 +156,10 @@ class Record : public Uses {
     copies_.clear();
   }
   /// Forgets what no handle names and the nodes from `last_epoch` on do not use, from time to time: a graph for
-  /// inference that is never cleared takes bounded memory. Precondition: no node is pending.
+  /// inference that is never cleared takes bounded memory. Operands, indices and values of the nodes before
+  /// `last_epoch` are forgotten in any case. Precondition: no node is pending.
   void forget_unnamed(NodeId last_epoch);
-  NodeId remembered() const { return nodes_.end() - nodes_.first(); }
+  NodeId remembered() const { return nodes_.end() - nodes_.first() + static_cast<NodeId>(early_.size()); }
   /// Separates the next node from the last one: another instance records it.
   void cut() { cut_ = true; }
   /// Tasks that wait for the next flush.
@@ -165,6 +173,9 @@ class Record : public Uses {
   struct DropoutKeys {
     std::uint64_t seed;
     std::array<std::int32_t, 3> row;
+    std::array<std::int32_t, 5> row_and_seed() const {
+      return {row[0], row[1], row[2], static_cast<std::int32_t>(seed), static_cast<std::int32_t>(seed >> 32)};
+    }
   };
   std::optional<DropoutKeys> next_dropout() {
     if (use_ == LazyOptions::For::inference || state_ == State::closed) return std::nullopt;
@@ -248,9 +259,17 @@ class Record : public Uses {
     LazyExpr handle;
     handle.name(*this, id);
     retain();
-    ++nodes_[id].handles;
+    ++handles_of(id);
     return handle;
   }
+  std::int32_t& handles_of(NodeId id) {
+    if (!nodes_.has(id)) [[unlikely]]
+      return const_cast<Node&>(early(id)).handles;
+    return nodes_[id].handles;
+  }
+  /// A node before those in nodes_; null if it is forgotten.
+  const Node* find_early(NodeId id) const;
+  [[gnu::cold]] const Node& early(NodeId id) const;
   // Throw MisuseError.
   [[noreturn]] void refuse_to_record(std::string_view what) const;
   [[noreturn]] void refuse(const LazyExpr& expr, std::string_view what) const;
@@ -311,6 +330,11 @@ class Record : public Uses {
   std::vector<std::unique_ptr<Cell>> own_cells_;
   ListPlaces list_places_;
   Tail<Node> nodes_;
+  struct Early {
+    NodeId id;
+    Node node;
+  };
+  std::vector<Early> early_;  // what is known of nodes before nodes_, ascending
   Tail<NodeId> operands_;
   Tail<std::int32_t> indices_;
   Tail<float> inputs_;

@@ -51,6 +51,24 @@ void Epochs::release() {
   });
 }
 
+/// Drops epochs without values from time to time. The latest ones stay, since failures of theirs may not have been
+/// reported; see tell_failures(). Precondition: inference, since gradients go through all epochs.
+void Epochs::forget_empty() {
+  constexpr std::size_t few = 1024;
+  const std::size_t latest = static_cast<std::size_t>(options_.runner.ahead) + 1;
+  if (epochs_.size() < few || epochs_.size() < 2 * (holding_.size() + latest)) return;
+  std::size_t kept = 0;
+  auto holding = holding_.begin();
+  for (std::size_t i = 0; i < epochs_.size(); ++i) {
+    const bool holds = holding != holding_.end() && *holding == i;
+    if (!holds && i + latest < epochs_.size()) continue;
+    if (holds) *holding++ = kept;
+    if (kept != i) epochs_[kept] = std::move(epochs_[i]);
+    ++kept;
+  }
+  epochs_.erase(epochs_.begin() + static_cast<std::ptrdiff_t>(kept), epochs_.end());
+}
+
 /// Waits for the value.
 std::vector<float> Epochs::read_row(NodeId node, std::source_location from) {
   if (const auto failed = failed_.find(node); failed != failed_.end()) std::rethrow_exception(failed->second);

@@ -41,8 +41,8 @@
 //            at the first flush after the last of their handles ends. For training, it is kept until backward() if
 //            later flushes computed with it. A flush of at least recompute_below keeps its whole minibatch until
 //            backward(). Use LazyOptions::For::inference if no gradient is needed: nothing is kept for gradients. The
-//            graph also holds about 60 bytes of host memory for each expression, and its inputs: for inference until no
-//            handle names it or an earlier one, for training until clear().
+//            graph also holds about 60 bytes of host memory for each expression, and its inputs: for inference until
+//            some flushes after its last handle has ended, for training until clear().
 //   Threads  One at a time, for a graph and its expressions.
 #pragma once
 

@@ -20,6 +20,8 @@
 //   });
 //   windrow::LazyExpr context = read({state}, {}, words);
 //
+// dropout() in a body drops as outside of cells: in training only, with another mask for each call.
+//
 // The bodies of cells compute with the expressions of vertex functions (expr.h). Cells and other lazy expressions can
 // be mixed; operations that are written outside of cells are grouped as before.
 #pragma once

@@ -45,6 +45,9 @@
 namespace windrow {
 
 class VertexFunction;
+namespace lazy {
+class CellInputs;
+}
 namespace ir {
 struct Function;
 const Function& function_of(const VertexFunction& function);
@@ -114,6 +117,7 @@ class Vertex {
 
  private:
   friend class VertexFunction;
+  friend class lazy::CellInputs;
   explicit Vertex(std::shared_ptr<ir::Tracing> tracing) : tracing_(std::move(tracing)) {}
   void check_state(const char* what, const State& state) const;
   void check_any_arity(const std::string& what) const;
