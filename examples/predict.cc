@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   const char* folder = argc > 1 ? argv[1] : "run";
   windrow::Engine engine;
   const windrow::Workload model = windrow::load_model(windrow::host_device(engine), folder);
@@ -12,4 +12,7 @@ int main(int argc, char** argv) {
     const std::size_t best = prediction.label->number;
     std::printf("%s, with probability %.2f\n", labels[best].c_str(), prediction.label->probabilities[best]);
   }
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 2;
 }

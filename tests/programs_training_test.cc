@@ -42,6 +42,18 @@ TEST_F(TrainingPrograms, GoOnAsIfTheyHadNotStopped) {
   EXPECT_EQ(read_file(report), "earlier");
 }
 
+/// With a step size that changes nothing, no epoch after the first has a better score.
+TEST_F(TrainingPrograms, HaveLostTheirPatienceForGood) {
+  const std::string still = train("--samples 64 --rate 1e-30 --dropout 0 --epochs 9 --patience ");
+  const Outcome first = run(still + "2" + saving());
+  EXPECT_EQ(epochs_of(first.out).size(), 3u) << first.out;
+  EXPECT_TRUE(first.out.ends_with("\nstopped after 2 epochs without a better score\n")) << first.out;
+  const std::string again = run(still + "2 --resume" + saving()).out;
+  EXPECT_TRUE(again.ends_with("\n\nstopped after 2 epochs without a better score\n")) << again;
+  EXPECT_EQ(epochs_of(again).size(), 0u) << again;
+  EXPECT_EQ(epochs_of(run(still + "3 --resume" + saving()).out).size(), 1u);
+}
+
 TEST_F(TrainingPrograms, StayWithinALimitOfMemoryOrSayThatItIsTooLittle) {
   const std::vector<std::string> free = epochs_of(run(train("--epochs 2")).out);
   EXPECT_EQ(epochs_of(run(train("--epochs 2 --memory-limit 5000000")).out), free);
@@ -65,10 +77,10 @@ TEST_F(TrainingPrograms, NameTheFlagsThatDifferFromThoseOfTheCheckpoint) {
   EXPECT_EQ(differences("--epochs 1 --rate 2e-3 --rate-schedule cosine --clip-norm 0.0"), "");
   EXPECT_EQ(differences("--epochs 2 --rate 0.002 --rate-schedule cosine"), "continuing with --epochs 2 (was 1)");
   EXPECT_EQ(
-      differences("--epochs 3 --batch 32 --clip-norm 5 --rate-schedule step"),
+      differences("--epochs 3 --batch 32 --clip-norm 5 --rate-schedule step --schedule agenda"),
       "continuing with --batch 32 (was 64), --clip-norm 5 (was 0), --rate 0.001 (was 0.002), --rate-schedule step "
-      "(was cosine)");
-  EXPECT_EQ(differences("--epochs 4 --batch 32 --clip-norm 5 --rate-schedule step"), "");
+      "(was cosine), --schedule agenda (was level)");
+  EXPECT_EQ(differences("--epochs 4 --batch 32 --clip-norm 5 --rate-schedule step --schedule agenda"), "");
 }
 
 TEST_F(TrainingPrograms, GoOnFromCheckpointsThatHaveNoFlags) {
@@ -133,6 +145,14 @@ TEST_F(TrainingPrograms, SayInOneLineWhatTheyCannotGoOnFrom) {
             file + "a model with samples 400; expected 300, as the flags say\n");
   const std::string other = run("windrow train listops --samples 40 --hidden 4 --resume" + saving()).err;
   EXPECT_TRUE(other.ends_with(": a model \"tree-lstm\"; expected \"listops\", as the flags say\n")) << other;
+  // Several checkpoints, all of them damaged.
+  ASSERT_EQ(run(train("--epochs 2 --resume" + saving())).status, 0);
+  for (const char* const step : {"000000000007", "000000000014"}) {
+    std::filesystem::resize_file(folder / "run" / (std::string(step) + ".safetensors"), 1000);
+  }
+  const std::string damaged = refused("--resume" + saving());
+  EXPECT_TRUE(damaged.starts_with("windrow: DIR/run/000000000014.safetensors: ")) << damaged;
+  EXPECT_TRUE(damaged.ends_with("; the older checkpoint is damaged, too\n")) << damaged;
 }
 
 TEST_F(TrainingPrograms, DoNotTrainForATraceThatTheyCannotWrite) {
@@ -211,77 +231,6 @@ TEST_F(TrainingPrograms, ShowTheirProgressOnATerminalOnly) {
       outcome.out, std::regex("\r\x1b\\[Kepoch 1/2 \\[#*\\.*\\] +[0-9]+ %  (loss [0-9.]+  )?[0-9,]+ trees/s")))
       << outcome.out;
   EXPECT_EQ(outcome.out.find("\r\x1b[Kepoch 3"), std::string::npos);
-}
-
-TEST_F(TrainingPrograms, LabelTexts) {
-  ASSERT_EQ(run(train("--epochs 1" + saving())).status, 0);
-  const std::string predict = "windrow predict '" + (folder / "run").string() + "' ";
-  const Outcome plain = run(predict + "--text 'w1 w2 w3' --text '(3 (2 w1) (4 w2))'");
-  EXPECT_EQ(plain.err, "");
-  const std::string label = "(very negative|negative|neutral|positive|very positive) [01]\\.[0-9]{2}  ";
-  EXPECT_TRUE(std::regex_match(plain.out, std::regex(label + "w1 w2 w3\n" + label + "\\(3 \\(2 w1\\) \\(4 w2\\)\\)\n")))
-      << plain.out;
-  const Outcome parts = run(predict + "--parts --text 'w1 w2 w3'");
-  EXPECT_TRUE(std::regex_match(parts.out, std::regex(label + "w1 w2 w3\n  " + label + "w1\n  " + label + "w2\n  " +
-                                                     label + "w3\n  " + label + "w2 w3\n  " + label + "w1 w2 w3\n")))
-      << parts.out;
-  const Outcome json =
-      run_command("printf '\\357\\273\\277(3 (2 w1) (4 w2))\\nw3\\n' | '" WINDROW_BIN "'/" + predict + "--json");
-  const std::vector<std::string> lines = lines_of(json);
-  ASSERT_EQ(lines.size(), 2u);
-  EXPECT_NE(lines[0].find("\"probabilities\""), std::string::npos);
-  EXPECT_NE(lines[0].find("\"text\": \"(3"), std::string::npos) << "without the byte order mark";
-  EXPECT_EQ(
-      run(predict + "--text 'It works (really)'").err,
-      "windrow: input 1:1:10: '(' after words; expected words without brackets, or a tree that begins with '('\n");
-  const Outcome wrong = run(predict + "--text '(3 (2 w1)'");
-  EXPECT_EQ(wrong.status, 2);
-  EXPECT_TRUE(wrong.err.starts_with("windrow: input 1:1:")) << wrong.err;
-  EXPECT_EQ(std::count(wrong.err.begin(), wrong.err.end(), '\n'), 1);
-}
-
-TEST_F(TrainingPrograms, LabelWords) {
-  const std::string train = "windrow train bilstm-char --hidden 8 --samples 64 --epochs 1 ";
-  const auto to = [&](const char* name) { return "'" + (folder / name).string() + "'"; };
-  ASSERT_EQ(run(train + "--save " + to("run")).err, "");
-  ASSERT_EQ(run(train + "--crf --save " + to("crf")).err, "");
-  for (const char* name : {"run", "crf"}) {
-    const Outcome labelled = run("windrow predict " + to(name) + " --text 'one two'");
-    EXPECT_EQ(labelled.err, "");
-    EXPECT_TRUE(std::regex_match(labelled.out, std::regex("[^ ]+ [01]\\.[0-9]{2}  one\n[^ ]+ [01]\\.[0-9]{2}  two\n")))
-        << labelled.out;
-  }
-  EXPECT_TRUE(run(train + "--resume --save " + to("crf"))
-                  .err.ends_with(": a model with switches [\"crf\"]; expected none, as the flags say\n"));
-  EXPECT_TRUE(run(train + "--crf --resume --save " + to("run"))
-                  .err.ends_with(": a model without switches; expected [\"crf\"], as the flags say\n"));
-  const std::string other = "'" + (folder / "other").string() + "'";
-  ASSERT_EQ(run("windrow train tree-fc --hidden 8 --leaves 4 --samples 16 --epochs 1 --save " + other).err, "");
-  EXPECT_EQ(run("windrow predict " + other + " </dev/null").err,
-            "windrow: this model predicts nothing from texts; expected one of tree-lstm, bilstm, bilstm-char, listops, "
-            "seq2seq, parser\n");
-  EXPECT_EQ(run("windrow predict '" + folder.string() + "' --text x").err,
-            "windrow: " + folder.string() + ": no checkpoint; expected one that windrow train --save has written\n");
-}
-
-TEST_F(TrainingPrograms, ParseSentencesAndFindTheValuesOfLists) {
-  const std::string parser = "'" + (folder / "parser").string() + "'", lists = "'" + (folder / "lists").string() + "'";
-  ASSERT_EQ(run("windrow train parser --hidden 8 --samples 64 --epochs 1 --save " + parser).err, "");
-  const Outcome tree = run("windrow predict " + parser + " --text 'one two|NOUN'");
-  EXPECT_EQ(tree.err, "");
-  EXPECT_TRUE(std::regex_match(tree.out, std::regex("# text = one two\\|NOUN\n1\tone\t_\t_\t_\t_\t[02]\t[a-z:]+\t_\t_\n"
-                                                    "2\ttwo\t_\tNOUN\t_\t_\t[01]\t[a-z:]+\t_\t_\n\n")))
-      << tree.out;
-  EXPECT_EQ(run("windrow predict " + parser + " --text one --text 'two|'").err,
-            "windrow: input 2: 'two|' has no tag; expected word|TAG\n");
-  const Outcome json = run("windrow predict " + parser + " --json --text 'one two|NOUN'");
-  EXPECT_NE(json.out.find(R"({"form": "two","head": )"), std::string::npos) << json.out;
-  ASSERT_EQ(run("windrow train listops --hidden 8 --samples 64 --epochs 1 --save " + lists).err, "");
-  const Outcome values = run("windrow predict " + lists + " --parts --text '[MAX 2 [MIN 4 7 ] ]'");
-  EXPECT_TRUE(std::regex_match(values.out, std::regex("[0-9] [01]\\.[0-9]{2}  \\[MAX 2 \\[MIN 4 7 \\] \\]\n"
-                                                      "  [0-9] [01]\\.[0-9]{2}  \\[MIN 4 7 \\]\n"
-                                                      "  [0-9] [01]\\.[0-9]{2}  \\[MAX 2 \\[MIN 4 7 \\] \\]\n")))
-      << values.out;
 }
 
 TEST_F(TrainingPrograms, BeginWithWordVectorsAndMayKeepThem) {

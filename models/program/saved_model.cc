@@ -62,9 +62,8 @@ std::string changed_flags(const Record& saved, const Record& now) {
 
 SavedCheckpoint newest_checkpoint(const std::string& folder) {
   NewestCheckpoint newest = CheckpointFolder(folder).newest();
+  if (!newest.checkpoint) throw FileError(why_no_checkpoint(folder, newest));
   for (const std::string& line : newest.skipped) std::fprintf(stderr, "skipped %s\n", line.c_str());
-  if (!newest.checkpoint)
-    throw FileError(folder + ": no checkpoint; expected one that windrow train --save has written");
   return std::move(*newest.checkpoint);
 }
 

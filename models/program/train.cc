@@ -145,6 +145,13 @@ struct Keeping {
   Scores& scores;
 };
 
+/// Whether --patience ends the training, which it then says.
+bool lost_patience(const Arguments& arguments, const Scores& scores) {
+  if (arguments.patience == 0 || scores.epochs_without_improvement() < arguments.patience) return false;
+  print("stopped after %d epoch%s without a better score\n", arguments.patience, arguments.patience == 1 ? "" : "s");
+  return true;
+}
+
 /// Trains until the last epoch has ended, or a signal stops it. Returns the signal, or 0.
 int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workload, Keeping& keeping) {
   auto& [saving, reporting, scores] = keeping;
@@ -153,6 +160,7 @@ int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workloa
     print("all %zu epoch%s are done; more with --epochs\n", epochs, epochs == 1 ? "" : "s");
     return 0;
   }
+  if (lost_patience(arguments, scores)) return 0;  // before it was resumed
   print_head(trainer, workload);
   Progress progress;
   while (trainer.epochs() < epochs) {
@@ -169,11 +177,7 @@ int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workloa
     print_epoch(static_cast<int>(trainer.epochs()), pass, metrics, workload);
     if (!workload.validation.empty()) scores.report(metrics.front(), trainer.optimiser());
     if (const int signal = saving.after_epoch(trainer, scores)) return signal;
-    if (arguments.patience > 0 && scores.epochs_without_improvement() >= arguments.patience) {
-      print("stopped after %d epoch%s without a better score\n", arguments.patience,
-            arguments.patience == 1 ? "" : "s");
-      break;
-    }
+    if (lost_patience(arguments, scores)) break;
   }
   return 0;
 }
@@ -230,7 +234,8 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
     own_saving->require_scores(*own_workload);
     own_saving->set_flags(
         training_record(arguments.training, *own_workload->kind, static_cast<std::uint64_t>(arguments.epochs))
-            .set("batch", options.minibatch));
+            .set("batch", options.minibatch)
+            .set("schedule", arguments.schedule));
     set_training(options, arguments.training, *own_workload, static_cast<std::uint64_t>(arguments.epochs));
     options.seed = arguments.workload.seed;
     options.runner.schedule = parse_schedule_policy(arguments.schedule);

@@ -84,7 +84,9 @@ void print_tree(const std::string& text, const std::vector<Prediction::Word>& wo
   print("\n");
 }
 
-void print_json(const std::string& text, const Prediction& prediction, const std::vector<std::string>& names) {
+/// `with_parts`: also those of a text that has a label as a whole.
+void print_json(const std::string& text, const Prediction& prediction, const std::vector<std::string>& names,
+                bool with_parts) {
   Record record = prediction.label ? record_of(*prediction.label, names) : Record();
   record.set("text", text);
   if (prediction.text) {
@@ -99,9 +101,10 @@ void print_json(const std::string& text, const Prediction& prediction, const std
   }
   if (!words.empty()) record.set("words", words);
   for (const Prediction::Part& part : prediction.parts) {
+    if (prediction.label && !with_parts) break;
     parts.push_back(record_of(part.label, names).set("text", part.text));
   }
-  if (words.empty()) record.set("parts", parts);
+  if (!parts.empty()) record.set("parts", parts);
   print("%s\n", record.json(JsonStyle::compact).c_str());
 }
 
@@ -177,7 +180,7 @@ class Predictor {
   }
 
   void print_prediction(const std::string& text, const Prediction& prediction) {
-    if (arguments_.json) return print_json(text, prediction, names_);
+    if (arguments_.json) return print_json(text, prediction, names_, arguments_.parts);
     if (!prediction.words.empty()) return print_tree(text, prediction.words);
     if (prediction.text) return print("%s\n", prediction.text->text.c_str());
     if (prediction.label) print_line("", text, *prediction.label, names_);

@@ -153,6 +153,31 @@ TEST_F(CheckpointFolderTest, SkipsDamagedCheckpointsAndSaysWhy) {
       newest.skipped[2].starts_with((run / "000000000003.safetensors").string() + ": tensor 'counts' has checksum "));
 }
 
+/// Before each of the first `times` openings of a manifest, a writer replaces all checkpoints by a newer one.
+struct OvertakenCalls : FileCalls {
+  OvertakenCalls(CheckpointWriter& by, std::uint64_t newest, int times) : writer(by), step(newest), left(times) {}
+  int open(const char* path, int flags, unsigned mode) const override {
+    if (std::string(path).ends_with(".json") && left-- > 0) writer.write(KnownCheckpoint{++step}.contents());
+    return FileCalls::open(path, flags, mode);
+  }
+  CheckpointWriter& writer;
+  mutable std::uint64_t step;
+  mutable int left;
+};
+
+TEST_F(CheckpointFolderTest, FindsTheCheckpointThatReplacesTheNewestWhileItLoads) {
+  CheckpointWriter writer(run, {.keep = 1});
+  writer.write(KnownCheckpoint{1}.contents());
+  const OvertakenCalls twice(writer, 1, 2);
+  const NewestCheckpoint newest = CheckpointFolder(run, twice).newest();
+  ASSERT_TRUE(newest.checkpoint);
+  EXPECT_EQ(*newest.checkpoint, KnownCheckpoint{3});
+  // It does not go on for ever.
+  const OvertakenCalls always(writer, 3, 1000);
+  EXPECT_FALSE(CheckpointFolder(run, always).newest().checkpoint);
+  EXPECT_LT(always.step, 100u);
+}
+
 TEST_F(CheckpointFolderTest, RefusesManifestsOfOtherFormats) {
   write({1});
   const std::string name = "000000000001.json", good = content_of(run / name);

@@ -47,7 +47,7 @@ constexpr State next[9][6] = {
     {bad, bad, bad, bad, bad, bad},                        // bad
 };
 
-/// A line, divided at its spaces. Reuses its memory.
+/// A line, divided at its spaces and tabs. Reuses its memory.
 class Fields {
  public:
   struct Field {
@@ -62,11 +62,12 @@ class Fields {
     for (std::uint32_t at = 0; at < size;) {
       State state = none;
       const std::uint32_t begin = at;
-      for (; at < size && text[at] != ' '; ++at) state = next[state][classes[static_cast<unsigned char>(text[at])]];
+      for (; at < size && !is_blank(text[at]); ++at) state = next[state][classes[static_cast<unsigned char>(text[at])]];
       if (at > begin) fields_.push_back({begin, at, state});
       ++at;
     }
   }
+  static bool is_blank(char c) { return c == ' ' || c == '\t'; }
   std::size_t size() const { return fields_.size(); }
   const Field& operator[](std::size_t i) const { return fields_[i]; }
 
@@ -129,7 +130,7 @@ class VectorReader {
 
   void take_line() {
     const std::size_t width = table_.width, size = fields_.size();
-    if (size == 0 || lines_.line().front() == ' ') refuse_line("no word; expected a word and its numbers");
+    if (size == 0 || Fields::is_blank(lines_.line().front())) refuse_line("no word; expected a word and its numbers");
     if (size < width + 1) refuse_line(std::to_string(size - 1) + " numbers; " + expected());
     const std::size_t first = size - width;
     for (std::size_t i = first; i < size; ++i) {

@@ -2,6 +2,7 @@
 #include "windrow/models/tree_lstm.h"
 
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 
 #include "data/lines.h"
@@ -52,30 +53,40 @@ Cell cell_of(const WorkloadOptions& options, Parameters& parameters, Index vocab
           "6 h e per leaf, 16 h^2 per inner vertex, 2 h classes per vertex"};
 }
 
+/// Whether a line is meant as a tree of a treebank: it begins with a bracket and a label.
+bool is_tree(const std::string& line) {
+  const std::size_t begin = line.find_first_not_of(blanks);
+  if (begin == std::string::npos || line[begin] != '(') return false;
+  const std::size_t label = line.find_first_not_of(blanks, begin + 1);
+  return label != std::string::npos && '0' <= line[label] && line[label] <= '9';
+}
+
+/// The words of a line, with brackets as treebanks write them: as words of their own.
+std::vector<std::string> words_and_brackets(const std::string& line) {
+  std::string apart;
+  for (const char c : line) {
+    if (c == '(') {
+      apart += " -LRB- ";
+    } else if (c == ')') {
+      apart += " -RRB- ";
+    } else {
+      apart += c;
+    }
+  }
+  std::istringstream words(apart);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
 /// A binary tree of which all labels are left open. A line is a tree in brackets, as in a treebank, or words alone, of
 /// which each phrase is then a word and the phrase behind it.
 LabelledTree tree_of(const std::string& line, const std::string& name) {
   std::string text = line;
-  const std::size_t begin = line.find_first_not_of(blanks), bracket = line.find('(');
-  if (bracket != begin && bracket != std::string::npos) {
-    throw DataError(name + ":1:" + std::to_string(bracket + 1) +
-                    ": '(' after words; expected words without brackets, or a tree that begins with '('");
-  }
-  if (bracket == std::string::npos) {
-    std::istringstream words(line);
-    std::string nested, end;
-    std::vector<std::string> all;
-    for (std::string word; words >> word;) {
-      for (std::size_t at; (at = word.find(')')) != std::string::npos;)
-        word.replace(at, 1, "-RRB-");  // as treebanks do
-      all.push_back(word);
-    }
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const bool last = i + 1 == all.size();
-      nested += last ? "(2 " + all[i] + ")" : "(2 (2 " + all[i] + ") ";
-      if (!last) end += ")";
-    }
-    text = nested + end;
+  if (!is_tree(line)) {
+    const std::vector<std::string> words = words_and_brackets(line);
+    if (words.empty()) throw DataError(name + ": no word; expected a sentence, or a tree such as (3 (2 It) (4 works))");
+    text.clear();
+    for (std::size_t i = 0; i + 1 < words.size(); ++i) text += "(2 (2 " + words[i] + ") ";
+    text += "(2 " + words.back() + std::string(words.size(), ')');
   }
   std::istringstream in(text);
   std::vector<LabelledTree> trees = read_treebank(in, name);
@@ -167,8 +178,8 @@ WorkloadKind tree_lstm_kind() {
           .embeds_words = true,
           .samples = 4096,
           .input =
-              "a tree in brackets, such as (3 (2 It) (4 works)), whose labels are ignored, or words alone; labels "
-              "the text and its phrases",
+              "words, separated by blanks, or a tree in brackets, such as (3 (2 It) (4 works)), whose labels are "
+              "ignored; labels the text, and its phrases with --parts",
           .learning_rate = 0.1,
           .make = make_tree_lstm};
 }

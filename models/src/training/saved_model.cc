@@ -51,6 +51,17 @@ SavedModel saved_model(const SavedCheckpoint& checkpoint) {
   return model;
 }
 
+std::string why_no_checkpoint(const std::filesystem::path& folder, const NewestCheckpoint& newest) {
+  if (newest.skipped.empty()) {
+    return folder.string() + ": no checkpoint; expected one that windrow train --save has written";
+  }
+  const std::size_t older = newest.skipped.size() - 1;
+  if (older == 0) return newest.skipped.front() + "; there is no older checkpoint";
+  return newest.skipped.front() +
+         (older == 1 ? "; the older checkpoint is" : "; the " + std::to_string(older) + " older checkpoints are") +
+         " damaged, too";
+}
+
 Workload load_model(const Device& device, const SavedCheckpoint& checkpoint, const SavedModel& model) {
   Workload workload = make_workload(model.name, device, model.options);
   restore_for_use(checkpoint, *workload.parameters);
@@ -60,7 +71,7 @@ Workload load_model(const Device& device, const SavedCheckpoint& checkpoint, con
 Workload load_model(const Device& device, const std::filesystem::path& folder) {
   const NewestCheckpoint newest = CheckpointFolder(folder).newest();
   if (!newest.checkpoint) {
-    throw FileError(folder.string() + ": no checkpoint; expected one that windrow train --save has written");
+    throw FileError(why_no_checkpoint(folder, newest));
   }
   SavedModel model = saved_model(*newest.checkpoint);
   model.options.samples = 1;

@@ -33,17 +33,23 @@ SavedCheckpoint CheckpointFolder::load(std::uint64_t step) const {
 }
 
 NewestCheckpoint CheckpointFolder::newest() const {
-  NewestCheckpoint newest;
-  const std::vector<std::uint64_t> all = steps();
-  for (auto step = all.rbegin(); step != all.rend(); ++step) {
-    try {
-      newest.checkpoint = load(*step);
-      break;
-    } catch (const FileError& error) {
-      newest.skipped.push_back(error.what());
+  constexpr int most_lists = 16;
+  std::vector<std::uint64_t> all = steps();
+  for (int list = 1;; ++list) {
+    NewestCheckpoint newest;
+    for (auto step = all.rbegin(); step != all.rend() && !newest.checkpoint; ++step) {
+      try {
+        newest.checkpoint = load(*step);
+      } catch (const FileError& error) {
+        newest.skipped.push_back(error.what());
+      }
     }
+    if (newest.checkpoint || list == most_lists) return newest;
+    // A writer may have deleted them after it had written others.
+    std::vector<std::uint64_t> now = steps();
+    if (now == all) return newest;
+    all = std::move(now);
   }
-  return newest;
 }
 
 }  // namespace windrow

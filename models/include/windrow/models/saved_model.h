@@ -29,6 +29,9 @@ struct SavedModel {
 /// Throws FileError for a checkpoint of something else.
 SavedModel saved_model(const SavedCheckpoint& checkpoint);
 
+/// Why none of a folder's checkpoints could be loaded, in one line.
+std::string why_no_checkpoint(const std::filesystem::path& folder, const NewestCheckpoint& newest);
+
 /// Makes the workload with the parameters of the checkpoint, for use and not for more training. Throws as
 /// make_workload() and restore_for_use() do.
 Workload load_model(const Device& device, const SavedCheckpoint& checkpoint, const SavedModel& model);

@@ -54,7 +54,7 @@ struct NewestCheckpoint {
 ///
 /// Errors: FileError if the folder cannot be read.
 /// Threads: calls may run on any thread, and beside a writer in this or another process. A checkpoint that a writer
-/// deletes before it was opened counts as damaged, so the writer should keep two or more.
+/// deletes before it was opened counts as damaged; newest() then looks for the one that replaced it.
 class CheckpointFolder {
  public:
   /// `calls` must outlive this object.

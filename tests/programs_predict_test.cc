@@ -1,0 +1,94 @@
+// windrow predict: labels of texts, and what it says about texts that it cannot read.
+#include <algorithm>
+#include <regex>
+
+#include "tests/programs.h"
+
+namespace windrow::testing {
+namespace {
+
+using Predictions = Programs;
+
+TEST_F(Predictions, LabelTexts) {
+  const std::string run_folder = "'" + (folder / "run").string() + "' ";
+  const std::string train = "windrow train tree-lstm --hidden 8 --embedding 8 --samples 400 --epochs 1 --save ";
+  ASSERT_EQ(run(train + run_folder).status, 0);
+  const std::string predict = "windrow predict " + run_folder;
+  const Outcome plain = run(predict + "--text 'w1 w2 w3' --text '(3 (2 w1) (4 w2))'");
+  EXPECT_EQ(plain.err, "");
+  const std::string label = "(very negative|negative|neutral|positive|very positive) [01]\\.[0-9]{2}  ";
+  EXPECT_TRUE(std::regex_match(plain.out, std::regex(label + "w1 w2 w3\n" + label + "\\(3 \\(2 w1\\) \\(4 w2\\)\\)\n")))
+      << plain.out;
+  const Outcome parts = run(predict + "--parts --text 'w1 w2 w3'");
+  EXPECT_TRUE(std::regex_match(parts.out, std::regex(label + "w1 w2 w3\n  " + label + "w1\n  " + label + "w2\n  " +
+                                                     label + "w3\n  " + label + "w2 w3\n  " + label + "w1 w2 w3\n")))
+      << parts.out;
+  const Outcome json =
+      run_command("printf '\\357\\273\\277(3 (2 w1) (4 w2))\\nw3\\n' | '" WINDROW_BIN "'/" + predict + "--json");
+  const std::vector<std::string> lines = lines_of(json);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_NE(lines[0].find("\"probabilities\""), std::string::npos);
+  EXPECT_EQ(lines[0].find("\"parts\""), std::string::npos);
+  EXPECT_NE(run(predict + "--json --parts --text w3").out.find("\"parts\": [{"), std::string::npos);
+  EXPECT_NE(lines[0].find("\"text\": \"(3"), std::string::npos) << "without the byte order mark";
+  // Brackets are words, except for those of a tree.
+  const Outcome brackets = run(predict + "--parts --text '(w1 (really)) w2'");
+  EXPECT_EQ(brackets.err, "");
+  const std::vector<std::string> phrases = lines_of(brackets);
+  ASSERT_EQ(phrases.size(), 14u) << brackets.out;
+  EXPECT_TRUE(phrases.front().ends_with("  (w1 (really)) w2")) << phrases.front();
+  EXPECT_TRUE(phrases.back().ends_with("  -LRB- w1 -LRB- really -RRB- -RRB- w2")) << phrases.back();
+  EXPECT_EQ(run(predict + "--text ' '").err,
+            "windrow: input 1: no word; expected a sentence, or a tree such as (3 (2 It) (4 works))\n");
+  const Outcome wrong = run(predict + "--text '(3 (2 w1)'");
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_TRUE(wrong.err.starts_with("windrow: input 1:1:")) << wrong.err;
+  EXPECT_EQ(std::count(wrong.err.begin(), wrong.err.end(), '\n'), 1);
+}
+
+TEST_F(Predictions, LabelWords) {
+  const std::string train = "windrow train bilstm-char --hidden 8 --samples 64 --epochs 1 ";
+  const auto to = [&](const char* name) { return "'" + (folder / name).string() + "'"; };
+  ASSERT_EQ(run(train + "--save " + to("run")).err, "");
+  ASSERT_EQ(run(train + "--crf --save " + to("crf")).err, "");
+  for (const char* name : {"run", "crf"}) {
+    const Outcome labelled = run("windrow predict " + to(name) + " --text 'one two'");
+    EXPECT_EQ(labelled.err, "");
+    EXPECT_TRUE(std::regex_match(labelled.out, std::regex("[^ ]+ [01]\\.[0-9]{2}  one\n[^ ]+ [01]\\.[0-9]{2}  two\n")))
+        << labelled.out;
+  }
+  EXPECT_TRUE(run(train + "--resume --save " + to("crf"))
+                  .err.ends_with(": a model with switches [\"crf\"]; expected none, as the flags say\n"));
+  EXPECT_TRUE(run(train + "--crf --resume --save " + to("run"))
+                  .err.ends_with(": a model without switches; expected [\"crf\"], as the flags say\n"));
+  const std::string other = "'" + (folder / "other").string() + "'";
+  ASSERT_EQ(run("windrow train tree-fc --hidden 8 --leaves 4 --samples 16 --epochs 1 --save " + other).err, "");
+  EXPECT_EQ(run("windrow predict " + other + " </dev/null").err,
+            "windrow: this model predicts nothing from texts; expected one of tree-lstm, bilstm, bilstm-char, listops, "
+            "seq2seq, parser\n");
+  EXPECT_EQ(run("windrow predict '" + folder.string() + "' --text x").err,
+            "windrow: " + folder.string() + ": no checkpoint; expected one that windrow train --save has written\n");
+}
+
+TEST_F(Predictions, ParseSentencesAndFindTheValuesOfLists) {
+  const std::string parser = "'" + (folder / "parser").string() + "'", lists = "'" + (folder / "lists").string() + "'";
+  ASSERT_EQ(run("windrow train parser --hidden 8 --samples 64 --epochs 1 --save " + parser).err, "");
+  const Outcome tree = run("windrow predict " + parser + " --text 'one two|NOUN'");
+  EXPECT_EQ(tree.err, "");
+  EXPECT_TRUE(std::regex_match(tree.out, std::regex("# text = one two\\|NOUN\n1\tone\t_\t_\t_\t_\t[02]\t[a-z:]+\t_\t_\n"
+                                                    "2\ttwo\t_\tNOUN\t_\t_\t[01]\t[a-z:]+\t_\t_\n\n")))
+      << tree.out;
+  EXPECT_EQ(run("windrow predict " + parser + " --text one --text 'two|'").err,
+            "windrow: input 2: 'two|' has no tag; expected word|TAG\n");
+  const Outcome json = run("windrow predict " + parser + " --json --text 'one two|NOUN'");
+  EXPECT_NE(json.out.find(R"({"form": "two","head": )"), std::string::npos) << json.out;
+  ASSERT_EQ(run("windrow train listops --hidden 8 --samples 64 --epochs 1 --save " + lists).err, "");
+  const Outcome values = run("windrow predict " + lists + " --parts --text '[MAX 2 [MIN 4 7 ] ]'");
+  EXPECT_TRUE(std::regex_match(values.out, std::regex("[0-9] [01]\\.[0-9]{2}  \\[MAX 2 \\[MIN 4 7 \\] \\]\n"
+                                                      "  [0-9] [01]\\.[0-9]{2}  \\[MIN 4 7 \\]\n"
+                                                      "  [0-9] [01]\\.[0-9]{2}  \\[MAX 2 \\[MIN 4 7 \\] \\]\n")))
+      << values.out;
+}
+
+}  // namespace
+}  // namespace windrow::testing
