@@ -3,7 +3,10 @@
 #include <set>
 
 #include "tests/programs.h"
+#include "windrow/models/conllu.h"
 #include "windrow/models/sentences.h"
+#include "windrow/models/treebank.h"
+#include "windrow/models/workload.h"
 
 namespace windrow::testing {
 namespace {
@@ -47,6 +50,28 @@ TEST_F(SavedModels, AreScoredAgainFromTheirCheckpoints) {
     EXPECT_EQ(scores, scores_of_training(trained)) << model;
     EXPECT_GE(scores.size(), 1u) << trained.out;
   }
+}
+
+TEST_F(SavedModels, AreScoredWithoutTheFileOfTheTrainingSet) {
+  const std::string data = (folder / "data").string();
+  std::filesystem::create_directory(data);
+  const auto score = [&](const std::string& model, auto generate) {
+    const std::vector<std::string> files = workload_kind(model.substr(0, model.find(' '))).files;
+    for (const std::size_t i : {0, 1}) std::ofstream(data + "/" + files[i]) << generate(40, i);
+    const std::string run_folder = (folder / model).string();
+    const Outcome trained = run("windrow train " + model + " --hidden 8 --embedding 8 --epochs 1 --data '" + data +
+                                "' --save '" + run_folder + "'");
+    ASSERT_EQ(trained.err, "") << model;
+    std::filesystem::remove(data + "/" + files[0]);
+    const Outcome scored = run("windrow eval '" + run_folder + "' --data '" + data + "'");
+    EXPECT_EQ(scored.err, "");
+    EXPECT_EQ(scores_of_evaluation(scored), scores_of_training(trained)) << model;
+  };
+  const auto trees = [](std::size_t samples, std::uint64_t seed) { return generate_treebank(samples, seed); };
+  score("tree-lstm", trees);
+  score("tree-lstm --classes 2", trees);
+  score("var-lstm", [](std::size_t samples, std::uint64_t seed) { return generate_sentences(samples, seed); });
+  score("parser", [](std::size_t samples, std::uint64_t seed) { return generate_conllu(samples, seed); });
 }
 
 TEST_F(SavedModels, TranslateTexts) {

@@ -52,6 +52,7 @@ void evaluate(const Arguments& arguments) {
     throw MisuseError("no --data; expected the folder with the model's data files, since it was trained on such files");
   }
   model.options.data = arguments.data;
+  model.options.validation_only = true;
   Loaded loaded(arguments, model, checkpoint);
   if (loaded.workload.validation.empty()) throw MisuseError("no validation set; expected one");
   Trainer trainer(host_device(loaded.engine), loaded.workload, {.minibatch = arguments.minibatch});
@@ -226,7 +227,7 @@ std::function<void()> add_eval(CLI::App& app) {
   CLI::App& eval = *app.add_subcommand("eval", "Scores a trained model on a validation set.");
   const auto to = std::make_shared<Arguments>();
   add_model_flags(eval, *to);
-  flag(eval, "--data", to->data, "Folder with the model's data files", folder())->default_str("generated data");
+  flag(eval, "--data", to->data, "Folder with the model's data files; of several, that of the validation set is enough", folder())->default_str("generated data");
   flag(eval, "--batch", to->minibatch, "Samples per minibatch", whole_number(1, 1 << 20));
   return [to] { evaluate(*to); };
 }

@@ -168,8 +168,13 @@ TEST(Trainer, RefusesWhatCannotTrain) {
             "trainer: minibatch size 0; expected 1 to 16777216");
   Trees trees(::windrow::trees(1, 1));
   trees.workload.training.clear();
-  EXPECT_EQ(error_of<MisuseError>([&] { Trainer(host_device(trees.engine), trees.workload, {}); }),
-            "trainer: no training samples; expected at least one");
+  Trainer without(host_device(trees.engine), trees.workload, {});
+  const auto train = {+[](Trainer& t) { t.train(); }, +[](Trainer& t) { t.train_epoch({}); },
+                      +[](Trainer& t) { t.train(8); }, +[](Trainer& t) { t.train_some_unbatched(); }};
+  for (const auto trains : train) {
+    EXPECT_EQ(error_of<MisuseError>([&] { trains(without); }), "trainer: no training samples; expected at least one");
+  }
+  EXPECT_FALSE(without.evaluate().empty());
 }
 
 }  // namespace

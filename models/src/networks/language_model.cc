@@ -145,7 +145,9 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
     return steps == 0 ? by_sentence(part, numbering) : in_pieces(part, numbering, steps);
   };
   Split<Numbers> split{sequences(text.training), sequences(text.validation)};
-  if (split.training.empty()) refuse_short(files_of(kind, options.data).front(), text.training, steps);
+  if (split.training.empty() && !options.validation_only) {
+    refuse_short(files_of(kind, options.data).front(), text.training, steps);
+  }
   if (options.data.empty()) split.training.resize(std::min(split.training.size(), options.samples));
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const LanguageModel model(*parameters, {.vocabulary = vocabulary,

@@ -258,12 +258,16 @@ struct ImageSplit {
 };
 
 ImageSplit images_of(const WorkloadKind& kind, const WorkloadOptions& options) {
+  ImageSplit split;
   if (options.data.empty()) {
-    return {generate_digits(options.samples, 2 * options.seed),
-            generate_digits(std::max<std::size_t>(options.samples / 8, 1), 2 * options.seed + 1)};
+    if (!options.validation_only) split.training = generate_digits(options.samples, 2 * options.seed);
+    split.validation = generate_digits(std::max<std::size_t>(options.samples / 8, 1), 2 * options.seed + 1);
+    return split;
   }
   const std::vector<std::filesystem::path> files = files_of(kind, options.data);
-  ImageSplit split{read_idx(files[0], labels_of(files[0])), read_idx(files[1], labels_of(files[1]))};
+  if (!options.validation_only) split.training = read_idx(files[0], labels_of(files[0]));
+  split.validation = read_idx(files[1], labels_of(files[1]));
+  if (options.validation_only) return split;
   if (split.training.height != split.validation.height || split.training.width != split.validation.width) {
     throw DataError(files[1].string() + ": images of another size than those of " + files[0].string() +
                     "; expected one size");
@@ -277,7 +281,7 @@ Workload make_images(const WorkloadKind& kind, const Device& device, const Workl
                      const std::string& formula, Make make) {
   ImageSplit split = images_of(kind, options);
   auto parameters = std::make_unique<Parameters>(device, options.seed);
-  ImageClassifier classifier = make(*parameters, split.training);
+  ImageClassifier classifier = make(*parameters, split.validation);
   const Sample sample{.units = 1, .vertices = 1, .labels = 1, .flops = classifier.flops};
   auto network =
       std::make_unique<ImageNetwork>(device, *parameters, std::move(classifier), options.graph_mode.value_or(true));

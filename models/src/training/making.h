@@ -32,6 +32,13 @@ auto generate_split(const WorkloadOptions& options, Part part) {
   return split;
 }
 
+/// The split, without its training set if the options want none.
+template <class T>
+Split<T> validating(const WorkloadOptions& options, Split<T> split) {
+  if (options.validation_only) split.training = {};
+  return split;
+}
+
 /// Reads both sets from the files of the kind, or generates them without a data folder. `read_one` takes a path, or a
 /// stream and its name, and runs in an op of the device's engine; `generate` takes a number of samples and a seed.
 template <class Read, class Generate>
@@ -46,17 +53,17 @@ auto make_split(const WorkloadKind& kind, const Device& device, const WorkloadOp
     std::istringstream text(generate(samples, seed));
     return read(text, name);
   };
-  if (options.data.empty()) return generate_split(options, part);
+  if (options.data.empty()) return validating(options, generate_split(options, part));
   const std::vector<std::filesystem::path> files = files_of(kind, options.data);
   decltype(generate_split(options, part)) split;
   if (files.size() > 1) {
-    split.training = read(files[0]);
+    if (!options.validation_only) split.training = read(files[0]);
     split.validation = read(files[1]);
     return split;
   }
   std::size_t number = 0;
   for (auto& one : read(files[0])) (++number % 10 == 0 ? split.validation : split.training).push_back(std::move(one));
-  return split;
+  return validating(options, std::move(split));
 }
 
 /// The vocabularies of a workload: those of its options, or else made from the training set.

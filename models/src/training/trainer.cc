@@ -69,7 +69,6 @@ Trainer::Trainer(const Device& device, Workload& workload, TrainerOptions option
       order_(workload.training.size()),
       next_(order_.size()),
       epoch_loss_(std::make_unique<LossSum>(options_.each_loss)) {
-  if (order_.empty()) throw MisuseError("trainer: no training samples; expected at least one");
   if (options_.group) {
     DataParallelOptions parallel = options_.data_parallel;
     parallel.sharded = options_.sharded ? &optimiser_ : nullptr;
@@ -81,6 +80,10 @@ Trainer::Trainer(const Device& device, Workload& workload, TrainerOptions option
 }
 
 Trainer::~Trainer() = default;
+
+void Trainer::require_samples() const {
+  if (order_.empty()) throw MisuseError("trainer: no training samples; expected at least one");
+}
 
 SampleNumbers Trainer::next_minibatch(std::size_t samples) {
   if (next_ == order_.size()) {
@@ -179,6 +182,7 @@ void Trainer::wait_for_steps() {
 }
 
 Trainer::Pass Trainer::train(std::size_t samples, Batching batching) {
+  require_samples();
   if (batching == Batching::unbatched && !unbatched_) unbatched_ = workload_.network->learner({.batch_rows = 1});
   Learner& learner = batching == Batching::batched ? *learner_ : *unbatched_;
   const auto began = std::chrono::steady_clock::now();
@@ -199,6 +203,7 @@ Trainer::Pass Trainer::train(std::size_t samples, Batching batching) {
 }
 
 Trainer::Pass Trainer::train_epoch(const Between& between) {
+  require_samples();
   if (next_ == order_.size()) {
     epoch_ = {};
     epoch_loss_->begin_with(0, 0);
@@ -234,6 +239,7 @@ Trainer::Pass Trainer::train() {
 }
 
 Trainer::Pass Trainer::train_some_unbatched() {
+  require_samples();
   constexpr double most_vertices = 10'000, most_flops = 2e10;  // whichever comes first
   Pass all;
   count(all, workload_.training, order_);

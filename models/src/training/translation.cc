@@ -22,11 +22,12 @@ constexpr std::size_t longest_trained = 150;
 
 Split<SentencePair> pairs_of(const Device& device, const WorkloadOptions& options) {
   if (options.data.empty()) {
-    return generate_split(options, [](std::size_t samples, std::uint64_t seed, const char* name) {
+    const auto generate = [](std::size_t samples, std::uint64_t seed, const char* name) {
       const ParallelText text = generate_parallel_text(samples, seed);
       std::istringstream source(text.source), target(text.target);
       return read_parallel_text(NamedText{source, name}, NamedText{target, name});
-    });
+    };
+    return validating(options, generate_split(options, generate));
   }
   const auto read = [&](const char* part) {
     Pairs pairs;
@@ -34,6 +35,7 @@ Split<SentencePair> pairs_of(const Device& device, const WorkloadOptions& option
     run_in_op(device.engine, [&] { pairs = read_parallel_text(files.source, files.target); });
     return pairs;
   };
+  if (options.validation_only) return {{}, read("valid")};
   Split<SentencePair> split{read("train"), read("valid")};
   const std::size_t all = split.training.size();
   std::erase_if(split.training, [](const SentencePair& pair) {

@@ -51,7 +51,7 @@ std::vector<std::vector<std::size_t>> deal_minibatch(const Workload& workload, S
 /// The same seeds and the same calls give the same bits, with every policy and number of workers.
 /// Memory: if that of the device has a limit (MemoryUse::limit), a minibatch may begin before the last one has ended
 /// only if less than half of the limit has ever been live. Errors: as for Runner. The constructor throws MisuseError
-/// for options out of range, and without training samples. Threads: one at a time.
+/// for options out of range; training throws it without training samples. Threads: one at a time.
 class Trainer {
  public:
   Trainer(const Device& device, Workload& workload, TrainerOptions options);
@@ -125,6 +125,7 @@ class Trainer {
  private:
   class LossSum;
 
+  void require_samples() const;
   SampleNumbers next_minibatch(std::size_t samples);
   /// Those of a minibatch that this member computes.
   SampleNumbers own_of(SampleNumbers minibatch);

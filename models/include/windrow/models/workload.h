@@ -167,6 +167,8 @@ struct WorkloadOptions {
   DropoutRates dropout = {};  ///< for kinds that take them
   /// Of a model that was trained before; if empty, they are made from the training set.
   Vocabularies vocabularies = {};
+  /// For a model that was trained before: leaves the training set empty, and does not read a file of its own.
+  bool validation_only = false;
 
   /// Precondition: the options have all sizes of the kind.
   Index size(const char* name) const { return sizes.at(name); }
