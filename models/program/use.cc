@@ -227,7 +227,9 @@ std::function<void()> add_eval(CLI::App& app) {
   CLI::App& eval = *app.add_subcommand("eval", "Scores a trained model on a validation set.");
   const auto to = std::make_shared<Arguments>();
   add_model_flags(eval, *to);
-  flag(eval, "--data", to->data, "Folder with the model's data files; of several, that of the validation set is enough", folder())->default_str("generated data");
+  flag(eval, "--data", to->data, "Folder with the model's data files; of several, that of the validation set is enough",
+       folder())
+      ->default_str("generated data");
   flag(eval, "--batch", to->minibatch, "Samples per minibatch", whole_number(1, 1 << 20));
   return [to] { evaluate(*to); };
 }

@@ -197,6 +197,28 @@ TEST(Optimiser, SkipsAStepAsAWhole) {
   EXPECT_EQ(model.parameters.skipped_steps().last[0].step, 1u);
 }
 
+/// A loss times a power of two, and a step of as many times the samples: the same bits. A scale that is too large for
+/// the gradients skips the step.
+TEST(Optimiser, TakesTheStepsOfScaledLosses) {
+  constexpr std::size_t scale = 1024;
+  RowsModel plain, scaled({.loss_scale = scale}), too_large({.non_finite = NonFinite::skip, .loss_scale = 0x1p127});
+  const auto before = too_large.values();
+  const auto optimiser = [](RowsModel& model) {
+    return Optimiser(model.parameters, Method::adam(), {.rate = 0.1, .penalty = 0.1, .clip_norm = 0.25});
+  };
+  Optimiser of_plain = optimiser(plain), of_scaled = optimiser(scaled), of_too_large = optimiser(too_large);
+  for (int step = 0; step < 3; ++step) {
+    const auto samples = plain.draw_samples(4);
+    for (RowsModel* model : {&plain, &scaled, &too_large}) model->differentiate(samples);
+    of_plain.step(4);
+    of_scaled.step(4 * scale);
+    of_too_large.step(std::size_t{1} << 63);
+    ASSERT_EQ(scaled.values(), plain.values()) << step;
+  }
+  EXPECT_EQ(too_large.values(), before);
+  EXPECT_EQ(too_large.parameters.skipped_steps().count, 3u);
+}
+
 TEST(Optimiser, AccumulatesWhatOneLargeMinibatchGives) {
   RowsModel parts, whole;
   Optimiser accumulates(parts.parameters, Method::sgd(), {.rate = 0.1, .accumulate = 3});

@@ -16,6 +16,7 @@ struct RowsModel {
     EngineOptions engine = {};
     NonFinite non_finite = NonFinite::fail;
     Index rows = 3, width = 4;  // of the matrix
+    double loss_scale = 1;
   };
   struct Sample {
     std::int32_t row;                        // of the table; that of the matrix is row % rows
@@ -24,7 +25,11 @@ struct RowsModel {
 
   RowsModel() : RowsModel(Options()) {}
   explicit RowsModel(const Options& options)
-      : rows(options.rows), width(options.width), engine(options.engine), parameters(host, 1, {options.non_finite}) {
+      : rows(options.rows),
+        width(options.width),
+        loss_scale(options.loss_scale),
+        engine(options.engine),
+        parameters(host, 1, {options.non_finite}) {
     parameters.value(matrix).set(draw(rows * width));
     parameters.value(table).set(draw(6 * 2));
   }
@@ -72,6 +77,7 @@ struct RowsModel {
   }
 
   Index rows, width;
+  double loss_scale;
   std::uint32_t state = 12345;
   Engine engine;
   Device host = host_device(engine);
@@ -80,8 +86,10 @@ struct RowsModel {
   Parameter table = parameters.add("table", 6, 2, Initial::zeros());
   VertexFunction function{"rows", {.arity = 0}, [this](Vertex& v) {
                             const Expr own = matmul(v.pull("which", rows), matrix);
-                            v.loss(squared_distance(embedding(table, v.pull_index("row")), v.pull("of_table", 2)) +
-                                   squared_distance(own, v.pull("of_matrix", width)));
+                            const Expr loss =
+                                squared_distance(embedding(table, v.pull_index("row")), v.pull("of_table", 2)) +
+                                squared_distance(own, v.pull("of_matrix", width));
+                            v.loss(loss_scale == 1 ? loss : loss_scale * loss);
                           }};
   Runner runner{host, function, parameters};
 };
