@@ -148,7 +148,7 @@ class CallOf {
     } else if (device_.on_host()) {
       always.lane = device_.lane;
     }
-    std::vector<View<T>> views;
+    Views views;
     for (const Operand<T>& operand : placed) {
       accesses.push_back(access(operand));
       if (!on_lane_) views.push_back({operand.tensor.view(), operand.use});
@@ -167,6 +167,7 @@ class CallOf {
 
  private:
   using Operands = std::pmr::vector<Operand<T>>;
+  using Views = comm::ShortList<View<T>>;
 
   static std::string text(const Call::Shape& shape) {
     return std::to_string(shape.rows) + " x " + std::to_string(shape.width);
@@ -176,11 +177,10 @@ class CallOf {
   }
 
   /// What an op of the lane hands to the member; null on the host.
-  static comm::Operands operands_of(const std::vector<View<T>>& views, const FailurePtr& failure, Lane* lane) {
+  static comm::Operands operands_of(const Views& views, const FailurePtr& failure, Lane* lane) {
     if (failure) return {{}, failure->describe(), failure->origin()};
     try {
-      std::vector<Piece> pieces;
-      pieces.reserve(views.size());
+      comm::Pieces pieces;
       for (const View<T>& view : views) pieces.push_back(view.piece(lane));
       return {std::move(pieces), {}};
     } catch (const std::exception& error) {
@@ -193,7 +193,7 @@ class CallOf {
   Var begin_on_lane(Operands& placed, PushOptions options) const {
     const Var begun = device_.engine->new_var(options.name);
     std::vector<Access> accesses = {overwrite(begun)};
-    std::vector<View<T>> views;
+    Views views;
     for (Operand<T>& operand : placed) {
       if (operand.use == Use::write) {  // by the lane that the memory belongs to, which allocates it
         PushOptions first = options;

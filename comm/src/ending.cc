@@ -19,8 +19,7 @@ void compute(std::span<PartOfRank> parts) {
     const Index each = whole.rows / members;
     return rows(whole, number * each, (number + 1) * each);
   };
-  std::vector<Piece> of_all;
-  of_all.reserve(parts.size());
+  Pieces of_all;
   switch (call.kind) {
     case Kind::all_reduce:
     case Kind::reduce:
@@ -28,7 +27,8 @@ void compute(std::span<PartOfRank> parts) {
         of_all.clear();
         for (std::size_t part = 0; part < parts.size(); ++part) of_all.push_back(piece(part, i));
         const std::span<const Piece> at_root(&piece(place(call.peer), i), 1);
-        combine(call.combine, call.elements, of_all, call.kind == Kind::reduce ? at_root : of_all);
+        const std::span<const Piece> all(of_all.data(), of_all.size());
+        combine(call.combine, call.elements, all, call.kind == Kind::reduce ? at_root : all);
       }
       return;
     case Kind::broadcast:
@@ -51,7 +51,7 @@ void compute(std::span<PartOfRank> parts) {
         for (std::size_t from = 0; from < parts.size(); ++from) {
           of_all.push_back(block(piece(from, 0), static_cast<Index>(to)));
         }
-        combine(call.combine, call.elements, of_all, std::span<const Piece>(&piece(to, 1), 1));
+        combine(call.combine, call.elements, {of_all.data(), of_all.size()}, std::span<const Piece>(&piece(to, 1), 1));
       }
       return;
     case Kind::all_to_all:

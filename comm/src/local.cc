@@ -28,7 +28,7 @@ std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 /// The parts of one call that have come so far, in the order of the ranks that take part.
 struct Round {
   std::vector<PartOfRank> parts = {};
-  Clock::time_point since = Clock::now();
+  Clock::time_point since = {};
 
   bool has(int rank) const { return std::ranges::count(parts, rank, &PartOfRank::rank) > 0; }
 };
@@ -37,7 +37,14 @@ struct Round {
 class Group {
  public:
   Group(int size, std::chrono::nanoseconds patience)
-      : patience_(patience), left_(at(size)), ended_(at(size)), heard_(at(size)), timer_([this] { watch(); }) {}
+      : patience_(patience),
+        pause_(std::min<std::chrono::nanoseconds>(patience / 8, std::chrono::milliseconds(100))),
+        left_(at(size)),
+        ended_(at(size)),
+        heard_(at(size)) {
+    unused_.reserve(64);
+    timer_ = std::thread([this] { watch(); });
+  }
   ~Group() {
     {
       std::lock_guard lock(mutex_);
@@ -64,23 +71,24 @@ class Group {
       return comm::fail(part, why);
     }
     const Name name = name_of(part.call, rank);
-    const auto [place, first] = rounds_.try_emplace(name);
+    const auto known = rounds_.find(name);
+    const auto place = known == rounds_.end() ? begin(name) : known;
     std::vector<PartOfRank>& parts = place->second.parts;
-    if (first) {
-      parts.reserve(count_of(name));
-      if (timer_idle_) timer_changed_.notify_all();
+    parts.emplace_back(rank, std::move(part));
+    for (std::size_t i = parts.size() - 1; i > 0 && comes_before(name, parts[i].rank, parts[i - 1].rank); --i) {
+      std::swap(parts[i], parts[i - 1]);
     }
-    const auto behind = [&](const PartOfRank& other) { return comes_before(name, rank, other.rank); };
-    parts.insert(std::ranges::find_if(parts, behind), {rank, std::move(part)});
     if (parts.size() < count_of(name)) {
       auto failed = without_hope();
       lock.unlock();
       return fail_all(failed);
     }
-    std::vector<PartOfRank> all = std::move(parts);
-    rounds_.erase(place);
+    Rounds::node_type round = rounds_.extract(place);
     lock.unlock();
-    comm::finish(all);
+    comm::finish(parts);
+    parts.clear();  // not under the lock: what it releases may call this group
+    lock.lock();
+    if (unused_.size() < unused_.capacity()) unused_.push_back(std::move(round));
   }
 
   /// The member makes no calls beyond those numbered.
@@ -158,6 +166,23 @@ class Group {
     std::uint64_t number;
     friend auto operator<=>(const Name&, const Name&) = default;
   };
+  using Rounds = std::map<Name, Round>;
+  /// Begins a round, in memory of an earlier one.
+  Rounds::iterator begin(const Name& name) {
+    Rounds::iterator place;
+    if (unused_.empty()) {
+      place = rounds_.try_emplace(name).first;
+    } else {
+      unused_.back().key() = name;
+      place = rounds_.insert(std::move(unused_.back())).position;
+      unused_.pop_back();
+    }
+    place->second.since = Clock::now();
+    place->second.parts.reserve(count_of(name));
+    begun_ = true;
+    if (timer_idle_) timer_changed_.notify_all();
+    return place;
+  }
   static Name name_of(const Call& call, int rank) {
     if (call.kind == Kind::send) return {rank, call.peer, call.number};
     if (call.kind == Kind::recv) return {call.peer, rank, call.number};
@@ -246,11 +271,16 @@ class Group {
     throw CommError(why);
   }
 
-  /// Breaks the group when a round has waited too long, and ends: a broken group has no rounds.
+  /// Breaks the group when a round has waited too long, and ends: a broken group has no rounds. As long as rounds begin
+  /// and end, it looks from time to time, so that no round has to wake it.
   void watch() {
     std::unique_lock lock(mutex_);
     while (!ending_) {
       const auto oldest = std::ranges::min_element(rounds_, {}, [](const auto& each) { return each.second.since; });
+      if (oldest == rounds_.end() && std::exchange(begun_, false)) {
+        timer_changed_.wait_for(lock, pause_);
+        continue;
+      }
       if (oldest == rounds_.end()) {
         timer_idle_ = true;
         timer_changed_.wait(lock);
@@ -277,11 +307,12 @@ class Group {
     }
   }
 
-  const std::chrono::nanoseconds patience_;
+  const std::chrono::nanoseconds patience_, pause_;
   std::mutex mutex_;
   std::condition_variable changed_, timer_changed_;  // for exchange(), and for the timer
   // Guarded by the mutex:
-  std::map<Name, Round> rounds_;
+  Rounds rounds_;
+  std::vector<Rounds::node_type> unused_;              // memory for rounds
   std::vector<std::optional<Member::Numbered>> left_;  // by rank: the calls of a member that has left
   std::vector<Breakage> ended_;                        // by rank: why calls fail that it has not made
   std::vector<Member::Heard> heard_;                   // by rank: see on_break()
@@ -294,6 +325,7 @@ class Group {
     bool fits = true;
   } meeting_;
   bool ending_ = false, timer_idle_ = false;  // idle: it waits for a round to look at
+  bool begun_ = false;                        // a round, since the timer looked
   std::thread timer_;                         // the last member: it uses the others
 };
 

@@ -27,13 +27,13 @@ std::int64_t hash(const Call& call) {
 
 std::size_t elements(const Piece& piece) { return static_cast<std::size_t>(piece.rows * piece.width); }
 
-std::size_t elements(const std::vector<Piece>& pieces) {
+std::size_t elements(const Pieces& pieces) {
   std::size_t count = 0;
   for (const Piece& piece : pieces) count += elements(piece);
   return count;
 }
 
-void pack(const std::vector<Piece>& pieces, std::vector<std::byte>& to) {
+void pack(const Pieces& pieces, std::vector<std::byte>& to) {
   to.resize(4 * elements(pieces));
   std::byte* next = to.data();
   for (const Piece& piece : pieces) {
@@ -43,7 +43,7 @@ void pack(const std::vector<Piece>& pieces, std::vector<std::byte>& to) {
   }
 }
 
-void unpack(const std::vector<std::byte>& from, const std::vector<Piece>& pieces) {
+void unpack(const std::vector<std::byte>& from, const Pieces& pieces) {
   const std::byte* next = from.data();
   for (const Piece& piece : pieces) {
     const auto row = static_cast<std::size_t>(4 * piece.width);
@@ -52,7 +52,7 @@ void unpack(const std::vector<std::byte>& from, const std::vector<Piece>& pieces
   }
 }
 
-void scale(const std::vector<Piece>& pieces, float factor) {
+void scale(const Pieces& pieces, float factor) {
   for (const Piece& piece : pieces) {
     for (Index i = 0; i < piece.rows; ++i) {
       auto* const row = reinterpret_cast<float*>(piece.data + i * piece.stride);
@@ -241,7 +241,7 @@ Breakage MpiGroupState::reason(const Begun& call) {
 }
 
 std::byte* MpiGroupState::place_data(Begun& call) {
-  std::vector<Piece>& pieces = call.part.pieces;
+  Pieces& pieces = call.part.pieces;
   if (pieces.size() == 1 && pieces[0].dense()) return pieces[0].data;
   if (!call.in.empty()) return call.in.data();  // an earlier part
   if (call.part.call.kind != Kind::broadcast || call.part.call.peer == rank_) {
@@ -270,7 +270,7 @@ void MpiGroupState::begin_combining(const Call& what, const Span& span, MpiReque
 
 void MpiGroupState::begin_data(Begun& call) {
   const Call& what = call.part.call;
-  std::vector<Piece>& pieces = call.part.pieces;
+  Pieces& pieces = call.part.pieces;
   if (elements(pieces) == 0) return;  // at all members
   if (what.kind < Kind::all_gather) {
     return begin_combining(what, {data_, place_data(call), elements(pieces)}, &call.request);
@@ -301,12 +301,12 @@ void MpiGroupState::begin_data(Begun& call) {
 
 void MpiGroupState::end_data(Begun& call) {
   const Call& what = call.part.call;
-  std::vector<Piece>& pieces = call.part.pieces;
+  Pieces& pieces = call.part.pieces;
   const bool exchanges = what.kind >= Kind::all_gather;
   const bool root = what.peer == rank_;
   const bool written =
       what.kind == Kind::all_reduce || (what.kind == Kind::reduce && root) || (what.kind == Kind::broadcast && !root);
-  std::vector<Piece> results;
+  Pieces results;
   if (exchanges) results = {pieces[1]};
   if (written) results = pieces;
   const std::vector<std::byte>& copy = exchanges ? call.out : call.in;

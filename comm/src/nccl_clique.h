@@ -15,7 +15,7 @@ namespace windrow::comm {
 struct NcclPart {
   int rank = 0;
   Call call = {};
-  std::vector<Piece> pieces = {};
+  Pieces pieces = {};
   NcclEvent* after = nullptr;  ///< what the pieces depend on
   NcclEvent* done = nullptr;   ///< set by end_issue()
 };

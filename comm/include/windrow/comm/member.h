@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "windrow/comm/communicator.h"
+#include "windrow/comm/short_list.h"
 #include "windrow/engine/on_complete.h"
 
 namespace windrow::comm {
@@ -37,7 +38,7 @@ struct Call {
   Combine combine = Combine::sum;
   Elements elements = Elements::float32;
   int peer = 0;  ///< the root; or the other member of a send or recv
-  std::vector<Shape> shapes = {};
+  ShortList<Shape> shapes = {};
   int priority = 0;  ///< as in CollectiveOptions; 0 where it orders ops only
   std::size_t part_bytes = 0;
   std::uint64_t number = 0;  ///< see Member::number()
@@ -61,11 +62,12 @@ struct Piece {
 
   bool dense() const { return stride == 4 * width || rows <= 1; }
 };
+using Pieces = ShortList<Piece>;
 
 /// A member's part of a call whose operands are there.
 struct Exchange {
   Call call;
-  std::vector<Piece> pieces;         ///< one for each tensor; or from and to, where the call has both
+  Pieces pieces;                     ///< one for each tensor; or from and to, where the call has both
   std::string failure;               ///< not empty: an operand failed, there are no pieces, and all members must fail
   std::exception_ptr origin;         ///< of that failure
   OnComplete done;                   ///< the pieces are valid until it is called
@@ -108,8 +110,8 @@ struct Breakage {
 
 /// What a part of a call works on, for members on a lane.
 struct Operands {
-  std::vector<Piece> pieces;  ///< in the device's memory; otherwise as those of an Exchange
-  std::string failure;        ///< as those of an Exchange
+  Pieces pieces;        ///< in the device's memory; otherwise as those of an Exchange
+  std::string failure;  ///< as those of an Exchange
   std::exception_ptr origin = {};
 };
 
