@@ -25,42 +25,6 @@ std::int64_t hash(const Call& call) {
   return fingerprint({reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Index)});
 }
 
-std::size_t elements(const Piece& piece) { return static_cast<std::size_t>(piece.rows * piece.width); }
-
-std::size_t elements(const Pieces& pieces) {
-  std::size_t count = 0;
-  for (const Piece& piece : pieces) count += elements(piece);
-  return count;
-}
-
-void pack(const Pieces& pieces, std::vector<std::byte>& to) {
-  to.resize(4 * elements(pieces));
-  std::byte* next = to.data();
-  for (const Piece& piece : pieces) {
-    const auto row = static_cast<std::size_t>(4 * piece.width);
-    for (Index i = 0; i < piece.rows && row > 0; ++i, next += row)
-      std::memcpy(next, piece.data + i * piece.stride, row);
-  }
-}
-
-void unpack(const std::vector<std::byte>& from, const Pieces& pieces) {
-  const std::byte* next = from.data();
-  for (const Piece& piece : pieces) {
-    const auto row = static_cast<std::size_t>(4 * piece.width);
-    for (Index i = 0; i < piece.rows && row > 0; ++i, next += row)
-      std::memcpy(piece.data + i * piece.stride, next, row);
-  }
-}
-
-void scale(const Pieces& pieces, float factor) {
-  for (const Piece& piece : pieces) {
-    for (Index i = 0; i < piece.rows; ++i) {
-      auto* const row = reinterpret_cast<float*>(piece.data + i * piece.stride);
-      for (Index j = 0; j < piece.width; ++j) row[j] *= factor;
-    }
-  }
-}
-
 /// The same for what failed for one reason, also in other processes; 0 if it is not known.
 std::int64_t number_of(const std::exception_ptr& origin) {
   if (!origin) return 0;
@@ -240,16 +204,30 @@ Breakage MpiGroupState::reason(const Begun& call) {
   return {.why = "members differ; here: " + own.said()};
 }
 
-std::byte* MpiGroupState::place_data(Begun& call) {
-  Pieces& pieces = call.part.pieces;
-  if (pieces.size() == 1 && pieces[0].dense()) return pieces[0].data;
-  if (!call.in.empty()) return call.in.data();  // an earlier part
-  if (call.part.call.kind != Kind::broadcast || call.part.call.peer == rank_) {
-    pack(pieces, call.in);
-  } else {
-    call.in.resize(4 * elements(pieces));
+bool MpiGroupState::writes(const Call& call) const {
+  const bool root = call.peer == rank_;
+  return call.kind == Kind::all_reduce || (call.kind == Kind::reduce && root) ||
+         (call.kind == Kind::broadcast && !root);
+}
+
+std::byte* MpiGroupState::place(const Begun& call, ByteRange range, std::vector<std::byte>& packed) {
+  const Pieces& pieces = call.part.pieces;
+  if (std::byte* const there = within(pieces, range)) return there;
+  if (!packing_.empty()) {
+    packed = std::move(packing_.back());
+    packing_.pop_back();
   }
-  return call.in.data();
+  packed.resize(std::max(packed.size(), range.bytes));
+  if (call.part.call.kind != Kind::broadcast || call.part.call.peer == rank_) pack(pieces, range, packed.data());
+  return packed.data();
+}
+
+void MpiGroupState::take_back(const Begun& call, ByteRange range, std::vector<std::byte>& packed) {
+  constexpr std::size_t most_kept = 8;
+  if (packed.empty()) return;
+  if (writes(call.part.call)) unpack(packed.data(), call.part.pieces, range);
+  if (packing_.size() < most_kept) packing_.push_back(std::move(packed));
+  packed.clear();
 }
 
 void MpiGroupState::begin_combining(const Call& what, const Span& span, MpiRequest** request) {
@@ -273,18 +251,19 @@ void MpiGroupState::begin_data(Begun& call) {
   Pieces& pieces = call.part.pieces;
   if (elements(pieces) == 0) return;  // at all members
   if (what.kind < Kind::all_gather) {
-    return begin_combining(what, {data_, place_data(call), elements(pieces)}, &call.request);
+    return begin_combining(what, {data_, place(call, whole(pieces), call.in), elements(pieces)}, &call.request);
   }
   const MpiType type = type_of(what);
   const auto operation = what.combine == Combine::max ? MpiOperation::max : MpiOperation::sum;
   const std::byte* from = pieces[0].data;
   std::byte* to = pieces[1].data;
   if (!pieces[0].dense()) {
-    pack({pieces[0]}, call.in);
+    call.in.resize(4 * elements({pieces[0]}));
+    pack({pieces[0]}, whole({pieces[0]}), call.in.data());
     from = call.in.data();
   }
   if (!pieces[1].dense()) {
-    call.out.resize(4 * elements(pieces[1]));
+    call.out.resize(4 * elements({pieces[1]}));
     to = call.out.data();
   }
   const auto block = static_cast<std::size_t>(what.shapes[0].rows * what.shapes[0].width);
@@ -301,18 +280,18 @@ void MpiGroupState::begin_data(Begun& call) {
 
 void MpiGroupState::end_data(Begun& call) {
   const Call& what = call.part.call;
-  Pieces& pieces = call.part.pieces;
+  const Pieces& pieces = call.part.pieces;
   const bool exchanges = what.kind >= Kind::all_gather;
-  const bool root = what.peer == rank_;
-  const bool written =
-      what.kind == Kind::all_reduce || (what.kind == Kind::reduce && root) || (what.kind == Kind::broadcast && !root);
-  Pieces results;
-  if (exchanges) results = {pieces[1]};
-  if (written) results = pieces;
-  const std::vector<std::byte>& copy = exchanges ? call.out : call.in;
-  if (!copy.empty()) unpack(copy, results);
+  if (!exchanges) take_back(call, whole(pieces), call.in);
+  if (!call.out.empty()) unpack(call.out.data(), {pieces[1]}, whole({pieces[1]}));
   const bool combines = what.kind == Kind::all_reduce || what.kind == Kind::reduce || what.kind == Kind::reduce_scatter;
-  if (combines && what.combine == Combine::mean) scale(results, 1.0f / static_cast<float>(size_));
+  if (!combines || what.combine != Combine::mean) return;
+  const float share = 1.0f / static_cast<float>(size_);
+  if (exchanges) {
+    scale({pieces[1]}, share);
+  } else if (writes(what)) {
+    scale(pieces, share);
+  }
 }
 
 // Messages.
@@ -351,7 +330,8 @@ bool MpiGroupState::move(Kind kind, int peer, Message& message) {
   if (message.receiving != nullptr && !arrived(&message.receiving, "MPI_Test")) return false;
   const Piece* const piece = message.part.pieces.empty() ? nullptr : message.part.pieces.data();
   if (message.noted) {
-    if (kind == Kind::recv && !message.data.empty()) unpack(message.data, message.part.pieces);
+    if (kind == Kind::recv && !message.data.empty())
+      unpack(message.data.data(), message.part.pieces, whole(message.part.pieces));
     message.part.done();
     return true;
   }
@@ -368,15 +348,17 @@ bool MpiGroupState::move(Kind kind, int peer, Message& message) {
   }
   std::byte* data = piece->data;
   if (!piece->dense()) {
-    if (kind == Kind::send) pack(message.part.pieces, message.data);
-    message.data.resize(4 * elements(*piece));
+    message.data.resize(4 * elements(message.part.pieces));
+    if (kind == Kind::send) pack(message.part.pieces, whole(message.part.pieces), message.data.data());
     data = message.data.data();
   }
   const MpiType type = type_of(message.part.call);
   if (kind == Kind::send) {
-    require(calls_.send(pairs_, data, elements(*piece), type, peer, of_data, &message.sending), "MPI_Isend");
+    require(calls_.send(pairs_, data, elements(message.part.pieces), type, peer, of_data, &message.sending),
+            "MPI_Isend");
   } else {
-    require(calls_.receive(pairs_, data, elements(*piece), type, peer, of_data, &message.receiving), "MPI_Irecv");
+    require(calls_.receive(pairs_, data, elements(message.part.pieces), type, peer, of_data, &message.receiving),
+            "MPI_Irecv");
   }
   return false;
 }

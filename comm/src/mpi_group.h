@@ -15,6 +15,7 @@
 
 #include "ending.h"
 #include "mpi_library.h"
+#include "packing.h"
 #include "part_queue.h"
 #include "windrow/comm/member.h"
 #include "windrow/comm/mpi.h"
@@ -95,7 +96,8 @@ class MpiGroupState {
   /// A part of a scheduled call that moves.
   struct MovingPart {
     std::uint64_t call;
-    std::size_t bytes;
+    ByteRange range;
+    std::vector<std::byte> packed = {};  // unless it lies within one dense tensor
     MpiRequest* request = nullptr;
   };
   /// The number of a call that moves its next part, in the broadcast that tells it.
@@ -145,8 +147,11 @@ class MpiGroupState {
   bool begin_collectives();
   bool end_collectives();
   void begin_data(Begun& call);
-  /// Where the elements of a call that is no exchange from one tensor to another lie: packed, if need be.
-  std::byte* place_data(Begun& call);
+  /// Whether this member's tensors of a call that is no exchange from one tensor to another are written.
+  bool writes(const Call& call) const;
+  /// Where a range of the elements of such a call lies: in its tensor, or in `packed`. take_back() follows.
+  std::byte* place(const Begun& call, ByteRange range, std::vector<std::byte>& packed);
+  void take_back(const Begun& call, ByteRange range, std::vector<std::byte>& packed);
   struct Span {
     MpiGroup* group;
     std::byte* data;
@@ -202,6 +207,7 @@ class MpiGroupState {
   std::pair<std::int64_t, std::exception_ptr> last_failed_ = {};  // the last origin of another member, and its number
 
   std::vector<std::unique_ptr<std::int64_t[]>> spare_;  // memory of announcements
+  std::vector<std::vector<std::byte>> packing_;         // memory for place()
   std::uint64_t next_ = 0;                              // number of the next collective to begin
   std::map<std::uint64_t, Exchange> waiting_;
   std::deque<std::unique_ptr<Begun>> announced_;               // up to their announcement, or reasons

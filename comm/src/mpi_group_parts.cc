@@ -63,9 +63,10 @@ bool MpiGroupState::begin_parts() {
     const Call& what = call.part.call;
     const std::size_t left = what.bytes() - call.begun;
     const std::size_t bytes = what.part_bytes == 0 ? left : std::min(left, what.part_bytes);
-    parts_moving_.push_back({.call = what.number, .bytes = bytes});
+    parts_moving_.push_back({.call = what.number, .range = {call.begun, bytes}});
+    MovingPart& part = parts_moving_.back();
     if (bytes > 0) {
-      begin_combining(what, {parts_, place_data(call) + call.begun, bytes / 4}, &parts_moving_.back().request);
+      begin_combining(what, {parts_, this->place(call, part.range, part.packed), bytes / 4}, &part.request);
     }
     call.begun += bytes;
     ++call.moving;
@@ -84,7 +85,8 @@ bool MpiGroupState::end_parts() {
     changed = true;
     const auto place = scheduled_.find(part->call);
     Begun& call = *place->second;
-    if (rank_ == 0) queue_.ended(part->bytes);
+    if (rank_ == 0) queue_.ended(part->range.bytes);
+    take_back(call, part->range, part->packed);
     part = parts_moving_.erase(part);
     if (--call.moving > 0 || call.begun < call.part.call.bytes()) continue;
     const auto ended = std::move(place->second);

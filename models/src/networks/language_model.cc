@@ -146,7 +146,7 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
   };
   Split<Numbers> split{sequences(text.training), sequences(text.validation)};
   if (split.training.empty() && !options.validation_only) {
-    refuse_short(files_of(kind, options.data).front(), text.training, steps);
+    refuse_short(files_of(kind, options).front(), text.training, steps);
   }
   if (options.data.empty()) split.training.resize(std::min(split.training.size(), options.samples));
   auto parameters = std::make_unique<Parameters>(device, options.seed);

@@ -136,7 +136,7 @@ Split<LabelledTree> trees_of(const WorkloadKind& kind, const Device& device, con
   const std::size_t all = trees.training.size();
   trees = {with_two_labels(std::move(trees.training)), with_two_labels(std::move(trees.validation))};
   if (!trees.training.empty() || options.validation_only) return trees;
-  const std::string from = options.data.empty() ? kind.name : files_of(kind, options.data).front().string();
+  const std::string from = options.data.empty() ? kind.name : files_of(kind, options).front().string();
   throw DataError(from + ": the roots of all " + std::to_string(all) +
                   " training trees are neutral; expected at least 1 that is not, for 2 classes");
 }

@@ -264,7 +264,7 @@ ImageSplit images_of(const WorkloadKind& kind, const WorkloadOptions& options) {
     split.validation = generate_digits(std::max<std::size_t>(options.samples / 8, 1), 2 * options.seed + 1);
     return split;
   }
-  const std::vector<std::filesystem::path> files = files_of(kind, options.data);
+  const std::vector<std::filesystem::path> files = files_of(kind, options);
   if (!options.validation_only) split.training = read_idx(files[0], labels_of(files[0]));
   split.validation = read_idx(files[1], labels_of(files[1]));
   if (options.validation_only) return split;

@@ -19,8 +19,8 @@ struct Split {
   std::vector<T> training, validation;
 };
 
-/// The files of the training and the validation set in the folder; a single one if it contains both.
-std::vector<std::filesystem::path> files_of(const WorkloadKind& kind, const std::string& folder);
+/// The files of the training and the validation set in the folder of the options; a single one if it contains both.
+std::vector<std::filesystem::path> files_of(const WorkloadKind& kind, const WorkloadOptions& options);
 
 /// Generates both sets, from two seeds. `part` takes the number of samples, a seed, and a name for errors.
 template <class Part>
@@ -54,7 +54,7 @@ auto make_split(const WorkloadKind& kind, const Device& device, const WorkloadOp
     return read(text, name);
   };
   if (options.data.empty()) return validating(options, generate_split(options, part));
-  const std::vector<std::filesystem::path> files = files_of(kind, options.data);
+  const std::vector<std::filesystem::path> files = files_of(kind, options);
   decltype(generate_split(options, part)) split;
   if (files.size() > 1) {
     if (!options.validation_only) split.training = read(files[0]);

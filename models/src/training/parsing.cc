@@ -182,7 +182,7 @@ Workload make_parsing(const WorkloadKind& kind, const Device& device, const Work
   const auto crossed =
       std::erase_if(split.training, [](const DependencySentence& sentence) { return !projective(sentence); });
   if (split.training.empty() && !options.validation_only) {
-    const std::string from = options.data.empty() ? kind.name : files_of(kind, options.data).front().string();
+    const std::string from = options.data.empty() ? kind.name : files_of(kind, options).front().string();
     throw DataError(from + ": 0 of " + std::to_string(crossed) +
                     " training sentences are projective; expected at least 1");
   }

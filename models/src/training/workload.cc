@@ -116,12 +116,15 @@ Workload make_workload(std::string_view name, const Device& device, const Worklo
   return workload;
 }
 
-std::vector<std::filesystem::path> files_of(const WorkloadKind& kind, const std::string& folder) {
-  const auto file = [&](std::size_t i) { return std::filesystem::path(folder) / kind.files[i]; };
+std::vector<std::filesystem::path> files_of(const WorkloadKind& kind, const WorkloadOptions& options) {
+  const auto file = [&](std::size_t i) { return std::filesystem::path(options.data) / kind.files[i]; };
+  const auto exists = [&](std::size_t i) {
+    std::error_code ignored;
+    return std::filesystem::exists(file(i), ignored);
+  };
   if (kind.files.size() == 1) return {file(0)};
   for (std::size_t i = 0; i + 1 < kind.files.size(); ++i) {
-    std::error_code ignored;
-    if (std::filesystem::exists(file(i), ignored)) return {file(i), file(i + 1)};
+    if (exists(i) && (exists(i + 1) || !options.validation_only)) return {file(i), file(i + 1)};
   }
   return {file(0), file(1)};  // missing files: reading them throws
 }
