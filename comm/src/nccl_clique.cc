@@ -7,8 +7,6 @@
 namespace windrow::comm {
 namespace {
 
-std::size_t bytes_of(const Piece& piece) { return static_cast<std::size_t>(4 * piece.rows * piece.width); }
-
 /// Pieces of a call that has one to read and one to write.
 bool has_two_ends(Kind kind) {
   return kind == Kind::all_gather || kind == Kind::reduce_scatter || kind == Kind::all_to_all;
@@ -114,7 +112,7 @@ bool NcclClique::settled() {
 /// is used again by later calls, in the order of the stream.
 std::vector<std::byte*> NcclClique::prepared(Seat& seat, const NcclPart& part) {
   constexpr std::size_t alignment = 256;
-  const auto whole = [](const Piece& piece) { return (bytes_of(piece) + alignment - 1) / alignment * alignment; };
+  const auto whole = [](const Piece& piece) { return (piece.bytes() + alignment - 1) / alignment * alignment; };
   std::size_t needed = 0;
   for (const Piece& piece : part.pieces) needed += piece.dense() ? 0 : whole(piece);
   if (needed > seat.scratch_bytes) {

@@ -6,22 +6,20 @@
 namespace windrow::comm {
 namespace {
 
-std::size_t bytes_of(const Piece& piece) { return static_cast<std::size_t>(4 * piece.rows * piece.width); }
-
 /// Calls visit(data, bytes) for what lies in a row: the parts of the range one after the other.
 template <class Visit>
 void for_each_stretch(const Pieces& pieces, ByteRange range, Visit visit) {
   std::size_t first = 0;  // byte of the piece in the series
   for (const Piece& piece : pieces) {
-    const std::size_t end = std::min(first + bytes_of(piece), range.begin + range.bytes);
-    const std::size_t row = piece.dense() ? bytes_of(piece) : static_cast<std::size_t>(4 * piece.width);
+    const std::size_t end = std::min(first + piece.bytes(), range.begin + range.bytes);
+    const std::size_t row = piece.dense() ? piece.bytes() : static_cast<std::size_t>(4 * piece.width);
     for (std::size_t at = std::max(first, range.begin); at < end;) {
       const std::size_t number = (at - first) / row, inside = (at - first) % row;
       const std::size_t bytes = std::min(row - inside, end - at);
       visit(piece.data + static_cast<Index>(number) * piece.stride + inside, bytes);
       at += bytes;
     }
-    first += bytes_of(piece);
+    first += piece.bytes();
   }
 }
 
@@ -29,14 +27,14 @@ void for_each_stretch(const Pieces& pieces, ByteRange range, Visit visit) {
 
 std::size_t elements(const Pieces& pieces) {
   std::size_t count = 0;
-  for (const Piece& piece : pieces) count += bytes_of(piece) / 4;
+  for (const Piece& piece : pieces) count += piece.bytes() / 4;
   return count;
 }
 
 std::byte* within(const Pieces& pieces, ByteRange range) {
   std::size_t first = 0;
   for (const Piece& piece : pieces) {
-    const std::size_t behind = first + bytes_of(piece);
+    const std::size_t behind = first + piece.bytes();
     if (piece.dense() && first <= range.begin && range.begin + range.bytes <= behind) {
       return piece.data + (range.begin - first);
     }

@@ -61,6 +61,7 @@ struct Piece {
   Index rows, width, stride;
 
   bool dense() const { return stride == 4 * width || rows <= 1; }
+  std::size_t bytes() const { return static_cast<std::size_t>(4 * rows * width); }  ///< of its elements
 };
 using Pieces = ShortList<Piece>;
 
