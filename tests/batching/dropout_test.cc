@@ -235,6 +235,21 @@ TEST(LazyDropout, CountsAMinibatchFromClearToClear) {
   EXPECT_EQ(masks.size(), 9u);
 }
 
+/// As in Monte Carlo dropout.
+TEST(LazyDropout, DrawsAnewAfterClearAlsoWithoutGradients) {
+  LazyOnes lazy;
+  std::set<Floats> masks;
+  for (std::uint64_t minibatch = 0; minibatch < 4; ++minibatch) {
+    EXPECT_EQ(lazy.parameters.minibatches(), minibatch);
+    masks.insert(dropout(lazy.ones(), {.rate = 0.5}).value());
+    lazy.graph.clear();
+  }
+  EXPECT_EQ(masks.size(), 4u);
+  lazy.ones().value();
+  lazy.graph.clear();
+  EXPECT_EQ(lazy.parameters.minibatches(), 4u) << "no mask was drawn";
+}
+
 TEST(LazyDropout, DiffersBetweenTwoGraphsOfOneProgram) {
   LazyOnes lazy;
   const auto mask = [&](LazyGraph& graph) { return dropout(graph.input(Floats(50, 1)), {.rate = 0.5}); };

@@ -150,6 +150,48 @@ TEST_P(LazyFailure, OfOneInstanceLeavesTheOthersTheirValues) {
   EXPECT_EQ(graph->input({3}).scalar(), 3);
 }
 
+/// What pending expressions compute with is computed again, too, although its handle has ended.
+TEST_P(LazyFailure, LeavesPendingExpressionsWhatTheyComputeWith) {
+  LazyExpr x = only_positive(graph->input({1, 2}));
+  const LazyExpr z = only_positive(graph->input({2, 3})), bad = only_positive(graph->input({-1, 2}));
+  graph->flush();
+  const LazyExpr y = 2 * x, other = 2 * graph->input({5, 6});
+  x = LazyExpr();
+  EXPECT_EQ(z.value()[0], 2);
+  EXPECT_EQ(other.value()[0], 10);
+  EXPECT_EQ(y.value()[0], 2);
+  EXPECT_THROW(bad.value(), OpError);
+}
+
+/// Values of an earlier flush that failed may be held all the while.
+TEST_P(LazyFailure, OfAnEarlierFlushThatIsHeldHindersNoLaterOne) {
+  const LazyExpr x = only_positive(graph->input({1, 2})), bad = only_positive(graph->input({-1, 2}));
+  graph->flush();
+  EXPECT_EQ((2 * graph->input({5, 6})).value()[0], 10);
+  for (int i = 0; i < 3; ++i) {
+    const LazyExpr good = only_positive(graph->input({3, 4})), worse = only_positive(graph->input({4, -3}));
+    EXPECT_EQ(good.value()[0], 3) << i;
+    EXPECT_THROW(worse.value(), OpError);
+  }
+}
+
+/// However many they are.
+TEST_P(LazyFailure, OfManyInstancesLeavesTheOthersTheirValues) {
+  constexpr int instances = 1000, each = 10;
+  std::vector<LazyExpr> values;
+  for (int i = 0; i < instances; ++i) {
+    values.push_back(only_positive(graph->input({i % each == 3 ? -1.0f : static_cast<float>(i + 1), 1})));
+  }
+  for (int i = 0; i < instances; ++i) {
+    const LazyExpr& value = values[static_cast<std::size_t>(i)];
+    if (i % each == 3) {
+      EXPECT_THROW(value.value(), OpError);
+    } else {
+      ASSERT_EQ(value.value()[0], static_cast<float>(i + 1)) << i;
+    }
+  }
+}
+
 LazyTask<float> walk(LazyGraph& graph, const Device&, Parameter w, float from, float fall) {
   LazyExpr x = graph.input({from, from});
   float last = 0;
@@ -187,6 +229,31 @@ TEST_P(LazyFailure, OfOneTaskLeavesTheOthersTheirWay) {
   EXPECT_EQ(ended[0], "2.00");
   EXPECT_EQ(ended[1], "failed");
   EXPECT_EQ(ended[4], "failed");
+}
+
+/// A failure that nobody has read is told when the tasks have ended.
+TEST_P(LazyFailure, OfAnEarlierFlushAbandonsNoTask) {
+  const auto all = [&] {
+    std::vector<LazyTask<std::string>> tasks;
+    for (int i = 0; i < 2; ++i) tasks.push_back(watched(*graph, host, w, 2, 0));
+    return tasks;
+  };
+  EXPECT_EQ(run(*graph, all())[1], "2.00");
+  for (int i = 0; i < 2; ++i) {
+    const LazyExpr unread = 0.5 * matmul(graph->input({2, 2}), w) - graph->input({9, 0}), bad = only_positive(unread);
+    graph->flush();
+  }
+  int ended = 0;
+  const auto counted = [](LazyTask<std::string> task, int& count) -> LazyTask<std::string> {
+    std::string result = co_await std::move(task);
+    ++count;
+    co_return result;
+  };
+  std::vector<LazyTask<std::string>> tasks;
+  for (LazyTask<std::string>& task : all()) tasks.push_back(counted(std::move(task), ended));
+  expect_message(error_of<OpError>([&] { run(*graph, std::move(tasks)); }), "is not positive");
+  EXPECT_EQ(ended, 2);
+  EXPECT_EQ(run(*graph, all())[1], "2.00");
 }
 
 /// A value that cannot be computed again as it was is not computed again at all.

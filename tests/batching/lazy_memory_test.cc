@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <random>
 
 #include "tests/batching/cells.h"
 #include "tests/ops/cases.h"
@@ -190,6 +192,26 @@ TEST(LazyBeam, ForgetsWhatIsUnnamedAfterEarlyValuesThatAreNamed) {
   for (int t = 0; t < steps; ++t) state = attend_too({state}, {}, encoded);
   const std::vector<float> expected = state.value();
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(seen.back()[i], expected[i], 1e-5);
+}
+
+/// A service that computes another small formula for each request.
+TEST(LazyMemory, OfChangingFormulasIsBoundedWithoutClear) {
+  constexpr int requests = sanitized ? 600 : 3000;
+  Speaker m;
+  LazyGraph graph(m.host, m.parameters, {.use = LazyOptions::For::inference});
+  std::mt19937_64 random(1);
+  std::int64_t most = 0;
+  for (int request = 0; request < requests; ++request) {
+    LazyExpr x = graph.input({1, 2, 3, 4});
+    for (auto left = 1 + random() % 12; left > 0; --left) {
+      const auto which = random() % 4;
+      x = which == 0 ? tanh(x) : which == 1 ? matmul(x, m.u) : which == 2 ? sigmoid(x) : softmax(x);
+    }
+    ASSERT_TRUE(std::isfinite(x.value()[0])) << request;
+    most = std::max(most, graph.stats().kinds);
+  }
+  EXPECT_LT(most, 700);
+  EXPECT_LT(graph.stats().remembered, 20000);
 }
 
 TEST(LazyValues, ExistOnceWhileAHandleNamesThem) {

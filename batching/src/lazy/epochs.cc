@@ -50,18 +50,26 @@ void Epochs::clear() {
   again_.clear();
   differentiated_ = false;
   if (kinds_.remember_too_much() || runs_.remember_too_much()) forget();
-  for (const auto& runner : replaced_) add(earlier_, runner->stats());
-  replaced_.clear();
+  drop_replaced();
 }
 
 /// Without this, a program whose structure keeps changing would take more and more memory and time. Kinds that are
 /// still in use are found again.
 void Epochs::forget() {
+  forget_kinds();
+  record_.forget_keys();
+}
+
+void Epochs::forget_kinds() {
   replace_runner();
   function_.reset();
   runs_.forget();
   kinds_.forget();
-  record_.forget_keys();
+}
+
+void Epochs::drop_replaced() {
+  for (const auto& runner : replaced_) add(earlier_, runner->stats());
+  replaced_.clear();
 }
 
 /// Finds the kind and the children of each current vertex.
@@ -83,72 +91,6 @@ bool Epochs::find_all_kinds() {
     child_begin_.push_back(static_cast<std::int32_t>(children_.size()));
   }
   return true;
-}
-
-/// The positions at which to divide the vertices into graphs without edges between them, which can run concurrently.
-std::vector<std::int32_t> Epochs::cuts() const {
-  constexpr std::int32_t least = 128;  // vertices of a graph
-  const auto vertices = static_cast<std::int32_t>(kind_of_.size());
-  std::vector<std::int32_t> cuts = {vertices};
-  std::int32_t lowest = vertices;  // the lowest child of a vertex from v on
-  for (std::int32_t v = vertices; v-- > 0;) {
-    for (std::int32_t e = child_begin_[at(v)]; e < child_begin_[at(v) + 1]; ++e) {
-      lowest = std::min(lowest, children_[at(e)]);
-    }
-    if (lowest >= v && v >= least && cuts.back() - v >= least) cuts.push_back(v);
-  }
-  cuts.push_back(0);
-  std::reverse(cuts.begin(), cuts.end());
-  return cuts;
-}
-
-GraphData Epochs::graph(std::int32_t begin, std::int32_t end) const {
-  const auto vertices = static_cast<std::size_t>(end - begin);
-  GraphData data{.kinds = {kind_of_.begin() + begin, kind_of_.begin() + end}};
-  const std::int32_t first_edge = child_begin_[at(begin)], last_edge = child_begin_[at(end)];
-  data.child_begin.resize(vertices + 1);
-  std::transform(child_begin_.begin() + begin, child_begin_.begin() + end + 1, data.child_begin.begin(),
-                 [&](std::int32_t edge) { return edge - first_edge; });
-  data.children.resize(at(last_edge - first_edge));
-  std::transform(children_.begin() + first_edge, children_.begin() + last_edge, data.children.begin(),
-                 [&](std::int32_t child) { return child - begin; });
-  struct To {
-    std::int32_t* rows;
-    Index width;
-  };
-  std::vector<To> columns;
-  for (std::int32_t i = 0; i < kinds_.indices().size(); ++i) {
-    const auto& [name, width] = kinds_.indices()[i];
-    std::vector<std::int32_t>& rows = data.indices[name];
-    rows.resize(vertices * static_cast<std::size_t>(width));
-    columns.push_back({rows.data(), width});
-  }
-  std::vector<float*> factors;
-  for (std::int32_t i = 0; i < kinds_.factors().size(); ++i) {
-    std::vector<float>& rows = data.values[kinds_.factors()[i].name];
-    rows.resize(vertices);
-    factors.push_back(rows.data());
-  }
-  for (std::int32_t v = 0; v < end - begin; ++v) {
-    const Kinds::Kind& kind = kinds_[data.kinds[at(v)]];
-    const NodeId first = runs_.runs()[at(begin + v)].begin;
-    for (const auto& [node, column] : kind.factors) factors[at(column)][v] = *record_.values(first + node);
-    for (const Kinds::IndexOperand& index : kind.indices) {
-      const std::int32_t* const from = record_.indices(first + index.node) + index.at;
-      const To& to = columns[at(index.column)];
-      for (Index i = 0; i < to.width; ++i) to.rows[v * to.width + i] = from[i];
-    }
-  }
-  return data;
-}
-
-std::vector<InputGraph> Epochs::graphs() const {
-  const std::vector<std::int32_t> parts = cuts();
-  std::vector<InputGraph> graphs;
-  for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
-    graphs.push_back(InputGraph(*function_, graph(parts[i], parts[i + 1]), {}, InputGraph::Checks::none));
-  }
-  return graphs;
 }
 
 /// The values of each given column. Marks the outputs of earlier epochs that are needed.
@@ -206,6 +148,7 @@ Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, Computed& co
     }
     block.end = static_cast<Index>(end);
     const Tensor to = given.rows.row_range(block.begin, block.end);
+    const bool trains = options_.use == LazyOptions::For::training;  // gradients go back through blocks
     if (first.from == nullptr) {
       to.set(std::move(values), from);
       if (with_gradient_.empty()) continue;
@@ -218,7 +161,7 @@ Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, Computed& co
     of.set(std::move(rows), from);
     const Tensor& output = tensor_of(*epochs_[first.epoch].computed, first.from->output, from);
     apply(device_, op::gather_rows, {.in = {output}, .indices = {of}}, to, from);
-    computed.given[kinds_.given()[column].name].push_back(std::move(block));
+    if (trains) computed.given[kinds_.given()[column].name].push_back(std::move(block));
   }
   return given;
 }
@@ -333,8 +276,13 @@ void Epochs::flush(std::source_location from) {
   if (inference && !epochs_.empty()) epochs_.back().versions = nullptr;  // only the last epoch can be repaired
   add_epoch({first, retains, std::move(computed), versions, end});
   if (!inference) return;
+  // A graph for inference may never be cleared.
+  record_.count_flush();
   record_.forget_unnamed(first);
   forget_empty();
+  forget_failed();
+  if (kinds_.remember_too_much() || runs_.remember_too_much()) forget_kinds();
+  drop_replaced();
 }
 
 /// Notes the versions of the parameters that the current vertices use, to be compared in backward().

@@ -81,10 +81,15 @@ class Epochs {
     std::map<std::string, std::vector<Block>> given = {};  // by name of the tensor
     /// Throws Error if the value was not retained.
     const OutputRow& output_row(NodeId node) const {
-      if (node < first_retained || node >= end_retained()) refuse_row();
+      const OutputRow* const found = find_row(node);
+      if (found == nullptr) refuse_row();
+      return *found;
+    }
+    /// Null if it was not retained.
+    const OutputRow* find_row(NodeId node) const {
+      if (node < first_retained || node >= end_retained()) return nullptr;
       const OutputRow& found = output_rows[at(node - first_retained)];
-      if (found.row < 0) refuse_row();
-      return found;
+      return found.row < 0 ? nullptr : &found;
     }
     [[noreturn]] static void refuse_row();
     NodeId end_retained() const { return first_retained + static_cast<NodeId>(output_rows.size()); }
@@ -129,6 +134,8 @@ class Epochs {
   void find_kinds();
   bool find_all_kinds();
   void forget();
+  void forget_kinds();
+  void drop_replaced();
   /// The nodes whose values a computation retains, ascending, and those of them that have a gradient.
   struct ToRetain {
     std::vector<NodeId> values, with_gradient = {};
@@ -159,6 +166,7 @@ class Epochs {
   std::vector<char> needed_by(const Times& nodes) const;
   void add_epoch(Epoch epoch);
   std::vector<NodeId> named(NodeId first) const;
+  std::vector<NodeId> used_by_pending() const;
   std::size_t epoch_of(NodeId node) const;
   static const Tensor& tensor_of(Computed& computed, std::int32_t column, std::source_location from);
 
@@ -167,6 +175,8 @@ class Epochs {
   bool named_still(Output& output) const;
   void release();
   void forget_empty();
+  void forget_failed();
+  bool read_by_last_epoch(std::vector<Access>& reads) const;
   std::vector<float> read_row(NodeId node, std::source_location from);
   void tell_failures();
   bool repair(NodeId node, const OpError& error, std::source_location from);

@@ -161,7 +161,7 @@ std::vector<std::int64_t> Record::history() const {
   if (size() > 0) throw MisuseError("history() while expressions are recorded; expected it after clear()");
   NumberWriter to;
   to.add(version);
-  to.add(minibatch_);
+  to.add(age());
   weights_.write(to, epochs_->operators());
   to.add(static_cast<std::int64_t>(keys_.size()));
   for (std::uint32_t key = 0; key < keys_.size(); ++key) write(keys_[key], to);

@@ -54,7 +54,7 @@ KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vec
   };
   std::uint32_t known = latest_.find(run.pattern, packed);
   if (known != LatestLists::none) {
-    used_.note(known, record_.minibatch());
+    used_.note(known, record_.age());
   } else {
     set_key();
     known = static_cast<std::uint32_t>(find_or_add());
@@ -125,7 +125,7 @@ bool Kinds::meet_list(KindId kind, std::span<const NodeId> list, const std::vect
 KindId Kinds::find_or_add() {
   make_room(kinds_, 1);
   const auto kind = static_cast<KindId>(keys_.number(scratch_));
-  used_.note(static_cast<std::uint32_t>(kind), record_.minibatch());
+  used_.note(static_cast<std::uint32_t>(kind), record_.age());
   if (kind == size()) kinds_.push_back({.pattern = scratch_[0]});  // before anything throws: one kind for each key
   if (kinds_[at(kind)].state.empty()) {
     kinds_[at(kind)] = make(scratch_);
@@ -276,7 +276,7 @@ std::int32_t Kinds::output(const KindNode& node) {
 
 bool Kinds::remember_too_much() const {
   constexpr std::ptrdiff_t many = 64;  // all kinds are planned again whenever there is a new one
-  return used_.mostly_long_ago(record_.minibatch(), many);
+  return used_.mostly_long_ago(record_.age(), many);
 }
 
 void Kinds::forget() {

@@ -55,6 +55,7 @@ void Record::clear() {
   call_end_ = 0;
   run_begins_.clear();
   latest_.clear();
+  if (dropouts_ > 0) count_minibatch();  // so that the masks of the next one differ
   dropouts_ = 0;
   counted_.reset();
   outside_.clear();

@@ -217,7 +217,9 @@ class Record : public Uses {
   const ListPlaces& list_places() const { return list_places_; }
   /// The result that a list of the same flush could read in place; nothing for a value that lists copy.
   std::optional<ListPlaces::Result> listed(NodeId id) const;
-  std::uint32_t minibatch() const { return minibatch_; }
+  /// A clock for what was used long ago: it counts minibatches, and in inference flushes as well, 16 as one.
+  std::uint32_t age() const { return minibatch_ + flushes_ / 16; }
+  void count_flush() { ++flushes_; }
   /// All that was learned: the record's part, then that of the epochs. See LazyGraph.
   std::vector<std::int64_t> history() const;
   void set_history(std::span<const std::int64_t> history);
@@ -321,6 +323,7 @@ class Record : public Uses {
   Key read_key(NumberReader& from);
 
   std::uint32_t minibatch_ = 0;
+  std::uint32_t flushes_ = 0;  // see age()
   enum class State : std::uint8_t { open, differentiated, closed } state_ = State::open;
   std::shared_ptr<ParameterStores> parameters_;  // null when closed
   Keys keys_;

@@ -127,7 +127,7 @@ void Runs::add(const Run& made) {
     run.list = run.outside_end = outside_.end();
     run.pattern = patterns_.number(scratch_);
   }
-  used_.note(run.pattern, record_.minibatch());
+  used_.note(run.pattern, record_.age());
 }
 
 /// Completes a run whose begin among the values from outside is known. As add_node() for its only node, but this
@@ -179,7 +179,7 @@ std::uint32_t Runs::from_outside(const Run& run, NodeId operand) {
 
 bool Runs::remember_too_much() const {
   constexpr std::ptrdiff_t much = 4096;
-  return used_.mostly_long_ago(record_.minibatch(), much);
+  return used_.mostly_long_ago(record_.age(), much);
 }
 
 void Runs::forget() {

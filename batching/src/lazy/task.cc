@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "lazy/epochs.h"
@@ -23,6 +24,19 @@ void lazy::resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<
   for (const std::coroutine_handle<> task : tasks) {
     if (!task) throw MisuseError("run: a task that was moved from; expected one that has not begun");
   }
+  // A flush may throw for an earlier one that failed, and can be called again then: the tasks go on first.
+  std::exception_ptr of_earlier;
+  const auto flush = [&] {
+    constexpr int most = 64;  // failures that nobody has read
+    for (int failures = 0;; ++failures) {
+      try {
+        return record.epochs().flush(from);
+      } catch (const OpError&) {
+        if (failures == most) throw;
+        if (!of_earlier) of_earlier = std::current_exception();
+      }
+    }
+  };
   std::vector<std::coroutine_handle<>> ready = tasks;
   while (!ready.empty()) {
     for (const std::coroutine_handle<> task : ready) {
@@ -31,10 +45,12 @@ void lazy::resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<
       while (record.next) std::exchange(record.next, nullptr).resume();
     }
     ready = std::exchange(record.suspended, {});
-    if (!ready.empty()) record.epochs().flush(from);
+    if (!ready.empty()) flush();
   }
   record.cut();
-  if (std::all_of(tasks.begin(), tasks.end(), [](auto task) { return task.done(); })) return;
+  const bool all_done = std::all_of(tasks.begin(), tasks.end(), [](auto task) { return task.done(); });
+  if (all_done && of_earlier) std::rethrow_exception(of_earlier);
+  if (all_done) return;
   throw MisuseError("run: a task still waits for what was cleared; expected clear() when all have ended");
 }
 

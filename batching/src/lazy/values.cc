@@ -1,6 +1,7 @@
 // Values of lazy expressions: where they are, when they are released, and which of them failed.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <new>
 
 #include "lazy/epochs.h"
@@ -69,6 +70,14 @@ void Epochs::forget_empty() {
   epochs_.erase(epochs_.begin() + static_cast<std::ptrdiff_t>(kept), epochs_.end());
 }
 
+/// Drops the failures of values that have no handle, from time to time. Precondition: as for forget_empty(), and no
+/// node is pending.
+void Epochs::forget_failed() {
+  constexpr std::size_t few = 256;
+  if (failed_.size() < few) return;
+  std::erase_if(failed_, [&](const auto& failed) { return !record_.named(failed.first); });
+}
+
 /// Waits for the value.
 std::vector<float> Epochs::read_row(NodeId node, std::source_location from) {
   if (const auto failed = failed_.find(node); failed != failed_.end()) std::rethrow_exception(failed->second);
@@ -109,6 +118,17 @@ void Epochs::tell_failures() {
 // recomputed in halves, recursively, until the values that fail alone are found; the others are kept. This relies on
 // two facts: operators rarely throw, and whether they throw does not depend on the rest of their batch.
 
+/// The computed nodes that pending ones compute with, ascending; they may have no handle any more.
+std::vector<NodeId> Epochs::used_by_pending() const {
+  std::vector<NodeId> used;
+  for (NodeId id = record_.first_pending(); id < record_.size(); ++id) {
+    std::ranges::copy_if(record_.operands(id), std::back_inserter(used),
+                         [&](NodeId operand) { return operand < record_.first_pending(); });
+  }
+  std::ranges::sort(used);
+  return used;
+}
+
 /// Recomputes the last epoch without the values that fail. Returns false if that is not possible, or if the results
 /// might differ from those of the flush.
 bool Epochs::repair(NodeId node, const OpError& error, std::source_location from) {
@@ -116,8 +136,10 @@ bool Epochs::repair(NodeId node, const OpError& error, std::source_location from
   Epoch& epoch = epochs_.back();
   std::vector<NodeId> kept;
   const Computed& computed = *epoch.computed;
+  const std::vector<NodeId> used = used_by_pending();
   for (NodeId id = computed.first_retained; id < computed.end_retained(); ++id) {
-    if (computed.output_rows[at(id - computed.first_retained)].row >= 0 && record_.named(id)) kept.push_back(id);
+    const bool needed = record_.named(id) || std::ranges::binary_search(used, id);
+    if (needed && computed.find_row(id) != nullptr) kept.push_back(id);
   }
   int probes = 0;
   find_failed(kept, probes, from);
@@ -138,12 +160,7 @@ bool Epochs::curable(const OpError& error, std::source_location from) {
   } catch (...) {
   }
   std::vector<Access> given;
-  for (std::size_t number : holding_) {
-    if (number + 1 == epochs_.size()) continue;
-    for (const auto& [column, output] : epochs_[number].computed->outputs) {
-      if (output.tensor) given.push_back(windrow::read(output.tensor->var()));
-    }
-  }
+  if (!read_by_last_epoch(given)) return false;
   const auto& versions = epochs_.back().versions;
   if (versions) {
     for (std::int32_t number : versions->parameters) {
@@ -161,6 +178,28 @@ bool Epochs::curable(const OpError& error, std::source_location from) {
   return Versions::changed(*versions, *now).empty();
 }
 
+/// Appends reads of the tensors of earlier epochs that the last one computed with. Returns false if one is gone.
+bool Epochs::read_by_last_epoch(std::vector<Access>& reads) const {
+  const NodeId first = epochs_.back().first;
+  std::set<std::pair<std::size_t, std::int32_t>> read;  // epochs, and outputs of them
+  for (NodeId id = first; id < record_.first_pending(); ++id) {
+    for (const NodeId operand : record_.operands(id)) {
+      if (operand >= first) continue;
+      const std::size_t epoch = epoch_of(operand);
+      const Computed* const computed = epochs_[epoch].computed.get();
+      const OutputRow* const row = computed == nullptr ? nullptr : computed->find_row(operand);
+      if (row == nullptr) return false;
+      read.emplace(epoch, row->output);
+    }
+  }
+  for (const auto& [epoch, output] : read) {
+    const std::optional<Tensor>& tensor = epochs_[epoch].computed->outputs.at(output).tensor;
+    if (!tensor) return false;
+    reads.push_back(windrow::read(tensor->var()));
+  }
+  return true;
+}
+
 /// Computes these nodes of the last epoch.
 std::shared_ptr<Epochs::Computed> Epochs::compute_part(const std::vector<NodeId>& kept, Epoch::Retains retains,
                                                        std::source_location from) {
@@ -174,7 +213,7 @@ std::shared_ptr<Epochs::Computed> Epochs::compute_part(const std::vector<NodeId>
 
 /// Finds the nodes that fail alone, among nodes that failed together.
 void Epochs::find_failed(const std::vector<NodeId>& nodes, int& probes, std::source_location from) {
-  constexpr int most_probes = 256;  // more probes mean that failures are not rare
+  constexpr int most_probes = 4096;  // more probes mean that failures are not rare
   const auto fails = [&](const std::vector<NodeId>& some) -> std::exception_ptr {
     const auto part = compute_part(some, Epoch::Retains::values, from);
     try {

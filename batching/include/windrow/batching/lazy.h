@@ -35,7 +35,7 @@
 //            operator throws, the values that depend on it fail; their value() throws OpError, naming the line that
 //            recorded the operator, and values that share operands with it may fail, too. The first request for any
 //            value of that flush computes the others again, unless a parameter was written or a later flush was pushed
-//            meanwhile: then all of them fail. If no value is requested, a later flush throws, and can be called again.
+//            meanwhile, or thousands fail. If no value is requested, a later flush throws, and can be called again.
 //   Memory   A value stays available only if at least one handle has existed continuously since before its flush.
 //            Values of one flush with the same width and the same place in the program share one tensor, which is freed
 //            at the first flush after the last of their handles ends. For training, it is kept until backward() if
