@@ -38,12 +38,30 @@ TEST_F(Predictions, LabelTexts) {
   ASSERT_EQ(phrases.size(), 14u) << brackets.out;
   EXPECT_TRUE(phrases.front().ends_with("  (w1 (really)) w2")) << phrases.front();
   EXPECT_TRUE(phrases.back().ends_with("  -LRB- w1 -LRB- really -RRB- -RRB- w2")) << phrases.back();
+  for (const std::string text : {"(2 stars) out of 5", "(2010) it works", "(7 dwarfs)"}) {
+    EXPECT_EQ(run(predict + "--text '" + text + "'").err, "") << text;
+  }
+  EXPECT_EQ(lines_of(run(predict + "--text \"$(printf 'w1\\nw2')\"")).size(), 1u);
   EXPECT_EQ(run(predict + "--text ' '").err,
             "windrow: input 1: no word; expected a sentence, or a tree such as (3 (2 It) (4 works))\n");
   const Outcome wrong = run(predict + "--text '(3 (2 w1)'");
   EXPECT_EQ(wrong.status, 2);
   EXPECT_TRUE(wrong.err.starts_with("windrow: input 1:1:")) << wrong.err;
   EXPECT_EQ(std::count(wrong.err.begin(), wrong.err.end(), '\n'), 1);
+}
+
+/// Also where the trees that the seed draws would have no label but a neutral one.
+TEST_F(Predictions, LabelTextsByTwoClasses) {
+  const std::string train = "windrow train tree-lstm --classes 2 --hidden 8 --embedding 8 --samples 60 --epochs 1 ";
+  for (const std::string seed : {"1", "2", "3", "4"}) {
+    const std::string run_folder = "'" + (folder / seed).string() + "' ";
+    ASSERT_EQ(run(train + "--seed " + seed + " --save " + run_folder).err, "");
+    const Outcome labelled = run("windrow predict " + run_folder + " --text 'w1 w2'");
+    EXPECT_EQ(labelled.err, "");
+    EXPECT_TRUE(std::regex_match(labelled.out, std::regex("(negative|positive) [01]\\.[0-9]{2}  w1 w2\n")))
+        << labelled.out;
+    EXPECT_EQ(run("windrow export " + run_folder + " --out '" + (folder / ("source" + seed)).string() + "'").err, "");
+  }
 }
 
 TEST_F(Predictions, LabelWords) {

@@ -74,6 +74,28 @@ TEST_F(SavedModels, AreScoredWithoutTheFileOfTheTrainingSet) {
   score("parser", [](std::size_t samples, std::uint64_t seed) { return generate_conllu(samples, seed); });
 }
 
+/// The validation set is the file that it was for the training, whatever else the folder has.
+TEST_F(SavedModels, AreScoredOnTheFileThatValidatedThem) {
+  const std::string data = (folder / "data").string(), run_folder = (folder / "run").string();
+  std::filesystem::create_directory(data);
+  for (const auto& [name, seed] : {std::pair("valid.txt", 1), std::pair("test.txt", 2)}) {
+    std::ofstream(data + "/" + name) << generate_sentences(60, static_cast<std::uint64_t>(seed));
+  }
+  const Outcome trained = run("windrow train var-lstm --hidden 8 --embedding 8 --epochs 1 --data '" + data +
+                              "' --save '" + run_folder + "'");
+  ASSERT_EQ(trained.err, "");
+  const std::string eval = "windrow eval '" + run_folder + "' --data '" + data + "'";
+  EXPECT_EQ(scores_of_evaluation(run(eval)), scores_of_training(trained));
+  std::ofstream(data + "/train.txt") << generate_sentences(60, 3);
+  EXPECT_EQ(scores_of_evaluation(run(eval)), scores_of_training(trained));
+  std::filesystem::remove(data + "/train.txt");
+  std::filesystem::remove(data + "/valid.txt");
+  EXPECT_EQ(scores_of_evaluation(run(eval)), scores_of_training(trained));
+  std::filesystem::remove(data + "/test.txt");
+  EXPECT_EQ(run(eval).err,
+            "windrow: " + data + "/test.txt: no such file; expected a file of sentences, one per line\n");
+}
+
 TEST_F(SavedModels, TranslateTexts) {
   const std::string run_folder = "'" + (folder / "run").string() + "'";
   ASSERT_EQ(run("windrow train seq2seq --hidden 8 --embedding 8 --samples 40 --epochs 1 --save " + run_folder).err, "");

@@ -72,11 +72,18 @@ Record record_of(const Prediction::Label& label, const std::vector<std::string>&
   return record.set("label", names[label.number]).set("probabilities", probabilities);
 }
 
+/// The text as one line, even if it came with line breaks.
+std::string in_one_line(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return text;
+}
+
 /// Empty fields are underscores, as in CoNLL-U.
 std::string field(const std::string& text) { return text.empty() ? "_" : text; }
 
 void print_tree(const std::string& text, const std::vector<Prediction::Word>& words) {
-  print("# text = %s\n", text.c_str());
+  print("# text = %s\n", in_one_line(text).c_str());
   std::size_t number = 0;
   for (const Prediction::Word& word : words) {
     print("%zu\t%s\t_\t%s\t_\t_\t%d\t%s\t_\t_\n", ++number, word.form.c_str(), field(word.tag).c_str(),
@@ -85,9 +92,7 @@ void print_tree(const std::string& text, const std::vector<Prediction::Word>& wo
   print("\n");
 }
 
-/// `with_parts`: also those of a text that has a label as a whole.
-void print_json(const std::string& text, const Prediction& prediction, const std::vector<std::string>& names,
-                bool with_parts) {
+void print_json(const std::string& text, const Prediction& prediction, const std::vector<std::string>& names) {
   Record record = prediction.label ? record_of(*prediction.label, names) : Record();
   record.set("text", text);
   if (prediction.text) {
@@ -102,7 +107,6 @@ void print_json(const std::string& text, const Prediction& prediction, const std
   }
   if (!words.empty()) record.set("words", words);
   for (const Prediction::Part& part : prediction.parts) {
-    if (prediction.label && !with_parts) break;
     parts.push_back(record_of(part.label, names).set("text", part.text));
   }
   if (!parts.empty()) record.set("parts", parts);
@@ -112,7 +116,7 @@ void print_json(const std::string& text, const Prediction& prediction, const std
 void print_line(const std::string& indent, const std::string& text, const Prediction::Label& label,
                 const std::vector<std::string>& names) {
   print("%s%s %.2f  %s\n", indent.c_str(), names[label.number].c_str(), label.probabilities[label.number],
-        text.c_str());
+        in_one_line(text).c_str());
 }
 
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
@@ -154,6 +158,7 @@ class Predictor {
       }
       PredictOptions options = arguments_.predict;
       options.first = first;
+      options.parts = arguments_.parts;
       predictions = network_.predict(texts, options);
     } catch (const DataError& error) {
       if (texts.size() == 1) return refuse(first, error.what());
@@ -181,11 +186,10 @@ class Predictor {
   }
 
   void print_prediction(const std::string& text, const Prediction& prediction) {
-    if (arguments_.json) return print_json(text, prediction, names_, arguments_.parts);
+    if (arguments_.json) return print_json(text, prediction, names_);
     if (!prediction.words.empty()) return print_tree(text, prediction.words);
     if (prediction.text) return print("%s\n", prediction.text->text.c_str());
     if (prediction.label) print_line("", text, *prediction.label, names_);
-    if (prediction.label && !arguments_.parts) return;
     if (!prediction.label && std::exchange(separate_, true)) print("\n");
     for (const Prediction::Part& part : prediction.parts) {
       print_line(prediction.label ? "  " : "", part.text, part.label, names_);
@@ -203,6 +207,7 @@ void predict(const Arguments& arguments, const CLI::App& program) {
   const SavedCheckpoint checkpoint = newest_checkpoint(arguments.folder);
   SavedModel model = saved_model(checkpoint);
   model.options.samples = 1;  // generated data, which are not used
+  model.options.validation_only = true;
   Loaded loaded(arguments, model, checkpoint);
   Predictor predictor(*loaded.workload.network, arguments, program);
   predictor.predict({}, 1);  // a model that predicts nothing is refused before input is waited for

@@ -46,7 +46,8 @@ TEST(Predictions, OfListsAreValuesOfTheListAndItsParts) {
   Trainer trainer(host_device(engine), workload, {.optimiser = {.rate = workload.kind->learning_rate}});
   for (int epoch = 0; epoch < 3; ++epoch) trainer.train();
   const std::string lines[] = {"[MAX 2 9 [MIN 4 7 ] ]", "4\t[MIN 4 7 ]"};
-  const std::vector<Prediction> predictions = workload.network->predict(lines);
+  const std::vector<Prediction> predictions = workload.network->predict(lines, {.parts = true});
+  EXPECT_TRUE(workload.network->predict(lines)[0].parts.empty());
   const std::vector<std::string> labels = workload.network->labels();
   ASSERT_EQ(predictions.size(), 2u);
   ASSERT_EQ(predictions[0].parts.size(), 2u);

@@ -40,6 +40,7 @@ TEST(WordVectors, AreReadInTheFormatsOfGloveAndWord2vec) {
     EXPECT_EQ(table.found.rows, 2);
   }
   EXPECT_EQ(Table("cat 1 2 \r\n1 3 4\r\n\r\n").numbers[1], 2) << "spaces and ends of other systems; a number is a word";
+  EXPECT_EQ(Table("cat\t1\t2\nroute 66 3 4\n").found.words, 2) << "tabs; a word that ends in a number";
   EXPECT_EQ(Table("cat 1e-60 123456789.123456789\n").numbers[1], 123456789.123456789f);
 }
 
@@ -48,7 +49,7 @@ TEST(WordVectors, ThatAreDamagedAreRefusedByLine) {
   EXPECT_EQ(refusal(""), "v.txt:1:1: no vector; expected a word and its numbers on each line");
   EXPECT_EQ(refusal("2 2\n"), "v.txt:1:1: no vector; expected a word and its numbers on each line");
   EXPECT_EQ(refusal("a 1 2\ncat 1\n"), "v.txt:2:1: 1 numbers; expected 2, the width of the table");
-  EXPECT_EQ(refusal("a 1 2\ncat 1 2 3\n"), "v.txt:2:1: 3 numbers; expected 2, the width of the table");
+  EXPECT_EQ(refusal("cat 1 2 3\na 1 2\n"), "v.txt:1:1: 3 numbers; expected 2, the width of the table");
   EXPECT_EQ(refusal("400 3\ncat 1 2 3\n"), "v.txt:1:5: 3 numbers per word; expected 2, the width of the table");
   EXPECT_EQ(refusal("3 2\ncat 1 2\n"), "v.txt:1:1: 3 words, as this line says; expected 1, as the file has");
   EXPECT_EQ(refusal("cat 1 2x\n"), "v.txt:1:7: '2x'; expected a decimal number");

@@ -137,8 +137,8 @@ class VectorReader {
       if (is_number(fields_[i].state)) continue;
       lines_.refuse(fields_[i].begin, shown(text_of(i)) + "; expected a decimal number");
     }
-    // A word with spaces ends in a part that is no number; otherwise there are too many numbers.
-    if (first > 1 && is_number(fields_[first - 1].state)) refuse_line(too_many(first));
+    // Too many numbers on the first line are those of a wider table; later, a word may contain spaces and numbers.
+    if (first > 1 && is_number(fields_[first - 1].state) && found_.words == 0) refuse_line(too_many(first));
     ++found_.words;
     const std::int64_t row = table_.row_of(lines_.line().substr(0, fields_[first - 1].end));
     if (row < 0 || set_[static_cast<std::size_t>(row)] != 0) return;

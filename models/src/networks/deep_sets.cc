@@ -65,16 +65,22 @@ std::vector<std::string> texts_of(const ListOpsTree& tree) {
 
 GraphNetwork::Texts::Input input_of(const std::string& line, const std::string& name) {
   std::istringstream in(line);
-  const ListOpsTree tree = std::move(read_listops(in, name).front());
-  GraphNetwork::Texts::Input input{.graph = with_kinds(tree.graph)};
-  const std::vector<std::string> texts = texts_of(tree);
-  if (input.graph.kinds.back() != DeepSets::list) {
-    throw DataError(name + ": " + texts.back() + " is a digit; expected a list, such as [MAX 2 9 ]");
+  const auto tree = std::make_shared<const ListOpsTree>(std::move(read_listops(in, name).front()));
+  GraphNetwork::Texts::Input input{.graph = with_kinds(tree->graph)};
+  const std::vector<std::int32_t>& kinds = input.graph.kinds;
+  if (kinds.back() != DeepSets::list) {
+    throw DataError(name + ": " + texts_of(*tree).back() + " is a digit; expected a list, such as [MAX 2 9 ]");
   }
-  for (std::size_t v = 0; v < texts.size(); ++v) {
-    if (input.graph.kinds[v] == DeepSets::list) input.parts.emplace_back(static_cast<std::int32_t>(v), texts[v]);
+  for (std::size_t v = 0; v < kinds.size(); ++v) {
+    if (kinds[v] == DeepSets::list) input.parts.push_back(static_cast<std::int32_t>(v));
   }
-  input.whole = input.parts.back().first;
+  input.texts_of_parts = [tree, lists = input.parts] {
+    const std::vector<std::string> all = texts_of(*tree);
+    std::vector<std::string> texts;
+    for (const std::int32_t list : lists) texts.push_back(all[static_cast<std::size_t>(list)]);
+    return texts;
+  };
+  input.whole = input.parts.back();
   return input;
 }
 

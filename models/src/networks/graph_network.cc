@@ -150,7 +150,12 @@ std::vector<Prediction> GraphNetwork::predict(std::span<const std::string> lines
       if (!numbers.empty()) label.number = static_cast<std::size_t>(numbers[first_vertex + v]);
       return label;
     };
-    for (auto& [vertex, text] : inputs[i].parts) prediction.parts.push_back({std::move(text), of(vertex)});
+    if (options.parts || !inputs[i].whole) {
+      std::vector<std::string> texts_of_parts = inputs[i].texts_of_parts();
+      for (std::size_t part = 0; part < texts_of_parts.size(); ++part) {
+        prediction.parts.push_back({std::move(texts_of_parts[part]), of(inputs[i].parts[part])});
+      }
+    }
     if (inputs[i].whole) prediction.label = of(*inputs[i].whole);
     first += static_cast<std::size_t>(graphs[i].vertices()) * classes;
     first_vertex += static_cast<std::size_t>(graphs[i].vertices());

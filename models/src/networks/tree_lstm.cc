@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
+#include <numeric>
 #include <sstream>
 
 #include "data/lines.h"
@@ -53,12 +55,21 @@ Cell cell_of(const WorkloadOptions& options, Parameters& parameters, Index vocab
           "6 h e per leaf, 16 h^2 per inner vertex, 2 h classes per vertex"};
 }
 
-/// Whether a line is meant as a tree of a treebank: it begins with a bracket and a label.
+/// Whether a line is meant as a tree of a treebank: it begins with a bracket and a label, and what begins there does
+/// not end before the line does, as it does in "(2 stars) out of 5".
 bool is_tree(const std::string& line) {
   const std::size_t begin = line.find_first_not_of(blanks);
   if (begin == std::string::npos || line[begin] != '(') return false;
   const std::size_t label = line.find_first_not_of(blanks, begin + 1);
-  return label != std::string::npos && '0' <= line[label] && line[label] <= '9';
+  if (label == std::string::npos || line[label] < '0' || line[label] >= '0' + tree_labels) return false;
+  if (label + 1 < line.size() && std::string_view(" \t\r(").find(line[label + 1]) == std::string_view::npos)
+    return false;
+  int open = 0;
+  for (std::size_t at = begin; at < line.size(); ++at) {
+    open += line[at] == '(' ? 1 : line[at] == ')' ? -1 : 0;
+    if (open == 0) return line.find_first_not_of(blanks, at + 1) == std::string::npos;
+  }
+  return true;  // a tree whose end is missing
 }
 
 /// The words of a line, with brackets as treebanks write them: as words of their own.
@@ -114,12 +125,12 @@ std::vector<std::string> phrases_of(const LabelledTree& tree) {
 
 GraphNetwork::Texts texts_of(const Vocabulary& words, std::vector<std::string> labels) {
   return {.labels = std::move(labels), .read = [words](const std::string& line, const std::string& name) {
-            const LabelledTree tree = tree_of(line, name);
-            GraphNetwork::Texts::Input input{.graph = numbered(tree, words)};
-            for (std::string& phrase : phrases_of(tree)) {
-              input.parts.emplace_back(static_cast<std::int32_t>(input.parts.size()), std::move(phrase));
-            }
-            input.whole = static_cast<std::int32_t>(input.parts.size()) - 1;
+            const auto tree = std::make_shared<const LabelledTree>(tree_of(line, name));
+            GraphNetwork::Texts::Input input{.graph = numbered(*tree, words)};
+            input.parts.resize(tree->words.size());
+            std::iota(input.parts.begin(), input.parts.end(), 0);
+            input.texts_of_parts = [tree] { return phrases_of(*tree); };
+            input.whole = input.parts.back();
             return input;
           }};
 }

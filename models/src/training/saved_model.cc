@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "training/making.h"
 #include "windrow/training/checkpoint.h"
 #include "windrow/training/file_error.h"
 
@@ -10,6 +11,7 @@ namespace {
 
 // Where data came from.
 const char *const from_generator = "generated", *const from_files = "read from files";
+const char* const validation_file = "validation_file";
 
 }  // namespace
 
@@ -25,6 +27,11 @@ Record model_record(const Workload& workload) {
   record.set("samples", options.samples);
   record.set("dropout", options.dropout.element).set("word_dropout", options.dropout.word);
   record.set("vocabularies", vocabularies).set("data", options.data.empty() ? from_generator : from_files);
+  if (!options.data.empty() && workload.kind->files.size() > 1) {
+    const std::filesystem::path file = files_of(*workload.kind, options)[1];
+    // Names of parallel texts depend on their languages, and are found again.
+    if (std::filesystem::exists(file)) record.set(validation_file, file.filename().string());
+  }
   if (!options.cell.empty()) record.set("cell", options.cell);
   RecordValue::List switches(options.switches.begin(), options.switches.end());
   if (!switches.empty()) record.set("switches", std::move(switches));
@@ -43,6 +50,7 @@ SavedModel saved_model(const SavedCheckpoint& checkpoint) {
   if (record.contains("switches")) {
     for (const RecordValue& one : record.at("switches").list()) options.switches.insert(one.text());
   }
+  if (record.contains(validation_file)) options.validation_file = record.at(validation_file).text();
   if (record.contains("cell")) options.cell = record.at("cell").text();
   for (const auto& [name, words] : record.at("vocabularies").record().values()) {
     std::vector<std::string>& to = options.vocabularies[name];
@@ -74,7 +82,8 @@ Workload load_model(const Device& device, const std::filesystem::path& folder) {
     throw FileError(why_no_checkpoint(folder, newest));
   }
   SavedModel model = saved_model(*newest.checkpoint);
-  model.options.samples = 1;
+  model.options.samples = 1;  // generated data, which are not used
+  model.options.validation_only = true;
   return load_model(device, *newest.checkpoint, model);
 }
 

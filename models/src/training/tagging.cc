@@ -113,9 +113,9 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
             const auto& kinds = input.graph.kinds;
             const auto first = std::ranges::find(kinds, static_cast<std::int32_t>(model.tag_kind())) - kinds.begin();
             for (std::size_t i = 0; i < sentence.words.size(); ++i) {
-              input.parts.emplace_back(static_cast<std::int32_t>(first) + static_cast<std::int32_t>(i),
-                                       sentence.words[i]);
+              input.parts.push_back(static_cast<std::int32_t>(first) + static_cast<std::int32_t>(i));
             }
+            input.texts_of_parts = [words = sentence.words] { return words; };
             return input;
           },
       .numbers = [model](const Minibatch& minibatch) { return model.tags(minibatch); }};
@@ -129,7 +129,8 @@ WorkloadSwitch crf() { return {"crf", "Tag sentences as a whole, by a conditiona
 
 }  // namespace
 
-constexpr const char* words_input = "words; labels each of them";
+constexpr const char* words_input =
+    "words; labels each of them (with --crf all together, while probabilities are those of each word alone)";
 
 WorkloadKind bilstm_kind() {
   return {.name = "bilstm",

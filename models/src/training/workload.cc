@@ -123,6 +123,9 @@ std::vector<std::filesystem::path> files_of(const WorkloadKind& kind, const Work
     return std::filesystem::exists(file(i), ignored);
   };
   if (kind.files.size() == 1) return {file(0)};
+  if (options.validation_only && !options.validation_file.empty()) {
+    return {file(0), std::filesystem::path(options.data) / options.validation_file};
+  }
   for (std::size_t i = 0; i + 1 < kind.files.size(); ++i) {
     if (exists(i) && (exists(i + 1) || !options.validation_only)) return {file(i), file(i + 1)};
   }

@@ -42,8 +42,10 @@ class GraphNetwork final : public Network {
   struct Texts {
     struct Input {
       GraphData graph;
-      std::vector<std::pair<std::int32_t, std::string>> parts = {};  ///< vertices with labels, and what they stand for
-      std::optional<std::int32_t> whole = {};                        ///< the vertex whose label is the input's
+      std::vector<std::int32_t> parts = {};  ///< vertices with labels
+      /// What the parts stand for. Called if they are asked for, since phrases of phrases are long together.
+      std::function<std::vector<std::string>()> texts_of_parts = {};
+      std::optional<std::int32_t> whole = {};  ///< the vertex whose label is the input's
     };
     std::vector<std::string> labels;
     /// Throws DataError. `name` says which input the line is.

@@ -1,7 +1,7 @@
 // Word vectors in text, such as pre-trained ones: the formats of GloVe (Pennington et al. 2014) and of word2vec
 // (Mikolov et al. 2013).
 //
-//   the 0.418 0.24968 -0.41242 ...      a word and its numbers, separated by spaces, on each line
+//   the 0.418 0.24968 -0.41242 ...      a word and its numbers, separated by spaces or tabs, on each line
 //   400000 300                          word2vec: a first line with the number of words, and of numbers per word
 //
 //   windrow::WordVectors found = windrow::set_word_vectors(workload, "glove.6B.300d.txt");
@@ -40,6 +40,7 @@ struct WordVectors {
 
 /// Reads a file line by line, in memory for one line. Rows whose word the file lacks keep their numbers. If a word
 /// occurs twice, its first vector counts. A word may contain spaces: the last `width` fields of a line are its numbers.
+/// That of the first line must not end in a number, since too many numbers there are those of a wider table.
 /// Throws DataError, which names the line, for a line without a word, for fields that are no finite decimal numbers,
 /// for another width, and for another number of words than the first line says; also without any vector.
 WordVectors read_word_vectors(std::istream& in, const std::string& name, const WordVectorTable& table);

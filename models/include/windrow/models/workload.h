@@ -98,7 +98,7 @@ struct Prediction {
     std::string text;
     Label label;
   };
-  std::vector<Part> parts = {};
+  std::vector<Part> parts = {};  ///< see PredictOptions::parts
   /// A word of a sentence whose dependencies the model finds; words are numbered from 1, and head 0 is the root.
   struct Word {
     std::string form, tag;  ///< the tag that was given, or assumed
@@ -117,6 +117,9 @@ struct Prediction {
 struct PredictOptions {
   std::size_t beam = 1;   ///< for models that write: the width of the beam search; 1 is greedy search
   std::size_t first = 1;  ///< the number of the first text, for errors
+  /// Whether texts that have a label as a whole also have that of each part. These take memory as the square of the
+  /// length if each part is in the next one.
+  bool parts = false;
 };
 
 struct SourceOptions {
@@ -169,6 +172,8 @@ struct WorkloadOptions {
   Vocabularies vocabularies = {};
   /// For a model that was trained before: leaves the training set empty, and does not read a file of its own.
   bool validation_only = false;
+  /// With it, the name of the file in `data` that is the validation set; if empty, as for training.
+  std::string validation_file = {};
 
   /// Precondition: the options have all sizes of the kind.
   Index size(const char* name) const { return sizes.at(name); }
