@@ -232,7 +232,7 @@ TEST_F(DevicesOfPrograms, OfSeveralProcessesTrainTogetherByNccl) {
   EXPECT_EQ(one.err.find("windrow: "), one.err.rfind("windrow: ")) << one.err;
   const Outcome too_many = processes(3, "");  // the third one has no device
   EXPECT_NE(too_many.status, 0);
-  EXPECT_NE(too_many.err.find("windrow: device cuda:2: expected "), std::string::npos) << too_many.err;
+  EXPECT_NE(too_many.err.find("windrow: rank 2: device cuda:2: expected "), std::string::npos) << too_many.err;
   const Outcome missing = processes(2, "WINDROW_NCCL_PLUGIN=/nowhere/windrow_nccl.so");
   EXPECT_NE(missing.err.find("windrow: --comm nccl: NCCL cannot be used: /nowhere/windrow_nccl.so"), std::string::npos)
       << missing.err;

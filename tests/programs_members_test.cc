@@ -265,15 +265,27 @@ TEST_F(MemberPrograms, OfSeveralProcessesRefuseInOneLine) {
   EXPECT_EQ(refused("--comm nccl"),
             Lines{"windrow: --devices and --comm nccl; expected --comm mpi, or --device of each "
                   "process instead of --devices"});
-  const Outcome unequal = run_processes(1, train("--comm mpi --devices cpu:0") + " : -n 1 '" WINDROW_BIN "'/" +
-                                               train("--comm mpi --devices cpu:0,cpu:1"));
-  EXPECT_EQ(lines_of_windrow(unequal.err),
-            Lines{"windrow: --devices: process 0 has 1, but process 1 has 2; expected equally many"});
-  const std::string own = train("--comm mpi"), other = train("--comm mpi --rate 0.5");
-  const Outcome different = run_processes(1, own + " : -n 1 '" WINDROW_BIN "'/" + other);
-  EXPECT_NE(different.status, 0);
-  EXPECT_EQ(lines_of_windrow(different.err),
-            std::vector<std::string>{"windrow: rank 1 has another --rate than rank 0; expected the same"});
+  const auto unequal = [&](const std::string& first, const std::string& second) {
+    const Outcome outcome = run_processes(1, train(first) + " : -n 1 '" WINDROW_BIN "'/" + train(second));
+    EXPECT_NE(outcome.status, 0);
+    return lines_of_windrow(outcome.err);
+  };
+  EXPECT_EQ(unequal("--comm mpi --devices cpu:0", "--comm mpi --devices cpu:0,cpu:1"),
+            Lines{"windrow: --devices: rank 0 has 1, but rank 1 has 2; expected equally many"});
+  EXPECT_EQ(unequal("--comm mpi", "--comm mpi --devices cpu:0,cpu:1"),
+            Lines{"windrow: --devices: rank 0 has none, but rank 1 has 2; expected equally many"});
+  EXPECT_EQ(unequal("--comm nccl", "--comm mpi"),
+            Lines{"windrow: --comm: rank 0 has nccl, but rank 1 has mpi; expected the same"});
+  EXPECT_EQ(unequal("--comm mpi", "--comm mpi --rate 0.5"),
+            Lines{"windrow: rank 1 has another --rate than rank 0; expected the same"});
+  // An error of one process names it, if it is not the first one.
+  const std::string missing = "--comm mpi --save '" + (folder / "none" / "run").string() + "'";
+  EXPECT_EQ(unequal("--comm mpi", missing), Lines{"windrow: rank 1 has another --save than rank 0; expected the same"});
+  const std::string there = "--comm mpi --device cuda:9";
+  const Lines no_device = unequal("--comm mpi", there);
+  ASSERT_EQ(no_device.size(), 1u);
+  EXPECT_TRUE(no_device[0].starts_with("windrow: rank 1: ")) << no_device[0];
+  EXPECT_EQ(lines_of_windrow(run_processes(2, train(there)).err).size(), 1u);
 }
 #endif
 

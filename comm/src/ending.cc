@@ -145,6 +145,7 @@ std::chrono::nanoseconds time_left(std::chrono::nanoseconds limit, std::chrono::
 
 std::string seconds(std::chrono::nanoseconds time) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+  if (ms == 0) return std::to_string(time.count()) + " ns";
   return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
 }
 

@@ -43,7 +43,7 @@ void require_positive(const char* group, const char* option, std::chrono::nanose
 /// is the largest number. Zero or less if the limit is over.
 std::chrono::nanoseconds time_left(std::chrono::nanoseconds limit, std::chrono::steady_clock::time_point since);
 
-/// "10 s" or "1500 ms", for errors.
+/// "10 s", "1500 ms" or "500 ns", for errors.
 std::string seconds(std::chrono::nanoseconds time);
 
 }  // namespace windrow::comm

@@ -8,7 +8,6 @@
 #include <thread>
 #include <vector>
 
-#include "about.h"
 #include "program.h"
 #include "windrow/comm/local.h"
 #include "windrow/comm/mpi.h"
@@ -151,16 +150,16 @@ int run_threads(const Group& group, const std::function<int(const Member&)>& bod
 }
 
 /// One that NCCL connects: each process has a device of its own, and MPI tells the members of each other.
-Communicator nccl_group(MpiWorld& world, Engine& engine, DeviceFlags flags, std::chrono::seconds patience) {
-  const Device host = host_device(engine);
-  const Communicator exchange = world.group(host), announcements = world.group(host);
+Communicator nccl_group(MpiWorld& world, Engine& engine, const Member& process, DeviceFlags flags,
+                        std::chrono::seconds patience) {
+  const Communicator announcements = world.group(process.device);
   std::optional<Device> device;
-  together({host, exchange, world.rank() == 0}, [&] {
+  together(process, [&] {
     if (const std::string why = NcclGroup::unavailable(); !why.empty()) throw MisuseError("--comm nccl: " + why);
     if (flags.device == "cpu") flags.device = "cuda:" + std::to_string(MpiWorld::started().on_node);
     device.emplace(open_device(engine, flags));
   });
-  return NcclGroup(*device, exchange, announcements, {.patience = patience})[world.rank()];
+  return NcclGroup(*device, *process.group, announcements, {.patience = patience})[world.rank()];
 }
 
 void require_nestable(const MemberFlags& flags) {
@@ -175,23 +174,14 @@ void require_nestable(const MemberFlags& flags) {
 }
 
 /// Several devices in each process.
-Group nested_group(MpiWorld& world, Engine& engine, const DeviceFlags& flags, const MemberFlags& members) {
+Group nested_group(MpiWorld& world, Engine& engine, const Member& process, const DeviceFlags& flags,
+                   const MemberFlags& members) {
   // The devices of a process wait longer, so that it is the missing process that is named.
   const auto patience = 2 * std::chrono::seconds(members.timeout) + std::chrono::seconds(10);
-  const std::vector<std::string> names = names_in(members.devices);
-  const Device host = host_device(engine);
-  const Communicator exchange = world.group(host);
-  const auto counts = exchange.exchange(std::vector{static_cast<std::int64_t>(names.size())});
-  const auto other = std::ranges::find_if(counts, [&](std::int64_t count) { return count != counts.front(); });
   std::optional<Group> inner;
-  together({host, exchange, world.rank() == 0}, [&] {
+  together(process, [&] {
     require_nestable(members);
-    if (other != counts.end()) {
-      throw MisuseError("--devices: process 0 has " + std::to_string(counts.front()) + ", but process " +
-                        std::to_string(other - counts.begin()) + " has " + std::to_string(*other) +
-                        "; expected equally many");
-    }
-    inner = group_of(open_devices(engine, flags, names), patience);
+    inner = group_of(open_devices(engine, flags, names_in(members.devices)), patience);
   });
   const NestedGroup nested(inner->members, world.group(inner->members.front().device()));
   Group group{{}, "MPI between processes, and within each by " + inner->collectives};
@@ -199,11 +189,39 @@ Group nested_group(MpiWorld& world, Engine& engine, const DeviceFlags& flags, co
   return group;
 }
 
+/// Throws MisuseError at all processes if their groups would be of different kinds. Other flags are compared later, by
+/// these groups.
+void require_same_groups(const Member& process, const MemberFlags& flags) {
+  const std::vector<std::string> kinds = {"mpi", "nccl"};
+  const auto kind = std::ranges::find(kinds, flags.comm) - kinds.begin();
+  const auto all = process.group->exchange(std::vector<std::int64_t>{kind, std::ssize(names_in(flags.devices))});
+  const auto count = [](std::int64_t devices) { return devices == 0 ? std::string("none") : std::to_string(devices); };
+  for (std::size_t rank = 1; rank < all.size() / 2; ++rank) {
+    const bool same_kind = all[2 * rank] == all[0];
+    if (same_kind && all[2 * rank + 1] == all[1]) continue;
+    if (!process.leads) throw ErrorsPrinted();
+    const std::string other = ", but rank " + std::to_string(rank) + " has ";
+    if (same_kind) {
+      throw MisuseError("--devices: rank 0 has " + count(all[1]) + other + count(all[2 * rank + 1]) +
+                        "; expected equally many");
+    }
+    throw MisuseError("--comm: rank 0 has " + kinds[static_cast<std::size_t>(all[0])] + other +
+                      kinds[static_cast<std::size_t>(all[2 * rank])] + "; expected the same");
+  }
+}
+
 /// The members of this process.
 Group group_in(MpiWorld& world, Engine& engine, const DeviceFlags& flags, const MemberFlags& members) {
-  if (!members.devices.empty()) return nested_group(world, engine, flags, members);
-  if (members.comm == "mpi") return {{world.group(open_device(engine, flags))}, "MPI"};
-  return {{nccl_group(world, engine, flags, std::chrono::seconds(members.timeout))}, "NCCL"};
+  const Device host = host_device(engine);
+  const Member process{host, world.group(host), world.rank() == 0};
+  require_same_groups(process, members);
+  if (!members.devices.empty()) return nested_group(world, engine, process, flags, members);
+  if (members.comm != "mpi") {
+    return {{nccl_group(world, engine, process, flags, std::chrono::seconds(members.timeout))}, "NCCL"};
+  }
+  std::optional<Device> device;
+  together(process, [&] { device.emplace(open_device(engine, flags)); });
+  return {{world.group(*device)}, "MPI"};
 }
 
 int run_in_world(Engine& engine, const DeviceFlags& flags, const MemberFlags& members,
@@ -332,64 +350,6 @@ std::string members_text(const MemberFlags& flags, const Member& member) {
                                   ? count + (one ? " process" : " processes")
                                   : count + (one ? " device" : " devices") + " of one process: " + flags.devices;
   return members + by;
-}
-
-void together(const Member& member, const std::function<void()>& step) {
-  std::exception_ptr error;
-  try {
-    step();
-  } catch (...) {
-    error = std::current_exception();
-  }
-  if (member.group) {
-    const auto failed = member.group->exchange(std::vector<std::int64_t>{error ? 1 : 0});
-    const auto first = std::ranges::find(failed, 1);
-    if (first != failed.end() && first - failed.begin() != member.group->rank()) throw ErrorsPrinted();
-  }
-  if (error) std::rethrow_exception(error);
-}
-
-void require_same_flags(const CLI::App& command, const Member& member) {
-  if (!member.group) return;
-  const std::set<std::string> free = {"--help",   "--workers", "--policy", "--trace",
-                                      "--report", "--device",  "--devices"};
-  std::vector<std::string> names = {"version"};
-  std::vector<std::int64_t> own = {fingerprint(version_text())};
-  for (const CLI::Option* option : command.get_options()) {
-    const std::string name = option->get_name();
-    if (free.contains(name)) continue;
-    std::string values;
-    for (const std::string& value : option->results()) values += value + '\n';
-    names.push_back(name);
-    own.push_back(fingerprint(values));
-  }
-  const auto of_all = member.group->exchange(own);
-  for (std::size_t i = 0; i < of_all.size(); ++i) {
-    const std::size_t flag = i % own.size();
-    if (of_all[i] == of_all[flag]) continue;
-    const std::string what =
-        "rank " + std::to_string(i / own.size()) + " has another " + names[flag] + " than rank 0; expected the same";
-    if (member.leads) throw MisuseError(what);
-    throw ErrorsPrinted();
-  }
-}
-
-void require_same_data(const Workload& workload, const Member& member) {
-  if (!member.group) return;
-  std::string sizes;
-  for (const auto* samples : {&workload.training, &workload.validation}) {
-    sizes += std::to_string(samples->size()) + ':';
-    for (const Sample& sample : *samples) {
-      for (const std::int64_t size : {sample.units, sample.vertices, sample.labels})
-        sizes += std::to_string(size) + ',';
-    }
-  }
-  const auto of_all = member.group->exchange(std::vector{fingerprint(sizes)});
-  const auto other = std::ranges::find_if(of_all, [&](std::int64_t sum) { return sum != of_all.front(); });
-  if (other == of_all.end()) return;
-  if (!member.leads) throw ErrorsPrinted();
-  throw MisuseError("rank " + std::to_string(other - of_all.begin()) +
-                    " has other data than rank 0; expected the same samples in the same order");
 }
 
 }  // namespace windrow::program

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
@@ -9,9 +10,11 @@
 #include <cstring>
 #include <filesystem>
 #include <sstream>
+#include <thread>
 
 #include "flags.h"
 #include "help.h"
+#include "windrow/comm/mpi.h"
 #include "windrow/memory/allocator.h"
 
 namespace windrow::program {
@@ -114,6 +117,12 @@ std::string with_value(const CLI::App& command, const std::string& error) {
   return option == nullptr ? std::string() : option->get_name() + ": has a value; expected none";
 }
 
+/// Of processes that mpirun has started with the same wrong flag, the first one tells the user: mpirun ends the others
+/// meanwhile.
+void let_the_first_tell() {
+  if (MpiWorld::started().rank > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
+}
+
 int refuse(const CLI::App& app, const CLI::ParseError& error) {
   const auto commands = app.get_subcommands();
   const CLI::App& command = commands.empty() ? app : *commands.front();
@@ -123,6 +132,7 @@ int refuse(const CLI::App& app, const CLI::ParseError& error) {
   if (why.empty() && dynamic_cast<const CLI::ArgumentMismatch*>(&error)) why = with_value(command, error.what());
   if (why.empty()) why = error.what();
   const std::string of = &command == &app ? "" : " " + command.get_name();
+  let_the_first_tell();
   return refuse(app, why + "; see " + app.get_name() + of + " --help");
 }
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "program.h"
 #include "windrow/training/file_error.h"
 
 namespace windrow::program {
@@ -64,7 +65,9 @@ std::string changed_flags(const Record& saved, const Record& now) {
 SavedCheckpoint newest_checkpoint(const std::string& folder) {
   NewestCheckpoint newest = CheckpointFolder(folder).newest();
   if (!newest.checkpoint) throw FileError(why_no_checkpoint(folder, newest));
-  for (const std::string& line : newest.skipped) std::fprintf(stderr, "skipped %s\n", line.c_str());
+  if (!Silence::here()) {
+    for (const std::string& line : newest.skipped) std::fprintf(stderr, "skipped %s\n", line.c_str());
+  }
   return std::move(*newest.checkpoint);
 }
 

@@ -68,6 +68,12 @@ TEST(Simulation, OneDeviceTakesItsOwnTime) {
   EXPECT_EQ(step.step, step.device);
   EXPECT_EQ(step.efficiency(), 1);
   EXPECT_EQ(step.limit(), "computation");
+  options.jitter = 0.9;
+  for (options.seed = 1; options.seed <= 10; ++options.seed) {
+    const SimulatedStep jittery = simulate(options);
+    EXPECT_NEAR(jittery.efficiency(), 1, 0.02) << "seed " << options.seed;
+    EXPECT_EQ(jittery.limit(), "computation");
+  }
 }
 
 TEST(Simulation, OverlapBucketsPartsAndPriorityTakeTheTimesOfFormulas) {

@@ -102,6 +102,7 @@ class SimulatedDevice {
 
   /// The forward pass and the backward pass.
   void compute(Progress& progress) {
+    counts_ = step_++ > 0;
     for (std::size_t i = 0; i < weights_.size(); ++i) {
       std::vector<Access> accesses = {read(weights_[i]), overwrite(states_[i])};
       if (i > 0) accesses.push_back(read(states_[i - 1]));
@@ -126,10 +127,14 @@ class SimulatedDevice {
     sums.push();
   }
   void update() {
+    counts_ = step_ < options_.steps;
     for (std::size_t i = 0; i < weights_.size(); ++i) {
       push("update", options_.layers[i].update, {read(gradients_[i].var()), mutate(weights_[i])});
     }
   }
+
+  /// What its ops take from one end of the backward pass to the next, of all steps that count.
+  Time time_of_ops() const { return time_of_ops_; }
 
  private:
   void push(OpName name, Time time, const std::vector<Access>& accesses, const Tensor* written = nullptr) {
@@ -137,6 +142,7 @@ class SimulatedDevice {
         1 + options_.jitter * (2 * drawn(options_.seed, static_cast<std::uint64_t>(group_.rank()), pushed_++) - 1);
     // Whatever takes time takes 1 ns at least, so that no step takes none.
     const Time takes(time.count() == 0 ? 0 : std::max(1ll, std::llround(static_cast<double>(time.count()) * factor)));
+    if (counts_) time_of_ops_ += takes;
     if (written == nullptr) {
       return clock_.engine().push_async([this, takes](OnComplete done) { lane_.run(takes, std::move(done)); }, accesses,
                                         {.name = name});
@@ -157,11 +163,15 @@ class SimulatedDevice {
   std::vector<Tensor> gradients_;
   Var descent_;
   std::uint64_t pushed_ = 0;
+  int step_ = 0;         // steps that have begun
+  bool counts_ = false;  // whether time_of_ops_ has the ops that are pushed now
+  Time time_of_ops_{0};
 };
 
 /// What running the steps gave. Times are of all steps that count.
 struct Trial {
   Time time{0};
+  Time device{0};  // what the ops of a device take, a mean
   NetworkUse use;
   std::uint64_t ops = 0;
 };
@@ -192,7 +202,10 @@ Trial run(const SimulationOptions& options) {
     clock.end();  // before the devices, which pending ops use
     throw;
   }
-  return {steps.back().end - steps.front().end, group.use(), clock.engine().stats().pushed};
+  double of_devices = 0;
+  for (const auto& device : devices) of_devices += static_cast<double>(device->time_of_ops().count());
+  return {steps.back().end - steps.front().end, Time(std::llround(of_devices / options.devices)), group.use(),
+          clock.engine().stats().pushed};
 }
 
 }  // namespace
@@ -223,11 +236,11 @@ void check(const SimulationOptions& options) {
 SimulatedStep simulate(const SimulationOptions& options) {
   check(options);
   SimulatedStep result;
-  for (const SimulatedLayer& layer : options.layers) result.device += layer.forward + layer.backward + layer.update;
   const Trial trial = run(options);
   const int counted = options.steps - 1;
   const auto all = static_cast<std::uint64_t>(options.steps);
   result.step = trial.time / counted;
+  result.device = trial.device / counted;
   result.network = trial.use.busy / options.steps;
   result.transfer = trial.use.transfer / options.steps;
   result.calls = trial.use.calls / all;

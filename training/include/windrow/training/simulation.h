@@ -41,7 +41,7 @@ struct SimulatedStep {
   using Time = VirtualClock::Time;
   Time step{0};         ///< from one end of the backward pass, of the slowest device, to the next
   Time computation{0};  ///< the same with a network that takes no time; with jitter, devices wait for each other
-  Time device{0};       ///< a device alone, without jitter
+  Time device{0};       ///< a device alone: the mean time of what the ops of one take
   Time network{0};      ///< while at least one part is under way
   Time transfer{0};     ///< of bytes; the rest of `network` is gaps and latencies
   std::uint64_t calls = 0, parts = 0;

@@ -1,0 +1,94 @@
+// What the members of a group agree on before they train: errors, flags and data.
+#include <algorithm>
+#include <exception>
+#include <set>
+#include <vector>
+
+#include "about.h"
+#include "members.h"
+#include "program.h"
+#include "windrow/memory/allocator.h"
+
+namespace windrow::program {
+
+namespace {
+
+/// The error, which names the rank, unless it is of a kind that does so itself.
+std::exception_ptr of_rank(int rank, const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CommError&) {
+    return error;
+  } catch (const OpError&) {
+    return error;
+  } catch (const OutOfMemory&) {
+    return error;
+  } catch (const Error& told) {
+    return std::make_exception_ptr(Error("rank " + std::to_string(rank) + ": " + told.what()));
+  } catch (...) {
+    return error;
+  }
+}
+
+}  // namespace
+
+void together(const Member& member, const std::function<void()>& step) {
+  std::exception_ptr error;
+  try {
+    step();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (member.group) {
+    const auto failed = member.group->exchange(std::vector<std::int64_t>{error ? 1 : 0});
+    const auto first = std::ranges::find(failed, 1);
+    if (first != failed.end() && first - failed.begin() != member.group->rank()) throw ErrorsPrinted();
+    if (error && member.group->rank() > 0) error = of_rank(member.group->rank(), error);
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+void require_same_flags(const CLI::App& command, const Member& member) {
+  if (!member.group) return;
+  const std::set<std::string> free = {"--help",   "--workers", "--policy", "--trace",
+                                      "--report", "--device",  "--devices"};
+  std::vector<std::string> names = {"version"};
+  std::vector<std::int64_t> own = {fingerprint(version_text())};
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    if (free.contains(name)) continue;
+    std::string values;
+    for (const std::string& value : option->results()) values += value + '\n';
+    names.push_back(name);
+    own.push_back(fingerprint(values));
+  }
+  const auto of_all = member.group->exchange(own);
+  for (std::size_t i = 0; i < of_all.size(); ++i) {
+    const std::size_t flag = i % own.size();
+    if (of_all[i] == of_all[flag]) continue;
+    const std::string what =
+        "rank " + std::to_string(i / own.size()) + " has another " + names[flag] + " than rank 0; expected the same";
+    if (member.leads) throw MisuseError(what);
+    throw ErrorsPrinted();
+  }
+}
+
+void require_same_data(const Workload& workload, const Member& member) {
+  if (!member.group) return;
+  std::string sizes;
+  for (const auto* samples : {&workload.training, &workload.validation}) {
+    sizes += std::to_string(samples->size()) + ':';
+    for (const Sample& sample : *samples) {
+      for (const std::int64_t size : {sample.units, sample.vertices, sample.labels})
+        sizes += std::to_string(size) + ',';
+    }
+  }
+  const auto of_all = member.group->exchange(std::vector{fingerprint(sizes)});
+  const auto other = std::ranges::find_if(of_all, [&](std::int64_t sum) { return sum != of_all.front(); });
+  if (other == of_all.end()) return;
+  if (!member.leads) throw ErrorsPrinted();
+  throw MisuseError("rank " + std::to_string(other - of_all.begin()) +
+                    " has other data than rank 0; expected the same samples in the same order");
+}
+
+}  // namespace windrow::program
