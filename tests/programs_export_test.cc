@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
 #include <random>
+#include <regex>
 
 #include "tests/programs.h"
 #include "windrow/models/exporting.h"
@@ -153,6 +155,25 @@ TEST_F(Export, RefusesGraphsThatDoNotFit) {
   }
   EXPECT_EQ(compute({"child_begin=0 children= word="}).out, "{\"logits\": []}\n") << "no vertices";
   EXPECT_EQ(compute({}).out, "");
+  // Offsets that only fit if numbers overflow.
+  const std::string file = read_file(folder / "exported/weights.safetensors");
+  std::uint64_t size = 0;
+  std::memcpy(&size, file.data(), sizeof(size));
+  const std::string data = file.substr(8 + size);
+  std::string header = file.substr(8, size);
+  std::smatch offsets;
+  ASSERT_TRUE(std::regex_search(header, offsets, std::regex(R"("data_offsets": *\[([0-9]+), *([0-9]+)\])")));
+  const std::uint64_t bytes = std::stoull(offsets[2]) - std::stoull(offsets[1]);
+  header.replace(static_cast<std::size_t>(offsets.position(0)), static_cast<std::size_t>(offsets.length(0)),
+                 "\"data_offsets\":[" + std::to_string(0 - bytes) + ",0]");
+  size = header.size();
+  std::ofstream(folder / "exported/weights.safetensors", std::ios::binary)
+      << std::string(reinterpret_cast<const char*>(&size), sizeof(size)) << header << data;
+  const Outcome hostile = compute({"child_begin=0,0 children= word=1"});
+  EXPECT_EQ(hostile.status, 2);
+  EXPECT_NE(hostile.err.find("weights.safetensors: "), std::string::npos) << hostile.err;
+  std::ofstream(folder / "exported/weights.safetensors", std::ios::binary) << file;
+  EXPECT_EQ(compute({"child_begin=0,0 children= word=1"}, "--batch 0.5").status, 2);
   std::filesystem::resize_file(folder / "exported/weights.safetensors", 100);
   const Outcome damaged = compute({"child_begin=0,0 children= word=1"});
   EXPECT_EQ(damaged.status, 2);

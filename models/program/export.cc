@@ -1,7 +1,10 @@
 #include "export.h"
 
+#include <algorithm>
+#include <cctype>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "flags.h"
 #include "saved_model.h"
@@ -16,12 +19,23 @@ struct ExportArguments {
   ExportOptions options;
 };
 
+/// A name as the shell reads it back.
+std::string as_typed(const std::string& name) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("/._-+").find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  if (std::ranges::all_of(name, plain)) return name;
+  std::string typed = "'";
+  for (const char c : name) typed += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return typed + "'";
+}
+
 void export_folder(const ExportArguments& arguments) {
   const SavedCheckpoint checkpoint = newest_checkpoint(arguments.folder);
   Engine engine({.workers = 1});
   const ToldOnce once(engine);
   const std::string command = export_model(host_device(engine), checkpoint, arguments.to, arguments.options);
-  print("cd %s && %s\n", arguments.to.c_str(), command.c_str());
+  print("cd %s && %s\n", as_typed(arguments.to).c_str(), command.c_str());
 }
 
 }  // namespace

@@ -49,6 +49,7 @@ void Recorder::go_on() {
 
 RecordedOps Recorder::finish() {
   pause();
+  results_.clear();
   return std::move(recording_);
 }
 

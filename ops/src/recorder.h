@@ -1,8 +1,10 @@
 // Records the ops that a thread would push in the body of a Static.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "windrow/engine/push_refusal.h"
@@ -65,6 +67,10 @@ class Recorder {
             const ReplayedBuffers& buffers);
   /// What the op that was noted last applies.
   void note_applied(const Operator& op, const Operands& operands, const Tensor& out);
+  /// Holds what a Static in the body returned, until finish().
+  const std::vector<Tensor>& keep_results(std::vector<Tensor> results) {
+    return results_.emplace_back(std::move(results));
+  }
   RecordedOps finish();
 
   void pause();
@@ -78,6 +84,7 @@ class Recorder {
   static thread_local constinit Recorder* here_;
 
   Engine& engine_;
+  std::deque<std::vector<Tensor>> results_;  // of Statics in the body
   const Keeps keeps_;
   Recorder* outer_ = nullptr;  ///< the one that was here before: this one is in an op that runs meanwhile
   std::optional<PushRefusal> refusal_;

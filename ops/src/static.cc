@@ -76,6 +76,27 @@ void copy_input(const Device& device, const TensorOf<T>& from, const TensorOf<T>
                       {read(from.var()), overwrite(to.var())}, {.name = "input", .pushed_at = pushed_at});
 }
 
+/// A body may return its inputs, so what a call passes may lie in another input of the recording, which is overwritten
+/// before: such an input is saved first.
+template <class T>
+void copy_inputs(const Device& device, const std::vector<TensorOf<T>>& given, const std::vector<TensorOf<T>>& own,
+                 std::source_location from) {
+  const auto lies_in = [&](std::size_t k, std::size_t other) { return given[k].buffer() == own[other].buffer(); };
+  std::vector<std::pair<std::size_t, TensorOf<T>>> saved;
+  for (std::size_t k = 0; k < given.size(); ++k) {
+    for (std::size_t other = 0; other < given.size(); ++other) {
+      if (other == k || !lies_in(k, other)) continue;
+      saved.emplace_back(k, TensorOf<T>(device, given[k].rows(), given[k].width(), OpName("input")));
+      copy_input(device, given[k], saved.back().second, from);
+    }
+  }
+  for (std::size_t k = 0; k < given.size(); ++k) {
+    if (lies_in(k, k)) continue;  // it is there
+    const auto copy = std::ranges::find(saved, k, [](const auto& one) { return one.first; });
+    copy_input(device, copy == saved.end() ? given[k] : copy->second, own[k], from);
+  }
+}
+
 }  // namespace
 
 class Static::Impl {
@@ -89,7 +110,7 @@ class Static::Impl {
   const std::vector<Tensor>& call(const StaticInputs& inputs, std::source_location from) {
     refuse_in_own_body("called");
     require_inputs(inputs);
-    if (Recorder::here() != nullptr) return results_inside_ = run(inputs);
+    if (Recorder* const outer = Recorder::here()) return outer->keep_results(run(inputs));
     const auto found = std::ranges::find_if(kept_, [&](const auto& one) { return one->key.fits(inputs); });
     const bool replayed = found != kept_.end();
     Recorded& recorded = replayed ? **found : record(inputs, from);
@@ -197,12 +218,22 @@ class Static::Impl {
     return *kept_.emplace_back(std::move(made));
   }
 
+  /// A graph that is captured is to have the ops of the call alone.
+  bool in_capture() const {
+    try {
+      const Recorder refused_in_captures(*device_.engine);
+      return false;
+    } catch (const MisuseError&) {
+      return true;
+    }
+  }
+
   /// A failed launch poisons variables that only its recording reaches. Its next launch overwrites them. If the program
   /// goes on with other inputs instead, this must, or each wait for all ops would report the failure again.
   void heal_others(const Recorded& called, std::source_location from) {
     const EngineStats now = device_.engine->stats();
     const std::uint64_t failures = now.failed + now.skipped + now.cancelled;
-    if (failures == failures_seen_) return;
+    if (failures == failures_seen_ || in_capture()) return;
     for (const auto& other : kept_) {
       if (other.get() != &called) heal_hidden(*other, from);
     }
@@ -224,10 +255,8 @@ class Static::Impl {
   }
 
   void launch(const Recorded& recorded, const StaticInputs& inputs, std::source_location from) {
-    for (std::size_t k = 0; k < inputs.in.size(); ++k) copy_input(device_, inputs.in[k], recorded.own.in[k], from);
-    for (std::size_t k = 0; k < inputs.indices.size(); ++k) {
-      copy_input(device_, inputs.indices[k], recorded.own.indices[k], from);
-    }
+    copy_inputs(device_, inputs.in, recorded.own.in, from);
+    copy_inputs(device_, inputs.indices, recorded.own.indices, from);
     recorded.replay.graph.launch(from);
   }
 
@@ -237,7 +266,6 @@ class Static::Impl {
   const StaticOptions options_;
   std::vector<std::unique_ptr<Recorded>> kept_;
   Recorded* last_ = nullptr;
-  std::vector<Tensor> results_inside_;  // of the last call in the body of another Static
   std::uint64_t calls_ = 0;
   std::uint64_t failures_seen_ = 0;  // the engine's, when recordings were healed last
   StaticStats stats_;

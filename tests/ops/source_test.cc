@@ -22,9 +22,10 @@ class StaticSource : public ::testing::Test {
             .parameters = {{"w", w}},
             .outputs = {"y"}};
   }
-  std::string refusal(Static::Body body) const {
+  std::string refusal(Static::Body body) const { return refusal(program(std::move(body))); }
+  std::string refusal(const StaticProgram& refused) const {
     try {
-      print_source(host, program(std::move(body)));
+      print_source(host, refused);
       return {};
     } catch (const MisuseError& error) {
       return error.what();
@@ -75,6 +76,13 @@ TEST_F(StaticSource, RefusesWhatItCannotPrint) {
               return {apply(host, op::add, {.in = {call.in.at(0), made}})};
             }),
             "two layers cannot be exported: it does more than to apply operators");
+  EXPECT_EQ(refusal(Static::Body()), "two layers cannot be exported: it has no body");
+  StaticProgram twice = program([&](const StaticInputs& call) -> Results { return {relu(call.in.at(0))}; });
+  twice.parameters.emplace_back("v", w);
+  EXPECT_EQ(refusal(twice), "two layers cannot be exported: parameters 'w' and 'v' are one tensor; expected one name");
+  twice = program([](const StaticInputs&) -> Results { return {}; });
+  twice.outputs = {};
+  EXPECT_EQ(refusal(twice), "two layers cannot be exported: it has no outputs");
 }
 
 }  // namespace

@@ -351,6 +351,34 @@ TEST_F(StaticTest, ThrowsAfterItsEngineHasEnded) {
   step.reset();
 }
 
+/// A body may return its inputs, and the program may pass them on: as a delay line does.
+TEST_P(StaticOnEveryPolicy, TakesWhatItReturnedAsAnyInput) {
+  for (const Order order : every_order) {
+    Engine engine(options());
+    const Device host = host_device(engine);
+    Static step(host,
+                [&](const StaticInputs& call) -> Results {
+                  return {apply(host, op::sub, {.in = {call.in[0], call.in[1]}}), call.in[0], call.in[1]};
+                },
+                {.order = order});
+    const Tensor x(host, 1, 1);
+    Tensor before(host, 1, 1);
+    before.set({0});
+    for (int i = 1; i <= 4; ++i) {
+      x.set({static_cast<float>(i * i)});
+      const Results results = step({.in = {x, before}});
+      EXPECT_EQ(results[0].get(), Floats{static_cast<float>(2 * i - 1)});
+      before = results[1];
+    }
+    const Results last = step({.in = {before, x}});  // x = 16, as before
+    x.set({7});
+    const Results made = step({.in = {x, last[1]}});
+    const Results swapped = step({.in = {made[2], made[1]}});
+    EXPECT_EQ(swapped[0].get(), Floats{9});
+    EXPECT_EQ(step({.in = {swapped[1], swapped[2]}})[0].get(), Floats{9});
+  }
+}
+
 TEST_F(StaticTest, AccessesOnlyWhatItDeclares) {
   Engine engine({.check = true});
   const Device host = host_device(engine);

@@ -23,6 +23,15 @@ class StaticPrinter {
  public:
   StaticPrinter(const Device& device, const StaticProgram& program) : device_(device), program_(program) {
     if (!device.on_host()) refuse("its device is not the host");
+    if (!program.body) refuse("it has no body");
+    if (program.outputs.empty()) refuse("it has no outputs");
+    for (std::size_t i = 0; i < program.parameters.size(); ++i) {
+      for (std::size_t k = 0; k < i; ++k) {
+        if (program.parameters[i].second.buffer() != program.parameters[k].second.buffer()) continue;
+        refuse("parameters '" + program.parameters[k].first + "' and '" + program.parameters[i].first +
+               "' are one tensor; expected one name");
+      }
+    }
     record();
     plan();
   }

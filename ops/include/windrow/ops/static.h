@@ -30,8 +30,8 @@
 //            as one from outside: replays do not clear what it does not write.
 //   Errors   If the body throws, nothing of it is pushed or kept, except what it did to the program's own state. An op
 //            that fails in a replay poisons what it writes, as any op does; the next call overwrites its results, and
-//            heals them. Until there is a next call of the Static, Engine::wait_all() reports the failure. With order
-//            `serial` or `breadth_first`, neighbouring ops of a lane fail together.
+//            heals them. Until there is a next call of the Static after it has failed, Engine::wait_all() reports it.
+//            With order `serial` or `breadth_first`, neighbouring ops of a lane fail together.
 //   Captures In Engine::capture, a call for inputs that were recorded before adds the replay to the graph; a first call
 //            throws MisuseError.
 //   Threads  One at a time.
