@@ -175,6 +175,20 @@ TEST_P(LazyFailure, OfAnEarlierFlushThatIsHeldHindersNoLaterOne) {
   }
 }
 
+/// What computes with a failed value is left out, also when its flush is computed again.
+TEST_P(LazyFailure, IsCuredBesideWhatComputesWithAnEarlierFailure) {
+  const LazyExpr x = only_positive(graph->input({1, 2})), bad = only_positive(graph->input({-1, 2}));
+  EXPECT_EQ(x.value()[0], 1);
+  EXPECT_THROW(bad.value(), OpError);
+  for (int i = 0; i < 3; ++i) {
+    const LazyExpr worse = 2 * bad, good = only_positive(x + graph->input({3, 4})),
+                   wrong = only_positive(x + graph->input({-4, 3}));
+    EXPECT_EQ(good.value()[0], 4) << i;
+    EXPECT_THROW(wrong.value(), OpError);
+    EXPECT_THROW(worse.value(), OpError);
+  }
+}
+
 /// However many they are.
 TEST_P(LazyFailure, OfManyInstancesLeavesTheOthersTheirValues) {
   constexpr int instances = 1000, each = 10;

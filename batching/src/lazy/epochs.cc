@@ -161,6 +161,7 @@ Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, Computed& co
     of.set(std::move(rows), from);
     const Tensor& output = tensor_of(*epochs_[first.epoch].computed, first.from->output, from);
     apply(device_, op::gather_rows, {.in = {output}, .indices = {of}}, to, from);
+    computed.read.push_back(output.var());
     if (trains) computed.given[kinds_.given()[column].name].push_back(std::move(block));
   }
   return given;
@@ -273,6 +274,7 @@ void Epochs::flush(std::source_location from) {
   if (retains == Epoch::Retains::values) collect(*computed, from);
   const auto end = computed->end;
   const bool inference = options_.use == LazyOptions::For::inference;
+  if (!epochs_.empty() && epochs_.back().computed) epochs_.back().computed->read = std::vector<Var>();
   if (inference && !epochs_.empty()) epochs_.back().versions = nullptr;  // only the last epoch can be repaired
   add_epoch({first, retains, std::move(computed), versions, end});
   if (!inference) return;

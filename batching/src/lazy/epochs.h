@@ -79,6 +79,7 @@ class Epochs {
     NodeId first_retained = 0;                             // the first node with an output row
     std::vector<OutputRow> output_rows = {};               // by node from first_retained to the last one with a row
     std::map<std::string, std::vector<Block>> given = {};  // by name of the tensor
+    std::vector<Var> read = {};                            // of outputs of earlier epochs; of the last epoch only
     /// Throws Error if the value was not retained.
     const OutputRow& output_row(NodeId node) const {
       const OutputRow* const found = find_row(node);
@@ -176,7 +177,6 @@ class Epochs {
   void release();
   void forget_empty();
   void forget_failed();
-  bool read_by_last_epoch(std::vector<Access>& reads) const;
   std::vector<float> read_row(NodeId node, std::source_location from);
   void tell_failures();
   bool repair(NodeId node, const OpError& error, std::source_location from);

@@ -160,7 +160,7 @@ bool Epochs::curable(const OpError& error, std::source_location from) {
   } catch (...) {
   }
   std::vector<Access> given;
-  if (!read_by_last_epoch(given)) return false;
+  for (const Var& var : epochs_.back().computed->read) given.push_back(windrow::read(var));
   const auto& versions = epochs_.back().versions;
   if (versions) {
     for (std::int32_t number : versions->parameters) {
@@ -176,28 +176,6 @@ bool Epochs::curable(const OpError& error, std::source_location from) {
   const auto now = versions_.note(versions->parameters, from);
   versions_.wait(from);
   return Versions::changed(*versions, *now).empty();
-}
-
-/// Appends reads of the tensors of earlier epochs that the last one computed with. Returns false if one is gone.
-bool Epochs::read_by_last_epoch(std::vector<Access>& reads) const {
-  const NodeId first = epochs_.back().first;
-  std::set<std::pair<std::size_t, std::int32_t>> read;  // epochs, and outputs of them
-  for (NodeId id = first; id < record_.first_pending(); ++id) {
-    for (const NodeId operand : record_.operands(id)) {
-      if (operand >= first) continue;
-      const std::size_t epoch = epoch_of(operand);
-      const Computed* const computed = epochs_[epoch].computed.get();
-      const OutputRow* const row = computed == nullptr ? nullptr : computed->find_row(operand);
-      if (row == nullptr) return false;
-      read.emplace(epoch, row->output);
-    }
-  }
-  for (const auto& [epoch, output] : read) {
-    const std::optional<Tensor>& tensor = epochs_[epoch].computed->outputs.at(output).tensor;
-    if (!tensor) return false;
-    reads.push_back(windrow::read(tensor->var()));
-  }
-  return true;
 }
 
 /// Computes these nodes of the last epoch.
