@@ -87,7 +87,7 @@ class Group {
     lock.unlock();
     comm::finish(parts);
     parts.clear();  // not under the lock: what it releases may call this group
-    lock.lock();  // the op that calls this holds the group until it returns
+    lock.lock();    // the op that calls this holds the group until it returns
     if (unused_.size() < unused_.capacity()) unused_.push_back(std::move(round));
   }
 

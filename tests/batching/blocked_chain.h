@@ -33,8 +33,9 @@ class Awaited {
  public:
   void come() { promise_.set_value(); }
   void wait() const {
-    if (future_.wait_for(std::chrono::seconds(30)) != std::future_status::ready) throw std::runtime_error("in vain");
+    if (!came_within(std::chrono::seconds(30))) throw std::runtime_error("in vain");
   }
+  bool came_within(std::chrono::seconds time) const { return future_.wait_for(time) == std::future_status::ready; }
 
  private:
   std::promise<void> promise_;
