@@ -223,11 +223,11 @@ std::byte* MpiGroupState::place(const Begun& call, ByteRange range, std::vector<
 }
 
 void MpiGroupState::take_back(const Begun& call, ByteRange range, std::vector<std::byte>& packed) {
-  constexpr std::size_t most_kept = 8;
+  constexpr std::size_t most_kept = 8, largest_kept = std::size_t{4} << 20;
   if (packed.empty()) return;
   if (writes(call.part.call)) unpack(packed.data(), call.part.pieces, range);
-  if (packing_.size() < most_kept) packing_.push_back(std::move(packed));
-  packed.clear();
+  if (packing_.size() < most_kept && packed.size() <= largest_kept) packing_.push_back(std::move(packed));
+  packed = std::vector<std::byte>();
 }
 
 void MpiGroupState::begin_combining(const Call& what, const Span& span, MpiRequest** request) {

@@ -44,8 +44,8 @@ int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& fl
 /// What the members of the group are, and what combines their tensors; empty without a group.
 std::string members_text(const MemberFlags& flags, const Member& member);
 
-/// Calls step at all members. If it throws at some of them, it throws at all: the error at the first of these, and
-/// ErrorsPrinted at the others.
+/// Calls step at all members. If it throws at some of them, it throws at all: the error at the first of these, which
+/// names its rank unless that is 0, and ErrorsPrinted at the others.
 void together(const Member& member, const std::function<void()>& step);
 
 /// Throws MisuseError at all members if they were started with different flags or versions. Those that say how and

@@ -78,27 +78,36 @@ TEST_P(StaticFailures, AreOverWhenTheProgramGoesOnWithOtherInputs) {
   }
 }
 
+/// Three numbers in a table, and an index that is there and one that is not.
+struct LookUp {
+  explicit LookUp(Engine& engine) : host(host_device(engine)) {
+    table.set({10, 20, 30});
+    good.set({1});
+    bad.set({7});
+  }
+  std::vector<Tensor> operator()(const StaticInputs& call) const {
+    return {apply(host, op::gather_rows, {.in = {table}, .indices = call.indices})};
+  }
+
+  Device host;
+  Tensor table{host, 3, 1, "table"};
+  IntTensor good{host, 1, 1}, bad{host, 1, 1};
+};
+
 TEST_P(StaticFailures, OfANestedStaticAreOverWhenTheProgramGoesOn) {
   for (const Order order : every_order) {
     Engine engine(options());
-    const Device host = host_device(engine);
-    const Tensor table(host, 3, 1, "table");
-    table.set({10, 20, 30});
-    Static inner(host, [&](const StaticInputs& call) -> std::vector<Tensor> {
-      return {apply(host, op::gather_rows, {.in = {table}, .indices = call.indices})};
-    });
-    Static outer(host,
+    const LookUp of_table(engine);
+    Static inner(of_table.host, of_table);
+    Static outer(of_table.host,
                  [&](const StaticInputs& call) -> std::vector<Tensor> {
-                   return {apply(host, op::square, {.in = {inner({.indices = call.indices})[0]}})};
+                   return {apply(of_table.host, op::square, {.in = {inner({.indices = call.indices})[0]}})};
                  },
                  {.order = order});
-    const IntTensor good(host, 1, 1), bad(host, 1, 1);
-    good.set({1});
-    bad.set({7});
-    outer({.indices = {bad}, .key = 2});
+    outer({.indices = {of_table.bad}, .key = 2});
     EXPECT_NE(error_of<OpError>([&] { engine.wait_all(); }).find("7"), std::string::npos);
-    EXPECT_EQ(outer({.indices = {good}, .key = 1})[0].get(), std::vector<float>{400});
-    EXPECT_EQ(outer({.indices = {good}, .key = 1})[0].get(), std::vector<float>{400});
+    EXPECT_EQ(outer({.indices = {of_table.good}, .key = 1})[0].get(), std::vector<float>{400});
+    EXPECT_EQ(outer({.indices = {of_table.good}, .key = 1})[0].get(), std::vector<float>{400});
     engine.wait_all();
   }
 }
@@ -107,25 +116,16 @@ TEST_P(StaticFailures, OfANestedStaticAreOverWhenTheProgramGoesOn) {
 TEST_P(StaticFailures, OfOtherRecordingsArePartOfNoGraph) {
   for (const Order order : every_order) {
     Engine engine(options());
-    const Device host = host_device(engine);
-    const Tensor table(host, 3, 1, "table");
-    table.set({10, 20, 30});
-    Static look_up(host,
-                   [&](const StaticInputs& call) -> std::vector<Tensor> {
-                     return {apply(host, op::gather_rows, {.in = {table}, .indices = call.indices})};
-                   },
-                   {.order = order, .most_recordings = 2});
-    const IntTensor good(host, 1, 1), bad(host, 1, 1);
-    good.set({1});
-    bad.set({7});
-    const Tensor result = look_up({.indices = {good}, .key = 1})[0];
-    look_up({.indices = {bad}, .key = 2});
+    const LookUp of_table(engine);
+    Static look_up(of_table.host, of_table, {.order = order, .most_recordings = 2});
+    const Tensor result = look_up({.indices = {of_table.good}, .key = 1})[0];
+    look_up({.indices = {of_table.bad}, .key = 2});
     EXPECT_NE(error_of<OpError>([&] { engine.wait_all(); }).find("7"), std::string::npos);
-    Graph graph = engine.capture([&] { look_up({.indices = {good}, .key = 1}); });
-    look_up({.indices = {good}, .key = 1});
+    Graph graph = engine.capture([&] { look_up({.indices = {of_table.good}, .key = 1}); });
+    look_up({.indices = {of_table.good}, .key = 1});
     engine.wait_all();  // healed by the call outside of the capture
-    look_up({.indices = {good}, .key = 3});
-    good.set({2});
+    look_up({.indices = {of_table.good}, .key = 3});
+    of_table.good.set({2});
     graph.launch();
     EXPECT_EQ(result.get(), std::vector<float>{30});
     engine.wait_all();

@@ -167,7 +167,6 @@ class Epochs {
   std::vector<char> needed_by(const Times& nodes) const;
   void add_epoch(Epoch epoch);
   std::vector<NodeId> named(NodeId first) const;
-  std::vector<NodeId> used_by_pending() const;
   std::size_t epoch_of(NodeId node) const;
   static const Tensor& tensor_of(Computed& computed, std::int32_t column, std::source_location from);
 

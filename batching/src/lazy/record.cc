@@ -116,16 +116,21 @@ const Record::Node& Record::early(NodeId id) const {
   return *known;
 }
 
-/// The cost is that of the nodes that are forgotten, since these are at least as many as the others.
-void Record::forget_unnamed(NodeId last_epoch) {
-  constexpr NodeId few = 4096;
-  const NodeId first = last_epoch, before = first - nodes_.first();
-  if (before < few || before < remembered() - before || first == size()) return;
+std::vector<NodeId> Record::operands_before(NodeId first) const {
   std::vector<NodeId> used;
   for (NodeId id = first; id < size(); ++id) {
     std::ranges::copy_if(operands(id), std::back_inserter(used), [&](NodeId operand) { return operand < first; });
   }
   std::ranges::sort(used);
+  return used;
+}
+
+/// The cost is that of the nodes that are forgotten, since these are at least as many as the others.
+void Record::forget_unnamed(NodeId last_epoch) {
+  constexpr NodeId few = 4096;
+  const NodeId first = last_epoch, before = first - nodes_.first();
+  if (before < few || before < remembered() - before || first == size()) return;
+  const std::vector<NodeId> used = operands_before(first);
   const auto needed = [&](NodeId id, const Node& node) {
     return node.handles > 0 || std::ranges::binary_search(used, id);
   };

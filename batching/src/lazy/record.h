@@ -155,6 +155,8 @@ class Record : public Uses {
     first_pending_ = size();
     copies_.clear();
   }
+  /// The operands of the nodes from `first` on that come before it, ascending; they may have no handle any more.
+  std::vector<NodeId> operands_before(NodeId first) const;
   /// Forgets what no handle names and the nodes from `last_epoch` on do not use, from time to time: a graph for
   /// inference that is never cleared takes bounded memory. Operands, indices and values of the nodes before
   /// `last_epoch` are forgotten in any case. Precondition: no node is pending.

@@ -1,7 +1,6 @@
 // Values of lazy expressions: where they are, when they are released, and which of them failed.
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <new>
 
 #include "lazy/epochs.h"
@@ -118,17 +117,6 @@ void Epochs::tell_failures() {
 // recomputed in halves, recursively, until the values that fail alone are found; the others are kept. This relies on
 // two facts: operators rarely throw, and whether they throw does not depend on the rest of their batch.
 
-/// The computed nodes that pending ones compute with, ascending; they may have no handle any more.
-std::vector<NodeId> Epochs::used_by_pending() const {
-  std::vector<NodeId> used;
-  for (NodeId id = record_.first_pending(); id < record_.size(); ++id) {
-    std::ranges::copy_if(record_.operands(id), std::back_inserter(used),
-                         [&](NodeId operand) { return operand < record_.first_pending(); });
-  }
-  std::ranges::sort(used);
-  return used;
-}
-
 /// Recomputes the last epoch without the values that fail. Returns false if that is not possible, or if the results
 /// might differ from those of the flush.
 bool Epochs::repair(NodeId node, const OpError& error, std::source_location from) {
@@ -136,7 +124,7 @@ bool Epochs::repair(NodeId node, const OpError& error, std::source_location from
   Epoch& epoch = epochs_.back();
   std::vector<NodeId> kept;
   const Computed& computed = *epoch.computed;
-  const std::vector<NodeId> used = used_by_pending();
+  const std::vector<NodeId> used = record_.operands_before(record_.first_pending());
   for (NodeId id = computed.first_retained; id < computed.end_retained(); ++id) {
     const bool needed = record_.named(id) || std::ranges::binary_search(used, id);
     if (needed && computed.find_row(id) != nullptr) kept.push_back(id);
