@@ -9,7 +9,7 @@
 #define FLAGS                                                                                                        \
   "--help, model, --data, --hidden, --embedding, --classes, --leaves, --vocabulary, --steps, --layers, "             \
   "--character-embedding, --character-hidden, --tag-embedding, --scorer, --filters, --more-filters, --tied, --crf, " \
-  "--cell, --graph, --samples, --seed, "                                                                             \
+  "--cell, --source, --target, --graph, --samples, --seed, "                                                         \
   "--dropout, --word-dropout, --vectors, --freeze-embedding, --batch, --epochs, --patience, --optimiser, --rate, "   \
   "--momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --rate-schedule, --rate-factor, "        \
   "--rate-epochs, --warm-up, --average, --save, --save-every, --keep, --keep-best, --resume, --workers, --policy, "  \

@@ -4,6 +4,7 @@
 
 #include "tests/programs.h"
 #include "windrow/models/conllu.h"
+#include "windrow/models/parallel_text.h"
 #include "windrow/models/sentences.h"
 #include "windrow/models/treebank.h"
 #include "windrow/models/workload.h"
@@ -94,6 +95,33 @@ TEST_F(SavedModels, AreScoredOnTheFileThatValidatedThem) {
   std::filesystem::remove(data + "/test.txt");
   EXPECT_EQ(run(eval).err,
             "windrow: " + data + "/test.txt: no such file; expected a file of sentences, one per line\n");
+}
+
+/// A folder may hold more languages than the model translates.
+TEST_F(SavedModels, AreScoredOnTheLanguagesThatTheyTranslate) {
+  const std::string data = (folder / "data").string(), run_folder = (folder / "run").string();
+  std::filesystem::create_directory(data);
+  for (const auto& [part, seed] : {std::pair("train", 1), std::pair("valid", 2)}) {
+    const ParallelText text = generate_parallel_text(40, static_cast<std::uint64_t>(seed));
+    std::ofstream(data + "/" + part + ".en") << text.source;
+    for (const char* language : {".de", ".nl"}) std::ofstream(data + "/" + part + language) << text.target;
+  }
+  const std::string train =
+      "windrow train seq2seq --hidden 8 --embedding 8 --epochs 1 --data '" + data + "' --save '" + run_folder + "'";
+  EXPECT_EQ(run(train + " --source en").err,
+            "windrow: " + data +
+                ": 3 files train.LANGUAGE; expected two, or the names of the source and the target "
+                "language\n");
+  const Outcome trained = run(train + " --source en --target de");
+  ASSERT_EQ(trained.err, "");
+  const std::string eval = "windrow eval '" + run_folder + "' --data '" + data + "'";
+  EXPECT_EQ(scores_of_evaluation(run(eval)), scores_of_training(trained));
+  EXPECT_EQ(run(train + " --source nl --target en --resume").err,
+            "windrow: " + run_folder +
+                "/000000000001.safetensors: a model with source_language \"en\"; expected \"nl\", as the flags say\n");
+  std::filesystem::remove(data + "/valid.de");
+  EXPECT_EQ(run(eval).err, "windrow: " + data + ": no valid.de; expected one of valid.en, valid.nl\n");
+  EXPECT_EQ(run("windrow predict '" + run_folder + "' --text na").err, "");
 }
 
 TEST_F(SavedModels, TranslateTexts) {

@@ -20,6 +20,8 @@ namespace {
 std::string preset_of(const std::string& flag, const WorkloadOptions& options, double rate) {
   if (flag == "samples") return options.data.empty() ? std::to_string(options.samples) : "";
   if (flag == "cell") return options.cell;
+  if (flag == "source") return options.source_language;
+  if (flag == "target") return options.target_language;
   if (flag == "rate") {
     std::array<char, 32> text{};
     std::snprintf(text.data(), text.size(), "%.6g", rate);

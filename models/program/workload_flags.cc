@@ -47,6 +47,13 @@ void add_switches(CLI::App& command, WorkloadOptions& to) {
   }
 }
 
+Check language() {
+  return {"LANGUAGE", "the end of a file's name, such as de", [](std::string& text) -> std::string {
+            const bool fits = !text.empty() && text.find_first_of("./") == std::string::npos;
+            return fits ? "" : "'" + text + "'; expected the end of a file's name, such as de";
+          }};
+}
+
 /// Two lines for each kind.
 std::string all_about() {
   std::ostringstream text;
@@ -113,6 +120,12 @@ void add_workload_flags(CLI::App& command, WorkloadOptions& to) {
       command, "--cell", [&to](const std::string& cell) { to.cell = cell; }, "Cell, for models that offer several",
       one_of(all_cells()))
       ->default_str("the first listed below");
+  flag(command, "--source", to.source_language,
+       "Language to translate from, as the files' names end in it; for seq2seq", language())
+      ->default_str("the first by alphabet");
+  flag(command, "--target", to.target_language, "Language to translate to; needed, with --source, if there are several",
+       language())
+      ->default_str("the other one");
   flag<std::string>(
       command, "--graph", [&to](const std::string& mode) { to.graph_mode = mode == "on"; },
       "Graph mode, for mlp and cnn: records a minibatch once, and replays it", one_of({"on", "off"}))

@@ -87,15 +87,33 @@ TEST(ParallelText, IsReadFromTwoFiles) {
 }
 
 TEST(ParallelText, IsFoundByItsLanguages) {
-  const testing::TextFolder folder({{"train.de", ""}, {"train.en", ""}, {"train", ""}, {"valid.de", ""}, {"code", ""}});
+  const testing::TextFolder folder({{"train.de", ""},
+                                    {"train.en", ""},
+                                    {"train", ""},
+                                    {"valid.de", ""},
+                                    {"test.de", ""},
+                                    {"test.en", ""},
+                                    {"test.fr", ""},
+                                    {"code", ""}});
   const std::string name = folder.path.string();
   EXPECT_EQ(find_parallel_text(folder.path, "train").source, folder.path / "train.de");
   EXPECT_EQ(find_parallel_text(folder.path, "train").target, folder.path / "train.en");
-  EXPECT_EQ(find_parallel_text(folder.path, "train", "de").source, folder.path / "train.de");
-  EXPECT_EQ(find_parallel_text(folder.path, "train", "en").source, folder.path / "train.en");
-  EXPECT_EQ(find_parallel_text(folder.path, "train", "en").target, folder.path / "train.de");
-  EXPECT_EQ(refusal([&] { find_parallel_text(folder.path, "train", "fr"); }),
+  const auto files = [&](const char* part, const LanguagePair& languages) {
+    const ParallelFiles found = find_parallel_text(folder.path, part, languages);
+    return found.source.filename().string() + " " + found.target.filename().string();
+  };
+  EXPECT_EQ(files("train", {.source = "de"}), "train.de train.en");
+  EXPECT_EQ(files("train", {.source = "en"}), "train.en train.de");
+  EXPECT_EQ(files("train", {.target = "de"}), "train.en train.de");
+  EXPECT_EQ(files("test", {.source = "fr", .target = "de"}), "test.fr test.de");
+  EXPECT_EQ(refusal([&] { files("train", {.source = "fr"}); }),
             name + ": no train.fr; expected one of train.de, train.en");
+  EXPECT_EQ(refusal([&] { files("train", {.source = "de", .target = "fr"}); }),
+            name + ": no train.fr; expected one of train.de, train.en");
+  EXPECT_EQ(refusal([&] { files("train", {.source = "de", .target = "de"}); }),
+            name + ": 'de' as source and target; expected two languages");
+  EXPECT_EQ(refusal([&] { files("test", {.source = "de"}); }),
+            name + ": 3 files test.LANGUAGE; expected two, or the names of the source and the target language");
   EXPECT_EQ(refusal([&] { find_parallel_text(folder.path, "valid"); }),
             name + ": 1 file valid.LANGUAGE; expected two, such as valid.de and valid.en");
   EXPECT_EQ(refusal([&] { find_parallel_text("/nowhere", "test"); }),

@@ -111,22 +111,37 @@ std::vector<SentencePair> read_parallel_text(const std::filesystem::path& source
 }
 
 ParallelFiles find_parallel_text(const std::filesystem::path& folder, const std::string& part,
-                                 const std::string& source) {
+                                 const LanguagePair& languages) {
   std::vector<std::filesystem::path> found;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::filesystem::path& path = entry.path();
     if (path.stem() == part && path.has_extension() && entry.is_regular_file(error)) found.push_back(path);
   }
-  if (found.size() != 2) {
-    throw DataError(folder.string() + ": " + std::to_string(found.size()) + (found.size() == 1 ? " file " : " files ") +
-                    part + ".LANGUAGE; expected two, such as " + part + ".de and " + part + ".en");
-  }
   std::sort(found.begin(), found.end());
-  if (!source.empty() && found[1].extension() == "." + source) std::swap(found[0], found[1]);
-  if (source.empty() || found[0].extension() == "." + source) return {found[0], found[1]};
-  throw DataError(folder.string() + ": no " + part + "." + source + "; expected one of " +
-                  found[0].filename().string() + ", " + found[1].filename().string());
+  const auto& [source, target] = languages;
+  const bool both = !source.empty() && !target.empty();
+  if (found.size() < 2 || (found.size() > 2 && !both)) {
+    throw DataError(folder.string() + ": " + std::to_string(found.size()) + (found.size() == 1 ? " file " : " files ") +
+                    part + ".LANGUAGE; expected two, " +
+                    (found.size() > 2 ? "or the names of the source and the target language"
+                                      : "such as " + part + ".de and " + part + ".en"));
+  }
+  const auto of = [&](const std::string& language) {
+    const auto file = std::ranges::find(found, folder / (part + "." + language));
+    if (file != found.end()) return *file;
+    std::string there;
+    for (const auto& path : found) there += (there.empty() ? "" : ", ") + path.filename().string();
+    throw DataError(folder.string() + ": no " + part + "." + language + "; expected one of " + there);
+  };
+  const auto other = [&](const std::string& language) { return found[of(language) == found[0] ? 1 : 0]; };
+  if (both && source == target) {
+    throw DataError(folder.string() + ": '" + source + "' as source and target; expected two languages");
+  }
+  if (both) return {of(source), of(target)};
+  if (!source.empty()) return {of(source), other(source)};
+  if (!target.empty()) return {other(target), of(target)};
+  return {found[0], found[1]};
 }
 
 std::vector<std::int32_t> SentenceVocabulary::numbers(const Sentence& sentence) const {

@@ -11,7 +11,8 @@ namespace {
 
 // Where data came from.
 const char *const from_generator = "generated", *const from_files = "read from files";
-const char* const validation_file = "validation_file";
+const char *const validation_file = "validation_file", *const source_language = "source_language",
+                  *const target_language = "target_language";
 
 }  // namespace
 
@@ -33,6 +34,9 @@ Record model_record(const Workload& workload) {
     if (std::filesystem::exists(file)) record.set(validation_file, file.filename().string());
   }
   if (!options.cell.empty()) record.set("cell", options.cell);
+  if (!options.source_language.empty()) {
+    record.set(source_language, options.source_language).set(target_language, options.target_language);
+  }
   RecordValue::List switches(options.switches.begin(), options.switches.end());
   if (!switches.empty()) record.set("switches", std::move(switches));
   return record;
@@ -52,6 +56,8 @@ SavedModel saved_model(const SavedCheckpoint& checkpoint) {
   }
   if (record.contains(validation_file)) options.validation_file = record.at(validation_file).text();
   if (record.contains("cell")) options.cell = record.at("cell").text();
+  if (record.contains(source_language)) options.source_language = record.at(source_language).text();
+  if (record.contains(target_language)) options.target_language = record.at(target_language).text();
   for (const auto& [name, words] : record.at("vocabularies").record().values()) {
     std::vector<std::string>& to = options.vocabularies[name];
     for (const RecordValue& word : words.list()) to.push_back(word.text());

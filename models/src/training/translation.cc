@@ -31,7 +31,8 @@ Split<SentencePair> pairs_of(const Device& device, const WorkloadOptions& option
   }
   const auto read = [&](const char* part) {
     Pairs pairs;
-    const ParallelFiles files = find_parallel_text(options.data, part);
+    const ParallelFiles files =
+        find_parallel_text(options.data, part, {options.source_language, options.target_language});
     run_in_op(device.engine, [&] { pairs = read_parallel_text(files.source, files.target); });
     return pairs;
   };
@@ -201,19 +202,19 @@ Workload make_translation(const WorkloadKind& kind, const Device& device, const 
 }  // namespace
 
 WorkloadKind seq2seq_kind() {
-  return {
-      .name = "seq2seq",
-      .about = "encoder and decoder with attention; the source language is the first by alphabet (Luong et al. 2015)",
-      .sample = "sentence",
-      .unit = "words",
-      .files = {"train.LANGUAGE", "valid.LANGUAGE"},
-      .sizes = {hidden(64), embedding(64)},
-      .cells = {},
-      .takes_dropout = true,
-      .samples = 4096,
-      .input = "words, which are separated as in the training set; writes their translation",
-      .learning_rate = 0.05,
-      .make = make_translation};
+  return {.name = "seq2seq",
+          .about = "encoder and decoder with attention (Luong et al. 2015)",
+          .sample = "sentence",
+          .unit = "words",
+          .files = {"train.LANGUAGE", "valid.LANGUAGE"},
+          .sizes = {hidden(64), embedding(64)},
+          .cells = {},
+          .takes_dropout = true,
+          .translates = true,
+          .samples = 4096,
+          .input = "words, which are separated as in the training set; writes their translation",
+          .learning_rate = 0.05,
+          .make = make_translation};
 }
 
 }  // namespace windrow

@@ -4,6 +4,7 @@
 
 #include "training/making.h"
 #include "windrow/memory/allocator.h"
+#include "windrow/models/parallel_text.h"
 
 namespace windrow {
 namespace {
@@ -64,6 +65,13 @@ WorkloadOptions complete(const WorkloadKind& kind, WorkloadOptions options) {
   if (!kind.has_graph_mode && options.graph_mode) {
     throw MisuseError(kind.name + ": graph mode; expected none, because the structure differs from sample to sample");
   }
+  const bool has_languages = !options.source_language.empty() || !options.target_language.empty();
+  if (!kind.translates && has_languages) {
+    throw MisuseError(kind.name + ": a source or target language; expected none, because the model does not translate");
+  }
+  if (has_languages && options.data.empty() && !options.validation_only) {
+    throw MisuseError(kind.name + ": a source or target language of generated data; expected a data folder");
+  }
   if (kind.files.empty() && !options.data.empty()) {
     throw MisuseError(kind.name + ": data folder '" + options.data +
                       "'; expected none, because its data are always generated");
@@ -72,6 +80,15 @@ WorkloadOptions complete(const WorkloadKind& kind, WorkloadOptions options) {
   if (options.cell.empty() && !kind.cells.empty()) options.cell = kind.cells.front();
   if (options.samples == 0) options.samples = kind.samples;
   return options;
+}
+
+/// Names the languages, so that a model is not scored by text in others.
+void find_languages(WorkloadOptions& options) {
+  const ParallelFiles files = find_parallel_text(options.data, options.validation_only ? "valid" : "train",
+                                                 {options.source_language, options.target_language});
+  const auto language = [](const std::filesystem::path& file) { return file.extension().string().substr(1); };
+  options.source_language = language(files.source);
+  options.target_language = language(files.target);
 }
 
 }  // namespace
@@ -110,6 +127,7 @@ void check_workload(std::string_view name, const WorkloadOptions& options) { com
 Workload make_workload(std::string_view name, const Device& device, const WorkloadOptions& options) {
   const WorkloadKind& kind = workload_kind(name);
   WorkloadOptions all = complete(kind, options);
+  if (kind.translates && !all.data.empty()) find_languages(all);
   Workload workload = kind.make(kind, device, all);
   workload.options = std::move(all);
   trim_heap();  // returns memory used for reading the corpus

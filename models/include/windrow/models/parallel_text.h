@@ -43,11 +43,16 @@ struct ParallelFiles {
   std::filesystem::path source, target;
 };
 
-/// The two files of a folder that are called `part` with a language as extension, such as train.de and train.en. The
-/// source is that of the language `source`; if that is empty, the first one in alphabetical order. Throws DataError if
-/// there are not two such files, or none of that language.
+/// Languages as names of files end in them, such as "de"; empty for one that is not given.
+struct LanguagePair {
+  std::string source = {}, target = {};
+};
+
+/// The two files of a folder that are called `part` with a language as extension, such as train.de and train.en. If no
+/// language is given, the source is the first one in alphabetical order. Throws DataError if there are not two such
+/// files, unless both languages are given; if there is none of a language that is given; and for one language twice.
 ParallelFiles find_parallel_text(const std::filesystem::path& folder, const std::string& part,
-                                 const std::string& source = {});
+                                 const LanguagePair& languages = {});
 
 struct ParallelText {
   std::string source, target;

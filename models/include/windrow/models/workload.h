@@ -164,6 +164,8 @@ struct WorkloadOptions {
   std::string cell = {};                    ///< one of the kind's cells; empty for the first
   std::map<std::string, Index> sizes = {};  ///< by name; the kind's presets for the others
   std::set<std::string> switches = {};      ///< those of the kind's switches that are on
+  /// For kinds that translate: the languages of parallel text, see find_parallel_text(). make_workload() sets both.
+  std::string source_language = {}, target_language = {};
   /// For kinds with graph mode: whether a minibatch is recorded once and replayed from then on (static.h), which it is
   /// if this is not set; otherwise its operators are applied one by one. The bits are the same.
   std::optional<bool> graph_mode = {};
@@ -213,6 +215,7 @@ struct WorkloadKind {
   bool embeds_words = false;    ///< Workload::embedding
   bool graphs_known = true;     ///< before it runs: it has Network::typed_graphs() and Learner::grouped()
   bool has_graph_mode = false;  ///< WorkloadOptions::graph_mode
+  bool translates = false;      ///< WorkloadOptions::source_language, target_language
   std::size_t samples;          ///< default number of generated training samples
   /// What Network::predict() reads as a line, and what it predicts; empty if texts do not suffice for a prediction.
   std::string input = {};
