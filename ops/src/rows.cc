@@ -146,7 +146,7 @@ Terms of_segment_spread_mean(const Signature&) { return {GradientTerm{&segment_m
 
 IndexRange rows_of_table(const Signature& s, std::size_t) { return {0, s.in[0].rows.number() - 1}; }
 IndexRange rows_of_table_or_none(const Signature& s, std::size_t) { return {-1, s.in[0].rows.number() - 1}; }
-IndexRange columns_of_operand(const Signature& s, std::size_t) { return {0, s.in[0].width - 1}; }
+IndexRange columns_or_none(const Signature& s, std::size_t) { return {-1, s.in[0].width - 1}; }
 
 }  // namespace
 
@@ -219,7 +219,7 @@ constinit const Operator pick{.name = "pick",
                               .gradients = of_pick,
                               .locality = Locality::rowwise,
                               .zero = 0b1,
-                              .index_range = columns_of_operand};
+                              .index_range = columns_or_none};
 constinit const Operator pick_gradient{.name = "pick_gradient",
                                        .index_inputs = 1,
                                        .infer = infer_pick_gradient,

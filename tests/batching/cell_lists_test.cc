@@ -209,6 +209,25 @@ TEST(LazyCells, ReadListsBesideOperationsThatTakeTheOtherResults) {
   }
 }
 
+/// Elements of other widths, of which there is none so far.
+TEST(LazyCells, ReadEmptyListsOfSeveralWidths) {
+  WordCells s;
+  const auto adding = [&](Index width) {
+    return s.graph.cell("adding " + std::to_string(width),
+                        [=](CellBody& c) { c.result(c.operand(width) + sum_children(c.each(width))); });
+  };
+  const LazyCell two = adding(2), three = adding(3);
+  const auto x = [&] { return s.graph.input({1, 2}); };
+  const auto y = [&] { return s.graph.input({1, 2, 3}); };
+  const LazyExpr a = two({x()}), b = three({y()});
+  EXPECT_EQ(a.value(), (std::vector<float>{1, 2}));
+  EXPECT_EQ(b.value(), (std::vector<float>{1, 2, 3}));
+  s.graph.clear();
+  const LazyExpr list[] = {two({x()})};
+  EXPECT_EQ(two({x()}, {}, list).value(), (std::vector<float>{2, 4}));
+  EXPECT_EQ(three({y()}).value(), (std::vector<float>{1, 2, 3}));
+}
+
 /// Values and gradients of calls that each lack other indices.
 TEST(LazyCells, TakeManyOptionalIndices) {
   WordCells s;

@@ -104,8 +104,8 @@ TEST(InputGraph, NamesAnIndexThatNoOperatorAccepts) {
   };
   EXPECT_EQ(said({-1, 3}, {0, 0}, 0), "train.txt:7: vertex 1: 'label' is 3; expected -1 to 2");
   EXPECT_EQ(said({-2, 0}, {0, 0}, 0), "train.txt:7: vertex 0: 'label' is -2; expected -1 to 2");
-  EXPECT_EQ(said({0, 0}, {-1, 5}, 0), "train.txt:7: vertex 1: 'choice' is 5; expected 0 to 2, or -1 for none");
-  EXPECT_EQ(said({0, 0}, {-1, 2}, 2), "train.txt:7: vertex 1: 'side' is 2; expected 0 to 1");
+  EXPECT_EQ(said({0, 0}, {-1, 5}, 0), "train.txt:7: vertex 1: 'choice' is 5; expected -1 to 2");
+  EXPECT_EQ(said({0, 0}, {-1, 2}, 2), "train.txt:7: vertex 1: 'side' is 2; expected -1 to 1");
 }
 
 TEST(TypedGraphs, AreMinibatchesWhoseTypesAreNumberedAlike) {

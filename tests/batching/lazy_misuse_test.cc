@@ -75,7 +75,13 @@ TEST_F(LazyMisuse, OfAMatrixAsARowIsToldWhileRecording) {
               x + graph.input({1, 2});
             }),
             "add: operands vertices x 3, vertices x 2; expected operands of one shape");
-  EXPECT_EQ(said_of([&] { graph.zeros(-1); }), "a constant of width -1; expected 0 or more");
+  EXPECT_EQ(said_of([&] { graph.zeros(-1); }), "a constant of width -1; expected 0 to 2147483647");
+  EXPECT_EQ(said_of([&] { graph.zeros(INT64_MAX); }),
+            "a constant of width 9223372036854775807; expected 0 to 2147483647");
+  LazyWeight sum = w;
+  for (int i = 0; i < LazyWeight::most_operations; ++i) sum = sum + LazyWeight(w);
+  EXPECT_EQ(said_of([&] { sum + LazyWeight(w); }),
+            "add of parameters alone: 1001 operations on parameters; expected at most 1000");
 }
 
 TEST_F(LazyMisuse, OfAGraphThatWasDifferentiatedIsToldWhileRecording) {
@@ -96,7 +102,7 @@ TEST_F(LazyMisuse, OfIndicesIsToldWhileRecording) {
   const LazyExpr x = graph.input({1, 2, 3});
   EXPECT_EQ(said_of([&] { embedding(w, graph.index(2)); }), "embedding: index 2; expected 0 to 1");
   EXPECT_EQ(said_of([&] { embedding(w, graph.index(-1)); }), "embedding: index -1; expected 0 to 1");
-  EXPECT_EQ(said_of([&] { pick(x, graph.index(3)); }), "pick: index 3; expected 0 to 2");
+  EXPECT_EQ(said_of([&] { pick(x, graph.index(3)); }), "pick: index 3; expected -1 to 2");
   const Parameter empty = parameters.add("empty", 0, 3, Initial::zeros());
   EXPECT_EQ(said_of([&] { embedding(empty, graph.index(0)); }),
             "embedding: index 0; expected none, since there is nothing to index");
@@ -104,6 +110,7 @@ TEST_F(LazyMisuse, OfIndicesIsToldWhileRecording) {
             "softmax_cross_entropy: index 3; expected -1 to 2");
   EXPECT_EQ(softmax_cross_entropy(x, graph.index(-1)).scalar(), 0);
   EXPECT_EQ(pick(x, graph.index(2)).scalar(), 3);  // the graph goes on
+  EXPECT_EQ(pick(x, graph.index(-1)).scalar(), 0);
 }
 
 }  // namespace

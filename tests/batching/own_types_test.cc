@@ -20,13 +20,15 @@ using Types = std::vector<VertexType>;
 
 // --- The choice
 
-std::shared_ptr<const ir::Function> of_arity(std::size_t arity, std::size_t kinds = 1) {
+std::shared_ptr<const ir::Function> of_kinds(const std::vector<ir::Kind>& kinds) {
   auto function = std::make_shared<ir::Function>();
-  const bool any = arity == any_arity;
-  for (std::size_t k = 0; k < kinds; ++k) {
-    function->kinds.push_back({.name = "kind", .arity = any ? 0 : arity, .per_edge = any ? 1u : 0u});
-  }
+  function->kinds = kinds;
   return function;
+}
+
+std::shared_ptr<const ir::Function> of_arity(std::size_t arity, std::size_t kinds = 1) {
+  const bool any = arity == any_arity;
+  return of_kinds(std::vector<ir::Kind>(kinds, {.name = "kind", .arity = any ? 0 : arity, .per_edge = any ? 1u : 0u}));
 }
 
 struct Choice {
@@ -34,6 +36,7 @@ struct Choice {
 
   Choice(std::size_t arity, std::size_t most, std::size_t kinds = 1)
       : types(of_arity(arity, kinds), ir::Specialise::yes, most) {}
+  Choice(const ir::Kind& kind, std::size_t most) : types(of_kinds({kind}), ir::Specialise::yes, most) {}
   bool see(const std::vector<std::pair<VertexType, std::int64_t>>& vertices) {
     for (const auto& [type, count] : vertices) types.count(type, count);
     return types.decide();
@@ -60,6 +63,16 @@ TEST(OwnTypes, AreTheMostFrequentOnesOfMany) {
   EXPECT_EQ(choice.own(), (Types{2, 3}));
   EXPECT_EQ(choice.general(), Types{255});
   EXPECT_FALSE(choice.types.settled(2)) << "its vertices are counted for the next choice";
+}
+
+/// Vertices with and without edges have a general type each, also if the first types of one were few and are rare.
+TEST(OwnTypes, LeaveAGeneralTypeForEachThatTheyAreNot) {
+  Choice choice({.name = "kind", .arity = 2, .per_edge = 1}, 2);  // bits: two fixed children, and edges
+  EXPECT_TRUE(choice.see({{0, 1}, {1, 1}}));
+  EXPECT_EQ(choice.own(), (Types{0, 1}));
+  EXPECT_TRUE(choice.see({{4, 100}}));
+  EXPECT_EQ(choice.own(), Types{4});
+  EXPECT_EQ(choice.general(), (Types{3, 7}));
 }
 
 TEST(OwnTypes, AreNoneOfManyThatAreAllRare) {

@@ -183,7 +183,7 @@ void Record::refuse_index(const Cell& cell, const Cell::IndexOperand& expected, 
   const std::int32_t* value = index.values_.data();
   while (expected.takes(*value)) ++value;
   throw MisuseError(cell.name + ": index " + std::to_string(*value) + "; expected " + to_string(expected.range) +
-                    (expected.optional() ? ", or -1 for none" : ""));
+                    (expected.optional() && !expected.range.contains(-1) ? ", or -1 for none" : ""));
 }
 
 void Record::call(Cell& cell, std::span<const OperandRef> operands, std::span<const LazyIndex> indices,

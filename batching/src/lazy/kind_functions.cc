@@ -54,7 +54,8 @@ class Body final : public CellInputs {
     const std::size_t k = each_++;
     const std::int32_t number = kind_.outside[kind_.list + k].state;
     if (number >= 0) return vertex_.each(state(number, width), k);
-    const State nothing = vertex_.state("nothing " + std::to_string(k), width);  // all lists were empty
+    // All lists were empty. Other cells may read another width there.
+    const State nothing = vertex_.state("nothing " + std::to_string(k) + "." + std::to_string(width), width);
     vertex_.scatter(nothing, vertex_.zeros(width));
     return vertex_.each(nothing, k);
   }

@@ -43,7 +43,9 @@ LazyExpr LazyGraph::input(std::span<const float> values, std::source_location fr
   return record_->add_input(values, from);
 }
 LazyExpr LazyGraph::constant(Index width, double value, std::source_location from) {
-  if (width < 0) throw MisuseError("a constant of width " + std::to_string(width) + "; expected 0 or more");
+  if (width < 0 || width > INT32_MAX) {
+    throw MisuseError("a constant of width " + std::to_string(width) + "; expected 0 to " + std::to_string(INT32_MAX));
+  }
   return input(std::vector<float>(static_cast<std::size_t>(width), static_cast<float>(value)), from);
 }
 static void require_row(const Type& type) {

@@ -11,6 +11,13 @@ struct LazyWeight::Made {
   const Operator* op;
   Attributes attributes;
   std::vector<LazyWeight> in;
+  int operations;  ///< with those of operands, each as often as it is used
+
+  static int operations_of(std::initializer_list<LazyWeight> in) {
+    int sum = 1;
+    for (const LazyWeight& operand : in) sum += operand.made_ == nullptr ? 0 : operand.made_->operations;
+    return sum;
+  }
 };
 
 LazyWeight LazyWeightTypes::apply(const Operator& op, const LazyWeight&, std::initializer_list<LazyWeight> in,
@@ -19,7 +26,12 @@ LazyWeight LazyWeightTypes::apply(const Operator& op, const LazyWeight&, std::in
   Signature signature{.attributes = attributes};
   for (const LazyWeight& operand : in) signature.in.push_back(operand.type());
   const Type type = lazy::Weights::inferred(op, signature);
-  return LazyWeight(std::make_shared<LazyWeight::Made>(LazyWeight::Made{&op, attributes, in}), type);
+  const int operations = LazyWeight::Made::operations_of(in);
+  if (operations > LazyWeight::most_operations) {
+    throw MisuseError(std::string(op.name.text()) + " of parameters alone: " + std::to_string(operations) +
+                      " operations on parameters; expected at most " + std::to_string(LazyWeight::most_operations));
+  }
+  return LazyWeight(std::make_shared<LazyWeight::Made>(LazyWeight::Made{&op, attributes, in, operations}), type);
 }
 
 LazyWeight LazyWeightTypes::elementwise(const Operator& op, const LazyWeight& x, const LazyWeight& y) {

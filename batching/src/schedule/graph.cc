@@ -187,7 +187,7 @@ void InputGraph::Loading::check_indices() const {
           const std::int32_t index = (*elements)[static_cast<std::size_t>(at)];
           if (range.contains(index) || (field.optional && index == -1)) continue;
           refuse("vertex " + number(v) + ": '" + field.name + "' is " + number(index) + "; expected " +
-                 to_string(range) + (field.optional ? ", or -1 for none" : ""));
+                 to_string(range) + (field.optional && !range.contains(-1) ? ", or -1 for none" : ""));
         }
       }
     }

@@ -36,8 +36,14 @@ void OwnTypes::count(VertexType type, std::int64_t vertices) {
   const VertexType known = known_as(type);
   kind.vertices[known] += vertices;
   kind.counted += vertices;
-  kind.crowded |= kind.vertices.size() > most_;
-  if (kind.crowded && insert(kind.general, ir::general(*function_, known))) kind.decide_at = 0;
+  const auto add_general = [&](VertexType of) {
+    if (insert(kind.general, ir::general(*function_, of))) kind.decide_at = 0;
+  };
+  if (!kind.crowded && kind.vertices.size() > most_) {
+    kind.crowded = true;
+    for (const auto& [earlier, unused] : kind.vertices) add_general(earlier);  // they may not be frequent
+  }
+  if (kind.crowded) add_general(known);
   forget_rare(kind);
 }
 

@@ -170,7 +170,8 @@ class ExpressionOperators {
   /// Drops in training; returns x in inference, and for a rate of 0. The mask depends on the seed of the parameters,
   /// the number of the minibatch (Parameters::minibatches()), the sample, the vertex and the place of this call in the
   /// function; in lazy expressions on the graph and the number of such calls since clear(). So neither schedules nor
-  /// workers change it, and no two functions draw one mask. Throws MisuseError unless 0 <= rate < 1.
+  /// workers change it, and no two functions draw one mask. Throws MisuseError unless 0 <= rate < 1, and for values of
+  /// edges.
   friend Result dropout(const First& x, const Dropout& how) { return Types::dropout(x, how); }
   /// The mask is drawn from three keys per vertex or sample, also in inference; see op::dropout.
   friend Result dropout(const First& x, const Indices& keys, double rate, std::uint64_t seed, std::uint32_t site) {

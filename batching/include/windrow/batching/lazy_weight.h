@@ -41,9 +41,12 @@ struct LazyWeightTypes {
 };
 
 /// A parameter, or what operators make of parameters. A handle. Operators throw MisuseError for operands that do not
-/// fit and for dropout; see also lazy.h for those that take one beside an expression.
+/// fit, for dropout, and for more than most_operations; see also lazy.h for those that take one beside an expression.
 class LazyWeight : ExpressionOperators<LazyWeightTypes> {
  public:
+  /// Of one, with those that its operands are made by.
+  static constexpr int most_operations = 1000;
+
   LazyWeight(const Parameter& parameter) : parameter_(parameter), type_(parameter.type()) {}
   const Type& type() const { return type_; }
 
