@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "tests/training/rows_model.h"
+#include "windrow/ops/static.h"
 
 namespace windrow::testing {
 namespace {
@@ -74,6 +77,58 @@ TEST(Averages, GoOnFromTheirTensors) {
   for (std::size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(other.tensors()[i].tensor.get(), averages.tensors()[i].tensor.get());
   }
+}
+
+/// An update in a Static or in a captured graph counts each time that it is replayed.
+TEST(Averages, AreThoseOfReplaysToo) {
+  for (const double decay : {0.0, 0.5}) {
+    Engine engine;
+    const Device device = host_device(engine);
+    Parameters parameters(device, 1);
+    const Parameter w = parameters.add("w", 1, 1, Initial::zeros());
+    const auto average_of = [&](Averages& averages) { return averages.tensors().front().tensor.get().front(); };
+    Averages pushed(parameters, {.decay = decay}), recorded(parameters, {.decay = decay});
+    Averages captured(parameters, {.decay = decay});
+    Static step(device, [&](const StaticInputs&) -> std::vector<Tensor> {
+      recorded.update();
+      return {};
+    });
+    std::optional<Graph> graph;
+    for (const float value : {1, 5, -2, 8}) {
+      parameters.value(w).set({value});
+      pushed.update();
+      step({});
+      if (graph) {
+        graph->launch();
+      } else {
+        captured.update();
+        graph = engine.capture([&] { captured.update(); });
+      }
+    }
+    EXPECT_EQ(average_of(pushed), decay == 0 ? 3 : 4.25f);
+    EXPECT_EQ(average_of(recorded), average_of(pushed));
+    EXPECT_EQ(average_of(captured), average_of(pushed));
+    EXPECT_EQ(recorded.updates(), 4u);
+    EXPECT_EQ(captured.updates(), 4u);
+  }
+}
+
+TEST(Averages, OfAParameterThatIsAddedLaterBeginThere) {
+  Engine engine;
+  Parameters parameters(host_device(engine), 1);
+  const Parameter first = parameters.add("first", 1, 1, Initial::zeros());
+  Averages averages(parameters, {.decay = 0});
+  for (const float value : {1, 2}) {
+    parameters.value(first).set({value});
+    averages.update();
+  }
+  const Parameter later = parameters.add("later", 1, 1, Initial::zeros());
+  for (const float value : {0, 10}) {
+    parameters.value(later).set({value});
+    averages.update();
+  }
+  EXPECT_EQ(averages.tensors()[0].tensor.get(), Floats{1.75});
+  EXPECT_EQ(averages.tensors()[1].tensor.get(), Floats{5});
 }
 
 TEST(Averages, RefuseDecaysOutOfRange) {

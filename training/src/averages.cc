@@ -1,8 +1,13 @@
 #include "windrow/training/averages.h"
 
+#include <algorithm>
 #include <string>
 
+#include "windrow/engine/engine.h"
+#include "windrow/memory/buffer.h"
 #include "windrow/ops/apply.h"
+#include "windrow/ops/recording.h"
+#include "windrow/ops/step_numbers.h"
 
 namespace windrow {
 namespace {
@@ -11,33 +16,59 @@ Operands copy_of(const Tensor& tensor) { return {.in = {tensor}, .attributes = o
 
 }  // namespace
 
-Averages::Averages(Parameters& parameters, AveragesOptions options) : parameters_(parameters), options_(options) {
+/// Of updates, by parameter. Guarded by the variable, since ops of captured graphs change them, too.
+struct Averages::Counts {
+  explicit Counts(const EngineRef& engine) : tag(engine, host_allocator(), 0, "averages") {}
+  Var var() const { return tag.var(); }
+
+  const Buffer tag;
+  std::vector<std::uint64_t> of;
+};
+
+Averages::Averages(Parameters& parameters, AveragesOptions options)
+    : parameters_(parameters), options_(options), counts_(std::make_shared<Counts>(parameters.device().engine)) {
   if (options.decay >= 0 && options.decay < 1) return;
   throw MisuseError("averages: decay " + std::to_string(options.decay) + "; expected 0 or more, and less than 1");
 }
 
 void Averages::make_missing() {
+  const Unrecorded once;  // replays of a Static go on with the averages
   while (averages_.size() < parameters_.size()) {
     const Tensor& value = parameters_.value(parameters_[averages_.size()]);
     averages_.push_back(Tensor(parameters_.device(), value.rows(), value.width(), "average"));
+    const auto zeros = [](const Matrix<float>& to) {
+      for (Index r = 0; r < to.rows; ++r) std::fill_n(to.row(r), to.width, 0.0f);
+    };
+    averages_.back().fill(zeros, {}, {.name = "average"});
   }
+}
+
+std::uint64_t Averages::updates() const {
+  parameters_.device().engine->wait(counts_->var());
+  return counts_->of.empty() ? 0 : std::ranges::max(counts_->of);
 }
 
 void Averages::update(std::source_location from) {
   if (swapped_) throw MisuseError("averages: an update while swapped; expected swap() before it");
-  const std::size_t known = averages_.size();
   make_missing();
-  ++updates_;
-  const double share = options_.decay == 0 ? 1 / static_cast<double>(updates_) : 1 - options_.decay;
-  for (std::size_t i = 0; i < averages_.size(); ++i) {
-    const Tensor& value = parameters_.value(parameters_[i]);
-    if (i >= known) {
-      apply(parameters_.device(), op::scale, copy_of(value), averages_[i], from);
-      continue;
+  const Device& device = parameters_.device();
+  const Tensor numbers(device, static_cast<Index>(averages_.size()), StepNumbers::count, "average");
+  const auto write = [counts = counts_, decay = options_.decay](const Matrix<float>& to) {
+    counts->of.resize(std::max(counts->of.size(), static_cast<std::size_t>(to.rows)), 0);
+    for (Index i = 0; i < to.rows; ++i) {
+      const std::uint64_t count = ++counts->of[static_cast<std::size_t>(i)];
+      const double share = decay == 0 || count == 1 ? 1 / static_cast<double>(count) : 1 - decay;
+      // average -= share * (average - value)
+      const StepNumbers of_parameter{.rate = static_cast<float>(share), .scale = -1, .penalty = 1};
+      std::copy_n(of_parameter.begin(), StepNumbers::count, to.row(i));
     }
-    // average += share * (value - average)
-    apply(parameters_.device(), op::sgd, {.in = {value}, .attributes = op::at_rate(-share, -1), .write = Write::add},
-          averages_[i], from);
+  };
+  numbers.fill(write, {mutate(counts_->var())}, {.name = "average", .pushed_at = from});
+  for (std::size_t i = 0; i < averages_.size(); ++i) {
+    const auto row = static_cast<Index>(i);
+    const Operands operands{.in = {parameters_.value(parameters_[i]), numbers.row_range(row, row + 1)},
+                            .write = Write::add};
+    apply(device, op::sgd_step, operands, averages_[i], from);
   }
 }
 
@@ -63,8 +94,10 @@ std::vector<OptimiserTensor> Averages::tensors() const {
 }
 
 void Averages::restore(std::uint64_t updates) {
-  updates_ = updates;
   if (updates > 0) make_missing();
+  parameters_.device().engine->push(
+      [counts = counts_, of = std::vector<std::uint64_t>(averages_.size(), updates)] { counts->of = of; },
+      {mutate(counts_->var())}, {.name = "restore averages"});
 }
 
 }  // namespace windrow

@@ -254,7 +254,8 @@ class Runner {
                 Gradients of_parameters = Gradients::set, std::source_location from = std::source_location::current());
 
   /// What rounding depends on besides the minibatch: the vertex types that this runner has seen, and what it has
-  /// learned about schedules. A runner of the same function and options that is given it goes on as this one does, bit
+  /// learned about schedules. Types that were seen also have gradients in minibatches without them: zeros, with which
+  /// optimisers take a step. A runner of the same function and options that is given it goes on as this one does, bit
   /// by bit.
   std::vector<std::int64_t> history() const;
   /// Call it before the first minibatch. Throws MisuseError for numbers that are no history of such a runner.

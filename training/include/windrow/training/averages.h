@@ -10,10 +10,12 @@
 // Contract
 //   Errors   An update of a parameter that failed poisons its average.
 //   Life     As for Optimiser.
+//   Replays  Updates of a captured graph, or in the body of a Static, count on.
 //   Threads  One at a time, together with the parameters.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <source_location>
 #include <vector>
 
@@ -24,36 +26,39 @@ namespace windrow {
 
 struct AveragesOptions {
   /// An update changes the average by 1 - decay of the difference from the value. With 0, the average is that of all
-  /// updates alike (Polyak and Juditsky 1992). At least 0, less than 1.
+  /// updates alike (Polyak and Juditsky 1992). At least 0, less than 1. The first update of a parameter sets its
+  /// average.
   double decay = 0.999;
 };
 
 /// An owner.
 class Averages {
  public:
-  /// The averages are those of no updates: the first update sets them. Throws MisuseError for options out of range.
+  /// The averages are those of no updates. Throws MisuseError for options out of range.
   explicit Averages(Parameters& parameters, AveragesOptions options = {});
   Averages(const Averages&) = delete;
   Averages& operator=(const Averages&) = delete;
 
   /// Pushes ops that take the current values in. Throws MisuseError while swapped.
   void update(std::source_location from = std::source_location::current());
-  std::uint64_t updates() const { return updates_; }
+  /// Those of the parameter that has had the most; waits for them.
+  std::uint64_t updates() const;
   /// Pushes ops that exchange the values of the parameters with the averages; does nothing before the first update.
   void swap(std::source_location from = std::source_location::current());
 
   /// For checkpoints, by the names of the parameters; empty before the first update. Throws MisuseError while swapped.
   std::vector<OptimiserTensor> tensors() const;
-  /// Goes on from so many updates, with tensors for the parameters that there are, which the caller sets.
+  /// Goes on from so many updates of each parameter that there is, with tensors that the caller sets.
   void restore(std::uint64_t updates);
 
  private:
   void make_missing();
 
+  struct Counts;
   Parameters& parameters_;
   const AveragesOptions options_;
   std::vector<Tensor> averages_;  // by parameter
-  std::uint64_t updates_ = 0;
+  std::shared_ptr<Counts> counts_;
   bool swapped_ = false;
 };
 
