@@ -44,10 +44,12 @@ TEST_F(Predictions, LabelTexts) {
   EXPECT_EQ(lines_of(run(predict + "--text \"$(printf 'w1\\nw2')\"")).size(), 1u);
   EXPECT_EQ(run(predict + "--text ' '").err,
             "windrow: input 1: no word; expected a sentence, or a tree such as (3 (2 It) (4 works))\n");
-  const Outcome wrong = run(predict + "--text '(3 (2 w1)'");
-  EXPECT_EQ(wrong.status, 2);
-  EXPECT_TRUE(wrong.err.starts_with("windrow: input 1:1:")) << wrong.err;
-  EXPECT_EQ(std::count(wrong.err.begin(), wrong.err.end(), '\n'), 1);
+  for (const std::string text : {"(3 (2 w1)", "(9 (2 w1) (4 w2))", "(3 (2 w1) (4 w2)) (2 w3)"}) {
+    const Outcome wrong = run(predict + "--text '" + text + "'");
+    EXPECT_EQ(wrong.status, 2);
+    EXPECT_TRUE(wrong.err.starts_with("windrow: input 1:1:")) << wrong.err;
+    EXPECT_EQ(std::count(wrong.err.begin(), wrong.err.end(), '\n'), 1);
+  }
 }
 
 /// Also where the trees that the seed draws would have no label but a neutral one.

@@ -97,6 +97,40 @@ TEST_F(SavedModels, AreScoredOnTheFileThatValidatedThem) {
             "windrow: " + data + "/test.txt: no such file; expected a file of sentences, one per line\n");
 }
 
+/// A label that the training set lacks is none of the answers, so no answer is right there.
+TEST_F(SavedModels, HaveNoAnswerRightForALabelThatTheyDoNotKnow) {
+  const std::string data = (folder / "data").string(), run_folder = (folder / "run").string();
+  std::filesystem::create_directory(data);
+  std::ofstream all(data + "/all.txt");
+  for (int i = 1; i <= 40; ++i) all << "a|O zed|I-" << (i % 10 == 0 ? "LOC" : "PER") << "\n";  // each tenth validates
+  all.close();
+  for (const char* const crf : {"", " --crf"}) {
+    const Outcome trained =
+        run("windrow train bilstm" + std::string(crf) + " --hidden 8 --embedding 8 --epochs 20 " +
+            "--batch 4 --optimiser adam --rate 0.01 --data '" + data + "' --save '" + run_folder + "'");
+    ASSERT_EQ(trained.err, "");
+    const Outcome scored = run("windrow eval '" + run_folder + "' --data '" + data + "'");
+    EXPECT_EQ(scores_of_evaluation(scored), scores_of_training(trained));
+    EXPECT_NE(scored.out.find("accuracy 50.0 %\nentity F1 0.0 %\n"), std::string::npos) << scored.out;
+    std::filesystem::remove_all(run_folder);
+  }
+}
+
+TEST_F(SavedModels, AnswerWithLabelsThatHaveANameFromTheStart) {
+  for (const char* const crf : {"", " --crf"}) {
+    for (int seed = 1; seed <= 4; ++seed) {
+      const std::string run_folder = "'" + (folder / (std::to_string(seed) + crf)).string() + "'";
+      ASSERT_EQ(run("windrow train bilstm" + std::string(crf) + " --samples 16 --hidden 4 --embedding 4 --rate 1e-9 " +
+                    "--epochs 1 --seed " + std::to_string(seed) + " --save " + run_folder)
+                    .err,
+                "");
+      const Outcome told = run("windrow predict " + run_folder + " --text 'one two three four five'");
+      EXPECT_EQ(told.err, "");
+      EXPECT_TRUE(std::regex_match(told.out, std::regex("(\\S+ [01]\\.\\d\\d  \\w+\n){5}"))) << told.out;
+    }
+  }
+}
+
 /// A folder may hold more languages than the model translates.
 TEST_F(SavedModels, AreScoredOnTheLanguagesThatTheyTranslate) {
   const std::string data = (folder / "data").string(), run_folder = (folder / "run").string();

@@ -84,6 +84,8 @@ INSTANTIATE_TEST_SUITE_P(
               "windrow: seq2seq: a source or target language of generated data; expected a data folder"},
         Wrong{"windrow train seq2seq --target train.de",
               "windrow: --target: 'train.de'; expected the end of a file's name, such as de" TRAIN_HELP},
+        Wrong{"windrow train dag --rate-schedule step --rate-factor 0",
+              "windrow: --rate-factor: '0'; expected a number above 0, less than 1" TRAIN_HELP},
         Wrong{"windrow train dag --crf",
               "windrow: dag: switch 'crf'; expected none, because it has nothing to switch on"},
         Wrong{"windrow train bilstm --crf=1", "windrow: --crf: has a value; expected none" TRAIN_HELP},

@@ -313,6 +313,20 @@ TEST_F(TrainingPrograms, NameCheckpointsByTheMinibatchesTrained) {
   EXPECT_TRUE(std::filesystem::exists(folder / "run" / "000000000004.json"));
 }
 
+/// A file that is opened later does not get the output.
+TEST_F(TrainingPrograms, WriteNoOutputIntoTheirFiles) {
+  const Outcome closed = run(train("--epochs 1" + saving()), ">&-");
+  EXPECT_EQ(closed.err, "windrow: cannot write standard output: Bad file descriptor\n");
+  EXPECT_EQ(closed.status, 2);
+  EXPECT_EQ(read_file(folder / "run" / "lock"), "");
+}
+
+/// What is given, and not what the schedule makes of it.
+TEST_F(TrainingPrograms, ReportTheLearningRateAsItIsSet) {
+  ASSERT_EQ(run(train("--epochs 1 --warm-up 100 --report '" + folder.string() + "'")).err, "");
+  EXPECT_NE(read_file(folder / "report.html").find("<td>--rate</td><td>0.001</td>"), std::string::npos);
+}
+
 /// Also those that ran before the training stopped, and no others.
 TEST_F(TrainingPrograms, ReportAllEpochsOfATrainingThatGoesOn) {
   const std::string report = " --report '" + folder.string() + "'" + saving();

@@ -29,6 +29,8 @@ Check positive_number();
 Check number();
 /// Numbers from 0 on that are less than 1.
 Check fraction();
+/// Numbers above 0 that are less than 1.
+Check factor();
 /// One of these words.
 Check one_of(std::vector<std::string> words);
 /// How Check::expected of some_of() ends.

@@ -1,5 +1,8 @@
 #include "program.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -198,6 +201,9 @@ Check number() {
 Check fraction() {
   return number_that("from 0 on, less than 1", [](double value) { return value >= 0 && value < 1; });
 }
+Check factor() {
+  return number_that("above 0, less than 1", [](double value) { return value > 0 && value < 1; });
+}
 
 Check one_of(std::vector<std::string> words) {
   return {"NAME", list(words), [words](std::string& text) -> std::string {
@@ -286,7 +292,16 @@ ToldOnce::~ToldOnce() {
   }
 }
 
+/// Files that are opened later must not get the numbers of closed standard streams, since output would go into these.
+/// What takes the numbers cannot be written, so closed output is an error.
+static void hold_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) == -1) ::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
 int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
+  hold_standard_streams();
   lay_out_help(app);
   try {
     try {

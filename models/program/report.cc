@@ -286,7 +286,9 @@ std::string group_section(const TrainingReport& report) {
     facts.push_back({"time in collectives", formatted("%.1f %%", 100 * collectives / seconds) +
                                                 " of the time of training; computation goes on meanwhile"});
   }
-  return "<section><h2>Group</h2>\n<p>Throughput and losses are those of the group; the rest is of rank 0.</p>\n" +
+  return "<section><h2>Group</h2>\n<p>Throughput and losses by epoch are those of the group; the rest is of rank 0, "
+         "such "
+         "as the loss by minibatch.</p>\n" +
          fact_table(facts) + "</section>\n";
 }
 
@@ -317,7 +319,7 @@ std::string cards(const TrainingReport& report) {
 
 std::string metric_text(const Metric& metric) {
   return metric.unit == Metric::Unit::fraction ? formatted("%.1f %%", 100 * metric.value)
-                                               : formatted("%.1f", metric.value);
+                                               : formatted(metric.value < 1e15 ? "%.1f" : "%.3e", metric.value);
 }
 
 Chart::Series thinned(const Chart::Series& series, std::size_t most) {

@@ -188,7 +188,7 @@ void Reporting::trained(const Trainer& trainer, const Trainer::Pass& pass) {
        .training_loss = pass.loss,
        .training_metrics = pass.metrics,
        .units_per_second = pass.units_per_second(),
-       .seconds = std::chrono::duration<double>(end - mark_).count(),
+       .seconds = pass.seconds,
        .evaluation_seconds = 0,
        .times = times,
        .collective_seconds = std::chrono::duration<double>(in_collectives - in_collectives_).count()});

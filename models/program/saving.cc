@@ -32,8 +32,10 @@ void add_saving_flags(CLI::App& command, SavingFlags& to) {
                 "Also keeps the checkpoint with the best validation score, in the folder best inside that of --save")
       ->disable_flag_override();
   command
-      .add_flag("--resume", to.resume,
-                "Continues from the newest checkpoint in the folder of --save, with the same bits")
+      .add_flag(
+          "--resume", to.resume,
+          "Continues from the newest checkpoint in the folder of --save, with the same bits (not with --compress or "
+          "--local-steps)")
       ->disable_flag_override();
 }
 
@@ -109,15 +111,16 @@ Trainer::Then Saving::after_step(Trainer& trainer, const Scores& scores) {
 
 void Saving::after_stop(Trainer& trainer, const Scores& scores) { save_newest(trainer, scores); }
 
-int Saving::after_epoch(Trainer& trainer, const Scores& scores) {
+void Saving::after_epoch(Trainer& trainer, const Scores& scores) {
   // The best first: a training that is killed between both goes on from before the score, and writes the best again.
   if (flags_.keep_best && one_of_all(trainer, scores.last_is_best())) save(trainer, scores, best_);
   if (!flags_.folder.empty()) {
     save(trainer, scores, writer_);
     saved_ = trainer.minibatches();
   }
-  return one_of_all(trainer, noted_signal() != 0) ? stopped(trainer) : 0;
 }
+
+bool Saving::stops(const Trainer& trainer) const { return one_of_all(trainer, noted_signal() != 0); }
 
 int Saving::stopped(const Trainer& trainer) {
   const int signal = noted_signal() != 0 ? noted_signal() : SIGTERM;

@@ -49,9 +49,10 @@ class Saving {
   Trainer::Then after_step(Trainer& trainer, const Scores& scores);
   /// Saves when the trainer has stopped.
   void after_stop(Trainer& trainer, const Scores& scores);
-  /// Saves, and also among the best if the last score was the best one. Returns the signal that came to any member, or
-  /// 0.
-  int after_epoch(Trainer& trainer, const Scores& scores);
+  /// Saves, and also among the best if the last score was the best one.
+  void after_epoch(Trainer& trainer, const Scores& scores);
+  /// Whether a signal came to any member.
+  bool stops(const Trainer& trainer) const;
   /// Says that a signal has stopped the training. Returns the signal: SIGTERM if it came to another process.
   int stopped(const Trainer& trainer);
 

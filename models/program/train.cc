@@ -145,6 +145,14 @@ struct Keeping {
   Scores& scores;
 };
 
+void require_scores(const Arguments& arguments, const Workload& workload) {
+  if (!workload.validation.empty()) return;
+  if (arguments.patience > 0) throw MisuseError("--patience: no validation set; expected one");
+  if (arguments.training.rate_schedule == "plateau") {
+    throw MisuseError("--rate-schedule plateau: no validation set; expected one");
+  }
+}
+
 /// Whether --patience ends the training, which it then says.
 bool lost_patience(const Arguments& arguments, const Scores& scores) {
   if (arguments.patience == 0 || scores.epochs_without_improvement() < arguments.patience) return false;
@@ -174,9 +182,10 @@ int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workloa
     if (trainer.in_epoch()) return saving.stopped(trainer);
     const std::vector<Metric> metrics = trainer.evaluate();
     if (!workload.validation.empty()) reporting.evaluated(trainer, metrics);
-    print_epoch(static_cast<int>(trainer.epochs()), pass, metrics, workload);
     if (!workload.validation.empty()) scores.report(metrics.front(), trainer.optimiser());
-    if (const int signal = saving.after_epoch(trainer, scores)) return signal;
+    saving.after_epoch(trainer, scores);  // first, since output may end this program
+    print_epoch(static_cast<int>(trainer.epochs()), pass, metrics, workload);
+    if (saving.stops(trainer)) return saving.stopped(trainer);
     if (lost_patience(arguments, scores)) break;
   }
   return 0;
@@ -223,6 +232,7 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   std::optional<Reporting> own_reporting;
   std::optional<Saving> own_saving;
   std::optional<Workload> own_workload;
+  Record flags;
   TrainerOptions& options = arguments.trainer;
   together(member, [&] {
     require_used(arguments.training);
@@ -232,10 +242,10 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
     own_workload = make_workload(arguments.model, member.device, arguments.workload);
     own_saving->set_model(model_record(*own_workload));
     own_saving->require_scores(*own_workload);
-    own_saving->set_flags(
-        training_record(arguments.training, *own_workload->kind, static_cast<std::uint64_t>(arguments.epochs))
-            .set("batch", options.minibatch)
-            .set("schedule", arguments.schedule));
+    require_scores(arguments, *own_workload);
+    flags = training_record(arguments.training, *own_workload->kind, static_cast<std::uint64_t>(arguments.epochs));
+    flags.set("batch", options.minibatch).set("schedule", arguments.schedule);
+    own_saving->set_flags(flags);
     set_training(options, arguments.training, *own_workload, static_cast<std::uint64_t>(arguments.epochs));
     options.seed = arguments.workload.seed;
     options.runner.schedule = parse_schedule_policy(arguments.schedule);
@@ -265,7 +275,7 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   }
   Scores scores(arguments.training);
   together(member, [&] { saving.resume(trainer, scores); });
-  reporting.set_flags(command, workload.options, reporting.on() ? trainer.optimiser().rate() : 0);
+  reporting.set_flags(command, workload.options, flags.at("rate").number());
   reporting.begin({about + ".", arguments.workers, options.seed, members, engine}, workload, trainer, options);
   Keeping keeping{saving, reporting, scores};
   int signal = 0;

@@ -67,7 +67,7 @@ void add_training_flags(CLI::App& command, TrainingFlags& to) {
   flag(command, "--accumulate", to.accumulate, "Minibatches per step", whole_number(1, 1 << 20));
   flag(command, "--rate-schedule", to.rate_schedule, "How the learning rate changes",
        one_of({"constant", "step", "cosine", "plateau"}));
-  flag(command, "--rate-factor", to.rate_factor, "For step and plateau: multiplies the learning rate", fraction());
+  flag(command, "--rate-factor", to.rate_factor, "For step and plateau: multiplies the learning rate", factor());
   flag(command, "--rate-epochs", to.rate_epochs,
        "For step: epochs between changes; for plateau: epochs without a better score before a change",
        whole_number(1, 1 << 20));
@@ -127,7 +127,7 @@ Record training_record(const TrainingFlags& flags, const WorkloadKind& kind, std
 
 Scores::Scores(const TrainingFlags& flags) {
   if (flags.rate_schedule != "plateau") return;
-  plateau_ = Plateau{.factor = flags.rate_factor, .patience = static_cast<std::uint64_t>(flags.rate_epochs)};
+  plateau_ = Plateau{.factor = flags.rate_factor, .patience = static_cast<std::uint64_t>(flags.rate_epochs) - 1};
 }
 
 void Scores::report(const Metric& score, Optimiser& optimiser) {

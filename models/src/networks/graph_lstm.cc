@@ -1,6 +1,7 @@
 // The graph LSTM, and enhanced dependencies as its workload: predicts the relation of each word to its head.
 #include "windrow/models/graph_lstm.h"
 
+#include <algorithm>
 #include <ranges>
 
 #include "training/making.h"
@@ -63,6 +64,13 @@ struct GraphNumbering {
     label.resize(sentence.forms.size(), -1);  // empty nodes have no basic head
     return graph;
   }
+  /// The labels of words. With one that the model does not know, no answer is right.
+  std::vector<std::int32_t> gold(const GraphData& graph) const {
+    std::vector<std::int32_t> numbers = graph.indices.at("label");
+    std::erase(numbers, -1);
+    std::ranges::replace(numbers, Vocabulary::unknown, static_cast<std::int32_t>(labels.size()));
+    return numbers;
+  }
 };
 
 Draft draft_of(GraphData graph, const GraphLstm& model) {
@@ -72,7 +80,7 @@ Draft draft_of(GraphData graph, const GraphLstm& model) {
     with_children += graph.child_begin[v] < graph.child_begin[v + 1];
   }
   const double flops = model.flops(vertices, with_children, static_cast<std::int64_t>(graph.children.size()));
-  return {std::move(graph), 1, flops};
+  return {.graph = std::move(graph), .units = 1, .flops = flops};
 }
 
 Workload make_dag(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
@@ -92,8 +100,11 @@ Workload make_dag(const WorkloadKind& kind, const Device& device, const Workload
       .score = [] { return make_accuracy("accuracy"); },
       .vocabularies = vocabularies.all()};
   workload.embedding = embedding_of(*workload.parameters, "words", numbering.words);
-  return with_samples(std::move(workload), std::move(sentences),
-                      [&](const DependencySentence& sentence) { return draft_of(numbering.graph(sentence), model); });
+  return with_samples(std::move(workload), std::move(sentences), [&](const DependencySentence& sentence) {
+    Draft draft = draft_of(numbering.graph(sentence), model);
+    draft.gold = numbering.gold(draft.graph);
+    return draft;
+  });
 }
 
 }  // namespace

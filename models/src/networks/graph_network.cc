@@ -113,9 +113,16 @@ PrintedSource GraphNetwork::source(const SourceOptions& options) const {
 
 namespace {
 
-Prediction::Label label_of(const float* probabilities, std::size_t count) {
-  const auto best = std::max_element(probabilities, probabilities + count) - probabilities;
-  return {static_cast<std::size_t>(best), {probabilities, probabilities + count}};
+/// Labels without a name get no probability.
+Prediction::Label label_of(const float* probabilities, const std::vector<std::string>& names) {
+  std::vector<double> named(probabilities, probabilities + names.size());
+  double unnamed = 0;
+  for (std::size_t i = 0; i < names.size(); ++i) unnamed += names[i].empty() ? std::exchange(named[i], 0) : 0;
+  if (unnamed > 0 && unnamed < 1) {
+    for (double& probability : named) probability /= 1 - unnamed;
+  }
+  const auto best = std::ranges::max_element(named) - named.begin();
+  return {static_cast<std::size_t>(best), std::move(named)};
 }
 
 }  // namespace
@@ -146,7 +153,7 @@ std::vector<Prediction> GraphNetwork::predict(std::span<const std::string> lines
     Prediction& prediction = predictions.emplace_back();
     const auto of = [&](std::int32_t vertex) {
       const auto v = static_cast<std::size_t>(vertex);
-      Prediction::Label label = label_of(first + v * classes, classes);
+      Prediction::Label label = label_of(first + v * classes, texts->labels);
       if (!numbers.empty()) label.number = static_cast<std::size_t>(numbers[first_vertex + v]);
       return label;
     };

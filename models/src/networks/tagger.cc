@@ -167,7 +167,7 @@ std::vector<std::int32_t> Tagger::tags(const Minibatch& minibatch) const {
   if (!crf_) {
     const std::vector<float> logits = minibatch.output("logits").get();
     for (auto row = logits.begin(); row != logits.end(); row += sizes_.tags) {
-      result.push_back(static_cast<std::int32_t>(std::max_element(row, row + sizes_.tags) - row));
+      result.push_back(static_cast<std::int32_t>(std::max_element(row + sizes_.no_answers, row + sizes_.tags) - row));
     }
     return result;
   }

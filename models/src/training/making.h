@@ -123,6 +123,8 @@ struct Draft {
   GraphData graph;
   std::int64_t units;
   double flops;
+  /// If not empty, the labels that scores compare answers with, in the order of the vertices that have one.
+  std::vector<std::int32_t> gold = {};
 };
 Sample counted(const LabelledGraph& graph, const Draft& draft);
 
@@ -149,6 +151,8 @@ Workload with_samples(GraphWorkload made, Split<T> split, DraftOf draft_of) {
       const Draft draft = draft_of(one);
       LabelledGraph graph = network->labelled(draft.graph, made.kind.sample + " " + std::to_string(i + 1));
       graph.number = i;
+      auto gold = draft.gold.begin();
+      for (std::int32_t& label : graph.labels) label = label < 0 || draft.gold.empty() ? label : *gold++;
       const Sample sample = counted(graph, draft);
       return Made{std::move(graph), sample};
     };

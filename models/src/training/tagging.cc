@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <ranges>
 #include <sstream>
+#include <unordered_map>
 
 #include "training/making.h"
 #include "training/scores.h"
@@ -42,7 +43,7 @@ struct TagNumbering {
                       })),
         characters(from.get("characters", [&] { return characters_of(sentences); })) {}
 
-  /// By number; that of unknown tags is empty.
+  /// By number; that of unknown tags is empty. No model answers with it.
   std::vector<std::string> tag_names() const {
     std::vector<std::string> names = tags.words();
     names.insert(names.begin(), "");
@@ -66,19 +67,41 @@ struct TagNumbering {
   }
 };
 
+/// The tags that answers are compared with: those that a model knows, and others, with which it has no answer right.
+struct GoldTags {
+  std::vector<std::string> names;
+  std::unordered_map<std::string, std::int32_t> unseen = {};
+
+  GoldTags(const TagNumbering& numbering, const Sentences& sentences) : names(numbering.tag_names()) {
+    for (const std::string& tag : sentences | std::views::transform(&TaggedSentence::tags) | std::views::join) {
+      if (numbering.tags.number(tag) != Vocabulary::unknown) continue;
+      if (unseen.emplace(tag, static_cast<std::int32_t>(names.size())).second) names.push_back(tag);
+    }
+  }
+  /// Numbers of tags, of which the model's are known.
+  std::vector<std::int32_t> numbers(const TaggedSentence& sentence, std::vector<std::int32_t> known) const {
+    for (std::size_t i = 0; i < known.size() && !unseen.empty(); ++i) {
+      if (known[i] == Vocabulary::unknown) known[i] = unseen.at(sentence.tags[i]);
+    }
+    return known;
+  }
+};
+
 /// Rare words are read by their characters if the kind has sizes for these; otherwise they are unknown.
 Workload make_tagging(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_tagged_sentences(from...); };
   Split<TaggedSentence> sentences = make_split(kind, device, options, read, generate_tagged_sentences);
   VocabularySource vocabularies(options);
   const TagNumbering numbering(sentences.training, vocabularies);
+  const GoldTags gold(numbering, sentences.validation);
   TaggerSizes sizes{.vocabulary = numbering.words.size(),
                     .tags = numbering.tags.size(),
                     .embedding = options.size("embedding"),
                     .hidden = options.size("hidden"),
                     .layers = options.size("layers"),
                     .dropout = options.dropout,
-                    .crf = options.switches.contains("crf")};
+                    .crf = options.switches.contains("crf"),
+                    .no_answers = Vocabulary::unknown + 1};
   if (options.sizes.contains("character-hidden")) {
     sizes.characters = numbering.characters.size();
     sizes.character_embedding = options.size("character-embedding");
@@ -86,14 +109,13 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
   }
   auto parameters = std::make_unique<Parameters>(device, options.seed);
   const Tagger model(*parameters, sizes);
-  const std::vector<std::string> names = numbering.tag_names();
   GraphWorkload workload{.kind = kind,
                          .device = device,
                          .formula = "8 h (input + h) per LSTM step, 8 h input for a first step, 4 h tags per word",
                          .parameters = std::move(parameters),
                          .function = model.function(),
                          .score =
-                             [names, model] {
+                             [names = gold.names, model] {
                                return make_tagging_score(
                                    names, [model](const Minibatch& minibatch) { return model.tags(minibatch); });
                              },
@@ -101,7 +123,7 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
   workload.embedding = embedding_of(*workload.parameters, "words", numbering.words);
   const std::int32_t rare = sizes.characters > 0 ? -1 : Vocabulary::unknown;
   workload.texts = GraphNetwork::Texts{
-      .labels = names,
+      .labels = numbering.tag_names(),
       .read =
           [numbering, model, rare](const std::string& line, const std::string& name) {
             std::istringstream in(line);
@@ -121,7 +143,7 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
       .numbers = [model](const Minibatch& minibatch) { return model.tags(minibatch); }};
   return with_samples(std::move(workload), std::move(sentences), [&](const TaggedSentence& sentence) {
     const TaggerInput input = numbering.input(sentence, rare);
-    return Draft{model.graph(input), 1, model.flops(input)};
+    return Draft{model.graph(input), 1, model.flops(input), gold.numbers(sentence, input.tags)};
   });
 }
 

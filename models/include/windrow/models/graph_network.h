@@ -47,7 +47,7 @@ class GraphNetwork final : public Network {
       std::function<std::vector<std::string>()> texts_of_parts = {};
       std::optional<std::int32_t> whole = {};  ///< the vertex whose label is the input's
     };
-    std::vector<std::string> labels;
+    std::vector<std::string> labels;  ///< those without a name are never answers
     /// Throws DataError. `name` says which input the line is.
     std::function<Input(const std::string& line, const std::string& name)> read;
     /// The number of the label of each vertex of a minibatch. Null: the one with the highest logit.

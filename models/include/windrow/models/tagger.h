@@ -36,6 +36,7 @@ struct TaggerSizes {
   Index character_embedding = 64, character_hidden = 128;
   DropoutRates dropout = {};  ///< of words, and of what each layer and the classifier read from below
   bool crf = false;           ///< whether the loss is that of a conditional random field over the tags of a sentence
+  Index no_answers = 0;       ///< so many tags, the first ones, are never answers
 };
 
 /// A sentence as numbers. A value.
@@ -110,13 +111,19 @@ class Tagger {
   }
   void tell(auto& v) const { v.loss(softmax_cross_entropy(emissions(v), v.pull_index("label"))); }
 
+  /// The scores of answers.
+  auto answerable(auto& v, const auto& logits) const {
+    if (sizes_.no_answers == 0) return logits;
+    return concat(v.constant(sizes_.no_answers, -1e30f), slice(logits, sizes_.no_answers, sizes_.tags));
+  }
+
   // The states of a path: see Crf. The losses of all vertices of a sentence add up to that of the random field.
   auto path(auto& v) const { return std::pair(v.state("alpha", sizes_.tags), v.state("best", sizes_.tags)); }
   void begin_path(auto& v) const {
     const auto [alpha, best] = path(v);
     const auto logits = emissions(v);
     v.scatter(alpha, crf_->first(logits));
-    v.scatter(best, crf_->best_first(logits));
+    v.scatter(best, crf_->best_first(answerable(v, logits)));
     v.push("came from", v.constant(sizes_.tags, no_tag));
     v.loss(-crf_->first_score(logits, v.pull_index("label")));
   }
@@ -124,7 +131,7 @@ class Tagger {
     const auto [alpha, best] = path(v);
     const auto logits = emissions(v), best_before = v.gather(2, best);
     v.scatter(alpha, crf_->next(v.gather(2, alpha), logits));
-    v.scatter(best, crf_->best_next(best_before, logits));
+    v.scatter(best, crf_->best_next(best_before, answerable(v, logits)));
     v.push("came from", crf_->came_from(best_before));
     v.loss(-crf_->next_score(logits, v.pull_index("label before"), v.pull_index("label")));
   }
