@@ -93,6 +93,10 @@ std::exception_ptr CudaLane::leave() noexcept {
 
 Point CudaLane::record() noexcept {
   const std::uint64_t serial = ++recorded_;
+  if (std::exchange(anticipates_, false)) {
+    std::lock_guard lock(mutex_);
+    if (marks_.size() < most_anticipated) covering(serial);
+  }
   if (keeps_.exchange(false)) hardware_->wake();
   if (options_.sync) {
     save_error(cuda_);

@@ -41,6 +41,7 @@ class CudaLane final : public Lane, public CapturingLane {
   void wait(Point point, IfFailed if_failed) noexcept override;
   void when_reached(Point point, Reached callback) noexcept override;
   void anticipate(Point point) noexcept override;
+  void anticipate_next() noexcept override { anticipates_ = true; }
   void start_trace(std::uint64_t most) noexcept override { timeline_.start(most); }
   void stop_trace() noexcept override { timeline_.stop(); }
   std::vector<DeviceWork> traced() override { return timeline_.read(); }
@@ -105,7 +106,7 @@ class CudaLane final : public Lane, public CapturingLane {
   std::exception_ptr failure_at(std::uint64_t serial) const;
   bool fails_at(std::uint64_t serial) const;
 
-  static constexpr std::size_t most_marks = 8;
+  static constexpr std::size_t most_marks = 8, most_anticipated = 64;
   static constexpr std::size_t names = 32;
 
   const std::shared_ptr<Hardware> hardware_;
@@ -115,7 +116,8 @@ class CudaLane final : public Lane, public CapturingLane {
   // Never has work of its own: other threads may record events on queue_ at any time, and must not capture them.
   Queue* capture_queue_ = nullptr;
   bool capturing_ = false;
-  bool refused_ = false;  // memory for captures was
+  bool anticipates_ = false;  // the point that is recorded next
+  bool refused_ = false;      // memory for captures was
   Timeline timeline_;
   std::atomic<std::uint64_t> recorded_{0}, reached_{0};
   /// The first point that failed, since the device did, or 0. All from it on count as reached.

@@ -81,7 +81,7 @@ Interpretation::TensorSteps Interpretation::push_backward(const Pushing& pushing
   for (const auto& [batches, steps] : ready) {
     if (batches < end) push_stage(pushing, "backward", {Passes::backward, {batches, end}}, accesses);
     end = batches;
-    push_tensors(pushing, steps);
+    push_tensors(pushing, steps, Wanted::early);
   }
   push_stage(pushing, "backward", {Passes::backward, {0, end}}, std::move(accesses));
   return late;
@@ -155,7 +155,9 @@ bool Interpretation::counts(const TensorStep& step) const {
 }
 
 /// An op for each step. The first one that writes a tensor clears its poison; later poison comes from this minibatch.
-void Interpretation::push_tensors(const Pushing& pushing, const TensorSteps& steps) {
+/// What a group combines early waits for the device, and not for what is issued there meanwhile.
+void Interpretation::push_tensors(const Pushing& pushing, const TensorSteps& steps, Wanted wanted) {
+  const bool anticipates = wanted == Wanted::early && options_.combines_gradients;
   std::set<std::size_t> begun;
   for (const TensorStep* const step : steps) {
     if (!counts(*step)) continue;
@@ -173,8 +175,10 @@ void Interpretation::push_tensors(const Pushing& pushing, const TensorSteps& ste
       ++pushing.stats.batches;
       ++pushing.stats.kernels;
     }
-    push(pushing, name_of(step->step), std::move(accesses),
-         [self = self(), step](Lane* lane) { self->run(*step, lane); });
+    push(pushing, name_of(step->step), std::move(accesses), [self = self(), step, anticipates](Lane* lane) {
+      self->run(*step, lane);
+      if (anticipates && lane != nullptr) lane->anticipate_next();
+    });
   }
 }
 

@@ -69,6 +69,7 @@ class ParameterStore {
     rank_ = rank;
     members_ = members;
   }
+  bool of_a_group() const { return members_ > 1; }
   /// The number that dropout draws with in a minibatch of that number: each member of a group has its own ones.
   std::uint64_t draw(std::uint64_t minibatch) const { return minibatch * members_ + rank_; }
   /// The smallest number that no other lazy graph for training has at present, so that dropout of two of them differs.

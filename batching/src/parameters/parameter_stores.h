@@ -1,6 +1,7 @@
 // The sets of parameters that a runner or a lazy graph computes with.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,6 +44,7 @@ class ParameterStores {
   std::uint64_t next_minibatch();
   std::uint64_t draw(std::uint64_t minibatch) const { return sets_.front()->draw(minibatch); }
   bool skips_non_finite() const { return sets_.front()->skips_non_finite(); }
+  bool of_a_group() const { return std::ranges::any_of(sets_, &ParameterStore::of_a_group); }
   void begin_gradients();
   void add_source(const std::shared_ptr<const MinibatchEnd>& minibatch);
 

@@ -290,6 +290,7 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
                          .clock = clock_,
                          .origins = std::move(origins_),
                          .keeps_not_finite = purpose.training && parameters_->skips_non_finite(),
+                         .combines_gradients = parameters_->of_a_group(),
                          .layouts = layouts_};
   std::vector<char> needed = lowered->needed(layout);
   std::vector<Tensor> tensors = tensors_of(*plan, given, needed);

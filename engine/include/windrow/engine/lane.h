@@ -85,6 +85,9 @@ class Lane {
   /// Called after record() for points that someone will probably wait for when further work has been issued. A lane
   /// that can only wait for all work issued so far may remember the point now.
   virtual void anticipate(Point point [[maybe_unused]]) noexcept {}
+  /// The same for the point that is recorded next. An op of the lane calls it while it issues work, if others will wait
+  /// for this work that are pushed only later.
+  virtual void anticipate_next() noexcept {}
 
   /// Called by one thread at a time when a trace of the engine starts: from now on the lane notes when its device does
   /// work, but no more than `most` times. A lane that cannot tell does nothing.

@@ -72,6 +72,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
     std::shared_ptr<StepClock> clock = nullptr;        ///< null where steps are not timed
     std::shared_ptr<const Origins> origins = nullptr;  ///< null where errors name vertices
     bool keeps_not_finite = false;                     ///< see NonFinite::skip
+    bool combines_gradients = false;                   ///< with those of other members of a group, as they come
     std::shared_ptr<LayoutMemory> layouts = nullptr;   ///< takes the layout's memory back, unless null
   };
   virtual ~Execution();

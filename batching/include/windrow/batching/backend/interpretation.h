@@ -116,7 +116,8 @@ class Interpretation : public Execution {
   Index batches_left(const TensorStep& step) const;
   ReadySteps ready_after() const;
   bool counts(const TensorStep& step) const;
-  void push_tensors(const Pushing& pushing, const TensorSteps& steps);
+  enum class Wanted { later, early };
+  void push_tensors(const Pushing& pushing, const TensorSteps& steps, Wanted wanted = Wanted::later);
   void count(const Pushing& pushing, Passes passes) const;
   struct Check;
   std::shared_ptr<Check> push_losses(const Pushing& pushing);
