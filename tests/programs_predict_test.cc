@@ -38,7 +38,8 @@ TEST_F(Predictions, LabelTexts) {
   ASSERT_EQ(phrases.size(), 14u) << brackets.out;
   EXPECT_TRUE(phrases.front().ends_with("  (w1 (really)) w2")) << phrases.front();
   EXPECT_TRUE(phrases.back().ends_with("  -LRB- w1 -LRB- really -RRB- -RRB- w2")) << phrases.back();
-  for (const std::string text : {"(2 stars) out of 5", "(2010) it works", "(7 dwarfs)"}) {
+  for (const std::string text :
+       {"(2 stars) out of 5", "(2010) it works", "(7 dwarfs)", "(2 (or 3) stars) out of 5", "(1994 (restored))"}) {
     EXPECT_EQ(run(predict + "--text '" + text + "'").err, "") << text;
   }
   EXPECT_EQ(lines_of(run(predict + "--text \"$(printf 'w1\\nw2')\"")).size(), 1u);

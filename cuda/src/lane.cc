@@ -95,7 +95,7 @@ Point CudaLane::record() noexcept {
   const std::uint64_t serial = ++recorded_;
   if (std::exchange(anticipates_, false)) {
     std::lock_guard lock(mutex_);
-    if (marks_.size() < most_anticipated) covering(serial);
+    if (marks_.size() < most_marks_in_all && covering(serial) != nullptr) marks_.back().anticipated = true;
   }
   if (keeps_.exchange(false)) hardware_->wake();
   if (options_.sync) {
@@ -136,7 +136,7 @@ void CudaLane::when_reached(Point point, Reached callback) noexcept {
   std::unique_lock lock(mutex_);
   if (!reached(point)) {
     callbacks_.emplace(point.serial, std::move(callback));
-    if (marks_.size() < most_marks) covering(point.serial);
+    if (has_room()) covering(point.serial);
     lock.unlock();
     hardware_->wake();
     return;
@@ -148,7 +148,7 @@ void CudaLane::when_reached(Point point, Reached callback) noexcept {
 
 void CudaLane::anticipate(Point point) noexcept {
   std::lock_guard lock(mutex_);
-  if (marks_.size() < most_marks) covering(point.serial);
+  if (has_room()) covering(point.serial);
 }
 
 void CudaLane::note(const char* work) {
@@ -328,7 +328,7 @@ CudaLane::Seen CudaLane::look() {
   // What is kept for an op that is still being issued has no point yet.
   const bool open = !callbacks_.empty() || (!kept_.empty() && kept_.front().first <= recorded_);
   const std::uint64_t covered = marks_.empty() ? std::uint64_t{reached_} : marks_.back().serial;
-  if (open && marks_.size() < most_marks && recorded_ > covered) covering(recorded_);
+  if (open && has_room() && recorded_ > covered) covering(recorded_);
   const bool advanced = reached_ != before || failed_at_ != failed_before;
   lock.unlock();
   for (std::size_t i = 0; i < due.size(); ++i) due[i](errors[i]);

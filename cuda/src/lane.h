@@ -4,6 +4,7 @@
 // up to the newest one at that moment. So a stream has a few events in flight, however many ops there are.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <deque>
@@ -90,6 +91,7 @@ class CudaLane final : public Lane, public CapturingLane {
   struct Mark {
     std::uint64_t serial;
     Event* event;
+    bool anticipated = false;  // by anticipate_next()
   };
 
   CudaLane(std::shared_ptr<Hardware> hardware, Options options);
@@ -99,6 +101,7 @@ class CudaLane final : public Lane, public CapturingLane {
   Error error_of(const char* work, int error) const;
   // Called with mutex_.
   Event* covering(std::uint64_t serial);
+  bool has_room() const { return std::ranges::count(marks_, false, &Mark::anticipated) < most_marks; }
   void ask_marks(std::unique_lock<std::mutex>& lock);
   void drain();
   void fail(const std::exception_ptr& error);
@@ -106,7 +109,8 @@ class CudaLane final : public Lane, public CapturingLane {
   std::exception_ptr failure_at(std::uint64_t serial) const;
   bool fails_at(std::uint64_t serial) const;
 
-  static constexpr std::size_t most_marks = 8, most_anticipated = 64;
+  static constexpr std::ptrdiff_t most_marks = 8;
+  static constexpr std::size_t most_marks_in_all = 64;
   static constexpr std::size_t names = 32;
 
   const std::shared_ptr<Hardware> hardware_;

@@ -162,7 +162,7 @@ std::string time_chart(const TrainingReport& report) {
   const auto timed = [](const Epoch& epoch) { return all_of(epoch.times) > 0; };
   if (std::none_of(report.epochs.begin(), report.epochs.end(), timed)) return {};
   const auto share = [&](const Epoch& epoch, std::int64_t ns) {
-    return 100 * static_cast<double>(ns) / (epoch.seconds * 1e9 * report.workers);
+    return 100 * static_cast<double>(ns) / (epoch.timed_seconds * 1e9 * report.workers);
   };
   Chart chart{.title = "Time of the workers while they train",
               .x = "epoch",
@@ -231,7 +231,7 @@ std::string epoch_table(const TrainingReport& report) {
     for (const Metric& metric : epoch.metrics) cells.push_back(metric_text(metric));
     cells.insert(cells.end(), {count_text(std::llround(epoch.units_per_second)), seconds_text(epoch.seconds),
                                seconds_text(epoch.evaluation_seconds)});
-    if (grouped_members) cells.push_back(formatted("%.1f %%", 100 * epoch.collective_seconds / epoch.seconds));
+    if (grouped_members) cells.push_back(formatted("%.1f %%", 100 * epoch.collective_seconds / epoch.timed_seconds));
     text += row(cells, "td");
   }
   return text + "</table>\n</details>\n";
@@ -278,7 +278,7 @@ std::string group_section(const TrainingReport& report) {
   double collectives = 0, seconds = 0;
   for (const Epoch& epoch : report.epochs) {
     collectives += epoch.collective_seconds;
-    seconds += epoch.seconds;
+    seconds += epoch.timed_seconds;
   }
   std::vector<Fact> facts = {{"members", group.members},
                              {"samples per minibatch, by rank", samples + " on average; dealt out by vertices"}};
@@ -286,9 +286,8 @@ std::string group_section(const TrainingReport& report) {
     facts.push_back({"time in collectives", formatted("%.1f %%", 100 * collectives / seconds) +
                                                 " of the time of training; computation goes on meanwhile"});
   }
-  return "<section><h2>Group</h2>\n<p>Throughput and losses by epoch are those of the group; the rest is of rank 0, "
-         "such "
-         "as the loss by minibatch.</p>\n" +
+  return "<section><h2>Group</h2>\n<p>Throughput and losses by epoch are those of the group; the rest, "
+         "such as the loss by minibatch, is of rank 0.</p>\n" +
          fact_table(facts) + "</section>\n";
 }
 

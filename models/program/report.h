@@ -23,6 +23,7 @@ struct TrainingReport {
     std::vector<Metric> training_metrics = {};  ///< those that are also known of the training set, by name
     double units_per_second;
     double seconds;                 ///< of training
+    double timed_seconds;           ///< of these, those since the run was resumed: `times` and collectives are of these
     double evaluation_seconds;      ///< of the validation set
     StepTimes times = {};           ///< of training, of all workers
     double collective_seconds = 0;  ///< of training: while a collective of rank 0 was under way

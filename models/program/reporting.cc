@@ -75,23 +75,26 @@ Record to_record(const TrainingReport::Epoch& epoch) {
   if (epoch.validation_loss) record.set("validation_loss", *epoch.validation_loss);
   record.set("metrics", to_list(epoch.metrics)).set("training_metrics", to_list(epoch.training_metrics));
   record.set("units_per_second", epoch.units_per_second).set("seconds", epoch.seconds);
+  record.set("timed_seconds", epoch.timed_seconds);
   record.set("evaluation_seconds", epoch.evaluation_seconds).set("collective_seconds", epoch.collective_seconds);
   record.set("product_ns", epoch.times.product_ns).set("arithmetic_ns", epoch.times.arithmetic_ns);
   return record.set("move_ns", epoch.times.move_ns);
 }
 
 TrainingReport::Epoch to_epoch(const Record& record) {
-  TrainingReport::Epoch epoch{.number = record.at("number").count(),
-                              .training_loss = record.at("training_loss").number(),
-                              .metrics = metrics_of(record.at("metrics")),
-                              .training_metrics = metrics_of(record.at("training_metrics")),
-                              .units_per_second = record.at("units_per_second").number(),
-                              .seconds = record.at("seconds").number(),
-                              .evaluation_seconds = record.at("evaluation_seconds").number(),
-                              .times = {.product_ns = record.at("product_ns").integer(),
-                                        .arithmetic_ns = record.at("arithmetic_ns").integer(),
-                                        .move_ns = record.at("move_ns").integer()},
-                              .collective_seconds = record.at("collective_seconds").number()};
+  TrainingReport::Epoch epoch{
+      .number = record.at("number").count(),
+      .training_loss = record.at("training_loss").number(),
+      .metrics = metrics_of(record.at("metrics")),
+      .training_metrics = metrics_of(record.at("training_metrics")),
+      .units_per_second = record.at("units_per_second").number(),
+      .seconds = record.at("seconds").number(),
+      .timed_seconds = record.at(record.contains("timed_seconds") ? "timed_seconds" : "seconds").number(),
+      .evaluation_seconds = record.at("evaluation_seconds").number(),
+      .times = {.product_ns = record.at("product_ns").integer(),
+                .arithmetic_ns = record.at("arithmetic_ns").integer(),
+                .move_ns = record.at("move_ns").integer()},
+      .collective_seconds = record.at("collective_seconds").number()};
   if (record.contains("validation_loss")) epoch.validation_loss = record.at("validation_loss").number();
   return epoch;
 }
@@ -189,6 +192,7 @@ void Reporting::trained(const Trainer& trainer, const Trainer::Pass& pass) {
        .training_metrics = pass.metrics,
        .units_per_second = pass.units_per_second(),
        .seconds = pass.seconds,
+       .timed_seconds = std::chrono::duration<double>(end - mark_).count(),
        .evaluation_seconds = 0,
        .times = times,
        .collective_seconds = std::chrono::duration<double>(in_collectives - in_collectives_).count()});

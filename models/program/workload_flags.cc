@@ -122,7 +122,7 @@ void add_workload_flags(CLI::App& command, WorkloadOptions& to) {
       ->default_str("the first listed below");
   flag(command, "--source", to.source_language,
        "Language to translate from, as the files' names end in it; for seq2seq", language())
-      ->default_str("the first by alphabet");
+      ->default_str("the first by alphabet, or the other one than --target");
   flag(command, "--target", to.target_language, "Language to translate to; needed, with --source, if there are several",
        language())
       ->default_str("the other one");

@@ -35,6 +35,7 @@ std::string to_string(const Type& type) { return rows_text(type.rows) + " x " + 
 
 std::string to_string(const IndexRange& range) {
   if (range.last < range.first) return "none, since there is nothing to index";
+  if (range.last == range.first) return std::to_string(range.first);
   return std::to_string(range.first) + " to " + std::to_string(range.last);
 }
 

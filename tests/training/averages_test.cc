@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <optional>
-
 #include "tests/training/rows_model.h"
 #include "windrow/ops/static.h"
 
@@ -93,17 +91,12 @@ TEST(Averages, AreThoseOfReplaysToo) {
       recorded.update();
       return {};
     });
-    std::optional<Graph> graph;
+    const Graph graph = engine.capture([&] { captured.update(); });
     for (const float value : {1, 5, -2, 8}) {
       parameters.value(w).set({value});
       pushed.update();
       step({});
-      if (graph) {
-        graph->launch();
-      } else {
-        captured.update();
-        graph = engine.capture([&] { captured.update(); });
-      }
+      graph.launch();
     }
     EXPECT_EQ(average_of(pushed), decay == 0 ? 3 : 4.25f);
     EXPECT_EQ(average_of(recorded), average_of(pushed));

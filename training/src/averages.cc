@@ -27,8 +27,10 @@ struct Averages::Counts {
 
 Averages::Averages(Parameters& parameters, AveragesOptions options)
     : parameters_(parameters), options_(options), counts_(std::make_shared<Counts>(parameters.device().engine)) {
-  if (options.decay >= 0 && options.decay < 1) return;
-  throw MisuseError("averages: decay " + std::to_string(options.decay) + "; expected 0 or more, and less than 1");
+  if (!(options.decay >= 0 && options.decay < 1)) {
+    throw MisuseError("averages: decay " + std::to_string(options.decay) + "; expected 0 or more, and less than 1");
+  }
+  make_missing();  // here, so that a captured update does not repeat it
 }
 
 void Averages::make_missing() {
@@ -51,6 +53,7 @@ std::uint64_t Averages::updates() const {
 void Averages::update(std::source_location from) {
   if (swapped_) throw MisuseError("averages: an update while swapped; expected swap() before it");
   make_missing();
+  updated_ = true;
   const Device& device = parameters_.device();
   const Tensor numbers(device, static_cast<Index>(averages_.size()), StepNumbers::count, "average");
   const auto write = [counts = counts_, decay = options_.decay](const Matrix<float>& to) {
@@ -73,7 +76,7 @@ void Averages::update(std::source_location from) {
 }
 
 void Averages::swap(std::source_location from) {
-  if (averages_.empty()) return;
+  if (!updated_) return;
   swapped_ = !swapped_;
   const Device& device = parameters_.device();
   for (std::size_t i = 0; i < averages_.size(); ++i) {
@@ -87,14 +90,15 @@ void Averages::swap(std::source_location from) {
 std::vector<OptimiserTensor> Averages::tensors() const {
   if (swapped_) throw MisuseError("averages: a checkpoint while swapped; expected swap() before it");
   std::vector<OptimiserTensor> all;
-  for (std::size_t i = 0; i < averages_.size(); ++i) {
+  for (std::size_t i = 0; i < averages_.size() && updated_; ++i) {
     all.push_back({parameters_.name(parameters_[i]), averages_[i]});
   }
   return all;
 }
 
 void Averages::restore(std::uint64_t updates) {
-  if (updates > 0) make_missing();
+  make_missing();
+  updated_ = updates > 0;
   parameters_.device().engine->push(
       [counts = counts_, of = std::vector<std::uint64_t>(averages_.size(), updates)] { counts->of = of; },
       {mutate(counts_->var())}, {.name = "restore averages"});

@@ -55,8 +55,8 @@ Cell cell_of(const WorkloadOptions& options, Parameters& parameters, Index vocab
           "6 h e per leaf, 16 h^2 per inner vertex, 2 h classes per vertex"};
 }
 
-/// Whether a line is meant as a tree of a treebank: it begins with a bracket, a number and a bracket; or with a bracket
-/// and a label, and what begins there does not end before the line does, as it does in "(2 stars) out of 5".
+/// Whether a line is meant as a tree of a treebank: it begins with a bracket and a number twice; or with a bracket and
+/// a label, and what begins there does not end before the line does, as it does in "(2 stars) out of 5".
 bool is_tree(const std::string& line) {
   const auto next = [&](std::size_t from) { return std::min(line.find_first_not_of(blanks, from), line.size()); };
   const std::size_t begin = next(0);
@@ -64,7 +64,8 @@ bool is_tree(const std::string& line) {
   const std::size_t label = next(begin + 1);
   const std::size_t end = std::min(line.find_first_not_of("0123456789", label), line.size()), behind = next(end);
   if (end == label) return false;
-  if (behind < line.size() && line[behind] == '(') return true;
+  const auto digit = [&](std::size_t at) { return at < line.size() && line[at] >= '0' && line[at] <= '9'; };
+  if (behind < line.size() && line[behind] == '(' && digit(next(behind + 1))) return true;
   if (behind == end || end > label + 1 || line[label] >= '0' + tree_labels) return false;
   int open = 0;
   for (std::size_t at = begin; at < line.size(); ++at) {

@@ -72,10 +72,12 @@ struct GoldTags {
   std::vector<std::string> names;
   std::unordered_map<std::string, std::int32_t> unseen = {};
 
-  GoldTags(const TagNumbering& numbering, const Sentences& sentences) : names(numbering.tag_names()) {
-    for (const std::string& tag : sentences | std::views::transform(&TaggedSentence::tags) | std::views::join) {
-      if (numbering.tags.number(tag) != Vocabulary::unknown) continue;
-      if (unseen.emplace(tag, static_cast<std::int32_t>(names.size())).second) names.push_back(tag);
+  GoldTags(const TagNumbering& numbering, const Split<TaggedSentence>& sentences) : names(numbering.tag_names()) {
+    for (const Sentences* const part : {&sentences.training, &sentences.validation}) {
+      for (const std::string& tag : *part | std::views::transform(&TaggedSentence::tags) | std::views::join) {
+        if (numbering.tags.number(tag) != Vocabulary::unknown) continue;
+        if (unseen.emplace(tag, static_cast<std::int32_t>(names.size())).second) names.push_back(tag);
+      }
     }
   }
   /// Numbers of tags, of which the model's are known.
@@ -93,7 +95,7 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
   Split<TaggedSentence> sentences = make_split(kind, device, options, read, generate_tagged_sentences);
   VocabularySource vocabularies(options);
   const TagNumbering numbering(sentences.training, vocabularies);
-  const GoldTags gold(numbering, sentences.validation);
+  const GoldTags gold(numbering, sentences);
   TaggerSizes sizes{.vocabulary = numbering.words.size(),
                     .tags = numbering.tags.size(),
                     .embedding = options.size("embedding"),

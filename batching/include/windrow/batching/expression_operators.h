@@ -135,6 +135,7 @@ class ExpressionOperators {
   friend Result slice(const First& x, Index begin, Index end) {
     return Types::apply(op::slice, x, {x}, {}, op::columns(begin, end));
   }
+  /// The element of that column; 0 for column -1.
   friend Result pick(const First& x, const Indices& column) { return Types::apply(op::pick, x, {x}, {column}); }
   friend Result row_sum(const First& x) { return Types::apply(op::row_sum, x, {x}); }
   /// The sum over the rows, for values of parameters alone: vertices are not added up.

@@ -44,7 +44,7 @@ struct LazyWeightTypes {
 /// fit, for dropout, and for more than most_operations; see also lazy.h for those that take one beside an expression.
 class LazyWeight : ExpressionOperators<LazyWeightTypes> {
  public:
-  /// Of one, with those that its operands are made by.
+  /// Of one, with those of its operands, each as often as it is used.
   static constexpr int most_operations = 1000;
 
   LazyWeight(const Parameter& parameter) : parameter_(parameter), type_(parameter.type()) {}

@@ -10,7 +10,8 @@
 // Contract
 //   Errors   An update of a parameter that failed poisons its average.
 //   Life     As for Optimiser.
-//   Replays  Updates of a captured graph, or in the body of a Static, count on.
+//   Replays  Updates of a captured graph, or in the body of a Static, count on. All parameters must be there when the
+//            averages are made, or before an update outside of a capture.
 //   Threads  One at a time, together with the parameters.
 #pragma once
 
@@ -34,7 +35,7 @@ struct AveragesOptions {
 /// An owner.
 class Averages {
  public:
-  /// The averages are those of no updates. Throws MisuseError for options out of range.
+  /// Throws MisuseError for options out of range.
   explicit Averages(Parameters& parameters, AveragesOptions options = {});
   Averages(const Averages&) = delete;
   Averages& operator=(const Averages&) = delete;
@@ -59,7 +60,7 @@ class Averages {
   const AveragesOptions options_;
   std::vector<Tensor> averages_;  // by parameter
   std::shared_ptr<Counts> counts_;
-  bool swapped_ = false;
+  bool updated_ = false, swapped_ = false;
 };
 
 }  // namespace windrow

@@ -93,10 +93,8 @@ struct OptimiserOptions {
   enum class Tables {
     /// They, their states, and their decay stand still: a step takes time for the rows used. PyTorch's SparseAdam.
     /// This holds for tables that are only looked up. A table that is also an operand as a whole, as tied words are,
-    /// has
-    /// a dense gradient, whose zeros count as such; whether it has one in a minibatch that only looks rows up depends
-    /// on
-    /// the vertices that the runner or lazy graph has seen.
+    /// has a dense gradient, whose zeros count as such; whether it has one in a minibatch that only looks rows up
+    /// depends on the vertices that the runner or lazy graph has seen.
     lazy,
     /// They take a step with a gradient of zero, as if the gradient were dense.
     dense,
