@@ -21,6 +21,7 @@ TrainingReport report() {
          .training_metrics = {{"root accuracy", 0.6 + 0.1 * i}},
          .units_per_second = 1000.0 + i,
          .seconds = 2,
+         .timed_seconds = 2,
          .evaluation_seconds = 0.25,
          .times = {1'000'000'000, 500'000'000, 100'000'000}});
   }
