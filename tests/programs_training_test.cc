@@ -290,6 +290,8 @@ TEST_F(TrainingPrograms, WriteAReportForABrowser) {
         "products, epoch 3: ", "<td>processor</td>"}) {
     EXPECT_NE(page.find(part), std::string::npos) << part;
   }
+  EXPECT_EQ(page.find("--source"), std::string::npos) << "flags of other models";
+  EXPECT_EQ(page.find("see below"), std::string::npos);
   const Outcome refused = run(train("--report '" + file.string() + "'"));
   EXPECT_EQ(refused.err,
             "windrow: " + file.string() + ": cannot be created: Not a directory; expected a folder for the report\n");

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <iterator>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "about.h"
@@ -16,8 +17,8 @@
 namespace windrow::program {
 namespace {
 
-/// The default of a flag whose help says only where it is described; empty if the workload has none.
-std::string preset_of(const std::string& flag, const WorkloadOptions& options, double rate) {
+/// The default of a flag that depends on the workload; empty if the workload has none.
+std::optional<std::string> preset_of(const std::string& flag, const WorkloadOptions& options, double rate) {
   if (flag == "samples") return options.data.empty() ? std::to_string(options.samples) : "";
   if (flag == "cell") return options.cell;
   if (flag == "source") return options.source_language;
@@ -28,7 +29,7 @@ std::string preset_of(const std::string& flag, const WorkloadOptions& options, d
     return text.data();
   }
   const auto size = options.sizes.find(flag);
-  return size == options.sizes.end() ? "" : std::to_string(size->second);
+  return size == options.sizes.end() ? std::nullopt : std::optional(std::to_string(size->second));
 }
 
 /// The samples of a minibatch that each member computes, on average.
@@ -126,8 +127,9 @@ void Reporting::set_flags(const CLI::App& command, const WorkloadOptions& option
     std::string value = given ? option->results().back() : option->get_default_str();
     if (option->get_expected_max() == 0) value = given ? "yes" : "no";
     const std::string name = option->get_single_name();
-    const bool described = value == "see below" || value == "the first listed below";
-    if (!given && described) value = preset_of(name, options, rate);
+    const auto preset = given ? std::nullopt : preset_of(name, options, rate);
+    if (preset) value = *preset;
+    if (value == "see below") value.clear();  // a size of other models
     if (!value.empty()) report_.flags.push_back({option->get_name(), value + (given ? " *" : "")});
   }
 }

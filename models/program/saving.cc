@@ -61,10 +61,6 @@ void Saving::open(std::optional<CheckpointWriter>& writer, const std::string& fo
   }
 }
 
-void Saving::require_scores(const Workload& workload) const {
-  if (best_ && workload.validation.empty()) throw MisuseError("--keep-best: no validation set; expected one");
-}
-
 void Saving::resume(Trainer& trainer, Scores& scores) {
   if (!flags_.resume) return;
   const SavedCheckpoint checkpoint = newest_checkpoint(flags_.folder);

@@ -38,8 +38,6 @@ class Saving {
   void set_flags(Record flags) { training_flags_ = std::move(flags); }
   /// Call it before the following: checkpoints have the epochs of this report. It must outlive this object.
   void set_reporting(Reporting& reporting) { reporting_ = &reporting; }
-  /// Throws MisuseError for --keep-best if there is no validation set.
-  void require_scores(const Workload& workload) const;
   /// With --resume, continues from the newest checkpoint, and prints which one and which flags have changed since;
   /// prints those that are damaged. Throws FileError if there is none, or if it is of another model.
   void resume(Trainer& trainer, Scores& scores);

@@ -147,9 +147,10 @@ struct Keeping {
 
 void require_scores(const Arguments& arguments, const Workload& workload) {
   if (!workload.validation.empty()) return;
-  if (arguments.patience > 0) throw MisuseError("--patience: no validation set; expected one");
-  if (arguments.training.rate_schedule == "plateau") {
-    throw MisuseError("--rate-schedule plateau: no validation set; expected one");
+  for (const auto& [flag, used] :
+       {std::pair("--keep-best", arguments.saving.keep_best), std::pair("--patience", arguments.patience > 0),
+        std::pair("--rate-schedule plateau", arguments.training.rate_schedule == "plateau")}) {
+    if (used) throw MisuseError(std::string(flag) + ": no validation set; expected one");
   }
 }
 
@@ -241,7 +242,6 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
     own_saving->set_reporting(*own_reporting);
     own_workload = make_workload(arguments.model, member.device, arguments.workload);
     own_saving->set_model(model_record(*own_workload));
-    own_saving->require_scores(*own_workload);
     require_scores(arguments, *own_workload);
     flags = training_record(arguments.training, *own_workload->kind, static_cast<std::uint64_t>(arguments.epochs));
     flags.set("batch", options.minibatch).set("schedule", arguments.schedule);

@@ -48,9 +48,10 @@ void add_switches(CLI::App& command, WorkloadOptions& to) {
 }
 
 Check language() {
-  return {"LANGUAGE", "the end of a file's name, such as de", [](std::string& text) -> std::string {
+  const std::string expected = "the end of a file's name, such as de";
+  return {"LANGUAGE", expected, [=](std::string& text) -> std::string {
             const bool fits = !text.empty() && text.find_first_of("./") == std::string::npos;
-            return fits ? "" : "'" + text + "'; expected the end of a file's name, such as de";
+            return fits ? "" : "'" + text + "'; expected " + expected;
           }};
 }
 

@@ -233,6 +233,21 @@ TEST(LanguageModels, KnowMoreThanHowOftenWordsAre) {
   }
 }
 
+/// With given vocabularies, the training set may have tags that these lack, as the validation set may.
+TEST(Tagging, TakesSentencesWithTagsThatGivenVocabulariesLack) {
+  std::string sentences;
+  for (int i = 1; i <= 20; ++i) sentences += i % 10 == 0 ? "a|O b|I-LOC\n" : i == 1 ? "a|O b|I-NEW\n" : "a|O b|I-PER\n";
+  const testing::TextFolder folder({{"all.txt", sentences}});
+  Engine engine;
+  const Workload workload =
+      make_workload("bilstm", host_device(engine),
+                    {.data = folder.path.string(),
+                     .sizes = {{"hidden", 4}, {"embedding", 4}},
+                     .vocabularies = {{"words", {"a", "b"}}, {"tags", {"O", "I-PER"}}, {"characters", {}}}});
+  EXPECT_EQ(workload.training.size(), 18u);
+  EXPECT_EQ(workload.network->labels(), (std::vector<std::string>{"", "O", "I-PER"}));
+}
+
 std::string refusal_of(const char* name, const WorkloadOptions& options) {
   return error_of<MisuseError>([&] {
     Engine engine;
@@ -248,6 +263,8 @@ TEST(Workloads, RefuseWhatTheyDoNotHave) {
   EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"hidden", 1 << 25}}}),
             "tree-lstm: hidden 33554432; expected 1 to 16777216");
   EXPECT_EQ(refusal_of("tree-lstm", {.sizes = {{"classes", 3}}}), "tree-lstm: classes 3; expected 5, or 2");
+  EXPECT_EQ(refusal_of("listops", {.samples = std::size_t{1} << 32}),
+            "listops: 4294967296 generated samples; expected at most 16777216");
   EXPECT_EQ(refusal_of("tree-lstm", {.cell = "round"}),
             "tree-lstm: cell 'round'; expected binary, child-sum, attention");
   EXPECT_EQ(refusal_of("dag", {.cell = "binary"}), "dag: cell 'binary'; expected none, because it has a single cell");

@@ -14,8 +14,6 @@ const char *const from_generator = "generated", *const from_files = "read from f
 const char *const validation_file = "validation_file", *const source_language = "source_language",
                   *const target_language = "target_language";
 
-constexpr std::size_t most_generated = 1 << 24;
-
 }  // namespace
 
 Record model_record(const Workload& workload) {
@@ -52,10 +50,6 @@ SavedModel saved_model(const SavedCheckpoint& checkpoint) {
   WorkloadOptions& options = model.options;
   options.seed = record.at("seed").count();
   options.samples = record.at("samples").count();
-  if (options.samples > most_generated) {
-    throw FileError(checkpoint.tensors.path().string() + ": a model of " + std::to_string(options.samples) +
-                    " generated samples; expected at most " + std::to_string(most_generated));
-  }
   for (const auto& [name, size] : record.at("sizes").record().values()) options.sizes[name] = size.integer();
   if (record.contains("switches")) {
     for (const RecordValue& one : record.at("switches").list()) options.switches.insert(one.text());

@@ -55,6 +55,11 @@ void check_switch(const WorkloadKind& kind, const std::string& name) {
 
 /// The options with the kind's defaults for everything left open.
 WorkloadOptions complete(const WorkloadKind& kind, WorkloadOptions options) {
+  constexpr std::size_t most_samples = 1 << 24;
+  if (options.samples > most_samples) {
+    throw MisuseError(kind.name + ": " + std::to_string(options.samples) + " generated samples; expected at most " +
+                      std::to_string(most_samples));
+  }
   for (const auto& [name, value] : options.sizes) check_size(kind, name, value);
   check_cell(kind, options.cell);
   for (const std::string& name : options.switches) check_switch(kind, name);
