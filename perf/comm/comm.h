@@ -1,8 +1,8 @@
 // Collectives: their cost beside that of bare MPI, and steps of processes beside simulated ones. Start here.
 //
 // `windrow-perf comm` measures groups within its own process (host.cc), and starts `mpirun` with itself for the others:
-// processes that call MPI alone (bare_mpi.cc), and processes that train (member.cc), in turn. Rank 0 of these prints a
-// line for each value, which processes.cc reads.
+// processes that call MPI alone (bare_mpi.cc), and processes that train (member.cc, timed_lane.h), in turn. Rank 0 of
+// these prints a line for each value, which processes.cc reads.
 //
 // `windrow-perf data-parallel` is started by mpirun: perceptron.cc.
 #pragma once

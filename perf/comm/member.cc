@@ -1,19 +1,14 @@
 // A process of a group: the cost of its calls, and its steps beside simulated ones.
 //
-// The devices of these steps do not compute: a timer ends their ops, as an accelerator would that leaves the processor
-// to the network. So the processes of one machine do not share what the simulation gives to each.
-#include <sys/prctl.h>
-
+// The devices of these steps do not compute, so the processes of one machine do not share what the simulation gives to
+// each.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <condition_variable>
-#include <deque>
-#include <mutex>
-#include <thread>
+#include <memory>
 
 #include "batching/turns.h"
 #include "comm/comm.h"
+#include "comm/timed_lane.h"
 #include "program.h"
 #include "windrow/batching/parameters.h"
 #include "windrow/comm/mpi.h"
@@ -23,58 +18,7 @@ namespace windrow::perf {
 namespace {
 
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 using Time = VirtualClock::Time;
-
-/// What VirtualLane is in virtual time. An owner of its thread.
-class TimedLane {
- public:
-  TimedLane() : thread_([this] { serve(); }) {}
-  ~TimedLane() {
-    {
-      std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    changed_.notify_one();
-    thread_.join();
-  }
-  TimedLane(const TimedLane&) = delete;
-  TimedLane& operator=(const TimedLane&) = delete;
-
-  void run(Time duration, OnComplete done) {
-    std::lock_guard lock(mutex_);
-    free_ = std::max(free_, Clock::now()) + duration;
-    ending_.push_back({free_, std::move(done)});
-    changed_.notify_one();
-  }
-
- private:
-  struct Ending {
-    Clock::time_point at;
-    OnComplete done;
-  };
-  void serve() {
-    ::prctl(PR_SET_TIMERSLACK, 1000);  // ns; 50 us by default
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [&] { return stopping_ || !ending_.empty(); });
-      if (ending_.empty()) return;
-      Ending next = std::move(ending_.front());
-      ending_.pop_front();
-      lock.unlock();
-      std::this_thread::sleep_until(next.at);
-      next.done();
-      lock.lock();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Ending> ending_;  // guarded by the mutex, as are the following
-  Clock::time_point free_{};
-  bool stopping_ = false;
-  std::thread thread_;  // the last member: it uses the others
-};
 
 void measure_calls(MpiWorld& world) {
   Engine engine({.workers = 1});
@@ -104,7 +48,7 @@ void measure_calls(MpiWorld& world) {
 }
 
 constexpr std::size_t layer_bytes = 2 << 20;
-constexpr int layers = 12, steps = 12;
+constexpr int layers = 12, steps = 12, rounds = 5;
 
 /// The network as it is: from the sums of a step alone, and from calls of one part.
 NetworkModel measured_network(MpiWorld& world, std::size_t part_bytes) {
@@ -144,8 +88,9 @@ NetworkModel measured_network(MpiWorld& world, std::size_t part_bytes) {
 }
 
 double real_step(MpiWorld& world, const SimulationOptions& options) {
-  Engine engine({.workers = 1});
-  TimedLane lane;
+  Engine engine({.workers = 1, .on_thread_start = ask_for_short_slices});
+  const auto lane = std::make_shared<TimedLane>();
+  const LaneId on_lane = engine.add_lane(lane);
   const Device device = host_device(engine);
   Parameters parameters(device, 1);
   std::vector<Tensor> gradients;
@@ -160,7 +105,7 @@ double real_step(MpiWorld& world, const SimulationOptions& options) {
   }
   DataParallel parallel(world.group(device), parameters, options.parallel);
   const auto push = [&](OpName name, Time takes, const std::vector<Access>& accesses) {
-    engine.push_async([&lane, takes](OnComplete done) { lane.run(takes, std::move(done)); }, accesses, {.name = name});
+    engine.push([&lane = *lane, takes] { lane.issue(takes); }, accesses, {.name = name, .lane = on_lane});
   };
   parallel.communicator().barrier();
   std::vector<double> ends(static_cast<std::size_t>(options.steps));
@@ -183,22 +128,45 @@ double real_step(MpiWorld& world, const SimulationOptions& options) {
     }
   }
   parallel.communicator().barrier();
-  return (ends.back() - ends.front()) / (options.steps - 1);
+  std::vector<double> times;  // from one end of the backward pass to the next
+  for (std::size_t i = 1; i < ends.size(); ++i) times.push_back(ends[i] - ends[i - 1]);
+  return median_of(times);
+}
+
+/// The network's speed changes with what else the machine does, so it is measured before and after the steps.
+NetworkModel mean_of(const NetworkModel& a, const NetworkModel& b) {
+  return {.bandwidth = 2 / (1 / a.bandwidth + 1 / b.bandwidth),
+          .latency = (a.latency + b.latency) / 2,
+          .gap = (a.gap + b.gap) / 2};
 }
 
 void measure_steps(MpiWorld& world, const std::string& name, Time forward) {
   const std::vector<SimulatedLayer> all(
       layers, {.bytes = layer_bytes, .forward = forward, .backward = 2 * forward, .update = 100us});
   SimulationOptions options{.layers = all, .devices = world.size(), .steps = steps};
-  options.network = measured_network(world, options.parallel.part_bytes);
-  const double real = real_step(world, options);
+  std::vector<double> real, simulated, ratios, hidden, bandwidths;
+  NetworkModel before = measured_network(world, options.parallel.part_bytes);
+  for (int i = 0; i < rounds; ++i) {
+    real.push_back(real_step(world, options));
+    const NetworkModel after = measured_network(world, options.parallel.part_bytes);
+    options.network = mean_of(before, after);
+    before = after;
+    if (world.rank() > 0) continue;
+    const SimulatedStep step = simulate(options);
+    simulated.push_back(static_cast<double>(step.step.count()) / 1e9);
+    ratios.push_back(real.back() / simulated.back());
+    hidden.push_back(step.hidden());
+    bandwidths.push_back(options.network.bandwidth);
+  }
   if (world.rank() > 0) return;
-  const SimulatedStep simulated = simulate(options);
-  const double ms = static_cast<double>(simulated.step.count()) / 1e6;
-  program::print("%s_real_ms %.4f\n%s_simulated_ms %.4f\n%s_ratio %.4f\n", name.c_str(), real * 1e3, name.c_str(), ms,
-                 name.c_str(), real * 1e3 / ms);
-  program::print("%s_hidden %.4f\n%s_gb_per_s %.4f\n", name.c_str(), simulated.hidden(), name.c_str(),
-                 options.network.bandwidth / 1e9);
+  const auto print = [&](const char* what, const std::vector<double>& values, double unit) {
+    program::print("%s_%s %.4f\n", name.c_str(), what, median_of(values) / unit);
+  };
+  print("real_ms", real, 1e-3);
+  print("simulated_ms", simulated, 1e-3);
+  print("ratio", ratios, 1);
+  print("hidden", hidden, 1);
+  print("gb_per_s", bandwidths, 1e9);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ const char* const comm_fields =
     "  calls  all_reduce of processes: bare is MPI_Iallreduce alone, overhead the difference.\n"
     "         together: 32 calls under way; in_turn: each waits for the one before\n"
     "  steps  12 layers of 2 MB whose ops take a fixed time without a processor, by the network and as\n"
-    "         'windrow simulate' computes it from a network that was measured in the same process.\n"
+    "         'windrow simulate' computes it from a network that was measured before and after the steps.\n"
     "         limit: computation (3 ms forward for a layer) or network (0.3 ms); ratio is real to simulated\n"
     "\n"
     "Medians of the repetitions, in each of which all processes ran in turn. mpirun must be found, and Windrow built\n"

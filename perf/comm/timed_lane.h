@@ -1,0 +1,57 @@
+// A device whose ops take fixed times without a processor: a stand-in for an accelerator.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "windrow/engine/lane.h"
+
+namespace windrow::perf {
+
+/// An ordered lane, as a CUDA stream is: ops issue work ahead, and its times follow each other without gaps. A timer
+/// ends them.
+class TimedLane final : public Lane {
+ public:
+  TimedLane() : timer_([this] { serve(); }) {}
+  ~TimedLane() override;
+  TimedLane(const TimedLane&) = delete;
+  TimedLane& operator=(const TimedLane&) = delete;
+
+  /// Issues work. Called by ops of the lane.
+  void issue(std::chrono::nanoseconds takes);
+
+  std::string_view name() const override { return "timed"; }
+  int device() const override { return 1; }
+  Point record() noexcept override;
+  bool reached(Point point) const noexcept override { return point.serial <= reached_; }
+  bool can_wait_for(const Lane&) const noexcept override { return false; }
+  void wait(Point, IfFailed) noexcept override {}  // never called
+  void when_reached(Point point, Reached callback) noexcept override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void serve();
+
+  std::mutex mutex_;  // guards the following, apart from reached_
+  std::condition_variable changed_;
+  Clock::time_point free_{};            // when all issued work has ended
+  std::deque<Clock::time_point> ends_;  // of the points that are not reached
+  std::multimap<std::uint64_t, Reached> waiting_;
+  std::uint64_t recorded_ = 0;
+  bool stopping_ = false;
+  std::atomic<std::uint64_t> reached_ = 0;  // points; written by the timer
+  std::thread timer_;                       // the last member: it uses the others
+};
+
+/// Asks the system for the shortest time slices for the calling thread, so that it gets a core soon when it wakes up.
+/// Linux 6.12 and later do so; others ignore it. For threads that stand in for a device: with the usual slices of 3 ms,
+/// the threads that move data, which compute all the time, keep the cores for longer than an op of the device takes.
+void ask_for_short_slices();
+
+}  // namespace windrow::perf
