@@ -71,6 +71,8 @@ class Recorder {
   const std::vector<Tensor>& keep_results(std::vector<Tensor> results) {
     return results_.emplace_back(std::move(results));
   }
+  /// What has been noted so far.
+  const RecordedOps& noted() const { return recording_; }
   RecordedOps finish();
 
   void pause();

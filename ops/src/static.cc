@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "recorder.h"
@@ -97,6 +98,36 @@ void copy_inputs(const Device& device, const std::vector<TensorOf<T>>& given, co
   }
 }
 
+/// Checks StaticOptions::reads for what a body has recorded: from then on, `recorder` notes more.
+class ClosedBody {
+ public:
+  explicit ClosedBody(const Recorder& recorder)
+      : ops_(recorder.noted()), first_op_(ops_.ops.size()), first_item_(ops_.items.size()) {}
+
+  void require(const StaticInputs& inputs, const std::vector<Tensor>& reads) const {
+    std::unordered_set<const Buffer*> open;
+    for (const auto* tensors : {&inputs.in, &reads}) {
+      for (const Tensor& tensor : *tensors) open.insert(tensor.buffer().get());
+    }
+    for (const IntTensor& tensor : inputs.indices) open.insert(tensor.buffer().get());
+    for (std::size_t i = first_op_; i < ops_.ops.size(); ++i) {
+      for (const auto& [item, kind] : ops_.ops[i].uses) {
+        const RecordedOps::Item& used = ops_.items[item];
+        if (used.made && item >= first_item_) continue;
+        if (kind == AccessKind::read && open.contains(used.buffer.get())) continue;
+        throw MisuseError("op '" + std::string(ops_.ops[i].options.name.text()) + "' in the body of a Static " +
+                          (kind == AccessKind::read ? "reads a tensor that is no input and not listed"
+                                                    : "writes what the body has not made, or draws") +
+                          "; expected a body that reads its inputs and the listed tensors, and writes what it makes");
+      }
+    }
+  }
+
+ private:
+  const RecordedOps& ops_;
+  const std::size_t first_op_, first_item_;
+};
+
 }  // namespace
 
 class Static::Impl {
@@ -110,7 +141,7 @@ class Static::Impl {
   const std::vector<Tensor>& call(const StaticInputs& inputs, std::source_location from) {
     refuse_in_own_body("called");
     require_inputs(inputs);
-    if (Recorder* const outer = Recorder::here()) return outer->keep_results(run(inputs));
+    if (Recorder* const outer = Recorder::here()) return outer->keep_results(run(inputs, *outer));
     const auto found = std::ranges::find_if(kept_, [&](const auto& one) { return one->key.fits(inputs); });
     const bool replayed = found != kept_.end();
     Recorded& recorded = replayed ? **found : record(inputs, from);
@@ -173,7 +204,8 @@ class Static::Impl {
     if (running_) throw MisuseError(std::string("Static: ") + what + " in its own body; expected another Static there");
   }
 
-  std::vector<Tensor> run(const StaticInputs& inputs) {
+  std::vector<Tensor> run(const StaticInputs& inputs, const Recorder& recorder) {
+    const ClosedBody closed(recorder);
     struct Running {
       bool& flag;
       ~Running() { flag = false; }
@@ -184,6 +216,7 @@ class Static::Impl {
       const std::vector<Tensor> more = body(inputs);
       results.insert(results.end(), more.begin(), more.end());
     }
+    if (options_.reads) closed.require(inputs, *options_.reads);
     return results;
   }
 
@@ -206,7 +239,7 @@ class Static::Impl {
       throw MisuseError("Static: first call for these inputs inside a capture; expected a call before it");
     }
     make_inputs(made->own, inputs);
-    made->results = run(made->own);
+    made->results = run(made->own, *recorder);
     HeldBuffers held;
     for (const auto& earlier : kept_) earlier->count(held);
     made->replay = make_replay(engine, recorder->finish(), held, options_, from);

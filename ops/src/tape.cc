@@ -36,43 +36,65 @@ class Tape::Impl {
     if (operands.write != Write::overwrite) {
       throw MisuseError("Tape: " + std::string(op.name.text()) + " with Write::add; expected Write::overwrite");
     }
-    bool depends = false;
-    for (const Tensor& tensor : operands.in) {
-      const Value* const value = find(tensor);
-      if (value == nullptr) continue;
-      depends = true;
-      if (value->tensor.same_view(tensor)) continue;
-      throw MisuseError(
-          "Tape: " + std::string(op.name.text()) +
-          " of a view of a tensor that has a gradient; expected the tensor, or an operator such as slice");
-    }
+    const bool depends = depends_on(operands.in, op.name.text());
     const Tensor result = apply_new(op, operands, pushed_at);
-    for (const Tensor& tensor : operands.in) {
-      if (find(tensor) == nullptr) used_.insert(tensor.buffer());
-    }
+    note_uses(operands.in);
     if (!depends) return result;
-    steps_.push_back({&op, operands, result});
+    steps_.push_back({.op = &op, .operands = operands, .results = {result}});
     add(result);
     return result;
   }
 
+  void note(const std::vector<Tensor>& operands, const std::vector<Tensor>& results, Backward backward) {
+    require_recording("note()");
+    if (!backward) throw MisuseError("Tape: note() without a function; expected one that computes gradients");
+    const bool depends = depends_on(operands, "note()");
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      const bool twice = std::any_of(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(k),
+                                     [&](const Tensor& other) { return other.buffer() == results[k].buffer(); });
+      if (twice || !results[k].whole() || find(results[k]) != nullptr || used_.contains(results[k].buffer())) {
+        throw MisuseError("Tape: note() of result " + std::to_string(k) +
+                          ", which the tape knows, or which is a part of a tensor; expected new, whole tensors");
+      }
+    }
+    note_uses(operands);
+    if (!depends) return;
+    steps_.push_back({.operands = {.in = operands}, .results = results, .backward = std::move(backward)});
+    for (const Tensor& result : results) add(result);
+  }
+
   void backward(const Tensor& loss, std::source_location pushed_at) {
     require_recording("backward()");
-    Value* const last = find(loss);
-    if (last == nullptr || !last->tensor.same_view(loss)) {
+    if (find_result(loss, "backward()") == nullptr) {
       throw MisuseError("Tape: backward() from a tensor that depends on no watched one; expected a result of apply()");
     }
-    find_terms(loss);
+    find_terms({loss});
     over_ = true;
     const Tensor ones(device_, loss.rows(), loss.width(), "ones");
     ones.set(std::vector<float>(static_cast<std::size_t>(loss.rows() * loss.width()), 1), pushed_at);
-    last->gradient = ones;
-    for (; !steps_.empty(); steps_.pop_back()) {
-      const Step& step = steps_.back();
-      Value& result = *find(step.result);
-      if (result.gradient) differentiate(step, *result.gradient, pushed_at);
-      if (!result.watched) values_.erase(result.tensor.buffer().get());
+    find(loss)->gradient = ones;
+    go_back(pushed_at);
+  }
+
+  void backward_from(const std::vector<Tensor>& results, const Gradients& of_results, std::source_location pushed_at) {
+    require_recording("backward_from()");
+    if (results.size() != of_results.size()) {
+      throw MisuseError("Tape: backward_from() of " + std::to_string(results.size()) + " results with " +
+                        std::to_string(of_results.size()) + " gradients; expected one for each result");
     }
+    std::vector<Tensor> given;
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      if (!of_results[k]) continue;
+      require_shape(*of_results[k], results[k], "backward_from(): the gradient of a result");
+      if (find_result(results[k], "backward_from()") != nullptr) given.push_back(results[k]);
+    }
+    find_terms(given);
+    over_ = true;
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      Value* const result = of_results[k] ? find(results[k]) : nullptr;
+      if (result != nullptr) add_given(*result, *of_results[k], pushed_at);
+    }
+    go_back(pushed_at);
   }
 
   std::optional<Tensor> gradient(const Tensor& tensor) const {
@@ -95,11 +117,13 @@ class Tape::Impl {
     std::optional<Tensor> gradient = {};
     bool shared = true;  ///< whether the gradient may be another value's too, so that nothing may be added to it
   };
+  /// An operator and its result, or what was noted.
   struct Step {
-    const Operator* op;
+    const Operator* op = nullptr;
     Operands operands;
-    Tensor result;
-    GradientTerms terms = {};  ///< found by backward() for steps on a path to the loss
+    std::vector<Tensor> results;
+    Backward backward = {};
+    GradientTerms terms = {};  ///< found by backward() for operators on a path to the loss
   };
 
   void require_recording(const char* what) const {
@@ -113,6 +137,38 @@ class Tape::Impl {
     apply_ ? static_cast<void>(apply_(op, operands, &out, pushed_at))
            : windrow::apply(device_, op, operands, out, pushed_at);
   }
+  static void require_shape(const Tensor& gradient, const Tensor& like, const char* what) {
+    if (gradient.rows() == like.rows() && gradient.width() == like.width()) return;
+    const auto shape = [](const Tensor& of) { return std::to_string(of.rows()) + " x " + std::to_string(of.width()); };
+    throw MisuseError(std::string("Tape: ") + what + " is " + shape(gradient) + "; expected " + shape(like));
+  }
+  /// Whether a gradient must pass to an operand.
+  bool depends_on(const std::vector<Tensor>& operands, std::string_view what) {
+    bool depends = false;
+    for (const Tensor& tensor : operands) {
+      const Value* const value = find(tensor);
+      if (value == nullptr) continue;
+      depends = true;
+      require_no_view(*value, tensor, what);
+    }
+    return depends;
+  }
+  static void require_no_view(const Value& value, const Tensor& tensor, std::string_view what) {
+    if (value.tensor.same_view(tensor)) return;
+    throw MisuseError("Tape: " + std::string(what) +
+                      " of a view of a tensor that has a gradient; expected the tensor, or an operator such as slice");
+  }
+  void note_uses(const std::vector<Tensor>& operands) {
+    for (const Tensor& tensor : operands) {
+      if (find(tensor) == nullptr) used_.insert(tensor.buffer());
+    }
+  }
+  /// The value behind a result from which gradients go back; null if it depends on no watched tensor.
+  Value* find_result(const Tensor& result, std::string_view what) {
+    Value* const value = find(result);
+    if (value != nullptr) require_no_view(*value, result, what);
+    return value;
+  }
   Value* find(const Tensor& tensor) {
     const auto found = values_.find(tensor.buffer().get());
     return found == values_.end() ? nullptr : &found->second;
@@ -120,15 +176,18 @@ class Tape::Impl {
   void add(const Tensor& tensor) { values_.emplace(tensor.buffer().get(), Value{tensor}); }
 
   /// Before anything is pushed, since a step on a path may have no gradient.
-  void find_terms(const Tensor& loss) {
-    std::unordered_set<const Buffer*> on_path = {loss.buffer().get()};
+  void find_terms(const std::vector<Tensor>& from) {
+    std::unordered_set<const Buffer*> on_path;
+    for (const Tensor& result : from) on_path.insert(result.buffer().get());
     for (std::size_t i = steps_.size(); i-- > 0;) {
       Step& step = steps_[i];
-      if (!on_path.contains(step.result.buffer().get())) continue;
-      step.terms = terms_of(step);
-      for (std::size_t k = 0; k < step.terms.size(); ++k) {
+      const auto is_on_path = [&](const Tensor& tensor) { return on_path.contains(tensor.buffer().get()); };
+      if (std::ranges::none_of(step.results, is_on_path)) continue;
+      if (step.op != nullptr) step.terms = terms_of(step);
+      for (std::size_t k = 0; k < step.operands.in.size(); ++k) {
         const Tensor& operand = step.operands.in[k];
-        if (step.terms[k] && find(operand) != nullptr) on_path.insert(operand.buffer().get());
+        const bool passes = step.op == nullptr || (k < step.terms.size() && step.terms[k]);
+        if (passes && find(operand) != nullptr) on_path.insert(operand.buffer().get());
       }
     }
   }
@@ -142,6 +201,53 @@ class Tape::Impl {
     return step.op->gradients(signature);
   }
 
+  void go_back(std::source_location pushed_at) {
+    for (; !steps_.empty(); steps_.pop_back()) {
+      const Step& step = steps_.back();
+      Gradients of_results;
+      for (const Tensor& result : step.results) of_results.push_back(find(result)->gradient);
+      if (std::ranges::any_of(of_results, [](const auto& gradient) { return gradient.has_value(); })) {
+        step.op != nullptr ? differentiate(step, *of_results.front(), pushed_at)
+                           : differentiate_noted(step, of_results, pushed_at);
+      }
+      for (const Tensor& result : step.results) {
+        if (!find(result)->watched) values_.erase(result.buffer().get());
+      }
+    }
+  }
+
+  void differentiate_noted(const Step& step, const Gradients& of_results, std::source_location pushed_at) {
+    const std::vector<Tensor>& operands = step.operands.in;
+    std::vector<bool> wanted;
+    for (const Tensor& operand : operands) wanted.push_back(find(operand) != nullptr);
+    const Gradients gradients = step.backward(of_results, wanted, pushed_at);
+    if (gradients.size() != operands.size()) {
+      throw MisuseError("Tape: a noted function returned " + std::to_string(gradients.size()) + " gradients for " +
+                        std::to_string(operands.size()) + " operands; expected one for each");
+    }
+    for (std::size_t k = 0; k < operands.size(); ++k) {
+      if (!wanted[k] || !gradients[k]) continue;
+      require_shape(*gradients[k], operands[k], "the gradient that a noted function returned");
+      add_copy(*find(operands[k]), *gradients[k], pushed_at);
+    }
+  }
+  /// Adds a gradient that may be written again.
+  void add_copy(Value& to, const Tensor& gradient, std::source_location pushed_at) const {
+    Operands operands{.in = {gradient}};
+    if (to.gradient && !to.shared) {
+      operands.write = Write::add;
+      return apply_into(op::concat, operands, *to.gradient, pushed_at);
+    }
+    if (to.gradient) operands.in.insert(operands.in.begin(), *to.gradient);
+    to.gradient = apply_new(to.gradient ? op::add : op::concat, operands, pushed_at);
+    to.shared = false;
+  }
+  /// Adds a gradient that is there.
+  void add_given(Value& to, const Tensor& gradient, std::source_location pushed_at) const {
+    to.shared = !to.gradient;
+    to.gradient = to.gradient ? apply_new(op::add, {.in = {*to.gradient, gradient}}, pushed_at) : gradient;
+  }
+
   void differentiate(const Step& step, const Tensor& gradient, std::source_location pushed_at) {
     for (std::size_t k = 0; k < step.terms.size(); ++k) {
       Value* const operand = find(step.operands.in[k]);
@@ -153,14 +259,9 @@ class Tape::Impl {
                 std::source_location pushed_at) const {
     const auto named = [&](const Ref& ref) {
       if (ref.of == Ref::Of::operand) return step.operands.in[ref.number];
-      return ref.of == Ref::Of::result ? step.result : gradient;
+      return ref.of == Ref::Of::result ? step.results.front() : gradient;
     };
-    if (term.op == nullptr) {  // the gradient is a tensor that there is
-      const Tensor same = named(term.in.front());
-      to.shared = !to.gradient;
-      to.gradient = to.gradient ? apply_new(op::add, {.in = {*to.gradient, same}}, pushed_at) : same;
-      return;
-    }
+    if (term.op == nullptr) return add_given(to, named(term.in.front()), pushed_at);
     Operands operands{.attributes = term.attributes};
     for (const Ref& ref : term.in) operands.in.push_back(named(ref));
     for (const std::size_t index : term.indices) operands.indices.push_back(step.operands.indices[index]);
@@ -189,7 +290,14 @@ void Tape::watch(const Tensor& tensor) { impl_->watch(tensor); }
 Tensor Tape::apply(const Operator& op, const Operands& operands, std::source_location pushed_at) {
   return impl_->apply(op, operands, pushed_at);
 }
+void Tape::note(const std::vector<Tensor>& operands, const std::vector<Tensor>& results, Backward backward) {
+  impl_->note(operands, results, std::move(backward));
+}
 void Tape::backward(const Tensor& loss, std::source_location pushed_at) { impl_->backward(loss, pushed_at); }
+void Tape::backward_from(const std::vector<Tensor>& results, const Gradients& of_results,
+                         std::source_location pushed_at) {
+  impl_->backward_from(results, of_results, pushed_at);
+}
 std::optional<Tensor> Tape::gradient(const Tensor& tensor) const { return impl_->gradient(tensor); }
 
 }  // namespace windrow

@@ -1,5 +1,6 @@
 #include "batching/operator_programs.h"
 
+#include <optional>
 #include <vector>
 
 #include "windrow/ops/random.h"
@@ -115,35 +116,48 @@ class FixedLstmStep final : public TrainingProgram {
     learn(sizes.width, classes);
   }
 
+  bool use_blocks(const StaticOptions& options) override {
+    const auto body = [this](Tape& tape, const StaticInputs& of) { return cell(tape, of); };
+    block_.emplace(device_, std::vector<Tensor>(values_.begin(), values_.begin() + 3), body, options);
+    return true;
+  }
+
  private:
   Tensor loss(const StaticInputs& inputs, Tape& tape) override {
-    const auto apply = [&](const Operator& op, const std::vector<Tensor>& in, const Attributes& attributes = {}) {
-      return tape.apply(op, {.in = in, .attributes = attributes}, here());
-    };
     std::optional<Tensor> sum;
-    Tensor hidden = zeros_, cell = zeros_;
+    std::vector<Tensor> state = {zeros_, zeros_};
     for (Index t = 0; t < sequence_length; ++t) {
       const Index begin = t * sizes_.batch, end = begin + sizes_.batch;
-      const Tensor word = inputs.in.front().row_range(begin, end);
-      const Tensor all =
-          apply(op::add_bias,
-                {apply(op::add, {apply(op::matmul, {word, values_[0]}), apply(op::matmul, {hidden, values_[1]})}),
-                 values_[2]});
-      const auto gate = [&](Index k, const Operator& op) {
-        return apply(op, {apply(op::slice, {all}, op::columns(k * sizes_.width, (k + 1) * sizes_.width))});
-      };
-      cell = apply(op::add, {apply(op::mul, {gate(0, op::sigmoid), cell}),
-                             apply(op::mul, {gate(1, op::sigmoid), gate(2, op::tanh)})});
-      hidden = apply(op::mul, {gate(3, op::sigmoid), apply(op::tanh, {cell})});
-      const Tensor losses = tape.apply(
-          op::softmax_cross_entropy,
-          {.in = {apply(op::matmul, {hidden, values_[3]})}, .indices = {inputs.indices.front().row_range(begin, end)}});
-      sum = sum ? apply(op::add, {*sum, losses}) : losses;
+      const StaticInputs call{.in = {inputs.in.front().row_range(begin, end), state[0], state[1]}};
+      state = block_ ? (*block_)(tape, call, here()) : cell(tape, call);
+      const Tensor scores = tape.apply(op::matmul, {.in = {state[0], values_[3]}}, here());
+      const Tensor losses =
+          tape.apply(op::softmax_cross_entropy,
+                     {.in = {scores}, .indices = {inputs.indices.front().row_range(begin, end)}}, here());
+      sum = sum ? tape.apply(op::add, {.in = {*sum, losses}}, here()) : losses;
     }
     return *sum;
   }
 
+  /// From a word and the states before it.
+  std::vector<Tensor> cell(Tape& tape, const StaticInputs& of) const {
+    const auto apply = [&](const Operator& op, const std::vector<Tensor>& in, const Attributes& attributes = {}) {
+      return tape.apply(op, {.in = in, .attributes = attributes}, here());
+    };
+    const Tensor all =
+        apply(op::add_bias,
+              {apply(op::add, {apply(op::matmul, {of.in[0], values_[0]}), apply(op::matmul, {of.in[1], values_[1]})}),
+               values_[2]});
+    const auto gate = [&](Index k, const Operator& op) {
+      return apply(op, {apply(op::slice, {all}, op::columns(k * sizes_.width, (k + 1) * sizes_.width))});
+    };
+    const Tensor memory = apply(op::add, {apply(op::mul, {gate(0, op::sigmoid), of.in[2]}),
+                                          apply(op::mul, {gate(1, op::sigmoid), gate(2, op::tanh)})});
+    return {apply(op::mul, {gate(3, op::sigmoid), apply(op::tanh, {memory})}), memory};
+  }
+
   const Tensor zeros_;  // the states before the first word
+  std::optional<StaticBlock> block_;
 };
 
 class MlpForward final : public RandomProgram {

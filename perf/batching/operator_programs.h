@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "windrow/ops/static.h"
+#include "windrow/ops/static_block.h"
 #include "windrow/ops/tape.h"
 
 namespace windrow::perf {
@@ -24,6 +25,8 @@ class OperatorProgram {
   /// Pushes all ops of a step with `apply`, which is not empty, except draws, and the tape's tensor of ones. All
   /// tensors that it makes with `apply` end with it, except the result. Every step does the same work.
   virtual Tensor step(const StaticInputs& inputs, const Tape::Apply& apply) = 0;
+  /// From now on, steps call a recorded block for each cell of a recurrent network. Returns whether there are cells.
+  virtual bool use_blocks(const StaticOptions&) { return false; }
 
  protected:
   StaticInputs inputs_;

@@ -14,25 +14,39 @@
 namespace windrow::perf {
 namespace {
 
-enum class Stepping { pushed, parallel, serial, breadth_first };
-constexpr std::pair<Stepping, const char*> steppings[] = {{Stepping::pushed, "pushed"},
-                                                          {Stepping::parallel, "replayed, parallel"},
-                                                          {Stepping::serial, "replayed, serial"},
-                                                          {Stepping::breadth_first, "replayed, breadth first"}};
+using Order = StaticOptions::Order;
+
+/// What a step replays: nothing, all of itself, or each cell of a network that is recurrent.
+struct Stepping {
+  enum class Replays { nothing, step, cells } replays;
+  Order order;
+  const char* name;
+};
+constexpr Stepping steppings[] = {{Stepping::Replays::nothing, Order::parallel, "pushed"},
+                                  {Stepping::Replays::step, Order::parallel, "replayed, parallel"},
+                                  {Stepping::Replays::step, Order::serial, "replayed, serial"},
+                                  {Stepping::Replays::step, Order::breadth_first, "replayed, breadth first"},
+                                  {Stepping::Replays::cells, Order::parallel, "cells replayed, parallel"},
+                                  {Stepping::Replays::cells, Order::serial, "cells replayed, serial"}};
 
 class RecordedSteps {
  public:
-  RecordedSteps(const NamedProgram& program, const ProgramSizes& sizes, Stepping stepping, int workers)
+  RecordedSteps(const NamedProgram& program, const ProgramSizes& sizes, const Stepping& stepping, int workers)
       : stepping_(stepping),
         workers_(workers),
         engine_({.policy = Policy::pool, .workers = workers}),
         program_(program.make(host_, sizes)),
-        static_(host_, [this](const StaticInputs& call) { return pushed(call); }, {.order = order()}) {
+        static_(host_, [this](const StaticInputs& call) { return pushed(call); }, {.order = stepping.order}) {
+    if (stepping.replays == Stepping::Replays::cells) has_cells_ = program_->use_blocks({.order = stepping.order});
     const std::uint64_t before = engine_.stats().pushed;
     pushed(program_->inputs());
     const std::uint64_t ops = engine_.stats().pushed - before;
     steps_while_held_ = static_cast<int>(std::max<std::uint64_t>(1, most_pending / ops));
   }
+
+  /// Whether the program can step so.
+  bool possible() const { return stepping_.replays != Stepping::Replays::cells || has_cells_; }
+  const Stepping& stepping() const { return stepping_; }
 
   /// Microseconds of the calling thread for a step, while the workers are held back.
   double push_time(double seconds) {
@@ -90,20 +104,17 @@ class RecordedSteps {
   /// So few that the thread is not held back by pending ops; frees count besides.
   static constexpr std::uint64_t most_pending = 3000;
 
-  StaticOptions::Order order() const {
-    if (stepping_ == Stepping::serial) return StaticOptions::Order::serial;
-    return stepping_ == Stepping::breadth_first ? StaticOptions::Order::breadth_first : StaticOptions::Order::parallel;
-  }
   std::vector<Tensor> pushed(const StaticInputs& inputs) { return {program_->step(inputs, apply_)}; }
   void call() {
-    if (stepping_ == Stepping::pushed) {
-      pushed(program_->inputs());
-    } else {
+    if (stepping_.replays == Stepping::Replays::step) {
       static_(program_->inputs());
+    } else {
+      pushed(program_->inputs());
     }
   }
 
   const Stepping stepping_;
+  bool has_cells_ = false;
   const int workers_;
   Engine engine_;
   const program::ToldOnce once_{engine_};
@@ -127,8 +138,9 @@ std::vector<VariantsOfSteps> all_variants(const TableOptions& options) {
   for (const NamedProgram* const program : {&mlp_step, &fixed_lstm_step}) {
     for (const int workers : options.worker_counts) {
       VariantsOfSteps& added = all.emplace_back(VariantsOfSteps{*program, workers, {}});
-      for (const auto& [stepping, name] : steppings) {
+      for (const Stepping& stepping : steppings) {
         added.of.push_back(std::make_unique<RecordedSteps>(*program, sizes, stepping, workers));
+        if (!added.of.back()->possible()) added.of.pop_back();
       }
     }
   }
@@ -153,13 +165,13 @@ Result replayed_steps(const TableOptions& options) {
       .name = "replay",
       .title = "Training steps, pushed and replayed",
       .command = {},
-      .about =
-          "Training steps, " + std::to_string(options.hidden.front()) + " wide, on minibatches of " +
-          std::to_string(options.batches.front()) +
-          ", with momentum: of a perceptron of 3 layers with dropout, and of an LSTM over 16 steps, written with "
-          "operators and a tape; medians of repetitions in which all variants took turns. Calling: the time of the "
-          "thread that pushes or replays, while the workers are held back. Ratios are to the pushed step. "
-          "Allocations: calls of operator new for a step, of all threads.",
+      .about = "Training steps, " + std::to_string(options.hidden.front()) + " wide, on minibatches of " +
+               std::to_string(options.batches.front()) +
+               ", with momentum: of a perceptron of 3 layers with dropout, and of an LSTM over 16 steps, written with "
+               "operators and a tape; replayed as a whole, or cell by cell as a program of variable length could; "
+               "medians of repetitions in which all variants took turns. Calling: the time of the "
+               "thread that pushes or replays, while the workers are held back. Ratios are to the pushed step. "
+               "Allocations: calls of operator new for a step, of all threads.",
       .table = Table({{"program", 0},
                       {"workers", 0},
                       {"step", 0},
@@ -175,16 +187,19 @@ Result replayed_steps(const TableOptions& options) {
                  .series = {},
                  .form = Plot::Form::bars,
                  .scale = Plot::Scale::logarithmic}}};
-  for (const auto& [stepping, name] : steppings) result.plots.front().series.push_back({name, {}});
+  std::vector<Plot::Series>& series = result.plots.front().series;  // of what all programs can do
+  for (const Stepping& stepping : steppings) {
+    if (stepping.replays != Stepping::Replays::cells) series.push_back({stepping.name, {}});
+  }
   std::size_t i = 0;
   for (const VariantsOfSteps& variants : all) {
     const std::size_t base = i;
     result.plots.front().places.push_back(std::string(variants.program.name) + ", " + std::to_string(variants.workers));
     for (std::size_t k = 0; k < variants.of.size(); ++k, ++i) {
-      result.table.add({variants.program.name, static_cast<double>(variants.workers), steppings[k].second,
+      result.table.add({variants.program.name, static_cast<double>(variants.workers), variants.of[k]->stepping().name,
                         pushes.median(i), pushes.ratio(i, base), steps.median(i), steps.ratio(i, base),
                         variants.of[k]->allocations()});
-      result.plots.front().series[k].values.push_back(pushes.median(i));
+      if (k < series.size()) series[k].values.push_back(pushes.median(i));
     }
   }
   return result;

@@ -5,6 +5,8 @@
 #include "tests/ops/mlp.h"
 #include "tests/ops/random_operators.h"
 #include "tests/sanitized.h"
+#include "windrow/ops/random.h"
+#include "windrow/ops/static_block.h"
 
 namespace windrow::testing {
 namespace {
@@ -33,6 +35,42 @@ TEST_P(OnDevice, ReplaysRandomOperatorsToTheBitsOfFreshRuns) {
       Static step(device, [&](const StaticInputs& inputs) { return program.run(inputs); }, {.order = order});
       EXPECT_EQ(results_of(device, program, 6, [&](const StaticInputs& inputs) { return step(inputs); }), expected);
     }
+  }
+}
+
+TEST_P(OnDevice, DifferentiatesBlocksAsOperators) {
+  Generator draws(engine, 3);
+  const auto drawn = [&](Index rows, Index width) {
+    const Tensor tensor(device, rows, width, "drawn");
+    draws.uniform(tensor, -1, 1);
+    return tensor;
+  };
+  const Tensor weights = drawn(4, 4), bias = drawn(1, 4), start = drawn(3, 4);
+  const auto layer = [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+    const Tensor sum = tape.apply(op::add_bias, {.in = {tape.apply(op::matmul, {.in = {of.in[0], weights}}), bias}});
+    return {tape.apply(op::tanh, {.in = {sum}})};
+  };
+  const auto gradients = [&](int depth, const StaticBlock::Body& call) {
+    Tape tape(device);
+    for (const Tensor& tensor : {weights, bias, start}) tape.watch(tensor);
+    Tensor x = start;
+    for (int i = 0; i < depth; ++i) x = call(tape, {.in = {x}})[0];
+    tape.backward(x);
+    std::vector<std::vector<float>> all;
+    for (const Tensor& tensor : {weights, bias, start}) all.push_back(tape.gradient(tensor)->get());
+    return all;
+  };
+  for (const StaticOptions::Order order : every_order) {
+    StaticBlock block(device, {weights, bias}, layer, {.order = order});
+    for (const int depth : {3, 1, 5}) {
+      const auto expected = gradients(depth, layer);
+      const auto got = gradients(depth, [&](Tape& tape, const StaticInputs& of) { return block(tape, of); });
+      for (std::size_t k = 0; k < expected.size(); ++k) {
+        for (std::size_t i = 0; i < expected[k].size(); ++i) EXPECT_NEAR(got[k][i], expected[k][i], 1e-4);
+      }
+    }
+    EXPECT_EQ(block.forward().recorded, 1U);
+    EXPECT_EQ(block.backward().recorded, 1U);
   }
 }
 

@@ -42,6 +42,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <vector>
 
@@ -71,6 +72,9 @@ struct StaticOptions {
   /// such as those of CUDA devices, so that a replay issues each of them by one call. The first capture of a CUDA lane
   /// takes 32 MiB of the device's memory for cuBLAS; without them, operators are issued one by one.
   bool capture = true;
+  /// If set, the results of a call depend on its inputs and on these tensors alone: the body throws MisuseError where
+  /// it reads another tensor from outside, writes one, or draws.
+  std::optional<std::vector<Tensor>> reads = {};
 };
 
 /// Of a Static, since it was made.

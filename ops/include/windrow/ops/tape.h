@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <vector>
 
 #include "windrow/ops/apply.h"
 
@@ -49,10 +50,31 @@ class Tape {
   Tensor apply(const Operator& op, const Operands& operands,
                std::source_location pushed_at = std::source_location::current());
 
+  /// One for each of some tensors; none where there is no gradient.
+  using Gradients = std::vector<std::optional<Tensor>>;
+  /// Pushes ops that compute the gradients of operands. `of_results`: those of the results, none where the loss does
+  /// not depend on one. `wanted`, by operand: whether its gradient is used. Returns one for each operand, none where
+  /// the results do not depend on it or it is not wanted. The tensors may be written again by ops that are pushed
+  /// later.
+  using Backward = std::function<Gradients(const Gradients& of_results, const std::vector<bool>& wanted,
+                                           std::source_location pushed_at)>;
+
+  /// Notes that something else than apply(), such as a StaticBlock, computed `results` from `operands`, and how to
+  /// compute the gradients: backward() calls the function at most once, if the loss depends on a result. Does nothing
+  /// if no operand depends on a watched tensor. Throws MisuseError after backward(), for results that do not cover
+  /// their buffers or that the tape knows already, and for views as apply() does.
+  void note(const std::vector<Tensor>& operands, const std::vector<Tensor>& results, Backward backward);
+
   /// Pushes the ops that compute the gradients, of the sum of all elements of `loss`, for the watched tensors. Tensors
   /// that lie on no path from a watched one to the loss get none. Throws MisuseError if the loss depends on no watched
   /// tensor, if an operator on a path has no gradient, and the second time; then it pushes nothing.
   void backward(const Tensor& loss, std::source_location pushed_at = std::source_location::current());
+
+  /// The same for a part of a larger program: from the gradients that are given for some of its results, of their
+  /// shapes. A result that depends on no watched tensor counts for nothing. Throws MisuseError for another number of
+  /// gradients, another shape, and a view of a tensor that has a gradient.
+  void backward_from(const std::vector<Tensor>& results, const Gradients& of_results,
+                     std::source_location pushed_at = std::source_location::current());
 
   /// The gradient of a watched tensor, of its shape; empty if the loss does not depend on it. Throws MisuseError before
   /// backward(), for a tensor that is not watched, and for a view of one that is.

@@ -1,0 +1,58 @@
+// Blocks of dynamic programs, whose forward and backward pass are recorded once and replayed.
+//
+//   windrow::StaticBlock cell(host, {w, u, b}, [&](windrow::Tape& tape, const windrow::StaticInputs& of) {
+//     ...                                                  // tape.apply(...)
+//     return std::vector{h, c};
+//   });
+//   windrow::Tape tape(host);
+//   for (const windrow::Tensor& weights : {w, u, b}) tape.watch(weights);
+//   std::vector state = {zeros, zeros};
+//   for (const windrow::Tensor& word : sentence) state = cell(tape, {.in = {word, state[0], state[1]}});
+//   ...
+//   tape.backward(loss);
+//
+// The program decides at each step what it calls, as with operators; a call costs the launches of a graph and copies of
+// its inputs and results, instead of a push for each operator.
+//
+// The backward pass of a call computes the block's values again from its inputs, so the tape keeps the inputs and the
+// results of a call, and nothing in between (checkpointing: Chen et al. 2016).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <source_location>
+#include <vector>
+
+#include "windrow/ops/static.h"
+#include "windrow/ops/tape.h"
+
+namespace windrow {
+
+/// An owner, but tapes that have noted calls keep what their backward passes need.
+class StaticBlock {
+ public:
+  /// Applies operators with the tape, and returns results. Called once for each combination of shapes and key, and once
+  /// more for each combination of results that the loss depends on and operands whose gradients are wanted.
+  using Body = std::function<std::vector<Tensor>(Tape& tape, const StaticInputs& inputs)>;
+
+  /// `weights`: all tensors from outside that the body reads. Random numbers are inputs, such as the keys of
+  /// op::dropout. The block sets `options.reads`. Throws MisuseError for an empty body, a tensor that is listed twice,
+  /// or options out of range.
+  StaticBlock(const Device& device, std::vector<Tensor> weights, Body body, const StaticOptions& options = {});
+
+  /// Returns new tensors with the results of the body, and notes the call on the tape. Throws what Static's call
+  /// throws; MisuseError where the body reads or writes another tensor from outside, or draws, and what Tape::note
+  /// throws.
+  std::vector<Tensor> operator()(Tape& tape, const StaticInputs& inputs,
+                                 std::source_location from = std::source_location::current());
+
+  /// Of the forward pass, and of the backward passes together, whose sizes are those of the one that was used last.
+  StaticStats forward() const;
+  StaticStats backward() const;
+
+ private:
+  class Impl;
+  const std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace windrow

@@ -1,0 +1,393 @@
+// Blocks of dynamic programs, compared with the same programs on a plain tape; functions that compute gradients.
+#include "windrow/ops/static_block.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <optional>
+#include <random>
+
+#include "tests/engine/support.h"
+#include "windrow/ops/random.h"
+
+namespace windrow::testing {
+namespace {
+
+using Floats = std::vector<float>;
+using Order = StaticOptions::Order;
+
+class StaticBlockTest : public ::testing::Test {
+ protected:
+  Tensor drawn(Index rows, Index width, OpName name = "drawn") {
+    const Tensor tensor(host_, rows, width, name);
+    draws_.uniform(tensor, -1, 1);
+    return tensor;
+  }
+  std::string error(const std::function<void()>& f) const { return error_of<MisuseError>(f); }
+
+  Engine engine_;
+  const Device host_ = host_device(engine_);
+  Generator draws_{engine_, 5};
+};
+
+void expect_near(const Floats& a, const Floats& b, const char* what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 2e-5 * (1 + std::abs(b[i]))) << what << ' ' << i;
+}
+
+/// A cell with a memory: h' = tanh(x W + h U + b) * sigmoid(c), c' = c + h'.
+struct Cell {
+  Tensor w, u, b;
+
+  std::vector<Tensor> operator()(Tape& tape, const Tensor& x, const Tensor& h, const Tensor& c) const {
+    const auto sum =
+        tape.apply(op::add, {.in = {tape.apply(op::matmul, {.in = {x, w}}), tape.apply(op::matmul, {.in = {h, u}})}});
+    const Tensor inner = tape.apply(op::tanh, {.in = {tape.apply(op::add_bias, {.in = {sum, b}})}});
+    const Tensor next = tape.apply(op::mul, {.in = {inner, tape.apply(op::sigmoid, {.in = {c}})}});
+    return {next, tape.apply(op::add, {.in = {c, next}})};
+  }
+};
+
+/// What a sentence gives: its loss, and the gradients of the weights and of its words.
+struct Outcome {
+  Floats loss;
+  std::vector<Floats> gradients;
+};
+
+class Sentences : public StaticBlockTest {
+ protected:
+  /// Calls `cell` for each word, and takes the loss of the last h, and of c for every second sentence.
+  Outcome run(const std::vector<Tensor>& words, bool of_memory,
+              const std::function<std::vector<Tensor>(Tape&, const Tensor&, const std::vector<Tensor>&)>& cell) {
+    Tape tape(host_);
+    for (const Tensor& weights : {cell_.w, cell_.u, cell_.b}) tape.watch(weights);
+    for (const Tensor& word : words) tape.watch(word);
+    std::vector<Tensor> state = {start_, start_};
+    for (const Tensor& word : words) state = cell(tape, word, state);
+    Tensor loss = tape.apply(op::square, {.in = {state[0]}});
+    if (of_memory) loss = tape.apply(op::add, {.in = {loss, state[1]}});
+    tape.backward(loss);
+    Outcome outcome{loss.get(), {}};
+    for (const Tensor& weights : {cell_.w, cell_.u, cell_.b})
+      outcome.gradients.push_back(tape.gradient(weights)->get());
+    for (const Tensor& word : words) outcome.gradients.push_back(tape.gradient(word)->get());
+    return outcome;
+  }
+
+  static constexpr Index rows_ = 3, width_ = 5;
+  const Cell cell_{drawn(width_, width_, "w"), drawn(width_, width_, "u"), drawn(1, width_, "b")};
+  const Tensor start_ = drawn(rows_, width_, "start");
+};
+
+TEST_F(Sentences, OfAnyLengthHaveTheGradientsOfAPlainTape) {
+  for (const Order order : {Order::parallel, Order::serial, Order::breadth_first}) {
+    StaticBlock block(host_, {cell_.w, cell_.u, cell_.b},
+                      [&](Tape& tape, const StaticInputs& of) { return cell_(tape, of.in[0], of.in[1], of.in[2]); },
+                      {.order = order});
+    std::uint64_t calls = 0;
+    for (const std::size_t length : {1, 4, 2, 7, 3, 1}) {
+      std::vector<Tensor> words;
+      for (std::size_t i = 0; i < length; ++i) words.push_back(drawn(rows_, width_, "word"));
+      calls += length;
+      const bool of_memory = length % 2 == 0;
+      const Outcome plain =
+          run(words, of_memory, [&](Tape& tape, const Tensor& word, const std::vector<Tensor>& state) {
+            return cell_(tape, word, state[0], state[1]);
+          });
+      const Outcome blocks =
+          run(words, of_memory, [&](Tape& tape, const Tensor& word, const std::vector<Tensor>& state) {
+            return block(tape, {.in = {word, state[0], state[1]}});
+          });
+      EXPECT_EQ(blocks.loss, plain.loss);
+      for (std::size_t k = 0; k < plain.gradients.size(); ++k) {
+        expect_near(blocks.gradients[k], plain.gradients[k], "gradient");
+      }
+    }
+    EXPECT_EQ(block.forward().recorded, 1u);
+    EXPECT_EQ(block.forward().replayed, calls - 1);
+    EXPECT_EQ(block.backward().recorded + block.backward().replayed, calls);
+    EXPECT_LE(block.backward().recorded, 4u);  // of h or c or both; the first word has no earlier state to pass it to
+  }
+}
+
+TEST_F(Sentences, AreAPartOfAWholeRecordedStep) {
+  const StaticBlock::Body body = [&](Tape& tape, const StaticInputs& of) {
+    return cell_(tape, of.in[0], of.in[1], of.in[2]);
+  };
+  StaticBlock block(host_, {cell_.w, cell_.u, cell_.b}, body);
+  const auto step = [&](const StaticInputs& call) -> std::vector<Tensor> {
+    Tape tape(host_);
+    for (const Tensor& weights : {cell_.w, cell_.u, cell_.b}) tape.watch(weights);
+    std::vector<Tensor> state = {start_, start_};
+    for (const Tensor& word : call.in) state = block(tape, {.in = {word, state[0], state[1]}});
+    tape.backward(tape.apply(op::square, {.in = {state[0]}}));
+    return {*tape.gradient(cell_.w), *tape.gradient(cell_.u), *tape.gradient(cell_.b)};
+  };
+  Static recorded(host_, step);
+  for (int i = 0; i < 3; ++i) {
+    const StaticInputs call{.in = {drawn(rows_, width_), drawn(rows_, width_), drawn(rows_, width_)}};
+    const std::vector<Tensor> plain = step(call), replayed = recorded(call);
+    for (std::size_t k = 0; k < plain.size(); ++k) expect_near(replayed[k].get(), plain[k].get(), "gradient");
+  }
+}
+
+TEST_F(StaticBlockTest, MayBeCalledByABlock) {
+  const Tensor a = drawn(4, 4), b = drawn(4, 4), x = drawn(2, 4);
+  StaticBlock inner(host_, {a}, [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+    return {tape.apply(op::tanh, {.in = {tape.apply(op::matmul, {.in = {of.in[0], a}})}})};
+  });
+  StaticBlock outer(host_, {a, b}, [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+    const Tensor once = inner(tape, of)[0];
+    const Tensor twice = inner(tape, {.in = {tape.apply(op::matmul, {.in = {once, b}})}})[0];
+    return {tape.apply(op::add, {.in = {twice, once}})};
+  });
+  const auto plain = [&](Tape& tape) {
+    const auto one = [&](const Tensor& of) {
+      return tape.apply(op::tanh, {.in = {tape.apply(op::matmul, {.in = {of, a}})}});
+    };
+    const Tensor once = one(x);
+    return tape.apply(op::add, {.in = {one(tape.apply(op::matmul, {.in = {once, b}})), once}});
+  };
+  for (int i = 0; i < 3; ++i) {
+    Tape by_blocks(host_), by_operators(host_);
+    for (Tape* const tape : {&by_blocks, &by_operators}) {
+      for (const Tensor& tensor : {a, b, x}) tape->watch(tensor);
+    }
+    by_blocks.backward(outer(by_blocks, {.in = {x}})[0]);
+    by_operators.backward(plain(by_operators));
+    for (const Tensor& tensor : {a, b, x}) {
+      expect_near(by_blocks.gradient(tensor)->get(), by_operators.gradient(tensor)->get(), "gradient");
+    }
+  }
+}
+
+TEST_F(StaticBlockTest, PassesOneTensorTwice) {
+  const Tensor x = drawn(2, 3);
+  StaticBlock product(host_, {}, [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+    return {tape.apply(op::mul, {.in = of.in})};
+  });
+  const auto gradient = [&] {
+    Tape tape(host_);
+    tape.watch(x);
+    tape.backward(product(tape, {.in = {x, x}})[0]);
+    return tape.gradient(x)->get();
+  };
+  const Floats values = x.get();
+  for (int i = 0; i < 2; ++i) {
+    Floats twice = gradient();
+    for (std::size_t k = 0; k < twice.size(); ++k) EXPECT_FLOAT_EQ(twice[k], 2 * values[k]);
+  }
+  // In another body the inputs are no copies, and so one tensor.
+  Static recorded(host_, [&](const StaticInputs& of) -> std::vector<Tensor> {
+    Tape tape(host_);
+    tape.watch(of.in[0]);
+    tape.backward(product(tape, {.in = {of.in[0], of.in[0]}})[0]);
+    return {*tape.gradient(of.in[0])};
+  });
+  const Floats twice = recorded({.in = {x}})[0].get();
+  for (std::size_t k = 0; k < twice.size(); ++k) EXPECT_FLOAT_EQ(twice[k], 2 * values[k]);
+}
+
+TEST_F(StaticBlockTest, TakesIndicesAndKeysOfDropout) {
+  const Tensor table = drawn(6, 4, "table");
+  StaticBlock look_up(host_, {table}, [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+    const Tensor rows = tape.apply(op::embedding, {.in = {table}, .indices = {of.indices[0]}});
+    return {
+        tape.apply(op::dropout, {.in = {rows}, .indices = {of.indices[1]}, .attributes = op::dropout_by(0.5, 3, 0)})};
+  });
+  for (int i = 0; i < 4; ++i) {
+    const IntTensor numbers(host_, 3, 1, "numbers"), keys(host_, 3, 3, "keys");
+    numbers.set({i, 5, i});
+    draws_.dropout_keys(keys);
+    Tape by_block(host_), by_operators(host_);
+    by_block.watch(table);
+    by_operators.watch(table);
+    const Tensor result = look_up(by_block, {.indices = {numbers, keys}})[0];
+    const Tensor rows = by_operators.apply(op::embedding, {.in = {table}, .indices = {numbers}});
+    const Tensor expected =
+        by_operators.apply(op::dropout, {.in = {rows}, .indices = {keys}, .attributes = op::dropout_by(0.5, 3, 0)});
+    EXPECT_EQ(result.get(), expected.get());
+    by_block.backward(result);
+    by_operators.backward(expected);
+    EXPECT_EQ(by_block.gradient(table)->get(), by_operators.gradient(table)->get());
+  }
+}
+
+TEST_F(StaticBlockTest, GivesGradientsWhereThereAreSome) {
+  const Tensor w = drawn(3, 3), unused = drawn(1, 1), x = drawn(2, 3), y = drawn(2, 3);
+  StaticBlock block(host_, {w, unused}, [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+    return {tape.apply(op::matmul, {.in = {of.in[0], w}}), tape.apply(op::square, {.in = {of.in[1]}})};
+  });
+  Tape tape(host_);
+  for (const Tensor& tensor : {w, unused, y}) tape.watch(tensor);
+  const std::vector<Tensor> results = block(tape, {.in = {x, y}});
+  tape.backward(results[1]);
+  EXPECT_FALSE(tape.gradient(w));
+  EXPECT_FALSE(tape.gradient(unused));
+  const Floats values = y.get(), gradient = tape.gradient(y)->get();
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_FLOAT_EQ(gradient[i], 2 * values[i]);
+  // Nothing is noted where nothing is watched.
+  Tape other(host_);
+  EXPECT_NE(error([&] {
+              other.backward(block(other, {.in = {x, y}})[0]);
+            }).find("depends on no watched"),
+            std::string::npos);
+}
+
+TEST_F(StaticBlockTest, MayEndBeforeTheBackwardPass) {
+  const Tensor x = drawn(2, 2);
+  std::optional<StaticBlock> block(std::in_place, host_, std::vector<Tensor>{},
+                                   [](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+                                     return {tape.apply(op::square, {.in = of.in})};
+                                   });
+  Tape tape(host_);
+  tape.watch(x);
+  const Tensor square = (*block)(tape, {.in = {x}})[0];
+  block.reset();
+  tape.backward(square);
+  const Floats values = x.get(), gradient = tape.gradient(x)->get();
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_FLOAT_EQ(gradient[i], 2 * values[i]);
+}
+
+TEST_F(StaticBlockTest, RefusesBodiesWithOtherEffects) {
+  const Tensor w = drawn(2, 2), x = drawn(2, 2);
+  const auto refused = [&](std::vector<Tensor> weights, const StaticBlock::Body& body) {
+    return error([&] {
+      StaticBlock block(host_, std::move(weights), body);
+      Tape tape(host_);
+      block(tape, {.in = {x}});
+    });
+  };
+  const auto product = [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+    return {tape.apply(op::matmul, {.in = {of.in[0], w}})};
+  };
+  EXPECT_NE(refused({}, product).find("no input and not listed"), std::string::npos);
+  EXPECT_NE(refused({w, w}, product).find("listed twice"), std::string::npos);
+  EXPECT_NE(refused({}, {}).find("no body"), std::string::npos);
+  const auto draw = [&](Tape&, const StaticInputs&) -> std::vector<Tensor> { return {drawn(2, 2)}; };
+  EXPECT_NE(refused({}, draw).find("or draws"), std::string::npos);
+  const auto write = [&](Tape&, const StaticInputs& of) -> std::vector<Tensor> {
+    apply(host_, op::neg, {.in = of.in}, w);
+    return {w};
+  };
+  EXPECT_NE(refused({w}, write).find("writes what the body has not made"), std::string::npos);
+  // In another body, too.
+  const std::string inside = error([&] {
+    StaticBlock block(host_, {}, product);
+    Static outer(host_, [&](const StaticInputs& of) {
+      Tape tape(host_);
+      return block(tape, of);
+    });
+    outer({.in = {x}});
+  });
+  EXPECT_NE(inside.find("no input and not listed"), std::string::npos);
+}
+
+TEST_F(StaticBlockTest, RefusesABodyThatChanges) {
+  int calls = 0;
+  const Tensor x = drawn(2, 2);
+  StaticBlock block(host_, {}, [&](Tape& tape, const StaticInputs& of) {
+    return std::vector<Tensor>(++calls > 1 ? 2 : 1, tape.apply(op::square, {.in = of.in}));
+  });
+  Tape tape(host_);
+  tape.watch(x);
+  const Tensor square = block(tape, {.in = {x}})[0];
+  EXPECT_NE(error([&] { tape.backward(square); }).find("expected the same program"), std::string::npos);
+}
+
+// ---- Tape::note, and backward passes of parts ----
+
+TEST_F(StaticBlockTest, TapesCallFunctionsThatComputeGradients) {
+  const Tensor x = drawn(2, 3), y = drawn(2, 3);
+  for (const bool both : {false, true}) {
+    Tape tape(host_);
+    tape.watch(x);
+    if (both) tape.watch(y);
+    int calls = 0;
+    const Tensor result = apply(host_, op::mul, {.in = {x, y}});
+    tape.note({x, y}, {result}, [&](const Tape::Gradients& given, const std::vector<bool>& wanted, auto) {
+      ++calls;
+      EXPECT_EQ(wanted, (std::vector<bool>{true, both}));
+      return Tape::Gradients{apply(host_, op::mul, {.in = {*given[0], y}}),
+                             apply(host_, op::mul, {.in = {*given[0], x}})};
+    });
+    // x has an earlier gradient and a later one besides.
+    const Tensor sum = tape.apply(op::add, {.in = {tape.apply(op::square, {.in = {result}}), x}});
+    tape.backward(tape.apply(op::add, {.in = {sum, x}}));
+    EXPECT_EQ(calls, 1);
+    const Floats a = x.get(), b = y.get(), of_x = tape.gradient(x)->get();
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(of_x[i], 2 + 2 * a[i] * b[i] * b[i], 1e-5);
+    if (!both) continue;
+    const Floats of_y = tape.gradient(y)->get();
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(of_y[i], 2 * b[i] * a[i] * a[i], 1e-5);
+  }
+}
+
+TEST_F(StaticBlockTest, TapesCopyGradientsThatFunctionsWriteAgain) {
+  const Tensor x = drawn(2, 3), kept(host_, 2, 3, "kept");
+  Tape tape(host_);
+  tape.watch(x);
+  Tensor sum = tape.apply(op::neg, {.in = {x}});
+  for (float factor = 1; factor < 4; ++factor) {
+    const Attributes by = op::scaled_by(factor);
+    const Tensor scaled = apply(host_, op::scale, {.in = {x}, .attributes = by});
+    tape.note({x}, {scaled}, [=, this](const Tape::Gradients& given, const std::vector<bool>&, auto) {
+      apply(host_, op::scale, {.in = {*given[0]}, .attributes = by}, kept);
+      return Tape::Gradients{kept};
+    });
+    sum = tape.apply(op::add, {.in = {sum, scaled}});
+  }
+  tape.backward(sum);
+  EXPECT_EQ(tape.gradient(x)->get(), Floats(6, 5));
+}
+
+TEST_F(StaticBlockTest, TapesRefuseWhatTheyCannotNote) {
+  const Tensor x = drawn(2, 3), y = drawn(2, 3);
+  const Tape::Backward none = [](const auto& given, const auto& wanted, auto) {
+    static_cast<void>(given);
+    return Tape::Gradients(wanted.size() + 1);
+  };
+  Tape tape(host_);
+  tape.watch(x);
+  EXPECT_NE(error([&] { tape.note({x}, {y}, {}); }).find("without a function"), std::string::npos);
+  EXPECT_NE(error([&] { tape.note({x}, {x}, none); }).find("which the tape knows"), std::string::npos);
+  EXPECT_NE(error([&] { tape.note({x}, {y, y}, none); }).find("which the tape knows"), std::string::npos);
+  EXPECT_NE(error([&] { tape.note({x}, {y.row_range(0, 1)}, none); }).find("part of a tensor"), std::string::npos);
+  EXPECT_NE(error([&] { tape.note({x.row_range(0, 1)}, {y}, none); }).find("of a view"), std::string::npos);
+  tape.note({x}, {y}, none);
+  EXPECT_NE(error([&] { tape.backward(y); }).find("returned 2 gradients for 1 operands"), std::string::npos);
+  EXPECT_NE(error([&] { tape.note({x}, {drawn(1, 1)}, none); }).find("after backward()"), std::string::npos);
+  Tape wrong(host_);
+  wrong.watch(x);
+  const Tensor z = drawn(1, 1);
+  wrong.note({x}, {z}, [&](const auto& given, const auto&, auto) { return Tape::Gradients{*given[0]}; });
+  EXPECT_NE(error([&] { wrong.backward(z); }).find("is 1 x 1; expected 2 x 3"), std::string::npos);
+}
+
+TEST_F(StaticBlockTest, TapesGoBackFromGivenGradients) {
+  const Tensor x = drawn(2, 3), given = drawn(2, 3), constant = drawn(2, 3);
+  Tape tape(host_);
+  tape.watch(x);
+  const Tensor square = tape.apply(op::square, {.in = {x}}), other = tape.apply(op::neg, {.in = {x}});
+  // One result twice, a watched tensor, a result without a gradient, and one that depends on nothing.
+  const std::vector<Tensor> results = {square, square, x, other, constant};
+  tape.backward_from(results, {given, given, given, std::nullopt, given});
+  const Floats a = x.get(), g = given.get(), gradient = tape.gradient(x)->get();
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(gradient[i], g[i] + 4 * a[i] * g[i], 1e-5);
+  EXPECT_EQ(given.get(), g);
+
+  Tape nothing(host_);
+  nothing.watch(x);
+  nothing.backward_from({constant}, {given});
+  EXPECT_FALSE(nothing.gradient(x));
+  Tape refused(host_);
+  refused.watch(x);
+  EXPECT_NE(error([&] { refused.backward_from({x}, {}); }).find("expected one for each"), std::string::npos);
+  EXPECT_NE(error([&] { refused.backward_from({x}, {drawn(1, 3)}); }).find("is 1 x 3; expected 2 x 3"),
+            std::string::npos);
+  EXPECT_NE(error([&] { refused.backward_from({x.row_range(0, 1)}, {drawn(1, 3)}); }).find("of a view"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace windrow::testing
