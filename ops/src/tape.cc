@@ -201,7 +201,18 @@ class Tape::Impl {
     return step.op->gradients(signature);
   }
 
+  /// If a noted function throws, no gradient is left that lacks a part.
   void go_back(std::source_location pushed_at) {
+    try {
+      go_through_steps(pushed_at);
+    } catch (...) {
+      steps_.clear();
+      for (auto& [buffer, value] : values_) value.gradient.reset();
+      throw;
+    }
+  }
+
+  void go_through_steps(std::source_location pushed_at) {
     for (; !steps_.empty(); steps_.pop_back()) {
       const Step& step = steps_.back();
       Gradients of_results;

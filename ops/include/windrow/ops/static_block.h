@@ -35,9 +35,9 @@ class StaticBlock {
   /// more for each combination of results that the loss depends on and operands whose gradients are wanted.
   using Body = std::function<std::vector<Tensor>(Tape& tape, const StaticInputs& inputs)>;
 
-  /// `weights`: all tensors from outside that the body reads. Random numbers are inputs, such as the keys of
-  /// op::dropout. The block sets `options.reads`. Throws MisuseError for an empty body, a tensor that is listed twice,
-  /// or options out of range.
+  /// `weights`: all tensors from outside that the body reads. A program that learns them writes them in place. Random
+  /// numbers are inputs, such as the keys of op::dropout. The block sets `options.reads`. Throws MisuseError for an
+  /// empty body, a tensor that is listed twice, or options out of range.
   StaticBlock(const Device& device, std::vector<Tensor> weights, Body body, const StaticOptions& options = {});
 
   /// Returns new tensors with the results of the body, and notes the call on the tape. Throws what Static's call
