@@ -54,7 +54,7 @@ struct StaticInputs {
   std::vector<Tensor> in = {};
   std::vector<IntTensor> indices = {};
   /// Of whatever else the body depends on: calls of different keys are recorded apart. For programs whose structure
-  /// differs from sample to sample, a hash of the types and of the child structure.
+  /// differs from sample to sample, a hash of the types and of the child structure: windrow/batching/structure_key.h.
   std::uint64_t key = 0;
 };
 
