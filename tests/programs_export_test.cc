@@ -144,6 +144,7 @@ TEST_F(Export, RefusesGraphsThatDoNotFit) {
            Bad{"child_begin=0,0,0,0,3 children=0,1,2 word=1,1,1,-1", "too many children"},
            Bad{"child_begin=0,0 children= word=", "no 'word'"},
            Bad{"child_begin=0,0 children= word=1000000", "expected 0 to"},
+           Bad{"word=1", "line 1: no child_begin"},
            Bad{"child_begin=0,0 children= colour=1", "line 1: 'colour' is no member"},
            Bad{"child_begin=0,x children= word=1", "'x'; expected a number"},
            Bad{"children", "expected name=numbers"},

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "windrow/comm/member.h"
+#include "windrow/engine/push_refusal.h"
 
 namespace windrow {
 namespace {
@@ -19,6 +20,12 @@ using comm::Member;
 using comm::Piece;
 
 enum class Use : std::uint8_t { read, write, update };
+
+/// A call is counted when it is made, and so it cannot be repeated.
+void refuse_inside(Engine& engine, std::string_view call) {
+  if (!PushRefusal::or_capture(engine)) return;
+  throw MisuseError(std::string(call) + ": in a capture or in the body of a Static; expected the call outside");
+}
 
 template <class T>
 struct Operand {
@@ -127,6 +134,7 @@ class CallOf {
   }
 
   void push() {
+    refuse_inside(*device_.engine, comm::to_string(call_.kind));
     call_.number = member_->number(call_.kind, call_.peer);
     Engine& engine = *device_.engine;
     const OpName name = options_.name.text().empty() ? name_of(call_.kind) : options_.name;
@@ -359,9 +367,11 @@ void Communicator::recv(const Tensor& tensor, int from, const CollectiveOptions&
 }
 
 std::vector<std::int64_t> Communicator::exchange(std::span<const std::int64_t> numbers) const {
+  refuse_inside(*device_.engine, "exchange");
   return member_->exchange(numbers);
 }
 void Communicator::barrier() const {
+  refuse_inside(*device_.engine, "barrier");
   std::exception_ptr failure;
   try {
     device_.engine->wait_all();

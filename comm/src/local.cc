@@ -132,8 +132,14 @@ class Group {
     if (++meeting_.come == size()) {
       meeting_.result.clear();
       meeting_.fits = true;
-      for (const auto& each : meeting_.numbers) {
-        meeting_.fits = meeting_.fits && each->size() == numbers.size();
+      for (int other = 0; other < size(); ++other) {
+        const auto& each = meeting_.numbers[at(other)];
+        const std::size_t first = meeting_.numbers.front()->size();
+        if (meeting_.fits && each->size() != first) {
+          meeting_.fits = false;
+          meeting_.misfit = "rank 0 passes " + std::to_string(first) + " numbers, but rank " + std::to_string(other) +
+                            " passes " + std::to_string(each->size());
+        }
         meeting_.result.insert(meeting_.result.end(), each->begin(), each->end());
       }
       meeting_.come = 0;
@@ -155,7 +161,7 @@ class Group {
       }
       break_and_throw(lock, "rank " + missing + " has not called exchange within " + comm::seconds(patience_));
     }
-    if (!meeting_.fits) throw CommError("exchange: members pass different numbers of numbers");
+    if (!meeting_.fits) throw CommError("exchange: " + meeting_.misfit);
     return meeting_.result;
   }
 
@@ -293,14 +299,16 @@ class Group {
         continue;
       }
       const auto& [name, round] = *oldest;
-      const std::string called = round.parts.back().exchange.call.describe();
+      const PartOfRank& known = round.parts.back();
+      const std::string called = known.exchange.call.describe_for_others(known.rank);
       std::string missing;
       for (std::size_t i = 0; i < count_of(name); ++i) {
         const int rank = rank_of(name, i);
         if (!round.has(rank)) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
       }
-      auto failed = break_locked({.why = "rank " + missing + " has not called " + called + " within " +
-                                         comm::seconds(patience_) + " after the first member; the group is broken"});
+      auto failed = break_locked({.why = "rank " + missing + " has not called " + called +
+                                         ", or its tensors are not ready, within " + comm::seconds(patience_) +
+                                         " after the first member; the group is broken"});
       lock.unlock();
       changed_.notify_all();
       return fail_all(failed);  // and releases the ops, which may hold the last reference to the group
@@ -323,6 +331,7 @@ class Group {
     std::vector<std::optional<std::vector<std::int64_t>>> numbers;  // of this turn, by rank
     std::vector<std::int64_t> result;                               // of the turn before
     bool fits = true;
+    std::string misfit = {};
   } meeting_;
   bool ending_ = false, timer_idle_ = false;  // idle: it waits for a round to look at
   bool begun_ = false;                        // a round, since the timer looked

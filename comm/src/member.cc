@@ -75,6 +75,14 @@ std::string Call::describe() const {
   return text + "), call " + std::to_string(number);
 }
 
+std::string Call::describe_for_others(int rank) const {
+  if (kind != Kind::send && kind != Kind::recv) return describe();
+  Call other = *this;
+  other.kind = kind == Kind::send ? Kind::recv : Kind::send;
+  other.peer = rank;
+  return other.describe();
+}
+
 std::uint64_t Member::number(Kind kind, int peer) {
   if (kind < Kind::send) return next_[{Kind::all_reduce, 0}]++;
   return next_[{kind, peer}]++;

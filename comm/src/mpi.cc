@@ -195,8 +195,10 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
   /// Called by the watching thread, while the thread that calls MPI is in such a call.
   void give_up(const std::string& why) {
     if (!is_started_) {
+      const int known = MpiWorld::started().rank;  // MPI has not told it
       started_.set_exception(
-          std::make_exception_ptr(CommError("MpiWorld: " + why + "; another process may be dead, stopped or cut off")));
+          std::make_exception_ptr(CommError((known < 0 ? "" : "rank " + std::to_string(known) + ": ") +
+                                            "MpiWorld: " + why + "; another process may be dead, stopped or cut off")));
     }
     const std::string text = "rank " + std::to_string(rank) + ": " + why;
     if (making_) making_->set_exception(std::make_exception_ptr(CommError("MpiWorld: " + text)));

@@ -195,13 +195,14 @@ std::optional<NcclGroupState::Clock::time_point> NcclGroupState::oldest(std::str
   std::string missing, called;
   for (std::size_t i = 0; i < found->ranks.size(); ++i) {
     if (found->slots[i].begun) {
-      called = found->slots[i].begun->call.describe();
+      called = found->slots[i].begun->call.describe_for_others(found->ranks[i]);
     } else {
       missing += (missing.empty() ? "" : ", ") + std::to_string(found->ranks[i]);
     }
   }
   if (found->step == Round::Step::gathering) {
-    *what = "rank " + missing + " has not called " + called + " within " + limit + " after the first member";
+    *what = "rank " + missing + " has not called " + called + ", or its tensors are not ready, within " + limit +
+            " after the first member";
   } else if (found->step == Round::Step::announcing) {
     *what = "other processes have not called " + called + " within " + limit;
   } else {

@@ -83,12 +83,17 @@ void require_same_data(const Workload& workload, const Member& member) {
         sizes += std::to_string(size) + ',';
     }
   }
-  const auto of_all = member.group->exchange(std::vector{fingerprint(sizes)});
-  const auto other = std::ranges::find_if(of_all, [&](std::int64_t sum) { return sum != of_all.front(); });
+  require_equal(fingerprint(sizes), member, "has other data", "the same samples in the same order");
+}
+
+void require_equal(std::int64_t number, const Member& member, const std::string& what, const std::string& expected) {
+  if (!member.group) return;
+  const auto of_all = member.group->exchange(std::vector{number});
+  const auto other = std::ranges::find_if(of_all, [&](std::int64_t one) { return one != of_all.front(); });
   if (other == of_all.end()) return;
   if (!member.leads) throw ErrorsPrinted();
-  throw MisuseError("rank " + std::to_string(other - of_all.begin()) +
-                    " has other data than rank 0; expected the same samples in the same order");
+  throw MisuseError("rank " + std::to_string(other - of_all.begin()) + " " + what + " than rank 0; expected " +
+                    expected);
 }
 
 }  // namespace windrow::program

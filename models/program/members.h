@@ -52,6 +52,10 @@ void together(const Member& member, const std::function<void()>& step);
 /// where a member runs may differ.
 void require_same_flags(const CLI::App& command, const Member& member);
 
+/// Throws MisuseError at all members if the number of one of them, such as a fingerprint, differs from that of rank 0:
+/// "rank 1 <what> than rank 0; expected <expected>".
+void require_equal(std::int64_t number, const Member& member, const std::string& what, const std::string& expected);
+
 /// Throws MisuseError at all members if their samples differ in number or size.
 void require_same_data(const Workload& workload, const Member& member);
 

@@ -6,6 +6,7 @@
 #include "flags.h"
 #include "program.h"
 #include "signals.h"
+#include "windrow/comm/communicator.h"
 #include "windrow/training/file_error.h"
 
 namespace windrow::program {
@@ -61,8 +62,8 @@ void Saving::open(std::optional<CheckpointWriter>& writer, const std::string& fo
   }
 }
 
-void Saving::resume(Trainer& trainer, Scores& scores) {
-  if (!flags_.resume) return;
+std::int64_t Saving::resume(Trainer& trainer, Scores& scores) {
+  if (!flags_.resume) return 0;
   const SavedCheckpoint checkpoint = newest_checkpoint(flags_.folder);
   checkpoint.document.require_format(training_format);
   require_same_model(checkpoint.document.at("model").record(), model_, checkpoint.tensors.path().string());
@@ -79,6 +80,7 @@ void Saving::resume(Trainer& trainer, Scores& scores) {
     if (!changes.empty()) print("continuing with %s\n", changes.c_str());
   }
   print("\n");
+  return fingerprint(std::to_string(checkpoint.step) + ' ' + checkpoint.document.json());
 }
 
 void Saving::save(Trainer& trainer, const Scores& scores, std::optional<CheckpointWriter>& writer) const {

@@ -39,8 +39,9 @@ class Saving {
   /// Call it before the following: checkpoints have the epochs of this report. It must outlive this object.
   void set_reporting(Reporting& reporting) { reporting_ = &reporting; }
   /// With --resume, continues from the newest checkpoint, and prints which one and which flags have changed since;
-  /// prints those that are damaged. Throws FileError if there is none, or if it is of another model.
-  void resume(Trainer& trainer, Scores& scores);
+  /// prints those that are damaged. Returns a number that tells checkpoints apart; 0 without --resume. Throws FileError
+  /// if there is none, or if it is of another model.
+  std::int64_t resume(Trainer& trainer, Scores& scores);
   // All members of a group call the following together.
 
   /// Saves when it is time. Says whether a signal came to this member: the trainer stops if one came to any of them.

@@ -274,7 +274,9 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
     engine.trace().start();
   }
   Scores scores(arguments.training);
-  together(member, [&] { saving.resume(trainer, scores); });
+  std::int64_t resumed = 0;
+  together(member, [&] { resumed = saving.resume(trainer, scores); });
+  require_equal(resumed, member, "resumes from another checkpoint", "one folder of --save, or equal ones");
   reporting.set_flags(command, workload.options, flags.at("rate").number());
   reporting.begin({about + ".", arguments.workers, options.seed, members, engine}, workload, trainer, options);
   Keeping keeping{saving, reporting, scores};

@@ -104,7 +104,9 @@ class ClosedBody {
   explicit ClosedBody(const Recorder& recorder)
       : ops_(recorder.noted()), first_op_(ops_.ops.size()), first_item_(ops_.items.size()) {}
 
-  void require(const StaticInputs& inputs, const std::vector<Tensor>& reads) const {
+  void require(const StaticInputs& inputs, const std::vector<Tensor>& results, const std::vector<Tensor>& reads) const {
+    constexpr const char* expected =
+        "; expected a body that reads its inputs and the listed tensors, and writes what it makes";
     std::unordered_set<const Buffer*> open;
     for (const auto* tensors : {&inputs.in, &reads}) {
       for (const Tensor& tensor : *tensors) open.insert(tensor.buffer().get());
@@ -118,8 +120,16 @@ class ClosedBody {
         throw MisuseError("op '" + std::string(ops_.ops[i].options.name.text()) + "' in the body of a Static " +
                           (kind == AccessKind::read ? "reads a tensor that is no input and not listed"
                                                     : "writes what the body has not made, or draws") +
-                          "; expected a body that reads its inputs and the listed tensors, and writes what it makes");
+                          expected);
       }
+    }
+    for (std::size_t item = first_item_; item < ops_.items.size(); ++item) {
+      if (ops_.items[item].made) open.insert(ops_.items[item].buffer.get());
+    }
+    for (const Tensor& result : results) {
+      if (open.contains(result.buffer().get())) continue;
+      throw MisuseError(
+          std::string("the body of a Static returns a tensor from outside that is no input and not listed") + expected);
     }
   }
 
@@ -148,9 +158,13 @@ class Static::Impl {
     recorded.last_call = ++calls_;
     last_ = &recorded;
     ++(replayed ? stats_.replayed : stats_.recorded);
-    if (kept_.size() > 1) heal_others(recorded, from);
+    if (kept_.size() > 1) heal_others(&recorded, from);
     launch(recorded, inputs, from);
     return recorded.results;
+  }
+
+  void heal(std::source_location from) {
+    if (!kept_.empty() && Recorder::here() == nullptr) heal_others(nullptr, from);
   }
 
   void append(Body more) {
@@ -216,7 +230,7 @@ class Static::Impl {
       const std::vector<Tensor> more = body(inputs);
       results.insert(results.end(), more.begin(), more.end());
     }
-    if (options_.reads) closed.require(inputs, *options_.reads);
+    if (options_.reads) closed.require(inputs, results, *options_.reads);
     return results;
   }
 
@@ -251,24 +265,15 @@ class Static::Impl {
     return *kept_.emplace_back(std::move(made));
   }
 
-  /// A graph that is captured is to have the ops of the call alone.
-  bool in_capture() const {
-    try {
-      const Recorder refused_in_captures(*device_.engine);
-      return false;
-    } catch (const MisuseError&) {
-      return true;
-    }
-  }
-
   /// A failed launch poisons variables that only its recording reaches. Its next launch overwrites them. If the program
   /// goes on with other inputs instead, this must, or each wait for all ops would report the failure again.
-  void heal_others(const Recorded& called, std::source_location from) {
+  void heal_others(const Recorded* called, std::source_location from) {
     const EngineStats now = device_.engine->stats();
     const std::uint64_t failures = now.failed + now.skipped + now.cancelled;
-    if (failures == failures_seen_ || in_capture()) return;
+    // A graph that is captured is to have the ops of the call alone.
+    if (failures == failures_seen_ || PushRefusal::or_capture(*device_.engine)) return;
     for (const auto& other : kept_) {
-      if (other.get() != &called) heal_hidden(*other, from);
+      if (other.get() != called) heal_hidden(*other, from);
     }
     failures_seen_ = failures;  // later ones of launches that were pushed before are healed by then
   }
@@ -311,6 +316,7 @@ Static::~Static() = default;
 const std::vector<Tensor>& Static::operator()(const StaticInputs& inputs, std::source_location from) {
   return impl_->call(inputs, from);
 }
+void Static::heal(std::source_location from) { impl_->heal(from); }
 void Static::append(Body more) { impl_->append(std::move(more)); }
 StaticStats Static::stats() const { return impl_->stats(); }
 

@@ -23,30 +23,40 @@ std::vector<bool> present(const Tape::Gradients& gradients) {
   return result;
 }
 
+/// What stands for the gradient of an operand that has none: a tensor that no gradient of it could be.
+Tensor no_gradient(const Device& device, const Tensor& operand) {
+  return {device, 0, operand.width() + 1, "no gradient"};
+}
+bool is_gradient(const Tensor& made, const Tensor& operand) { return made.width() == operand.width(); }
+
 }  // namespace
 
 class StaticBlock::Impl {
  public:
   Impl(const Device& device, std::vector<Tensor> weights, Body body, const StaticOptions& options)
-      : device_(device), weights_(std::move(weights)), body_(std::move(body)), options_(options) {
+      : device_(device), weights_(std::move(weights)), body_(std::move(body)) {
     if (!body_) throw MisuseError("StaticBlock: no body; expected a function");
     std::unordered_set<const Buffer*> seen;
     for (const Tensor& tensor : weights_) {
       if (seen.insert(tensor.buffer().get()).second) continue;
       throw MisuseError("StaticBlock: a tensor is listed twice among the weights; expected each of them once");
     }
-    options_.reads = weights_;
-    forward_ = std::make_unique<Static>(
-        device_,
-        [this](const StaticInputs& inputs) {
-          Tape unused(device_);
-          return body_(unused, inputs);
-        },
-        options_);
+    StaticOptions closed = options;
+    closed.reads = weights_;
+    const auto compute = [this](const StaticInputs& inputs) {
+      Tape unused(device_);
+      return body_(unused, inputs);
+    };
+    forward_ = std::make_unique<Static>(device_, compute, closed);
+    closed.most_recordings *= backward_recordings;
+    most_numbers_ = 8 * closed.most_recordings;
+    const auto differentiate = [this](const StaticInputs& given) { return gradients(given); };
+    backward_ = std::make_unique<Static>(device_, differentiate, closed);
   }
 
   /// The next call overwrites the recording's results, so they are copied.
   std::vector<Tensor> call(const StaticInputs& inputs, std::source_location from) {
+    backward_->heal(from);
     std::vector<Tensor> results;
     for (const Tensor& result : (*forward_)(inputs, from)) {
       results.push_back(apply(device_, op::concat, {.in = {result}}, from));
@@ -61,48 +71,52 @@ class StaticBlock::Impl {
   }
 
   Tape::Gradients differentiate(const StaticInputs& inputs, const Tape::Gradients& of_results,
-                                const std::vector<bool>& operands, std::source_location from) {
-    const Wanted wanted{present(of_results), operands};
-    auto& pass = backward_[wanted];
-    if (pass == nullptr) {
-      const auto body = [this, wanted](const StaticInputs& given) { return gradients(given, wanted); };
-      pass = std::make_unique<Static>(device_, body, options_);
-    }
-    last_ = pass.get();
+                                const std::vector<bool>& wanted, std::source_location from) {
+    wanted_ = {present(of_results), wanted};
+    key_ = inputs.key;
+    from_ = from;
     StaticInputs given = inputs;
+    given.key = number();
     for (const auto& gradient : of_results) {
       if (gradient) given.in.push_back(*gradient);
     }
-    Tape::Gradients result(operands.size());
-    std::size_t next = 0;
-    const std::vector<Tensor>& made = (*pass)(given, from);
-    for (std::size_t k = 0; k < operands.size(); ++k) {
-      if (operands[k] && made[next++].rows() > 0) result[k] = made[next - 1];
+    const std::vector<Tensor>& made = (*backward_)(given, from);
+    const std::vector<Tensor> all = operands(inputs);
+    Tape::Gradients result(all.size());
+    for (std::size_t k = 0, next = 0; k < all.size(); ++k) {
+      if (!wanted[k]) continue;
+      if (is_gradient(made[next], all[k])) result[k] = made[next];
+      ++next;
     }
     return result;
   }
 
   StaticStats forward() const { return forward_->stats(); }
-  StaticStats backward() const {
-    StaticStats all = last_ != nullptr ? last_->stats() : StaticStats();
-    for (const auto& [wanted, pass] : backward_) {
-      if (pass.get() == last_) continue;
-      const StaticStats one = pass->stats();
-      all.recorded += one.recorded;
-      all.replayed += one.replayed;
-      all.dropped += one.dropped;
-      all.kept += one.kept;
-    }
-    return all;
-  }
+  StaticStats backward() const { return backward_->stats(); }
 
  private:
-  /// The body of a backward pass: `given` has the inputs of the call, and then the gradients of results. Returns the
-  /// wanted gradients in the order of the operands; without rows where there is none.
-  std::vector<Tensor> gradients(const StaticInputs& given, const Wanted& wanted) {
+  static constexpr std::size_t backward_recordings = 4;  // for each forward one
+
+  /// A key for the caller's key and what is wanted. Numbers are not used again, so those of keys that were forgotten
+  /// belong to recordings that are dropped in time.
+  std::uint64_t number() {
+    if (numbers_.size() > most_numbers_) numbers_.clear();
+    const auto [found, is_new] = numbers_.emplace(std::pair(key_, wanted_), next_number_);
+    if (is_new) ++next_number_;
+    return found->second;
+  }
+
+  /// The body of the backward pass: `given` has the inputs of the call, and then the gradients of results. Returns the
+  /// wanted gradients in the order of the operands.
+  std::vector<Tensor> gradients(const StaticInputs& given) {
+    const Wanted wanted = wanted_;
     const std::size_t inputs = wanted.operands.size() - weights_.size();
     StaticInputs of = given;
+    of.key = key_;
     of.in.erase(of.in.begin() + static_cast<std::ptrdiff_t>(inputs), of.in.end());
+    for (std::size_t k = 0; k < inputs; ++k) {  // in another body, an input may be a part of a tensor
+      if (!of.in[k].whole()) of.in[k] = apply(device_, op::concat, {.in = {of.in[k]}}, from_);
+    }
     const std::vector<Tensor> all = operands(of);
     Tape tape(device_);
     for (std::size_t k = 0; k < all.size(); ++k) {
@@ -118,14 +132,14 @@ class StaticBlock::Impl {
     for (std::size_t k = 0, next = inputs; k < results.size(); ++k) {
       if (wanted.results[k]) of_results[k] = given.in[next++];
     }
-    tape.backward_from(results, of_results);
+    tape.backward_from(results, of_results, from_);
     std::vector<Tensor> made;
     std::unordered_set<const Buffer*> seen;  // in another body, operands may be one tensor, which has one gradient
     for (std::size_t k = 0; k < all.size(); ++k) {
       if (!wanted.operands[k]) continue;
       const bool first = seen.insert(all[k].buffer().get()).second;
       const std::optional<Tensor> gradient = first ? tape.gradient(all[k]) : std::nullopt;
-      made.push_back(gradient ? *gradient : Tensor(device_, 0, all[k].width(), "no gradient"));
+      made.push_back(gradient ? *gradient : no_gradient(device_, all[k]));
     }
     return made;
   }
@@ -133,10 +147,14 @@ class StaticBlock::Impl {
   const Device device_;
   const std::vector<Tensor> weights_;
   const Body body_;
-  StaticOptions options_;
-  std::unique_ptr<Static> forward_;
-  std::map<Wanted, std::unique_ptr<Static>> backward_;
-  const Static* last_ = nullptr;  // of the backward passes
+  std::unique_ptr<Static> forward_, backward_;
+  std::map<std::pair<std::uint64_t, Wanted>, std::uint64_t> numbers_;
+  std::size_t most_numbers_ = 0;
+  std::uint64_t next_number_ = 0;
+  // Of the call of backward_ that is being made:
+  Wanted wanted_;
+  std::uint64_t key_ = 0;
+  std::source_location from_;
 };
 
 StaticBlock::StaticBlock(const Device& device, std::vector<Tensor> weights, Body body, const StaticOptions& options)

@@ -52,9 +52,12 @@ class Tape::Impl {
     for (std::size_t k = 0; k < results.size(); ++k) {
       const bool twice = std::any_of(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(k),
                                      [&](const Tensor& other) { return other.buffer() == results[k].buffer(); });
-      if (twice || !results[k].whole() || find(results[k]) != nullptr || used_.contains(results[k].buffer())) {
+      const bool is_operand =
+          std::ranges::any_of(operands, [&](const Tensor& operand) { return operand.buffer() == results[k].buffer(); });
+      if (twice || is_operand || !results[k].whole() || find(results[k]) != nullptr ||
+          used_.contains(results[k].buffer())) {
         throw MisuseError("Tape: note() of result " + std::to_string(k) +
-                          ", which the tape knows, or which is a part of a tensor; expected new, whole tensors");
+                          ", which the tape knows, or which is a part of a tensor or an operand; expected new tensors");
       }
     }
     note_uses(operands);
@@ -177,24 +180,30 @@ class Tape::Impl {
 
   /// Before anything is pushed, since a step on a path may have no gradient.
   void find_terms(const std::vector<Tensor>& from) {
-    std::unordered_set<const Buffer*> on_path;
-    for (const Tensor& result : from) on_path.insert(result.buffer().get());
+    std::unordered_map<const Buffer*, bool> on_path;  // false: noted functions may give it a gradient, or none
+    for (const Tensor& result : from) on_path[result.buffer().get()] = true;
     for (std::size_t i = steps_.size(); i-- > 0;) {
       Step& step = steps_[i];
       const auto is_on_path = [&](const Tensor& tensor) { return on_path.contains(tensor.buffer().get()); };
       if (std::ranges::none_of(step.results, is_on_path)) continue;
-      if (step.op != nullptr) step.terms = terms_of(step);
+      const bool certain = step.op != nullptr && on_path[step.results.front().buffer().get()];
+      if (step.op != nullptr) {
+        if (!certain && step.op->gradients == nullptr) continue;
+        step.terms = terms_of(step);
+      }
       for (std::size_t k = 0; k < step.operands.in.size(); ++k) {
         const Tensor& operand = step.operands.in[k];
         const bool passes = step.op == nullptr || (k < step.terms.size() && step.terms[k]);
-        if (passes && find(operand) != nullptr) on_path.insert(operand.buffer().get());
+        if (passes && find(operand) != nullptr) on_path[operand.buffer().get()] |= certain;
       }
     }
   }
+  static void require_gradient(const Operator& op) {
+    if (op.gradients == nullptr)
+      throw MisuseError("Tape: operator " + std::string(op.name.text()) + " has no gradient");
+  }
   static GradientTerms terms_of(const Step& step) {
-    if (step.op->gradients == nullptr) {
-      throw MisuseError("Tape: operator " + std::string(step.op->name.text()) + " has no gradient");
-    }
+    require_gradient(*step.op);
     Signature signature{.attributes = step.operands.attributes};
     for (const Tensor& tensor : step.operands.in) signature.in.push_back(taped_type(tensor));
     for (const IntTensor& tensor : step.operands.indices) signature.indices.push_back(taped_type(tensor));
@@ -260,6 +269,7 @@ class Tape::Impl {
   }
 
   void differentiate(const Step& step, const Tensor& gradient, std::source_location pushed_at) {
+    require_gradient(*step.op);
     for (std::size_t k = 0; k < step.terms.size(); ++k) {
       Value* const operand = find(step.operands.in[k]);
       if (operand != nullptr && step.terms[k]) add_term(*operand, *step.terms[k], step, gradient, pushed_at);

@@ -11,6 +11,7 @@
 #include "tests/engine/support.h"
 #include "tests/seed.h"
 #include "windrow/comm/simulated.h"
+#include "windrow/ops/static.h"
 
 namespace windrow::testing {
 namespace {
@@ -124,6 +125,50 @@ TEST(LocalGroup, CallsThatDifferFailAtAllMembersByName) {
   group[0].broadcast(std::span(&x[0], 1), 0);
   group[1].reduce(std::span(&x[1], 1), 0);
   EXPECT_NE(error_of(x[0]), "") << "the sender's tensor is only read";
+}
+
+TEST(LocalGroup, RefusesCallsThatWouldBeRepeatedAndGoesOn) {
+  Engine engine({.workers = 2});
+  const LocalGroup group(host_devices(engine, 2), {.patience = 5s});
+  const Tensor x = filled(group[0].device(), 1, 1, 1), y = filled(group[1].device(), 1, 1, 2);
+  const auto refused = [&](const std::function<void()>& call) {
+    Static recorded(group[0].device(), [&](const StaticInputs&) -> std::vector<Tensor> {
+      call();
+      return {};
+    });
+    for (const std::string& error :
+         {error_of<MisuseError>([&] { engine.capture(call); }), error_of<MisuseError>([&] { recorded(); })}) {
+      EXPECT_NE(error.find("in a capture or in the body of a Static"), std::string::npos) << error;
+    }
+  };
+  refused([&] { group[0].all_reduce(x); });
+  refused([&] { group[0].send(x, 1); });
+  refused([&] { group[0].exchange({}); });
+  refused([&] { group[0].barrier(); });
+  group[0].all_reduce(x);
+  group[1].all_reduce(y);
+  EXPECT_EQ(x.get(), Floats{3});
+  group[0].send(x, 1);
+  group[1].recv(y, 0);
+  EXPECT_EQ(y.get(), Floats{3});
+}
+
+TEST(LocalGroup, NamesTheHalfOfAMessageThatIsMissing) {
+  Engine engine({.workers = 2});
+  for (const bool sends : {true, false}) {
+    const LocalGroup group(host_devices(engine, 2), {.patience = 50ms});
+    const Tensor x = filled(group[1].device(), 1, 4, 1);
+    sends ? group[1].send(x, 0, {.name = "hello"}) : group[1].recv(x, 0, {.name = "hello"});
+    try {
+      engine.wait_all();
+      ADD_FAILURE() << "the message ends";
+    } catch (const Error& error) {
+      const std::string half =
+          sends ? "recv 'hello' (float32 1 x 4, from rank 1)" : "send 'hello' (float32 1 x 4, to rank 1)";
+      EXPECT_NE(std::string(error.what()).find("rank 0 has not called " + half), std::string::npos) << error.what();
+    }
+    engine.heal(x.var());
+  }
 }
 
 TEST(LocalGroup, NamesTheMemberThatDoesNotCallInTime) {

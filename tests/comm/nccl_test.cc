@@ -163,11 +163,11 @@ TEST(NcclProcesses, BreakAtAllMembersWhenAMessageTakesTooLong) {
     const Tensor x = filled(member.device(), 2, 3, 1), y = filled(member.device(), 2, 3, 1);
     if (member.rank() == 0) {
       member.recv(x, 1);
-      EXPECT_NE(error_of(x).find("rank 1 has not called recv (float32 2 x 3, from rank 1)"), std::string::npos)
+      EXPECT_NE(error_of(x).find("rank 1 has not called send (float32 2 x 3, to rank 0)"), std::string::npos)
           << error_of(x);
     }
     member.all_reduce(y);  // at rank 1, before the group breaks
-    EXPECT_NE(error_of(y).find("rank 1 has not called recv"), std::string::npos) << error_of(y);
+    EXPECT_NE(error_of(y).find("rank 1 has not called send"), std::string::npos) << error_of(y);
     EXPECT_THROW(member.exchange({}), CommError);
   });
 }

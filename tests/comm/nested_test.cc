@@ -149,6 +149,8 @@ TEST(NestedGroup, RefusesWhatItDoesNotHave) {
   std::thread other([&] { EXPECT_THROW(NestedGroup({two[0], two[1]}, outer[0]), CommError); });
   EXPECT_THROW(NestedGroup({one[0]}, outer[1]), CommError);
   other.join();
+  EXPECT_THROW(NestedGroup({two[0]}, outer[0]), MisuseError);
+  EXPECT_THROW(NestedGroup({two[1], two[0]}, outer[0]), MisuseError);
 }
 
 }  // namespace

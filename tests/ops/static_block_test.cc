@@ -1,4 +1,4 @@
-// Blocks of dynamic programs, compared with the same programs on a plain tape; functions that compute gradients.
+// Blocks of dynamic programs, compared with the same programs on a plain tape.
 #include "windrow/ops/static_block.h"
 
 #include <gtest/gtest.h>
@@ -249,146 +249,123 @@ TEST_F(StaticBlockTest, MayEndBeforeTheBackwardPass) {
   for (std::size_t i = 0; i < values.size(); ++i) EXPECT_FLOAT_EQ(gradient[i], 2 * values[i]);
 }
 
-TEST_F(StaticBlockTest, RefusesBodiesWithOtherEffects) {
-  const Tensor w = drawn(2, 2), x = drawn(2, 2);
-  const auto refused = [&](std::vector<Tensor> weights, const StaticBlock::Body& body) {
-    return error([&] {
-      StaticBlock block(host_, std::move(weights), body);
+TEST_F(StaticBlockTest, HasRecordingsByKeyAndKeepsFew) {
+  const Tensor w = drawn(3, 3), x = drawn(2, 3);
+  // Several results, of which the key says how many are squashed.
+  const auto body = [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+    std::vector<Tensor> results;
+    Tensor y = of.in[0];
+    for (std::uint64_t k = 0; k < 6; ++k) {
+      y = tape.apply(k < of.key ? op::tanh : op::square, {.in = {tape.apply(op::matmul, {.in = {y, w}})}});
+      results.push_back(y);
+    }
+    return results;
+  };
+  StaticBlock block(host_, {w}, body, {.most_recordings = 2});
+  std::mt19937 random(1);
+  for (int i = 0; i < 300; ++i) {
+    const StaticInputs call{.in = {x}, .key = random() % 5};
+    const std::uint32_t used = 1 + random() % 63;
+    std::vector<Floats> gradients;
+    for (const bool by_block : {false, true}) {
       Tape tape(host_);
-      block(tape, {.in = {x}});
-    });
-  };
-  const auto product = [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
-    return {tape.apply(op::matmul, {.in = {of.in[0], w}})};
-  };
-  EXPECT_NE(refused({}, product).find("no input and not listed"), std::string::npos);
-  EXPECT_NE(refused({w, w}, product).find("listed twice"), std::string::npos);
-  EXPECT_NE(refused({}, {}).find("no body"), std::string::npos);
-  const auto draw = [&](Tape&, const StaticInputs&) -> std::vector<Tensor> { return {drawn(2, 2)}; };
-  EXPECT_NE(refused({}, draw).find("or draws"), std::string::npos);
-  const auto write = [&](Tape&, const StaticInputs& of) -> std::vector<Tensor> {
-    apply(host_, op::neg, {.in = of.in}, w);
-    return {w};
-  };
-  EXPECT_NE(refused({w}, write).find("writes what the body has not made"), std::string::npos);
-  // In another body, too.
-  const std::string inside = error([&] {
-    StaticBlock block(host_, {}, product);
-    Static outer(host_, [&](const StaticInputs& of) {
-      Tape tape(host_);
-      return block(tape, of);
-    });
-    outer({.in = {x}});
-  });
-  EXPECT_NE(inside.find("no input and not listed"), std::string::npos);
+      tape.watch(w);
+      const std::vector<Tensor> results = by_block ? block(tape, call) : body(tape, call);
+      std::optional<Tensor> loss;
+      for (std::size_t k = 0; k < results.size(); ++k) {
+        if ((used >> k & 1) == 0) continue;
+        loss = loss ? tape.apply(op::add, {.in = {*loss, results[k]}}) : results[k];
+      }
+      tape.backward(*loss);
+      gradients.push_back(tape.gradient(w)->get());
+    }
+    expect_near(gradients[1], gradients[0], "gradient");
+  }
+  EXPECT_EQ(block.forward().kept, 2u);
+  EXPECT_EQ(block.backward().kept, 8u);
 }
 
-TEST_F(StaticBlockTest, RefusesABodyThatChanges) {
-  int calls = 0;
-  const Tensor x = drawn(2, 2);
-  StaticBlock block(host_, {}, [&](Tape& tape, const StaticInputs& of) {
-    return std::vector<Tensor>(++calls > 1 ? 2 : 1, tape.apply(op::square, {.in = of.in}));
+TEST_F(StaticBlockTest, HasGradientsWithoutRows) {
+  const Tensor w = drawn(3, 3), u = drawn(3, 3), x(host_, 0, 3, "x");
+  StaticBlock block(host_, {u}, [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+    return {tape.apply(op::matmul, {.in = {of.in[0], u}})};
   });
   Tape tape(host_);
-  tape.watch(x);
-  const Tensor square = block(tape, {.in = {x}})[0];
-  EXPECT_NE(error([&] { tape.backward(square); }).find("expected the same program"), std::string::npos);
+  for (const Tensor& tensor : {w, u}) tape.watch(tensor);
+  const Tensor result = block(tape, {.in = {tape.apply(op::matmul, {.in = {x, w}})}})[0];
+  tape.backward(tape.apply(op::column_sum, {.in = {result}}));
+  for (const Tensor& tensor : {w, u}) EXPECT_EQ(tape.gradient(tensor).value().get(), Floats(9, 0));
 }
 
-// ---- Tape::note, and backward passes of parts ----
-
-TEST_F(StaticBlockTest, TapesCallFunctionsThatComputeGradients) {
-  const Tensor x = drawn(2, 3), y = drawn(2, 3);
-  for (const bool both : {false, true}) {
+TEST_F(StaticBlockTest, RecoversWhereTheProgramGoesOnWithoutItsGradients) {
+  const Tensor table = drawn(4, 3), x = drawn(2, 3);
+  const IntTensor right(host_, 2, 1), wrong(host_, 2, 1);
+  right.set({1, 2});
+  wrong.set({1, 9});
+  StaticBlock block(host_, {table}, [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+    const Tensor rows = tape.apply(op::embedding, {.in = {table}, .indices = of.indices});
+    return {tape.apply(op::mul, {.in = {tape.apply(op::tanh, {.in = {rows}}), of.in[0]}})};
+  });
+  const auto step = [&](const IntTensor& numbers, bool differentiates) {
     Tape tape(host_);
-    tape.watch(x);
-    if (both) tape.watch(y);
-    int calls = 0;
-    const Tensor result = apply(host_, op::mul, {.in = {x, y}});
-    tape.note({x, y}, {result}, [&](const Tape::Gradients& given, const std::vector<bool>& wanted, auto) {
-      ++calls;
-      EXPECT_EQ(wanted, (std::vector<bool>{true, both}));
-      return Tape::Gradients{apply(host_, op::mul, {.in = {*given[0], y}}),
-                             apply(host_, op::mul, {.in = {*given[0], x}})};
-    });
-    // x has an earlier gradient and a later one besides.
-    const Tensor sum = tape.apply(op::add, {.in = {tape.apply(op::square, {.in = {result}}), x}});
-    tape.backward(tape.apply(op::add, {.in = {sum, x}}));
-    EXPECT_EQ(calls, 1);
-    const Floats a = x.get(), b = y.get(), of_x = tape.gradient(x)->get();
-    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(of_x[i], 2 + 2 * a[i] * b[i] * b[i], 1e-5);
-    if (!both) continue;
-    const Floats of_y = tape.gradient(y)->get();
-    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(of_y[i], 2 * b[i] * a[i] * a[i], 1e-5);
-  }
-}
-
-TEST_F(StaticBlockTest, TapesCopyGradientsThatFunctionsWriteAgain) {
-  const Tensor x = drawn(2, 3), kept(host_, 2, 3, "kept");
-  Tape tape(host_);
-  tape.watch(x);
-  Tensor sum = tape.apply(op::neg, {.in = {x}});
-  for (float factor = 1; factor < 4; ++factor) {
-    const Attributes by = op::scaled_by(factor);
-    const Tensor scaled = apply(host_, op::scale, {.in = {x}, .attributes = by});
-    tape.note({x}, {scaled}, [=, this](const Tape::Gradients& given, const std::vector<bool>&, auto) {
-      apply(host_, op::scale, {.in = {*given[0]}, .attributes = by}, kept);
-      return Tape::Gradients{kept};
-    });
-    sum = tape.apply(op::add, {.in = {sum, scaled}});
-  }
-  tape.backward(sum);
-  EXPECT_EQ(tape.gradient(x)->get(), Floats(6, 5));
-}
-
-TEST_F(StaticBlockTest, TapesRefuseWhatTheyCannotNote) {
-  const Tensor x = drawn(2, 3), y = drawn(2, 3);
-  const Tape::Backward none = [](const auto& given, const auto& wanted, auto) {
-    static_cast<void>(given);
-    return Tape::Gradients(wanted.size() + 1);
+    tape.watch(table);
+    const Tensor result = block(tape, {.in = {x}, .indices = {numbers}})[0];
+    if (differentiates) tape.backward(result);
+    return result.get();
   };
-  Tape tape(host_);
-  tape.watch(x);
-  EXPECT_NE(error([&] { tape.note({x}, {y}, {}); }).find("without a function"), std::string::npos);
-  EXPECT_NE(error([&] { tape.note({x}, {x}, none); }).find("which the tape knows"), std::string::npos);
-  EXPECT_NE(error([&] { tape.note({x}, {y, y}, none); }).find("which the tape knows"), std::string::npos);
-  EXPECT_NE(error([&] { tape.note({x}, {y.row_range(0, 1)}, none); }).find("part of a tensor"), std::string::npos);
-  EXPECT_NE(error([&] { tape.note({x.row_range(0, 1)}, {y}, none); }).find("of a view"), std::string::npos);
-  tape.note({x}, {y}, none);
-  const Tensor sum = tape.apply(op::add, {.in = {x, y}});
-  EXPECT_NE(error([&] { tape.backward(sum); }).find("returned 2 gradients for 1 operands"), std::string::npos);
-  EXPECT_FALSE(tape.gradient(x));
-  EXPECT_NE(error([&] { tape.note({x}, {drawn(1, 1)}, none); }).find("after backward()"), std::string::npos);
-  Tape wrong(host_);
-  wrong.watch(x);
-  const Tensor z = drawn(1, 1);
-  wrong.note({x}, {z}, [&](const auto& given, const auto&, auto) { return Tape::Gradients{*given[0]}; });
-  EXPECT_NE(error([&] { wrong.backward(z); }).find("is 1 x 1; expected 2 x 3"), std::string::npos);
+  const Floats expected = step(right, true);
+  EXPECT_THROW(step(wrong, true), Error);
+  EXPECT_THROW(engine_.wait_all(), Error);
+  EXPECT_EQ(step(right, false), expected);
+  EXPECT_EQ(step(right, false), expected);
+  engine_.wait_all();
 }
 
-TEST_F(StaticBlockTest, TapesGoBackFromGivenGradients) {
-  const Tensor x = drawn(2, 3), given = drawn(2, 3), constant = drawn(2, 3);
-  Tape tape(host_);
-  tape.watch(x);
-  const Tensor square = tape.apply(op::square, {.in = {x}}), other = tape.apply(op::neg, {.in = {x}});
-  // One result twice, a watched tensor, a result without a gradient, and one that depends on nothing.
-  const std::vector<Tensor> results = {square, square, x, other, constant};
-  tape.backward_from(results, {given, given, given, std::nullopt, given});
-  const Floats a = x.get(), g = given.get(), gradient = tape.gradient(x)->get();
-  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(gradient[i], g[i] + 4 * a[i] * g[i], 1e-5);
-  EXPECT_EQ(given.get(), g);
+TEST_F(StaticBlockTest, TakesPartsOfTensorsInTheBodyOfAStatic) {
+  const Tensor w = drawn(3, 3), x = drawn(2, 3);
+  // A program that places its results in parts of larger tensors.
+  const Tape::Apply place = [&](const Operator& op, const Operands& operands, const Tensor* out, auto from) {
+    if (out != nullptr) return apply(host_, op, operands, *out, from), *out;
+    const Tensor like = apply(host_, op, operands, from), whole(host_, like.rows() + 1, like.width(), "whole");
+    const Tensor part = whole.row_range(0, like.rows());
+    apply(host_, op, operands, part, from);
+    return part;
+  };
+  StaticBlock block(host_, {w}, [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+    return {tape.apply(op::tanh, {.in = {tape.apply(op::matmul, {.in = {of.in[0], w}})}})};
+  });
+  const auto step = [&](const StaticInputs& of) -> std::vector<Tensor> {
+    Tape tape(host_, place);
+    tape.watch(w);
+    const Tensor y = tape.apply(op::matmul, {.in = {of.in[0], w}});
+    tape.backward(block(tape, {.in = {y}})[0]);
+    return {*tape.gradient(w)};
+  };
+  const Floats expected = step({.in = {x}})[0].get();
+  Static recorded(host_, step);
+  expect_near(recorded({.in = {x}})[0].get(), expected, "gradient");
+}
 
-  Tape nothing(host_);
-  nothing.watch(x);
-  nothing.backward_from({constant}, {given});
-  EXPECT_FALSE(nothing.gradient(x));
-  Tape refused(host_);
-  refused.watch(x);
-  EXPECT_NE(error([&] { refused.backward_from({x}, {}); }).find("expected one for each"), std::string::npos);
-  EXPECT_NE(error([&] { refused.backward_from({x}, {drawn(1, 3)}); }).find("is 1 x 3; expected 2 x 3"),
-            std::string::npos);
-  EXPECT_NE(error([&] { refused.backward_from({x.row_range(0, 1)}, {drawn(1, 3)}); }).find("of a view"),
-            std::string::npos);
+TEST_F(StaticBlockTest, MayUseAnInputThatHasNoGradient) {
+  const Tensor w = drawn(3, 3), x = drawn(2, 3);
+  StaticBlock block(host_, {w}, [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+    const Tensor constant = tape.apply(op::stop_gradient, {.in = {of.in[1]}});
+    return {tape.apply(op::mul, {.in = {tape.apply(op::matmul, {.in = {of.in[0], w}}), constant}})};
+  });
+  const auto mask_of = [&](Tape& tape) { return tape.apply(op::relu_gradient, {.in = {x, x}}); };
+  Tape tape(host_);
+  for (const Tensor& tensor : {w, x}) tape.watch(tensor);
+  tape.backward(block(tape, {.in = {x, mask_of(tape)}})[0]);
+  EXPECT_TRUE(tape.gradient(w));
+  // Where it needs one, it is missed.
+  StaticBlock product(host_, {}, [&](Tape& inner, const StaticInputs& of) -> std::vector<Tensor> {
+    return {inner.apply(op::mul, {.in = of.in})};
+  });
+  Tape other(host_);
+  other.watch(x);
+  const Tensor result = product(other, {.in = {x, mask_of(other)}})[0];
+  EXPECT_NE(error([&] { other.backward(result); }).find("relu_gradient has no gradient"), std::string::npos);
+  EXPECT_FALSE(other.gradient(x));
 }
 
 }  // namespace

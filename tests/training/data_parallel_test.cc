@@ -304,6 +304,10 @@ TEST(DataParallel, RefusesMembersWhoseParametersDiffer) {
       } catch (const CommError& error) {
         EXPECT_NE(std::string(error.what()).find("parameter 1 '"), std::string::npos) << error.what();
       }
+      Parameters frozen(devices[static_cast<std::size_t>(rank)], 1);
+      const Parameter one = frozen.add("one", 2, 2, Initial::zeros());
+      if (rank == 1) frozen.freeze(one);
+      EXPECT_THROW(DataParallel(group[rank], frozen), CommError);
       Parameters elsewhere(host_device(engine), 1);
       EXPECT_THROW(DataParallel(group[rank], elsewhere), MisuseError);
     });

@@ -177,6 +177,11 @@ TEST(ShardedUpdate, RefusesWhatItCannotDo) {
               "DataParallel::average: a sharded update; expected combine() in each step");
     EXPECT_EQ(error_of<MisuseError>([&] { simulate({.layers = {{.bytes = 4}}, .parallel = {.sharded = &optimiser}}); }),
               "simulate: a sharded update; expected none");
+    model.differentiate(model.draw_samples(2));
+    const std::string alone = error_of<MisuseError>([&] { optimiser.step(2); });
+    EXPECT_NE(alone.find("gradients that were not combined"), std::string::npos) << alone;
+    optimiser.step(parallel.combine(2));
+    EXPECT_THROW(optimiser.step(2), MisuseError);
     model.parameters.add("later", 2, 2, Initial::zeros());
     EXPECT_EQ(error_of<MisuseError>([&] { optimiser.tensors_of_all(); }),
               "sharded update: parameter 'later' was added after DataParallel was made; expected it before");

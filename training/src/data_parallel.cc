@@ -107,15 +107,18 @@ void DataParallel::require_equal() const {
     own.push_back(fingerprint(parameters_.name(parameters_[i])));
     own.push_back(value.rows());
     own.push_back(value.width());
+    own.push_back(parameters_.frozen(parameters_[i]) ? 1 : 0);
   }
   const auto of_all = communicator_.exchange(own);
   for (std::size_t i = 0; i < of_all.size(); ++i) {
     if (of_all[i] == own[i % own.size()]) continue;
-    const std::size_t parameter = i % own.size() / 3;
+    constexpr std::size_t numbers = 4;  // for each parameter
+    const std::size_t parameter = i % own.size() / numbers;
     const Tensor& value = parameters_.value(parameters_[parameter]);
     throw CommError("DataParallel: rank " + std::to_string(communicator_.rank()) + " has parameter " +
                     std::to_string(parameter) + " '" + parameters_.name(parameters_[parameter]) + "' of " +
-                    std::to_string(value.rows()) + " x " + std::to_string(value.width()) + ", but rank " +
+                    std::to_string(value.rows()) + " x " + std::to_string(value.width()) +
+                    (parameters_.frozen(parameters_[parameter]) ? ", frozen" : "") + ", but rank " +
                     std::to_string(i / own.size()) + " has another one");
   }
 }
@@ -145,6 +148,7 @@ Buckets DataParallel::new_sums(std::source_location from) const {
 }
 
 std::size_t DataParallel::combine(std::size_t samples, std::source_location from) {
+  if (shards_) shards_->note_combined();
   const auto members = static_cast<std::size_t>(communicator_.size());
   const std::size_t count = parameters_.size();
   // What all members know of their gradients.

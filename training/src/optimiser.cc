@@ -74,6 +74,7 @@ class Optimiser::Impl {
     if (options_.accumulate > 1) refuse_in_recording("Optimiser::step() with `accumulate`");
     if (parameters_.non_finite() == NonFinite::skip) refuse_in_recording("Optimiser::step() with NonFinite::skip");
     if (shards_) refuse_in_recording("Optimiser::step() with a sharded update");
+    if (takes_step()) require_combined();
     samples_ += samples;
     if (++collected_ < options_.accumulate) return parameters_.keep_gradients();
     take_step(from);
@@ -81,6 +82,7 @@ class Optimiser::Impl {
   void finish(std::source_location from) {
     if (collected_ == 0) return;
     refuse_in_recording("Optimiser::finish()");
+    require_combined();
     take_step(from);
     parameters_.forget_gradients();  // they are kept no longer
   }
@@ -218,6 +220,12 @@ class Optimiser::Impl {
   Tensor all_rows(const Gradient::Rows& some, Rows rows, std::source_location from) const {
     return apply(parameters_.device(), op::scatter_rows,
                  {.in = {some.rows}, .indices = {some.of}, .attributes = op::to_rows(rows)}, from);
+  }
+
+  void require_combined() const {
+    if (!shards_ || shards_->take_combined()) return;
+    throw MisuseError(
+        "Optimiser: a sharded step of gradients that were not combined; expected DataParallel::combine() before it");
   }
 
   void take_step(std::source_location from) {

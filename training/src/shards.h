@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <source_location>
+#include <utility>
 #include <vector>
 
 #include "buckets.h"
@@ -22,6 +23,11 @@ class Shards {
   int owner(std::size_t parameter) const;
   bool owned(std::size_t parameter) const { return owner(parameter) == group_.rank(); }
 
+  /// Notes that the gradients of the next step were combined; and whether they were, once for each time. A member that
+  /// took a step by itself would shift the calls of sharing.
+  void note_combined() const { combined_ = true; }
+  bool take_combined() const { return std::exchange(combined_, false); }
+
   /// Replaces tensors of the owners by the sums over all members. A bucket for each owner.
   Buckets sums(std::source_location from) const;
   /// Copies the tensors of the owners to the other members. The parts are in the order in which their tensors are
@@ -39,6 +45,7 @@ class Shards {
   const Parameters& parameters_;
   const DataParallelOptions options_;
   std::vector<int> owners_;  // by parameter
+  mutable bool combined_ = false;
 };
 
 }  // namespace windrow

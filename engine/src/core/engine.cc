@@ -125,6 +125,7 @@ PushRefusal::~PushRefusal() {
   if (Port* const port = core_.ports().mine_if_any()) port->busy = Port::Busy::no;  // there has been one so far
 }
 
+bool PushRefusal::or_capture(Engine& engine) { return engine.core_->ports().mine().diverted(); }
 bool PushRefusal::in_force() const { return Running::innermost() == frame_; }
 
 EngineUse::EngineUse(Engine& engine) : core_(*engine.core_) { ++core_.visitors_; }

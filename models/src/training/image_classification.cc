@@ -75,7 +75,9 @@ class ImageNetwork::Program {
   Program(const Device& device, bool recorded, Static::Body body) : body_(std::move(body)) {
     // The ops of a device run one after the other anyway, and can be issued together.
     const auto order = device.on_host() ? StaticOptions::Order::parallel : StaticOptions::Order::serial;
-    if (recorded) recorded_.emplace(device, body_, StaticOptions{.order = order});
+    // Each recording has memory of its own, so where memory is limited there is one for each program.
+    const std::size_t most = device.memory->use().limit == unlimited ? StaticOptions().most_recordings : 1;
+    if (recorded) recorded_.emplace(device, body_, StaticOptions{.order = order, .most_recordings = most});
   }
   /// The results are overwritten by the next call.
   std::vector<Tensor> operator()(const StaticInputs& inputs) {

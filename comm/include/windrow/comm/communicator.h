@@ -15,7 +15,8 @@
 //            poisons what it was to write. Calls that differ between members fail at all of them, too. Both throw
 //            CommError and leave later calls as they are. If a member does not call within `patience`, the group is
 //            broken: this call and all later ones fail with a CommError that names the members that are missing. The
-//            errors of all calls that fail for one reason nest one exception (std::nested_exception).
+//            errors of all calls that fail for one reason nest one exception (std::nested_exception). A call in a
+//            capture or in the body of a Static throws MisuseError, and counts as not made: it could not be repeated.
 //   Threads  One at a time for each communicator. No thread of an engine waits in a collective.
 //   Life     A communicator may end before its ops have run. After its engine is gone it may only be destroyed.
 #pragma once

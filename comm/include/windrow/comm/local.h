@@ -10,7 +10,7 @@
 namespace windrow {
 
 struct LocalGroupOptions {
-  /// How long a call may wait for the members that have not called; see communicator.h.
+  /// How long a call may wait for members that have not called, or whose tensors are not ready; see communicator.h.
   std::chrono::nanoseconds patience = std::chrono::minutes(10);
 };
 

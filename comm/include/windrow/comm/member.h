@@ -52,6 +52,8 @@ struct Call {
   std::size_t bytes() const;
   /// For errors: "all_reduce 'gradients' (sum of float32 3 x 4), call 17".
   std::string describe() const;
+  /// What a member that is missing was to call, where `rank` has made this call: a recv for a send, for example.
+  std::string describe_for_others(int rank) const;
 };
 
 /// A tensor in the host's memory, or in that of a device: elements of 4 bytes, rows at a distance of `stride` bytes.

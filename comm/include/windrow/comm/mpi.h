@@ -14,7 +14,9 @@
 namespace windrow {
 
 struct MpiOptions {
-  /// How long a call may take from the moment when its tensors are ready at this member; see communicator.h.
+  /// How long a call may take from the moment when its tensors, and those of the calls before it, are ready at this
+  /// member; see communicator.h. An op of a member's own that never ends is the engine's matter: see
+  /// EngineOptions::watchdog and PushOptions::deadline.
   std::chrono::nanoseconds patience = std::chrono::minutes(10);
   /// How long a member that is asked may take to say where it is, before it counts as dead or stopped.
   std::chrono::nanoseconds answer = std::chrono::seconds(1);

@@ -21,6 +21,9 @@ class PushRefusal {
   PushRefusal(const PushRefusal&) = delete;
   PushRefusal& operator=(const PushRefusal&) = delete;
 
+  /// Whether nothing is done of what the calling thread pushes to the engine: in a refusal it throws, and a capture
+  /// keeps it. For code that does more than push, and so refuses both.
+  static bool or_capture(Engine& engine);
   /// Whether the calling thread, which created the scope, is in it and not in an op that runs meanwhile, such as one
   /// that a retire has made ready with policy serial.
   bool in_force() const;

@@ -108,6 +108,10 @@ class Static {
   const std::vector<Tensor>& operator()(const StaticInputs& inputs = {},
                                         std::source_location from = std::source_location::current());
 
+  /// Heals what only its recordings reach, if something has failed since they were healed last: for a program that goes
+  /// on without calling it. A call does so, too. Does nothing in the body of another Static, or in a capture.
+  void heal(std::source_location from = std::source_location::current());
+
   /// From the next call on, `more` runs behind the body, with the same inputs; what it returns is returned behind the
   /// body's. Drops all recordings, since the plan of a longer program is another one. Throws MisuseError for an empty
   /// function, and in the body of a Static; then nothing changes.

@@ -35,18 +35,19 @@ class StaticBlock {
   /// more for each combination of results that the loss depends on and operands whose gradients are wanted.
   using Body = std::function<std::vector<Tensor>(Tape& tape, const StaticInputs& inputs)>;
 
-  /// `weights`: all tensors from outside that the body reads. A program that learns them writes them in place. Random
-  /// numbers are inputs, such as the keys of op::dropout. The block sets `options.reads`. Throws MisuseError for an
-  /// empty body, a tensor that is listed twice, or options out of range.
+  /// `weights`: all tensors from outside that the body reads or returns. A program that learns them writes them in
+  /// place. Random numbers are inputs, such as the keys of op::dropout. The block sets `options.reads`, and keeps up to
+  /// `options.most_recordings` of the forward pass and four times as many of the backward pass. Throws MisuseError for
+  /// an empty body, a tensor that is listed twice, or options out of range.
   StaticBlock(const Device& device, std::vector<Tensor> weights, Body body, const StaticOptions& options = {});
 
   /// Returns new tensors with the results of the body, and notes the call on the tape. Throws what Static's call
-  /// throws; MisuseError where the body reads or writes another tensor from outside, or draws, and what Tape::note
-  /// throws.
+  /// throws; MisuseError where the body reads, returns or writes another tensor from outside, or draws, and what
+  /// Tape::note throws.
   std::vector<Tensor> operator()(Tape& tape, const StaticInputs& inputs,
                                  std::source_location from = std::source_location::current());
 
-  /// Of the forward pass, and of the backward passes together, whose sizes are those of the one that was used last.
+  /// Of both passes.
   StaticStats forward() const;
   StaticStats backward() const;
 
