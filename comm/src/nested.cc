@@ -108,11 +108,18 @@ void tie(const std::shared_ptr<Member>& first, const std::shared_ptr<Member>& se
 
 NestedGroup::NestedGroup(const std::vector<Communicator>& inner, const Communicator& outer) {
   if (inner.empty()) throw MisuseError("NestedGroup: no inner members; expected those of this process");
-  for (std::size_t i = 0; i < inner.size(); ++i) {
+  std::string wrong;
+  for (std::size_t i = 0; i < inner.size() && wrong.empty(); ++i) {
     const Communicator& one = inner[i];
     if (static_cast<std::size_t>(one.rank()) == i && static_cast<std::size_t>(one.size()) == inner.size()) continue;
-    throw MisuseError("NestedGroup: inner member " + std::to_string(i) + " is rank " + std::to_string(one.rank()) +
-                      " of " + std::to_string(one.size()) + "; expected all members of one group, by rank");
+    wrong = "inner member " + std::to_string(i) + " is rank " + std::to_string(one.rank()) + " of " +
+            std::to_string(one.size()) + "; expected all members of one group, by rank";
+  }
+  const auto wrongs = outer.exchange(std::vector<std::int64_t>{wrong.empty() ? 0 : 1});
+  if (!wrong.empty()) throw MisuseError("NestedGroup: " + wrong);
+  if (const auto bad = std::ranges::find(wrongs, 1); bad != wrongs.end()) {
+    throw CommError("NestedGroup: process " + std::to_string(bad - wrongs.begin()) +
+                    " passes inner members that are not a whole group by rank");
   }
   const auto counts = outer.exchange(std::vector{static_cast<std::int64_t>(inner.size())});
   const auto other = std::ranges::find_if(counts, [&](std::int64_t count) { return count != counts.front(); });

@@ -1,5 +1,6 @@
 #include "windrow/ops/static_block.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -36,16 +37,22 @@ class StaticBlock::Impl {
   Impl(const Device& device, std::vector<Tensor> weights, Body body, const StaticOptions& options)
       : device_(device), weights_(std::move(weights)), body_(std::move(body)) {
     if (!body_) throw MisuseError("StaticBlock: no body; expected a function");
-    std::unordered_set<const Buffer*> seen;
-    for (const Tensor& tensor : weights_) {
-      if (seen.insert(tensor.buffer().get()).second) continue;
+    for (std::size_t k = 0; k < weights_.size(); ++k) {
+      const auto is_same = [&](const Tensor& other) { return other.same_view(weights_[k]); };
+      if (std::count_if(weights_.begin(), weights_.end(), is_same) == 1) continue;
       throw MisuseError("StaticBlock: a tensor is listed twice among the weights; expected each of them once");
     }
     StaticOptions closed = options;
     closed.reads = weights_;
     const auto compute = [this](const StaticInputs& inputs) {
       Tape unused(device_);
-      return body_(unused, inputs);
+      const std::vector<Tensor> results = body_(unused, inputs);
+      for (const Tensor& result : results) {
+        if (result.whole()) continue;
+        throw MisuseError(
+            "StaticBlock: the body returns a part of a tensor; expected the tensor, or an operator such as slice");
+      }
+      return results;
     };
     forward_ = std::make_unique<Static>(device_, compute, closed);
     closed.most_recordings *= backward_recordings;

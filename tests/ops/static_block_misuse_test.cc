@@ -44,6 +44,10 @@ TEST_F(StaticBlockMisuse, RefusesBodiesWithOtherEffects) {
     return {w};
   };
   EXPECT_NE(refused({w}, write).find("writes what the body has not made"), std::string::npos);
+  const auto part = [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+    return {tape.apply(op::neg, {.in = of.in}).row_range(0, 1)};
+  };
+  EXPECT_NE(refused({}, part).find("returns a part of a tensor"), std::string::npos);
   const auto give = [&](Tape&, const StaticInputs&) -> std::vector<Tensor> { return {w}; };
   EXPECT_NE(refused({}, give).find("returns a tensor from outside"), std::string::npos);
   // In another body, too.

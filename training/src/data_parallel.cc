@@ -148,7 +148,6 @@ Buckets DataParallel::new_sums(std::source_location from) const {
 }
 
 std::size_t DataParallel::combine(std::size_t samples, std::source_location from) {
-  if (shards_) shards_->note_combined();
   const auto members = static_cast<std::size_t>(communicator_.size());
   const std::size_t count = parameters_.size();
   // What all members know of their gradients.
@@ -228,6 +227,7 @@ std::size_t DataParallel::combine(std::size_t samples, std::source_location from
       if (group) group->all_reduce(element, Combine::max, {.name = "check step", .pushed_at = at});
     });
   }
+  if (shards_) shards_->note_combined();
   return samples_of_all;
 }
 

@@ -26,7 +26,7 @@ class Shards {
   /// Notes that the gradients of the next step were combined; and whether they were, once for each time. A member that
   /// took a step by itself would shift the calls of sharing.
   void note_combined() const { combined_ = true; }
-  bool take_combined() const { return std::exchange(combined_, false); }
+  bool take_combined() const { return std::exchange(combined_, false) || group_.size() == 1; }
 
   /// Replaces tensors of the owners by the sums over all members. A bucket for each owner.
   Buckets sums(std::source_location from) const;

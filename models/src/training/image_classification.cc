@@ -75,18 +75,20 @@ class ImageNetwork::Program {
   Program(const Device& device, bool recorded, Static::Body body) : body_(std::move(body)) {
     // The ops of a device run one after the other anyway, and can be issued together.
     const auto order = device.on_host() ? StaticOptions::Order::parallel : StaticOptions::Order::serial;
-    // Each recording has memory of its own, so where memory is limited there is one for each program.
-    const std::size_t most = device.memory->use().limit == unlimited ? StaticOptions().most_recordings : 1;
-    if (recorded) recorded_.emplace(device, body_, StaticOptions{.order = order, .most_recordings = most});
+    if (recorded) recorded_.emplace(device, body_, StaticOptions{.order = order, .most_recordings = most_of(device)});
   }
   /// The results are overwritten by the next call.
   std::vector<Tensor> operator()(const StaticInputs& inputs) {
     return recorded_ ? (*recorded_)(inputs) : body_(inputs);
   }
+  /// Each recording has memory of its own. Where memory is limited, only one of training is kept.
+  static bool is_limited(const Device& device) { return device.memory->use().limit != unlimited; }
   std::size_t bytes() const { return recorded_ ? recorded_->stats().planned_bytes : 0; }
   std::size_t ops() const { return recorded_ ? recorded_->stats().ops : 0; }
 
  private:
+  static std::size_t most_of(const Device& device) { return is_limited(device) ? 1 : StaticOptions().most_recordings; }
+
   const Static::Body body_;
   std::optional<Static> recorded_;
 };
@@ -96,9 +98,10 @@ class ImageNetwork::Accuracy final : public Score {
  public:
   explicit Accuracy(const ImageNetwork& network)
       : network_(network),
-        answers_(network.device_, network.graph_mode_, [&network](const StaticInputs& inputs) -> std::vector<Tensor> {
-          return {network.answers(inputs.in.at(0))};
-        }) {}
+        answers_(network.device_, network.graph_mode_ && !Program::is_limited(network.device_),
+                 [&network](const StaticInputs& inputs) -> std::vector<Tensor> {
+                   return {network.answers(inputs.in.at(0))};
+                 }) {}
 
   void add(SampleNumbers numbers) override {
     const StaticInputs inputs = network_.inputs(network_.validation, numbers);

@@ -25,7 +25,8 @@ class NestedGroup {
  public:
   /// `inner`: all members of a group of this process, by rank. `outer`: the member of this process in a group of all
   /// processes, on the device of inner[0]. Neither is used for anything else. All processes call it; throws CommError
-  /// at all of them unless their inner groups have equally many members.
+  /// at all of them unless their inner groups have equally many members, and MisuseError where ranks or sizes of
+  /// `inner` are not those of a whole group, which is a CommError at the others.
   NestedGroup(const std::vector<Communicator>& inner, const Communicator& outer);
 
   /// The number of members in this process.

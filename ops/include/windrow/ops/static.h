@@ -72,8 +72,8 @@ struct StaticOptions {
   /// such as those of CUDA devices, so that a replay issues each of them by one call. The first capture of a CUDA lane
   /// takes 32 MiB of the device's memory for cuBLAS; without them, operators are issued one by one.
   bool capture = true;
-  /// If set, the results of a call depend on its inputs and on these tensors alone: the body throws MisuseError where
-  /// it reads another tensor from outside, writes one, or draws.
+  /// If set, the results of a call depend on its inputs and on these tensors alone: a first call throws MisuseError if
+  /// the body reads or returns another tensor from outside, writes one, or draws.
   std::optional<std::vector<Tensor>> reads = {};
 };
 
@@ -109,7 +109,8 @@ class Static {
                                         std::source_location from = std::source_location::current());
 
   /// Heals what only its recordings reach, if something has failed since they were healed last: for a program that goes
-  /// on without calling it. A call does so, too. Does nothing in the body of another Static, or in a capture.
+  /// on without calling it. A call does so, too. Afterwards the reference that the last call returned is not valid.
+  /// Does nothing in the body of another Static, or in a capture.
   void heal(std::source_location from = std::source_location::current());
 
   /// From the next call on, `more` runs behind the body, with the same inputs; what it returns is returned behind the

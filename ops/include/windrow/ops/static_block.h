@@ -31,14 +31,15 @@ namespace windrow {
 /// An owner, but tapes that have noted calls keep what their backward passes need.
 class StaticBlock {
  public:
-  /// Applies operators with the tape, and returns results. Called once for each combination of shapes and key, and once
-  /// more for each combination of results that the loss depends on and operands whose gradients are wanted.
+  /// Applies operators with the tape, and returns results, which are whole tensors. Called once for each combination of
+  /// shapes and key, and once more for each combination of results that the loss depends on and operands whose
+  /// gradients are wanted.
   using Body = std::function<std::vector<Tensor>(Tape& tape, const StaticInputs& inputs)>;
 
   /// `weights`: all tensors from outside that the body reads or returns. A program that learns them writes them in
-  /// place. Random numbers are inputs, such as the keys of op::dropout. The block sets `options.reads`, and keeps up to
-  /// `options.most_recordings` of the forward pass and four times as many of the backward pass. Throws MisuseError for
-  /// an empty body, a tensor that is listed twice, or options out of range.
+  /// place. Index tensors are inputs, and so are random numbers, such as the keys of op::dropout. The block sets
+  /// `options.reads`, and keeps up to `options.most_recordings` of the forward pass and four times as many of the
+  /// backward pass. Throws MisuseError for an empty body, a tensor that is listed twice, or options out of range.
   StaticBlock(const Device& device, std::vector<Tensor> weights, Body body, const StaticOptions& options = {});
 
   /// Returns new tensors with the results of the body, and notes the call on the tape. Throws what Static's call

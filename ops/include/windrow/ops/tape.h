@@ -61,10 +61,11 @@ class Tape {
 
   /// Notes that something else than apply(), such as a StaticBlock, computed `results` from `operands`, and how to
   /// compute the gradients: backward() calls the function at most once, if the loss depends on a result. Does nothing
-  /// if no operand depends on a watched tensor; otherwise all results count as depending on it. If the function throws,
-  /// or returns gradients of another number or shape, backward() throws after it has pushed ops, and the tape has no
-  /// gradients. Throws MisuseError after backward(), for results that do not cover their buffers, are operands, or that
-  /// the tape knows already, and for views as apply() does.
+  /// if no operand depends on a watched tensor; otherwise all results count as depending on it. Backward() throws after
+  /// it has pushed ops, and the tape then has no gradients, if the function throws or returns gradients of another
+  /// number or shape, or if its gradients reach an operator without one. Throws MisuseError after backward(), for
+  /// results that do not cover their buffers, are operands, or that the tape knows already, and for views as apply()
+  /// does.
   void note(const std::vector<Tensor>& operands, const std::vector<Tensor>& results, Backward backward);
 
   /// Pushes the ops that compute the gradients, of the sum of all elements of `loss`, for the watched tensors. Tensors

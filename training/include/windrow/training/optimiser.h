@@ -132,14 +132,15 @@ class Optimiser {
 
   /// Pushes a step along the gradients of the last minibatch, whose loss is a sum over `samples` samples: gradients are
   /// divided by their number. With `accumulate`, all calls but every so many only keep the gradients. Throws
-  /// MisuseError for 0 samples and, in the body of a Static, with `accumulate`, a sharded update, and
-  /// NonFinite::skip.
+  /// MisuseError for 0 samples; with an update that is sharded among several members, if DataParallel::combine() was
+  /// not called for this step; and, in the body of a Static, with `accumulate`, a sharded update, and NonFinite::skip.
   void step(std::size_t samples = 1, std::source_location from = std::source_location::current());
 
   /// Whether the next call of step() takes a step, and does not only keep the gradients.
   bool takes_step() const;
 
-  /// Pushes the step for which gradients are kept, if there are some; see OptimiserOptions::accumulate.
+  /// Pushes the step for which gradients are kept, if there are some; see OptimiserOptions::accumulate. Throws as
+  /// step().
   void finish(std::source_location from = std::source_location::current());
 
   /// What it knows besides tensors. A value.
