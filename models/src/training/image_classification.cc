@@ -82,7 +82,9 @@ class ImageNetwork::Program {
     return recorded_ ? (*recorded_)(inputs) : body_(inputs);
   }
   /// Each recording has memory of its own. Where memory is limited, only one of training is kept.
-  static bool is_limited(const Device& device) { return device.memory->use().limit != unlimited; }
+  static bool is_limited(const Device& device) {
+    return device.memory != nullptr && device.memory->use().limit != unlimited;
+  }
   std::size_t bytes() const { return recorded_ ? recorded_->stats().planned_bytes : 0; }
   std::size_t ops() const { return recorded_ ? recorded_->stats().ops : 0; }
 
