@@ -131,12 +131,11 @@ class Group {
     own.emplace(numbers.begin(), numbers.end());
     if (++meeting_.come == size()) {
       meeting_.result.clear();
-      meeting_.fits = true;
+      meeting_.misfit.clear();
       for (int other = 0; other < size(); ++other) {
         const auto& each = meeting_.numbers[at(other)];
         const std::size_t first = meeting_.numbers.front()->size();
-        if (meeting_.fits && each->size() != first) {
-          meeting_.fits = false;
+        if (meeting_.misfit.empty() && each->size() != first) {
           meeting_.misfit = "rank 0 passes " + std::to_string(first) + " numbers, but rank " + std::to_string(other) +
                             " passes " + std::to_string(each->size());
         }
@@ -161,7 +160,7 @@ class Group {
       }
       break_and_throw(lock, "rank " + missing + " has not called exchange within " + comm::seconds(patience_));
     }
-    if (!meeting_.fits) throw CommError("exchange: " + meeting_.misfit);
+    if (!meeting_.misfit.empty()) throw CommError("exchange: " + meeting_.misfit);
     return meeting_.result;
   }
 
@@ -330,8 +329,7 @@ class Group {
     int come = 0;
     std::vector<std::optional<std::vector<std::int64_t>>> numbers;  // of this turn, by rank
     std::vector<std::int64_t> result;                               // of the turn before
-    bool fits = true;
-    std::string misfit = {};
+    std::string misfit = {};                                        // why `result` is none
   } meeting_;
   bool ending_ = false, timer_idle_ = false;  // idle: it waits for a round to look at
   bool begun_ = false;                        // a round, since the timer looked

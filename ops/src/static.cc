@@ -164,7 +164,7 @@ class Static::Impl {
   }
 
   void heal(std::source_location from) {
-    if (!kept_.empty() && Recorder::here() == nullptr) heal_others(nullptr, from);
+    if (!kept_.empty()) heal_others(nullptr, from);
   }
 
   void append(Body more) {
@@ -270,7 +270,7 @@ class Static::Impl {
   void heal_others(const Recorded* called, std::source_location from) {
     const EngineStats now = device_.engine->stats();
     const std::uint64_t failures = now.failed + now.skipped + now.cancelled;
-    // A graph that is captured is to have the ops of the call alone.
+    // A graph that is captured, or a recording, is to have the ops of the call alone.
     if (failures == failures_seen_ || PushRefusal::or_capture(*device_.engine)) return;
     for (const auto& other : kept_) {
       if (other.get() != called) heal_hidden(*other, from);

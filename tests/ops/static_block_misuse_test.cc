@@ -1,26 +1,13 @@
 // What bodies of a StaticBlock may not do.
 #include <gtest/gtest.h>
 
-#include "tests/engine/support.h"
-#include "windrow/ops/random.h"
+#include "tests/ops/drawn_tensors.h"
 #include "windrow/ops/static_block.h"
 
 namespace windrow::testing {
 namespace {
 
-class StaticBlockMisuse : public ::testing::Test {
- protected:
-  Tensor drawn(Index rows, Index width) {
-    const Tensor tensor(host_, rows, width, "drawn");
-    draws_.uniform(tensor, -1, 1);
-    return tensor;
-  }
-  std::string error(const std::function<void()>& f) const { return error_of<MisuseError>(f); }
-
-  Engine engine_;
-  const Device host_ = host_device(engine_);
-  Generator draws_{engine_, 5};
-};
+class StaticBlockMisuse : public DrawnTensors {};
 
 TEST_F(StaticBlockMisuse, RefusesBodiesWithOtherEffects) {
   const Tensor w = drawn(2, 2), x = drawn(2, 2);

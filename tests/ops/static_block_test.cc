@@ -7,8 +7,7 @@
 #include <optional>
 #include <random>
 
-#include "tests/engine/support.h"
-#include "windrow/ops/random.h"
+#include "tests/ops/drawn_tensors.h"
 
 namespace windrow::testing {
 namespace {
@@ -16,19 +15,7 @@ namespace {
 using Floats = std::vector<float>;
 using Order = StaticOptions::Order;
 
-class StaticBlockTest : public ::testing::Test {
- protected:
-  Tensor drawn(Index rows, Index width, OpName name = "drawn") {
-    const Tensor tensor(host_, rows, width, name);
-    draws_.uniform(tensor, -1, 1);
-    return tensor;
-  }
-  std::string error(const std::function<void()>& f) const { return error_of<MisuseError>(f); }
-
-  Engine engine_;
-  const Device host_ = host_device(engine_);
-  Generator draws_{engine_, 5};
-};
+class StaticBlockTest : public DrawnTensors {};
 
 void expect_near(const Floats& a, const Floats& b, const char* what) {
   ASSERT_EQ(a.size(), b.size()) << what;

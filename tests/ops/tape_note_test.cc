@@ -1,8 +1,7 @@
 // Functions that compute gradients themselves, and backward passes of parts of programs.
 #include <gtest/gtest.h>
 
-#include "tests/engine/support.h"
-#include "windrow/ops/random.h"
+#include "tests/ops/drawn_tensors.h"
 #include "windrow/ops/tape.h"
 
 namespace windrow::testing {
@@ -10,19 +9,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-class TapeNotes : public ::testing::Test {
- protected:
-  Tensor drawn(Index rows, Index width) {
-    const Tensor tensor(host_, rows, width, "drawn");
-    draws_.uniform(tensor, -1, 1);
-    return tensor;
-  }
-  std::string error(const std::function<void()>& f) const { return error_of<MisuseError>(f); }
-
-  Engine engine_;
-  const Device host_ = host_device(engine_);
-  Generator draws_{engine_, 5};
-};
+class TapeNotes : public DrawnTensors {};
 
 TEST_F(TapeNotes, CallFunctionsThatComputeGradients) {
   const Tensor x = drawn(2, 3), y = drawn(2, 3);
