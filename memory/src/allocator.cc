@@ -6,6 +6,7 @@
 #endif
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -13,11 +14,25 @@
 namespace windrow {
 namespace {
 
-/// Large pieces use pages of this size if the system provides them, which saves page faults and TLB misses.
+/// Pieces from this size on are mapped. The heap would keep them when they are freed, except at its end.
+constexpr std::size_t least_mapped = std::size_t{1} << 20;
+constexpr std::size_t page = std::size_t{64} << 10;  // a multiple of those of all systems
+/// Larger pieces use pages of this size if the system provides them, which saves page faults and TLB misses.
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
-std::align_val_t alignment_of(std::size_t bytes) {
-  return std::align_val_t{bytes >= 2 * huge_page ? huge_page : memory_alignment};
+/// Null if there is no memory.
+std::byte* map(std::size_t bytes) {
+  const bool huge = bytes >= 2 * huge_page;
+  const std::size_t size = aligned_size(bytes, page), slack = huge ? huge_page : 0;
+  void* const mapped = ::mmap(nullptr, size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* const begin = static_cast<std::byte*>(mapped);
+  if (!huge) return begin;
+  const std::size_t before = (huge_page - reinterpret_cast<std::uintptr_t>(begin) % huge_page) % huge_page;
+  if (before > 0) ::munmap(begin, before);
+  ::munmap(begin + before + size, slack - before);
+  ::madvise(begin + before, bytes / huge_page * huge_page, MADV_HUGEPAGE);  // may be refused
+  return begin + before;
 }
 
 class HostAllocator final : public Allocator {
@@ -25,14 +40,18 @@ class HostAllocator final : public Allocator {
   std::string_view name() const override { return "host"; }
 
   std::byte* allocate(std::size_t bytes) override {
-    void* start = ::operator new(std::max<std::size_t>(bytes, 1), alignment_of(bytes), std::nothrow);
+    void* const start =
+        bytes >= least_mapped ? map(bytes) : ::operator new(std::max<std::size_t>(bytes, 1), alignment, std::nothrow);
     if (start == nullptr) throw OutOfMemory("host: " + std::to_string(bytes) + " bytes are not to be had");
-    if (bytes >= 2 * huge_page) ::madvise(start, bytes / huge_page * huge_page, MADV_HUGEPAGE);  // may be refused
     return static_cast<std::byte*>(start);
   }
   void deallocate(std::byte* start, std::size_t bytes) noexcept override {
-    ::operator delete(start, alignment_of(bytes));
+    if (bytes < least_mapped) return ::operator delete(start, alignment);
+    ::munmap(start, aligned_size(bytes, page));
   }
+
+ private:
+  static constexpr std::align_val_t alignment{memory_alignment};
 };
 
 /// On the host.

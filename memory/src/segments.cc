@@ -30,11 +30,11 @@ std::byte* Segments::allocate(std::size_t wanted) {
   };
   // Another thread may have added a segment or freed a block meanwhile.
   if (std::byte* const start = take()) return start;
-  const std::size_t preferred =
-      std::max(aligned_size(options_.least, alignment()), aligned_size(Pool::rounded(bytes), alignment()));
+  const std::size_t preferred = std::max(aligned_size(options_.least, alignment()),
+                                         aligned_size(options_.fast_below ? bytes : Pool::rounded(bytes), alignment()));
   while (true) {
     try {
-      give_back(preferred / 2, preferred);
+      give_back(options_.fast_below ? 0 : preferred / 2, preferred);
       add_segment(preferred, small);
     } catch (const OutOfMemory&) {
       give_back(0, std::numeric_limits<std::size_t>::max());

@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -50,6 +53,12 @@ void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
 void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
   if (void* memory = allocate(bytes, alignment)) return memory;
   throw std::bad_alloc();
+}
+
+bool may_map(std::size_t bytes) noexcept {
+  ++calls;
+  asked_bytes += static_cast<std::int64_t>(bytes);
+  return !strikes();
 }
 
 void release(void* memory) noexcept {
@@ -114,6 +123,17 @@ void operator delete(void* memory, std::align_val_t) noexcept { faults::release(
 void operator delete[](void* memory, std::align_val_t) noexcept { faults::release(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { faults::release(memory); }
 void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { faults::release(memory); }
+
+/// As HostAllocator maps large pieces. Smaller ones belong to libraries.
+extern "C" void* mmap(void* address, std::size_t bytes, int protection, int flags, int file, off_t offset) noexcept {
+  if (address == nullptr && file == -1 && protection == (PROT_READ | PROT_WRITE) && bytes >= std::size_t{1} << 20) {
+    if (!faults::may_map(bytes)) {
+      errno = ENOMEM;
+      return MAP_FAILED;
+    }
+  }
+  return reinterpret_cast<void*>(::syscall(SYS_mmap, address, bytes, protection, flags, file, offset));
+}
 
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
                               void* argument) noexcept {

@@ -17,23 +17,6 @@ namespace {
 using testing::CountingAllocator;
 using testing::error_of;
 
-TEST(HostAllocator, GivesPlacesThatAreAlignedAndApart) {
-  auto host = host_allocator();
-  std::byte* a = host->allocate(0);
-  std::byte* b = host->allocate(100);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(a) % memory_alignment, 0u);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(b) % memory_alignment, 0u);
-  EXPECT_NE(a, b);
-  host->deallocate(a, 0);
-  host->deallocate(b, 100);
-}
-
-TEST(HostAllocator, SaysWhatItCouldNotGive) {
-  const std::string text = error_of<OutOfMemory>([] { host_allocator()->allocate(std::size_t{1} << 62); });
-  EXPECT_EQ(text, "host: 4611686018427387904 bytes are not to be had");
-  EXPECT_THROW(aligned_size(~std::size_t{0}), OutOfMemory);
-}
-
 TEST(Pool, RoundsUpByAFifthAtMostAndNeverDown) {
   std::size_t before = 0;
   for (std::size_t bytes = 0; bytes < 100'000; bytes += 7) {

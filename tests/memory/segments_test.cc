@@ -84,6 +84,24 @@ TEST(Segments, GiveOutgrownOnesBack) {
   EXPECT_EQ(below->allocations, allocations);
 }
 
+/// Above an allocator that is fast, there is one segment at a time, of just the size of the request.
+TEST(Segments, AreAsLargeAsTheirRequestsWhereTakingThemIsFast) {
+  auto below = std::make_shared<CountingAllocator>();
+  Segments segments(below, {.least = kib, .fast_below = true});
+  for (const std::size_t size : {64 * kib, 72 * kib, 1000 * kib, 30 * kib, 1001 * kib, kib / 2}) {
+    std::byte* const start = segments.allocate(size);
+    EXPECT_EQ(segments.stats().segments, 1u) << size;
+    segments.deallocate(start, size);
+  }
+  EXPECT_EQ(below->held, 1001 * kib);
+  EXPECT_EQ(below->allocations, 4) << "for 64, 72, 1000 and 1001 KiB";
+  std::byte* const small = segments.allocate(kib);
+  std::byte* const large = segments.allocate(1002 * kib);  // beside the one in use
+  EXPECT_EQ(below->held, 2003 * kib);
+  segments.deallocate(large, 1002 * kib);
+  segments.deallocate(small, kib);
+}
+
 TEST(Segments, ReturnWhatIsUnusedBeforeTheyRefuse) {
   auto below = std::make_shared<CountingAllocator>(100 * kib);
   Segments segments(below, {.least = 64 * kib});

@@ -114,7 +114,8 @@ class DividingAllocator : public Allocator {
   const std::shared_ptr<Allocator> below_;
 };
 
-/// The host's memory, from the C++ runtime's heap.
+/// The host's memory: from the C++ runtime's heap, and large pieces from the system, which gets them back when they are
+/// freed.
 std::shared_ptr<Allocator> host_allocator();
 
 /// Returns free pages of the C++ runtime's heap to the system, where supported: after a phase that needed much memory

@@ -22,6 +22,9 @@ struct SegmentsOptions {
   /// Requests for up to so many bytes have segments of their own while there is memory: small pieces often live long,
   /// and would keep the rest of a large segment from serving large requests.
   std::size_t small = 0;
+  /// Whether the allocator below is fast, as the host's is. Then segments are as large as the requests, and all unused
+  /// ones that are not larger go back before another is taken: less is unused, and segments are taken more often.
+  bool fast_below = false;
   /// The most bytes taken from the allocator below.
   std::size_t limit = unlimited;
 };
@@ -38,7 +41,8 @@ struct SegmentsStats {
 /// Owns its segments. Everything allocated from it must be freed before it ends.
 ///
 /// A segment is a quarter larger than the request at most, and at least SegmentsOptions::least. Before another one is
-/// taken, unused segments of at least half its size go back to the allocator below, since they are outgrown. If the
+/// taken, unused segments of at least half its size go back to the allocator below, since they are outgrown. With
+/// SegmentsOptions::fast_below, it is as large as the request, and all smaller unused ones go back. If the
 /// allocator below fails or the limit is reached, all unused segments go back; if the request still fails, a free block
 /// of the other kind of segment serves (SegmentsOptions::small), or its OutOfMemory is thrown.
 ///
