@@ -78,6 +78,7 @@ class Planner {
       type.states.resize(links);
       type.gradients.resize(links);
       type.takes_over.assign(links, 0);
+      type.in_arena.resize(links);
       for (std::size_t p = 0; p < phase_count; ++p) type.phases[p] = steps_.segments(std::move(tasks[t][p]));
     }
   }
@@ -321,7 +322,7 @@ void find_regions(Plan& plan, const PlanOptions& options) {
       return type.regions.size() - 1;
     };
     for (const TypePlan::Arena& arena : type.arenas) add(arena.width, arena.rate);
-    const auto rate = [&](std::size_t link) { return link < type.states.size() / 2 ? Rate::vertices : Rate::edges; };
+    const auto rate = [&](std::size_t link) { return type.rate_of_link(link); };
     for (std::size_t link = 0; link < type.states.size(); ++link) {
       ChildSlots& state = type.states[link];
       if (!state.any()) continue;
@@ -331,7 +332,11 @@ void find_regions(Plan& plan, const PlanOptions& options) {
     for (std::size_t link = 0; link < type.gradients.size(); ++link) {
       ChildSlots& gradient = type.gradients[link];
       if (!gradient.any()) continue;
-      gradient.region = type.takes_over[link] != 0 ? type.states[link].region : add(gradient.width, rate(link));
+      if (type.takes_over[link] != 0) {
+        gradient.region = type.states[link].region;
+      } else {
+        gradient.region = type.in_arena[link] ? *type.in_arena[link] : add(gradient.width, rate(link));
+      }
     }
     type.first_region = plan.regions;
     plan.regions += type.regions.size();

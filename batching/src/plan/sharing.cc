@@ -88,8 +88,8 @@ class Sharing {
   void run(const ir::Program& program) {
     for (Tenant& tenant : tenants_) settle_stays(tenant);
     each_step([&](const Step& step, Moment now) { take_over(program, step, now); });
-    assign();
     for (std::size_t s = 0; s < type_.states.size(); ++s) type_.takes_over[s] = may_take_over(s);
+    assign();
   }
 
   void settle(Place& place) const {
@@ -171,7 +171,8 @@ class Sharing {
     return true;
   }
 
-  /// First fit, widest tenants first.
+  /// First fit, widest tenants first. Gradients for the children come before all, since they lie at the beginning of a
+  /// matrix of their width. Children read them at unknown moments, so they stay.
   void assign() {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < tenants_.size(); ++i) {
@@ -181,6 +182,13 @@ class Sharing {
                      [&](std::size_t a, std::size_t b) { return tenants_[a].width > tenants_[b].width; });
     places_.resize(tenants_.size());
     std::vector<Shared> all;
+    for (std::size_t s = 0; s < type_.states.size(); ++s) {
+      const ChildSlots& gradients = type_.gradients[s];
+      if (!gradients.any() || type_.takes_over[s] != 0) continue;
+      type_.in_arena[s] = all.size();
+      all.push_back({{gradients.width, type_.rate_of_link(s)}, writes_[s]});
+      if (writes_[s].empty()) all.back().stays.push_back({0, gradients.width, 0, forever});
+    }
     for (std::size_t i : order) {
       const Tenant& tenant = tenants_[i];
       Index column = -1;

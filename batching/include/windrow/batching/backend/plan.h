@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "windrow/batching/backend/program.h"
@@ -121,6 +122,7 @@ struct TypePlan {
   std::size_t link(std::size_t state, Rate rate) const {
     return rate == Rate::vertices ? state : states.size() / 2 + state;
   }
+  Rate rate_of_link(std::size_t link) const { return link < states.size() / 2 ? Rate::vertices : Rate::edges; }
   /// By state: its own, for consumers to gather (without slots) or to read (Plan::in_place). Empty if nobody does.
   std::vector<Place> stored;
   /// Gradients that it sends to children of its edges: for each edge a factor times a row of the vertex, which belongs
@@ -134,8 +136,10 @@ struct TypePlan {
   std::vector<Product> products;
   bool in_place = false;         ///< whether steps read states of children of edges where these were stored
   std::vector<char> takes_over;  ///< by link: whether the gradients overwrite the slots of the states
-  /// The memory of its vertices in a minibatch: a matrix for each arena, then one for each link with slots,
-  /// then one for each gradient that does not take over the slots of its link.
+  /// By link: the arena of their width in which the gradients lie; none if they lie in no arena.
+  std::vector<std::optional<std::size_t>> in_arena;
+  /// The memory of its vertices in a minibatch: a matrix for each arena, then one for each link with slots, then one
+  /// for each link whose gradients neither take over these slots nor lie in an arena.
   struct Region {
     Index stride;
     Rate rate;
