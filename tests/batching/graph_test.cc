@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
+#include <random>
+
 #include "tests/engine/support.h"
 #include "windrow/batching/runner.h"
 
@@ -39,6 +43,30 @@ TEST(InputGraph, HasLevelsOneAboveTheHighestChild) {
   const std::int32_t expected[] = {3, 2, 0, 1, 0};
   for (std::int32_t v = 0; v < 5; ++v) EXPECT_EQ(graph.level(v), expected[v]) << v;
   EXPECT_EQ(graph.edges(), 5);
+}
+
+TEST(InputGraph, FindsTheLevelsOfAllVerticesOfRandomGraphs) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 20; ++i) {
+    // Children may follow their consumers.
+    const std::int32_t vertices = 1 + static_cast<std::int32_t>(random() % 60);
+    std::vector<std::vector<std::int32_t>> children(static_cast<std::size_t>(vertices));
+    std::vector<std::int32_t> order(children.size()), level(children.size(), 0);
+    std::iota(order.begin(), order.end(), 0);
+    for (std::size_t k = order.size(); k > 1; --k) std::swap(order[k - 1], order[random() % k]);
+    for (std::size_t k = 1; k < order.size(); ++k) {
+      const auto v = static_cast<std::size_t>(order[k]);
+      for (std::size_t c = random() % 3; c > 0; --c) {
+        const std::int32_t child = order[random() % k];
+        children[v].push_back(child);
+        level[v] = std::max(level[v], level[static_cast<std::size_t>(child)] + 1);
+      }
+    }
+    const InputGraph graph(pair_function(), graph_of(children));
+    for (std::int32_t v = 0; v < vertices; ++v) {
+      EXPECT_EQ(graph.level(v), level[static_cast<std::size_t>(v)]) << "vertex " << v << " of graph " << i;
+    }
+  }
 }
 
 TEST(InputGraph, MayBeEmptyAndMayLackChildren) {

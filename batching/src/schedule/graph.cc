@@ -196,17 +196,16 @@ void InputGraph::Loading::check_indices() const {
 
 /// Finds the levels in one pass. Returns false if a vertex precedes one of its children.
 bool InputGraph::Loading::find_levels_in_order() {
-  auto& level = graph_.level_;
-  level.resize(static_cast<std::size_t>(vertices()));
+  level_.resize(static_cast<std::size_t>(vertices()));
   for (std::int32_t v = 0; v < vertices(); ++v) {
     const auto at = static_cast<std::size_t>(v);
     std::int32_t above = 0;
     for (auto e = data_.child_begin[at]; e < data_.child_begin[at + 1]; ++e) {
       const std::int32_t child = data_.children[static_cast<std::size_t>(e)];
       if (child >= v) return false;
-      if (child != no_child) above = std::max(above, level[static_cast<std::size_t>(child)] + 1);
+      if (child != no_child) above = std::max(above, level_[static_cast<std::size_t>(child)] + 1);
     }
-    level[at] = above;
+    level_[at] = above;
     graph_.levels_ = std::max(graph_.levels_, above + 1);
   }
   return true;
@@ -233,18 +232,17 @@ void InputGraph::Loading::find_levels() {
       consumers[static_cast<std::size_t>(consumer_begin[child + 1]++)] = static_cast<std::int32_t>(v);
     });
   }
-  auto& level = graph_.level_;
-  level.assign(vertices, 0);
+  level_.assign(vertices, 0);
   std::vector<std::int32_t> ready;
   for (std::size_t v = 0; v < vertices; ++v) {
     if (waits_for[v] == 0) ready.push_back(static_cast<std::int32_t>(v));
   }
   for (std::size_t i = 0; i < ready.size(); ++i) {
     const auto v = static_cast<std::size_t>(ready[i]);
-    graph_.levels_ = std::max(graph_.levels_, level[v] + 1);
+    graph_.levels_ = std::max(graph_.levels_, level_[v] + 1);
     for (auto c = consumer_begin[v]; c < consumer_begin[v + 1]; ++c) {
       const auto consumer = static_cast<std::size_t>(consumers[static_cast<std::size_t>(c)]);
-      level[consumer] = std::max(level[consumer], level[v] + 1);
+      level_[consumer] = std::max(level_[consumer], level_[v] + 1);
       if (--waits_for[consumer] == 0) ready.push_back(static_cast<std::int32_t>(consumer));
     }
   }
@@ -259,6 +257,13 @@ void InputGraph::Loading::find_levels() {
   }
   refuse("vertex " + number(static_cast<std::int64_t>(on_cycle)) +
          " is its own descendant; expected a graph without cycles");
+}
+
+std::int32_t InputGraph::level(std::int32_t of) const {
+  const auto place = static_cast<std::int32_t>(std::find(vertex(), vertex() + vertices_, of) - vertex());
+  std::int32_t run = 0;
+  while (type_run(run).end <= place) ++run;
+  return type_run(run).level;
 }
 
 void InputGraph::prefetch_after(std::span<const InputGraph* const> graphs, std::size_t at) {

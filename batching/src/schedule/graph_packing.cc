@@ -23,14 +23,13 @@ std::vector<std::int32_t> sorted_by(const std::vector<std::int32_t>& key, std::s
 }  // namespace
 
 void InputGraph::Loading::sort() {
-  std::vector<std::int32_t> numbered(graph_.level_.size());
+  std::vector<std::int32_t> numbered(level_.size());
   std::iota(numbered.begin(), numbered.end(), 0);
-  vertex_ =
-      sorted_by(types_, distinct_.size(), sorted_by(graph_.level_, static_cast<std::size_t>(graph_.levels_), numbered));
+  vertex_ = sorted_by(types_, distinct_.size(), sorted_by(level_, static_cast<std::size_t>(graph_.levels_), numbered));
   for (std::size_t i = 0; i < vertex_.size(); ++i) {
     const auto v = static_cast<std::size_t>(vertex_[i]);
     const auto here = static_cast<std::int32_t>(i);
-    const std::int32_t type = types_[v], level = graph_.level_[v];
+    const std::int32_t type = types_[v], level = level_[v];
     if (i == 0 || type_runs_.back().type != type || type_runs_.back().level != level) {
       type_runs_.push_back({type, level, here, here});
     }
@@ -40,6 +39,7 @@ void InputGraph::Loading::sort() {
 
 void InputGraph::Loading::pack() {
   auto& block = graph_.block_;
+  graph_.vertices_ = vertices();
   graph_.columns_ = static_cast<std::int32_t>(function_.index_pulls.size() + function_.pulls.size());
   graph_.types_ = static_cast<std::int32_t>(distinct_.size());
   graph_.type_runs_ = static_cast<std::int32_t>(type_runs_.size());

@@ -51,6 +51,7 @@ class InputGraph::Loading {
   const ir::Function& function_;
   std::vector<char> has_kind_;  // by kind: whether any vertex has it
   std::vector<ir::VertexType> distinct_;
+  std::vector<std::int32_t> level_;   // by vertex
   std::vector<std::int32_t> types_;   // by vertex: index into distinct_
   std::vector<std::int32_t> vertex_;  // by place
   std::vector<TypeRun> type_runs_;

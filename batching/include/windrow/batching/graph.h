@@ -53,10 +53,10 @@ class InputGraph {
   /// minibatches, mention `name`.
   InputGraph(const VertexFunction& function, const GraphData& data, std::string name = {});
 
-  std::int32_t vertices() const { return static_cast<std::int32_t>(level_.size()); }
+  std::int32_t vertices() const { return vertices_; }
   std::int32_t levels() const { return levels_; }
-  /// Precondition: `vertex` is less than vertices().
-  std::int32_t level(std::int32_t vertex) const { return level_[static_cast<std::size_t>(vertex)]; }
+  /// Searches for the vertex, which must be less than vertices().
+  std::int32_t level(std::int32_t vertex) const;
   /// The number of children of all vertices.
   std::int64_t edges() const { return edges_; }
 
@@ -105,8 +105,7 @@ class InputGraph {
 
   std::shared_ptr<const std::string> name_;  // null for none
   std::shared_ptr<const ir::Function> function_;
-  std::int32_t levels_ = 0;
-  std::vector<std::int32_t> level_;  // of each vertex
+  std::int32_t vertices_ = 0, levels_ = 0;
   // Layouts read all of this from one block, so that a graph that is no longer in the cache is fetched with few misses.
   // It contains: where columns begin; the distinct types, ascending; runs; children in CSR format; vertices; columns.
   // All are in the order of places: vertices sorted by type, then level, then number.
