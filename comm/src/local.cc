@@ -341,6 +341,7 @@ class LocalMember final : public Member {
   LocalMember(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
+  const void* group() const override { return group_.get(); }
   void take(Exchange&& part) override { group_->take(rank_, std::move(part)); }
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
     return group_->exchange(rank_, numbers);

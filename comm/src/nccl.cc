@@ -91,6 +91,7 @@ class NcclMember final : public comm::Member {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  const void* group() const override { return team_.get(); }
   bool on_lane(Kind kind) const override { return messenger_ == nullptr || kind < Kind::send; }
   std::uint64_t number(Kind kind, int peer) override {
     return on_lane(kind) ? Member::number(kind, peer) : messenger_->number(kind, peer);

@@ -63,6 +63,7 @@ class NestedMember final : public Member {
 
   int rank() const override { return place_.process * nested_.inner.size() + nested_.inner.rank(); }
   int size() const override { return place_.processes * nested_.inner.size(); }
+  const void* group() const override { return nested_.inner.member()->group(); }
   const Nested* nested() const override { return &nested_; }
   void take(comm::Exchange&& part) override { comm::fail(part, {.why = "a part of a call of a nested group"}); }
 
@@ -111,9 +112,13 @@ NestedGroup::NestedGroup(const std::vector<Communicator>& inner, const Communica
   std::string wrong;
   for (std::size_t i = 0; i < inner.size() && wrong.empty(); ++i) {
     const Communicator& one = inner[i];
-    if (static_cast<std::size_t>(one.rank()) == i && static_cast<std::size_t>(one.size()) == inner.size()) continue;
+    const bool in_place =
+        static_cast<std::size_t>(one.rank()) == i && static_cast<std::size_t>(one.size()) == inner.size();
+    const bool of_group = one.member()->group() == inner.front().member()->group();
+    if (in_place && of_group) continue;
     wrong = "inner member " + std::to_string(i) + " is rank " + std::to_string(one.rank()) + " of " +
-            std::to_string(one.size()) + "; expected all members of one group, by rank";
+            std::to_string(one.size()) + (in_place ? " in another group than member 0" : "") +
+            "; expected all members of one group, by rank";
   }
   const auto wrongs = outer.exchange(std::vector<std::int64_t>{wrong.empty() ? 0 : 1});
   if (!wrong.empty()) throw MisuseError("NestedGroup: " + wrong);

@@ -165,6 +165,7 @@ class SimulatedGroup::Member final : public comm::Member {
   Member(std::shared_ptr<Network> network, int rank) : network_(std::move(network)), rank_(rank) {}
   int rank() const override { return rank_; }
   int size() const override { return network_->size(); }
+  const void* group() const override { return network_.get(); }
   void take(Exchange&& part) override { network_->take(std::move(part)); }
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
     std::vector<std::int64_t> all;

@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <functional>
+#include <future>
 #include <limits>
+#include <optional>
+#include <thread>
 
 #include "parameters/skipped_steps.h"
 #include "tests/batching/trainer.h"
@@ -146,6 +150,69 @@ TEST_P(Descent, AddsToTheGradientsThatAreKept) {
   ASSERT_EQ(summed.rows.size(), 1u);
   EXPECT_EQ(summed.rows[0].of.get(), (std::vector<std::int32_t>{0, 2, 3}));
   EXPECT_EQ(summed.rows[0].rows.get(), (std::vector<float>{3, 3, 0.5, 0.5, -3, -3}));
+}
+
+/// A table without a dense gradient keeps the sums of its rows, and not the minibatches that computed them.
+TEST_P(Descent, KeepsTheRowsOfLookupsWithoutTheirMinibatches) {
+  Words parts;
+  std::size_t live = 0;
+  for (int minibatch = 0; minibatch < 4; ++minibatch) {
+    front_ends[GetParam()](parts, {{3, 1}, {0, 2}, {3, -4}});
+    parts.parameters.keep_gradients();
+    EXPECT_EQ(parts.parameters.looked_up_rows(parts.words), (std::vector<std::int32_t>{0, 3}));
+    EXPECT_EQ(parts.parameters.gradient(parts.words).rows.size(), 1u);
+    parts.engine.wait_all();
+    const std::size_t now = parts.host.memory->use().live;
+    if (minibatch > 1) EXPECT_EQ(now, live) << minibatch;
+    live = now;
+  }
+}
+
+TEST(KeptGradients, ThatHaveFailedLeaveTheLossesOfLaterMinibatches) {
+  Words words;
+  const Minibatch bad = words.differentiate({{1, not_a_number}});
+  words.parameters.keep_gradients();
+  const Minibatch good = words.differentiate({{3, 1}, {0, 2}});
+  EXPECT_EQ(good.loss(), 6);
+  EXPECT_THROW(bad.loss(), OpError);
+  EXPECT_THROW(words.parameters.dense_gradient(words.w).get(), OpError) << "of both";
+  words.parameters.forget_gradients();
+}
+
+/// A minibatch that adds to gradients takes its memory when they are there.
+TEST(KeptGradients, LetTheNextMinibatchUseTheMemoryOfTheLast) {
+  Words words;
+  words.differentiate({{3, 1}, {0, 2}}).loss();
+  words.parameters.keep_gradients();
+  words.engine.wait_all();
+  std::promise<void> late;
+  const Var gradient = words.parameters.gradient(words.w).all->var();
+  words.engine.push([done = late.get_future().share()] { done.wait(); }, {mutate(gradient)}, {.name = "late"});
+  const std::size_t before = words.host.memory->use().live;
+  const Minibatch next = words.differentiate({{3, 1}, {0, 2}});
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(words.host.memory->use().live, before);
+  late.set_value();
+  EXPECT_EQ(next.loss(), 6);
+  words.engine.wait_all();
+  EXPECT_GT(words.host.memory->use().live, before) << "as long as there is a handle";
+}
+
+TEST(PendingLoss, DoesNotKeepTheMemoryOfTheMinibatch) {
+  Words words;
+  const auto live = [&] {
+    words.parameters.forget_gradients();
+    words.engine.wait_all();
+    return words.host.memory->use().live;
+  };
+  words.differentiate({{3, 1}, {0, 2}}).loss();
+  const std::size_t before = live();
+  std::optional<Minibatch> minibatch = words.differentiate({{3, 1}, {0, 2}});
+  EXPECT_GT(live(), before);
+  const std::function<double()> loss = minibatch->pending_loss();
+  minibatch.reset();
+  EXPECT_EQ(live(), before);
+  EXPECT_EQ(loss(), 6);
 }
 
 TEST_P(Descent, IsNotMadeWhereALossOrAGradientIsNotFiniteAndGoesOn) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <set>
 
 #include "tests/batching/cells.h"
@@ -103,6 +104,56 @@ TEST(VertexDropout, GoesOnFromANumberOfMinibatches) {
   chains.train();
   later.parameters.set_minibatches(1);
   EXPECT_EQ(later.dropped(later.train()), chains.dropped(chains.train()));
+}
+
+/// The dropped rows of a member that computes some of the graphs.
+Floats dropped_by(int rank, const std::vector<std::int32_t>& graphs, bool numbered) {
+  Chains member({.rate = 0.5});
+  member.parameters.set_member(rank, 2);
+  if (numbered) member.parameters.number_samples(graphs);
+  std::vector<const InputGraph*> own;
+  for (const std::int32_t graph : graphs) own.push_back(member.graphs.pointers[static_cast<std::size_t>(graph)]);
+  return member.dropped(member.runner.differentiate(own));
+}
+
+TEST(VertexDropout, OfSamplesWithNumbersIsThatOfOneMemberWithAllOfThem) {
+  Chains all({.rate = 0.5});
+  const Floats expected = all.dropped(all.train());  // of chains of 3, 5 and 1 vertices
+  const auto rows = [&](int begin, int end) {
+    return Floats(expected.begin() + 40 * begin, expected.begin() + 40 * end);
+  };
+  Floats last_and_first = rows(8, 9);
+  std::ranges::copy(rows(0, 3), std::back_inserter(last_and_first));
+  EXPECT_EQ(dropped_by(0, {2, 0}, true), last_and_first);
+  EXPECT_EQ(dropped_by(1, {1}, true), rows(3, 8));
+  EXPECT_NE(dropped_by(1, {1}, false), rows(3, 8));
+  EXPECT_NE(dropped_by(1, {0}, false), dropped_by(0, {0}, false)) << "members draw their own";
+}
+
+TEST(VertexDropout, NumbersSamplesOfOneMinibatch) {
+  Chains chains({.rate = 0.5}), plain({.rate = 0.5});
+  chains.parameters.number_samples({0, 1});
+  EXPECT_EQ(error_of<MisuseError>([&] { chains.train(); }),
+            "a minibatch of 3 graphs; expected 2, as many as Parameters::number_samples() got numbers");
+  chains.parameters.number_samples({2, 1, 0});
+  EXPECT_NE(chains.dropped(chains.train()), plain.dropped(plain.train()));
+  EXPECT_EQ(chains.dropped(chains.train()), plain.dropped(plain.train())) << "numbers are of one minibatch";
+}
+
+TEST(VertexDropout, SeedsOfSamplesDifferAndFollowTheirNumbers) {
+  Chains chains({.rate = 0.5}), other({.rate = 0.5});
+  std::set<std::uint64_t> seeds;
+  chains.parameters.set_member(0, 2);
+  for (std::size_t sample = 0; sample < 4; ++sample) seeds.insert(chains.parameters.sample_seed(sample));
+  other.parameters.set_member(1, 2);
+  for (std::size_t sample = 0; sample < 4; ++sample) seeds.insert(other.parameters.sample_seed(sample));
+  EXPECT_EQ(seeds.size(), 8u) << "members draw their own";
+  other.parameters.number_samples({3});
+  EXPECT_EQ(other.parameters.sample_seed(0), chains.parameters.sample_seed(3));
+  EXPECT_THROW(other.parameters.sample_seed(1), MisuseError);
+  chains.train();
+  for (std::size_t sample = 0; sample < 4; ++sample) seeds.insert(chains.parameters.sample_seed(sample));
+  EXPECT_EQ(seeds.size(), 12u) << "minibatches draw their own";
 }
 
 TEST(VertexDropout, PassesGradientsThroughTheMask) {

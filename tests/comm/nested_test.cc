@@ -149,7 +149,9 @@ TEST(NestedGroup, RefusesWhatItDoesNotHave) {
   std::thread other([&] { EXPECT_THROW(NestedGroup({two[0], two[1]}, outer[0]), CommError); });
   EXPECT_THROW(NestedGroup({one[0]}, outer[1]), CommError);
   other.join();
-  for (const std::vector<Communicator>& part : {std::vector{two[0]}, std::vector{two[1], two[0]}}) {
+  const LocalGroup another(host_devices(engine, 2));
+  for (const std::vector<Communicator>& part :
+       {std::vector{two[0]}, std::vector{two[1], two[0]}, std::vector{two[0], another[1]}}) {
     std::thread process([&] { EXPECT_THROW(NestedGroup({one[0]}, outer[1]), CommError); });
     EXPECT_THROW(NestedGroup(part, outer[0]), MisuseError);
     process.join();

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <thread>
 
 #include "tests/engine/support.h"
 #include "tests/models/training.h"
+#include "windrow/comm/local.h"
 #include "windrow/models/graph_network.h"
 
 namespace windrow {
@@ -150,6 +153,45 @@ TEST(Trainer, CountsCorrectLabelsAndRoots) {
   EXPECT_DOUBLE_EQ(trees.trainer.evaluate()[1].value, 1) << "of the vertices that have a label";
   labels = {-1, -1, -1};
   for (const Metric& metric : trees.trainer.evaluate()) EXPECT_EQ(metric.value, 0) << "of nothing";
+}
+
+/// The parameters after two epochs, by member of a group.
+std::vector<std::vector<float>> trained_by(int members, const std::string& model, const WorkloadOptions& options) {
+  Engine engine({.workers = 2});
+  const std::vector<Device> devices = host_devices(engine, members);
+  const LocalGroup group(devices);
+  std::vector<std::vector<float>> results(devices.size());
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < members; ++rank) {
+    threads.emplace_back([&, rank] {
+      const Device& device = devices[static_cast<std::size_t>(rank)];
+      Workload workload = make_workload(model, device, options);
+      Trainer trainer(device, workload, {.minibatch = 7, .optimiser = {.rate = 0.05}, .group = group[rank]});
+      for (int epoch = 0; epoch < 2; ++epoch) trainer.train();
+      EXPECT_EQ(trainer.minibatches(), 2 * ((workload.training.size() + 6) / 7)) << "of member " << rank;
+      for (const std::vector<float>& values : parameters_of(workload)) {
+        std::ranges::copy(values, std::back_inserter(results[static_cast<std::size_t>(rank)]));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+/// Also in minibatches with fewer samples than members.
+TEST(Trainer, MembersOfAGroupDrawAndTrainAsOneDoes) {
+  for (const std::string model : {"tree-lstm", "bilstm", "seq2seq", "parser"}) {
+    SCOPED_TRACE(model);
+    WorkloadOptions options = trees(16, 3);
+    if (model != "parser") options.dropout = {.element = 0.4, .word = 0.2};
+    const std::vector<float> expected = trained_by(1, model, options).front();
+    for (const int members : {2, 3}) {
+      const auto results = trained_by(members, model, options);
+      for (const std::vector<float>& result : results) EXPECT_EQ(result, results.front());
+      ASSERT_EQ(results.front().size(), expected.size());
+      for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(results.front()[i], expected[i], 1e-4) << i;
+    }
+  }
 }
 
 TEST(Trainer, StopsAtALossThatIsNotFinite) {

@@ -13,6 +13,7 @@
 
 #include "tests/batching/blocked_chain.h"
 #include "tests/devices/simulated.h"
+#include "tests/engine/support.h"
 #include "tests/seed.h"
 #include "tests/training/rows_model.h"
 #include "windrow/comm/local.h"
@@ -124,6 +125,20 @@ TEST(DataParallel, AFailureOfOneMemberFailsTheStepOfAll) {
     } catch (const OpError& error) {
       EXPECT_NE(std::string(error.what()).find("loss"), std::string::npos) << error.what();
     }
+  });
+}
+
+TEST(DataParallel, RefusesAParameterThatIsFrozenAtSomeMembers) {
+  with_members(2, {.workers = 2}, [](RowsModel& model, const Communicator& communicator) {
+    DataParallel parallel(communicator, model.parameters);
+    if (communicator.rank() == 1) model.parameters.freeze(model.matrix);
+    model.differentiate(model.draw_samples(2));
+    const std::string refused = error_of<CommError>([&] { parallel.combine(2); });
+    EXPECT_NE(refused.find("'" + model.parameters.name(model.matrix) + "' is not frozen at rank 0"), refused.npos)
+        << refused;
+    if (communicator.rank() == 0) model.parameters.freeze(model.matrix);
+    model.differentiate(model.draw_samples(2));
+    EXPECT_EQ(parallel.combine(2), 4u);
   });
 }
 

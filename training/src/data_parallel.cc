@@ -17,7 +17,7 @@ namespace windrow {
 namespace {
 
 /// What a member knows of the gradient of a parameter when its minibatch is pushed.
-enum Known : std::int64_t { none, rows, all };
+enum Known : std::int64_t { frozen, none, rows, all };
 
 /// The buckets of an update that is not sharded.
 enum Compressed : std::size_t { yes, no };
@@ -157,7 +157,8 @@ std::size_t DataParallel::combine(std::size_t samples, std::source_location from
     const Parameter parameter = parameters_[i];
     const bool dense = parameters_.has_dense_gradient(parameter);
     if (!dense) looked_up[i] = parameters_.looked_up_rows(parameter);
-    own.push_back(dense ? all : looked_up[i].empty() ? none : rows);
+    const Known of_gradient = dense ? all : looked_up[i].empty() ? none : rows;
+    own.push_back(parameters_.frozen(parameter) ? frozen : of_gradient);
     own.push_back(static_cast<std::int64_t>(looked_up[i].size()));
   }
   const std::vector<std::int64_t> of_all = communicator_.exchange(own);
@@ -171,7 +172,13 @@ std::size_t DataParallel::combine(std::size_t samples, std::source_location from
   // The kind of each sum is that of the member that knows least about which rows it needs.
   std::vector<std::int64_t> kinds(count, none);
   for (std::size_t i = 0; i < count; ++i) {
-    for (std::size_t member = 0; member < members; ++member) kinds[i] = std::max(kinds[i], known(member, i));
+    for (std::size_t member = 0; member < members; ++member) {
+      kinds[i] = std::max(kinds[i], known(member, i));
+      if ((known(member, i) == frozen) == (known(0, i) == frozen)) continue;
+      const std::string first = known(0, i) == frozen ? "frozen" : "not frozen";
+      throw CommError("DataParallel::combine: parameter '" + parameters_.name(parameters_[i]) + "' is " + first +
+                      " at rank 0, but not so at rank " + std::to_string(member) + "; expected the same at all");
+    }
   }
   // The rows that some member has looked up, by parameter.
   std::vector<std::int64_t> own_rows;

@@ -34,9 +34,10 @@ void Push::push(OpName name, const std::vector<Access>& accesses, OpFunction fun
 }
 
 /// The op reads the parameters. The step that writes them follows the previous minibatch, so that minibatch has
-/// released its memory, which this op can reuse.
+/// released its memory, which this op can reuse. If its gradients are kept instead, the op follows these.
 void Push::memory() {
   std::vector<Access> accesses = execution_->parameters();
+  if (execution_->follows() != nullptr) accesses.push_back(read(execution_->follows()->var()));
   accesses.push_back(overwrite(execution_->memory()));
   push("minibatch memory", accesses, [execution = execution_] { execution->take_memory(); });
 }

@@ -69,13 +69,14 @@ void Layout::Maker::fill(const ir::IndexField& field, const TypeRows& type, std:
 void Layout::Maker::fill_dropout(const ir::IndexField& field, const TypeRows& type,
                                  std::vector<std::int32_t>& to) const {
   const auto low = [](std::uint64_t word) { return static_cast<std::int32_t>(static_cast<std::uint32_t>(word)); };
-  const auto [seed, minibatch] = options_.dropout;
+  const auto& [seed, minibatch, samples] = options_.dropout;
   const bool by_vertex = field.holds == ir::IndexField::Holds::dropout;
   auto* row = to.data();
   for (const std::int32_t vertex : type.vertex) {
     const auto graph = std::prev(std::ranges::upper_bound(layout_.first_vertex, vertex));
     *row++ = low(minibatch);
-    *row++ = static_cast<std::int32_t>(graph - layout_.first_vertex.begin());
+    const auto place = graph - layout_.first_vertex.begin();
+    *row++ = samples.empty() ? static_cast<std::int32_t>(place) : samples[static_cast<std::size_t>(place)];
     *row++ = by_vertex ? vertex - *graph : -1;
     *row++ = low(seed);
     *row++ = low(seed >> 32);

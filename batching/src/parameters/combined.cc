@@ -33,13 +33,7 @@ bool Parameters::has_dense_gradient(const Parameter& parameter) const {
 }
 
 std::vector<std::int32_t> Parameters::looked_up_rows(const Parameter& parameter) const {
-  std::vector<std::int32_t> rows;
-  for (const LookedUp& lookup : store_->entry(parameter).lookups) {
-    std::ranges::copy_if(lookup.row_of, std::back_inserter(rows), [](std::int32_t row) { return row >= 0; });
-  }
-  std::ranges::sort(rows);
-  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
-  return rows;
+  return ParameterStore::looked_up_rows(store_->entry(parameter));
 }
 
 Tensor Parameters::gradient_of_rows(const Parameter& parameter, const std::vector<std::int32_t>& rows,

@@ -63,8 +63,14 @@ class ParameterStore {
   std::uint64_t id() const { return id_; }
   std::uint64_t seed() const { return seed_; }
   std::uint64_t minibatches() const { return minibatches_; }
-  void set_minibatches(std::uint64_t number) { minibatches_ = number; }
-  std::uint64_t next_minibatch() { return minibatches_++; }
+  void set_minibatches(std::uint64_t number) {
+    samples_.clear();
+    minibatches_ = number;
+  }
+  std::uint64_t next_minibatch() {
+    samples_.clear();
+    return minibatches_++;
+  }
   void set_member(std::uint64_t rank, std::uint64_t members) {
     rank_ = rank;
     members_ = members;
@@ -72,6 +78,10 @@ class ParameterStore {
   bool of_a_group() const { return members_ > 1; }
   /// The number that dropout draws with in a minibatch of that number: each member of a group has its own ones.
   std::uint64_t draw(std::uint64_t minibatch) const { return minibatch * members_ + rank_; }
+  /// As Parameters::number_samples() says; empty if they have no numbers.
+  void number_samples(std::vector<std::int32_t> numbers) { samples_ = std::move(numbers); }
+  const std::vector<std::int32_t>& samples() const { return samples_; }
+  std::uint64_t sample_seed(std::size_t sample) const;
   /// The smallest number that no other lazy graph for training has at present, so that dropout of two of them differs.
   std::size_t enter_graph() {
     const auto place = std::find(graphs_.begin(), graphs_.end(), false);
@@ -91,9 +101,13 @@ class ParameterStore {
   void begin_gradients() {
     if (!std::exchange(keeps_gradients_, false)) forget_gradients();
   }
-  void keep_gradients() { keeps_gradients_ = true; }
+  void keep_gradients(std::source_location from);
+  /// Adds reads of the gradients that the next minibatch is to add to, and of the end of the last one.
+  void add_kept_gradients(std::vector<Access>& reads) const;
   void agree_on_steps(Parameters::Agree agree) { agree_ = std::move(agree); }
   Gradient summed_gradient(const Parameter& parameter, std::source_location from) const;
+  /// The rows of the table that lookups used, ascending.
+  static std::vector<std::int32_t> looked_up_rows(const Entry& entry);
   /// Notes that gradients come from that minibatch, too.
   void add_source(std::shared_ptr<const MinibatchEnd> minibatch) { sources_.push_back(std::move(minibatch)); }
   NextStep next_step(std::source_location from) {
@@ -105,6 +119,8 @@ class ParameterStore {
 
  private:
   Tensor drawn(Index rows, Index width, Initial initial);
+  /// The rows of all lookups, added up by row of the table.
+  std::optional<Gradient::Rows> summed_lookups(const Entry& entry, std::source_location from) const;
   /// One step of gradient descent while it is pushed.
   struct DescentStep {
     double rate, decay;
@@ -131,8 +147,9 @@ class ParameterStore {
   Parameters::Agree agree_;                                   // on steps along the gradients; or empty
   std::uint64_t steps_ = 0, minibatches_ = 0;
   std::uint64_t rank_ = 0, members_ = 1;
-  std::vector<bool> graphs_;      // by number: whether there is one
-  bool keeps_gradients_ = false;  // for the next minibatch
+  std::vector<std::int32_t> samples_;  // numbers of those of the next minibatch; or empty
+  std::vector<bool> graphs_;           // by number: whether there is one
+  bool keeps_gradients_ = false;       // for the next minibatch
   const std::shared_ptr<SkipLog> skipped_;
 };
 

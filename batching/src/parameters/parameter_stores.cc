@@ -15,6 +15,23 @@ std::uint64_t ParameterStores::next_minibatch() {
   return sets_.front()->next_minibatch();
 }
 
+LayoutOptions::Dropout ParameterStores::next_dropout(std::size_t samples) {
+  std::vector<std::int32_t> numbers = sets_.front()->samples();
+  if (!numbers.empty() && numbers.size() != samples) {
+    throw MisuseError("a minibatch of " + std::to_string(samples) + " graphs; expected " +
+                      std::to_string(numbers.size()) + ", as many as Parameters::number_samples() got numbers");
+  }
+  const std::uint64_t minibatch = next_minibatch();
+  const bool numbered = !numbers.empty();
+  return {sets_.front()->seed(), numbered ? minibatch : draw(minibatch), std::move(numbers)};
+}
+
+std::vector<Access> ParameterStores::kept_gradients() const {
+  std::vector<Access> reads;
+  for (const auto& set : sets_) set->add_kept_gradients(reads);
+  return reads;
+}
+
 void ParameterStores::begin_gradients() {
   for (const auto& set : sets_) set->begin_gradients();
 }

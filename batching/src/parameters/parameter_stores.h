@@ -8,6 +8,7 @@
 
 #include "parameters/parameter_store.h"
 #include "windrow/batching/backend/ir.h"
+#include "windrow/batching/backend/layout.h"
 
 namespace windrow {
 
@@ -43,8 +44,13 @@ class ParameterStores {
   std::uint64_t minibatches() const { return sets_.front()->minibatches(); }
   std::uint64_t next_minibatch();
   std::uint64_t draw(std::uint64_t minibatch) const { return sets_.front()->draw(minibatch); }
+  /// What the next minibatch of a runner draws with; counts it. Throws MisuseError if its samples have numbers, but not
+  /// as many.
+  LayoutOptions::Dropout next_dropout(std::size_t samples);
   bool skips_non_finite() const { return sets_.front()->skips_non_finite(); }
   bool of_a_group() const { return std::ranges::any_of(sets_, &ParameterStore::of_a_group); }
+  /// Reads of the gradients that the next minibatch is to add to.
+  std::vector<Access> kept_gradients() const;
   void begin_gradients();
   void add_source(const std::shared_ptr<const MinibatchEnd>& minibatch);
 

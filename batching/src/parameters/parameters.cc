@@ -10,6 +10,7 @@
 #include "parameters/parameter_store.h"
 #include "parameters/skipped_steps.h"
 #include "windrow/batching/backend/execution.h"
+#include "windrow/ops/philox.h"
 #include "windrow/ops/recording.h"
 
 namespace windrow {
@@ -56,6 +57,20 @@ ParameterStore::ParameterStore(const Device& device, std::uint64_t seed, Paramet
       options_(std::move(options)),
       generator_(*device.engine, seed),
       skipped_(std::make_shared<SkipLog>()) {}
+
+std::uint64_t ParameterStore::sample_seed(std::size_t sample) const {
+  if (!samples_.empty() && sample >= samples_.size()) {
+    throw MisuseError("sample_seed: sample " + std::to_string(sample) + " of a minibatch; expected one of its " +
+                      std::to_string(samples_.size()) + " with numbers");
+  }
+  const std::uint64_t of_minibatch = samples_.empty() ? draw(minibatches_) : minibatches_;
+  const auto number =
+      samples_.empty() ? static_cast<std::uint32_t>(sample) : static_cast<std::uint32_t>(samples_[sample]);
+  const auto words =
+      philox({static_cast<std::uint32_t>(of_minibatch), static_cast<std::uint32_t>(of_minibatch >> 32), number, 0},
+             philox_key(seed_));
+  return std::uint64_t{words[1]} << 32 | words[0];
+}
 
 Parameter ParameterStore::add(const std::string& name, Index rows, Index width, Initial initial) {
   for (const Entry& entry : entries_) {
@@ -126,13 +141,49 @@ Gradient ParameterStore::summed_gradient(const Parameter& parameter, std::source
   const Entry& of = entry(parameter);
   if (of.gradient.all && of.lookups.empty()) return {.all = of.gradient.all};
   if (of.gradient.all) return {.all = dense(device_, of.gradient.all, of.lookups, parameter.type(), from)};
-  if (of.lookups.empty()) return {};
+  const std::optional<Gradient::Rows> rows = summed_lookups(of, from);
+  return rows ? Gradient{.rows = {*rows}} : Gradient{};
+}
+
+std::optional<Gradient::Rows> ParameterStore::summed_lookups(const Entry& entry, std::source_location from) const {
+  if (entry.lookups.empty()) return {};
   std::vector<Tensor> parts;
-  for (const LookedUp& lookup : of.lookups) parts.push_back(lookup.rows);
-  const std::vector<IntTensor> segments = by_table_row(device_, of.lookups, from);
+  for (const LookedUp& lookup : entry.lookups) parts.push_back(lookup.rows);
+  const std::vector<IntTensor> segments = by_table_row(device_, entry.lookups, from);
   if (segments.front().rows() == 0) return {};
-  return {.rows = {{segments.front().column_range(0, 1),
-                    apply(device_, op::sum_parts, {.in = std::move(parts), .indices = segments}, from)}}};
+  return Gradient::Rows{segments.front().column_range(0, 1),
+                        apply(device_, op::sum_parts, {.in = std::move(parts), .indices = segments}, from)};
+}
+
+std::vector<std::int32_t> ParameterStore::looked_up_rows(const Entry& entry) {
+  std::vector<std::int32_t> rows;
+  for (const LookedUp& lookup : entry.lookups) {
+    std::ranges::copy_if(lookup.row_of, std::back_inserter(rows), [](std::int32_t row) { return row >= 0; });
+  }
+  std::ranges::sort(rows);
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  return rows;
+}
+
+/// Rows of lookups lie in the memory of their minibatch. Their sums do not, so it can be freed.
+void ParameterStore::keep_gradients(std::source_location from) {
+  keeps_gradients_ = true;  // also if the following fails, since sums and parts are equivalent
+  for (Entry& entry : entries_) {
+    if (entry.lookups.empty()) continue;
+    std::vector<LookedUp> kept;
+    if (const auto summed = summed_lookups(entry, from)) kept.push_back({looked_up_rows(entry), summed->rows, from});
+    entry.lookups = std::move(kept);
+    entry.gradient.rows.clear();
+  }
+}
+
+void ParameterStore::add_kept_gradients(std::vector<Access>& reads) const {
+  if (!keeps_gradients_) return;
+  for (const Entry& entry : entries_) {
+    if (entry.gradient.all) reads.push_back(read(entry.gradient.all->var()));
+    for (const LookedUp& lookup : entry.lookups) reads.push_back(read(lookup.rows.var()));
+  }
+  if (!sources_.empty()) reads.push_back(read(sources_.back()->over.var()));
 }
 
 Gradient::Rows gradient_rows(const Device& device, const LookedUp& looked_up) {
@@ -200,11 +251,14 @@ void Parameters::set_member(int rank, int members) {
   store_->set_member(static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(members));
 }
 
+void Parameters::number_samples(std::vector<std::int32_t> numbers) { store_->number_samples(std::move(numbers)); }
+std::uint64_t Parameters::sample_seed(std::size_t sample) const { return store_->sample_seed(sample); }
+
 std::uint64_t Parameters::minibatches() const { return store_->minibatches(); }
 void Parameters::set_minibatches(std::uint64_t number) { store_->set_minibatches(number); }
-void Parameters::keep_gradients() {
+void Parameters::keep_gradients(std::source_location from) {
   refuse_in_recording("Parameters::keep_gradients()");
-  store_->keep_gradients();
+  store_->keep_gradients(from);
 }
 void Parameters::agree_on_steps(Agree agree) { store_->agree_on_steps(std::move(agree)); }
 void Parameters::freeze(const Parameter& parameter) { store_->set_frozen(parameter, true); }

@@ -11,15 +11,18 @@ namespace windrow {
 
 std::int64_t Minibatch::vertices() const { return execution_->layout().vertices; }
 
-double Minibatch::loss(std::source_location from) const {
-  MinibatchEnd& end = *execution_->end();
-  try {
-    execution_->device().engine->wait({read(end.over.var())}, from);
-  } catch (const OpError&) {
-    end.failure_told = true;
-    throw;
-  }
-  return end.loss;
+double Minibatch::loss(std::source_location from) const { return pending_loss(from)(); }
+
+std::function<double()> Minibatch::pending_loss(std::source_location from) const {
+  return [engine = execution_->device().engine, end = execution_->end(), from] {
+    try {
+      engine->wait({read(end->over.var())}, from);
+    } catch (const OpError&) {
+      end->failure_told = true;
+      throw;
+    }
+    return end->loss;
+  };
 }
 
 Tensor Minibatch::output(const std::string& name, std::source_location from) const { return output(name, {}, from); }

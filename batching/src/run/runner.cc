@@ -11,6 +11,7 @@
 #include "parameters/parameter_stores.h"
 #include "print/print.h"
 #include "run/runner_notes.h"
+#include "run/tag.h"
 #include "schedule/own_types.h"
 #include "schedule/schedule_lessons.h"
 #include "windrow/batching/backend.h"
@@ -279,7 +280,7 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
   for (const auto& row_of : rows) announced_rows.push_back(!row_of.empty());
   options.gradient_row_of = std::move(rows);
   if (purpose.training && counts_minibatches_) {
-    options.dropout = {parameters_->seed(), parameters_->draw(parameters_->next_minibatch())};
+    options.dropout = parameters_->next_dropout(graphs.size());
   }
   Layout layout = Layout::make(graphs, *plan, options, *layouts_);
   stats_.schedule_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
@@ -291,7 +292,8 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
                          .origins = std::move(origins_),
                          .keeps_not_finite = purpose.training && parameters_->skips_non_finite(),
                          .combines_gradients = parameters_->of_a_group(),
-                         .layouts = layouts_};
+                         .layouts = layouts_,
+                         .follows = purpose.training ? end_of_kept_gradients(from) : nullptr};
   std::vector<char> needed = lowered->needed(layout);
   std::vector<Tensor> tensors = tensors_of(*plan, given, needed);
   const std::shared_ptr<Execution> execution =
@@ -302,6 +304,19 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
   stats_.vertices += execution->layout().vertices;
   stats_.peak_bytes = std::max(stats_.peak_bytes, execution->bytes());
   return execution;
+}
+
+/// A variable that is written when the gradients are there that the next minibatch adds to: minibatches whose gradients
+/// are added up use the same memory one after the other. If these have failed, it is not poisoned, since a minibatch
+/// that adds to them has losses and outputs all the same.
+std::shared_ptr<const Buffer> Runner::end_of_kept_gradients(std::source_location from) const {
+  std::vector<Access> accesses = parameters_->kept_gradients();
+  if (accesses.empty()) return nullptr;
+  auto end = std::make_shared<const Buffer>(tag(device_.engine, "end of kept gradients"));
+  accesses.push_back(overwrite(end->var()));
+  device_.engine->push([] {}, accesses, {.name = "kept gradients", .run_always = true, .pushed_at = from});
+  device_.engine->heal(end->var(), {.name = "kept gradients", .pushed_at = from});
+  return end;
 }
 
 Minibatch Runner::run(Graphs graphs, const GivenTensors& given, std::source_location from) {

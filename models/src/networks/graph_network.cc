@@ -61,7 +61,7 @@ class GraphNetwork::GraphLearner final : public Learner {
 
   Loss differentiate(SampleNumbers numbers) override {
     const Minibatch minibatch = runner_.differentiate(graphs_of(numbers));
-    if (!training_score_) return [minibatch] { return minibatch.loss(); };
+    if (!training_score_) return minibatch.pending_loss();
     std::vector<const LabelledGraph*> labelled;
     for (const std::size_t number : numbers) labelled.push_back(&network_.training[number]);
     return [minibatch, labelled = std::move(labelled), score = training_score_] {

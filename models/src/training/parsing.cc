@@ -4,7 +4,6 @@
 #include <sstream>
 
 #include "training/making.h"
-#include "training/random_numbers.h"
 #include "windrow/models/conllu.h"
 #include "windrow/models/dependency_parser.h"
 
@@ -19,8 +18,8 @@ using Treebank = std::vector<DependencySentence>;
 
 class ParserNetwork final : public Network {
  public:
-  ParserNetwork(const Device& device, Parameters& parameters, DependencyParser parser, std::uint64_t seed)
-      : device_(device), parameters_(parameters), parser_(std::move(parser)), seed_(seed) {}
+  ParserNetwork(const Device& device, Parameters& parameters, DependencyParser parser)
+      : device_(device), parameters_(parameters), parser_(std::move(parser)) {}
 
   std::unique_ptr<Learner> learner(const RunnerOptions& options) override;
   std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
@@ -39,7 +38,6 @@ class ParserNetwork final : public Network {
   const Device device_;
   Parameters& parameters_;
   const DependencyParser parser_;
-  const std::uint64_t seed_;  // of random draws during training
 };
 
 /// The shares of words with the right head, and with the right head and relation. Punctuation counts.
@@ -75,15 +73,13 @@ class ParserNetwork::Attachment final : public Score {
 class ParserNetwork::ParserLearner final : public Learner {
  public:
   ParserLearner(const ParserNetwork& network, const RunnerOptions& options)
-      : network_(network),
-        options_(options),
-        graph_(network.device_, network.parameters_, {.runner = options}),
-        random_(network.seed_) {}
+      : network_(network), options_(options), graph_(network.device_, network.parameters_, {.runner = options}) {}
 
   Loss differentiate(SampleNumbers numbers) override {
     std::vector<LazyTask<DependencyParser::Learned>> tasks;
-    for (const std::size_t number : numbers) {
-      tasks.push_back(network_.parser_.learn(graph_, network_.training[number], random_()));
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const std::uint64_t seed = network_.parameters_.sample_seed(i);
+      tasks.push_back(network_.parser_.learn(graph_, network_.training[numbers[i]], seed));
     }
     double loss = 0;
     std::vector<LazyExpr> losses;
@@ -98,24 +94,13 @@ class ParserNetwork::ParserLearner final : public Learner {
   std::unique_ptr<Score> score() override { return std::make_unique<Attachment>(network_, options_); }
   RunnerStats stats() const override { return graph_.stats().runner; }
   GroupedMinibatch grouped(SampleNumbers) override { refuse_graphs(); }
-  /// The state of the generator, which has a constant length, and what the graph has learned.
-  std::vector<std::int64_t> history() const override {
-    std::vector<std::int64_t> history = numbers_of(random_);
-    const std::vector<std::int64_t> learned = graph_.history();
-    history.insert(history.end(), learned.begin(), learned.end());
-    return history;
-  }
-  void set_history(std::span<const std::int64_t> history) override {
-    const std::size_t words = std::min(numbers_of(random_).size(), history.size());
-    random_ = random_of(history.first(words));
-    graph_.set_history(history.subspan(words));
-  }
+  std::vector<std::int64_t> history() const override { return graph_.history(); }
+  void set_history(std::span<const std::int64_t> history) override { graph_.set_history(history); }
 
  private:
   const ParserNetwork& network_;
   const RunnerOptions options_;
   LazyGraph graph_;
-  std::mt19937_64 random_;
 };
 
 std::unique_ptr<Learner> ParserNetwork::learner(const RunnerOptions& options) {
@@ -206,7 +191,7 @@ Workload make_parsing(const WorkloadKind& kind, const Device& device, const Work
                                  .hidden = options.size("hidden"),
                                  .scorer = options.size("scorer"),
                                  .layers = options.size("layers")});
-  auto network = std::make_unique<ParserNetwork>(device, *parameters, parser, options.seed);
+  auto network = std::make_unique<ParserNetwork>(device, *parameters, parser);
   for (std::size_t i = 0; i < std::min(known.size(), usual.size()); ++i) network->usual_tags[known[i]] = usual[i];
   const auto counted = [&](const DependencySentence& sentence) -> Sample {
     const auto words = static_cast<std::int64_t>(sentence.heads.size());

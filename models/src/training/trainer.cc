@@ -47,12 +47,17 @@ void count(Trainer::Pass& pass, const std::vector<Sample>& samples, SampleNumber
   }
 }
 
+/// The places in the minibatch of each member's samples.
+std::vector<std::vector<std::size_t>> dealt_places(const Workload& workload, SampleNumbers minibatch, int members) {
+  std::vector<std::int64_t> work;
+  for (const std::size_t number : minibatch) work.push_back(workload.training[number].vertices);
+  return deal(work, members);
+}
+
 }  // namespace
 
 std::vector<std::vector<std::size_t>> deal_minibatch(const Workload& workload, SampleNumbers minibatch, int members) {
-  std::vector<std::int64_t> work;
-  for (const std::size_t number : minibatch) work.push_back(workload.training[number].vertices);
-  std::vector<std::vector<std::size_t>> dealt = deal(work, members);
+  std::vector<std::vector<std::size_t>> dealt = dealt_places(workload, minibatch, members);
   for (std::vector<std::size_t>& of_member : dealt) {
     for (std::size_t& number : of_member) number = minibatch[number];
   }
@@ -96,10 +101,22 @@ SampleNumbers Trainer::next_minibatch(std::size_t samples) {
   return SampleNumbers(order_).subspan(begin, next_ - begin);
 }
 
+Learner::Loss Trainer::differentiate(Learner& learner, SampleNumbers numbers) {
+  try {
+    return learner.differentiate(numbers);
+  } catch (...) {
+    workload_.parameters->number_samples({});  // those of own_of() are of no other minibatch
+    throw;
+  }
+}
+
 SampleNumbers Trainer::own_of(SampleNumbers minibatch) {
   if (!parallel_) return minibatch;
   const Communicator& group = parallel_->communicator();
-  own_ = deal_minibatch(workload_, minibatch, group.size())[static_cast<std::size_t>(group.rank())];
+  const auto places = dealt_places(workload_, minibatch, group.size())[static_cast<std::size_t>(group.rank())];
+  own_.clear();
+  for (const std::size_t place : places) own_.push_back(minibatch[place]);
+  workload_.parameters->number_samples({places.begin(), places.end()});
   return own_;
 }
 
@@ -140,7 +157,9 @@ void Trainer::wait_for_room(LossSum& loss) {
 void Trainer::step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss) {
   wait_for_room(loss);
   const SampleNumbers next = next_minibatch(most_samples), own = own_of(next);
-  Learner::Loss of_minibatch = learner.differentiate(own);
+  const std::uint64_t trained = minibatches();
+  Learner::Loss of_minibatch = differentiate(learner, own);
+  workload_.parameters->set_minibatches(trained + 1);  // of the group: also where a member has no sample to learn from
   take_step(own.size(), next.size());
   std::int64_t labels = 0;
   for (const std::size_t number : own) labels += workload_.training[number].labels;

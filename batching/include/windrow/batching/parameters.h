@@ -249,16 +249,27 @@ class Parameters {
   using Agree = std::function<void(const IntTensor& element, std::source_location from)>;
   void agree_on_steps(Agree agree);
 
-  /// The next minibatch that is differentiated adds its gradients to those there are, instead of replacing them.
-  void keep_gradients();
+  /// The next minibatch that is differentiated adds its gradients to those there are, instead of replacing them. Adds
+  /// up the rows of lookups, so that the memory of the minibatches that computed them can be freed: call gradient()
+  /// again for the result. Pushes the ops that do it.
+  void keep_gradients(std::source_location from = std::source_location::current());
 
   /// The number of minibatches that were computed for training, from which dropout() draws; all that a lazy graph
   /// computes from clear() to clear() is one. A program that goes on from a checkpoint sets it to what it was.
   std::uint64_t minibatches() const;
   void set_minibatches(std::uint64_t number);
-  /// For members of a group, which train equal parameters on different samples: each draws its own dropout.
-  /// DataParallel calls it. Throws MisuseError for a rank out of range.
+  /// For members of a group, which train equal parameters on different samples: each draws its own dropout, except for
+  /// samples with numbers. DataParallel calls it. Throws MisuseError for a rank out of range.
   void set_member(int rank, int members);
+  /// Numbers the samples of the next minibatch that is counted, for members of a group: the number of a sample is its
+  /// place among the samples of all members. Then a runner, whose graphs are the samples, draws the dropout that one
+  /// member would draw that computed them all; it throws MisuseError for more or fewer graphs. Of several sets, the
+  /// first one counts. A lazy graph's dropout() draws in the order of its calls, and ignores numbers.
+  void number_samples(std::vector<std::int32_t> numbers);
+  /// For random draws of the program itself, by sample: differs by seed, minibatch and number of the sample; and by
+  /// member, for samples without numbers. `sample`: place in the next minibatch. Throws MisuseError for a sample beyond
+  /// the numbers.
+  std::uint64_t sample_seed(std::size_t sample) const;
 
   /// A frozen parameter counts as a constant: no gradient is computed for it, from the next minibatch on, and no step
   /// changes it. Runners and lazy graphs plan again when the frozen parameters have changed. In a lazy graph, do it

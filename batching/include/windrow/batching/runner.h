@@ -190,6 +190,8 @@ class Minibatch {
   /// Waits for the sum of the losses over all vertices, and returns it. Throws OpError if the minibatch failed. A loss
   /// that is not finite is a failure, except for a minibatch with gradients whose parameters have NonFinite::skip.
   double loss(std::source_location from = std::source_location::current()) const;
+  /// The same as a function, to be called later. It does not keep the minibatch's memory, which a handle does.
+  std::function<double()> pending_loss(std::source_location from = std::source_location::current()) const;
   /// The output of that name: a row for each vertex, in the order of graphs and vertices; zero for vertex types for
   /// which the value is zero. Pushes the op that collects it. Throws MisuseError for an unknown name.
   Tensor output(const std::string& name, std::source_location from = std::source_location::current()) const;
@@ -305,6 +307,7 @@ class Runner {
   std::shared_ptr<Execution> forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
                                      std::source_location from);
   void hold_back(std::source_location from);
+  std::shared_ptr<const Buffer> end_of_kept_gradients(std::source_location from) const;
   std::vector<Tensor> tensors_of(const Plan& plan, const std::vector<const Given*>& given,
                                  const std::vector<char>& needed);
   void take_gradients(Execution& execution, const std::map<std::string, Tensor>& gradients) const;

@@ -139,6 +139,9 @@ class Member {
   virtual ~Member() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// The same address for all members of a group that are in this process; other groups have other ones. A back end
+  /// with several members in a process overrides it.
+  virtual const void* group() const { return this; }
   /// Null, unless the member's calls are those of other groups: then there is no take().
   virtual const Nested* nested() const { return nullptr; }
   /// Takes over a part of a call, inside an op; parts may come in any order of numbers. Must not block, and calls

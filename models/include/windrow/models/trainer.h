@@ -127,8 +127,9 @@ class Trainer {
 
   void require_samples() const;
   SampleNumbers next_minibatch(std::size_t samples);
-  /// Those of a minibatch that this member computes.
+  /// Those of a minibatch that this member computes. Numbers them in the parameters.
   SampleNumbers own_of(SampleNumbers minibatch);
+  Learner::Loss differentiate(Learner& learner, SampleNumbers numbers);
   double mean_of_all(LossSum& own) const;
   void step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss);
   /// Waits for earlier minibatches if the device's memory has a limit that two at once might exceed.
@@ -155,7 +156,7 @@ class Trainer {
   const TrainerOptions options_;
   Optimiser optimiser_;
   std::optional<DataParallel> parallel_;  // with other members
-  std::vector<std::size_t> own_;          // of the minibatch; see own_of()
+  std::vector<std::size_t> own_;          // the samples of the minibatch that this member computes
   std::optional<Averages> averages_;
   const std::unique_ptr<Learner> learner_;
   std::unique_ptr<Learner> unbatched_;  // made when first needed

@@ -83,6 +83,7 @@ struct LayoutOptions {
   /// What masks depend on, besides the vertex.
   struct Dropout {
     std::uint64_t seed = 0, minibatch = 0;
+    std::vector<std::int32_t> samples = {};  ///< by graph; if empty, graphs have the numbers of their places
   } dropout = {};
 };
 
