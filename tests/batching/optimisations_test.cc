@@ -186,7 +186,7 @@ TEST(Optimisations, SharingTakesLessMemoryAndChangesNoBits) {
   }
   EXPECT_GE(gradients[0].size(), 5u);
   EXPECT_EQ(gradients[0], gradients[1]);
-  EXPECT_LT(bytes[true], 0.65 * static_cast<double>(bytes[false]));
+  EXPECT_LT(bytes[true], 0.5 * static_cast<double>(bytes[false]));
 }
 
 TEST(Optimisations, FusionRunsManyStepsAtATime) {

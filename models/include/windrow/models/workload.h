@@ -65,7 +65,8 @@ class Learner {
   virtual ~Learner() = default;
   /// Waits for the sum of the losses of a minibatch, computed before its step. Throws OpError if the minibatch failed.
   using Loss = std::function<double()>;
-  /// Sets the gradients of the parameters to those of that sum, for a minibatch of training samples.
+  /// Sets the gradients of the parameters to those of that sum, for a minibatch of training samples. Counts as one of
+  /// Parameters::minibatches(). Draws by the numbers of the samples, if they have some (Parameters::number_samples()).
   virtual Loss differentiate(SampleNumbers training) = 0;
   /// From now on, scores training minibatches by the answers that were computed for their losses, each when its loss is
   /// waited for.
