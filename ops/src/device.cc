@@ -6,12 +6,13 @@
 namespace windrow {
 namespace {
 
-/// A pool for pieces up to 256 KiB, above segments that are divided. Measured on the allocations of models in training
-/// (docs/memory.md). Parameters and their gradients, which live long, are not to divide segments of minibatches.
+/// A pool for pieces up to 256 KiB, above segments that are divided. Sizes are those that took least on the allocations
+/// of models in training (docs/memory.md). Parameters, their gradients and the states of optimisers, which live long,
+/// are not to divide segments of minibatches.
 std::shared_ptr<Allocator> host_memory(std::size_t limit) {
-  constexpr std::size_t piece = std::size_t{256} << 10, small = std::size_t{1} << 20;
+  constexpr std::size_t piece = std::size_t{256} << 10, small = std::size_t{2} << 20;
   const auto segments = std::make_shared<Segments>(
-      host_allocator(), SegmentsOptions{.least = small, .small = small, .fast_below = true, .limit = limit});
+      host_allocator(), SegmentsOptions{.least = small / 2, .small = small, .fast_below = true, .limit = limit});
   const std::chrono::milliseconds patience(limit == unlimited ? 0 : 100);
   return std::make_shared<Pool>(segments, PoolOptions{.largest_piece = piece, .patience = patience});
 }
