@@ -6,9 +6,8 @@
 namespace windrow {
 namespace {
 
-/// A pool for pieces up to 256 KiB, above segments that are divided. Sizes are those that took least on the allocations
-/// of models in training (docs/memory.md). Parameters, their gradients and the states of optimisers, which live long,
-/// are not to divide segments of minibatches.
+/// A pool for pieces up to 256 KiB, above segments that are divided (docs/memory.md). Parameters, their gradients and
+/// the states of optimisers, which live long, are not to divide segments of minibatches.
 std::shared_ptr<Allocator> host_memory(std::size_t limit) {
   constexpr std::size_t piece = std::size_t{256} << 10, small = std::size_t{2} << 20;
   const auto segments = std::make_shared<Segments>(

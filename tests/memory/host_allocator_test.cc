@@ -1,5 +1,6 @@
 // The memory that everything on the host comes from.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -19,7 +20,7 @@ std::size_t resident_bytes() {
   std::ifstream pages("/proc/self/statm");
   std::size_t all = 0, resident = 0;
   pages >> all >> resident;
-  return 4096 * resident;
+  return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) * resident;
 }
 
 TEST(HostAllocator, GivesAlignedPiecesOfAllSizesThatDoNotOverlap) {

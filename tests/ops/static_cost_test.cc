@@ -12,6 +12,23 @@
 namespace windrow::testing {
 namespace {
 
+/// Allocations that fail are those of the host's device, too, which maps its memory.
+TEST(Faults, ReachMappedMemory) {
+  const auto host = host_allocator();
+  constexpr std::size_t bytes = std::size_t{1} << 20;
+  host->deallocate(host->allocate(bytes), bytes);
+  bool failed = false;
+  {
+    const faults::Armed armed({.at = 1});
+    try {
+      host->deallocate(host->allocate(bytes), bytes);
+    } catch (const OutOfMemory&) {
+      failed = true;
+    }
+  }
+  EXPECT_TRUE(failed);
+}
+
 class StaticCosts : public EveryPolicy {};
 WINDROW_EVERY_POLICY(StaticCosts);
 

@@ -74,10 +74,11 @@ class Optimiser::Impl {
     if (options_.accumulate > 1) refuse_in_recording("Optimiser::step() with `accumulate`");
     if (parameters_.non_finite() == NonFinite::skip) refuse_in_recording("Optimiser::step() with NonFinite::skip");
     if (shards_) refuse_in_recording("Optimiser::step() with a sharded update");
-    if (takes_step()) require_combined();
-    if (!takes_step()) parameters_.keep_gradients(from);
+    const bool takes = takes_step();
+    takes ? require_combined() : parameters_.keep_gradients(from);
     samples_ += samples;
-    if (++collected_ >= options_.accumulate) take_step(from);
+    ++collected_;
+    if (takes) take_step(from);
   }
   void finish(std::source_location from) {
     if (collected_ == 0) return;

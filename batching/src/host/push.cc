@@ -34,10 +34,16 @@ void Push::push(OpName name, const std::vector<Access>& accesses, OpFunction fun
 }
 
 /// The op reads the parameters. The step that writes them follows the previous minibatch, so that minibatch has
-/// released its memory, which this op can reuse. If its gradients are kept instead, the op follows these.
+/// released its memory, which this op can reuse. If its gradients are kept instead, the op follows these, but not their
+/// failures: a minibatch that adds to them has losses and outputs all the same.
 void Push::memory() {
   std::vector<Access> accesses = execution_->parameters();
-  if (execution_->follows() != nullptr) accesses.push_back(read(execution_->follows()->var()));
+  if (std::vector<Access> kept = execution_->kept_gradients(); !kept.empty()) {
+    const Var end = execution_->add_op_var();
+    kept.push_back(overwrite(end));
+    execution_->device().engine->push([] {}, kept, {.name = "kept gradients", .run_always = true, .pushed_at = from_});
+    accesses.push_back(read(end));
+  }
   accesses.push_back(overwrite(execution_->memory()));
   push("minibatch memory", accesses, [execution = execution_] { execution->take_memory(); });
 }

@@ -322,11 +322,10 @@ void find_regions(Plan& plan, const PlanOptions& options) {
       return type.regions.size() - 1;
     };
     for (const TypePlan::Arena& arena : type.arenas) add(arena.width, arena.rate);
-    const auto rate = [&](std::size_t link) { return type.rate_of_link(link); };
     for (std::size_t link = 0; link < type.states.size(); ++link) {
       ChildSlots& state = type.states[link];
       if (!state.any()) continue;
-      state.region = add(state.width, rate(link));
+      state.region = add(state.width, type.rate_of_link(link));
       ++type.state_regions;
     }
     for (std::size_t link = 0; link < type.gradients.size(); ++link) {
@@ -335,7 +334,7 @@ void find_regions(Plan& plan, const PlanOptions& options) {
       if (type.takes_over[link] != 0) {
         gradient.region = type.states[link].region;
       } else {
-        gradient.region = type.in_arena[link] ? *type.in_arena[link] : add(gradient.width, rate(link));
+        gradient.region = type.in_arena[link] ? *type.in_arena[link] : add(gradient.width, type.rate_of_link(link));
       }
     }
     type.first_region = plan.regions;

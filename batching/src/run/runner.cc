@@ -11,7 +11,6 @@
 #include "parameters/parameter_stores.h"
 #include "print/print.h"
 #include "run/runner_notes.h"
-#include "run/tag.h"
 #include "schedule/own_types.h"
 #include "schedule/schedule_lessons.h"
 #include "windrow/batching/backend.h"
@@ -293,7 +292,7 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
                          .keeps_not_finite = purpose.training && parameters_->skips_non_finite(),
                          .combines_gradients = parameters_->of_a_group(),
                          .layouts = layouts_,
-                         .follows = purpose.training ? end_of_kept_gradients(from) : nullptr};
+                         .kept_gradients = purpose.training ? parameters_->kept_gradients() : std::vector<Access>()};
   std::vector<char> needed = lowered->needed(layout);
   std::vector<Tensor> tensors = tensors_of(*plan, given, needed);
   const std::shared_ptr<Execution> execution =
@@ -304,19 +303,6 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
   stats_.vertices += execution->layout().vertices;
   stats_.peak_bytes = std::max(stats_.peak_bytes, execution->bytes());
   return execution;
-}
-
-/// A variable that is written when the gradients are there that the next minibatch adds to: minibatches whose gradients
-/// are added up use the same memory one after the other. If these have failed, it is not poisoned, since a minibatch
-/// that adds to them has losses and outputs all the same.
-std::shared_ptr<const Buffer> Runner::end_of_kept_gradients(std::source_location from) const {
-  std::vector<Access> accesses = parameters_->kept_gradients();
-  if (accesses.empty()) return nullptr;
-  auto end = std::make_shared<const Buffer>(tag(device_.engine, "end of kept gradients"));
-  accesses.push_back(overwrite(end->var()));
-  device_.engine->push([] {}, accesses, {.name = "kept gradients", .run_always = true, .pushed_at = from});
-  device_.engine->heal(end->var(), {.name = "kept gradients", .pushed_at = from});
-  return end;
 }
 
 Minibatch Runner::run(Graphs graphs, const GivenTensors& given, std::source_location from) {

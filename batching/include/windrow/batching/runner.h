@@ -307,7 +307,6 @@ class Runner {
   std::shared_ptr<Execution> forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
                                      std::source_location from);
   void hold_back(std::source_location from);
-  std::shared_ptr<const Buffer> end_of_kept_gradients(std::source_location from) const;
   std::vector<Tensor> tensors_of(const Plan& plan, const std::vector<const Given*>& given,
                                  const std::vector<char>& needed);
   void take_gradients(Execution& execution, const std::map<std::string, Tensor>& gradients) const;

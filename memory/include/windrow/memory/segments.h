@@ -42,9 +42,9 @@ struct SegmentsStats {
 ///
 /// A segment is a quarter larger than the request at most, and at least SegmentsOptions::least. Before another one is
 /// taken, unused segments of at least half its size go back to the allocator below, since they are outgrown. With
-/// SegmentsOptions::fast_below, it is as large as the request, and all smaller unused ones go back. If the
-/// allocator below fails or the limit is reached, all unused segments go back; if the request still fails, a free block
-/// of the other kind of segment serves (SegmentsOptions::small), or its OutOfMemory is thrown.
+/// SegmentsOptions::fast_below, it is as large as the request, and all smaller unused ones go back. If the allocator
+/// below fails or the limit is reached, all unused segments go back; if the request still fails, a free block of the
+/// other kind of segment serves (SegmentsOptions::small), or its OutOfMemory is thrown.
 ///
 /// Of a device's memory, it serves one ordered lane, as a Pool does. Threads: every member may be called from any
 /// thread.

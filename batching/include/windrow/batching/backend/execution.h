@@ -74,8 +74,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
     bool keeps_not_finite = false;                     ///< see NonFinite::skip
     bool combines_gradients = false;                   ///< with those of other members of a group, as they come
     std::shared_ptr<LayoutMemory> layouts = nullptr;   ///< takes the layout's memory back, unless null
-    /// No bytes; null for none. On the host, memory is taken when the op that writes its variable has run.
-    std::shared_ptr<const Buffer> follows = nullptr;
+    std::vector<Access> kept_gradients = {};           ///< reads of the gradients that it adds to
   };
   virtual ~Execution();
   Execution(const Execution&) = delete;
@@ -121,8 +120,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
   /// Makes this gradient of a parameter add to its existing value. Called before ops that write it are pushed.
   void add_to(std::size_t tensor) { adds_to_[tensor] = 1; }
   bool adds_to(std::size_t tensor) const { return adds_to_[tensor] != 0; }
-  /// As Options::follows says.
-  const Buffer* follows() const { return options_.follows.get(); }
+  const std::vector<Access>& kept_gradients() const { return options_.kept_gradients; }
   /// Of the runner, and used only by the thread that calls it.
   RunnerNotes& notes() const { return *notes_; }
 
