@@ -124,7 +124,9 @@ void operator delete[](void* memory, std::align_val_t) noexcept { faults::releas
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { faults::release(memory); }
 void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { faults::release(memory); }
 
-/// As HostAllocator maps large pieces. Smaller ones belong to libraries.
+/// As HostAllocator maps large pieces. Smaller ones belong to libraries. ThreadSanitizer maps memory before it can
+/// run instrumented code, and it has to see what is mapped.
+#if !defined(__SANITIZE_THREAD__)
 extern "C" void* mmap(void* address, std::size_t bytes, int protection, int flags, int file, off_t offset) noexcept {
   if (address == nullptr && file == -1 && protection == (PROT_READ | PROT_WRITE) && bytes >= std::size_t{1} << 20) {
     if (!faults::may_map(bytes)) {
@@ -134,6 +136,7 @@ extern "C" void* mmap(void* address, std::size_t bytes, int protection, int flag
   }
   return reinterpret_cast<void*>(::syscall(SYS_mmap, address, bytes, protection, flags, file, offset));
 }
+#endif
 
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
                               void* argument) noexcept {

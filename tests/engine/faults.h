@@ -1,5 +1,5 @@
-// Makes allocations and thread starts fail on purpose. A program that links faults.cc has operator new and
-// pthread_create replaced.
+// Makes allocations and thread starts fail on purpose. A program that links faults.cc has operator new, mmap (not
+// under ThreadSanitizer) and pthread_create replaced.
 #pragma once
 
 #include <cstdint>
