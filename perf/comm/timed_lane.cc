@@ -27,16 +27,33 @@ void TimedLane::issue(std::chrono::nanoseconds takes) {
 Point TimedLane::record() noexcept {
   const std::lock_guard lock(mutex_);
   ends_.push_back(free_);
-  changed_.notify_one();
-  return {this, ++recorded_};
+  return {this, reached_ + ends_.size()};
+}
+
+bool TimedLane::reached(Point point) const noexcept {
+  const std::lock_guard lock(mutex_);
+  note_reached();
+  return point.serial <= reached_;
 }
 
 void TimedLane::when_reached(Point point, Reached callback) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    if (!reached(point)) return void(waiting_.emplace(point.serial, std::move(callback)));
+    note_reached();
+    if (point.serial > reached_) {
+      const bool is_first = waiting_.empty() || point.serial < waiting_.begin()->first;
+      waiting_.emplace(point.serial, std::move(callback));
+      if (is_first) changed_.notify_one();
+      return;
+    }
   }
   callback(nullptr);
+}
+
+void TimedLane::note_reached() const {
+  for (const Clock::time_point now = Clock::now(); !ends_.empty() && ends_.front() <= now; ends_.pop_front()) {
+    ++reached_;
+  }
 }
 
 void TimedLane::serve() {
@@ -44,21 +61,22 @@ void TimedLane::serve() {
   ask_for_short_slices();
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return stopping_ || !ends_.empty(); });
-    if (ends_.empty()) return;
-    const Clock::time_point end = ends_.front();
-    ends_.pop_front();
-    lock.unlock();
-    std::this_thread::sleep_until(end);
-    lock.lock();
-    ++reached_;
     std::vector<Reached> due;
+    note_reached();
     for (; !waiting_.empty() && waiting_.begin()->first <= reached_; waiting_.erase(waiting_.begin())) {
       due.push_back(std::move(waiting_.begin()->second));
     }
-    lock.unlock();
-    for (const Reached& callback : due) callback(nullptr);
-    lock.lock();
+    if (!due.empty()) {
+      lock.unlock();
+      for (const Reached& callback : due) callback(nullptr);
+      lock.lock();
+    } else if (!waiting_.empty()) {
+      changed_.wait_until(lock, ends_[waiting_.begin()->first - reached_ - 1]);
+    } else if (stopping_) {
+      return;
+    } else {
+      changed_.wait(lock);
+    }
   }
 }
 

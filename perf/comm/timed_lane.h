@@ -1,7 +1,6 @@
 // A device whose ops take fixed times without a processor: a stand-in for an accelerator.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -15,7 +14,7 @@
 namespace windrow::perf {
 
 /// An ordered lane, as a CUDA stream is: ops issue work ahead, and its times follow each other without gaps. A timer
-/// ends them.
+/// wakes up for the points that someone waits for, and for no others: it runs on the cores that move data.
 class TimedLane final : public Lane {
  public:
   TimedLane() : timer_([this] { serve(); }) {}
@@ -29,7 +28,7 @@ class TimedLane final : public Lane {
   std::string_view name() const override { return "timed"; }
   int device() const override { return 1; }
   Point record() noexcept override;
-  bool reached(Point point) const noexcept override { return point.serial <= reached_; }
+  bool reached(Point point) const noexcept override;
   bool can_wait_for(const Lane&) const noexcept override { return false; }
   void wait(Point, IfFailed) noexcept override {}  // never called
   void when_reached(Point point, Reached callback) noexcept override;
@@ -37,16 +36,17 @@ class TimedLane final : public Lane {
  private:
   using Clock = std::chrono::steady_clock;
   void serve();
+  /// With mutex_ locked.
+  void note_reached() const;
 
-  std::mutex mutex_;  // guards the following, apart from reached_
+  mutable std::mutex mutex_;  // guards the following
   std::condition_variable changed_;
-  Clock::time_point free_{};            // when all issued work has ended
-  std::deque<Clock::time_point> ends_;  // of the points that are not reached
+  Clock::time_point free_{};                    // when all issued work has ended
+  mutable std::deque<Clock::time_point> ends_;  // of the points behind reached_
+  mutable std::uint64_t reached_ = 0;
   std::multimap<std::uint64_t, Reached> waiting_;
-  std::uint64_t recorded_ = 0;
   bool stopping_ = false;
-  std::atomic<std::uint64_t> reached_ = 0;  // points; written by the timer
-  std::thread timer_;                       // the last member: it uses the others
+  std::thread timer_;  // the last member: it uses the others
 };
 
 /// Asks the system for the shortest time slices for the calling thread, so that it gets a core soon when it wakes up.
