@@ -48,7 +48,7 @@ void measure_calls(MpiWorld& world) {
 }
 
 constexpr std::size_t layer_bytes = 2 << 20;
-constexpr int layers = 12, steps = 12, rounds = 5;
+constexpr int layers = 12, steps = 12, rounds = 9;
 
 /// The network as it is: from the sums of a step alone, and from calls of one part.
 NetworkModel measured_network(MpiWorld& world, std::size_t part_bytes) {

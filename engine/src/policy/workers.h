@@ -86,9 +86,11 @@ class Workers : public Slots {
   using Clock = std::chrono::steady_clock;
   /// The looks of a search: the first `spinning_searches` at growing intervals, of which the first `plain_searches` do
   /// not look closely; then looks with a yield of the core in between for `patience`, or for `lone_patience` while no
-  /// other thread searches.
+  /// other thread searches. A yield that takes `long_yield` shows that other threads compute on this core: then
+  /// searching threads do not yield, but sleep, for `crowded_for`. A thread that sleeps gets the core soon when it is
+  /// woken up; one that has yielded may have to wait for a whole slice of the others.
   static constexpr int plain_searches = 6, spinning_searches = 16;
-  static constexpr std::chrono::microseconds patience{25}, lone_patience{500};
+  static constexpr std::chrono::microseconds patience{25}, lone_patience{500}, long_yield{250}, crowded_for{5000};
 
   Ops& ops() { return static_cast<Ops&>(*this); }
   const Ops& ops() const { return static_cast<const Ops&>(*this); }
@@ -97,8 +99,14 @@ class Workers : public Slots {
   /// Searches until it finds an op; null when the threads end. The thread is counted as searching meanwhile.
   OpRecord* search(Worker& worker);
   static void pause(int looks);
-  bool is_patient(Clock::duration yielding) const {
-    return yielding < (searching_.load(std::memory_order_relaxed) == 1 ? lone_patience : patience);
+  bool is_patient(Clock::time_point yielding_since, Clock::time_point now) const {
+    if (now < crowded_until_.load(std::memory_order_relaxed)) return false;
+    return now - yielding_since < (searching_.load(std::memory_order_relaxed) == 1 ? lone_patience : patience);
+  }
+  void yield(Clock::time_point now) {
+    std::this_thread::yield();
+    const Clock::time_point back = Clock::now();
+    if (back - now >= long_yield) crowded_until_.store(back + crowded_for, std::memory_order_relaxed);
   }
   /// The searching thread has found something to do.
   void stop_searching();
@@ -129,6 +137,7 @@ class Workers : public Slots {
 
   alignas(64) std::atomic<int> searching_{0};  // the number of awake threads that search
   std::atomic<bool> stopping_{false};
+  std::atomic<Clock::time_point> crowded_until_{Clock::time_point{}};
 
   mutable Mutex mutex_;
   CondVar woken_;
@@ -241,8 +250,8 @@ OpRecord* Workers<Ops, Worker>::search(Worker& worker) {
     }
     const Clock::time_point now = Clock::now();
     if (looks == spinning_searches) yielding_since = now;
-    if (is_patient(now - yielding_since)) {
-      std::this_thread::yield();
+    if (is_patient(yielding_since, now)) {
+      yield(now);
     } else {
       if (sleep() == Rest::ended) return nullptr;
       looks = plain_searches;
