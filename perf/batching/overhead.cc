@@ -34,7 +34,7 @@ class Measured {
   double run() {
     const auto& network = dynamic_cast<const GraphNetwork&>(*loaded_.workload().network);
     const auto began = std::chrono::steady_clock::now();
-    for (const GraphData& graph : graphs_) network.labelled(graph, "tree");
+    for (const GraphData& graph : graphs_) InputGraph(network.function(), graph, "tree");
     construction_.push_back(ms_since(began));
     const std::int64_t before = trainer_.stats().schedule_ns;
     const Trainer::Pass pass = trainer_.train(batch_);

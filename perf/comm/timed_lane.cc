@@ -71,7 +71,8 @@ void TimedLane::serve() {
       for (const Reached& callback : due) callback(nullptr);
       lock.lock();
     } else if (!waiting_.empty()) {
-      changed_.wait_until(lock, ends_[waiting_.begin()->first - reached_ - 1]);
+      const Clock::time_point end = ends_[waiting_.begin()->first - reached_ - 1];  // others remove what has passed
+      changed_.wait_until(lock, end);
     } else if (stopping_) {
       return;
     } else {

@@ -69,6 +69,52 @@ TEST(InputGraph, FindsTheLevelsOfAllVerticesOfRandomGraphs) {
   }
 }
 
+/// The numbers of a graph are kept in 16 bits if all are from -1 to 65534.
+TEST(InputGraph, KeepsIndicesOfAnySize) {
+  constexpr Index rows = 65'540;
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const Parameter table = parameters.add("table", rows, 1, Initial::uniform(-1, 1));
+  const VertexFunction function("look up", {.arity = 1}, [&](Vertex& v) {
+    const State sum = v.state("sum", 1);
+    const Expr all = embedding(table, v.pull_index("word", Presence::sometimes)) + v.gather(0, sum);
+    v.scatter(sum, all);
+    v.push("sum", all);
+  });
+  // With and without a number that needs more bits.
+  const std::vector<std::vector<std::int32_t>> words = {
+      {65'534, 0, -1}, {-1, 65'534, 1, 32'767}, {65'535, -1, 3}, {65'539, 2, 32'768, 65'534}};
+  std::vector<InputGraph> graphs;
+  for (const auto& of_graph : words) {
+    GraphData data;
+    for (std::size_t v = 0; v < of_graph.size(); ++v) {
+      if (v > 0) data.children.push_back(static_cast<std::int32_t>(v) - 1);
+      data.child_begin.push_back(static_cast<std::int32_t>(v));
+    }
+    data.indices["word"] = of_graph;
+    graphs.push_back(InputGraph(function, data, "graph " + std::to_string(graphs.size())));
+  }
+  const std::vector<float> values = parameters.value(table).get();
+  std::vector<float> expected;
+  for (const auto& of_graph : words) {
+    float sum = 0;
+    for (const std::int32_t word : of_graph) {
+      sum += word < 0 ? 0 : values[static_cast<std::size_t>(word)];
+      expected.push_back(sum);
+    }
+  }
+  std::vector<InputGraph*> pointers;
+  for (InputGraph& graph : graphs) pointers.push_back(&graph);
+  for (const char* how : {"apart", "together", "together again"}) {
+    if (how != std::string("apart")) InputGraph::store_together(pointers);
+    const std::vector<const InputGraph*> minibatch(pointers.begin(), pointers.end());
+    EXPECT_EQ(Runner(host, function, parameters).run(minibatch).output("sum").get(), expected) << how;
+    for (const InputGraph& graph : graphs) EXPECT_EQ(graph.level(2), 2) << how;
+  }
+  InputGraph::store_together({});
+}
+
 TEST(InputGraph, MayBeEmptyAndMayLackChildren) {
   EXPECT_EQ(InputGraph(pair_function(), graph_of({})).levels(), 0);
   const InputGraph graph(pair_function(), graph_of({{no_child, 1}, {no_child, no_child}}));

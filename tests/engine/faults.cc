@@ -55,7 +55,7 @@ void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
   throw std::bad_alloc();
 }
 
-bool may_map(std::size_t bytes) noexcept {
+[[maybe_unused]] bool may_map(std::size_t bytes) noexcept {  // see mmap()
   ++calls;
   asked_bytes += static_cast<std::int64_t>(bytes);
   return !strikes();

@@ -39,10 +39,11 @@ struct Extent {
 TypedGraph Layout::typed(std::span<const InputGraph* const> graphs, const Plan& plan) {
   TypedGraph all = nothing_of(plan);
   std::vector<std::uint32_t> numbers;
+  std::vector<std::int32_t> memory;
   for (const InputGraph* graph : graphs) {
     numbers.clear();
     for (std::int32_t t = 0; t < graph->types_; ++t) numbers.push_back(plan.program.number_of(graph->type(t)));
-    graph->append_to(all, numbers.data());
+    graph->append_to(all, numbers.data(), memory);
   }
   return all;
 }
@@ -137,7 +138,8 @@ void Layout::Maker::place_edges() {
     layout_.types[t].edge_begin.assign(static_cast<std::size_t>(layout_.types[t].rows) + 1, 0);
   }
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
-    const std::int32_t *const begin = graphs_[g]->child_begin(), *const row_of = rows_of(g);
+    const InputGraph::Numbers numbers = numbers_of(g);
+    const std::int32_t *const begin = numbers.child_begin(), *const row_of = rows_of(g);
     each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
       if (plan_.types[t].per_edge == 0) return;
       std::int32_t* const edges =
@@ -196,10 +198,11 @@ void Layout::Maker::place() {
       place_by_level(g);
       continue;
     }
+    const InputGraph::Numbers numbers = numbers_of(g);
     each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
-      place_type_run(g, run, views_[t]);
-      if (plan_.types[t].per_edge > 0) return connect_edges(g, run, t);
-      connect_type_run(g, run, t);
+      place_type_run(g, numbers, run, views_[t]);
+      if (plan_.types[t].per_edge > 0) return connect_edges(g, numbers, run, t);
+      connect_type_run(g, numbers, run, t);
     });
   }
   for (TypeRows& type : layout_.types) std::sort(type.further.begin(), type.further.end());
@@ -218,14 +221,15 @@ inline void copy_rows(std::int32_t* to, const std::int32_t* from, Index elements
 
 }  // namespace
 
-void Layout::Maker::place_type_run(std::size_t graph, const InputGraph::TypeRun& run, const TypeView& type) {
-  const InputGraph& of = *graphs_[graph];
-  const std::int32_t first = layout_.first_vertex[graph], *const row_of = rows_of(graph), *const vertex = of.vertex();
+void Layout::Maker::place_type_run(std::size_t graph, const InputGraph::Numbers& numbers,
+                                   const InputGraph::TypeRun& run, const TypeView& type) {
+  const std::int32_t first = layout_.first_vertex[graph], *const row_of = rows_of(graph);
+  const std::int32_t* const vertex = numbers.vertex();
   for (std::int32_t place = run.begin; place < run.end; ++place) {
     type.vertex[row_of[place] - type.first] = first + vertex[place];
   }
   for (const Active& column : type.of_vertices) {
-    const std::int32_t* from = of.column(column.number);
+    const std::int32_t* from = numbers.column(column.number);
     const Index width = column.width;
     if (from == nullptr) {  // the graph has no vertex that reads it
       for (std::int32_t p = run.begin; p < run.end; ++p) {
@@ -248,6 +252,7 @@ void Layout::Maker::place_type_run(std::size_t graph, const InputGraph::TypeRun&
 /// run then have consecutive rows. Most runs are short, so what is the same for all runs is kept out of the loop.
 void Layout::Maker::place_by_level(std::size_t graph) {
   const InputGraph& of = *graphs_[graph];
+  const InputGraph::Numbers numbers = numbers_of(graph);
   const std::uint32_t* const type_numbers = scratch_.type_numbers.data() + scratch_.type_begin[graph];
   const auto type_count = static_cast<Index>(layout_.types.size());
   std::int32_t* const cells = scratch_.next.data() + cell(scratch_.group_of[graph], 0, 0);
@@ -259,8 +264,8 @@ void Layout::Maker::place_by_level(std::size_t graph) {
     for (std::int32_t place = run.begin; place < run.end; ++place) row_of[place] = first + place;
     next = first + run.end;
   }
-  const std::int32_t before = layout_.first_vertex[graph], *const vertex = of.vertex();
-  const std::int32_t *child = of.children(), *const columns = of.block_.data();
+  const std::int32_t before = layout_.first_vertex[graph], *const vertex = numbers.vertex();
+  const std::int32_t* child = numbers.children();
   Slot* const all_slots = layout_.slots.data();
   for (std::int32_t r = 0; r < of.type_runs_; ++r) {
     const InputGraph::TypeRun run = of.type_run(r);
@@ -270,11 +275,10 @@ void Layout::Maker::place_by_level(std::size_t graph) {
     for (std::int32_t i = 0; i < count; ++i) view.vertex[row + i] = before + vertex[run.begin + i];
     for (const Active& column : view.of_vertices) {
       std::int32_t* const to = column.elements + row * column.width;
-      const std::int32_t begin = columns[column.number];
-      if (begin < 0) {  // the graph has no vertex that reads it
+      if (const std::int32_t* const from = numbers.column(column.number)) {
+        copy_rows(to, from + run.begin * column.width, count * column.width);
+      } else {  // the graph has no vertex that reads it
         std::fill_n(to, count * column.width, 0);
-      } else {
-        copy_rows(to, columns + begin + run.begin * column.width, count * column.width);
       }
     }
     const std::uint32_t children = ir::children(*plan_.program.function, of.type(run.type));
@@ -304,9 +308,10 @@ void Layout::Maker::connect(std::int32_t producer, Slot slot) {
   }
 }
 
-void Layout::Maker::connect_type_run(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t) {
-  const std::int32_t *const row_of = rows_of(graph), *child = graphs_[graph]->children();
-  child += graphs_[graph]->child_begin()[run.begin];
+void Layout::Maker::connect_type_run(std::size_t graph, const InputGraph::Numbers& numbers,
+                                     const InputGraph::TypeRun& run, std::uint32_t t) {
+  const std::int32_t *const row_of = rows_of(graph), *child = numbers.children();
+  child += numbers.child_begin()[run.begin];
   const std::uint32_t children = ir::children(*plan_.program.function, graphs_[graph]->type(run.type));
   for (std::int32_t place = run.begin; place < run.end; ++place) {
     Slot slot{row_of[place] - views_[t].first, static_cast<std::uint16_t>(t)};
@@ -318,9 +323,9 @@ void Layout::Maker::connect_type_run(std::size_t graph, const InputGraph::TypeRu
 }
 
 /// As connect_type_run(), for vertices with any number of children. Also copies the inputs of edges.
-void Layout::Maker::connect_edges(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t) {
-  const InputGraph& of = *graphs_[graph];
-  const std::int32_t *const row_of = rows_of(graph), *const begin = of.child_begin(), *child = of.children();
+void Layout::Maker::connect_edges(std::size_t graph, const InputGraph::Numbers& numbers, const InputGraph::TypeRun& run,
+                                  std::uint32_t t) {
+  const std::int32_t *const row_of = rows_of(graph), *const begin = numbers.child_begin(), *child = numbers.children();
   const TypePlan& type = plan_.types[t];
   const std::uint32_t by_number = by_number_of(graph, run);
   child += begin[run.begin];
@@ -337,7 +342,7 @@ void Layout::Maker::connect_edges(std::size_t graph, const InputGraph::TypeRun& 
       for (std::size_t k = 0; k < type.per_edge; ++k, ++slot.child, ++child) connect(row_of[*child], slot);
     }
     for (const Active& column : views_[t].of_edges) {
-      place_edge_rows(column, of.column(column.number), begin[place] + std::popcount(by_number), type.per_edge,
+      place_edge_rows(column, numbers.column(column.number), begin[place] + std::popcount(by_number), type.per_edge,
                       edges[0], edges[1]);
     }
   }
@@ -356,36 +361,6 @@ void Layout::Maker::place_edge_rows(const Active& column, const std::int32_t* fr
     for (Index edge = 0; edge < count; ++edge, to += width, at += static_cast<Index>(per_edge)) {
       copy_rows(to, from + at * width, width);
     }
-  }
-}
-
-bool Layout::Maker::any_producers() const {
-  return !plan_.slots || std::ranges::any_of(plan_.types, [](const TypePlan& type) { return type.in_place; });
-}
-
-/// Inverts the map from producers to slots, for types that read it.
-void Layout::Maker::find_producers() {
-  for (std::size_t t = 0; t < layout_.types.size(); ++t) {
-    TypeRows& type = layout_.types[t];
-    const TypePlan& plan = plan_.types[t];
-    if (!plan_.slots) type.producers[0].assign(static_cast<std::size_t>(type.rows) * plan.by_number, {});
-    if (plan_.slots && !plan.in_place) continue;
-    type.producers[1].assign(static_cast<std::size_t>(type.edges) * plan.per_edge, {});
-  }
-  for (std::size_t t = 0; t < layout_.types.size(); ++t) {
-    const auto note = [&](Index row, Slot slot) {
-      if (slot.row < 0) return;
-      const TypePlan& type = plan_.types[slot.type];
-      const Rate rate = type.rate_of_child(slot.child);
-      auto& producers = layout_.types[slot.type].producers[static_cast<std::size_t>(rate)];
-      if (producers.empty()) return;
-      const std::size_t children = rate == Rate::vertices ? type.by_number : type.per_edge;
-      const std::size_t child = rate == Rate::vertices ? slot.child : slot.child - type.by_number;
-      producers[static_cast<std::size_t>(slot.row) * children + child] = {static_cast<std::int32_t>(row),
-                                                                          static_cast<std::uint16_t>(t)};
-    };
-    for (Index row = 0; row < layout_.types[t].rows; ++row) note(row, layout_.slot(t, row));
-    for (const TypeRows::Further& more : layout_.types[t].further) note(more.row, more.slot);
   }
 }
 

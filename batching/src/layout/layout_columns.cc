@@ -1,4 +1,4 @@
-// Columns of a layout whose content comes from the layout, and not from the graphs.
+// What follows from the layout alone, and not from the graphs: producers of states, and columns.
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -6,6 +6,36 @@
 #include "layout/layout_maker.h"
 
 namespace windrow {
+
+bool Layout::Maker::any_producers() const {
+  return !plan_.slots || std::ranges::any_of(plan_.types, [](const TypePlan& type) { return type.in_place; });
+}
+
+/// Inverts the map from producers to slots, for types that read it.
+void Layout::Maker::find_producers() {
+  for (std::size_t t = 0; t < layout_.types.size(); ++t) {
+    TypeRows& type = layout_.types[t];
+    const TypePlan& plan = plan_.types[t];
+    if (!plan_.slots) type.producers[0].assign(static_cast<std::size_t>(type.rows) * plan.by_number, {});
+    if (plan_.slots && !plan.in_place) continue;
+    type.producers[1].assign(static_cast<std::size_t>(type.edges) * plan.per_edge, {});
+  }
+  for (std::size_t t = 0; t < layout_.types.size(); ++t) {
+    const auto note = [&](Index row, Slot slot) {
+      if (slot.row < 0) return;
+      const TypePlan& type = plan_.types[slot.type];
+      const Rate rate = type.rate_of_child(slot.child);
+      auto& producers = layout_.types[slot.type].producers[static_cast<std::size_t>(rate)];
+      if (producers.empty()) return;
+      const std::size_t children = rate == Rate::vertices ? type.by_number : type.per_edge;
+      const std::size_t child = rate == Rate::vertices ? slot.child : slot.child - type.by_number;
+      producers[static_cast<std::size_t>(slot.row) * children + child] = {static_cast<std::int32_t>(row),
+                                                                          static_cast<std::uint16_t>(t)};
+    };
+    for (Index row = 0; row < layout_.types[t].rows; ++row) note(row, layout_.slot(t, row));
+    for (const TypeRows::Further& more : layout_.types[t].further) note(more.row, more.slot);
+  }
+}
 
 void Layout::Maker::fill_columns() {
   const ir::Function& function = *plan_.program.function;

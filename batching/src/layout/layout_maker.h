@@ -46,11 +46,15 @@ class Layout::Maker {
   void number_types(std::size_t graph);
   void assign_rows(std::size_t graph);
   struct TypeView;
-  void place_type_run(std::size_t graph, const InputGraph::TypeRun& run, const TypeView& type);
+  InputGraph::Numbers numbers_of(std::size_t graph) { return {*graphs_[graph], scratch_.numbers}; }
+  void place_type_run(std::size_t graph, const InputGraph::Numbers& numbers, const InputGraph::TypeRun& run,
+                      const TypeView& type);
   void place_by_level(std::size_t graph);
   void connect(std::int32_t producer, Slot slot);
-  void connect_type_run(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t);
-  void connect_edges(std::size_t graph, const InputGraph::TypeRun& run, std::uint32_t t);
+  void connect_type_run(std::size_t graph, const InputGraph::Numbers& numbers, const InputGraph::TypeRun& run,
+                        std::uint32_t t);
+  void connect_edges(std::size_t graph, const InputGraph::Numbers& numbers, const InputGraph::TypeRun& run,
+                     std::uint32_t t);
   /// A bit for each child that the vertices of the run have and that is gathered by number.
   std::uint32_t by_number_of(std::size_t graph, const InputGraph::TypeRun& run) const {
     const ir::VertexType type = graphs_[graph]->type(run.type);

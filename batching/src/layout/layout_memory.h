@@ -23,6 +23,7 @@ class LayoutMemory {
     std::vector<std::int32_t> next;           // by group, level and type: the number of rows, then the next row
     std::vector<std::int32_t> row_of;         // by place, counted through all graphs; rows through all types
     std::vector<Index> next_row;              // by type
+    std::vector<std::int32_t> numbers;        // of one graph; see InputGraph::Numbers
   } scratch;
 
   /// A layout in any state. Members of this kind may be called by any thread.

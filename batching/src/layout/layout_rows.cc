@@ -122,7 +122,7 @@ void Layout::Maker::schedule_group(Index group) {
   TypedGraph all = nothing_of(plan_);
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     if (scratch_.group_of[g] == group)
-      graphs_[g]->append_to(all, scratch_.type_numbers.data() + scratch_.type_begin[g]);
+      graphs_[g]->append_to(all, scratch_.type_numbers.data() + scratch_.type_begin[g], scratch_.numbers);
   }
   const Schedule schedule = make_schedule(all, options_.schedule, options_.table);
   // Groups consist of consecutive graphs.

@@ -35,6 +35,7 @@ InputGraph::InputGraph(const VertexFunction& function, const GraphData& data, st
   if (checks == Checks::all) loading.check_indices();
   loading.sort();
   loading.pack();
+  loading.store(checks == Checks::all ? Loading::Store::narrow : Loading::Store::as_it_is);
 }
 
 void InputGraph::Loading::find_kinds() {
@@ -260,10 +261,27 @@ void InputGraph::Loading::find_levels() {
 }
 
 std::int32_t InputGraph::level(std::int32_t of) const {
-  const auto place = static_cast<std::int32_t>(std::find(vertex(), vertex() + vertices_, of) - vertex());
+  std::vector<std::int32_t> memory;
+  const std::int32_t* const vertex = Numbers(*this, memory).vertex();
+  const auto place = static_cast<std::int32_t>(std::find(vertex, vertex + vertices_, of) - vertex);
   std::int32_t run = 0;
   while (type_run(run).end <= place) ++run;
   return type_run(run).level;
+}
+
+InputGraph::Numbers::Numbers(const InputGraph& graph, std::vector<std::int32_t>& memory)
+    : graph_(graph), begin_(graph.block_.get()) {
+  if (graph.narrow_) {
+    memory.resize(2 * graph.block_size_);
+    std::int32_t* to = memory.data();
+    for (std::size_t i = 0; i < graph.block_size_; ++i) {
+      const auto word = static_cast<std::uint32_t>(begin_[i]);
+      *to++ = widened(word);
+      *to++ = widened(word >> 16);
+    }
+    begin_ = memory.data();
+  }
+  child_begin_ = begin_ + graph.columns_ + 2 * graph.types_ + 4 * graph.type_runs_;
 }
 
 void InputGraph::prefetch_after(std::span<const InputGraph* const> graphs, std::size_t at) {
@@ -273,19 +291,21 @@ void InputGraph::prefetch_after(std::span<const InputGraph* const> graphs, std::
     for (std::size_t i = 0; i < sizeof(InputGraph); i += line) __builtin_prefetch(later + i);
   }
   if (at + ahead >= graphs.size()) return;
-  const std::vector<std::int32_t>& block = graphs[at + ahead]->block_;
-  for (std::size_t i = 0; i < block.size(); i += number) __builtin_prefetch(block.data() + i);
+  const InputGraph& next = *graphs[at + ahead];
+  for (std::size_t i = 0; i < next.block_size_; i += number) __builtin_prefetch(next.block_.get() + i);
 }
 
-void InputGraph::append_to(TypedGraph& graph, const std::uint32_t* type_numbers) const {
+void InputGraph::append_to(TypedGraph& graph, const std::uint32_t* type_numbers,
+                           std::vector<std::int32_t>& memory) const {
+  const Numbers numbers(*this, memory);
   const std::int32_t base = graph.vertices(), first_edge = graph.child_begin.back();
   for (std::int32_t r = 0; r < type_runs_; ++r) {
     const TypeRun of = type_run(r);
     graph.type.insert(graph.type.end(), static_cast<std::size_t>(of.end - of.begin),
                       static_cast<std::int32_t>(type_numbers[of.type]));
   }
-  for (std::int32_t i = 1; i <= vertices(); ++i) graph.child_begin.push_back(first_edge + child_begin()[i]);
-  for (std::int32_t e = 0; e < edges_; ++e) graph.children.push_back(base + children()[e]);
+  for (std::int32_t i = 1; i <= vertices(); ++i) graph.child_begin.push_back(first_edge + numbers.child_begin()[i]);
+  for (std::int32_t e = 0; e < edges_; ++e) graph.children.push_back(base + numbers.children()[e]);
 }
 
 std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch) {
@@ -298,11 +318,12 @@ std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, 
     }
   }
   std::vector<TypedGraph> minibatches;
+  std::vector<std::int32_t> memory;
   for (std::size_t g = 0; g < graphs.size(); ++g) {
     if (g % minibatch == 0) minibatches.push_back({.types = static_cast<std::int32_t>(number_of.size())});
     std::vector<std::uint32_t> numbers;
     for (std::int32_t t = 0; t < graphs[g]->types_; ++t) numbers.push_back(number_of.at(graphs[g]->type(t)));
-    graphs[g]->append_to(minibatches.back(), numbers.data());
+    graphs[g]->append_to(minibatches.back(), numbers.data(), memory);
   }
   return minibatches;
 }

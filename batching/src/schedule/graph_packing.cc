@@ -38,7 +38,7 @@ void InputGraph::Loading::sort() {
 }
 
 void InputGraph::Loading::pack() {
-  auto& block = graph_.block_;
+  auto& block = block_;
   graph_.vertices_ = vertices();
   graph_.columns_ = static_cast<std::int32_t>(function_.index_pulls.size() + function_.pulls.size());
   graph_.types_ = static_cast<std::int32_t>(distinct_.size());
@@ -73,7 +73,47 @@ void InputGraph::Loading::pack() {
   block.insert(block.end(), children.begin(), children.end());
   block.insert(block.end(), vertex_.begin(), vertex_.end());
   pack_columns();
-  block.shrink_to_fit();  // a corpus of graphs stays in memory
+}
+
+void InputGraph::Loading::store(Store how) {
+  const auto fits = [](std::int32_t number) { return -1 <= number && number < UINT16_MAX; };
+  graph_.narrow_ = how == Store::narrow && std::ranges::all_of(block_, fits);
+  if (graph_.narrow_) {
+    const std::size_t halves = block_.size();
+    const auto half = [&](std::size_t at) -> std::uint32_t {
+      return at < halves ? static_cast<std::uint16_t>(block_[at]) : 0;
+    };
+    for (std::size_t i = 0; 2 * i < halves; ++i) {
+      block_[i] = static_cast<std::int32_t>(half(2 * i) | half(2 * i + 1) << 16);
+    }
+    block_.resize((halves + 1) / 2);
+  }
+  graph_.block_size_ = block_.size();
+  if (how == Store::as_it_is) {
+    const auto kept = std::make_shared<const std::vector<std::int32_t>>(std::move(block_));
+    graph_.block_ = std::shared_ptr<const std::int32_t[]>(kept, kept->data());
+    return;
+  }
+  auto block = std::make_shared_for_overwrite<std::int32_t[]>(block_.size());
+  std::ranges::copy(block_, block.get());
+  graph_.block_ = std::move(block);
+}
+
+void InputGraph::store_together(std::span<InputGraph* const> graphs) {
+  std::size_t elements = 0;
+  for (const InputGraph* graph : graphs) elements += graph->block_size_;
+  const auto names = std::make_shared<std::vector<std::string>>(graphs.size());
+  const auto block = std::make_shared_for_overwrite<std::int32_t[]>(elements);
+  std::int32_t* to = block.get();
+  for (std::size_t g = 0; g < graphs.size(); ++g) {
+    InputGraph& graph = *graphs[g];
+    std::copy_n(graph.block_.get(), graph.block_size_, to);
+    graph.block_ = std::shared_ptr<const std::int32_t[]>(block, to);
+    to += graph.block_size_;
+    if (graph.name_ == nullptr) continue;
+    (*names)[g] = *graph.name_;
+    graph.name_ = std::shared_ptr<const std::string>(names, &(*names)[g]);
+  }
 }
 
 void InputGraph::Loading::pack_columns() {
@@ -98,7 +138,7 @@ void InputGraph::Loading::pack_columns() {
 template <class T, class Field>
 void InputGraph::Loading::pack_column(std::size_t column, const std::vector<T>* rows, const Field& field) {
   if (rows == nullptr) return;
-  auto& block = graph_.block_;
+  auto& block = block_;
   if (block.size() + rows->size() > INT32_MAX) refuse("inputs of 2^31 numbers; expected fewer in one graph");
   block[column] = static_cast<std::int32_t>(block.size());
   const bool edges = field.rows == Rows::edges();

@@ -24,6 +24,9 @@ class InputGraph::Loading {
   void sort();
   /// Throws MisuseError for missing inputs.
   void pack();
+  /// narrow: with two numbers in each element of the block, if they allow it.
+  enum class Store { as_it_is, narrow };
+  void store(Store how);
 
  private:
   static std::string number(std::int64_t value) { return std::to_string(value); }
@@ -55,6 +58,7 @@ class InputGraph::Loading {
   std::vector<std::int32_t> types_;   // by vertex: index into distinct_
   std::vector<std::int32_t> vertex_;  // by place
   std::vector<TypeRun> type_runs_;
+  std::vector<std::int32_t> block_;
 };
 
 template <class T, class Field>

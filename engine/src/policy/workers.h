@@ -85,10 +85,8 @@ class Workers : public Slots {
 
   using Clock = std::chrono::steady_clock;
   /// The looks of a search: the first `spinning_searches` at growing intervals, of which the first `plain_searches` do
-  /// not look closely; then looks with a yield of the core in between for `patience`, or for `lone_patience` while no
-  /// other thread searches. A yield that takes `long_yield` shows that other threads compute on this core: then
-  /// searching threads do not yield, but sleep, for `crowded_for`. A thread that sleeps gets the core soon when it is
-  /// woken up; one that has yielded may have to wait for a whole slice of the others.
+  /// not look closely; then with a yield in between, for `patience`, or `lone_patience` if no other thread searches. For
+  /// `crowded_for` after a yield of `long_yield`, threads that find nothing sleep at once.
   static constexpr int plain_searches = 6, spinning_searches = 16;
   static constexpr std::chrono::microseconds patience{25}, lone_patience{500}, long_yield{250}, crowded_for{5000};
 
@@ -298,6 +296,8 @@ auto Workers<Ops, Worker>::sleep() -> Rest {
   if (!worth_waking()) return wait_for_wake();
   ++counts_.awake;
   ++searching_;
+  lock.unlock();
+  std::this_thread::yield();  // another thread may need this core to finish what makes the work appear
   return Rest::woken;
 }
 

@@ -38,27 +38,32 @@ void WordCounts::add(std::string_view word) {
 }
 
 Vocabulary::Vocabulary(const WordCounts& counts, std::int64_t at_least) {
+  WordCounts::Numbers numbers;
   for (const auto& [word, count] : counts.counts_) {
-    if (count >= at_least) numbers_.emplace(word, size());
+    if (count >= at_least) numbers.emplace(word, static_cast<std::int32_t>(numbers.size()) + 1);
   }
+  numbers_ = std::make_shared<const WordCounts::Numbers>(std::move(numbers));
 }
 
 Vocabulary::Vocabulary(const std::vector<std::string>& words) {
+  WordCounts::Numbers numbers;
   for (const std::string& word : words) {
-    if (!word.empty() && numbers_.emplace(word, size()).second) continue;
-    throw MisuseError("vocabulary: '" + word + "' is word " + std::to_string(size()) + "; expected words, each once");
+    const auto number = static_cast<std::int32_t>(numbers.size()) + 1;
+    if (!word.empty() && numbers.emplace(word, number).second) continue;
+    throw MisuseError("vocabulary: '" + word + "' is word " + std::to_string(number) + "; expected words, each once");
   }
+  numbers_ = std::make_shared<const WordCounts::Numbers>(std::move(numbers));
 }
 
 std::vector<std::string> Vocabulary::words() const {
-  std::vector<std::string> words(numbers_.size());
-  for (const auto& [word, number] : numbers_) words[static_cast<std::size_t>(number) - 1] = word;
+  std::vector<std::string> words(numbers_->size());
+  for (const auto& [word, number] : *numbers_) words[static_cast<std::size_t>(number) - 1] = word;
   return words;
 }
 
 std::int32_t Vocabulary::number(std::string_view word) const {
-  const auto found = numbers_.find(word);
-  return found == numbers_.end() ? unknown : found->second;
+  const auto found = numbers_->find(word);
+  return found == numbers_->end() ? unknown : found->second;
 }
 
 std::vector<std::string_view> characters(std::string_view word) {

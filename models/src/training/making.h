@@ -102,7 +102,7 @@ std::optional<WordEmbedding> embedding_of(const Parameters& parameters, const st
                                           const Vocabulary& words, std::size_t first = 1);
 
 /// The number of labels that are not -1.
-std::int64_t count_labels(const std::vector<std::int32_t>& labels);
+std::int64_t count_labels(std::span<const std::int32_t> labels);
 
 /// A workload of a vertex function, before it has samples.
 struct GraphWorkload {
@@ -126,10 +126,21 @@ struct Draft {
   /// If not empty, the labels that scores compare answers with, in the order of the vertices that have one.
   std::vector<std::int32_t> gold = {};
 };
-Sample counted(const LabelledGraph& graph, const Draft& draft);
+
+/// A sample whose labels are not stored with those of others.
+struct MadeSample {
+  InputGraph graph;
+  std::vector<std::int32_t> labels;
+  Sample sample;
+};
+/// Errors mention `name`. Throws MisuseError as InputGraph does.
+MadeSample sample_of(const VertexFunction& function, const Draft& draft, const std::string& name);
+/// Appends the samples, whose contents are then stored together.
+void add_samples(std::vector<MadeSample> made, std::vector<LabelledGraph>& graphs, std::vector<Sample>& samples);
 
 /// Makes the workload with the samples of both sets. `draft_of` makes a Draft of an element of the split; several
-/// threads call it. The element is freed as soon as its graph exists, so a corpus is not in memory twice.
+/// threads call it. The element is freed as soon as its graph exists, so a corpus is not in memory twice but for its
+/// packed graphs, while add_samples() stores them together.
 template <class T, class DraftOf>
 Workload with_samples(GraphWorkload made, Split<T> split, DraftOf draft_of) {
   auto network = std::make_unique<GraphNetwork>(made.device, *made.parameters, made.function, made.score);
@@ -142,26 +153,11 @@ Workload with_samples(GraphWorkload made, Split<T> split, DraftOf draft_of) {
                     .embedding = std::move(made.embedding),
                     .vocabularies = std::move(made.vocabularies)};
   const auto add = [&](std::vector<T>& part, std::vector<LabelledGraph>& graphs, std::vector<Sample>& samples) {
-    struct Made {
-      LabelledGraph graph;
-      Sample sample;
-    };
     const auto make = [&](std::size_t i) {
       const T one = std::move(part[i]);
-      const Draft draft = draft_of(one);
-      LabelledGraph graph = network->labelled(draft.graph, made.kind.sample + " " + std::to_string(i + 1));
-      graph.number = i;
-      auto gold = draft.gold.begin();
-      for (std::int32_t& label : graph.labels) label = label < 0 || draft.gold.empty() ? label : *gold++;
-      const Sample sample = counted(graph, draft);
-      return Made{std::move(graph), sample};
+      return sample_of(network->function(), draft_of(one), made.kind.sample + " " + std::to_string(i + 1));
     };
-    run_in_op(made.device.engine, [&] {
-      for (Made& one : parallel_map(part.size(), make)) {
-        graphs.push_back(std::move(one.graph));
-        samples.push_back(one.sample);
-      }
-    });
+    run_in_op(made.device.engine, [&] { add_samples(parallel_map(part.size(), make), graphs, samples); });
   };
   add(split.training, network->training, workload.training);
   add(split.validation, network->validation, workload.validation);

@@ -68,7 +68,7 @@ class ByAnswers : public GraphScore {
  private:
   const Answers answers_;
 
-  virtual void add(const std::vector<std::int32_t>& labels, const std::vector<std::int32_t>& answers) = 0;
+  virtual void add(std::span<const std::int32_t> labels, const std::vector<std::int32_t>& answers) = 0;
 };
 
 class Accuracy : public ByAnswers {
@@ -77,7 +77,7 @@ class Accuracy : public ByAnswers {
   std::vector<Metric> metrics() const override { return {{name_, all_.share()}}; }
 
  protected:
-  void add(const std::vector<std::int32_t>& labels, const std::vector<std::int32_t>& answers) override {
+  void add(std::span<const std::int32_t> labels, const std::vector<std::int32_t>& answers) override {
     for (std::size_t v = 0; v < labels.size(); ++v) all_.add(labels[v], answers[v]);
   }
 
@@ -94,7 +94,7 @@ class RootAccuracy final : public Accuracy {
   }
 
  private:
-  void add(const std::vector<std::int32_t>& labels, const std::vector<std::int32_t>& answers) override {
+  void add(std::span<const std::int32_t> labels, const std::vector<std::int32_t>& answers) override {
     Accuracy::add(labels, answers);
     if (!labels.empty()) root_.add(labels.back(), answers.back());
   }
@@ -133,7 +133,7 @@ class TaggingScore final : public Accuracy {
     return result;
   }
 
-  void add(const std::vector<std::int32_t>& labels, const std::vector<std::int32_t>& answers) override {
+  void add(std::span<const std::int32_t> labels, const std::vector<std::int32_t>& answers) override {
     Accuracy::add(labels, answers);
     std::vector<std::int32_t> right, told;
     for (std::size_t v = 0; v < labels.size(); ++v) {

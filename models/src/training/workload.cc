@@ -167,15 +167,39 @@ std::optional<WordEmbedding> embedding_of(const Parameters& parameters, const st
   return embedding;
 }
 
-std::int64_t count_labels(const std::vector<std::int32_t>& labels) {
+std::int64_t count_labels(std::span<const std::int32_t> labels) {
   return std::count_if(labels.begin(), labels.end(), [](std::int32_t label) { return label >= 0; });
 }
 
-Sample counted(const LabelledGraph& graph, const Draft& draft) {
-  return {.units = draft.units,
-          .vertices = graph.graph.vertices(),
-          .labels = count_labels(graph.labels),
-          .flops = draft.flops};
+MadeSample sample_of(const VertexFunction& function, const Draft& draft, const std::string& name) {
+  MadeSample made{InputGraph(function, draft.graph, name), draft.graph.indices.at("label"), {}};
+  auto gold = draft.gold.begin();
+  for (std::int32_t& label : made.labels) label = label < 0 || draft.gold.empty() ? label : *gold++;
+  made.sample = {.units = draft.units,
+                 .vertices = made.graph.vertices(),
+                 .labels = count_labels(made.labels),
+                 .flops = draft.flops};
+  return made;
+}
+
+void add_samples(std::vector<MadeSample> made, std::vector<LabelledGraph>& graphs, std::vector<Sample>& samples) {
+  std::vector<InputGraph*> together;
+  std::size_t labels = 0;
+  for (MadeSample& one : made) {
+    together.push_back(&one.graph);
+    labels += one.labels.size();
+  }
+  InputGraph::store_together(together);
+  const auto memory = std::make_shared_for_overwrite<std::int32_t[]>(labels);
+  graphs.reserve(made.size());
+  samples.reserve(made.size());
+  std::int32_t* to = memory.get();
+  for (MadeSample& one : made) {
+    graphs.push_back({std::move(one.graph), {to, one.labels.size()}, graphs.size(), memory});
+    samples.push_back(one.sample);
+    to = std::ranges::copy(one.labels, to).out;
+    one.labels = std::vector<std::int32_t>();
+  }
 }
 
 }  // namespace windrow

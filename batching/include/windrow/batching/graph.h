@@ -43,7 +43,7 @@ struct GraphData {
 };
 
 /// A validated graph with its levels: a vertex without children is on level 0, any other one is one level above its
-/// highest child. Immutable; can be used with the vertex function for which it was made.
+/// highest child. Immutable but for store_together(); can be used with the vertex function for which it was made.
 class InputGraph {
  public:
   /// Throws MisuseError for invalid offsets; for an unknown child, a cycle, more children than the function's arity, an
@@ -59,6 +59,12 @@ class InputGraph {
   std::int32_t level(std::int32_t vertex) const;
   /// The number of children of all vertices.
   std::int64_t edges() const { return edges_; }
+
+  /// Moves the contents of all these graphs to memory that they share, for a corpus that stays: as separate pieces,
+  /// they would keep what is freed around them from being given back. The memory stays as long as one of the graphs, or
+  /// a copy of one; copies made before keep their own contents. Call it before others use the graphs. None may be null
+  /// or moved from. Throws std::bad_alloc, and then leaves all graphs as they were.
+  static void store_together(std::span<InputGraph* const> graphs);
 
  private:
   friend class lazy::Epochs;
@@ -79,38 +85,61 @@ class InputGraph {
   /// Fetches graphs that follow number `at` into the cache. To be called in a loop over graphs, which are usually not
   /// in the cache.
   static void prefetch_after(std::span<const InputGraph* const> graphs, std::size_t at);
-  /// Appends the vertices in the order of their places; `type_numbers` maps the graph's types to those of `graph`.
-  void append_to(TypedGraph& graph, const std::uint32_t* type_numbers) const;
+  /// Appends the vertices in the order of their places; `type_numbers` maps the graph's types to those of `graph`. For
+  /// `memory`, see Numbers.
+  void append_to(TypedGraph& graph, const std::uint32_t* type_numbers, std::vector<std::int32_t>& memory) const;
   std::string name() const { return name_ ? *name_ : "graph"; }
 
   std::uint64_t type(std::int32_t number) const {  // see ir.h
-    const std::int32_t* halves = block_.data() + columns_ + 2 * number;
-    return static_cast<std::uint64_t>(halves[1]) << 32 | static_cast<std::uint32_t>(halves[0]);
+    const std::int32_t at = columns_ + 2 * number;
+    return static_cast<std::uint64_t>(in_block(at + 1)) << 32 | static_cast<std::uint32_t>(in_block(at));
   }
   TypeRun type_run(std::int32_t number) const {
-    const std::int32_t* of = block_.data() + columns_ + 2 * types_ + 4 * number;
-    return {of[0], of[1], of[2], of[3]};
+    const std::int32_t at = columns_ + 2 * types_ + 4 * number;
+    return {in_block(at), in_block(at + 1), in_block(at + 2), in_block(at + 3)};
   }
-  const std::int32_t* child_begin() const {
-    return block_.data() + columns_ + 2 * types_ + 4 * type_runs_;
-  }                                                                                // by place
-  const std::int32_t* children() const { return child_begin() + vertices() + 1; }  // places
-  const std::int32_t* vertex() const { return children() + edges_; }               // by place
-  /// Index inputs by number, then the bits of float inputs; one row for each place, or for each element of children().
-  /// Null if the graph lacks the input.
-  const std::int32_t* column(std::size_t number) const {
-    const std::int32_t begin = block_[number];
-    return begin < 0 ? nullptr : block_.data() + begin;
+  std::int32_t in_block(std::int32_t at) const {
+    if (!narrow_) return block_[at];
+    const auto word = static_cast<std::uint32_t>(block_[at / 2]);
+    return widened(at % 2 == 0 ? word : word >> 16);
   }
+  /// Of the lower half of a word.
+  static std::int32_t widened(std::uint32_t word) {
+    return static_cast<std::int32_t>(static_cast<std::uint16_t>(word + 1)) - 1;
+  }
+
+  /// The structure and the inputs of a graph. Does not own them.
+  class Numbers {
+   public:
+    /// Unpacks what is packed into `memory`, which must live on.
+    Numbers(const InputGraph& graph, std::vector<std::int32_t>& memory);
+
+    const std::int32_t* child_begin() const { return child_begin_; }                      // by place
+    const std::int32_t* children() const { return child_begin_ + graph_.vertices_ + 1; }  // places
+    const std::int32_t* vertex() const { return children() + graph_.edges_; }             // by place
+    /// Index inputs by number, then the bits of float inputs; one row for each place, or for each element of
+    /// children(). Null if the graph lacks the input.
+    const std::int32_t* column(std::size_t number) const {
+      return begin_[number] < 0 ? nullptr : begin_ + begin_[number];
+    }
+
+   private:
+    const InputGraph& graph_;
+    const std::int32_t *begin_, *child_begin_;
+  };
 
   std::shared_ptr<const std::string> name_;  // null for none
   std::shared_ptr<const ir::Function> function_;
   std::int32_t vertices_ = 0, levels_ = 0;
   // Layouts read all of this from one block, so that a graph that is no longer in the cache is fetched with few misses.
   // It contains: where columns begin; the distinct types, ascending; runs; children in CSR format; vertices; columns.
-  // All are in the order of places: vertices sorted by type, then level, then number.
+  // All are in the order of places: vertices sorted by type, then level, then number. In a narrow graph, all are from
+  // -1 to 65534, and an element of the block contains two of them, the first one in its lower half. Offsets count them
+  // unpacked.
   std::int32_t columns_ = 0, types_ = 0, type_runs_ = 0, edges_ = 0;
-  std::vector<std::int32_t> block_;
+  bool narrow_ = false;
+  std::size_t block_size_ = 0;
+  std::shared_ptr<const std::int32_t[]> block_;
 };
 
 /// Divides graphs of one vertex function into minibatches of `minibatch` graphs (at least 1), as input for schedules.

@@ -13,8 +13,9 @@ namespace windrow {
 /// A sample: its graph and labels. A value.
 struct LabelledGraph {
   InputGraph graph;
-  std::vector<std::int32_t> labels = {};  ///< of its vertices; -1 for none
-  std::size_t number = 0;                 ///< the sample's, in its set
+  std::span<const std::int32_t> labels = {};  ///< of its vertices; -1 for none
+  std::size_t number = 0;                     ///< the sample's, in its set
+  std::shared_ptr<const void> memory = {};    ///< keeps the labels; null if the caller does
 };
 
 /// Accumulates a score over minibatches.
@@ -61,12 +62,6 @@ class GraphNetwork final : public Network {
   PrintedSource source(const SourceOptions& options) const override;
 
   const VertexFunction& function() const { return function_; }
-  /// Makes a sample; its labels are the graph's index "label". Errors mention `name`. Throws MisuseError as InputGraph
-  /// does.
-  LabelledGraph labelled(const GraphData& graph, const std::string& name) const {
-    return {InputGraph(function_, graph, name), graph.indices.at("label")};
-  }
-
   std::vector<LabelledGraph> training, validation;  ///< training set and validation set, by sample number
   MakeScore training_score;         ///< of minibatches that are trained on; for a start, that of validation
   std::optional<Texts> texts = {};  ///< none if the model labels no texts

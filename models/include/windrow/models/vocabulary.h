@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <memory>
 #include <ranges>
 #include <string>
 #include <string_view>
@@ -32,7 +33,8 @@ class WordCounts {
   std::vector<std::pair<std::string, std::int64_t>> counts_;  // each word with its count
 };
 
-/// Maps words to numbers. A value; const members may be called from any thread.
+/// Maps words to numbers. A value, whose copies share memory; const members may be called from any thread. One that was
+/// moved from can only be assigned to, or end.
 class Vocabulary {
  public:
   /// The number of all unknown words; they share one, so that something can be learned about them.
@@ -54,7 +56,7 @@ class Vocabulary {
   /// In the order of their numbers.
   std::vector<std::string> words() const;
   /// The numbers are 0 to size() - 1, including that of unknown words.
-  std::int32_t size() const { return static_cast<std::int32_t>(numbers_.size()) + 1; }
+  std::int32_t size() const { return static_cast<std::int32_t>(numbers_->size()) + 1; }
   /// The word's number, or `unknown`.
   std::int32_t number(std::string_view word) const;
 
@@ -66,7 +68,7 @@ class Vocabulary {
     return counts;
   }
 
-  WordCounts::Numbers numbers_;
+  std::shared_ptr<const WordCounts::Numbers> numbers_;
 };
 
 /// Divides a word into its characters, that is, UTF-8 code points, so that an accented letter is one character however
