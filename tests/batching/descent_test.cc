@@ -163,7 +163,9 @@ TEST_P(Descent, KeepsTheRowsOfLookupsWithoutTheirMinibatches) {
     EXPECT_EQ(parts.parameters.gradient(parts.words).rows.size(), 1u);
     parts.engine.wait_all();
     const std::size_t now = parts.host.memory->use().live;
-    if (minibatch > 1) EXPECT_EQ(now, live) << minibatch;
+    if (minibatch > 1) {
+      EXPECT_EQ(now, live) << minibatch;
+    }
     live = now;
   }
 }

@@ -85,8 +85,8 @@ class Workers : public Slots {
 
   using Clock = std::chrono::steady_clock;
   /// The looks of a search: the first `spinning_searches` at growing intervals, of which the first `plain_searches` do
-  /// not look closely; then with a yield in between, for `patience`, or `lone_patience` if no other thread searches. For
-  /// `crowded_for` after a yield of `long_yield`, threads that find nothing sleep at once.
+  /// not look closely; then with a yield in between, for `patience`, or `lone_patience` if no other thread searches.
+  /// For `crowded_for` after a yield of `long_yield`, threads that find nothing sleep at once.
   static constexpr int plain_searches = 6, spinning_searches = 16;
   static constexpr std::chrono::microseconds patience{25}, lone_patience{500}, long_yield{250}, crowded_for{5000};
 
