@@ -25,6 +25,30 @@ TEST(Devices, AreCopiedWithoutAnAllocation) {
   EXPECT_EQ(host.kernels.find(op::sub), copy.kernels.find(op::sub));
 }
 
+/// Of a graph of many vertices with this input.
+std::int64_t bytes_stored_with(float input) {
+  const VertexFunction function("inputs", {.arity = 1}, [](Vertex& v) {
+    const State state = v.state("state", 1);
+    const Expr x = v.gather(0, state) + v.pull("x", 1);
+    v.scatter(state, x);
+    v.push("x", x);
+  });
+  GraphData data;
+  data.child_begin.assign(1001, 0);
+  data.values["x"].assign(1000, input);
+  InputGraph graph(function, data);
+  InputGraph* const one = &graph;
+  const auto before = asked().bytes;
+  InputGraph::store_together({&one, 1});
+  return asked().bytes - before;
+}
+
+TEST(InputGraphs, TakeHalfTheMemoryIfAllNumbersFit16Bits) {
+  const std::int64_t narrow = bytes_stored_with(0), wide = bytes_stored_with(1.5f);
+  EXPECT_GE(wide, 3 * 1000 * 4) << "the end of its children, its number, and the bits of the input";
+  EXPECT_LT(narrow, 0.55 * static_cast<double>(wide));
+}
+
 /// Of that many kinds with a state each, of which the minibatch at hand has one.
 std::int64_t bytes_of_a_minibatch(std::int32_t kinds) {
   Engine engine({.policy = Policy::serial});

@@ -38,7 +38,6 @@ void InputGraph::Loading::sort() {
 }
 
 void InputGraph::Loading::pack() {
-  auto& block = block_;
   graph_.vertices_ = vertices();
   graph_.columns_ = static_cast<std::int32_t>(function_.index_pulls.size() + function_.pulls.size());
   graph_.types_ = static_cast<std::int32_t>(distinct_.size());
@@ -48,30 +47,30 @@ void InputGraph::Loading::pack() {
     for (const auto& [name, rows] : all) inputs += rows.size();
   };
   count(data_.indices), count(data_.edge_indices), count(data_.values), count(data_.edge_values);
-  block.reserve(static_cast<std::size_t>(graph_.columns_) + 2 * distinct_.size() + 4 * type_runs_.size() +
-                2 * vertex_.size() + 1 + data_.children.size() + inputs);
-  block.assign(static_cast<std::size_t>(graph_.columns_), -1);
+  block_.reserve(static_cast<std::size_t>(graph_.columns_) + 2 * distinct_.size() + 4 * type_runs_.size() +
+                 2 * vertex_.size() + 1 + data_.children.size() + inputs);
+  block_.assign(static_cast<std::size_t>(graph_.columns_), -1);
   for (const ir::VertexType type : distinct_) {
-    block.push_back(static_cast<std::int32_t>(type));
-    block.push_back(static_cast<std::int32_t>(type >> 32));
+    block_.push_back(static_cast<std::int32_t>(type));
+    block_.push_back(static_cast<std::int32_t>(type >> 32));
   }
-  for (const TypeRun& run : type_runs_) block.insert(block.end(), {run.type, run.level, run.begin, run.end});
+  for (const TypeRun& run : type_runs_) block_.insert(block_.end(), {run.type, run.level, run.begin, run.end});
   std::vector<std::int32_t> place(vertex_.size()), children;
   for (std::size_t i = 0; i < vertex_.size(); ++i) {
     place[static_cast<std::size_t>(vertex_[i])] = static_cast<std::int32_t>(i);
   }
-  block.push_back(0);
+  block_.push_back(0);
   for (const std::int32_t vertex : vertex_) {
     const auto v = static_cast<std::size_t>(vertex);
     for (auto e = data_.child_begin[v]; e < data_.child_begin[v + 1]; ++e) {
       const std::int32_t child = data_.children[static_cast<std::size_t>(e)];
       if (child != no_child) children.push_back(place[static_cast<std::size_t>(child)]);
     }
-    block.push_back(static_cast<std::int32_t>(children.size()));
+    block_.push_back(static_cast<std::int32_t>(children.size()));
   }
   graph_.edges_ = static_cast<std::int32_t>(children.size());
-  block.insert(block.end(), children.begin(), children.end());
-  block.insert(block.end(), vertex_.begin(), vertex_.end());
+  block_.insert(block_.end(), children.begin(), children.end());
+  block_.insert(block_.end(), vertex_.begin(), vertex_.end());
   pack_columns();
 }
 
@@ -138,12 +137,11 @@ void InputGraph::Loading::pack_columns() {
 template <class T, class Field>
 void InputGraph::Loading::pack_column(std::size_t column, const std::vector<T>* rows, const Field& field) {
   if (rows == nullptr) return;
-  auto& block = block_;
-  if (block.size() + rows->size() > INT32_MAX) refuse("inputs of 2^31 numbers; expected fewer in one graph");
-  block[column] = static_cast<std::int32_t>(block.size());
+  if (block_.size() + rows->size() > INT32_MAX) refuse("inputs of 2^31 numbers; expected fewer in one graph");
+  block_[column] = static_cast<std::int32_t>(block_.size());
   const bool edges = field.rows == Rows::edges();
-  block.resize(block.size() + (edges ? static_cast<std::size_t>(graph_.edges_ * field.width) : rows->size()));
-  std::int32_t* to = block.data() + block[column];
+  block_.resize(block_.size() + (edges ? static_cast<std::size_t>(graph_.edges_ * field.width) : rows->size()));
+  std::int32_t* to = block_.data() + block_[column];
   const auto take = [&](std::int64_t row) {
     const T* const from = rows->data() + row * field.width;
     for (Index i = 0; i < field.width; ++i) *to++ = std::bit_cast<std::int32_t>(from[i]);

@@ -62,6 +62,7 @@ class GraphNetwork final : public Network {
   PrintedSource source(const SourceOptions& options) const override;
 
   const VertexFunction& function() const { return function_; }
+
   std::vector<LabelledGraph> training, validation;  ///< training set and validation set, by sample number
   MakeScore training_score;         ///< of minibatches that are trained on; for a start, that of validation
   std::optional<Texts> texts = {};  ///< none if the model labels no texts
