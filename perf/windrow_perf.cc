@@ -181,8 +181,8 @@ CLI::App* add_engine(CLI::App& app, EngineArguments& to) {
       "             pushes (gap_us).\n"
       "\n"
       "windrow uses policy pool, windrow-per-device policy per_device. The ops of windrow-async are completed by a\n"
-      "thread that is not the engine's. With --burst, windrow-bulk pushes each burst in a BulkScope. Gaps between\n"
-      "bursts count in ns_per_op only.\n"
+      "thread that is not the engine's; those of windrow-captures capture 256 bytes more than others. With --burst,\n"
+      "windrow-bulk pushes each burst in a BulkScope. Gaps between bursts count in ns_per_op only.\n"
       "Peers must be enabled when CMake configures the build, for example with\n"
       "-DWINDROW_PEERS='openmp;tbb;tbb-graph;starpu;taskflow;taskflow-graph' -DWINDROW_TASKFLOW=DIR");
   return &engine;

@@ -188,7 +188,7 @@ TEST_F(Perf, RunsEverySystemOfTheBuild) {
   EXPECT_EQ(count.size(), std::size(patterns));
   EXPECT_GE(count["A"], 1);
   EXPECT_EQ(count["A"], count["E"]);
-  constexpr int ways_to_push = 3;  // windrow-bulk, windrow-per-device, windrow-async
+  constexpr int ways_to_push = 4;  // windrow-bulk, -captures, -per-device, -async
   EXPECT_GE(count["FA"] + ways_to_push, count["A"]) << "graphs that are built once stand beside replay only";
 }
 

@@ -126,7 +126,8 @@ INSTANTIATE_TEST_SUITE_P(
             "windrow-perf: --pattern: 'G'; expected one of A, B, C, D, E, FA, FD, all, or several separated by commas; "
             "see windrow-perf engine --help"},
         Wrong{"windrow-perf engine --systems mxnet",
-              "windrow-perf: --systems: 'mxnet'; expected one of windrow, windrow-bulk, windrow-per-device, "
+              "windrow-perf: --systems: 'mxnet'; expected one of windrow, windrow-bulk, windrow-captures, "
+              "windrow-per-device, "
               "windrow-async, openmp, tbb, tbb-graph, "
               "taskflow, "
               "taskflow-graph, starpu, all, or several separated by commas" ENGINE_HELP},

@@ -25,6 +25,7 @@ struct Pattern {
   int width = 0;             ///< of a stencil; 0 for other patterns
   int graph_ops = 0;         ///< ops per graph of a replayed pattern; 0: about 2,048
   bool declared = false;     ///< ops are declared once and pushed repeatedly; Windrow only
+  bool captures = false;     ///< ops capture 256 bytes more than others; Windrow only
   bool beside_lane = false;  ///< the engine has an ordered lane, which no op uses; Windrow only
 
   /// "A": a chain on one cell. "B": independent ops over 1,024 cells. "C": one writer and 64 readers. "D": a stencil of
@@ -33,7 +34,8 @@ struct Pattern {
   static Pattern named(const std::string& name, int width = 64);
   /// Patterns of scripts/gates: "A8", "B8" and "D8" are A, B and D for pieces of 8 ops (or another number): B and D use
   /// as many cells as a piece needs. "FA8" launches each piece as a graph. "A-declared" and so on push declared
-  /// ops; with "A-beside-lane" and so on the engine has an ordered lane. Also accepts the names above.
+  /// ops, "A-captures" and so on ops that capture much; with "A-beside-lane" and so on the engine has an ordered lane.
+  /// Also accepts the names above.
   static Pattern counted(const std::string& name);
   static const std::vector<std::string>& names();
 };

@@ -1,6 +1,9 @@
-// Windrow's own engine in four ways: policy pool, policy pool in bulk scopes, policy per_device, and asynchronous ops
-// that a thread outside the engine completes. Replayed patterns are captured as graphs.
+// Windrow's own engine in five ways: policy pool, also in bulk scopes and with ops that capture much, policy
+// per_device, and asynchronous ops that a thread outside the engine completes. Replayed patterns are captured as
+// graphs.
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -87,7 +90,7 @@ class IdleLane final : public Lane {
 
 class WindrowSystem : public System {
  public:
-  enum class Way { plain, in_bulk, per_device, completed_outside };
+  enum class Way { plain, in_bulk, with_captures, per_device, completed_outside };
 
   WindrowSystem(const Pattern& pattern, const SystemOptions& options, Way way = Way::plain)
       : way_(way), engine_(engine_options(options)), replayed_(pattern) {
@@ -125,7 +128,12 @@ class WindrowSystem : public System {
         };
         engine_.push_async(begin, accesses_[number]);
       };
+      const auto push_large = [&](std::size_t number, const Task& task) {
+        const std::array<std::byte, captured_bytes> captured{};
+        engine_.push([work = job.work(task), captured] { work(); }, accesses_[number]);
+      };
       if (way_ == Way::completed_outside) return time_pushes(job, push_async, finish);
+      if (way_ == Way::with_captures || job.pattern.captures) return time_pushes(job, push_large, finish);
       return way_ == Way::in_bulk ? run_in_bulk(job, push, finish) : time_pushes(job, push, finish);
     }
     return replayed_.run(
@@ -135,6 +143,8 @@ class WindrowSystem : public System {
           finish();
         });
   }
+
+  static constexpr std::size_t captured_bytes = 256;  // with_captures: in addition to what other ops capture
 
  private:
   EngineOptions engine_options(const SystemOptions& options) const {
@@ -215,6 +225,10 @@ const SystemKind windrow_bulk_system = {.name = "windrow-bulk",
                                         .make = make_in<WindrowSystem::Way::in_bulk>,
                                         .takes = SystemKind::Takes::pushed_patterns,
                                         .holds = SystemKind::Holds::a_backlog};
+const SystemKind windrow_captures_system = {.name = "windrow-captures",
+                                            .make = make_in<WindrowSystem::Way::with_captures>,
+                                            .takes = SystemKind::Takes::pushed_patterns,
+                                            .holds = SystemKind::Holds::a_backlog};
 const SystemKind windrow_per_device_system = {.name = "windrow-per-device",
                                               .make = make_in<WindrowSystem::Way::per_device>,
                                               .takes = SystemKind::Takes::pushed_patterns,

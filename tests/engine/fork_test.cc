@@ -135,6 +135,38 @@ TEST_P(ForkTest, ThreadsThatPushAndWaitGoOn) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST_P(ForkTest, SoDoThreadsThatExchangeLargeFunctions) {
+  const auto exchange = [] {
+    std::vector<Function<std::size_t()>> many;  // more than a thread keeps
+    for (std::size_t i = 0; i < 100; ++i) {
+      std::array<std::size_t, 20> numbers;
+      numbers.fill(i);
+      many.emplace_back([numbers] { return numbers.back(); });
+    }
+    for (std::size_t i = 0; i < many.size(); ++i) {
+      if (many[i]() != i) return false;
+    }
+    return true;
+  };
+  Engine engine(options());
+  std::atomic<bool> stop{false}, good{true};
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      while (!stop) good = good && exchange();
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    const ChildBesideThreads child([&] {
+      CHILD_EXPECT(exchange());
+      CHILD_EXPECT(works(engine));
+    });
+  }
+  stop = true;
+  threads.clear();
+  EXPECT_TRUE(good);
+}
+
 TEST_P(ForkTest, SoDoThreadsWhoseOpsOthersComplete) {
   EngineOptions limited = options();
   limited.max_pending_ops = 20;

@@ -2,9 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <mutex>
+#include <set>
+#include <stdexcept>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace windrow {
 namespace {
@@ -44,6 +53,119 @@ TEST(Function, HoldsMoveOnlyTargetsAndPassesMoveOnlyArguments) {
   };
   EXPECT_EQ(f(std::make_unique<int>(2)), 3);
 }
+
+/// Too large for the inside of a Function.
+template <std::size_t bytes>
+using LargeOf = std::array<std::byte, bytes>;
+using Large = LargeOf<300>;
+
+/// The address of a large callable that ends here.
+template <class Captures = Large>
+const void* address_of_large() {
+  Function<const void*()> f = [large = Captures()] { return static_cast<const void*>(&large); };
+  return f();
+}
+
+#if !defined(__SANITIZE_ADDRESS__)
+TEST(Function, UsesMemoryAgain) {
+  struct Fails {
+    Large large;
+    Fails() = default;
+    Fails(const Fails&) { throw std::runtime_error("no copy"); }
+    void operator()() const {}
+  };
+  const void* const first = address_of_large();
+  EXPECT_EQ(address_of_large(), first);
+  const Fails fails{};
+  EXPECT_THROW(Function<void()>{fails}, std::runtime_error);
+  EXPECT_EQ(address_of_large(), first) << "also that of a callable that could not be made";
+}
+
+TEST(Function, TakesMemoryThatOtherThreadsHaveFreed) {
+  // Far more at a time than a thread keeps. Each thread makes what the next one destroys.
+  constexpr std::size_t count = 1000;
+  std::set<const void*> places;
+  std::vector<Function<const void*()>> made;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<Function<const void*()>> next;
+    std::thread([&] {
+      made.clear();
+      for (std::size_t i = 0; i < count; ++i) {
+        next.emplace_back([large = Large()] { return static_cast<const void*>(&large); });
+      }
+    }).join();
+    for (auto& f : next) places.insert(f());
+    made = std::move(next);
+  }
+  EXPECT_LE(places.size(), count + 100);
+}
+#endif
+
+TEST(Function, KeepsApartWhatThreadsMakeAtOnce) {
+  // Threads pass what they make to each other through a few places; each checks what it takes out.
+  constexpr int threads = 4, rounds = 20000;
+  std::array<std::mutex, 8> mutexes;
+  std::array<Function<bool()>, 8> passed;
+  std::atomic<int> wrong{0};
+  const auto run = [&](std::uint32_t seed) {
+    for (int round = 0; round < rounds; ++round) {
+      seed = seed * 1664525 + 1013904223;
+      std::array<std::uint32_t, 40> numbers;
+      numbers.fill(seed);
+      Function<bool()> f = [numbers] { return std::ranges::count(numbers, numbers.front()) == 40; };
+      {
+        const std::lock_guard lock(mutexes[seed >> 29]);
+        std::swap(f, passed[seed >> 29]);
+      }
+      if (f && !f()) ++wrong;
+    }
+  };
+  {
+    std::vector<std::jthread> all;
+    for (std::uint32_t i = 0; i < threads; ++i) all.emplace_back(run, i);
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Function, HoldsCallablesOfAnySizeAndAlignment) {
+  struct alignas(256) Aligned {
+    std::byte bytes[256];
+  };
+  const auto misplaced = [](auto callable, std::size_t alignment) {
+    Function<std::uintptr_t()> f = [callable] { return reinterpret_cast<std::uintptr_t>(&callable); };
+    return f() % alignment;
+  };
+  EXPECT_EQ(misplaced(Aligned(), 256), 0u);
+  EXPECT_EQ(misplaced(std::array<double, 128>(), 64), 0u);
+  EXPECT_EQ(misplaced(std::array<double, 129>(), 64), 0u);
+  EXPECT_EQ(misplaced(std::array<double, 100000>(), 64), 0u);
+}
+
+#if !defined(__SANITIZE_ADDRESS__)
+/// Destroyed behind what its thread keeps, since it is made first.
+struct EndsLast {
+  using Captures = LargeOf<900>;  // of a size that no other test uses
+  std::set<const void*>* places = nullptr;
+  Function<const void*()> f;
+  ~EndsLast() {
+    f = nullptr;
+    places->insert(address_of_large<Captures>());
+  }
+};
+
+TEST(Function, MayEndBehindWhatItsThreadKeeps) {
+  std::set<const void*> places;
+  for (int i = 0; i < 1000; ++i) {
+    std::thread([&places] {
+      thread_local EndsLast last;
+      last.places = &places;
+      last.f = [large = EndsLast::Captures()] { return static_cast<const void*>(&large); };
+      places.insert(last.f());
+    }).join();
+  }
+  EXPECT_LE(places.size(), 64u) << "since threads that end give their memory to others";
+}
+#endif
 
 }  // namespace
 }  // namespace windrow

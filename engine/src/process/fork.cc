@@ -89,18 +89,22 @@ void Forks::prepare() noexcept WINDROW_UNCHECKED_LOCKING {
     std::this_thread::sleep_for(between_looks);
     all.mutex_.lock();
   }
-  if (!patient) return;
-  --all.forking_;
-  all.for_each(open);
+  if (patient) {
+    --all.forking_;
+    all.for_each(open);
+  }
+  each_mutex_of_callables(EachMutex::locking());
 }
 
 void Forks::in_parent() noexcept WINDROW_UNCHECKED_LOCKING {
+  each_mutex_of_callables(EachMutex::unlocking());
   Forks& all = of_process();
   all.go_on();
   all.mutex_.unlock();
 }
 
 void Forks::in_child() noexcept WINDROW_UNCHECKED_LOCKING {
+  each_mutex_of_callables(EachMutex::unlocking());
   Forks& all = of_process();
   all.for_each([&](Core& core) { all.begin_anew(core); });
   all.forking_ = 0;

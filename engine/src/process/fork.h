@@ -7,7 +7,8 @@
 // it refuses calls, and is leaked when it ends.
 //
 // Order of locks, from first to last: the mutex of Forks; those of the process; for each engine, those taken outside a
-// push; the mutex of all engines' ports; for each engine, its ports and the mutexes that are also taken inside a push.
+// push; the mutex of all engines' ports; for each engine, its ports and the mutexes that are also taken inside a push;
+// those of the memory of callables.
 #pragma once
 
 #include <atomic>
@@ -148,5 +149,7 @@ class Forks {
 /// For the mutexes of tables that the process has once.
 void each_mutex_of_names(EachMutex f);
 void each_mutex_of_page_guards(EachMutex f);
+/// Locked last and unlocked first, since callables are made and destroyed with other mutexes held.
+void each_mutex_of_callables(EachMutex f);
 
 }  // namespace windrow

@@ -213,7 +213,7 @@ class DeclaredOp {
 /// Counters since the engine was constructed.
 struct EngineStats {
   std::uint64_t pushed = 0;
-  std::uint64_t pending = 0;        ///< pushed and not yet finished
+  std::uint64_t pending = 0;        ///< pushed and not yet finished; too high if ops come and finish meanwhile
   std::uint64_t pending_bytes = 0;  ///< held by pending ops, as given by PushOptions::bytes
   std::uint64_t failed = 0;         ///< ops that threw, or dropped their OnComplete
   std::uint64_t skipped = 0;        ///< ops that did not run because of poison

@@ -1,4 +1,4 @@
-// A move-only callable that stores small functions without heap allocation.
+// A move-only callable that stores small functions inside, and large ones in memory that is used again.
 //
 // std::function requires copyable targets, and std::move_only_function is C++23. The engine must also rely on a lambda
 // with a few captured handles costing no allocation.
@@ -14,13 +14,25 @@
 
 namespace windrow {
 
+/// Memory of objects that one thread makes and another one destroys, op by op, such as callables that are too large for
+/// the inside of a Function. Threads keep freed memory and exchange it in batches; a general allocator would take a
+/// lock for each object. The memory of objects of up to 1 KiB is used again for others, and never given back to the
+/// heap. Threads: any, also at the end of the process.
+struct CallableMemory {
+  static constexpr std::size_t alignment = 64;
+  /// Throws std::bad_alloc.
+  static void* take(std::size_t bytes);
+  /// With the number of bytes that was taken.
+  static void give_back(void* memory, std::size_t bytes) noexcept;
+};
+
 template <class Signature>
 class Function;
 
 /// Owns one callable, or none. Callables of up to `inline_bytes` bytes whose move constructor does not throw are stored
-/// inside, larger ones on the heap. Accepts anything callable with `Args...`; also anything callable with no arguments,
-/// so that a function need not declare parameters that it does not use. Empty if constructed from a null pointer or an
-/// empty std::function. Construction throws std::bad_alloc if there is no memory for a callable on the heap.
+/// inside, larger ones in CallableMemory. Accepts anything callable with `Args...`; also anything callable with no
+/// arguments, so that a function need not declare parameters that it does not use. Empty if constructed from a null
+/// pointer or an empty std::function. Construction throws std::bad_alloc if there is no memory for the callable.
 template <class Result, class... Args>
 class Function<Result(Args...)> {
  public:
@@ -43,7 +55,7 @@ class Function<Result(Args...)> {
       ::new (static_cast<void*>(storage_)) Target(std::forward<F>(f));
       table_ = &table_of<Inline<Target>>;
     } else {
-      ::new (static_cast<void*>(storage_)) std::unique_ptr<Target>(std::make_unique<Target>(std::forward<F>(f)));
+      ::new (static_cast<void*>(storage_)) Box<Target>(boxed<Target>(std::forward<F>(f)));
       table_ = &table_of<Boxed<Target>>;
     }
   }
@@ -111,8 +123,32 @@ class Function<Result(Args...)> {
     static T& target(void* storage) { return *std::launder(static_cast<T*>(storage)); }
   };
   template <class T>
+  struct EndOfBoxed {
+    void operator()(T* target) const noexcept {
+      target->~T();
+      CallableMemory::give_back(target, sizeof(T));
+    }
+  };
+  template <class T>
+  using Box = std::conditional_t<alignof(T) <= CallableMemory::alignment, std::unique_ptr<T, EndOfBoxed<T>>,
+                                 std::unique_ptr<T>>;
+  template <class T, class F>
+  static Box<T> boxed(F&& f) {
+    if constexpr (alignof(T) > CallableMemory::alignment) {
+      return std::make_unique<T>(std::forward<F>(f));
+    } else {
+      struct Giver {
+        void operator()(void* memory) const noexcept { CallableMemory::give_back(memory, sizeof(T)); }
+      };
+      std::unique_ptr<void, Giver> memory(CallableMemory::take(sizeof(T)));
+      T* const target = ::new (memory.get()) T(std::forward<F>(f));
+      memory.release();
+      return Box<T>(target);
+    }
+  }
+  template <class T>
   struct Boxed {
-    using Stored = std::unique_ptr<T>;
+    using Stored = Box<T>;
     static T& target(void* storage) { return **std::launder(static_cast<Stored*>(storage)); }
   };
 
