@@ -29,6 +29,7 @@ void for_each_tile(const Piece& shape, bool dense, std::size_t streams, Body bod
   const Index rows = dense ? 1 : shape.rows;
   const Index width = dense ? shape.rows * shape.width : shape.width;
   if (rows * width == 0) return;
+  if (rows == 1 && width <= tile) return body(Run{0, 0, width});
   const Index tiles = (width + tile - 1) / tile;
   const Index bytes = 4 * std::min(tile, width) * static_cast<Index>(streams);
   const auto grain = static_cast<std::size_t>(std::max<Index>(1, grain_bytes / bytes));

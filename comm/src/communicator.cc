@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <exception>
-#include <memory_resource>
 #include <utility>
 
 #include "windrow/comm/member.h"
@@ -77,8 +76,8 @@ constexpr Elements elements_of = std::is_same_v<T, float> ? Elements::float32 : 
 template <class T>
 class CallOf {
  public:
-  CallOf(const Device& device, std::shared_ptr<Member> member, Kind kind, const CollectiveOptions& options)
-      : device_(device), member_(std::move(member)), on_lane_(member_->on_lane(kind)), options_(options) {
+  CallOf(const Device& device, const std::shared_ptr<Member>& member, Kind kind, const CollectiveOptions& options)
+      : device_(device), member_(member), on_lane_(member_->on_lane(kind)), options_(options) {
     call_.kind = kind;
     if (member_->nested() != nullptr) refuse("a member of a NestedGroup; expected all_reduce or broadcast");
     call_.elements = elements_of<T>;
@@ -133,6 +132,7 @@ class CallOf {
     return *this;
   }
 
+  /// Ends the use of this object.
   void push() {
     refuse_inside(*device_.engine, comm::to_string(call_.kind));
     call_.number = member_->number(call_.kind, call_.peer);
@@ -140,15 +140,14 @@ class CallOf {
     const OpName name = options_.name.text().empty() ? name_of(call_.kind) : options_.name;
     const PushOptions options{.name = name, .priority = options_.priority, .pushed_at = options_.pushed_at};
     const bool in_place = std::ranges::none_of(operands_, [this](const auto& operand) { return elsewhere(operand); });
-    Operands copies(&memory_);
+    Operands copies;
     for (const Operand<T>& operand : operands_) {
       if (!in_place) copies.push_back(staged(operand, options));
     }
     Operands& placed = in_place ? operands_ : copies;
     PushOptions always = options;
     always.run_always = true;
-    std::pmr::vector<Access> accesses(&memory_);
-    accesses.reserve(placed.size() + 1);
+    comm::ShortList<Access, 4> accesses;
     Var begun;
     if (on_lane_) {
       begun = begin_on_lane(placed, always);
@@ -156,26 +155,34 @@ class CallOf {
     } else if (device_.on_host()) {
       always.lane = device_.lane;
     }
-    Views views;
     for (const Operand<T>& operand : placed) {
       accesses.push_back(access(operand));
-      if (!on_lane_) views.push_back({operand.tensor.view(), operand.use});
+      if (!on_lane_) part_->views.push_back({operand.tensor.view(), operand.use});
     }
+    part_->clock = member_->clock();
     engine.push_async(
-        [member = member_, clock = member_->clock(), call = std::move(call_),
-         views = std::move(views)](OnComplete done) mutable {
-          comm::Operands operands = operands_of(views, done.failure(), nullptr);
-          member->take({std::move(call), std::move(operands.pieces), std::move(operands.failure),
-                        std::move(operands.origin), std::move(done), clock ? clock->begin() : nullptr});
+        [member = member_, part = std::move(part_)](OnComplete done) mutable {
+          part->begin(std::move(done));
+          member->take(std::move(part));
         },
-        std::span<const Access>(accesses), always);
+        std::span<const Access>(accesses.data(), accesses.size()), always);
     if (begun) engine.retire(begun);
     for (std::size_t i = 0; i < copies.size(); ++i) bring_back(operands_[i], placed[i], options);
   }
 
  private:
-  using Operands = std::pmr::vector<Operand<T>>;
+  using Operands = comm::ShortList<Operand<T>, 2>;
   using Views = comm::ShortList<View<T>>;
+  struct Part final : Exchange {
+    Views views;
+    std::shared_ptr<comm::CallClock> clock;
+
+    void begin(OnComplete done) {
+      static_cast<comm::Operands&>(*this) = operands_of(views, done.failure(), nullptr);
+      if (clock) timed = clock->begin();
+      token.emplace(std::move(done));  // last: if something throws before, `done` ends with this call and fails the op
+    }
+  };
 
   static std::string text(const Call::Shape& shape) {
     return std::to_string(shape.rows) + " x " + std::to_string(shape.width);
@@ -274,14 +281,12 @@ class CallOf {
   }
 
   const Device& device_;
-  std::shared_ptr<Member> member_;
+  const std::shared_ptr<Member>& member_;  // not copied: the ops' threads use the same count
   const bool on_lane_;
   CollectiveOptions options_;
-  Call call_;
-  // Calls of few tensors allocate nothing for these lists.
-  std::array<std::byte, 1024> few_;
-  std::pmr::monotonic_buffer_resource memory_{few_.data(), few_.size()};
-  Operands operands_{&memory_};
+  std::unique_ptr<Part> part_ = std::make_unique<Part>();
+  Call& call_ = part_->call;
+  Operands operands_;
 };
 
 }  // namespace

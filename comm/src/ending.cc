@@ -11,10 +11,10 @@ namespace {
 std::size_t place(int rank) { return static_cast<std::size_t>(rank); }
 
 /// What is combined where, once all parts are there.
-void compute(std::span<PartOfRank> parts) {
-  const Call& call = parts.front().exchange.call;
+void compute(std::span<const PartOfRank> parts) {
+  const Call& call = parts.front().exchange->call;
   const auto members = static_cast<Index>(parts.size());
-  const auto piece = [&](std::size_t part, std::size_t i) -> Piece& { return parts[part].exchange.pieces[i]; };
+  const auto piece = [&](std::size_t part, std::size_t i) -> Piece& { return parts[part].exchange->pieces[i]; };
   const auto block = [&](const Piece& whole, Index number) {
     const Index each = whole.rows / members;
     return rows(whole, number * each, (number + 1) * each);
@@ -149,15 +149,15 @@ std::string seconds(std::chrono::nanoseconds time) {
   return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
 }
 
-void finish(std::vector<PartOfRank>& parts) {
-  const Exchange& first = parts.front().exchange;
+void finish(std::span<const PartOfRank> parts) {
+  const Exchange& first = *parts.front().exchange;
   const auto bad = [&](const PartOfRank& part) {
-    return !part.exchange.failure.empty() || (&part != parts.data() && !part.exchange.call.fits(first.call));
+    return !part.exchange->failure.empty() || (&part != parts.data() && !part.exchange->call.fits(first.call));
   };
   Breakage failed;
   if (std::ranges::any_of(parts, bad)) {
     std::vector<Said> said;
-    for (const auto& [rank, part] : parts) said.push_back({rank, &part.call, &part.failure, part.origin});
+    for (const auto& [rank, part] : parts) said.push_back({rank, &part->call, &part->failure, part->origin});
     failed = reason_to_fail(said);
   }
   if (!failed) {
@@ -167,11 +167,11 @@ void finish(std::vector<PartOfRank>& parts) {
       failed = {.why = text_of(error)};
     }
   }
-  for (PartOfRank& part : parts) {
+  for (const PartOfRank& part : parts) {
     if (failed) {
-      fail(part.exchange, failed);
+      fail(*part.exchange, failed);
     } else {
-      part.exchange.done();
+      part.exchange->done();
     }
   }
 }

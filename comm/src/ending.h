@@ -31,11 +31,11 @@ void fail(Exchange& part, const Breakage& broken);
 
 struct PartOfRank {
   int rank;
-  Exchange exchange;
+  ExchangePtr exchange;
 };
 /// Computes a call, whose parts are all there, where the tensors lie; and ends the parts. Those of a collective are in
 /// the order of ranks. The call fails at all members if they do not fit each other, or if an operand has failed.
-void finish(std::vector<PartOfRank>& parts);
+void finish(std::span<const PartOfRank> parts);
 
 /// Throws MisuseError, whose text begins with `group`, unless the time is positive.
 void require_positive(const char* group, const char* option, std::chrono::nanoseconds time);

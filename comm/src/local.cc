@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 
 #include "ending.h"
@@ -17,7 +17,7 @@ namespace {
 
 using comm::Breakage;
 using comm::Call;
-using comm::Exchange;
+using comm::ExchangePtr;
 using comm::Kind;
 using comm::Member;
 using comm::PartOfRank;
@@ -26,8 +26,9 @@ using Clock = std::chrono::steady_clock;
 std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
 /// The parts of one call that have come so far, in the order of the ranks that take part.
+using Parts = comm::ShortList<PartOfRank, 8>;
 struct Round {
-  std::vector<PartOfRank> parts = {};
+  Parts parts = {};
   Clock::time_point since = {};
 
   bool has(int rank) const { return std::ranges::count(parts, rank, &PartOfRank::rank) > 0; }
@@ -63,18 +64,18 @@ class Group {
 
   int size() const { return static_cast<int>(left_.size()); }
 
-  void take(int rank, Exchange&& part) {
+  void take(int rank, ExchangePtr part) {
     std::unique_lock lock(mutex_);
     if (broken_) {
       const Breakage why = broken_;
       lock.unlock();
-      return comm::fail(part, why);
+      return comm::fail(*part, why);
     }
-    const Name name = name_of(part.call, rank);
+    const Name name = name_of(part->call, rank);
     const auto known = rounds_.find(name);
     const auto place = known == rounds_.end() ? begin(name) : known;
-    std::vector<PartOfRank>& parts = place->second.parts;
-    parts.emplace_back(rank, std::move(part));
+    Parts& parts = place->second.parts;
+    parts.push_back({rank, std::move(part)});
     for (std::size_t i = parts.size() - 1; i > 0 && comes_before(name, parts[i].rank, parts[i - 1].rank); --i) {
       std::swap(parts[i], parts[i - 1]);
     }
@@ -83,12 +84,11 @@ class Group {
       lock.unlock();
       return fail_all(failed);
     }
+    const Parts all = std::move(parts);
     Rounds::node_type round = rounds_.extract(place);
-    lock.unlock();
-    comm::finish(parts);
-    parts.clear();  // not under the lock: what it releases may call this group
-    lock.lock();    // the op that calls this holds the group until it returns
     if (unused_.size() < unused_.capacity()) unused_.push_back(std::move(round));
+    lock.unlock();
+    comm::finish({all.data(), all.size()});
   }
 
   /// The member makes no calls beyond those numbered.
@@ -169,9 +169,14 @@ class Group {
   struct Name {
     int from, to;
     std::uint64_t number;
-    friend auto operator<=>(const Name&, const Name&) = default;
+    friend bool operator==(const Name&, const Name&) = default;
   };
-  using Rounds = std::map<Name, Round>;
+  struct Hash {
+    std::size_t operator()(const Name& name) const {
+      return name.number ^ at(name.from + 1) << 48 ^ at(name.to + 1) << 32;
+    }
+  };
+  using Rounds = std::unordered_map<Name, Round, Hash>;
   /// Begins a round, in memory of an earlier one.
   Rounds::iterator begin(const Name& name) {
     Rounds::iterator place;
@@ -183,7 +188,6 @@ class Group {
       unused_.pop_back();
     }
     place->second.since = Clock::now();
-    place->second.parts.reserve(count_of(name));
     begun_ = true;
     if (timer_idle_) timer_changed_.notify_all();
     return place;
@@ -215,12 +219,14 @@ class Group {
 
   /// What is to be called without the mutex.
   struct Failed {
-    std::vector<std::pair<Exchange, Breakage>> parts = {};
+    std::vector<std::pair<ExchangePtr, Breakage>> parts = {};
     std::vector<std::pair<Member::Heard, Breakage>> heard = {};
   };
+  /// Earlier calls first: of failures with one cause, the first is told.
   static void fail_all(Failed& failed) {
+    std::ranges::stable_sort(failed.parts, {}, [](const auto& each) { return each.first->call.number; });
     for (const auto& [heard, why] : failed.heard) heard(why);
-    for (auto& [part, why] : failed.parts) comm::fail(part, why);
+    for (const auto& [part, why] : failed.parts) comm::fail(*part, why);
   }
   static void take_parts(Round& round, const Breakage& why, Failed& failed) {
     for (auto& [rank, part] : round.parts) failed.parts.emplace_back(std::move(part), why);
@@ -298,8 +304,8 @@ class Group {
         continue;
       }
       const auto& [name, round] = *oldest;
-      const PartOfRank& known = round.parts.back();
-      const std::string called = known.exchange.call.describe_for_others(known.rank);
+      const PartOfRank& known = round.parts.front();
+      const std::string called = known.exchange->call.describe_for_others(known.rank);
       std::string missing;
       for (std::size_t i = 0; i < count_of(name); ++i) {
         const int rank = rank_of(name, i);
@@ -342,7 +348,7 @@ class LocalMember final : public Member {
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
   const void* group() const override { return group_.get(); }
-  void take(Exchange&& part) override { group_->take(rank_, std::move(part)); }
+  void take(ExchangePtr part) override { group_->take(rank_, std::move(part)); }
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
     return group_->exchange(rank_, numbers);
   }

@@ -18,7 +18,7 @@
 namespace windrow {
 namespace {
 
-using comm::Exchange;
+using comm::ExchangePtr;
 using comm::MpiGroupState;
 using Clock = std::chrono::steady_clock;
 
@@ -65,7 +65,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
   }
 
   /// `ended` says why MPI is called no more, if it is not.
-  using Task = std::function<void(const comm::Breakage& ended)>;
+  using Task = Function<void(const comm::Breakage& ended)>;
   /// Has the thread call the task.
   void post(Task task) {
     comm::Breakage ended;
@@ -216,7 +216,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
       ended_ = why;
       tasks.swap(tasks_);
     }
-    for (const Task& task : tasks) task(why);
+    for (Task& task : tasks) task(why);
     tasks.clear();
     const std::lock_guard lock(mutex_);
     all_told_ = true;
@@ -257,12 +257,10 @@ class MpiMember final : public comm::Member {
     thread_->await_call();
     return Member::number(kind, peer);
   }
-  void take(Exchange&& part) override {
-    // A std::function copies.
-    const auto held = std::make_shared<Exchange>(std::move(part));
-    thread_->post([group = group_, held](const comm::Breakage& ended) {
-      if (!ended) return group->take(std::move(*held));
-      comm::fail(*held, ended);
+  void take(ExchangePtr part) override {
+    thread_->post([group = group_, part = std::move(part)](const comm::Breakage& ended) mutable {
+      if (!ended) return group->take(std::move(part));
+      comm::fail(*part, ended);
     });
     thread_->call_came();
   }

@@ -65,12 +65,13 @@ bool MpiGroupState::arrived(MpiRequest** request, const char* what) {
   return done != 0;
 }
 
-void MpiGroupState::take(Exchange part) {
-  if (broken()) return fail(part, broken_);
-  if (part.call.kind < Kind::send) {
-    waiting_.emplace(part.call.number, std::move(part));
+void MpiGroupState::take(ExchangePtr part) {
+  if (broken()) return fail(*part, broken_);
+  const Call& call = part->call;
+  if (call.kind < Kind::send) {
+    waiting_.emplace(call.number, std::move(part));
   } else {
-    messages_[{part.call.kind, part.call.peer}].waiting.emplace(part.call.number, std::move(part));
+    messages_[{call.kind, call.peer}].waiting.emplace(call.number, std::move(part));
   }
 }
 
@@ -111,8 +112,8 @@ bool MpiGroupState::begin_collectives() {
     auto call = std::make_unique<Begun>(Begun{.part = std::move(place->second), .since = Clock::now()});
     waiting_.erase(place);
     ++next_;
-    const std::int64_t h = hash(call->part.call);
-    call->announced = {h, -1 - h, call->part.failure.empty() ? 0 : 1 + rank_};
+    const std::int64_t h = hash(call->part->call);
+    call->announced = {h, -1 - h, call->part->failure.empty() ? 0 : 1 + rank_};
     announced_.push_back(std::move(call));
     announce(*announced_.back());
     changed = true;
@@ -128,20 +129,20 @@ bool MpiGroupState::end_collectives() {
     if (call.step == Begun::Step::reasons) {
       const auto begun = std::move(announced_.front());
       announced_.pop_front();
-      fail(begun->part, reason(*begun));
+      fail(*begun->part, reason(*begun));
       continue;
     }
     if (agreed(call)) {
-      if (is_eager(call.part.call)) {
+      if (is_eager(call.part->call)) {
         end_eager(call);
         keep_memory_of(call);
-        call.part.done();
+        call.part->done();
         announced_.pop_front();
         continue;
       }
       keep_memory_of(call);
       call.step = Begun::Step::data;
-      if (call.part.call.scheduled()) {
+      if (call.part->call.scheduled()) {
         schedule(std::move(announced_.front()));
         announced_.pop_front();
         continue;
@@ -156,8 +157,8 @@ bool MpiGroupState::end_collectives() {
     call.reasons.resize(static_cast<std::size_t>(size_) + 1);
     MpiNote& own = call.reasons.back();
     own.rank = rank_;
-    own.numbers[0] = hash(call.part.call);
-    say_failed(own, call.part);
+    own.numbers[0] = hash(call.part->call);
+    say_failed(own, *call.part);
     require(calls_.all_gather(reasons_, &own, call.reasons.data(), sizeof own, MpiType::byte, &call.request),
             "MPI_Iallgather");
   }
@@ -166,7 +167,7 @@ bool MpiGroupState::end_collectives() {
     const auto call = std::move(moving_.front());
     moving_.pop_front();
     end_data(*call);
-    call->part.done();
+    call->part->done();
   }
   return changed;
 }
@@ -192,7 +193,7 @@ Breakage MpiGroupState::failed(const MpiNote& note, const Exchange& own) {
 Breakage MpiGroupState::reason(const Begun& call) {
   const MpiNote& own = call.reasons.back();
   for (const MpiNote& note : std::span(call.reasons).first(static_cast<std::size_t>(size_))) {
-    if (note.numbers[1] != 0) return failed(note, call.part);
+    if (note.numbers[1] != 0) return failed(note, *call.part);
   }
   for (const MpiNote& note : std::span(call.reasons).first(static_cast<std::size_t>(size_))) {
     const MpiNote& first = call.reasons.front();
@@ -211,21 +212,21 @@ bool MpiGroupState::writes(const Call& call) const {
 }
 
 std::byte* MpiGroupState::place(const Begun& call, ByteRange range, std::vector<std::byte>& packed) {
-  const Pieces& pieces = call.part.pieces;
+  const Pieces& pieces = call.part->pieces;
   if (std::byte* const there = within(pieces, range)) return there;
   if (!packing_.empty()) {
     packed = std::move(packing_.back());
     packing_.pop_back();
   }
   packed.resize(std::max(packed.size(), range.bytes));
-  if (call.part.call.kind != Kind::broadcast || call.part.call.peer == rank_) pack(pieces, range, packed.data());
+  if (call.part->call.kind != Kind::broadcast || call.part->call.peer == rank_) pack(pieces, range, packed.data());
   return packed.data();
 }
 
 void MpiGroupState::take_back(const Begun& call, ByteRange range, std::vector<std::byte>& packed) {
   constexpr std::size_t most_kept = 8, largest_kept = std::size_t{4} << 20;
   if (packed.empty()) return;
-  if (writes(call.part.call)) unpack(packed.data(), call.part.pieces, range);
+  if (writes(call.part->call)) unpack(packed.data(), call.part->pieces, range);
   if (packing_.size() < most_kept && packed.size() <= largest_kept) packing_.push_back(std::move(packed));
   packed = std::vector<std::byte>();
 }
@@ -247,8 +248,8 @@ void MpiGroupState::begin_combining(const Call& what, const Span& span, MpiReque
 }
 
 void MpiGroupState::begin_data(Begun& call) {
-  const Call& what = call.part.call;
-  Pieces& pieces = call.part.pieces;
+  const Call& what = call.part->call;
+  Pieces& pieces = call.part->pieces;
   if (elements(pieces) == 0) return;  // at all members
   if (what.kind < Kind::all_gather) {
     return begin_combining(what, {data_, place(call, whole(pieces), call.in), elements(pieces)}, &call.request);
@@ -279,8 +280,8 @@ void MpiGroupState::begin_data(Begun& call) {
 }
 
 void MpiGroupState::end_data(Begun& call) {
-  const Call& what = call.part.call;
-  const Pieces& pieces = call.part.pieces;
+  const Call& what = call.part->call;
+  const Pieces& pieces = call.part->pieces;
   const bool exchanges = what.kind >= Kind::all_gather;
   if (!exchanges) take_back(call, whole(pieces), call.in);
   if (!call.out.empty()) unpack(call.out.data(), {pieces[1]}, whole({pieces[1]}));
@@ -305,8 +306,8 @@ bool MpiGroupState::move_messages(Kind kind, int peer, Pair& pair) {
     pair.waiting.erase(place);
     ++pair.next;
     message->own.rank = rank_;
-    message->own.numbers[0] = hash(message->part.call);
-    say_failed(message->own, message->part);
+    message->own.numbers[0] = hash(message->part->call);
+    say_failed(message->own, *message->part);
     pair.begun.push_back(std::move(message));
     Message& last = *pair.begun.back();
     const int own = kind == Kind::send ? of_sender : of_receiver;
@@ -328,36 +329,36 @@ bool MpiGroupState::move(Kind kind, int peer, Message& message) {
   constexpr int of_data = 2;
   if (message.sending != nullptr && !arrived(&message.sending, "MPI_Test")) return false;
   if (message.receiving != nullptr && !arrived(&message.receiving, "MPI_Test")) return false;
-  const Piece* const piece = message.part.pieces.empty() ? nullptr : message.part.pieces.data();
+  const Piece* const piece = message.part->pieces.empty() ? nullptr : message.part->pieces.data();
   if (message.noted) {
     if (kind == Kind::recv && !message.data.empty())
-      unpack(message.data.data(), message.part.pieces, whole(message.part.pieces));
-    message.part.done();
+      unpack(message.data.data(), message.part->pieces, whole(message.part->pieces));
+    message.part->done();
     return true;
   }
   message.noted = true;
   for (const MpiNote* note : {&message.own, &message.other}) {
     if (note->numbers[1] != 0) {
-      fail(message.part, failed(*note, message.part));
+      fail(*message.part, failed(*note, *message.part));
       return true;
     }
   }
   if (message.own.numbers[0] != message.other.numbers[0]) {
-    fail(message.part, {.why = "rank " + std::to_string(peer) + " calls " + message.other.said()});
+    fail(*message.part, {.why = "rank " + std::to_string(peer) + " calls " + message.other.said()});
     return true;
   }
   std::byte* data = piece->data;
   if (!piece->dense()) {
-    message.data.resize(4 * elements(message.part.pieces));
-    if (kind == Kind::send) pack(message.part.pieces, whole(message.part.pieces), message.data.data());
+    message.data.resize(4 * elements(message.part->pieces));
+    if (kind == Kind::send) pack(message.part->pieces, whole(message.part->pieces), message.data.data());
     data = message.data.data();
   }
-  const MpiType type = type_of(message.part.call);
+  const MpiType type = type_of(message.part->call);
   if (kind == Kind::send) {
-    require(calls_.send(pairs_, data, elements(message.part.pieces), type, peer, of_data, &message.sending),
+    require(calls_.send(pairs_, data, elements(message.part->pieces), type, peer, of_data, &message.sending),
             "MPI_Isend");
   } else {
-    require(calls_.receive(pairs_, data, elements(message.part.pieces), type, peer, of_data, &message.receiving),
+    require(calls_.receive(pairs_, data, elements(message.part->pieces), type, peer, of_data, &message.receiving),
             "MPI_Irecv");
   }
   return false;

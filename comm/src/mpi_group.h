@@ -53,7 +53,7 @@ class MpiGroupState {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  void take(Exchange part);
+  void take(ExchangePtr part);
   using Numbers = std::vector<std::int64_t>;
   /// What exchange() gives its caller, who makes the exception: no thread destroys one that another one reads.
   struct Exchanged {
@@ -81,7 +81,7 @@ class MpiGroupState {
   using Clock = std::chrono::steady_clock;
   /// A collective that has begun.
   struct Begun {
-    Exchange part;
+    ExchangePtr part;
     Clock::time_point since;
     std::array<std::int64_t, 3> announced{};  // hash, its complement, 1 + a rank whose operand failed
     // The same with data of eager calls: of this member, and then of all members; see part_words().
@@ -107,7 +107,7 @@ class MpiGroupState {
   };
   /// One end of a message between two members.
   struct Message {
-    Exchange part;
+    ExchangePtr part;
     Clock::time_point since;
     MpiNote own, other;
     MpiRequest *sending = nullptr, *receiving = nullptr;
@@ -117,7 +117,7 @@ class MpiGroupState {
   /// Messages to or from one member, in order.
   struct Pair {
     std::uint64_t next = 0;
-    std::map<std::uint64_t, Exchange> waiting = {};
+    std::map<std::uint64_t, ExchangePtr> waiting = {};
     std::deque<std::unique_ptr<Message>> begun = {};
   };
   struct Meeting {
@@ -209,7 +209,7 @@ class MpiGroupState {
   std::vector<std::unique_ptr<std::int64_t[]>> spare_;  // memory of announcements
   std::vector<std::vector<std::byte>> packing_;         // memory for place()
   std::uint64_t next_ = 0;                              // number of the next collective to begin
-  std::map<std::uint64_t, Exchange> waiting_;
+  std::map<std::uint64_t, ExchangePtr> waiting_;
   std::deque<std::unique_ptr<Begun>> announced_;               // up to their announcement, or reasons
   std::deque<std::unique_ptr<Begun>> moving_;                  // their data
   std::map<std::uint64_t, std::unique_ptr<Begun>> scheduled_;  // by number: up to the end of their data

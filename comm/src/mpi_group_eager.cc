@@ -50,7 +50,7 @@ void MpiGroupState::announce(Begun& call) {
                                      MpiType::int64, MpiOperation::max, &call.request),
                    "MPI_Iallreduce");
   }
-  const Call& what = call.part.call;
+  const Call& what = call.part->call;
   if (spare_.empty()) {
     call.gathered =
         std::make_unique_for_overwrite<std::int64_t[]>((1 + static_cast<std::size_t>(size_)) * part_words());
@@ -62,9 +62,9 @@ void MpiGroupState::announce(Begun& call) {
   own[0] = call.announced[0];
   own[1] = call.announced[2];
   const bool gives = what.kind != Kind::broadcast || what.peer == rank_;
-  if (is_eager(what) && gives && call.part.failure.empty()) {
+  if (is_eager(what) && gives && call.part->failure.empty()) {
     const std::vector<Piece> to = placed(what, own);
-    for (std::size_t i = 0; i < to.size(); ++i) copy(call.part.pieces[i], to[i]);
+    for (std::size_t i = 0; i < to.size(); ++i) copy(call.part->pieces[i], to[i]);
   }
   require(calls_.all_gather(announcements_, own, own + part_words(), part_words(), MpiType::int64, &call.request),
           "MPI_Iallgather");
@@ -82,14 +82,14 @@ bool MpiGroupState::agreed(const Begun& call) const {
 
 /// All members add up in the order of ranks, so they get equal bits.
 void MpiGroupState::end_eager(Begun& call) const {
-  const Call& what = call.part.call;
+  const Call& what = call.part->call;
   std::vector<std::vector<Piece>> of_ranks;
   for (std::size_t i = 1; i <= static_cast<std::size_t>(size_); ++i) {
     of_ranks.push_back(placed(what, call.gathered.get() + i * part_words()));
   }
   const bool root = what.peer == rank_;
-  for (std::size_t i = 0; i < call.part.pieces.size(); ++i) {
-    const Piece& to = call.part.pieces[i];
+  for (std::size_t i = 0; i < call.part->pieces.size(); ++i) {
+    const Piece& to = call.part->pieces[i];
     if (what.kind == Kind::broadcast) {
       if (!root) copy(of_ranks[static_cast<std::size_t>(what.peer)][i], to);
     } else if (what.kind == Kind::all_reduce || root) {

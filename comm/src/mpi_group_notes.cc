@@ -115,9 +115,9 @@ bool MpiGroupState::move_notes() {
     const auto lacks = [&](Kind kind, std::int64_t calls) {
       const auto place = messages_.find({kind, rank});
       return place != messages_.end() && !place->second.begun.empty() &&
-             static_cast<std::int64_t>(place->second.begun.back()->part.call.number) >= calls;
+             static_cast<std::int64_t>(place->second.begun.back()->part->call.number) >= calls;
     };
-    const bool collective = !announced_.empty() && static_cast<std::int64_t>(announced_.back()->part.call.number) >=
+    const bool collective = !announced_.empty() && static_cast<std::int64_t>(announced_.back()->part->call.number) >=
                                                        (*left)[Called::collectives];
     const bool meeting = !meetings_begun_.empty() && meetings_begun_.back()->number >= (*left)[Called::meetings];
     if (collective || lacks(Kind::recv, (*left)[Called::sends]) || lacks(Kind::send, (*left)[Called::recvs]) ||
@@ -157,7 +157,7 @@ std::optional<MpiGroupState::Awaited> MpiGroupState::oldest() const {
     if (!oldest || begun.since < oldest->since) oldest = awaited;
   };
   const auto see_call = [&](const auto& begun, std::size_t kind, int peer) {
-    const Call& call = begun.part.call;
+    const Call& call = begun.part->call;
     see(begun, {begun.since, kind, static_cast<std::int64_t>(call.number), peer, &call});
   };
   if (!announced_.empty()) see_call(*announced_.front(), Called::collectives, -1);
@@ -243,7 +243,7 @@ void MpiGroupState::stop_with(const Breakage& why) {
   if (broken()) return;  // what has begun is kept, but has ended
   broken_ = why;
   if (heard_) heard_(broken_);
-  const auto fail = [&](Exchange& part) { comm::fail(part, broken_); };
+  const auto fail = [&](const ExchangePtr& part) { comm::fail(*part, broken_); };
   for (auto& call : announced_) fail(call->part);
   for (auto& call : moving_) fail(call->part);
   for (auto& [number, call] : scheduled_) fail(call->part);

@@ -15,7 +15,7 @@ std::size_t parts_of(const Call& call) {
 }  // namespace
 
 void MpiGroupState::schedule(std::unique_ptr<Begun> call) {
-  const Call& what = call->part.call;
+  const Call& what = call->part->call;
   if (rank_ == 0) {
     queue_.add({what.number, what.priority, what.bytes(), what.part_bytes});
   } else {
@@ -60,7 +60,7 @@ bool MpiGroupState::begin_parts() {
     if (place == scheduled_.end()) break;  // its announcement has not arrived here
     decided_.pop_front();
     Begun& call = *place->second;
-    const Call& what = call.part.call;
+    const Call& what = call.part->call;
     const std::size_t left = what.bytes() - call.begun;
     const std::size_t bytes = what.part_bytes == 0 ? left : std::min(left, what.part_bytes);
     parts_moving_.push_back({.call = what.number, .range = {call.begun, bytes}});
@@ -88,11 +88,11 @@ bool MpiGroupState::end_parts() {
     if (rank_ == 0) queue_.ended(part->range.bytes);
     take_back(call, part->range, part->packed);
     part = parts_moving_.erase(part);
-    if (--call.moving > 0 || call.begun < call.part.call.bytes()) continue;
+    if (--call.moving > 0 || call.begun < call.part->call.bytes()) continue;
     const auto ended = std::move(place->second);
     scheduled_.erase(place);
     end_data(*ended);
-    ended->part.done();
+    ended->part->done();
   }
   return changed;
 }

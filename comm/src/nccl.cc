@@ -13,7 +13,7 @@ namespace {
 
 using comm::Breakage;
 using comm::Call;
-using comm::Exchange;
+using comm::ExchangePtr;
 using comm::Kind;
 using comm::NcclCalls;
 using comm::NcclGroupState;
@@ -105,8 +105,8 @@ class NcclMember final : public comm::Member {
     }
     (*team_)->begin(rank_, std::move(call), std::move(operands), stream);
   }
-  void take(Exchange&& part) override {
-    if (!on_lane(part.call.kind)) return messenger_->take(std::move(part));
+  void take(ExchangePtr part) override {
+    if (!on_lane(part->call.kind)) return messenger_->take(std::move(part));
     (*team_)->take(rank_, std::move(part));
   }
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {

@@ -144,7 +144,7 @@ void NcclGroupState::collect(Rounds::iterator place, AllEnded& ended) {
       why = {.why = slot.part->failure};
       if (slot.part->origin) why.cause = slot.part->origin;
     }
-    ended.push_back({std::move(*slot.part), std::move(why)});
+    ended.push_back({std::move(slot.part), std::move(why)});
   }
   if (!std::ranges::all_of(round.slots, &Slot::ended)) return;
   for (Slot& slot : round.slots) {
@@ -156,29 +156,29 @@ void NcclGroupState::collect(Rounds::iterator place, AllEnded& ended) {
 void NcclGroupState::end(AllEnded& ended) {
   for (auto& [part, why] : ended) {
     if (why) {
-      fail(part, why);
+      fail(*part, why);
     } else {
-      part.done();
+      part->done();
     }
   }
 }
 
-void NcclGroupState::take(int rank, Exchange part) {
+void NcclGroupState::take(int rank, ExchangePtr part) {
   AllEnded ended;
   {
     std::unique_lock lock(mutex_);
     if (failed_all_) {
       const Breakage why = broken_;
       lock.unlock();
-      return fail(part, why);
+      return fail(*part, why);
     }
-    const auto place = round_of(part.call, rank);
+    const auto place = round_of(part->call, rank);
     Round& round = place->second;
     const auto i = static_cast<std::size_t>(std::ranges::find(round.ranks, rank) - round.ranks.begin());
     const bool begun = round.slots[i].begun.has_value();
-    const Call call = part.call;
-    Failed failed{part.failure.empty() ? "its op has not run" : part.failure, part.origin};
-    round.slots[i].part.emplace(std::move(part));
+    const Call call = part->call;
+    Failed failed{part->failure.empty() ? "its op has not run" : part->failure, part->origin};
+    round.slots[i].part = std::move(part);
     if (round.step == Round::Step::done) {
       collect(place, ended);
     } else if (!begun && !broken_) {

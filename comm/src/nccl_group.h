@@ -43,7 +43,7 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
 
   /// See Member. `stream`: of the op's lane.
   void begin(int rank, Call call, Operands operands, void* stream);
-  void take(int rank, Exchange part);
+  void take(int rank, ExchangePtr part);
   void leave(int rank, const Member::Numbered& numbered);
   void break_up(const Breakage& why);
   Breakage breakage() const;
@@ -61,7 +61,7 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
     std::optional<NcclPart> begun = {};
     std::string failure = {};
     std::exception_ptr origin = {};  // of the failure
-    std::optional<Exchange> part = {};
+    ExchangePtr part = {};
     bool ended = false;
   };
   struct Round {
@@ -75,7 +75,7 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   using Rounds = std::map<Name, Round>;
   /// What is to be called without the mutex.
   struct Ended {
-    Exchange part;
+    ExchangePtr part;
     Breakage why;
   };
   using AllEnded = std::vector<Ended>;

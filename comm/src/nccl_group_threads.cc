@@ -255,16 +255,16 @@ void NcclGroupState::end_broken(std::unique_lock<std::mutex>& lock) {
   lock.lock();
   failed_all_ = true;
   changed_.notify_all();
-  std::vector<Exchange> parts;
+  std::vector<ExchangePtr> parts;
   for (auto& [name, round] : rounds_) {
     for (Slot& slot : round.slots) {
       if (!slot.part || slot.ended) continue;
       slot.ended = true;
-      parts.push_back(std::move(*slot.part));
+      parts.push_back(std::move(slot.part));
     }
   }
   lock.unlock();
-  for (Exchange& part : parts) fail(part, why);
+  for (const ExchangePtr& part : parts) fail(*part, why);
   parts.clear();
   lock.lock();
 }

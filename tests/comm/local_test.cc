@@ -250,6 +250,28 @@ TEST(LocalGroup, NothingHangsIfAMemberEndsOrAborts) {
   EXPECT_THROW(third[0].exchange({}), AbortError);
 }
 
+TEST(LocalGroup, ManyCallsFailInTheirOrder) {
+  Engine engine({.workers = 1});
+  const LocalGroup group(host_devices(engine, 2));
+  std::vector<Tensor> all;
+  for (int call = 0; call < 10; ++call) {
+    all.push_back(filled(group[0].device(), 1, 1, 1));
+    group[0].all_reduce(all.back());
+  }
+  const Var last = engine.new_var();
+  engine.push([] {}, {mutate(last)});
+  engine.wait(last);  // on one thread behind the calls, which the group has now
+  group[1].abort("the test says so");
+  const std::string error = testing::error_of<OpError>([&] { engine.wait_all(); });
+  std::size_t before = 0;
+  for (int call = 0; call < 10; ++call) {
+    const std::size_t at = error.find("call " + std::to_string(call));
+    ASSERT_NE(at, std::string::npos) << error;
+    EXPECT_GE(at, before) << error;
+    before = at;
+  }
+}
+
 /// How often an engine says at its end that nobody waited for a failure.
 std::size_t told_at_the_end(std::optional<Engine>& engine) {
   ::testing::internal::CaptureStderr();

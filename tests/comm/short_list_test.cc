@@ -77,5 +77,16 @@ TEST(ShortList, EndsEachElementOnce) {
   EXPECT_EQ(counted.use_count(), 1);
 }
 
+TEST(ShortList, HoldsWhatCannotBeCopied) {
+  ShortList<std::unique_ptr<int>> list;
+  for (int size = 1; size <= 6; ++size) {
+    list.push_back(std::make_unique<int>(size));
+    ShortList<std::unique_ptr<int>> moved = std::move(list);
+    ASSERT_EQ(moved.size(), static_cast<std::size_t>(size));
+    for (int i = 0; i < size; ++i) EXPECT_EQ(*moved[static_cast<std::size_t>(i)], i + 1);
+    list = std::move(moved);
+  }
+}
+
 }  // namespace
 }  // namespace windrow::comm

@@ -18,6 +18,7 @@
 
 #include "windrow/comm/communicator.h"
 #include "windrow/comm/short_list.h"
+#include "windrow/engine/function.h"
 #include "windrow/engine/on_complete.h"
 
 namespace windrow::comm {
@@ -67,15 +68,30 @@ struct Piece {
 };
 using Pieces = ShortList<Piece>;
 
-/// A member's part of a call whose operands are there.
-struct Exchange {
-  Call call;
-  Pieces pieces;                     ///< one for each tensor; or from and to, where the call has both
-  std::string failure;               ///< not empty: an operand failed, there are no pieces, and all members must fail
-  std::exception_ptr origin;         ///< of that failure
-  OnComplete done;                   ///< the pieces are valid until it is called
-  std::shared_ptr<void> timed = {};  ///< of a CallClock
+/// What a part of a call works on.
+struct Operands {
+  Pieces pieces = {};              ///< one for each tensor; or from and to, where the call has both
+  std::string failure = {};        ///< not empty: an operand failed, there are no pieces, and all members must fail
+  std::exception_ptr origin = {};  ///< of that failure
 };
+
+/// A member's part of a call whose operands are there. It goes from thread to thread by pointer.
+struct Exchange : Operands {
+  Call call = {};
+  std::optional<OnComplete> token = {};  ///< of the call's op
+  std::shared_ptr<void> timed = {};      ///< of a CallClock
+
+  Exchange() = default;
+  virtual ~Exchange() = default;
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+  static void* operator new(std::size_t bytes) { return CallableMemory::take(bytes); }
+  static void operator delete(void* memory, std::size_t bytes) { CallableMemory::give_back(memory, bytes); }
+
+  /// Completes the op; the pieces are valid until then.
+  void done(std::exception_ptr error = nullptr) { (*token)(std::move(error)); }
+};
+using ExchangePtr = std::unique_ptr<Exchange>;
 
 /// For how long calls of a member were under way. Threads: any.
 class CallClock : public std::enable_shared_from_this<CallClock> {
@@ -111,13 +127,6 @@ struct Breakage {
   std::exception_ptr error_of_exchange() const;
 };
 
-/// What a part of a call works on, for members on a lane.
-struct Operands {
-  Pieces pieces;        ///< in the device's memory; otherwise as those of an Exchange
-  std::string failure;  ///< as those of an Exchange
-  std::exception_ptr origin = {};
-};
-
 /// The groups that the calls of a member of a NestedGroup consist of (nested.h), and these calls.
 struct Nested {
   Communicator inner;                      ///< of the members of this process
@@ -145,8 +154,8 @@ class Member {
   /// Null, unless the member's calls are those of other groups: then there is no take().
   virtual const Nested* nested() const { return nullptr; }
   /// Takes over a part of a call, inside an op; parts may come in any order of numbers. Must not block, and calls
-  /// `done` in any case.
-  virtual void take(Exchange&& exchange) = 0;
+  /// its `done` in any case.
+  virtual void take(ExchangePtr part) = 0;
   /// Whether begin() comes before take(), for calls of this kind.
   virtual bool on_lane(Kind kind [[maybe_unused]]) const { return false; }
   /// Called inside an op of the device's ordered lane. Work that is issued behind the lane's present end may use the
