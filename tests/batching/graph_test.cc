@@ -108,6 +108,7 @@ TEST(InputGraph, KeepsIndicesOfAnySize) {
   for (InputGraph& graph : graphs) pointers.push_back(&graph);
   for (const char* how : {"apart", "together", "together again"}) {
     if (how != std::string("apart")) InputGraph::store_together(pointers);
+    for (std::size_t g = 0; g < graphs.size(); ++g) EXPECT_EQ(graphs[g].index("word"), words[g]) << how;
     const std::vector<const InputGraph*> minibatch(pointers.begin(), pointers.end());
     EXPECT_EQ(Runner(host, function, parameters).run(minibatch).output("sum").get(), expected) << how;
     for (const InputGraph& graph : graphs) EXPECT_EQ(graph.level(2), 2) << how;
@@ -162,19 +163,35 @@ TEST(InputGraph, NamesAnInputThatIsMissingOrTooShort) {
   EXPECT_EQ(said_of(data), "train.txt:7: has no input 'x', which pair pulls");
 }
 
-TEST(InputGraph, NamesAnIndexThatNoOperatorAccepts) {
+/// A vertex on top of another one, of a function with two indices and one of edges.
+InputGraph indexed_graph(std::vector<std::int32_t> labels, std::vector<std::int32_t> choices, std::int32_t side) {
   const VertexFunction function("labelled", {.arity = any_arity}, [](Vertex& v) {
     const Expr x = v.pull("x", 3);
     v.loss(softmax_cross_entropy(x, v.pull_index("label")) + pick(x, v.pull_index("choice", Presence::sometimes)));
     const State s = v.state("s", 2);
     v.scatter(s, sum_children(mul_columns(v.each(s), pick(v.each(s), v.pull_edge_index("side")))));
   });
-  const auto said = [&](std::vector<std::int32_t> labels, std::vector<std::int32_t> choices, std::int32_t side) {
-    GraphData data = graph_of({{}, {0}});
-    data.values["x"] = {1, 2, 3, 4, 5, 6};
-    data.indices = {{"label", std::move(labels)}, {"choice", std::move(choices)}};
-    data.edge_indices["side"] = {side};
-    return testing::error_of<MisuseError>([&] { InputGraph(function, std::move(data), "train.txt:7"); });
+  GraphData data = graph_of({{}, {0}});
+  data.values["x"] = {1, 2, 3, 4, 5, 6};
+  data.indices = {{"label", std::move(labels)}, {"choice", std::move(choices)}};
+  data.edge_indices["side"] = {side};
+  return {function, data, "train.txt:7"};
+}
+
+TEST(InputGraph, GivesIndicesOfVerticesBack) {
+  const InputGraph graph = indexed_graph({2, 0}, {-1, 1}, 1);
+  EXPECT_EQ(graph.index("label"), (std::vector<std::int32_t>{2, 0}));
+  EXPECT_EQ(graph.index("choice"), (std::vector<std::int32_t>{-1, 1}));
+  for (const char* name : {"side", "x", "tag"}) {
+    EXPECT_EQ(testing::error_of<MisuseError>([&] { graph.index(name); }),
+              "train.txt:7: no index '" + std::string(name) +
+                  "'; expected one of vertices that the function pulls and the data have");
+  }
+}
+
+TEST(InputGraph, NamesAnIndexThatNoOperatorAccepts) {
+  const auto said = [](std::vector<std::int32_t> labels, std::vector<std::int32_t> choices, std::int32_t side) {
+    return testing::error_of<MisuseError>([&] { indexed_graph(std::move(labels), std::move(choices), side); });
   };
   EXPECT_EQ(said({-1, 3}, {0, 0}, 0), "train.txt:7: vertex 1: 'label' is 3; expected -1 to 2");
   EXPECT_EQ(said({-2, 0}, {0, 0}, 0), "train.txt:7: vertex 0: 'label' is -2; expected -1 to 2");

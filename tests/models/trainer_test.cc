@@ -148,10 +148,10 @@ TEST(Trainer, CountsCorrectLabelsAndRoots) {
   EXPECT_EQ(metrics[1].name, "all-node accuracy");
   EXPECT_DOUBLE_EQ(metrics[1].value, 0.7);
   trees.workload.validation.resize(1, trees.workload.validation[0]);
-  std::vector<std::int32_t> labels = {-1, -1, 1};
-  graphs_of(trees.workload).validation[0].labels = labels;
+  const std::shared_ptr<std::int32_t[]> labels(new std::int32_t[3]{-1, -1, 1});
+  graphs_of(trees.workload).validation[0].gold = labels;
   EXPECT_DOUBLE_EQ(trees.trainer.evaluate()[1].value, 1) << "of the vertices that have a label";
-  labels = {-1, -1, -1};
+  labels[2] = -1;
   for (const Metric& metric : trees.trainer.evaluate()) EXPECT_EQ(metric.value, 0) << "of nothing";
 }
 

@@ -214,7 +214,7 @@ double perplexity_of_frequencies(const std::vector<LabelledGraph>& graphs) {
   std::map<std::int32_t, double> counts;
   double all = 0, loss = 0;
   for (const LabelledGraph& graph : graphs) {
-    for (const std::int32_t label : graph.labels) ++counts[label], ++all;
+    for (const std::int32_t label : graph.labels()) ++counts[label], ++all;
   }
   for (const auto& [label, count] : counts) loss -= count * std::log(count / all);
   return std::exp(loss / all);
@@ -328,8 +328,6 @@ TEST(Workloads, TranslateFilesOfTwoLanguages) {
       << why;
 }
 
-std::vector<std::int32_t> labels_of(const LabelledGraph& graph) { return {graph.labels.begin(), graph.labels.end()}; }
-
 TEST(Workloads, OfTwoClassesLeaveNeutralPhrasesAndSentencesOut) {
   const TextFolder folder({{"train.txt", "(3 (2 is) (4 fun))\n(2 (0 bad) (4 fun))\n(0 (1 not) (3 fun))\n"},
                            {"dev.txt", "(1 bad)\n(2 is)\n"},
@@ -338,11 +336,11 @@ TEST(Workloads, OfTwoClassesLeaveNeutralPhrasesAndSentencesOut) {
   const Workload workload =
       make_workload("tree-lstm", host_device(engine), {.data = folder.path.string(), .sizes = {{"classes", 2}}});
   ASSERT_EQ(workload.training.size(), 2u);
-  EXPECT_EQ(labels_of(graphs_of(workload).training[0]), (std::vector<std::int32_t>{-1, 1, 1}));
-  EXPECT_EQ(labels_of(graphs_of(workload).training[1]), (std::vector<std::int32_t>{0, 1, 0}));
+  EXPECT_EQ(graphs_of(workload).training[0].labels(), (std::vector<std::int32_t>{-1, 1, 1}));
+  EXPECT_EQ(graphs_of(workload).training[1].labels(), (std::vector<std::int32_t>{0, 1, 0}));
   EXPECT_EQ(workload.training[0].labels, 2);
   ASSERT_EQ(workload.validation.size(), 1u);
-  EXPECT_EQ(labels_of(graphs_of(workload).validation[0]), std::vector<std::int32_t>{0});
+  EXPECT_EQ(graphs_of(workload).validation[0].labels(), std::vector<std::int32_t>{0});
   EXPECT_EQ(workload.network->labels(), (std::vector<std::string>{"negative", "positive"}));
   std::filesystem::rename(folder.path / "neutral.txt", folder.path / "train.txt");
   const std::string why = error_of<DataError>([&] {
@@ -358,8 +356,8 @@ TEST(Workloads, CutTextInPiecesOfOneLength) {
   const Workload workload =
       make_workload("fixed-lstm", host_device(engine), {.data = folder.path.string(), .sizes = {{"steps", 3}}});
   ASSERT_EQ(workload.training.size(), 2u) << "of seven words, ends among them";
-  EXPECT_EQ(labels_of(graphs_of(workload).training[0]), (std::vector<std::int32_t>{2, 3, 4}));
-  EXPECT_EQ(labels_of(graphs_of(workload).training[1]), (std::vector<std::int32_t>{1, 5, 6}));
+  EXPECT_EQ(graphs_of(workload).training[0].labels(), (std::vector<std::int32_t>{2, 3, 4}));
+  EXPECT_EQ(graphs_of(workload).training[1].labels(), (std::vector<std::int32_t>{1, 5, 6}));
   EXPECT_EQ(workload.training[1].units, 3);
   EXPECT_TRUE(workload.validation.empty()) << "it is too short";
   const std::string why = error_of<DataError>([&] {
@@ -375,7 +373,7 @@ TEST(Workloads, CountUnknownWordsAsTheTextsOwnRareWord) {
     Engine engine;
     const Workload workload = make_workload("var-lstm", host_device(engine),
                                             {.data = folder.path.string(), .sizes = {{"vocabulary", vocabulary}}});
-    return labels_of(graphs_of(workload).validation.front());
+    return graphs_of(workload).validation.front().labels();
   };
   EXPECT_EQ(labels(10), (std::vector<std::int32_t>{3, 4, 2, 1}));
   EXPECT_EQ(labels(4), (std::vector<std::int32_t>{3, 3, 2, 1})) << "b does not fit";

@@ -284,6 +284,23 @@ InputGraph::Numbers::Numbers(const InputGraph& graph, std::vector<std::int32_t>&
   child_begin_ = begin_ + graph.columns_ + 2 * graph.types_ + 4 * graph.type_runs_;
 }
 
+std::vector<std::int32_t> InputGraph::index(std::string_view name) const {
+  std::vector<std::int32_t> memory;
+  const Numbers numbers(*this, memory);
+  for (std::size_t i = 0; i < function_->index_pulls.size(); ++i) {
+    const ir::IndexField& field = function_->index_pulls[i];
+    const std::int32_t* from = numbers.column(i);
+    if (field.name != name || field.rows == Rows::edges() || from == nullptr) continue;
+    std::vector<std::int32_t> rows(static_cast<std::size_t>(vertices_ * field.width));
+    for (std::int32_t place = 0; place < vertices_; ++place, from += field.width) {
+      std::copy_n(from, field.width, rows.data() + numbers.vertex()[place] * field.width);
+    }
+    return rows;
+  }
+  throw MisuseError(this->name() + ": no index '" + std::string(name) +
+                    "'; expected one of vertices that the function pulls and the data have");
+}
+
 void InputGraph::prefetch_after(std::span<const InputGraph* const> graphs, std::size_t at) {
   constexpr std::size_t ahead = 3, line = 64, number = line / sizeof(std::int32_t);
   if (at + 2 * ahead < graphs.size()) {

@@ -10,6 +10,11 @@
 
 namespace windrow {
 
+std::vector<std::int32_t> LabelledGraph::labels() const {
+  if (gold == nullptr) return graph.index("label");
+  return {gold.get(), gold.get() + graph.vertices()};
+}
+
 class GraphNetwork::ValidationScore final : public Score {
  public:
   ValidationScore(Runner& runner, const std::vector<LabelledGraph>& validation, std::unique_ptr<GraphScore> score)
@@ -43,7 +48,7 @@ class GraphNetwork::ValidationScore final : public Score {
     if (!running) return;
     score_->add(running->minibatch, running->graphs);
     loss_ += running->minibatch.loss();
-    for (const LabelledGraph* graph : running->graphs) labels_ += count_labels(graph->labels);
+    for (const LabelledGraph* graph : running->graphs) labels_ += count_labels(graph->labels());
   }
 
   Runner& runner_;

@@ -127,10 +127,10 @@ struct Draft {
   std::vector<std::int32_t> gold = {};
 };
 
-/// A sample whose labels are not stored with those of others.
+/// A sample that is not stored with others.
 struct MadeSample {
   InputGraph graph;
-  std::vector<std::int32_t> labels;
+  std::vector<std::int32_t> gold;  ///< as that of LabelledGraph; empty if it is null there
   Sample sample;
 };
 /// Errors mention `name`. Throws MisuseError as InputGraph does.

@@ -28,7 +28,7 @@ class Perplexity final : public GraphScore {
  public:
   void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) override {
     loss_ += minibatch.loss();
-    for (const LabelledGraph* graph : graphs) labels_ += count_labels(graph->labels);
+    for (const LabelledGraph* graph : graphs) labels_ += count_labels(graph->labels());
   }
   std::vector<Metric> metrics() const override {
     const double mean = labels_ == 0 ? 0 : loss_ / static_cast<double>(labels_);
@@ -59,8 +59,9 @@ class ByAnswers : public GraphScore {
     const std::vector<std::int32_t> answers = answers_(minibatch);
     auto first = answers.begin();
     for (const LabelledGraph* graph : graphs) {
-      const auto behind = first + static_cast<std::ptrdiff_t>(graph->labels.size());
-      add(graph->labels, {first, behind});
+      const std::vector<std::int32_t> labels = graph->labels();
+      const auto behind = first + static_cast<std::ptrdiff_t>(labels.size());
+      add(labels, {first, behind});
       first = behind;
     }
   }

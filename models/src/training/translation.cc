@@ -86,7 +86,7 @@ class WordScore : public GraphScore {
     const std::vector<float> margins = minibatch.output("margin").get();
     auto margin = margins.begin();
     for (const LabelledGraph* graph : graphs) {
-      for (const std::int32_t label : graph->labels) {
+      for (const std::int32_t label : graph->labels()) {
         words_ += label >= 0;
         right_ += label >= 0 && *margin == 0;
         ++margin;

@@ -172,33 +172,36 @@ std::int64_t count_labels(std::span<const std::int32_t> labels) {
 }
 
 MadeSample sample_of(const VertexFunction& function, const Draft& draft, const std::string& name) {
-  MadeSample made{InputGraph(function, draft.graph, name), draft.graph.indices.at("label"), {}};
-  auto gold = draft.gold.begin();
-  for (std::int32_t& label : made.labels) label = label < 0 || draft.gold.empty() ? label : *gold++;
-  made.sample = {.units = draft.units,
-                 .vertices = made.graph.vertices(),
-                 .labels = count_labels(made.labels),
-                 .flops = draft.flops};
+  const std::vector<std::int32_t>& labels = draft.graph.indices.at("label");
+  MadeSample made{InputGraph(function, draft.graph, name), {}, {}};
+  if (!draft.gold.empty()) {
+    made.gold = labels;
+    auto gold = draft.gold.begin();
+    for (std::int32_t& label : made.gold) label = label < 0 ? label : *gold++;
+  }
+  made.sample = {
+      .units = draft.units, .vertices = made.graph.vertices(), .labels = count_labels(labels), .flops = draft.flops};
   return made;
 }
 
 void add_samples(std::vector<MadeSample> made, std::vector<LabelledGraph>& graphs, std::vector<Sample>& samples) {
   std::vector<InputGraph*> together;
-  std::size_t labels = 0;
+  std::size_t gold = 0;
   for (MadeSample& one : made) {
     together.push_back(&one.graph);
-    labels += one.labels.size();
+    gold += one.gold.size();
   }
   InputGraph::store_together(together);
-  const auto memory = std::make_shared_for_overwrite<std::int32_t[]>(labels);
+  const auto memory = std::make_shared_for_overwrite<std::int32_t[]>(gold);
   graphs.reserve(made.size());
   samples.reserve(made.size());
   std::int32_t* to = memory.get();
   for (MadeSample& one : made) {
-    graphs.push_back({std::move(one.graph), {to, one.labels.size()}, graphs.size(), memory});
+    graphs.push_back({std::move(one.graph), graphs.size()});
+    if (!one.gold.empty()) graphs.back().gold = std::shared_ptr<const std::int32_t[]>(memory, to);
     samples.push_back(one.sample);
-    to = std::ranges::copy(one.labels, to).out;
-    one.labels = std::vector<std::int32_t>();
+    to = std::ranges::copy(one.gold, to).out;
+    one.gold = std::vector<std::int32_t>();
   }
 }
 

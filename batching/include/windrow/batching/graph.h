@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "windrow/batching/schedule.h"
@@ -59,6 +60,9 @@ class InputGraph {
   std::int32_t level(std::int32_t vertex) const;
   /// The number of children of all vertices.
   std::int64_t edges() const { return edges_; }
+  /// The rows of all vertices in GraphData::indices. Throws MisuseError if the vertex function pulls no index of this
+  /// name for vertices, or if the data had none.
+  std::vector<std::int32_t> index(std::string_view name) const;
 
   /// Moves the contents of all these graphs to memory that they share, for a corpus that stays: as separate pieces,
   /// they would keep what is freed around them from being given back. The memory stays as long as one of the graphs, or

@@ -10,12 +10,16 @@
 
 namespace windrow {
 
-/// A sample: its graph and labels. A value.
+/// A sample. A value.
 struct LabelledGraph {
   InputGraph graph;
-  std::span<const std::int32_t> labels = {};  ///< of its vertices; -1 for none
-  std::size_t number = 0;                     ///< the sample's, in its set
-  std::shared_ptr<const void> memory = {};    ///< keeps the labels; null if the caller does
+  std::size_t number = 0;  ///< the sample's, in its set
+  /// Labels of all vertices, graph.vertices() of them. If not null, scores use them in place of the graph's.
+  std::shared_ptr<const std::int32_t[]> gold = {};
+
+  /// The labels that scores compare answers with, by vertex; -1 for none: `gold`, or the graph's index "label". Throws
+  /// MisuseError if the graph has neither.
+  std::vector<std::int32_t> labels() const;
 };
 
 /// Accumulates a score over minibatches.
