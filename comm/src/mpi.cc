@@ -148,7 +148,8 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
       }
       if (busy && quiet < 2000) {
         lock.unlock();
-        if (quiet > 100) std::this_thread::yield();
+        // At once, not after many looks: what waits for this core may be what this thread waits for.
+        if (quiet > 0) std::this_thread::yield();
         continue;
       }
       asleep_.store(true, std::memory_order_relaxed);
