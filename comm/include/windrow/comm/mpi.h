@@ -25,7 +25,7 @@ struct MpiOptions {
   /// rank 0 counts.
   std::size_t window_bytes = std::size_t{4} << 20;
   /// An all_reduce, reduce or broadcast of at most so many bytes travels with its announcement, to all members, in
-  /// groups in which that is at most 16 KB for all members together; 0: none does. The same at all members: see
+  /// groups in which that is at most 8 KB for all members together; 0: none does. The same at all members: see
   /// MpiWorld::group().
   std::size_t eager_bytes = 4096;
 };
