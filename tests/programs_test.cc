@@ -127,10 +127,8 @@ INSTANTIATE_TEST_SUITE_P(
             "see windrow-perf engine --help"},
         Wrong{"windrow-perf engine --systems mxnet",
               "windrow-perf: --systems: 'mxnet'; expected one of windrow, windrow-bulk, windrow-captures, "
-              "windrow-per-device, "
-              "windrow-async, openmp, tbb, tbb-graph, "
-              "taskflow, "
-              "taskflow-graph, starpu, all, or several separated by commas" ENGINE_HELP},
+              "windrow-per-device, windrow-async, openmp, tbb, tbb-graph, taskflow, taskflow-graph, starpu, all, or "
+              "several separated by commas" ENGINE_HELP},
         Wrong{"windrow-perf engine --width 1",
               "windrow-perf: --width: '1'; expected a whole number, 2 to 65536" ENGINE_HELP},
         Wrong{"windrow-perf engine --backlog 0",

@@ -93,7 +93,7 @@ class WindrowSystem : public System {
   enum class Way { plain, in_bulk, with_captures, per_device, completed_outside };
 
   WindrowSystem(const Pattern& pattern, const SystemOptions& options, Way way = Way::plain)
-      : way_(way), engine_(engine_options(options)), replayed_(pattern) {
+      : way_(pattern.captures ? Way::with_captures : way), engine_(engine_options(options)), replayed_(pattern) {
     if (way == Way::completed_outside) completer_.emplace();
     if (pattern.beside_lane) engine_.add_lane(std::make_shared<IdleLane>());
     for (int i = 0; i < pattern.cells; ++i) cells_.push_back(engine_.new_var());
@@ -133,7 +133,7 @@ class WindrowSystem : public System {
         engine_.push([work = job.work(task), captured] { work(); }, accesses_[number]);
       };
       if (way_ == Way::completed_outside) return time_pushes(job, push_async, finish);
-      if (way_ == Way::with_captures || job.pattern.captures) return time_pushes(job, push_large, finish);
+      if (way_ == Way::with_captures) return time_pushes(job, push_large, finish);
       return way_ == Way::in_bulk ? run_in_bulk(job, push, finish) : time_pushes(job, push, finish);
     }
     return replayed_.run(
@@ -144,9 +144,9 @@ class WindrowSystem : public System {
         });
   }
 
+ private:
   static constexpr std::size_t captured_bytes = 256;  // with_captures: in addition to what other ops capture
 
- private:
   EngineOptions engine_options(const SystemOptions& options) const {
     EngineOptions result{.policy = way_ == Way::per_device ? Policy::per_device : Policy::pool,
                          .workers = options.workers};
