@@ -19,10 +19,13 @@ class MemberPrograms : public Programs {
     return "windrow train tree-lstm --hidden 8 --embedding 8 --samples 200 --epochs 2 --optimiser adam " + more;
   }
   Outcome run_processes(int count, const std::string& command) const {
+    return run_mpi("-n " + std::to_string(count) + " '" WINDROW_BIN "'/" + command);
+  }
+  Outcome run_mpi(const std::string& processes) const {
     // Containers may forbid processes to read each other's memory, which Open MPI takes for a failure.
     return run_command("OMPI_MCA_btl_vader_single_copy_mechanism=none timeout 60 " WINDROW_MPIRUN
-                       " --allow-run-as-root --oversubscribe -n " +
-                       std::to_string(count) + " '" WINDROW_BIN "'/" + command);
+                       " --allow-run-as-root --oversubscribe " +
+                       processes);
   }
 };
 
@@ -281,11 +284,28 @@ TEST_F(MemberPrograms, OfSeveralProcessesRefuseInOneLine) {
   // An error of one process names it, if it is not the first one.
   const std::string missing = "--comm mpi --save '" + (folder / "none" / "run").string() + "'";
   EXPECT_EQ(unequal("--comm mpi", missing), Lines{"windrow: rank 1 has another --save than rank 0; expected the same"});
+  // The same sizes, but another word or another label.
+  const Lines other_data = {"windrow: rank 1 has other data than rank 0; expected the same samples in the same order"};
+  for (const std::string tree : {"(1 (0 a) (2 c))", "(1 (0 a) (3 b))"}) {
+    for (const auto& [name, last] : {std::pair<std::string, std::string>{"one", "(1 (0 a) (2 b))"}, {"other", tree}}) {
+      std::filesystem::create_directories(folder / name / "data");
+      for (const char* const file : {"train.txt", "dev.txt"}) {
+        std::ofstream(folder / name / "data" / file) << "(3 (1 b) (4 c))\n(1 (0 a) (2 b))\n" << last << '\n';
+      }
+    }
+    const std::string in = "sh -c 'cd \"" + folder.string() + "/$0\" && exec \"" WINDROW_BIN "\"/" +
+                           train("--comm mpi --data data") + "' ";
+    EXPECT_EQ(lines_of_windrow(run_mpi("-n 1 " + in + "one : -n 1 " + in + "other").err), other_data);
+  }
   const std::string there = "--comm mpi --device cuda:9";
   const Lines no_device = unequal("--comm mpi", there);
   ASSERT_EQ(no_device.size(), 1u);
   EXPECT_TRUE(no_device[0].starts_with("windrow: rank 1: ")) << no_device[0];
   EXPECT_EQ(lines_of_windrow(run_processes(2, train(there)).err).size(), 1u);
+  // All processes fail by themselves, at about the same time.
+  const Lines not_finite = lines_of_windrow(run_processes(3, train("--comm mpi --rate 1e38")).err);
+  ASSERT_EQ(not_finite.size(), 1u);
+  EXPECT_NE(not_finite[0].find("is not finite"), std::string::npos) << not_finite[0];
 }
 #endif
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <future>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -211,9 +212,8 @@ void require_same_groups(const Member& process, const MemberFlags& flags) {
 }
 
 /// The members of this process.
-Group group_in(MpiWorld& world, Engine& engine, const DeviceFlags& flags, const MemberFlags& members) {
-  const Device host = host_device(engine);
-  const Member process{host, world.group(host), world.rank() == 0};
+Group group_in(MpiWorld& world, Engine& engine, const Member& process, const DeviceFlags& flags,
+               const MemberFlags& members) {
   require_same_groups(process, members);
   if (!members.devices.empty()) return nested_group(world, engine, process, flags, members);
   if (members.comm != "mpi") {
@@ -224,20 +224,51 @@ Group group_in(MpiWorld& world, Engine& engine, const DeviceFlags& flags, const 
   return {{world.group(*device)}, "MPI"};
 }
 
+/// What a process knows of a failure: nothing that it should tell, that others have failed, or why all fail.
+enum class Knows : std::int64_t { nothing, failures, cause };
+Knows known_by(const std::exception_ptr& error) {
+  if (is<ErrorsPrinted>(error) || is<ToldError>(error)) return Knows::nothing;
+  return is<CommError>(error) ? Knows::failures : Knows::cause;
+}
+
+/// Whether another process tells the user: the one of the lowest rank among those that know most. Each process that
+/// fails calls it. Does not wait longer than a second for the others, one of which may be the missing one.
+bool another_tells(const Communicator& processes, Knows own) {
+  constexpr auto patience = std::chrono::seconds(1);
+  std::vector<std::int64_t> all;
+  std::promise<void> asked;
+  const std::future<void> end = asked.get_future();
+  std::thread asking([&] {
+    try {
+      all = processes.exchange(std::vector{static_cast<std::int64_t>(own)});
+      processes.exchange({});  // nobody ends MPI before all have the answers
+    } catch (const std::exception&) {
+    }
+    asked.set_value();
+  });
+  if (end.wait_for(patience) == std::future_status::timeout) processes.abort("");
+  asking.join();
+  return !all.empty() && std::ranges::max_element(all) - all.begin() != processes.rank();
+}
+
 int run_in_world(Engine& engine, const DeviceFlags& flags, const MemberFlags& members,
                  const std::function<int(const Member&)>& body) {
   MpiWorld world({.patience = std::chrono::seconds(members.timeout)});
   std::optional<Silence> silence;
   if (world.rank() > 0) silence.emplace();
+  const Device host = host_device(engine);
+  std::optional<Communicator> processes;
   try {
-    return run_threads(group_in(world, engine, flags, members), body);
-  } catch (const ErrorsPrinted&) {
-    throw;
-  } catch (const std::exception& error) {
+    processes = world.group(host);
+    const Member process{host, processes, world.rank() == 0};
+    return run_threads(group_in(world, engine, process, flags, members), body);
+  } catch (...) {
     const std::exception_ptr failed = std::current_exception();
-    if (is<ToldError>(failed)) throw ErrorsPrinted();
-    if (is<CommError>(failed)) throw CommError("rank " + std::to_string(world.rank()) + ": " + error.what());
-    throw;
+    const Knows known = known_by(failed);
+    const bool another = processes && another_tells(*processes, known);
+    if (another || known == Knows::nothing) throw ErrorsPrinted();
+    if (known == Knows::cause) throw;
+    throw CommError("rank " + std::to_string(world.rank()) + ": " + text_of(failed));
   }
 }
 

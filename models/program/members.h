@@ -56,7 +56,7 @@ void require_same_flags(const CLI::App& command, const Member& member);
 /// "rank 1 <what> than rank 0; expected <expected>".
 void require_equal(std::int64_t number, const Member& member, const std::string& what, const std::string& expected);
 
-/// Throws MisuseError at all members if their samples differ in number or size.
+/// Throws MisuseError at all members if their samples differ.
 void require_same_data(const Workload& workload, const Member& member);
 
 }  // namespace windrow::program

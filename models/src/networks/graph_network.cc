@@ -110,6 +110,18 @@ std::vector<TypedGraph> GraphNetwork::typed_graphs(std::size_t minibatch) const 
   return windrow::typed_graphs(graphs, minibatch);
 }
 
+std::int64_t GraphNetwork::fingerprint() const {
+  std::string all;
+  for (const auto* samples : {&training, &validation}) {
+    all += std::to_string(samples->size()) + ' ';
+    for (const LabelledGraph& one : *samples) {
+      add_fingerprint(all, one.graph.bytes());
+      if (one.gold) add_fingerprint(all, std::span(one.gold.get(), static_cast<std::size_t>(one.graph.vertices())));
+    }
+  }
+  return windrow::fingerprint(all);
+}
+
 PrintedSource GraphNetwork::source(const SourceOptions& options) const {
   Runner runner(device_, function_, parameters_);
   runner.set_history(options.history);

@@ -28,6 +28,14 @@ class ImageNetwork final : public Network {
 
   std::unique_ptr<Learner> learner(const RunnerOptions& options) override;
   std::vector<TypedGraph> typed_graphs(std::size_t) const override { refuse_graphs_of_images(); }
+  std::int64_t fingerprint() const override {
+    std::string all;
+    for (const LabelledImages* images : {training.get(), validation.get()}) {
+      add_fingerprint(all, images->pixels);
+      add_fingerprint(all, images->labels);
+    }
+    return windrow::fingerprint(all);
+  }
   PrintedSource source(const SourceOptions& options) const override;
 
   /// Shared with ops that may run after the network has ended.

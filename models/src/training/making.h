@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/parallel_map.h"
+#include "windrow/comm/communicator.h"
 #include "windrow/models/graph_network.h"
 #include "windrow/models/vocabulary.h"
 
@@ -103,6 +104,12 @@ std::optional<WordEmbedding> embedding_of(const Parameters& parameters, const st
 
 /// The number of labels that are not -1.
 std::int64_t count_labels(std::span<const std::int32_t> labels);
+
+/// Appends the fingerprint of the bytes of a part, for a fingerprint of all parts.
+template <class Part>
+void add_fingerprint(std::string& to, const Part& part) {
+  to += std::to_string(fingerprint({reinterpret_cast<const char*>(part.data()), sizeof(part[0]) * part.size()})) + ' ';
+}
 
 /// A workload of a vertex function, before it has samples.
 struct GraphWorkload {

@@ -24,6 +24,7 @@ class ParserNetwork final : public Network {
   std::unique_ptr<Learner> learner(const RunnerOptions& options) override;
   std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
   std::vector<TypedGraph> typed_graphs(std::size_t) const override { refuse_graphs(); }
+  std::int64_t fingerprint() const override;
 
   std::vector<DependencyParser::Sentence> training;
   Treebank validation;
@@ -39,6 +40,20 @@ class ParserNetwork final : public Network {
   Parameters& parameters_;
   const DependencyParser parser_;
 };
+
+std::int64_t ParserNetwork::fingerprint() const {
+  std::string all;
+  for (const DependencyParser::Sentence& one : training) {
+    for (const auto* column : {&one.words, &one.tags, &one.heads, &one.relations}) add_fingerprint(all, *column);
+  }
+  for (const DependencySentence& one : validation) {
+    for (const auto* column : {&one.forms, &one.tags, &one.relations}) {
+      for (const std::string& text : *column) all += text + ' ';
+    }
+    add_fingerprint(all, one.heads);
+  }
+  return windrow::fingerprint(all);
+}
 
 /// The shares of words with the right head, and with the right head and relation. Punctuation counts.
 class ParserNetwork::Attachment final : public Score {

@@ -63,6 +63,10 @@ class InputGraph {
   /// The rows of all vertices in GraphData::indices. Throws MisuseError if the vertex function pulls no index of this
   /// name for vertices, or if the data had none.
   std::vector<std::int32_t> index(std::string_view name) const;
+  /// The structure and the inputs, as bytes for a fingerprint: equal for graphs of equal data.
+  std::string_view bytes() const {
+    return {reinterpret_cast<const char*>(block_.get()), sizeof(block_[0]) * block_size_};
+  }
 
   /// Moves the contents of all these graphs to memory that they share, for a corpus that stays: as separate pieces,
   /// they would keep what is freed around them from being given back. The memory stays as long as one of the graphs, or
