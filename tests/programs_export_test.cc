@@ -10,6 +10,7 @@
 #include "windrow/models/exporting.h"
 #include "windrow/models/graph_network.h"
 #include "windrow/models/image_classifier.h"
+#include "windrow/models/images.h"
 #include "windrow/models/trainer.h"
 #include "windrow/ops/apply.h"
 #include "windrow/ops/source.h"
@@ -143,6 +144,10 @@ TEST_F(Export, RefusesGraphsThatDoNotFit) {
            Bad{"child_begin=0,0,1 children=0 word=1,-1", "no vertex of the training set had just these children"},
            Bad{"child_begin=0,0,0,0,3 children=0,1,2 word=1,1,1,-1", "too many children"},
            Bad{"child_begin=0,0 children= word=", "no 'word'"},
+           Bad{"child_begin=0,0 children= word=1,2", "input 'word' has 2 numbers; expected 1"},
+           Bad{"child_begin=0,0 children=0 word=1", "1 children; expected child_begin to go from 0 to their number"},
+           Bad{"child_begin=0,0 children= word=1 word=2", "'word' twice; expected it once"},
+           Bad{"child_begin=0,0 children= word=1,", "'1,'; expected numbers"},
            Bad{"child_begin=0,0 children= word=1000000", "expected 0 to"},
            Bad{"word=1", "line 1: no child_begin"},
            Bad{"child_begin=0,0 children= colour=1", "line 1: 'colour' is no member"},
@@ -156,6 +161,16 @@ TEST_F(Export, RefusesGraphsThatDoNotFit) {
   }
   EXPECT_EQ(compute({"child_begin=0 children= word="}).out, "{\"logits\": []}\n") << "no vertices";
   EXPECT_EQ(compute({}).out, "");
+  // What the library cannot compute is found in the minibatch, and what is no graph before it.
+  const std::string good = "child_begin=0,0 children= word=1";
+  const Outcome all_good = compute({good, good + "\r"});
+  EXPECT_EQ(std::count(all_good.out.begin(), all_good.out.end(), '\n'), 2) << all_good.err;
+  for (const std::string bad : {"child_begin=0,0 children= word=1000000", "no graph"}) {
+    const Outcome third = compute({good, good, bad, good});
+    EXPECT_EQ(third.out, all_good.out);
+    EXPECT_NE(third.err.find(": line 3: "), std::string::npos) << third.err;
+    EXPECT_EQ(third.status, 2);
+  }
   // Offsets that only fit if numbers overflow.
   const std::string file = read_file(folder / "exported/weights.safetensors");
   std::uint64_t size = 0;
@@ -283,6 +298,35 @@ TEST_P(ExportOfImages, GivesTheBitsOfTheLibrary) {
 
 INSTANTIATE_TEST_SUITE_P(All, ExportOfImages, ::testing::Values("mlp", "cnn"),
                          [](const auto& one) { return std::string(one.param); });
+
+TEST_F(Export, OfImagesOfAnotherSizeThanGeneratedOnes) {
+  LabelledImages images = generate_digits(16, 1);
+  images.height = 49;  // the same bytes as fewer images
+  images.width = 64;
+  images.pixels.resize(images.pixels.size() / 49 / 64 * 49 * 64);
+  images.labels.resize(4);
+  images.pixels.resize(4 * 49 * 64);
+  for (const char* const part : {"train", "t10k"}) {
+    std::ofstream pixels(folder / (std::string(part) + "-images-idx3-ubyte"), std::ios::binary),
+        labels(folder / (std::string(part) + "-labels-idx1-ubyte"), std::ios::binary);
+    write_idx(images, pixels, labels);
+  }
+  for (const std::string model : {"mlp", "cnn"}) {
+    const std::string run_folder = at(model);
+    const Outcome trained = run("windrow train " + model + " --hidden 8 --epochs 1 --data '" + folder.string() +
+                                "' --save '" + run_folder + "'");
+    ASSERT_EQ(trained.status, 0) << trained.err;
+    const Outcome exported =
+        run("windrow export '" + run_folder + "' --name digits --out '" + at(model + "_exported") + "'");
+    EXPECT_EQ(exported.status, 0) << exported.err;
+    const std::string header = read_file(folder / (model + "_exported") / "model.h");
+    EXPECT_NE(header.find("width = 3136"), std::string::npos) << header;
+    EXPECT_NE(header.find("namespace digits {"), std::string::npos) << header;
+  }
+  EXPECT_EQ(run("windrow export '" + at("mlp") + "' --name time --out '" + at("none") + "'").err,
+            "windrow: --name: 'time'; expected a C++ name that no function or macro of the C library has; see windrow "
+            "export --help\n");
+}
 
 TEST_F(Export, RefusesFoldersThatAreNotEmptyAndModelsThatCannotBePrinted) {
   train("parser --samples 4 --hidden 8 --embedding 8");

@@ -152,20 +152,20 @@ TEST_F(MemberPrograms, RefuseWhatMembersCannotDo) {
             "windrow: --comm mpi: not started by mpirun; expected mpirun -n PROCESSES windrow ...\n");
 }
 
-TEST_F(MemberPrograms, SayThatProcessesWithoutCommTrainApart) {
-  const std::string once = " '" WINDROW_BIN "'/" + train("--epochs 1");
-  const auto said = [&](const std::string& environment) {
-    const Outcome outcome = run_command(environment + once);
-    EXPECT_EQ(outcome.status, 0);
-    EXPECT_EQ(epochs_of(outcome.out).size(), 1u) << outcome.out;
+TEST_F(MemberPrograms, RefuseProcessesWithoutComm) {
+  const auto said = [&](const std::string& environment, const std::string& more = "") {
+    const Outcome outcome = run_command(environment + " '" WINDROW_BIN "'/" + train("--epochs 1 " + more));
+    EXPECT_EQ(epochs_of(outcome.out).size(), outcome.status == 0 ? 1u : 0u) << outcome.out;
+    EXPECT_EQ(outcome.status, outcome.err.empty() ? 0 : 2);
     return outcome.err;
   };
   const std::string rest =
-      " processes were started together, but each of them trains alone; expected --comm mpi, with which they train "
-      "together\n";
+      " processes were started together, without --comm; expected --comm mpi, or --comm none if each of them is to "
+      "train alone\n";
   EXPECT_EQ(said("OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0"), "windrow: 2" + rest);
   EXPECT_EQ(said("SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0"), "windrow: 4" + rest);
-  EXPECT_EQ(said("OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1"), "");
+  EXPECT_EQ(said("OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1"), "windrow: rank 1: 2" + rest);
+  EXPECT_EQ(said("OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1", "--comm none"), "");
   EXPECT_EQ(said("OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0"), "");
   EXPECT_EQ(said("SLURM_NTASKS=4 SLURM_PROCID=0"), "");  // as in a script of sbatch
 }
@@ -281,6 +281,17 @@ TEST_F(MemberPrograms, OfSeveralProcessesRefuseInOneLine) {
             Lines{"windrow: --comm: rank 0 has nccl, but rank 1 has mpi; expected the same"});
   EXPECT_EQ(unequal("--comm mpi", "--comm mpi --rate 0.5"),
             Lines{"windrow: rank 1 has another --rate than rank 0; expected the same"});
+  EXPECT_EQ(unequal("--comm mpi", ""),
+            Lines{"windrow: rank 1: 2 processes were started together, without --comm; expected --comm mpi, or --comm "
+                  "none if each of them is to train alone"});
+  // What fails before MPI has started.
+  EXPECT_EQ(lines_of_windrow(run_processes(3, train("--comm mpi --trace /nonexistent/x")).err).size(), 1u);
+  const Lines no_plugin = lines_of_windrow(run_command("WINDROW_MPI_PLUGIN=/nonexistent timeout 60 " WINDROW_MPIRUN
+                                                       " --allow-run-as-root --oversubscribe -n 3 '" WINDROW_BIN "'/" +
+                                                       train("--comm mpi"))
+                                               .err);
+  ASSERT_EQ(no_plugin.size(), 1u);
+  EXPECT_FALSE(no_plugin[0].starts_with("windrow: rank")) << no_plugin[0];
   // An error of one process names it, if it is not the first one.
   const std::string missing = "--comm mpi --save '" + (folder / "none" / "run").string() + "'";
   EXPECT_EQ(unequal("--comm mpi", missing), Lines{"windrow: rank 1 has another --save than rank 0; expected the same"});

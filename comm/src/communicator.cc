@@ -93,6 +93,8 @@ class CallOf {
 
   CallOf& combine(Combine how) {
     call_.combine = how;
+    if (how > Combine::max)
+      refuse("combination " + std::to_string(static_cast<int>(how)) + "; expected sum, mean or max");
     if (how == Combine::mean && !std::is_same_v<T, float>) refuse("the mean of int32; expected sum or max");
     return *this;
   }

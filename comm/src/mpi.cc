@@ -80,10 +80,12 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
 
   using Made = std::shared_ptr<std::promise<MpiGroupState*>>;
   /// Makes a group, at all processes at the same time. Called by the thread.
-  void make_group(const Made& made) {
+  void make_group(const Made& made, std::chrono::nanoseconds patience) {
     making_ = made;
     try {
-      groups_.push_back(std::make_unique<MpiGroupState>(watch_.calls(), world_, options_));
+      MpiOptions options = options_;
+      options.patience = patience;
+      groups_.push_back(std::make_unique<MpiGroupState>(watch_.calls(), world_, options));
       made->set_value(groups_.back().get());
     } catch (const std::exception&) {
       made->set_exception(std::current_exception());
@@ -100,6 +102,8 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
                     std::to_string(other - all.begin()) + " has " + std::to_string(*other) +
                     "; expected one number at all members");
   }
+
+  std::chrono::nanoseconds patience() const { return options_.patience; }
 
   int rank = 0, size = 1;
   /// A member has made a call whose operands may not be there yet; and they are.
@@ -307,10 +311,13 @@ MpiWorld::~MpiWorld() { impl_->stop(); }
 int MpiWorld::rank() const { return impl_->rank; }
 int MpiWorld::size() const { return impl_->size; }
 
-Communicator MpiWorld::group(const Device& device) {
+Communicator MpiWorld::group(const Device& device) { return group(device, impl_->patience()); }
+
+Communicator MpiWorld::group(const Device& device, std::chrono::nanoseconds patience) {
+  comm::require_positive("MpiWorld::group", "patience", patience);
   const auto made = std::make_shared<std::promise<MpiGroupState*>>();
-  impl_->post([impl = impl_.get(), made](const comm::Breakage& ended) {
-    if (!ended) return impl->make_group(made);
+  impl_->post([impl = impl_.get(), made, patience](const comm::Breakage& ended) {
+    if (!ended) return impl->make_group(made, patience);
     made->set_exception(std::make_exception_ptr(CommError("MpiWorld: " + ended.why)));
   });
   Communicator group(device, std::make_shared<MpiMember>(impl_, made->get_future().get()));

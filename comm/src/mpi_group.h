@@ -28,12 +28,17 @@ struct MpiNote {
   What what{};
   std::int64_t rank = 0;
   std::array<std::int64_t, 4> numbers{};
-  std::array<char, 208> text{};
+  std::array<char, 464> text{};
 
-  void say(const std::string& line) { std::strncpy(text.data(), line.c_str(), text.size() - 1); }
+  /// The text, shortened if it is too long.
+  void say(const std::string& line) {
+    const bool fits = line.size() < text.size();
+    const std::string shown = fits ? line : line.substr(0, text.size() - 4) + "...";
+    std::memcpy(text.data(), shown.c_str(), shown.size() + 1);
+  }
   std::string said() const { return text.data(); }
 };
-static_assert(sizeof(MpiNote) == 256);
+static_assert(sizeof(MpiNote) == 512);  // libraries send so few bytes without waiting for the receiver
 
 /// The calls of one member, from their operands to their end. All members are called by the thread that calls MPI.
 ///

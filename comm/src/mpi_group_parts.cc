@@ -9,7 +9,7 @@ namespace {
 
 std::size_t parts_of(const Call& call) {
   const std::size_t bytes = call.bytes(), each = call.part_bytes;
-  return each == 0 || bytes == 0 ? 1 : (bytes + each - 1) / each;
+  return each == 0 || bytes == 0 ? 1 : bytes / each + (bytes % each == 0 ? 0 : 1);
 }
 
 }  // namespace

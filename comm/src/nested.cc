@@ -68,18 +68,35 @@ class NestedMember final : public Member {
   void take(comm::ExchangePtr part) override { comm::fail(*part, {.why = "a part of a call of a nested group"}); }
 
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
-    const std::vector<std::int64_t> of_process = nested_.inner.exchange(numbers);
-    std::vector<std::int64_t> of_all(static_cast<std::size_t>(size()) * numbers.size());
+    std::exception_ptr failed_here, failed_between;
+    std::vector<std::int64_t> of_process;
+    try {
+      of_process = nested_.inner.exchange(numbers);
+    } catch (const CommError&) {
+      failed_here = std::current_exception();  // at all members of this process
+      of_process = {0};                        // fits no number of members but one: fails in other processes, too
+    }
+    std::vector<std::int64_t> of_all;
     if (nested_.outer) {
       try {
         of_all = nested_.outer->exchange(of_process);
-      } catch (const std::exception& error) {
-        nested_.inner.member()->break_up({.why = comm::text_of(error)});  // the others wait for it
-        throw;
+      } catch (const CommError&) {
+        failed_between = std::current_exception();
       }
     }
-    std::vector<std::int64_t> told = nested_.inner.exchange(of_all);
-    told.resize(of_all.size());  // by the first member
+    if (failed_here) std::rethrow_exception(failed_here);
+    const std::size_t count = static_cast<std::size_t>(size()) * numbers.size();
+    of_all.resize(count);
+    of_all.push_back(failed_between ? 1 : 0);
+    std::vector<std::int64_t> told;
+    try {
+      told = nested_.inner.exchange(of_all);
+    } catch (const CommError&) {
+      if (!failed_between) throw;
+    }
+    if (failed_between) std::rethrow_exception(failed_between);
+    if (told[count] != 0) throw CommError("exchange: failed between the processes; member 0 of this one says why");
+    told.resize(count);  // by the first member
     return told;
   }
   void break_up(const Breakage& why) override {

@@ -10,6 +10,7 @@
 #include "saved_model.h"
 #include "windrow/models/exporting.h"
 #include "windrow/ops/device.h"
+#include "windrow/ops/printing.h"
 
 namespace windrow::program {
 namespace {
@@ -18,6 +19,14 @@ struct ExportArguments {
   std::string folder, to;
   ExportOptions options;
 };
+
+Check name_of_namespace() {
+  const std::string expected = "a C++ name that no function or macro of the C library has";
+  return {"NAME", expected, [expected](std::string& text) {
+            const bool good = print::namespace_name(text) == text;
+            return good ? std::string() : "'" + text + "'; expected " + expected;
+          }};
+}
 
 /// A name as the shell reads it back.
 std::string as_typed(const std::string& name) {
@@ -49,6 +58,9 @@ std::function<void()> add_export(CLI::App& app) {
   flag(command, "--out", to->to, "Folder for the program: an empty one, or a new one", new_folder())->required();
   flag(command, "--batch", to->options.rows, "Of mlp and cnn: images that the recorded schedule computes together",
        whole_number(1, 1 << 16));
+  flag(command, "--name", to->options.name, "Of the program and its namespace; by default that of the network",
+       name_of_namespace())
+      ->default_str("");
   command.footer(
       "The program computes what the model puts out, with the same bits, by the kernels of the library windrow-ops.\n"
       "It does not label texts: its graphs have numbers of words, as the lines of words.txt have them from 1 on.");

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <future>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -231,44 +230,56 @@ Knows known_by(const std::exception_ptr& error) {
   return is<CommError>(error) ? Knows::failures : Knows::cause;
 }
 
-/// Whether another process tells the user: the one of the lowest rank among those that know most. Each process that
-/// fails calls it. Does not wait longer than a second for the others, one of which may be the missing one.
-bool another_tells(const Communicator& processes, Knows own) {
-  constexpr auto patience = std::chrono::seconds(1);
-  std::vector<std::int64_t> all;
-  std::promise<void> asked;
-  const std::future<void> end = asked.get_future();
-  std::thread asking([&] {
+/// What a process that fails hears from the others. A value.
+struct Heard {
+  bool told = false;         ///< another process tells the user
+  std::string missing = {};  ///< why they could not agree
+};
+
+/// Agrees on the process that tells the user: the one of the lowest rank among those that know most. Each process that
+/// fails calls it. Waits a second for the others, and names one that is missing.
+Heard agree_who_tells(const Communicator& processes, Knows own) {
+  try {
+    const auto all = processes.exchange(std::vector{static_cast<std::int64_t>(own)});
     try {
-      all = processes.exchange(std::vector{static_cast<std::int64_t>(own)});
       processes.exchange({});  // nobody ends MPI before all have the answers
-    } catch (const std::exception&) {
+    } catch (const CommError&) {
     }
-    asked.set_value();
-  });
-  if (end.wait_for(patience) == std::future_status::timeout) processes.abort("");
-  asking.join();
-  return !all.empty() && std::ranges::max_element(all) - all.begin() != processes.rank();
+    return {.told = std::ranges::max_element(all) - all.begin() != processes.rank()};
+  } catch (const ToldError&) {
+    return {.told = true};
+  } catch (const CommError& error) {
+    return {.missing = error.what()};
+  }
 }
 
 int run_in_world(Engine& engine, const DeviceFlags& flags, const MemberFlags& members,
                  const std::function<int(const Member&)>& body) {
   MpiWorld world({.patience = std::chrono::seconds(members.timeout)});
+  if (const int started = MpiWorld::started().size; started > 1 && world.size() == 1) {
+    throw MisuseError("--comm " + members.comm + ": " + std::to_string(started) +
+                      " processes were started together, but MPI finds each of them alone; expected the mpirun of the "
+                      "MPI library that windrow was built with");
+  }
   std::optional<Silence> silence;
   if (world.rank() > 0) silence.emplace();
   const Device host = host_device(engine);
-  std::optional<Communicator> processes;
+  std::optional<Communicator> processes, failed_processes;
   try {
     processes = world.group(host);
+    failed_processes = world.group(host, std::chrono::seconds(1));
     const Member process{host, processes, world.rank() == 0};
     return run_threads(group_in(world, engine, process, flags, members), body);
   } catch (...) {
     const std::exception_ptr failed = std::current_exception();
     const Knows known = known_by(failed);
-    const bool another = processes && another_tells(*processes, known);
-    if (another || known == Knows::nothing) throw ErrorsPrinted();
+    const Heard heard = failed_processes ? agree_who_tells(*failed_processes, known) : Heard{};
+    if (heard.told || (known == Knows::nothing && heard.missing.empty())) throw ErrorsPrinted();
+    tell_at_once();
     if (known == Knows::cause) throw;
-    throw CommError("rank " + std::to_string(world.rank()) + ": " + text_of(failed));
+    std::string why = is<ErrorsPrinted>(failed) ? heard.missing : text_of(failed);
+    if (members.comm == "nccl" && why != heard.missing && !heard.missing.empty()) why += "; " + heard.missing;
+    throw CommError(naming_rank(world.rank(), why));
   }
 }
 

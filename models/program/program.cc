@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -50,8 +51,21 @@ std::string line(std::string text) {
   return text;
 }
 
+std::atomic<bool> agreed_to_tell{false};
+
+/// Processes that mpirun has started together may fail together, before they can agree on one that tells the user. So
+/// the first one tells at once, and mpirun ends the others meanwhile.
+void let_lower_ranks_tell() {
+  if (agreed_to_tell) return;
+  if (const int rank = MpiWorld::started().rank; rank > 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500 + 250 * std::min(rank, 10)));
+  }
+}
+
 int refuse(const CLI::App& app, const std::string& why) {
-  print_error(app, why);
+  let_lower_ranks_tell();
+  const int rank = MpiWorld::started().rank;
+  print_error(app, rank > 0 ? naming_rank(rank, why) : why);
   return 2;
 }
 
@@ -120,12 +134,6 @@ std::string with_value(const CLI::App& command, const std::string& error) {
   return option == nullptr ? std::string() : option->get_name() + ": has a value; expected none";
 }
 
-/// Of processes that mpirun has started with the same wrong flag, the first one tells the user: mpirun ends the others
-/// meanwhile.
-void let_the_first_tell() {
-  if (MpiWorld::started().rank > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
-}
-
 int refuse(const CLI::App& app, const CLI::ParseError& error) {
   const auto commands = app.get_subcommands();
   const CLI::App& command = commands.empty() ? app : *commands.front();
@@ -135,7 +143,6 @@ int refuse(const CLI::App& app, const CLI::ParseError& error) {
   if (why.empty() && dynamic_cast<const CLI::ArgumentMismatch*>(&error)) why = with_value(command, error.what());
   if (why.empty()) why = error.what();
   const std::string of = &command == &app ? "" : " " + command.get_name();
-  let_the_first_tell();
   return refuse(app, why + "; see " + app.get_name() + of + " --help");
 }
 
@@ -283,6 +290,13 @@ void print(const char* format, ...) {
 void print_error(const CLI::App& app, const std::string& why) {
   std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), line(why).c_str());
 }
+
+std::string naming_rank(int rank, const std::string& why) {
+  const std::string name = "rank " + std::to_string(rank);
+  return (why.starts_with(name + " ") || why.starts_with(name + ":") ? "" : name + ": ") + why;
+}
+
+void tell_at_once() { agreed_to_tell = true; }
 
 ToldOnce::~ToldOnce() {
   if (std::uncaught_exceptions() == exceptions_) return;

@@ -20,6 +20,11 @@ namespace windrow::program {
 
 /// Prints a line on standard error that begins with the program's name.
 void print_error(const CLI::App& app, const std::string& why);
+/// Called where processes that were started together have agreed that this one tells why they fail. Otherwise one of
+/// higher rank than 0 waits, since it may be one of several that fail for the same reason.
+void tell_at_once();
+/// The text, which begins with the rank.
+std::string naming_rank(int rank, const std::string& why);
 /// What a body throws if all errors were printed: by itself, or by another thread or process.
 struct ErrorsPrinted {};
 
@@ -51,7 +56,8 @@ class ToldOnce {
 };
 
 /// Parses the arguments, then runs the body. Returns the exit status. It is 2 for wrong arguments and for whatever the
-/// body throws; a line that begins with the program's name says why, as print_error() does.
+/// body throws; a line that begins with the program's name says why, as print_error() does, and in a process of higher
+/// rank than 0 its rank.
 int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body);
 
 }  // namespace windrow::program

@@ -40,8 +40,9 @@ void require_same_model(const Record& saved, const Record& made, const std::stri
                     (too_many ? text_of(made.at("switches")) : "none") + ", as the flags say");
   }
   for (const auto& [name, value] : made.values()) {
-    if (name == "validation_file") continue;                             // another one is no other model
-    if (name.ends_with("_language") && !saved.contains(name)) continue;  // as in older checkpoints
+    if (name == "validation_file") continue;  // another one is no other model
+    // As in older checkpoints.
+    if ((name.ends_with("_language") || name.starts_with("image_")) && !saved.contains(name)) continue;
     const RecordValue& other = saved.at(name);
     if (other == value) continue;
     if (name == "sizes") require_same_model(other.record(), value.record(), place);

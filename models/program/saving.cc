@@ -50,6 +50,10 @@ Saving::Saving(const SavingFlags& flags, bool leads) : flags_(flags) {
     return;
   }
   if (!leads) return;
+  // Before the writer makes the folder.
+  if (flags.resume && CheckpointFolder(flags.folder).steps().empty()) {
+    throw FileError(why_no_checkpoint(flags.folder, {}));
+  }
   open(writer_, flags.folder, flags.keep);
   if (flags.keep_best) open(best_, flags.folder + "/best", keep_of_best);
 }

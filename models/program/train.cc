@@ -296,18 +296,19 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   return signal;
 }
 
-/// Several processes that know nothing of each other are hardly what was meant.
-void warn_of_processes_apart(const CLI::App& command, const MemberFlags& flags) {
-  const MpiWorld::Started started = MpiWorld::started();
-  if (flags.comm != "none" || started.size == 1 || started.rank != 0) return;
-  print_error(*command.get_parent(), std::to_string(started.size) +
-                                         " processes were started together, but each of them "
-                                         "trains alone; expected --comm mpi, with which they train together");
+/// Several processes that know nothing of each other are hardly what was meant; and if others have --comm, they wait
+/// for this one.
+void refuse_processes_apart(const CLI::App& command) {
+  const int together = MpiWorld::started().size;
+  if (together == 1 || command.get_option("--comm")->count() > 0) return;
+  throw MisuseError(std::to_string(together) +
+                    " processes were started together, without --comm; expected --comm mpi, or --comm none if each of "
+                    "them is to train alone");
 }
 
 /// Returns the signal that stopped it, or 0.
 int train_model(const CLI::App& command, const Arguments& arguments) {
-  warn_of_processes_apart(command, arguments.members);
+  refuse_processes_apart(command);
   Engine engine({.policy = parse_policy(arguments.policy), .workers = arguments.workers});
   const ToldOnce once(engine);
   std::optional<Signals> signals;

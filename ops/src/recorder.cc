@@ -53,6 +53,13 @@ RecordedOps Recorder::finish() {
   return std::move(recording_);
 }
 
+void Recorder::forget_since(const Mark& mark) {
+  recording_.applied.erase(recording_.applied.begin() + static_cast<std::ptrdiff_t>(mark.applied),
+                           recording_.applied.end());
+  recording_.ops.erase(recording_.ops.begin() + static_cast<std::ptrdiff_t>(mark.ops), recording_.ops.end());
+  recording_.items.erase(recording_.items.begin() + static_cast<std::ptrdiff_t>(mark.items), recording_.items.end());
+}
+
 std::size_t Recorder::item(const Var& var) {
   // From the back: most ops use what the last ones have written.
   const auto found = std::find_if(recording_.items.rbegin(), recording_.items.rend(),

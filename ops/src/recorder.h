@@ -71,6 +71,12 @@ class Recorder {
   const std::vector<Tensor>& keep_results(std::vector<Tensor> results) {
     return results_.emplace_back(std::move(results));
   }
+  struct Mark {
+    std::size_t items, ops, applied;
+  };
+  Mark mark() const { return {recording_.items.size(), recording_.ops.size(), recording_.applied.size()}; }
+  /// Forgets what was noted since then.
+  void forget_since(const Mark& mark);
   /// What has been noted so far.
   const RecordedOps& noted() const { return recording_; }
   RecordedOps finish();

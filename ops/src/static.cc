@@ -77,22 +77,23 @@ void copy_input(const Device& device, const TensorOf<T>& from, const TensorOf<T>
                       {read(from.var()), overwrite(to.var())}, {.name = "input", .pushed_at = pushed_at});
 }
 
-/// A body may return its inputs, so what a call passes may lie in another input of the recording, which is overwritten
-/// before: such an input is saved first.
+/// A body may return its inputs, so what a call passes may lie in an input of the recording, which is overwritten
+/// before or meanwhile: such an input is saved first.
 template <class T>
 void copy_inputs(const Device& device, const std::vector<TensorOf<T>>& given, const std::vector<TensorOf<T>>& own,
                  std::source_location from) {
-  const auto lies_in = [&](std::size_t k, std::size_t other) { return given[k].buffer() == own[other].buffer(); };
+  const auto is_there = [&](std::size_t k) { return given[k].same_view(own[k]); };
+  const auto is_overwritten = [&](std::size_t k) {
+    return std::ranges::any_of(own, [&](const TensorOf<T>& one) { return one.buffer() == given[k].buffer(); });
+  };
   std::vector<std::pair<std::size_t, TensorOf<T>>> saved;
   for (std::size_t k = 0; k < given.size(); ++k) {
-    for (std::size_t other = 0; other < given.size(); ++other) {
-      if (other == k || !lies_in(k, other)) continue;
-      saved.emplace_back(k, TensorOf<T>(device, given[k].rows(), given[k].width(), OpName("input")));
-      copy_input(device, given[k], saved.back().second, from);
-    }
+    if (is_there(k) || !is_overwritten(k)) continue;
+    saved.emplace_back(k, TensorOf<T>(device, given[k].rows(), given[k].width(), OpName("input")));
+    copy_input(device, given[k], saved.back().second, from);
   }
   for (std::size_t k = 0; k < given.size(); ++k) {
-    if (lies_in(k, k)) continue;  // it is there
+    if (is_there(k)) continue;
     const auto copy = std::ranges::find(saved, k, [](const auto& one) { return one.first; });
     copy_input(device, copy == saved.end() ? given[k] : copy->second, own[k], from);
   }
@@ -151,20 +152,28 @@ class Static::Impl {
   const std::vector<Tensor>& call(const StaticInputs& inputs, std::source_location from) {
     refuse_in_own_body("called");
     require_inputs(inputs);
-    if (Recorder* const outer = Recorder::here()) return outer->keep_results(run(inputs, *outer));
+    if (Recorder* const outer = Recorder::here()) {
+      const Recorder::Mark before = outer->mark();
+      try {
+        return outer->keep_results(run(inputs, *outer));
+      } catch (...) {
+        outer->forget_since(before);  // the outer body may go on
+        throw;
+      }
+    }
     const auto found = std::ranges::find_if(kept_, [&](const auto& one) { return one->key.fits(inputs); });
     const bool replayed = found != kept_.end();
     Recorded& recorded = replayed ? **found : record(inputs, from);
     recorded.last_call = ++calls_;
     last_ = &recorded;
     ++(replayed ? stats_.replayed : stats_.recorded);
-    if (kept_.size() > 1) heal_others(&recorded, from);
+    if (heal_all(from)) drop_others(recorded);
     launch(recorded, inputs, from);
     return recorded.results;
   }
 
   void heal(std::source_location from) {
-    if (!kept_.empty()) heal_others(nullptr, from);
+    if (!kept_.empty()) heal_all(from);
   }
 
   void append(Body more) {
@@ -198,6 +207,20 @@ class Static::Impl {
         for (const Tensor& tensor : *tensors) ++held[tensor.buffer().get()];
       }
       for (const IntTensor& tensor : own.indices) ++held[tensor.buffer().get()];
+    }
+
+    /// Of its memory: its inputs, the tensors inside, and those that the body made and returned.
+    std::size_t bytes() const {
+      std::unordered_set<const Buffer*> own_buffers;
+      for (const Tensor& tensor : own.in) own_buffers.insert(tensor.buffer().get());
+      for (const IntTensor& tensor : own.indices) own_buffers.insert(tensor.buffer().get());
+      for (const RecordedOps::Item& item : replay.run->items) {
+        const auto is_it = [&](const Tensor& result) { return result.buffer() == item.buffer; };
+        if (item.made && std::ranges::any_of(results, is_it)) own_buffers.insert(item.buffer.get());
+      }
+      std::size_t sum = replay.planned_bytes;
+      for (const Buffer* buffer : own_buffers) sum += buffer->size();
+      return sum;
     }
 
     const StaticKey key;
@@ -244,6 +267,7 @@ class Static::Impl {
   }
 
   Recorded& record(const StaticInputs& inputs, std::source_location from) {
+    last_ = nullptr;  // may be dropped
     auto made = std::make_unique<Recorded>(inputs);
     Engine& engine = *device_.engine;
     std::optional<Recorder> recorder;
@@ -257,25 +281,51 @@ class Static::Impl {
     HeldBuffers held;
     for (const auto& earlier : kept_) earlier->count(held);
     made->replay = make_replay(engine, recorder->finish(), held, options_, from);
+    make_room(made->bytes());
     kept_.reserve(kept_.size() + 1);
-    if (kept_.size() == options_.most_recordings) {
-      kept_.erase(std::ranges::min_element(kept_, {}, [](const auto& one) { return one->last_call; }));
-      ++stats_.dropped;
-    }
+    if (kept_.size() == options_.most_recordings) drop_oldest();
     return *kept_.emplace_back(std::move(made));
   }
 
-  /// A failed launch poisons variables that only its recording reaches. Its next launch overwrites them. If the program
-  /// goes on with other inputs instead, this must, or each wait for all ops would report the failure again.
-  void heal_others(const Recorded* called, std::source_location from) {
+  /// Each recording has memory of its own. Where it is limited, a new one comes before others that wait for a call, and
+  /// together they leave half of it to the program.
+  void make_room(std::size_t bytes) {
+    const MemoryUse use = device_.memory->use();
+    if (use.limit == unlimited) return;
+    const std::size_t wanted = bytes + bytes / 4;  // pools round up
+    std::size_t free = use.limit - std::min(use.live, use.limit), kept = bytes;
+    for (const auto& one : kept_) kept += one->bytes();
+    while (!kept_.empty() && (free < wanted || kept > use.limit / 2)) {
+      const std::size_t dropped = drop_oldest();
+      free += dropped;
+      kept -= dropped;
+    }
+  }
+  /// After a failure, which may have been for want of memory.
+  void drop_others(const Recorded& called) {
+    if (device_.memory->use().limit == unlimited) return;
+    stats_.dropped += std::erase_if(kept_, [&](const auto& one) { return one.get() != &called; });
+  }
+  /// Returns the bytes that it gives back.
+  std::size_t drop_oldest() {
+    const auto oldest = std::ranges::min_element(kept_, {}, [](const auto& one) { return one->last_call; });
+    const std::size_t bytes = (*oldest)->bytes();
+    kept_.erase(oldest);
+    ++stats_.dropped;
+    return bytes;
+  }
+
+  /// A failed launch poisons variables that only its recording reaches. Without this, each wait for all ops would
+  /// report the failure again if the program goes on with other inputs, or if the next launch fails at the same place.
+  /// Returns whether something had failed.
+  bool heal_all(std::source_location from) {
     const EngineStats now = device_.engine->stats();
     const std::uint64_t failures = now.failed + now.skipped + now.cancelled;
     // A graph that is captured, or a recording, is to have the ops of the call alone.
-    if (failures == failures_seen_ || PushRefusal::or_capture(*device_.engine)) return;
-    for (const auto& other : kept_) {
-      if (other.get() != called) heal_hidden(*other, from);
-    }
+    if (failures == failures_seen_ || PushRefusal::or_capture(*device_.engine)) return false;
+    for (const auto& recorded : kept_) heal_hidden(*recorded, from);
     failures_seen_ = failures;  // later ones of launches that were pushed before are healed by then
+    return true;
   }
   void heal_hidden(const Recorded& recorded, std::source_location from) const {
     HeldBuffers held;

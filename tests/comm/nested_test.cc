@@ -108,6 +108,19 @@ TEST(NestedGroup, ExchangesNumbersAndMeasuresCalls) {
   });
 }
 
+TEST(NestedGroup, ExchangesOfUnequalCountsFailAtAllMembersAndLeaveLaterOnes) {
+  NestedGroups groups({.workers = 2});
+  const std::vector<std::int64_t> counts[] = {{1, 2, 1, 1}, {1, 0, 0, 0}, {3, 3, 2, 2}, {0, 0, 1, 1}, {1, 2, 3, 4}};
+  for (const auto& unequal : counts) {
+    groups.at_all([&](const Communicator& member) {
+      const auto rank = static_cast<std::size_t>(member.rank());
+      const std::vector<std::int64_t> own(static_cast<std::size_t>(unequal[rank]), 7);
+      EXPECT_THROW(member.exchange(own), CommError) << "rank " << rank;
+      EXPECT_EQ(member.exchange(std::vector<std::int64_t>{member.rank()}), (std::vector<std::int64_t>{0, 1, 2, 3}));
+    });
+  }
+}
+
 TEST(NestedGroup, AFailedOperandFailsThatCallAtAllMembersAndNoOther) {
   NestedGroups nested({.workers = 2});
   nested.at_all([&](const Communicator& member) {

@@ -69,7 +69,7 @@ TEST(Images, RefuseFilesThatAreNotInTheFormat) {
   EXPECT_EQ(error([](IdxFiles& f) { f.images.replace(4, 12, 12, '\x7f'); }),
             "images: a header of more than 2^40 elements; expected images");
   EXPECT_EQ(error([](IdxFiles& f) { f.images.replace(4, 12, std::string(12, '\0')).resize(16); }),
-            "images: no pixels; expected images");
+            "images: 0 images of 0 x 0 pixels; expected at least 1 image of 1 x 1");
   EXPECT_EQ(error([](IdxFiles& f) {
               f.images = f.images.replace(8, 8, std::string("\0\0\20\1\0\0\0\1", 8)) + std::string(3 * 4097 - 18, '\0');
             }),

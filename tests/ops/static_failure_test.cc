@@ -94,6 +94,25 @@ struct LookUp {
   IntTensor good{host, 1, 1}, bad{host, 1, 1};
 };
 
+TEST_P(StaticFailures, AreOverAfterAGoodCallHoweverMany) {
+  for (const Order order : every_order) {
+    Engine engine(options());
+    const LookUp of_table(engine);
+    Static look_up(of_table.host,
+                   [&](const StaticInputs& call) -> std::vector<Tensor> {
+                     return {apply(of_table.host, op::neg, {.in = of_table(call)})};
+                   },
+                   {.order = order});
+    for (int failures = 1; failures < 4; ++failures) {
+      for (int i = 0; i < failures; ++i) {
+        EXPECT_THROW(look_up({.indices = {of_table.bad}})[0].get(), OpError);
+      }
+      EXPECT_EQ(look_up({.indices = {of_table.good}})[0].get(), std::vector<float>{-20});
+      EXPECT_NO_THROW(engine.wait_all()) << failures << " failures";
+    }
+  }
+}
+
 TEST_P(StaticFailures, OfANestedStaticAreOverWhenTheProgramGoesOn) {
   for (const Order order : every_order) {
     Engine engine(options());

@@ -50,6 +50,31 @@ TEST_F(StaticMisuse, FindsAHandleThatOnlyAnotherRecordingHolds) {
   EXPECT_EQ(total.get(), Floats{-3});
 }
 
+TEST_F(StaticMisuse, KeepsNothingOfAnInnerBodyThatThrewAndWasCaught) {
+  const Tensor sum = number(0), x = number(1);
+  const auto add_to_sum = [&](const Tensor& what) {
+    apply(host_, op::stop_gradient, {.in = {what}, .write = Write::add}, sum);
+  };
+  Static inner(host_, [&](const StaticInputs& call) -> std::vector<Tensor> {
+    add_to_sum(call.in[0]);
+    throw std::runtime_error("no");
+  });
+  Static closed(host_,
+                [&](const StaticInputs& call) -> std::vector<Tensor> {
+                  add_to_sum(call.in[0]);
+                  return {};
+                },
+                {.reads = std::vector<Tensor>()});
+  Static outer(host_, [&](const StaticInputs& call) -> std::vector<Tensor> {
+    const Tensor before = apply(host_, op::neg, {.in = call.in});
+    EXPECT_THROW(inner(call), std::runtime_error);
+    EXPECT_THROW(closed(call), MisuseError);
+    return {apply(host_, op::square, {.in = {before}})};
+  });
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(outer({.in = {x}})[0].get(), Floats{1});
+  EXPECT_EQ(sum.get(), Floats{0});
+}
+
 TEST_F(StaticMisuse, FindsAPartOfATensorThatReplaysWouldNotClear) {
   Static partly(host_, [&](const StaticInputs& call) -> std::vector<Tensor> {
     const auto buffer = std::make_shared<Buffer>(engine_, host_allocator(), 2 * sizeof(float), OpName("two"));
@@ -59,6 +84,38 @@ TEST_F(StaticMisuse, FindsAPartOfATensorThatReplaysWouldNotClear) {
   });
   const Tensor x = number(1);
   EXPECT_NE(error_of<MisuseError>([&] { partly({.in = {x}}); }).find("a part of"), std::string::npos);
+}
+
+/// Here are also calls that look wrong, but are not.
+TEST_F(StaticMisuse, TakesAnotherViewOfItsOwnInput) {
+  Static step(host_, [&](const StaticInputs& call) -> std::vector<Tensor> {
+    return {apply(host_, op::neg, {.in = {call.in[0]}}), call.in[0]};
+  });
+  const Tensor x(host_, 4, 64);  // whose rows are not dense in memory
+  Floats values(4 * 64);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  x.set(values);
+  const Tensor own = step({.in = {x}})[1];
+  const Tensor dense(own.buffer(), 4, 64, 0);
+  Floats expected = dense.get();
+  for (float& one : expected) one = -one;
+  EXPECT_EQ(step({.in = {dense}})[0].get(), expected);
+}
+
+TEST_F(StaticMisuse, DropsRecordingsWhereMemoryIsLimited) {
+  const Device host = host_device(engine_, 1000000);
+  Static step(host, [&](const StaticInputs& call) -> std::vector<Tensor> {
+    const Tensor twice = apply(host, op::add, {.in = {call.in[0], call.in[0]}});
+    return {apply(host, op::column_sum, {.in = {apply(host, op::square, {.in = {twice}})}})};
+  });
+  for (int pass = 0; pass < 2; ++pass) {
+    for (const Index rows : {100, 200, 300, 400}) {
+      const Tensor x(host, rows, 100);
+      x.set(Floats(static_cast<std::size_t>(rows) * 100, 1));
+      EXPECT_EQ(step({.in = {x}})[0].get().at(0), static_cast<float>(4 * rows)) << rows;
+    }
+  }
+  EXPECT_GT(step.stats().dropped, 0U);
 }
 
 TEST_F(StaticMisuse, RecordsNoOpThatItsThreadRunsMeanwhile) {

@@ -169,6 +169,12 @@ TEST(ShardedUpdate, RefusesWhatItCannotDo) {
               "DataParallelOptions: compression, and a sharded update; expected one of both");
     EXPECT_EQ(error_of<MisuseError>([&] { made({.sharded = &of_others}); }),
               "DataParallelOptions.sharded: an optimiser of other parameters; expected one of these");
+    const auto refused_at_1 = [&] { made({.sharded = communicator.rank() == 1 ? &of_others : &optimiser}); };
+    if (communicator.rank() == 1) {
+      EXPECT_THROW(refused_at_1(), MisuseError);
+    } else {
+      EXPECT_EQ(error_of<CommError>(refused_at_1), "DataParallel: rank 1 was refused its options");
+    }
     const bool shards = communicator.rank() == 1;
     const std::string differ = error_of<CommError>([&] { made({.sharded = shards ? &optimiser : nullptr}); });
     EXPECT_EQ(differ, "DataParallel: rank 0 has 0 for a sharded update, but rank 1 has 1");

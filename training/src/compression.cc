@@ -60,8 +60,8 @@ CompressedSums::CompressedSums(const Communicator& communicator, const Compressi
   if (!(compression.share > 0 && compression.share <= 1)) {
     refuse("share " + std::to_string(compression.share) + "; expected more than 0 and at most 1");
   }
-  if (!(compression.threshold >= 0)) {
-    refuse("threshold " + std::to_string(compression.threshold) + "; expected 0 or more");
+  if (!(compression.threshold >= 0) || std::isinf(compression.threshold)) {
+    refuse("threshold " + std::to_string(compression.threshold) + "; expected a finite number of 0 or more");
   }
   if (!communicator.device().on_host()) {
     refuse("gradients in the memory of " + communicator.device().name + "; expected a device that shares the host's");

@@ -69,6 +69,9 @@ void DataParallel::check() {
     }
     compressed_ = std::make_unique<CompressedSums>(communicator_, options_.compression);
   }
+  if (options_.sharded != nullptr && !options_.sharded->is_of(parameters_)) {
+    throw MisuseError("DataParallelOptions.sharded: an optimiser of other parameters; expected one of these");
+  }
   if (options_.sharded != nullptr && compressed_) {
     throw MisuseError("DataParallelOptions: compression, and a sharded update; expected one of both");
   }
@@ -90,16 +93,22 @@ void DataParallel::require_equal() const {
                                    "bytes in a part",
                                    "for the use of priorities",
                                    "for the form of compression",
-                                   "for the bits of the share that is sent",
-                                   "for the bits of the threshold",
+                                   "for the share that is sent",
+                                   "for the threshold",
                                    "for a sharded update",
                                    "for what is not finite"};
+  constexpr std::size_t share = 5, threshold = 6;  // of floating point
   const auto sizes_of_all = communicator_.exchange(sizes);
   for (std::size_t i = 0; i < sizes_of_all.size(); ++i) {
     const std::size_t of_first = i % sizes.size();
     if (sizes_of_all[i] == sizes_of_all[of_first]) continue;
-    throw CommError("DataParallel: rank 0 has " + std::to_string(sizes_of_all[of_first]) + " " + names[of_first] +
-                    ", but rank " + std::to_string(i / sizes.size()) + " has " + std::to_string(sizes_of_all[i]));
+    const auto text = [&](std::int64_t value) {
+      if (of_first == share) return std::to_string(std::bit_cast<double>(value));
+      if (of_first == threshold) return std::to_string(std::bit_cast<float>(static_cast<std::int32_t>(value)));
+      return std::to_string(value);
+    };
+    throw CommError("DataParallel: rank 0 has " + text(sizes_of_all[of_first]) + " " + names[of_first] + ", but rank " +
+                    std::to_string(i / sizes.size()) + " has " + text(sizes_of_all[i]));
   }
   std::vector<std::int64_t> own;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -175,9 +184,10 @@ std::size_t DataParallel::combine(std::size_t samples, std::source_location from
     for (std::size_t member = 0; member < members; ++member) {
       kinds[i] = std::max(kinds[i], known(member, i));
       if ((known(member, i) == frozen) == (known(0, i) == frozen)) continue;
-      const std::string first = known(0, i) == frozen ? "frozen" : "not frozen";
-      throw CommError("DataParallel::combine: parameter '" + parameters_.name(parameters_[i]) + "' is " + first +
-                      " at rank 0, but not so at rank " + std::to_string(member) + "; expected the same at all");
+      const auto state = [&](std::size_t at) { return known(at, i) == frozen ? "frozen" : "not frozen"; };
+      throw CommError("DataParallel::combine: parameter '" + parameters_.name(parameters_[i]) + "' is " + state(0) +
+                      " at rank 0, but " + state(member) + " at rank " + std::to_string(member) +
+                      "; expected the same at all");
     }
   }
   // The rows that some member has looked up, by parameter.

@@ -115,10 +115,8 @@ class Optimiser::Impl {
                   {.name = "restore optimiser"});
   }
 
+  bool is_of(const Parameters& parameters) const { return &parameters == &parameters_; }
   void shard(std::shared_ptr<const Shards> shards) {
-    if (&shards->parameters() != &parameters_) {
-      throw MisuseError("DataParallelOptions.sharded: an optimiser of other parameters; expected one of these");
-    }
     shards_ = std::move(shards);
     for (std::size_t number = 0; number < slots_.size(); ++number) {
       if (!updates(number)) slots_[number].states.clear();
@@ -385,6 +383,7 @@ const Method& Optimiser::method() const { return impl_->method(); }
 double Optimiser::rate() const { return impl_->rate(); }
 std::vector<OptimiserTensor> Optimiser::tensors() const { return impl_->tensors(); }
 std::vector<OptimiserTensor> Optimiser::tensors_of_all() const { return impl_->tensors_of_all(); }
+bool Optimiser::is_of(const Parameters& parameters) const { return impl_->is_of(parameters); }
 void Optimiser::shard(std::shared_ptr<const Shards> shards) { impl_->shard(std::move(shards)); }
 void Optimiser::restore(const Progress& progress, const std::vector<std::string>& names) {
   impl_->restore(progress, names);

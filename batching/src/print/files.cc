@@ -1,4 +1,5 @@
 // Prints the files of an exported model around its steps.
+#include <algorithm>
 #include <array>
 
 #include "print/print.h"
@@ -228,14 +229,25 @@ std::string print_main(const Subject& s) {
     prints += std::string("    print(") + (o > 0 ? "\", \"" : "\"\"") + ", " + name + ", outputs." + s.outputs[o] +
               ", " + std::to_string(s.function().outputs[o].width) + ", first, graph);\n";
   }
+  // One vertex without children.
+  std::string example = "child_begin=0,0 children=";
+  if (s.function().kinds.size() > 1) example += " kinds=0";
+  each_input(s, [&](const std::string& member, const std::string&, const std::string&, Index width, bool edges) {
+    constexpr Index most_shown = 8;
+    example += " " + member + "=";
+    for (Index i = 0; i < std::min(width, most_shown) && !edges; ++i) example += i > 0 ? ",0" : "0";
+    if (width > most_shown && !edges) example += ",... (" + std::to_string(width) + " numbers)";
+  });
+  print::replace_all(text, "// EXAMPLE", "//   " + example);
   print::replace_all(text, "  // READS\n", reads);
   print::replace_all(text, "    // PRINTS\n", prints);
   print::replace_all(text, "model_name", s.name);
   return text;
 }
 
-PrintedSource print_source(const Plan& plan, const HostPlan& lowered, const RunnerOptions& options) {
-  const Subject subject(plan, lowered);
+PrintedSource print_source(const Plan& plan, const HostPlan& lowered, const RunnerOptions& options,
+                           const std::string& name) {
+  const Subject subject(plan, lowered, name);
   PrintedSource made = source_files(subject.name);
   made.files.merge(exported_files());
   made.files["model.h"] = print_model_header(subject);

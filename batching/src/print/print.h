@@ -14,8 +14,9 @@ namespace windrow::print {
 /// A plan, and the names that printed code has for what belongs to it.
 class Subject {
  public:
-  /// Plans must outlive this object. Throws MisuseError for a plan that cannot be printed.
-  Subject(const Plan& plan, const HostPlan& lowered);
+  /// Plans must outlive this object. Of the function's name if it is empty. Throws MisuseError for a plan that cannot
+  /// be printed.
+  Subject(const Plan& plan, const HostPlan& lowered, const std::string& named);
 
   const ir::Function& function() const { return *plan.program.function; }
   /// Whether an output or a scattered state depends on the node.
@@ -64,6 +65,7 @@ std::string print_main(const Subject& subject);
 std::map<std::string, std::string> exported_files();
 
 /// Throws MisuseError, which says what cannot be printed.
-PrintedSource print_source(const Plan& plan, const HostPlan& lowered, const RunnerOptions& options);
+PrintedSource print_source(const Plan& plan, const HostPlan& lowered, const RunnerOptions& options,
+                           const std::string& name);
 
 }  // namespace windrow::print

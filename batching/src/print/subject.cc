@@ -19,12 +19,13 @@ bool looks_up(const Step& step) {
 
 }  // namespace
 
-Subject::Subject(const Plan& of_plan, const HostPlan& of_lowered) : plan(of_plan), lowered(of_lowered) {
+Subject::Subject(const Plan& of_plan, const HostPlan& of_lowered, const std::string& named)
+    : plan(of_plan), lowered(of_lowered) {
   if (plan.types.empty()) refuse(*this, "no vertex types are known; expected a runner that has computed minibatches");
   find_needed();
   require_printable();
   Identifiers names;
-  name = identifier(function().name);
+  name = namespace_name(named.empty() ? function().name : named);
   for (std::size_t t = 0; t < plan.types.size(); ++t) types.push_back(names.add(name_of_type(t)));
   name_tensors();
   name_inputs();

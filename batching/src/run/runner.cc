@@ -364,7 +364,7 @@ RunnerStats Runner::stats() const {
   return stats;
 }
 
-PrintedSource Runner::source() const {
+PrintedSource Runner::source(const std::string& name) const {
   const std::string what = function_.name() + " cannot be exported: ";
   if (options_.optimisations != Optimisations{} || options_.schedule != SchedulePolicy::level ||
       options_.batch_rows != INT64_MAX) {
@@ -372,7 +372,7 @@ PrintedSource Runner::source() const {
   }
   if (!device_.on_host()) throw MisuseError(what + "its runner is not on the host; expected it there");
   const std::shared_ptr<const Plan> plan = new_plan({});
-  return print::print_source(*plan, lower(*plan, device_.kernels), options_);
+  return print::print_source(*plan, lower(*plan, device_.kernels), options_, name);
 }
 
 std::string Runner::describe() const {

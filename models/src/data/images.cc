@@ -77,7 +77,10 @@ LabelledImages read_idx(NamedBytes image_file, NamedBytes label_file) {
   constexpr std::int64_t most_pixels_a_side = 4096;
   Idx images = read_bytes(image_file, 3, "images");
   Idx labels = read_bytes(label_file, 1, "labels");
-  if (images.bytes.empty()) refuse(image_file, "no pixels; expected images");
+  if (images.bytes.empty()) {
+    refuse(image_file, std::to_string(images.sizes[0]) + " images of " + std::to_string(images.sizes[1]) + " x " +
+                           std::to_string(images.sizes[2]) + " pixels; expected at least 1 image of 1 x 1");
+  }
   for (const std::size_t side : {1, 2}) {
     if (images.sizes[side] <= most_pixels_a_side) continue;
     refuse(image_file, "images of " + std::to_string(images.sizes[1]) + " x " + std::to_string(images.sizes[2]) +

@@ -125,7 +125,7 @@ std::int64_t GraphNetwork::fingerprint() const {
 PrintedSource GraphNetwork::source(const SourceOptions& options) const {
   Runner runner(device_, function_, parameters_);
   runner.set_history(options.history);
-  return runner.source();
+  return runner.source(options.name);
 }
 
 namespace {

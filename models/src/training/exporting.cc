@@ -58,7 +58,8 @@ std::string export_model(const Device& device, const SavedCheckpoint& checkpoint
   model.options.validation_only = true;
   const Workload workload = load_model(device, checkpoint, model);
   const std::vector<std::int64_t> history = saved_history(checkpoint);
-  const PrintedSource source = workload.network->source({.history = history, .rows = options.rows});
+  const PrintedSource source =
+      workload.network->source({.history = history, .rows = options.rows, .name = options.name});
   std::error_code error;
   std::filesystem::create_directories(to, error);
   if (error) throw FileError(to.string() + ": " + error.message());

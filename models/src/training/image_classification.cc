@@ -83,24 +83,25 @@ class ImageNetwork::Program {
   Program(const Device& device, bool recorded, Static::Body body) : body_(std::move(body)) {
     // The ops of a device run one after the other anyway, and can be issued together.
     const auto order = device.on_host() ? StaticOptions::Order::parallel : StaticOptions::Order::serial;
-    if (recorded) recorded_.emplace(device, body_, StaticOptions{.order = order, .most_recordings = most_of(device)});
+    if (recorded) recorded_.emplace(device, body_, StaticOptions{.order = order});
   }
   /// The results are overwritten by the next call.
   std::vector<Tensor> operator()(const StaticInputs& inputs) {
-    return recorded_ ? (*recorded_)(inputs) : body_(inputs);
+    if (!recorded_) return body_(inputs);
+    const std::vector<Tensor>& results = (*recorded_)(inputs);
+    bytes_ = std::max(bytes_, recorded_->stats().planned_bytes);
+    return results;
   }
-  /// Each recording has memory of its own. Where memory is limited, only one of training is kept.
-  static bool is_limited(const Device& device) {
-    return device.memory != nullptr && device.memory->use().limit != unlimited;
-  }
-  std::size_t bytes() const { return recorded_ ? recorded_->stats().planned_bytes : 0; }
+  /// Runs the body from now on.
+  void drop_recordings() { recorded_.reset(); }
+  /// Of the largest recording.
+  std::size_t bytes() const { return bytes_; }
   std::size_t ops() const { return recorded_ ? recorded_->stats().ops : 0; }
 
  private:
-  static std::size_t most_of(const Device& device) { return is_limited(device) ? 1 : StaticOptions().most_recordings; }
-
   const Static::Body body_;
   std::optional<Static> recorded_;
+  std::size_t bytes_ = 0;
 };
 
 /// The share of images whose class has the highest score.
@@ -108,12 +109,12 @@ class ImageNetwork::Accuracy final : public Score {
  public:
   explicit Accuracy(const ImageNetwork& network)
       : network_(network),
-        answers_(network.device_, network.graph_mode_ && !Program::is_limited(network.device_),
-                 [&network](const StaticInputs& inputs) -> std::vector<Tensor> {
-                   return {network.answers(inputs.in.at(0))};
-                 }) {}
+        answers_(network.device_, network.graph_mode_, [&network](const StaticInputs& inputs) -> std::vector<Tensor> {
+          return {network.answers(inputs.in.at(0))};
+        }) {}
 
   void add(SampleNumbers numbers) override {
+    if (scarce(network_.device_)) answers_.drop_recordings();
     const StaticInputs inputs = network_.inputs(network_.validation, numbers);
     count_into(counted_, answers_(inputs).at(0).get(), *network_.validation, numbers);
   }
@@ -135,6 +136,13 @@ class ImageNetwork::Accuracy final : public Score {
   }
 
  private:
+  /// Whether more than half of a limit is taken: then recordings are kept for training alone.
+  static bool scarce(const Device& device) {
+    if (device.memory == nullptr) return false;
+    const MemoryUse use = device.memory->use();
+    return use.limit != unlimited && use.live > use.limit / 2;
+  }
+
   const ImageNetwork& network_;
   Program answers_;
   Count counted_;
@@ -244,7 +252,7 @@ Tensor ImageNetwork::answers(const Tensor& images) const {
 
 /// A program that computes the scores of the classes.
 PrintedSource ImageNetwork::source(const SourceOptions& options) const {
-  StaticProgram program{.name = "image_classifier",
+  StaticProgram program{.name = options.name.empty() ? "image_classifier" : options.name,
                         .body = [&](const StaticInputs& inputs) -> std::vector<Tensor> {
                           const ApplyOperator apply_op = [&](const Operator& op, const Operands& operands) {
                             return apply(device_, op, operands);
@@ -274,6 +282,11 @@ struct ImageSplit {
 
 ImageSplit images_of(const WorkloadKind& kind, const WorkloadOptions& options) {
   ImageSplit split;
+  if (options.data.empty() && options.image && options.validation_only) {  // no digits of that size are generated
+    const auto [height, width] = *options.image;
+    split.validation = {height, width, std::vector<std::uint8_t>(static_cast<std::size_t>(height * width)), {0}};
+    return split;
+  }
   if (options.data.empty()) {
     if (!options.validation_only) split.training = generate_digits(options.samples, 2 * options.seed);
     split.validation = generate_digits(std::max<std::size_t>(options.samples / 8, 1), 2 * options.seed + 1);
@@ -282,6 +295,13 @@ ImageSplit images_of(const WorkloadKind& kind, const WorkloadOptions& options) {
   const std::vector<std::filesystem::path> files = files_of(kind, options);
   if (!options.validation_only) split.training = read_idx(files[0], labels_of(files[0]));
   split.validation = read_idx(files[1], labels_of(files[1]));
+  if (options.image &&
+      (split.validation.height != options.image->height || split.validation.width != options.image->width)) {
+    const auto text = [](Index height, Index width) { return std::to_string(height) + " x " + std::to_string(width); };
+    throw DataError(files[1].string() + ": images of " + text(split.validation.height, split.validation.width) +
+                    " pixels; expected " + text(options.image->height, options.image->width) +
+                    ", as in the data of the model's training");
+  }
   if (options.validation_only) return split;
   if (split.training.height != split.validation.height || split.training.width != split.validation.width) {
     throw DataError(files[1].string() + ": images of another size than those of " + files[0].string() +
@@ -303,6 +323,7 @@ Workload make_images(const WorkloadKind& kind, const Device& device, const Workl
   Workload workload{.kind = &kind,
                     .formula = formula,
                     .parameters = std::move(parameters),
+                    .image = ImageSize{split.validation.height, split.validation.width},
                     .training = std::vector<Sample>(split.training.size(), sample),
                     .validation = std::vector<Sample>(split.validation.size(), sample)};
   network->training = std::make_shared<LabelledImages>(std::move(split.training));

@@ -12,7 +12,8 @@ namespace {
 // Where data came from.
 const char *const from_generator = "generated", *const from_files = "read from files";
 const char *const validation_file = "validation_file", *const source_language = "source_language",
-                  *const target_language = "target_language";
+                  *const target_language = "target_language", *const image_height = "image_height",
+                  *const image_width = "image_width";
 
 }  // namespace
 
@@ -37,6 +38,7 @@ Record model_record(const Workload& workload) {
   if (!options.source_language.empty()) {
     record.set(source_language, options.source_language).set(target_language, options.target_language);
   }
+  if (workload.image) record.set(image_height, workload.image->height).set(image_width, workload.image->width);
   RecordValue::List switches(options.switches.begin(), options.switches.end());
   if (!switches.empty()) record.set("switches", std::move(switches));
   return record;
@@ -55,6 +57,9 @@ SavedModel saved_model(const SavedCheckpoint& checkpoint) {
     for (const RecordValue& one : record.at("switches").list()) options.switches.insert(one.text());
   }
   if (record.contains(validation_file)) options.validation_file = record.at(validation_file).text();
+  if (record.contains(image_height)) {
+    options.image = {.height = record.at(image_height).integer(), .width = record.at(image_width).integer()};
+  }
   if (record.contains("cell")) options.cell = record.at("cell").text();
   if (record.contains(source_language)) options.source_language = record.at(source_language).text();
   if (record.contains(target_language)) options.target_language = record.at(target_language).text();

@@ -12,15 +12,39 @@
 namespace windrow::print {
 namespace {
 
+// Of C++20, and macros of the standard library.
 constexpr std::string_view keywords[] = {
-    "alignas",  "alignof",  "and",    "asm",      "auto",     "bool",     "break",    "case",      "catch",
-    "char",     "class",    "compl",  "concept",  "const",    "continue", "decltype", "default",   "delete",
-    "do",       "double",   "else",   "enum",     "explicit", "export",   "extern",   "false",     "float",
-    "for",      "friend",   "goto",   "if",       "inline",   "int",      "long",     "mutable",   "namespace",
-    "new",      "noexcept", "not",    "nullptr",  "operator", "or",       "private",  "protected", "public",
-    "register", "requires", "return", "short",    "signed",   "sizeof",   "static",   "struct",    "switch",
-    "template", "this",     "throw",  "true",     "try",      "typedef",  "typename", "union",     "unsigned",
-    "using",    "virtual",  "void",   "volatile", "while",    "xor"};
+    "alignas",     "alignof",       "and",        "and_eq",    "asm",      "auto",         "bitand",
+    "bitor",       "bool",          "break",      "case",      "catch",    "char",         "char8_t",
+    "char16_t",    "char32_t",      "class",      "compl",     "concept",  "const",        "consteval",
+    "constexpr",   "constinit",     "const_cast", "continue",  "co_await", "co_return",    "co_yield",
+    "decltype",    "default",       "delete",     "do",        "double",   "dynamic_cast", "else",
+    "enum",        "explicit",      "export",     "extern",    "false",    "float",        "for",
+    "friend",      "goto",          "if",         "inline",    "int",      "long",         "mutable",
+    "namespace",   "new",           "noexcept",   "not",       "not_eq",   "nullptr",      "operator",
+    "or",          "or_eq",         "private",    "protected", "public",   "register",     "reinterpret_cast",
+    "requires",    "return",        "short",      "signed",    "sizeof",   "static",       "static_assert",
+    "static_cast", "struct",        "switch",     "template",  "this",     "thread_local", "throw",
+    "true",        "try",           "typedef",    "typeid",    "typename", "union",        "unsigned",
+    "using",       "virtual",       "void",       "volatile",  "wchar_t",  "while",        "xor",
+    "xor_eq",      "assert",        "errno",      "stdin",     "stdout",   "stderr",       "offsetof",
+    "setjmp",      "NULL",          "EOF",        "BUFSIZ",    "NAN",      "INFINITY",     "HUGE_VAL",
+    "RAND_MAX",    "CHAR_BIT",      "INT_MAX",    "INT_MIN",   "UINT_MAX", "LONG_MAX",     "LONG_MIN",
+    "SIZE_MAX",    "CLOCKS_PER_SEC"};
+
+// What the printed programs and the C library have at namespace scope, so that no namespace can have the name.
+constexpr std::string_view global_names[] = {
+    "abort",  "abs",      "accept", "access", "alarm",   "atof",  "atoi",     "atol",    "bind",     "calloc",
+    "ceil",   "chdir",    "clock",  "close",  "connect", "cos",   "div",      "dup",     "environ",  "exit",
+    "exp",    "exported", "fabs",   "floor",  "fmod",    "fork",  "free",     "gamma",   "getenv",   "index",
+    "ioctl",  "isatty",   "j0",     "j1",     "jn",      "kill",  "labs",     "link",    "listen",   "log",
+    "lseek",  "main",     "malloc", "memcpy", "nice",    "open",  "optarg",   "pause",   "pipe",     "poll",
+    "pow",    "printf",   "puts",   "qsort",  "raise",   "rand",  "random",   "read",    "realloc",  "recv",
+    "remove", "rename",   "rindex", "rmdir",  "round",   "scanf", "select",   "send",    "shutdown", "signal",
+    "sin",    "sleep",    "socket", "sqrt",   "srand",   "stat",  "std",      "stpcpy",  "strlen",   "swab",
+    "sync",   "system",   "tan",    "tanh",   "time",    "times", "truncate", "ttyname", "umask",    "unlink",
+    "wait",   "windrow",  "write",  "y0",     "y1",      "yn",    "Floats",   "Graph",   "answer",   "measure",
+    "print",  "read_row", "run",    "shown"};
 
 template <class Real>
 std::string digits(Real value) {
@@ -33,6 +57,7 @@ std::string digits(Real value) {
 
 template <class Real>
 std::string literal_of(Real value, const std::string& type, const std::string& suffix) {
+  if (std::isnan(value)) return "std::numeric_limits<" + type + ">::quiet_NaN()";
   if (std::isinf(value)) return std::string(value < 0 ? "-" : "") + "std::numeric_limits<" + type + ">::infinity()";
   return digits(value) + suffix;
 }
@@ -48,6 +73,11 @@ std::string identifier(const std::string& text) {
   if (made.empty() || std::isalpha(static_cast<unsigned char>(made.front())) == 0) made = "x" + made;
   if (std::ranges::find(keywords, made) != std::end(keywords)) made += "_";
   return made;
+}
+
+std::string namespace_name(const std::string& text) {
+  const std::string name = identifier(text);
+  return std::ranges::find(global_names, name) == std::end(global_names) ? name : name + "_model";
 }
 
 std::string Identifiers::add(const std::string& text) {

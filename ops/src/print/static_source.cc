@@ -54,7 +54,7 @@ class StaticPrinter {
 
   const Device& device_;
   const StaticProgram& program_;
-  const std::string name_ = identifier(program_.name);
+  const std::string name_ = print::namespace_name(program_.name);
   std::vector<Tensor> inputs_, outputs_;
   RecordedOps recording_;
   // Buffers by number: the input, the parameters, then those that the body made.

@@ -274,8 +274,9 @@ class Runner {
   /// library: the outputs of run(), in the same bits. Throws MisuseError if no vertex type was seen, for options other
   /// than the default but for those that divide work, and for a function that cannot be printed: one without outputs,
   /// that is given tensors, that reads the states of children in place (attention), whose edges may lack an index, with
-  /// operators of the program's own, or with more vertex types than RunnerOptions::own_types.
-  PrintedSource source() const;
+  /// operators of the program's own, or with more vertex types than RunnerOptions::own_types. The namespace is `name`,
+  /// or that of the function if it is empty.
+  PrintedSource source(const std::string& name = {}) const;
 
  private:
   friend class lazy::Epochs;

@@ -12,11 +12,12 @@
 //   Numbers  Results have the same bits for any policy, number of workers and timing. Elements are combined in a fixed
 //            tree over the ranks (LocalGroup), or as the library does it (mpi.h, nccl.h).
 //   Errors   A member whose tensor is poisoned takes part in the call all the same: the call fails at all members, and
-//            poisons what it was to write. Calls that differ between members fail at all of them, too. Both throw
-//            CommError and leave later calls as they are. If a member does not call within `patience`, the group is
-//            broken: this call and all later ones fail with a CommError that names the members that are missing. The
-//            errors of all calls that fail for one reason nest one exception (std::nested_exception). A call in a
-//            capture or in the body of a Static throws MisuseError, and counts as not made: it could not be repeated.
+//            poisons what it was to write. Calls that differ between members fail at all of them, too. Both give
+//            a CommError (see there for how to catch it) and leave later calls as they are. If a member does not call
+//            within `patience`, the group is broken: this call and all later ones fail with a CommError that names the
+//            members that are missing. The errors of all calls that fail for one reason nest one exception
+//            (std::nested_exception). A call in a capture or in the body of a Static throws MisuseError, and counts as
+//            not made: it could not be repeated.
 //   Threads  One at a time for each communicator. No thread of an engine waits in a collective.
 //   Life     A communicator may end before its ops have run. After its engine is gone it may only be destroyed.
 #pragma once
@@ -39,7 +40,8 @@ namespace windrow {
 /// in a LocalGroup, and what the library makes of it elsewhere.
 enum class Combine : std::uint8_t { sum, mean, max };
 
-/// Thrown by waits for what a failed collective was to write.
+/// Why a collective failed. exchange() and barrier() throw it. A wait for a tensor that a failed collective was to
+/// write throws the OpError of that op, as for any op; OpError::rethrow_root() then throws the CommError.
 class CommError : public Error {
  public:
   using Error::Error;
@@ -52,7 +54,7 @@ class ToldError : public CommError {
   using CommError::CommError;
 };
 
-/// Thrown after a member has called Communicator::abort(). That member tells the cause.
+/// After a member has called Communicator::abort(). That member tells the cause.
 class AbortError : public ToldError {
  public:
   using ToldError::ToldError;

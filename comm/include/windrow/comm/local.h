@@ -17,6 +17,9 @@ struct LocalGroupOptions {
 /// A group with a member for each device. The last op of a call that becomes ready combines the tensors of all members
 /// where they lie; tensors in a device's memory are copied to the host's and back.
 ///
+/// The tensors of different members lie in buffers of their own: members whose tensors share one would wait for each
+/// other, as ops that write one buffer do, until the group breaks.
+///
 /// A handle of the communicators. With EngineOptions::check, ops of one member write tensors of others, which the check
 /// takes for an error: leave it off.
 class LocalGroup {

@@ -40,8 +40,9 @@ struct MpiOptions {
 /// A call of MPI that does not return breaks the groups after `patience`, too, and its thread is left where it is.
 ///
 /// A member that dies ends all processes, unless mpirun got --enable-recovery; then the group breaks at the others.
-/// After a group has broken, MPI is called no more: the program should save what it has, and end. mpirun then says
-/// that MPI was not finalised.
+/// After a group has broken, MPI is called no more for this group, and not finalised: the program should save what it
+/// has, and end. Other groups go on, unless it was a call of MPI that did not return. mpirun then says that MPI was not
+/// finalised.
 class MpiWorld {
  public:
   /// Opens the plug-in windrow_mpi.so, and starts MPI. Throws MisuseError if there is no plug-in or no MPI library, and
@@ -57,7 +58,9 @@ class MpiWorld {
   int size() const;
   /// The group of all processes, whose member here has this device. Each call makes a new group; all processes make
   /// these calls in the same order. Throws CommError if MPI fails, and at all members if their `eager_bytes` differ.
+  /// The second form has a patience of its own.
   Communicator group(const Device& device);
+  Communicator group(const Device& device, std::chrono::nanoseconds patience);
 
   /// Whether mpirun has started this process.
   static bool under_mpirun();

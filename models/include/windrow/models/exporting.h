@@ -11,6 +11,7 @@ namespace windrow {
 struct ExportOptions {
   /// Of mlp and cnn: the images that the recorded schedule computes together.
   std::size_t rows = 64;
+  std::string name = {};  ///< of the program and its namespace; empty: the network's
 };
 
 /// Writes a trained model into a folder, which is made unless it exists: the printed source (ops/source.h), the weights

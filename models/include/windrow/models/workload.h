@@ -127,6 +127,7 @@ struct SourceOptions {
   /// What the training has seen; see Learner::history().
   std::span<const std::int64_t> history = {};
   std::size_t rows = 64;  ///< of a recorded schedule: the samples that it computes together
+  std::string name = {};  ///< of the program and its namespace; empty: the network's
 };
 
 /// Computes a workload's samples, and holds them: a vertex function over graphs (graph_network.h), or a program that
@@ -158,6 +159,10 @@ class Network {
 /// The words of vocabularies, by the name of the vocabulary; see Vocabulary::words().
 using Vocabularies = std::map<std::string, std::vector<std::string>>;
 
+struct ImageSize {
+  Index height, width;
+};
+
 struct WorkloadOptions {
   std::string data = {};   ///< folder with the kind's files; if empty, data are generated
   std::uint64_t seed = 1;  ///< of initial values and of generated data
@@ -175,6 +180,8 @@ struct WorkloadOptions {
   DropoutRates dropout = {};  ///< for kinds that take them
   /// Of a model that was trained before; if empty, they are made from the training set.
   Vocabularies vocabularies = {};
+  /// For a model of images that was trained before; if empty, that of the data.
+  std::optional<ImageSize> image = {};
   /// For a model that was trained before: leaves the training set empty, and does not read a file of its own.
   bool validation_only = false;
   /// With it, the name of the file in `data` that is the validation set; if empty, as for training.
@@ -240,6 +247,7 @@ struct Workload {
   std::unique_ptr<Network> network = nullptr;
   std::optional<WordEmbedding> embedding = {};         ///< if the kind embeds words
   Vocabularies vocabularies = {};                      ///< from which its numbers come
+  std::optional<ImageSize> image = {};                 ///< of all images, for models of images
   WorkloadOptions options = {};                        ///< with the kind's defaults for everything left open
   std::vector<Sample> training = {}, validation = {};  ///< training set and validation set
 };

@@ -11,6 +11,9 @@ namespace windrow::print {
 /// A C++ identifier that resembles the text.
 std::string identifier(const std::string& text);
 
+/// The same for the namespace of a printed program.
+std::string namespace_name(const std::string& text);
+
 /// Identifiers that differ from each other. A value.
 class Identifiers {
  public:
@@ -24,7 +27,7 @@ class Identifiers {
 void replace_all(std::string& text, const std::string& mark, const std::string& with);
 /// A string literal.
 std::string quoted(const std::string& text);
-/// Literals of the same bits. The numbers are finite or infinite.
+/// Literals of the same bits, but for those of a NaN.
 std::string literal(double value);
 std::string literal(float value);
 /// A braced list of designated initialisers.

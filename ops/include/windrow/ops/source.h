@@ -38,7 +38,7 @@ struct StaticProgram {
 };
 
 /// Records the body once, as Static does, and prints its operators with planned addresses. The printed code computes
-/// the same bits. Throws MisuseError if the body throws, for a device other than the host, and for what cannot be
+/// the same bits. Throws what the body throws, and MisuseError for a device other than the host, and for what cannot be
 /// printed: an op that is no operator of operators.h, a view of a part of a tensor, and a tensor from outside that is
 /// no parameter.
 PrintedSource print_source(const Device& device, const StaticProgram& program);

@@ -17,7 +17,8 @@
 //            Static, which becomes a part of it and gets the tensors that are passed, and not copies, and whatever else
 //            pushes replayable ops (recording.h), such as Optimiser::step. It is not to call its own Static. Nothing
 //            runs while it is recorded. A push of any other op to the same engine, and a wait, throws MisuseError
-//            there. What else it does, such as counting, is done once and not by replays; numbers that it passes, as
+//            there; pushes of other threads, and those to another engine, are not recorded. What else it does, such as
+//            counting, is done once and not by replays; numbers that it passes, as
 //            attributes or to set(), are constants of the recording. A number that changes belongs in a tensor; where
 //            the program's state decides which ops the body applies, such as which parameters are frozen, calls need a
 //            `key` for each state.
@@ -28,6 +29,9 @@
 //            assigned once. The body throws MisuseError where a tensor from outside that it reads is held by nobody
 //            afterwards, since the body has then assigned the handle. A tensor over a Buffer that the body made counts
 //            as one from outside: replays do not clear what it does not write.
+//   Memory   Each recording has memory of its own, which it takes when it runs first. Where the device's memory has a
+//            limit, a first call drops the recordings that were used least recently, until its own has room and all
+//            of them take no more than half of the limit; a call after a failure drops all others.
 //   Errors   If the body throws, nothing of it is pushed or kept, except what it did to the program's own state. An op
 //            that fails in a replay poisons what it writes, as any op does; the next call overwrites its results, and
 //            heals them. Until there is a next call of the Static after it has failed, Engine::wait_all() reports it.
@@ -65,7 +69,7 @@ struct StaticOptions {
     serial,         ///< as recorded; a replay costs the engine one op for each run of ops on one lane
     breadth_first,  ///< the same, by depth in the graph of dependencies; those of one depth as recorded
   } order = Order::parallel;
-  /// The number of recordings that are kept. The one that was used least recently is dropped first. At least 1.
+  /// The most recordings that are kept. The one that was used least recently is dropped first. At least 1.
   std::size_t most_recordings = 8;
   OpName name = "static";  ///< of its ops where several are one op of the engine
   /// With order `serial` or `breadth_first`: runs of operators are captured on lanes that can do so (captured_work.h),

@@ -15,7 +15,8 @@
 // its inputs and results, instead of a push for each operator.
 //
 // The backward pass of a call computes the block's values again from its inputs, so the tape keeps the inputs and the
-// results of a call, and nothing in between (checkpointing: Chen et al. 2016).
+// results of a call, and nothing in between (checkpointing: Chen et al. 2016). Gradients of weights are summed within a
+// call first, so they round otherwise than those of the same operators on a tape.
 #pragma once
 
 #include <functional>

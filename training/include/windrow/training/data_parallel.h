@@ -7,13 +7,13 @@
 //
 // Contract
 //   Overlap  combine() pushes collectives (communicator.h): each begins when its gradients are there, while the
-//   backward
-//            pass goes on below them, and the step of a parameter begins when its sum and the minibatch are there.
+//            backward pass goes on below them. The step of a parameter begins when its sum and the minibatch are there.
 //   Sharded  With DataParallelOptions::sharded, each parameter belongs to one member, which alone gets the sum of its
 //            gradients, takes its step, and keeps the states that the optimiser has for it. The step then copies the
 //            new value to all members. The calls above stay the same, and so do the parameters: in a LocalGroup their
 //            bits are those of an update that is not sharded.
-//   Numbers  Members keep equal bits. For a fixed number of members, results have the same bits with every policy,
+//   Numbers  Members keep equal bits, if their optimisers have equal options. For a fixed number of members, results
+//   have the same bits with every policy,
 //            number of workers and timing; for another number they differ by rounding. Members draw dropout of their
 //            own, unless the program numbers the samples (Parameters::number_samples(), as Trainer does): then the
 //            masks of runners are those of one member.

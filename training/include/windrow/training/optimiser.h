@@ -168,6 +168,8 @@ class Optimiser {
 
  private:
   friend class DataParallel;
+  bool is_of(const Parameters& parameters) const;
+  /// Precondition: the shards are of the same parameters.
   void shard(std::shared_ptr<const Shards> shards);
 
   class Impl;
