@@ -51,7 +51,9 @@ Saving::Saving(const SavingFlags& flags, bool leads) : flags_(flags) {
   }
   if (!leads) return;
   // Before the writer makes the folder.
-  if (flags.resume && CheckpointFolder(flags.folder).steps().empty()) {
+  std::error_code ignored;
+  const bool there = std::filesystem::exists(flags.folder, ignored);
+  if (flags.resume && (!there || CheckpointFolder(flags.folder).steps().empty())) {
     throw FileError(why_no_checkpoint(flags.folder, {}));
   }
   open(writer_, flags.folder, flags.keep);

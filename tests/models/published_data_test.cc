@@ -5,14 +5,19 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
+#include <random>
 #include <ranges>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "windrow/models/conllu.h"
 #include "windrow/models/sentences.h"
 #include "windrow/models/treebank.h"
 #include "windrow/models/vocabulary.h"
 #include "windrow/models/workload.h"
+#include "windrow/training/deal.h"
 
 namespace windrow {
 namespace {
@@ -93,6 +98,28 @@ TEST(PublishedData, StanfordTreebankHasItsCounts) {
   EXPECT_EQ(trees.size(), 8544u);
   EXPECT_EQ(vertices, 318582u);
   EXPECT_EQ(with_two_labels(trees).size(), 6920u);
+}
+
+/// Of random minibatches, all but the last one of an epoch.
+TEST(PublishedData, StanfordTreebankIsDealtOutInPartsOfEqualWork) {
+  if (const std::string why = absence("sst/train.txt"); !why.empty()) GTEST_SKIP() << why;
+  constexpr std::size_t minibatch = 256;
+  constexpr int members = 4;
+  std::vector<std::int64_t> sizes;
+  for (const LabelledTree& tree : read_treebank(file("sst/train.txt"))) sizes.push_back(std::ssize(tree.words));
+  std::mt19937 random(1);
+  std::ranges::shuffle(sizes, random);
+  for (std::size_t begin = 0; begin + minibatch <= sizes.size(); begin += minibatch) {
+    const std::span work = std::span(sizes).subspan(begin, minibatch);
+    std::int64_t most = 0;
+    for (const auto& part : deal(work, members)) {
+      std::int64_t sum = 0;
+      for (const std::size_t sample : part) sum += work[sample];
+      most = std::max(most, sum);
+    }
+    const auto equal = static_cast<double>(std::accumulate(work.begin(), work.end(), std::int64_t{0})) / members;
+    EXPECT_LE(static_cast<double>(most) / equal, 1.03);
+  }
 }
 
 struct Load {

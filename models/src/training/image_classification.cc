@@ -280,16 +280,19 @@ struct ImageSplit {
   LabelledImages training, validation;
 };
 
+bool has_size(const LabelledImages& images, const ImageSize& size) {
+  return images.height == size.height && images.width == size.width;
+}
+
 ImageSplit images_of(const WorkloadKind& kind, const WorkloadOptions& options) {
   ImageSplit split;
-  if (options.data.empty() && options.image && options.validation_only) {  // no digits of that size are generated
-    const auto [height, width] = *options.image;
-    split.validation = {height, width, std::vector<std::uint8_t>(static_cast<std::size_t>(height * width)), {0}};
-    return split;
-  }
   if (options.data.empty()) {
     if (!options.validation_only) split.training = generate_digits(options.samples, 2 * options.seed);
     split.validation = generate_digits(std::max<std::size_t>(options.samples / 8, 1), 2 * options.seed + 1);
+    if (options.image && !has_size(split.validation, *options.image)) {  // trained on files: a blank image
+      const auto [height, width] = *options.image;
+      split.validation = {height, width, std::vector<std::uint8_t>(static_cast<std::size_t>(height * width)), {0}};
+    }
     return split;
   }
   const std::vector<std::filesystem::path> files = files_of(kind, options);
