@@ -53,7 +53,9 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
       }
       self->end_tasks({.why = "MPI has ended"});
     }).detach();
-    result.get();
+    const Failure failure = result.get();
+    if (failure.misuse) throw MisuseError(failure.why);
+    if (!failure.why.empty()) throw CommError(failure.why);
   }
 
   /// Waits for the end of all calls, and of the thread, about `patience` for each.
@@ -78,7 +80,12 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
     if (asleep_.load(std::memory_order_relaxed)) changed_.notify_all();
   }
 
-  using Made = std::shared_ptr<std::promise<MpiGroupState*>>;
+  /// A group, or why there is none. The caller makes the exception: no thread destroys one that another one reads.
+  struct GroupOrFailure {
+    MpiGroupState* group = nullptr;
+    std::string why = {};
+  };
+  using Made = std::shared_ptr<std::promise<GroupOrFailure>>;
   /// Makes a group, at all processes at the same time. Called by the thread.
   void make_group(const Made& made, std::chrono::nanoseconds patience) {
     making_ = made;
@@ -86,9 +93,9 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
       MpiOptions options = options_;
       options.patience = patience;
       groups_.push_back(std::make_unique<MpiGroupState>(watch_.calls(), world_, options));
-      made->set_value(groups_.back().get());
-    } catch (const std::exception&) {
-      made->set_exception(std::current_exception());
+      made->set_value({.group = groups_.back().get()});
+    } catch (const std::exception& error) {
+      made->set_value({.why = error.what()});
     }
     making_ = nullptr;
   }
@@ -124,12 +131,12 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
       if (const int error = mpi.rank(world_, &rank, &size); error != 0) {
         throw CommError("MPI_Comm_rank failed: " + comm::mpi_text(mpi, error));
       }
-    } catch (const std::exception&) {
+    } catch (const std::exception& error) {
       is_started_ = true;
-      return started_.set_exception(std::current_exception());
+      return started_.set_value({error.what(), dynamic_cast<const MisuseError*>(&error) != nullptr});
     }
     is_started_ = true;
-    started_.set_value();
+    started_.set_value({});
     std::optional<Clock::time_point> stopped;
     int quiet = 0;
     for (;;) {
@@ -201,12 +208,11 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
   void give_up(const std::string& why) {
     if (!is_started_) {
       const int known = MpiWorld::started().rank;  // MPI has not told it
-      started_.set_exception(
-          std::make_exception_ptr(CommError((known < 0 ? "" : "rank " + std::to_string(known) + ": ") +
-                                            "MpiWorld: " + why + "; another process may be dead, stopped or cut off")));
+      started_.set_value({(known < 0 ? "" : "rank " + std::to_string(known) + ": ") + "MpiWorld: " + why +
+                          "; another process may be dead, stopped or cut off"});
     }
     const std::string text = "rank " + std::to_string(rank) + ": " + why;
-    if (making_) making_->set_exception(std::make_exception_ptr(CommError("MpiWorld: " + text)));
+    if (making_) making_->set_value({.why = "MpiWorld: " + text});
     const comm::Breakage broken{.why = text};
     for (const auto& group : groups_) group->stop_with(broken);
     end_tasks(broken);
@@ -230,7 +236,12 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
 
   const MpiOptions options_;
   // Of the thread, and of what gives up:
-  std::promise<void> started_;
+  /// From which start() makes the exception, as GroupOrFailure. Empty: none.
+  struct Failure {
+    std::string why = {};
+    bool misuse = false;
+  };
+  std::promise<Failure> started_;
   bool is_started_ = false;
   Made making_;
   comm::MpiGroup* world_ = nullptr;
@@ -315,12 +326,14 @@ Communicator MpiWorld::group(const Device& device) { return group(device, impl_-
 
 Communicator MpiWorld::group(const Device& device, std::chrono::nanoseconds patience) {
   comm::require_positive("MpiWorld::group", "patience", patience);
-  const auto made = std::make_shared<std::promise<MpiGroupState*>>();
+  const auto made = std::make_shared<std::promise<Impl::GroupOrFailure>>();
   impl_->post([impl = impl_.get(), made, patience](const comm::Breakage& ended) {
     if (!ended) return impl->make_group(made, patience);
-    made->set_exception(std::make_exception_ptr(CommError("MpiWorld: " + ended.why)));
+    made->set_value({.why = "MpiWorld: " + ended.why});
   });
-  Communicator group(device, std::make_shared<MpiMember>(impl_, made->get_future().get()));
+  const Impl::GroupOrFailure result = made->get_future().get();
+  if (result.group == nullptr) throw CommError(result.why);
+  Communicator group(device, std::make_shared<MpiMember>(impl_, result.group));
   impl_->require_equal_options(group);
   return group;
 }
