@@ -148,6 +148,7 @@ TEST_F(Export, RefusesGraphsThatDoNotFit) {
            Bad{"child_begin=0,0 children=0 word=1", "1 children; expected child_begin to go from 0 to their number"},
            Bad{"child_begin=0,0 children= word=1 word=2", "'word' twice; expected it once"},
            Bad{"child_begin=0,0 children= word=1,", "'1,'; expected numbers"},
+           Bad{"child_begin=0,0 children= word=99999999999", "'99999999999'; expected a number"},
            Bad{"child_begin=0,0 children= word=1000000", "expected 0 to"},
            Bad{"word=1", "line 1: no child_begin"},
            Bad{"child_begin=0,0 children= colour=1", "line 1: 'colour' is no member"},
@@ -294,6 +295,13 @@ TEST_P(ExportOfImages, GivesTheBitsOfTheLibrary) {
   const Library library(folder / "run");
   EXPECT_EQ(floats_in(outcome.out), logits_of_images(library, convolutional, pixels, rows));
   EXPECT_EQ(compute({"1 2 3"}).status, 2);
+  const std::string zeros = [] {
+    std::string text = "0";
+    for (int i = 1; i < 28 * 28; ++i) text += " 0";
+    return text;
+  }();
+  EXPECT_EQ(compute({"1e-60" + zeros.substr(1)}).out, compute({zeros}).out);
+  EXPECT_NE(compute({"1e39" + zeros.substr(1)}).err.find("'1e39'; expected a number"), std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ExportOfImages, ::testing::Values("mlp", "cnn"),
@@ -303,7 +311,6 @@ TEST_F(Export, OfImagesOfAnotherSizeThanGeneratedOnes) {
   LabelledImages images = generate_digits(16, 1);
   images.height = 49;  // the same bytes as fewer images
   images.width = 64;
-  images.pixels.resize(images.pixels.size() / 49 / 64 * 49 * 64);
   images.labels.resize(4);
   images.pixels.resize(4 * 49 * 64);
   for (const char* const part : {"train", "t10k"}) {
@@ -324,8 +331,7 @@ TEST_F(Export, OfImagesOfAnotherSizeThanGeneratedOnes) {
     EXPECT_NE(header.find("namespace digits {"), std::string::npos) << header;
   }
   EXPECT_EQ(run("windrow export '" + at("mlp") + "' --name time --out '" + at("none") + "'").err,
-            "windrow: --name: 'time'; expected a C++ name that no function or macro of the C library has; see windrow "
-            "export --help\n");
+            "windrow: --name: 'time'; expected a C++ name, and none of the C library; see windrow export --help\n");
 }
 
 TEST_F(Export, RefusesFoldersThatAreNotEmptyAndModelsThatCannotBePrinted) {

@@ -101,7 +101,8 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
   }
 
   /// Announcements of different sizes would be calls of MPI that do not fit each other.
-  void require_equal_options(const Communicator& group) const {
+  void require_equal_options(const Communicator& group) {
+    if (options_compared_.exchange(true)) return;
     const auto all = group.exchange(std::vector{static_cast<std::int64_t>(options_.eager_bytes)});
     const auto other = std::ranges::find_if(all, [&](std::int64_t bytes) { return bytes != all.front(); });
     if (other == all.end()) return;
@@ -254,8 +255,9 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
   comm::Breakage ended_;   // why MPI is called no more
   bool all_told_ = false;  // who had asked before knows that MPI has ended
   std::atomic<bool> asleep_{false};
-  std::atomic<std::int64_t> awaited_{0};  // calls that members have made, but not handed in
-  comm::MpiWatch watch_;                  // the last member: it uses the others
+  std::atomic<bool> options_compared_{false};  // by the first group
+  std::atomic<std::int64_t> awaited_{0};       // calls that members have made, but not handed in
+  comm::MpiWatch watch_;                       // the last member: it uses the others
 };
 
 namespace {

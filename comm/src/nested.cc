@@ -74,13 +74,14 @@ class NestedMember final : public Member {
       of_process = nested_.inner.exchange(numbers);
     } catch (const CommError&) {
       failed_here = std::current_exception();  // at all members of this process
-      of_process = {0};                        // fits no number of members but one: fails in other processes, too
+      // A count that no process without a failure has, so that the call fails in these, too.
+      of_process.assign(numbers.size() * static_cast<std::size_t>(nested_.inner.size()) + 1, 0);
     }
     std::vector<std::int64_t> of_all;
     if (nested_.outer) {
       try {
         of_all = nested_.outer->exchange(of_process);
-      } catch (const CommError&) {
+      } catch (...) {
         failed_between = std::current_exception();
       }
     }

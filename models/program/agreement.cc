@@ -77,7 +77,8 @@ void require_same_data(const Workload& workload, const Member& member) {
   if (!member.group) return;
   std::string all = std::to_string(workload.network->fingerprint());
   for (const auto& [name, words] : workload.vocabularies) {  // samples contain their numbers
-    for (const std::string& word : words) all += ' ' + word;
+    all += '\n' + name + ' ' + std::to_string(words.size());
+    for (const std::string& word : words) all += '\n' + word;
   }
   require_equal(fingerprint(all), member, "has other data", "the same samples in the same order");
 }

@@ -21,7 +21,7 @@ struct ExportArguments {
 };
 
 Check name_of_namespace() {
-  const std::string expected = "a C++ name that no function or macro of the C library has";
+  const std::string expected = "a C++ name, and none of the C library";
   return {"NAME", expected, [expected](std::string& text) {
             const bool good = print::namespace_name(text) == text;
             return good ? std::string() : "'" + text + "'; expected " + expected;

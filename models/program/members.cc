@@ -233,11 +233,12 @@ Knows known_by(const std::exception_ptr& error) {
 /// What a process that fails hears from the others. A value.
 struct Heard {
   bool told = false;         ///< another process tells the user
+  bool agreed = false;       ///< of all processes, so that it tells what is known
   std::string missing = {};  ///< why they could not agree
 };
 
 /// Agrees on the process that tells the user: the one of the lowest rank among those that know most. Each process that
-/// fails calls it. Waits a second for the others, and names one that is missing.
+/// fails calls it. Waits a second for the others. If one is missing, it is the lowest rank that waits, and names it.
 Heard agree_who_tells(const Communicator& processes, Knows own) {
   try {
     const auto all = processes.exchange(std::vector{static_cast<std::int64_t>(own)});
@@ -245,7 +246,7 @@ Heard agree_who_tells(const Communicator& processes, Knows own) {
       processes.exchange({});  // nobody ends MPI before all have the answers
     } catch (const CommError&) {
     }
-    return {.told = std::ranges::max_element(all) - all.begin() != processes.rank()};
+    return {.told = std::ranges::max_element(all) - all.begin() != processes.rank(), .agreed = true};
   } catch (const ToldError&) {
     return {.told = true};
   } catch (const CommError& error) {
@@ -274,7 +275,9 @@ int run_in_world(Engine& engine, const DeviceFlags& flags, const MemberFlags& me
     const std::exception_ptr failed = std::current_exception();
     const Knows known = known_by(failed);
     const Heard heard = failed_processes ? agree_who_tells(*failed_processes, known) : Heard{};
-    if (heard.told || (known == Knows::nothing && heard.missing.empty())) throw ErrorsPrinted();
+    // Where processes could not agree, the other one may not know the cause.
+    const bool told = heard.told && (heard.agreed || known != Knows::cause);
+    if (told || (known == Knows::nothing && heard.missing.empty())) throw ErrorsPrinted();
     tell_at_once();
     if (known == Knows::cause) throw;
     std::string why = is<ErrorsPrinted>(failed) ? heard.missing : text_of(failed);
@@ -292,7 +295,7 @@ int run_process(Engine& engine, const DeviceFlags& flags, const MemberFlags& mem
     return run_in_world(engine, flags, members, body);
   } catch (const ErrorsPrinted&) {
     // mpirun ends all processes when the first one fails: the one that prints the error gets time to do so.
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    std::this_thread::sleep_for(std::chrono::seconds(2));
     throw;
   }
 }

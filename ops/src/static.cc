@@ -167,7 +167,7 @@ class Static::Impl {
     recorded.last_call = ++calls_;
     last_ = &recorded;
     ++(replayed ? stats_.replayed : stats_.recorded);
-    if (heal_all(from)) drop_others(recorded);
+    if (heal_all(from)) make_room(recorded.bytes(), &recorded);  // it may have lacked memory
     launch(recorded, inputs, from);
     return recorded.results;
   }
@@ -267,7 +267,6 @@ class Static::Impl {
   }
 
   Recorded& record(const StaticInputs& inputs, std::source_location from) {
-    last_ = nullptr;  // may be dropped
     auto made = std::make_unique<Recorded>(inputs);
     Engine& engine = *device_.engine;
     std::optional<Recorder> recorder;
@@ -281,35 +280,33 @@ class Static::Impl {
     HeldBuffers held;
     for (const auto& earlier : kept_) earlier->count(held);
     made->replay = make_replay(engine, recorder->finish(), held, options_, from);
-    make_room(made->bytes());
+    make_room(made->bytes(), nullptr);
     kept_.reserve(kept_.size() + 1);
     if (kept_.size() == options_.most_recordings) drop_oldest();
     return *kept_.emplace_back(std::move(made));
   }
 
-  /// Each recording has memory of its own. Where it is limited, a new one comes before others that wait for a call, and
-  /// together they leave half of it to the program.
-  void make_room(std::size_t bytes) {
+  /// Each recording has memory of its own. Where it is limited, the one that is called comes before others that wait
+  /// for a call, and together they take half of it at most. `called` is null if it is not kept yet.
+  void make_room(std::size_t bytes, const Recorded* called) {
+    if (device_.memory == nullptr) return;
     const MemoryUse use = device_.memory->use();
     if (use.limit == unlimited) return;
     const std::size_t wanted = bytes + bytes / 4;  // pools round up
-    std::size_t free = use.limit - std::min(use.live, use.limit), kept = bytes;
+    std::size_t free = use.limit - std::min(use.live, use.limit), kept = called == nullptr ? bytes : 0;
     for (const auto& one : kept_) kept += one->bytes();
-    while (!kept_.empty() && (free < wanted || kept > use.limit / 2)) {
+    const std::size_t least = called == nullptr ? 0 : 1;
+    while (kept_.size() > least && (free < wanted || kept > use.limit / 2)) {
       const std::size_t dropped = drop_oldest();
       free += dropped;
       kept -= dropped;
     }
   }
-  /// After a failure, which may have been for want of memory.
-  void drop_others(const Recorded& called) {
-    if (device_.memory->use().limit == unlimited) return;
-    stats_.dropped += std::erase_if(kept_, [&](const auto& one) { return one.get() != &called; });
-  }
   /// Returns the bytes that it gives back.
   std::size_t drop_oldest() {
     const auto oldest = std::ranges::min_element(kept_, {}, [](const auto& one) { return one->last_call; });
     const std::size_t bytes = (*oldest)->bytes();
+    if (last_ == oldest->get()) last_ = nullptr;
     kept_.erase(oldest);
     ++stats_.dropped;
     return bytes;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 #include <exception>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -103,9 +104,16 @@ void DataParallel::require_equal() const {
     const std::size_t of_first = i % sizes.size();
     if (sizes_of_all[i] == sizes_of_all[of_first]) continue;
     const auto text = [&](std::int64_t value) {
-      if (of_first == share) return std::to_string(std::bit_cast<double>(value));
-      if (of_first == threshold) return std::to_string(std::bit_cast<float>(static_cast<std::int32_t>(value)));
-      return std::to_string(value);
+      std::ostringstream exact;
+      exact.precision(17);
+      if (of_first == share) {
+        exact << std::bit_cast<double>(value);
+      } else if (of_first == threshold) {
+        exact << std::bit_cast<float>(static_cast<std::int32_t>(value));
+      } else {
+        exact << value;
+      }
+      return exact.str();
     };
     throw CommError("DataParallel: rank 0 has " + text(sizes_of_all[of_first]) + " " + names[of_first] + ", but rank " +
                     std::to_string(i / sizes.size()) + " has " + text(sizes_of_all[i]));

@@ -74,7 +74,6 @@ void write_bytes(std::ostream& to, const std::vector<std::uint8_t>& bytes) {
 }  // namespace
 
 LabelledImages read_idx(NamedBytes image_file, NamedBytes label_file) {
-  constexpr std::int64_t most_pixels_a_side = 4096;
   Idx images = read_bytes(image_file, 3, "images");
   Idx labels = read_bytes(label_file, 1, "labels");
   if (images.bytes.empty()) {

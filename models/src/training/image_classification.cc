@@ -31,6 +31,7 @@ class ImageNetwork final : public Network {
   std::int64_t fingerprint() const override {
     std::string all;
     for (const LabelledImages* images : {training.get(), validation.get()}) {
+      all += std::to_string(images->height) + ' ' + std::to_string(images->width) + ' ';
       add_fingerprint(all, images->pixels);
       add_fingerprint(all, images->labels);
     }

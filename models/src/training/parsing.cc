@@ -48,7 +48,8 @@ std::int64_t ParserNetwork::fingerprint() const {
   }
   for (const DependencySentence& one : validation) {
     for (const auto* column : {&one.forms, &one.tags, &one.relations}) {
-      for (const std::string& text : *column) all += text + ' ';
+      for (const std::string& text : *column) all += text + '\n';
+      all += '\n';
     }
     add_fingerprint(all, one.heads);
   }

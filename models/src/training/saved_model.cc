@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "training/making.h"
+#include "windrow/models/images.h"
 #include "windrow/training/checkpoint.h"
 #include "windrow/training/file_error.h"
 
@@ -59,6 +60,11 @@ SavedModel saved_model(const SavedCheckpoint& checkpoint) {
   if (record.contains(validation_file)) options.validation_file = record.at(validation_file).text();
   if (record.contains(image_height)) {
     options.image = {.height = record.at(image_height).integer(), .width = record.at(image_width).integer()};
+    for (const Index side : {options.image->height, options.image->width}) {
+      if (side >= 1 && side <= most_pixels_a_side) continue;
+      throw FileError(checkpoint.tensors.path().string() + ": images of " + std::to_string(side) +
+                      " pixels a side; expected 1 to " + std::to_string(most_pixels_a_side));
+    }
   }
   if (record.contains("cell")) options.cell = record.at("cell").text();
   if (record.contains(source_language)) options.source_language = record.at(source_language).text();

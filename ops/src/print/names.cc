@@ -32,19 +32,24 @@ constexpr std::string_view keywords[] = {
     "RAND_MAX",    "CHAR_BIT",      "INT_MAX",    "INT_MIN",   "UINT_MAX", "LONG_MAX",     "LONG_MIN",
     "SIZE_MAX",    "CLOCKS_PER_SEC"};
 
-// What the printed programs and the C library have at namespace scope, so that no namespace can have the name.
+// What the printed programs, and often used headers of the C library, have at namespace scope: no namespace can have
+// the name.
 constexpr std::string_view global_names[] = {
-    "abort",  "abs",      "accept", "access", "alarm",   "atof",  "atoi",     "atol",    "bind",     "calloc",
-    "ceil",   "chdir",    "clock",  "close",  "connect", "cos",   "div",      "dup",     "environ",  "exit",
-    "exp",    "exported", "fabs",   "floor",  "fmod",    "fork",  "free",     "gamma",   "getenv",   "index",
-    "ioctl",  "isatty",   "j0",     "j1",     "jn",      "kill",  "labs",     "link",    "listen",   "log",
-    "lseek",  "main",     "malloc", "memcpy", "nice",    "open",  "optarg",   "pause",   "pipe",     "poll",
-    "pow",    "printf",   "puts",   "qsort",  "raise",   "rand",  "random",   "read",    "realloc",  "recv",
-    "remove", "rename",   "rindex", "rmdir",  "round",   "scanf", "select",   "send",    "shutdown", "signal",
-    "sin",    "sleep",    "socket", "sqrt",   "srand",   "stat",  "std",      "stpcpy",  "strlen",   "swab",
-    "sync",   "system",   "tan",    "tanh",   "time",    "times", "truncate", "ttyname", "umask",    "unlink",
-    "wait",   "windrow",  "write",  "y0",     "y1",      "yn",    "Floats",   "Graph",   "answer",   "measure",
-    "print",  "read_row", "run",    "shown"};
+    "abort",   "abs",      "accept", "access", "alarm",     "atof",      "atoi",     "atol",    "bind",     "calloc",
+    "ceil",    "chdir",    "clock",  "close",  "connect",   "cos",       "div",      "dup",     "environ",  "exit",
+    "exp",     "exported", "fabs",   "floor",  "fmod",      "fork",      "free",     "gamma",   "getenv",   "index",
+    "ioctl",   "isatty",   "j0",     "j1",     "jn",        "kill",      "labs",     "link",    "listen",   "log",
+    "lseek",   "main",     "malloc", "memcpy", "nice",      "open",      "optarg",   "pause",   "pipe",     "poll",
+    "pow",     "printf",   "puts",   "qsort",  "raise",     "rand",      "random",   "read",    "realloc",  "recv",
+    "remove",  "rename",   "rindex", "rmdir",  "round",     "scanf",     "select",   "send",    "shutdown", "signal",
+    "sin",     "sleep",    "socket", "sqrt",   "srand",     "stat",      "std",      "stpcpy",  "strlen",   "swab",
+    "sync",    "system",   "tan",    "tanh",   "time",      "times",     "truncate", "ttyname", "umask",    "unlink",
+    "wait",    "windrow",  "write",  "y0",     "y1",        "yn",        "Floats",   "Graph",   "answer",   "measure",
+    "print",   "read_row", "run",    "shown",  "Arguments", "Minibatch", "Model",    "Outputs", "Pieces",   "Predictor",
+    "Threads", "Weights",  "acos",   "asin",   "atan",      "atan2",     "cbrt",     "chmod",   "cosh",     "erf",
+    "exp2",    "fopen",    "fputs",  "getpid", "hypot",     "lgamma",    "log10",    "log2",    "memmove",  "memset",
+    "mkdir",   "perror",   "sinh",   "size_t", "strcmp",    "strcpy",    "tgamma",   "tolower", "toupper",  "trunc",
+    "usleep"};
 
 template <class Real>
 std::string digits(Real value) {

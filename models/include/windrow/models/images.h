@@ -16,6 +16,8 @@
 
 namespace windrow {
 
+inline constexpr std::int64_t most_pixels_a_side = 4096;
+
 /// Images of one size. A value.
 struct LabelledImages {
   std::int64_t height = 0, width = 0;

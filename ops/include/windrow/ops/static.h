@@ -18,10 +18,10 @@
 //            pushes replayable ops (recording.h), such as Optimiser::step. It is not to call its own Static. Nothing
 //            runs while it is recorded. A push of any other op to the same engine, and a wait, throws MisuseError
 //            there; pushes of other threads, and those to another engine, are not recorded. What else it does, such as
-//            counting, is done once and not by replays; numbers that it passes, as
-//            attributes or to set(), are constants of the recording. A number that changes belongs in a tensor; where
-//            the program's state decides which ops the body applies, such as which parameters are frozen, calls need a
-//            `key` for each state.
+//            counting, is done once and not by replays; numbers that it passes, as attributes or to set(), are
+//            constants of the recording, and so are deadlines of its ops. A number that changes belongs in a tensor;
+//            where the program's state decides which ops the body applies, such as which parameters are frozen, calls
+//            need a `key` for each state.
 //   Tensors  Inputs are copied into tensors of the recording. A tensor that the body makes, and that is held when the
 //            body has returned, keeps its memory, and each replay overwrites it. All others have no bytes of their own.
 //            A tensor from outside is accessed in place: so the program may write a batch into it, and pass no input.
@@ -29,9 +29,9 @@
 //            assigned once. The body throws MisuseError where a tensor from outside that it reads is held by nobody
 //            afterwards, since the body has then assigned the handle. A tensor over a Buffer that the body made counts
 //            as one from outside: replays do not clear what it does not write.
-//   Memory   Each recording has memory of its own, which it takes when it runs first. Where the device's memory has a
-//            limit, a first call drops the recordings that were used least recently, until its own has room and all
-//            of them take no more than half of the limit; a call after a failure drops all others.
+//   Memory   Each recording has memory of its own, which it takes when it runs first. Where the host's memory has a
+//            limit, a first call, and a call after a failure, drops recordings of this Static that were used least
+//            recently, until there is room for the called one and they take half of the limit at most.
 //   Errors   If the body throws, nothing of it is pushed or kept, except what it did to the program's own state. An op
 //            that fails in a replay poisons what it writes, as any op does; the next call overwrites its results, and
 //            heals them. Until there is a next call of the Static after it has failed, Engine::wait_all() reports it.

@@ -13,10 +13,9 @@
 //            new value to all members. The calls above stay the same, and so do the parameters: in a LocalGroup their
 //            bits are those of an update that is not sharded.
 //   Numbers  Members keep equal bits, if their optimisers have equal options. For a fixed number of members, results
-//   have the same bits with every policy,
-//            number of workers and timing; for another number they differ by rounding. Members draw dropout of their
-//            own, unless the program numbers the samples (Parameters::number_samples(), as Trainer does): then the
-//            masks of runners are those of one member.
+//            have the same bits with every policy, number of workers and timing; for another number they differ by
+//            rounding. Members draw dropout of their own, unless the program numbers the samples
+//            (Parameters::number_samples(), as Trainer does): then the masks of runners are those of one member.
 //   Waiting  combine() waits until the other members have called it for this step: for their threads, and not for ops.
 //            Members of one process therefore run in threads of their own.
 //   Skipping With NonFinite::skip, a step is skipped at all members if a loss or gradient of one of them is not finite:
