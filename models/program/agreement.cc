@@ -1,4 +1,4 @@
-// What the members of a group agree on before they train: errors, flags and data.
+// What the members of a group agree on: errors, flags and data before they train, and who tells why they fail.
 #include <algorithm>
 #include <exception>
 #include <set>
@@ -91,6 +91,21 @@ void require_equal(std::int64_t number, const Member& member, const std::string&
   if (!member.leads) throw ErrorsPrinted();
   throw MisuseError("rank " + std::to_string(other - of_all.begin()) + " " + what + " than rank 0; expected " +
                     expected);
+}
+
+Heard agree_who_tells(const Communicator& processes, Knows own) {
+  try {
+    const auto all = processes.exchange(std::vector{static_cast<std::int64_t>(own)});
+    try {
+      processes.exchange({});  // nobody ends MPI before all have the answers
+    } catch (const CommError&) {
+    }
+    return {.told = std::ranges::max_element(all) - all.begin() != processes.rank(), .agreed = true};
+  } catch (const ToldError&) {
+    return {.told = true};
+  } catch (const CommError& error) {
+    return {.missing = error.what()};
+  }
 }
 
 }  // namespace windrow::program

@@ -223,35 +223,10 @@ Group group_in(MpiWorld& world, Engine& engine, const Member& process, const Dev
   return {{world.group(*device)}, "MPI"};
 }
 
-/// What a process knows of a failure: nothing that it should tell, that others have failed, or why all fail.
-enum class Knows : std::int64_t { nothing, failures, cause };
+/// Of a process that failed so.
 Knows known_by(const std::exception_ptr& error) {
   if (is<ErrorsPrinted>(error) || is<ToldError>(error)) return Knows::nothing;
   return is<CommError>(error) ? Knows::failures : Knows::cause;
-}
-
-/// What a process that fails hears from the others. A value.
-struct Heard {
-  bool told = false;         ///< another process tells the user
-  bool agreed = false;       ///< of all processes, so that it tells what is known
-  std::string missing = {};  ///< why they could not agree
-};
-
-/// Agrees on the process that tells the user: the one of the lowest rank among those that know most. Each process that
-/// fails calls it. Waits a second for the others. If one is missing, it is the lowest rank that waits, and names it.
-Heard agree_who_tells(const Communicator& processes, Knows own) {
-  try {
-    const auto all = processes.exchange(std::vector{static_cast<std::int64_t>(own)});
-    try {
-      processes.exchange({});  // nobody ends MPI before all have the answers
-    } catch (const CommError&) {
-    }
-    return {.told = std::ranges::max_element(all) - all.begin() != processes.rank(), .agreed = true};
-  } catch (const ToldError&) {
-    return {.told = true};
-  } catch (const CommError& error) {
-    return {.missing = error.what()};
-  }
 }
 
 int run_in_world(Engine& engine, const DeviceFlags& flags, const MemberFlags& members,
@@ -277,11 +252,12 @@ int run_in_world(Engine& engine, const DeviceFlags& flags, const MemberFlags& me
     const Heard heard = failed_processes ? agree_who_tells(*failed_processes, known) : Heard{};
     // Where processes could not agree, the other one may not know the cause.
     const bool told = heard.told && (heard.agreed || known != Knows::cause);
-    if (told || (known == Knows::nothing && heard.missing.empty())) throw ErrorsPrinted();
+    const bool has_text = known != Knows::nothing || (!heard.missing.empty() && !is<ErrorsPrinted>(failed));
+    if (told || !has_text) throw ErrorsPrinted();
     tell_at_once();
     if (known == Knows::cause) throw;
-    std::string why = is<ErrorsPrinted>(failed) ? heard.missing : text_of(failed);
-    if (members.comm == "nccl" && why != heard.missing && !heard.missing.empty()) why += "; " + heard.missing;
+    std::string why = text_of(failed);
+    if (members.comm == "nccl" && !heard.missing.empty()) why += "; " + heard.missing;
     throw CommError(naming_rank(world.rank(), why));
   }
 }

@@ -1,6 +1,7 @@
 // Training by several members: devices of this process (--devices), or processes (--comm).
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -58,5 +59,18 @@ void require_equal(std::int64_t number, const Member& member, const std::string&
 
 /// Throws MisuseError at all members if their samples differ.
 void require_same_data(const Workload& workload, const Member& member);
+
+/// What a process knows of a failure: nothing that it should tell, that others have failed, or why all fail.
+enum class Knows : std::int64_t { nothing, failures, cause };
+/// What a process that fails hears from the others. A value.
+struct Heard {
+  bool told = false;         ///< another process tells the user
+  bool agreed = false;       ///< of all processes, so that it tells what is known
+  std::string missing = {};  ///< why they could not agree
+};
+
+/// Agrees on the process that tells the user: the one of the lowest rank among those that know most. Each process that
+/// fails calls it. Waits a second for the others. If one is missing, it is the lowest rank that waits, and names it.
+Heard agree_who_tells(const Communicator& processes, Knows own);
 
 }  // namespace windrow::program

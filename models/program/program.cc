@@ -54,7 +54,7 @@ std::string line(std::string text) {
 std::atomic<bool> agreed_to_tell{false};
 
 /// Processes that mpirun has started together may fail together, before they can agree on one that tells the user. So
-/// the first one tells at once, and mpirun ends the others meanwhile.
+/// the first one tells at once, and mpirun ends the others meanwhile, unless it got --enable-recovery.
 void let_lower_ranks_tell() {
   if (agreed_to_tell) return;
   if (const int rank = MpiWorld::started().rank; rank > 0) {

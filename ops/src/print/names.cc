@@ -14,42 +14,44 @@ namespace {
 
 // Of C++20, and macros of the standard library.
 constexpr std::string_view keywords[] = {
-    "alignas",     "alignof",       "and",        "and_eq",    "asm",      "auto",         "bitand",
-    "bitor",       "bool",          "break",      "case",      "catch",    "char",         "char8_t",
-    "char16_t",    "char32_t",      "class",      "compl",     "concept",  "const",        "consteval",
-    "constexpr",   "constinit",     "const_cast", "continue",  "co_await", "co_return",    "co_yield",
-    "decltype",    "default",       "delete",     "do",        "double",   "dynamic_cast", "else",
-    "enum",        "explicit",      "export",     "extern",    "false",    "float",        "for",
-    "friend",      "goto",          "if",         "inline",    "int",      "long",         "mutable",
-    "namespace",   "new",           "noexcept",   "not",       "not_eq",   "nullptr",      "operator",
-    "or",          "or_eq",         "private",    "protected", "public",   "register",     "reinterpret_cast",
-    "requires",    "return",        "short",      "signed",    "sizeof",   "static",       "static_assert",
-    "static_cast", "struct",        "switch",     "template",  "this",     "thread_local", "throw",
-    "true",        "try",           "typedef",    "typeid",    "typename", "union",        "unsigned",
-    "using",       "virtual",       "void",       "volatile",  "wchar_t",  "while",        "xor",
-    "xor_eq",      "assert",        "errno",      "stdin",     "stdout",   "stderr",       "offsetof",
-    "setjmp",      "NULL",          "EOF",        "BUFSIZ",    "NAN",      "INFINITY",     "HUGE_VAL",
-    "RAND_MAX",    "CHAR_BIT",      "INT_MAX",    "INT_MIN",   "UINT_MAX", "LONG_MAX",     "LONG_MIN",
-    "SIZE_MAX",    "CLOCKS_PER_SEC"};
+    "alignas",     "alignof",   "and",        "and_eq",    "asm",      "auto",         "bitand",
+    "bitor",       "bool",      "break",      "case",      "catch",    "char",         "char8_t",
+    "char16_t",    "char32_t",  "class",      "compl",     "concept",  "const",        "consteval",
+    "constexpr",   "constinit", "const_cast", "continue",  "co_await", "co_return",    "co_yield",
+    "decltype",    "default",   "delete",     "do",        "double",   "dynamic_cast", "else",
+    "enum",        "explicit",  "export",     "extern",    "false",    "float",        "for",
+    "friend",      "goto",      "if",         "inline",    "int",      "long",         "mutable",
+    "namespace",   "new",       "noexcept",   "not",       "not_eq",   "nullptr",      "operator",
+    "or",          "or_eq",     "private",    "protected", "public",   "register",     "reinterpret_cast",
+    "requires",    "return",    "short",      "signed",    "sizeof",   "static",       "static_assert",
+    "static_cast", "struct",    "switch",     "template",  "this",     "thread_local", "throw",
+    "true",        "try",       "typedef",    "typeid",    "typename", "union",        "unsigned",
+    "using",       "virtual",   "void",       "volatile",  "wchar_t",  "while",        "xor",
+    "xor_eq",      "assert",    "errno",      "stdin",     "stdout",   "stderr",       "offsetof",
+    "setjmp",      "NULL",      "EOF",        "BUFSIZ",    "NAN",      "INFINITY",     "HUGE_VAL",
+    "RAND_MAX",    "CHAR_BIT",  "INT_MAX",    "INT_MIN",   "UINT_MAX", "LONG_MAX",     "LONG_MIN",
+    "SIZE_MAX",    "linux",     "unix"};
 
 // What the printed programs, and often used headers of the C library, have at namespace scope: no namespace can have
 // the name.
 constexpr std::string_view global_names[] = {
-    "abort",   "abs",      "accept", "access", "alarm",     "atof",      "atoi",     "atol",    "bind",     "calloc",
-    "ceil",    "chdir",    "clock",  "close",  "connect",   "cos",       "div",      "dup",     "environ",  "exit",
-    "exp",     "exported", "fabs",   "floor",  "fmod",      "fork",      "free",     "gamma",   "getenv",   "index",
-    "ioctl",   "isatty",   "j0",     "j1",     "jn",        "kill",      "labs",     "link",    "listen",   "log",
-    "lseek",   "main",     "malloc", "memcpy", "nice",      "open",      "optarg",   "pause",   "pipe",     "poll",
-    "pow",     "printf",   "puts",   "qsort",  "raise",     "rand",      "random",   "read",    "realloc",  "recv",
-    "remove",  "rename",   "rindex", "rmdir",  "round",     "scanf",     "select",   "send",    "shutdown", "signal",
-    "sin",     "sleep",    "socket", "sqrt",   "srand",     "stat",      "std",      "stpcpy",  "strlen",   "swab",
-    "sync",    "system",   "tan",    "tanh",   "time",      "times",     "truncate", "ttyname", "umask",    "unlink",
-    "wait",    "windrow",  "write",  "y0",     "y1",        "yn",        "Floats",   "Graph",   "answer",   "measure",
-    "print",   "read_row", "run",    "shown",  "Arguments", "Minibatch", "Model",    "Outputs", "Pieces",   "Predictor",
-    "Threads", "Weights",  "acos",   "asin",   "atan",      "atan2",     "cbrt",     "chmod",   "cosh",     "erf",
-    "exp2",    "fopen",    "fputs",  "getpid", "hypot",     "lgamma",    "log10",    "log2",    "memmove",  "memset",
-    "mkdir",   "perror",   "sinh",   "size_t", "strcmp",    "strcpy",    "tgamma",   "tolower", "toupper",  "trunc",
-    "usleep"};
+    "abort",   "abs",       "accept",   "access",   "alarm",   "atof",      "atoi",      "atol",    "bind",
+    "calloc",  "ceil",      "chdir",    "clock",    "close",   "connect",   "cos",       "div",     "dup",
+    "environ", "exit",      "exp",      "exported", "fabs",    "floor",     "fmod",      "fork",    "free",
+    "gamma",   "getenv",    "index",    "ioctl",    "isatty",  "j0",        "j1",        "jn",      "kill",
+    "labs",    "link",      "listen",   "log",      "lseek",   "main",      "malloc",    "memcpy",  "nice",
+    "open",    "optarg",    "pause",    "pipe",     "poll",    "pow",       "printf",    "puts",    "qsort",
+    "raise",   "rand",      "random",   "read",     "realloc", "recv",      "remove",    "rename",  "rindex",
+    "rmdir",   "round",     "scanf",    "select",   "send",    "shutdown",  "signal",    "sin",     "sleep",
+    "socket",  "sqrt",      "srand",    "stat",     "std",     "stpcpy",    "strlen",    "swab",    "sync",
+    "system",  "tan",       "tanh",     "time",     "times",   "truncate",  "ttyname",   "umask",   "unlink",
+    "wait",    "windrow",   "write",    "y0",       "y1",      "yn",        "Floats",    "Graph",   "answer",
+    "measure", "print",     "read_row", "run",      "shown",   "Arguments", "Minibatch", "Model",   "Outputs",
+    "Pieces",  "Predictor", "Threads",  "Weights",  "acos",    "asin",      "atan",      "atan2",   "cbrt",
+    "chmod",   "cosh",      "erf",      "exp2",     "fopen",   "fputs",     "getpid",    "hypot",   "lgamma",
+    "log10",   "log2",      "memmove",  "memset",   "mkdir",   "perror",    "sinh",      "size_t",  "strcmp",
+    "strcpy",  "tgamma",    "tolower",  "toupper",  "trunc",   "tm",        "time_t",    "getline", "setenv",
+    "all",     "clean",     "help",     "install",  "test"};
 
 template <class Real>
 std::string digits(Real value) {

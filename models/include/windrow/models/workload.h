@@ -140,7 +140,7 @@ class Network {
   /// The training graphs in minibatches, as input for schedules. Throws MisuseError if graphs are built only as the
   /// program runs, and for minibatches of 0 graphs.
   virtual std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const = 0;
-  /// Of the training and the validation samples, as fingerprint() of a text is: equal for equal samples.
+  /// Of the training and the validation samples, as fingerprint() of a text: different if one differs.
   virtual std::int64_t fingerprint() const = 0;
   /// The names of the labels that predict() chooses from.
   virtual std::vector<std::string> labels() const { return {}; }
