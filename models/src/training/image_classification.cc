@@ -299,15 +299,14 @@ ImageSplit images_of(const WorkloadKind& kind, const WorkloadOptions& options) {
   const std::vector<std::filesystem::path> files = files_of(kind, options);
   if (!options.validation_only) split.training = read_idx(files[0], labels_of(files[0]));
   split.validation = read_idx(files[1], labels_of(files[1]));
-  if (options.image &&
-      (split.validation.height != options.image->height || split.validation.width != options.image->width)) {
+  if (options.image && !has_size(split.validation, *options.image)) {
     const auto text = [](Index height, Index width) { return std::to_string(height) + " x " + std::to_string(width); };
     throw DataError(files[1].string() + ": images of " + text(split.validation.height, split.validation.width) +
                     " pixels; expected " + text(options.image->height, options.image->width) +
                     ", as in the data of the model's training");
   }
   if (options.validation_only) return split;
-  if (split.training.height != split.validation.height || split.training.width != split.validation.width) {
+  if (!has_size(split.training, {split.validation.height, split.validation.width})) {
     throw DataError(files[1].string() + ": images of another size than those of " + files[0].string() +
                     "; expected one size");
   }
