@@ -14,4 +14,4 @@
   "--momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --rate-schedule, --rate-factor, "        \
   "--rate-epochs, --warm-up, --average, --save, --save-every, --keep, --keep-best, --resume, --workers, --policy, "  \
   "--schedule, --device, --precision, --memory-limit, --devices, --comm, --comm-timeout, --compress, "               \
-  "--compress-share, --local-steps, --sharded, --trace, --report, --compare" TRAIN_HELP
+  "--compress-share, --compress-threshold, --local-steps, --sharded, --trace, --report, --compare" TRAIN_HELP

@@ -56,9 +56,14 @@ TEST_F(MemberPrograms, TrainWithAccumulatedCompressedAndLocalGradients) {
   EXPECT_NEAR(last_loss(two + " --compress bfloat16"), plain, 1e-2);
   // These take other steps, and learn all the same.
   const double untrained = last_loss("--batch 16 --rate 1e-9");
-  for (const std::string more : {" --compress largest --compress-share 0.2", " --local-steps 3"}) {
+  for (const std::string more :
+       {" --compress largest --compress-share 0.2", " --compress largest --compress-share 1 --compress-threshold 0.02",
+        " --local-steps 3"}) {
     EXPECT_LT(last_loss(two + more), plain + (untrained - plain) / 2) << more;
   }
+  // Only the rows of tables travel.
+  EXPECT_GT(last_loss(two + " --compress largest --compress-share 1 --compress-threshold 1e30"),
+            untrained - (untrained - plain) / 2);
 }
 
 TEST_F(MemberPrograms, GoOnWithAnotherNumberOfDevices) {
@@ -144,6 +149,8 @@ TEST_F(MemberPrograms, RefuseWhatMembersCannotDo) {
             "windrow: --sharded and --compress; expected one of both\n");
   EXPECT_EQ(refused("--devices cpu:0,cpu:1 --compress largest --compress-share 2"),
             "windrow: --compress-share: 2.000000; expected a number above 0, at most 1\n");
+  EXPECT_EQ(refused("--devices cpu:0,cpu:1 --compress bfloat16 --compress-threshold 0.1"),
+            "windrow: --compress-threshold without --compress largest; expected both\n");
   EXPECT_EQ(refused("--devices cpu:0,cpu:1 --data /tmp"),
             "windrow: /tmp/train.txt: no such file; expected a file of trees, one per line\n");
   EXPECT_EQ(refused("--comm nccl"),

@@ -72,8 +72,8 @@ class NestedMember final : public Member {
     std::vector<std::int64_t> of_process;
     try {
       of_process = nested_.inner.exchange(numbers);
-    } catch (const CommError&) {
-      failed_here = std::current_exception();  // at all members of this process
+    } catch (...) {
+      failed_here = std::current_exception();
       // A count that no process without a failure has, so that the call fails in these, too.
       of_process.assign(numbers.size() * static_cast<std::size_t>(nested_.inner.size()) + 1, 0);
     }

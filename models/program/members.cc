@@ -254,11 +254,10 @@ int run_in_world(Engine& engine, const DeviceFlags& flags, const MemberFlags& me
     const bool told = heard.told && (heard.agreed || known != Knows::cause);
     const bool has_text = known != Knows::nothing || (!heard.missing.empty() && !is<ErrorsPrinted>(failed));
     if (told || !has_text) throw ErrorsPrinted();
-    tell_at_once();
-    if (known == Knows::cause) throw;
+    if (known == Knows::cause) throw printed(failed);
     std::string why = text_of(failed);
     if (members.comm == "nccl" && !heard.missing.empty()) why += "; " + heard.missing;
-    throw CommError(naming_rank(world.rank(), why));
+    throw printed(std::make_exception_ptr(CommError(naming_rank(world.rank(), why))));
   }
 }
 
@@ -269,9 +268,9 @@ int run_process(Engine& engine, const DeviceFlags& flags, const MemberFlags& mem
   }
   try {
     return run_in_world(engine, flags, members, body);
-  } catch (const ErrorsPrinted&) {
+  } catch (const ErrorsPrinted& by) {
     // mpirun ends all processes when the first one fails: the one that prints the error gets time to do so.
-    std::this_thread::sleep_for(std::chrono::seconds(2));
+    if (!by.here) std::this_thread::sleep_for(std::chrono::seconds(2));
     throw;
   }
 }
@@ -295,6 +294,9 @@ void add_member_flags(CLI::App& command, MemberFlags& to) {
        one_of({"none", "bfloat16", "largest"}));
   flag(command, "--compress-share", to.compress_share, "For largest: the share of the elements that travels, at most 1",
        positive_number());
+  flag(command, "--compress-threshold", to.compress_threshold,
+       "For largest: elements of a smaller magnitude do not travel until their sum over the steps reaches it",
+       number());
   flag(command, "--local-steps", to.local_steps,
        "Steps that members take alone before their parameters are averaged; 1: gradients are summed in each step",
        whole_number(1, 1 << 20));
@@ -306,9 +308,12 @@ void add_member_flags(CLI::App& command, MemberFlags& to) {
 }
 
 void set_members(TrainerOptions& options, const MemberFlags& flags) {
-  if (flags.compress != "largest" && flags.compress_share != MemberFlags().compress_share) {
-    throw MisuseError("--compress-share without --compress largest; expected both");
-  }
+  const auto of_largest = [&](const char* flag, bool given) {
+    if (flags.compress == "largest" || !given) return;
+    throw MisuseError(std::string(flag) + " without --compress largest; expected both");
+  };
+  of_largest("--compress-share", flags.compress_share != MemberFlags().compress_share);
+  of_largest("--compress-threshold", flags.compress_threshold != MemberFlags().compress_threshold);
   if (flags.compress_share > 1) {
     throw MisuseError("--compress-share: " + std::to_string(flags.compress_share) +
                       "; expected a number above 0, at most 1");
@@ -327,7 +332,8 @@ void set_members(TrainerOptions& options, const MemberFlags& flags) {
   options.data_parallel.compression = {.form = flags.compress == "bfloat16"  ? bfloat16
                                                : flags.compress == "largest" ? largest
                                                                              : none,
-                                       .share = flags.compress_share};
+                                       .share = flags.compress_share,
+                                       .threshold = static_cast<float>(flags.compress_threshold)};
   options.local_steps = flags.local_steps;
   options.sharded = flags.sharded;
 }
@@ -349,6 +355,7 @@ int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& fl
   if (flags.devices.empty()) {
     alone("--compress", flags.compress != unused.compress);
     alone("--compress-share", flags.compress_share != unused.compress_share);
+    alone("--compress-threshold", flags.compress_threshold != unused.compress_threshold);
     alone("--local-steps", flags.local_steps != unused.local_steps);
     alone("--sharded", flags.sharded);
     alone("--comm-timeout", flags.timeout != unused.timeout);

@@ -19,6 +19,7 @@ struct MemberFlags {
   int timeout = 600;  ///< seconds
   std::string compress = "none";
   double compress_share = Compression().share;
+  double compress_threshold = 0;
   std::size_t local_steps = 1;
   bool sharded = false;
 };

@@ -51,39 +51,57 @@ std::string line(std::string text) {
   return text;
 }
 
-std::atomic<bool> agreed_to_tell{false};
+/// That runs in this process.
+std::atomic<const CLI::App*> running{nullptr};
 
 /// Processes that mpirun has started together may fail together, before they can agree on one that tells the user. So
 /// the first one tells at once, and mpirun ends the others meanwhile, unless it got --enable-recovery.
 void let_lower_ranks_tell() {
-  if (agreed_to_tell) return;
   if (const int rank = MpiWorld::started().rank; rank > 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1500 + 250 * std::min(rank, 10)));
   }
 }
 
-int refuse(const CLI::App& app, const std::string& why) {
-  let_lower_ranks_tell();
-  const int rank = MpiWorld::started().rank;
-  print_error(app, rank > 0 ? naming_rank(rank, why) : why);
-  return 2;
+std::string out_of_memory(const std::string& what) {
+  return "out of memory" + what + "; expected more memory or smaller sizes";
 }
 
-int refuse_for_memory(const CLI::App& app, const std::string& what) {
-  return refuse(app, "out of memory" + what + "; expected more memory or smaller sizes");
-}
-
-int refuse(const CLI::App& app, const OpError& error) {
+std::string why(const OpError& error) {
   try {
     // A failure may have no exception as its root cause, only a text.
     if (error.failures().front()->root().error) error.rethrow_root();
   } catch (const OutOfMemory& root) {
-    return refuse_for_memory(app, std::string(": ") + root.what());
+    return out_of_memory(std::string(": ") + root.what());
   } catch (const std::bad_alloc&) {
-    return refuse_for_memory(app, "");
+    return out_of_memory("");
   } catch (...) {
   }
-  return refuse(app, error.what());
+  return error.what();
+}
+
+std::string why(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const OpError& op) {
+    return why(op);
+  } catch (const OutOfMemory& root) {
+    return out_of_memory(std::string(": ") + root.what());
+  } catch (const std::bad_alloc&) {
+    return out_of_memory("");
+  } catch (const std::exception& other) {
+    return other.what();
+  }
+}
+
+void print_error_of_rank(const CLI::App& app, const std::string& why) {
+  const int rank = MpiWorld::started().rank;
+  print_error(app, rank > 0 ? naming_rank(rank, why) : why);
+}
+
+int refuse(const CLI::App& app, const std::string& why) {
+  let_lower_ranks_tell();
+  print_error_of_rank(app, why);
+  return 2;
 }
 
 // --- Messages about wrong arguments
@@ -296,7 +314,10 @@ std::string naming_rank(int rank, const std::string& why) {
   return (why.starts_with(name + " ") || why.starts_with(name + ":") ? "" : name + ": ") + why;
 }
 
-void tell_at_once() { agreed_to_tell = true; }
+ErrorsPrinted printed(const std::exception_ptr& error) {
+  print_error_of_rank(*running, why(error));
+  return {.here = true};
+}
 
 ToldOnce::~ToldOnce() {
   if (std::uncaught_exceptions() == exceptions_) return;
@@ -317,6 +338,7 @@ static void hold_standard_streams() {
 int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
   hold_standard_streams();
   lay_out_help(app);
+  running = &app;
   try {
     try {
       app.parse(argc, argv);
@@ -333,14 +355,8 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body)
     return 0;
   } catch (const ErrorsPrinted&) {
     return 2;
-  } catch (const OpError& error) {
-    return refuse(app, error);
-  } catch (const OutOfMemory& error) {
-    return refuse_for_memory(app, std::string(": ") + error.what());
-  } catch (const std::bad_alloc&) {
-    return refuse_for_memory(app, "");
-  } catch (const std::exception& error) {
-    return refuse(app, error.what());
+  } catch (const std::exception&) {
+    return refuse(app, why(std::current_exception()));
   }
 }
 

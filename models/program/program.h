@@ -20,13 +20,16 @@ namespace windrow::program {
 
 /// Prints a line on standard error that begins with the program's name.
 void print_error(const CLI::App& app, const std::string& why);
-/// Called where processes that were started together have agreed that this one tells why they fail. Otherwise one of
-/// higher rank than 0 waits, since it may be one of several that fail for the same reason.
-void tell_at_once();
 /// The text, which begins with the rank.
 std::string naming_rank(int rank, const std::string& why);
-/// What a body throws if all errors were printed: by itself, or by another thread or process.
-struct ErrorsPrinted {};
+/// What a body throws if all errors were printed: by this process, or by another one.
+struct ErrorsPrinted {
+  bool here = false;
+};
+/// Prints the error in a body, as run() prints what a body throws, but at once: a process of higher rank than 0 that
+/// fails by itself waits there first, since it may be one of several that fail for the same reason. For processes that
+/// have agreed on the one that prints.
+[[nodiscard]] ErrorsPrinted printed(const std::exception_ptr& error);
 
 /// While it exists, print() prints nothing in this thread.
 class Silence {

@@ -316,8 +316,7 @@ class Static::Impl {
   /// report the failure again if the program goes on with other inputs, or if the next launch fails at the same place.
   /// Returns whether something had failed.
   bool heal_all(std::source_location from) {
-    const EngineStats now = device_.engine->stats();
-    const std::uint64_t failures = now.failed + now.skipped + now.cancelled;
+    const std::uint64_t failures = device_.engine->failures();
     // A graph that is captured, or a recording, is to have the ops of the call alone.
     if (failures == failures_seen_ || PushRefusal::or_capture(*device_.engine)) return false;
     for (const auto& recorded : kept_) heal_hidden(*recorded, from);

@@ -91,6 +91,7 @@ TEST_P(Commute, AFailurePoisonsWhatCommutesBehindItAndWhatReads) {
   EXPECT_TRUE(ran);
   EXPECT_EQ(engine_.stats().failed, 1u);
   EXPECT_EQ(engine_.stats().skipped, 1u);
+  EXPECT_EQ(engine_.failures(), 2u);
 }
 
 TEST_P(Commute, OfAsyncAndDeclaredOpsEachRunsAloneToo) {

@@ -227,6 +227,7 @@ TEST_P(DeadlineTest, ItCallsOffOpsOfGraphsAndLanes) {
   shut_down_soon(engine, [&](const std::string&) { held.complete(), held_too.complete(); });
   EXPECT_EQ(ran, 0);
   EXPECT_EQ(engine.stats().cancelled, 2u);  // the other op of the graph is skipped
+  EXPECT_EQ(engine.failures(), 3u);
 }
 
 TEST(CheckedDeadlineTest, ItCallsOffOpsThatAreChecked) {

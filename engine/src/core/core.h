@@ -73,10 +73,10 @@ class Core {
   bool gives_up() const { return (detours_ & by_end) != 0; }
   /// Shuts down, and logs the failures that no wait reported. Returns false if ops may still run, or a fork lost them.
   bool end() noexcept;
-  /// Throws MisuseError in a forked child whose copy of the engine is torn.
-  void refuse_torn() const { fork_gate_.refuse_torn(); }
+  void refuse_torn() const { fork_gate_.refuse_torn(); }  ///< MisuseError in a fork whose copy of the engine is torn
   bool torn() const { return fork_gate_.torn(); }
   EngineStats stats() const;
+  std::uint64_t failures() const { return failed_ + skipped_ + cancelled_; }
   /// The ops and waits that have not finished. No thread can push during the call.
   std::vector<PendingOp> pending_ops();
   const RunningPolicy& policy() const { return *policy_; }

@@ -157,6 +157,7 @@ bool Engine::shutdown_for(std::chrono::nanoseconds patience, const std::function
   return core_->shutdown_for(patience, abort);
 }
 EngineStats Engine::stats() const { return core_->stats(); }
+std::uint64_t Engine::failures() const { return core_->failures(); }
 int Engine::workers() const { return core_->options.workers; }
 Trace Engine::trace() { return Trace(*core_); }
 std::string Engine::describe_pending() { return core_->describe_pending(); }

@@ -372,6 +372,8 @@ class Engine {
 
   /// Counters at this moment. With concurrent pushes they need not be consistent with each other.
   EngineStats stats() const;
+  /// The sum of EngineStats::failed, skipped and cancelled, in a few nanoseconds: whether it has grown since.
+  std::uint64_t failures() const;
   int workers() const;
 
   /// The engine's trace; see trace.h.
