@@ -147,7 +147,11 @@ class KilledMembers : public KilledPrograms {
     int status = -1;
     for (int tenths = 0; waitpid(mpirun, &status, WNOHANG) == 0; ++tenths) {
       if (tenths == 400) {
-        ADD_FAILURE() << "mpirun has not ended after 40 seconds\n" << read_file(folder / "err");
+        const auto left = std::ranges::count_if(members, runs);
+        // Open MPI's mpirun sometimes hangs once its processes have ended, if one was killed as they connected to it.
+        EXPECT_TRUE(left == 0 && !members.empty())
+            << "after 40 seconds, mpirun and " << left << " of its processes still run\n"
+            << read_file(folder / "err");
         kill(-mpirun, SIGKILL);
         for (const pid_t member : members) kill(member, SIGKILL);
         waitpid(mpirun, &status, 0);
@@ -254,6 +258,7 @@ TEST_P(KilledGroups, EndInTimeAndGoOnWithTheBitsOfARunThatWasNeverKilled) {
       }
       status = status_of(mpirun, members, victim);
     }
+    ASSERT_FALSE(HasFailure());
     EXPECT_TRUE(tensors_of(run) == tensors_of(straight)) << "after " << kills << " kills";
   }
 }

@@ -11,7 +11,8 @@
   "--character-embedding, --character-hidden, --tag-embedding, --scorer, --filters, --more-filters, --tied, --crf, " \
   "--cell, --source, --target, --graph, --samples, --seed, "                                                         \
   "--dropout, --word-dropout, --vectors, --freeze-embedding, --batch, --epochs, --patience, --optimiser, --rate, "   \
-  "--momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --rate-schedule, --rate-factor, "        \
+  "--momentum, --penalty, --decay, --clip-norm, --clip-value, --accumulate, --micro-batches, --rate-schedule, "      \
+  "--rate-factor, "                                                                                                  \
   "--rate-epochs, --warm-up, --average, --save, --save-every, --keep, --keep-best, --resume, --workers, --policy, "  \
   "--schedule, --device, --precision, --memory-limit, --devices, --comm, --comm-timeout, --compress, "               \
   "--compress-share, --compress-threshold, --local-steps, --sharded, --trace, --report, --compare" TRAIN_HELP

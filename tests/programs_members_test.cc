@@ -53,6 +53,8 @@ TEST_F(MemberPrograms, TrainWithAccumulatedCompressedAndLocalGradients) {
   const std::string two = "--devices cpu:0,cpu:1 --batch 16";
   EXPECT_NEAR(last_loss(two + " --accumulate 3"), last_loss("--batch 16 --accumulate 3"), 2e-3);
   const double plain = last_loss(two);
+  EXPECT_NEAR(last_loss(two + " --micro-batches 3"), plain, 2e-3);
+  EXPECT_NEAR(last_loss("--batch 16 --micro-batches 100 --dropout 0.3"), last_loss("--batch 16 --dropout 0.3"), 2e-3);
   EXPECT_NEAR(last_loss(two + " --compress bfloat16"), plain, 1e-2);
   // These take other steps, and learn all the same.
   const double untrained = last_loss("--batch 16 --rate 1e-9");

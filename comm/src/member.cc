@@ -88,6 +88,10 @@ std::uint64_t Member::number(Kind kind, int peer) {
   return next_[{kind, peer}]++;
 }
 
+void Member::not_made(Kind kind, int peer) noexcept {
+  --next_.at(kind < Kind::send ? std::pair(Kind::all_reduce, 0) : std::pair(kind, peer));
+}
+
 std::shared_ptr<void> CallClock::begin() {
   {
     const std::lock_guard lock(mutex_);

@@ -145,7 +145,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
       for (const auto& group : groups_) {
         changed |= group->progress();
         busy |= group->busy();
-        broken |= group->broken();
+        broken |= group->broken() || group->unmatched();
       }
       quiet = changed ? 0 : quiet + 1;
       std::unique_lock lock(mutex_);
@@ -274,6 +274,10 @@ class MpiMember final : public comm::Member {
   std::uint64_t number(comm::Kind kind, int peer) override {
     thread_->await_call();
     return Member::number(kind, peer);
+  }
+  void not_made(comm::Kind kind, int peer) noexcept override {
+    Member::not_made(kind, peer);
+    thread_->call_came();
   }
   void take(ExchangePtr part) override {
     thread_->post([group = group_, part = std::move(part)](const comm::Breakage& ended) mutable {

@@ -112,6 +112,11 @@ bool MpiGroupState::begin_collectives() {
     auto call = std::make_unique<Begun>(Begun{.part = std::move(place->second), .since = Clock::now()});
     waiting_.erase(place);
     ++next_;
+    if (const int rank = lacks(Called::collectives, static_cast<std::int64_t>(call->part->call.number)); rank >= 0) {
+      fail(*call->part, without(rank));
+      changed = true;
+      continue;
+    }
     const std::int64_t h = hash(call->part->call);
     call->announced = {h, -1 - h, call->part->failure.empty() ? 0 : 1 + rank_};
     announced_.push_back(std::move(call));
@@ -304,7 +309,12 @@ bool MpiGroupState::move_messages(Kind kind, int peer, Pair& pair) {
     auto message = std::make_unique<Message>(
         Message{.part = std::move(place->second), .since = Clock::now(), .own = {}, .other = {}});
     pair.waiting.erase(place);
-    ++pair.next;
+    const std::size_t other_end = kind == Kind::send ? Called::recvs : Called::sends;
+    if (lacks(other_end, static_cast<std::int64_t>(pair.next++), peer) >= 0) {
+      fail(*message->part, without(peer));
+      changed = true;
+      continue;
+    }
     message->own.rank = rank_;
     message->own.numbers[0] = hash(message->part->call);
     say_failed(message->own, *message->part);

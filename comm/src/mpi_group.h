@@ -73,6 +73,10 @@ class MpiGroupState {
   static constexpr int each_member = -1;
   void break_up(const Breakage& why, int teller);
   bool broken() const { return static_cast<bool>(broken_); }
+  /// Whether MPI has requests that never end, since a member has ended without them.
+  bool unmatched() const {
+    return !unmatched_.announced.empty() || !unmatched_.messages.empty() || !unmatched_.meetings.empty();
+  }
   void on_break(Member::Heard heard);
 
   /// Does what can be done. Returns whether something has changed.
@@ -189,6 +193,9 @@ class MpiGroupState {
   Counts begun_with(int other) const;
 
   bool move_notes();
+  int lacks(std::size_t kind, std::int64_t number, int peer = -1) const;
+  bool fail_lacking();
+  const Breakage& without(int rank);
   void send_note(int to, const MpiNote& note);
   void watch();
   /// What has waited for other members since then: their call of this kind and number; at this peer only, unless -1.
@@ -237,6 +244,12 @@ class MpiGroupState {
   std::optional<Clock::time_point> asked_;   // since when members are asked where they are
   std::vector<std::optional<Counts>> told_;  // by rank: what the member has begun, if it has answered
   std::vector<std::optional<Counts>> left_;  // by rank: what a member that has ended called
+  std::map<int, Breakage> without_;          // by rank: why calls fail that the member lacks
+  struct {
+    std::vector<std::unique_ptr<Begun>> announced = {};
+    std::vector<std::unique_ptr<Message>> messages = {};
+    std::vector<std::unique_ptr<Meeting>> meetings = {};
+  } unmatched_;  // what MPI has of calls that have failed for this
 };
 
 }  // namespace windrow::comm

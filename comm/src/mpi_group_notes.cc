@@ -9,6 +9,8 @@
 namespace windrow::comm {
 namespace {
 
+/// How many times as long as for a member a call waits for its data, as long as all members take part and answer.
+constexpr int patience_with_data = 10;
 /// Numbers that the first message of a meeting carries behind their count.
 constexpr std::size_t in_first = 15;
 
@@ -16,6 +18,10 @@ constexpr std::size_t in_first = 15;
 
 void MpiGroupState::exchange(Numbers numbers, std::promise<Exchanged> result) {
   if (broken()) return result.set_value({.broken = broken_});
+  if (const int rank = lacks(Called::meetings, meetings_called_); rank >= 0) {
+    ++meetings_called_;
+    return result.set_value({.broken = without(rank)});
+  }
   auto meeting = std::make_unique<Meeting>(
       Meeting{.since = Clock::now(), .own = std::move(numbers), .all = {}, .result = std::move(result)});
   meeting->number = meetings_called_++;
@@ -108,25 +114,56 @@ bool MpiGroupState::move_notes() {
         break;
     }
   }
-  // Calls that a member which has ended will not make.
+  return fail_lacking() || changed;
+}
+
+/// Whether some member has ended without its part of a call of this kind and number: the lowest one; -1 for none.
+int MpiGroupState::lacks(std::size_t kind, std::int64_t number, int peer) const {
   for (int rank = 0; rank < size_; ++rank) {
     const auto& left = left_[static_cast<std::size_t>(rank)];
-    if (!left) continue;
-    const auto lacks = [&](Kind kind, std::int64_t calls) {
-      const auto place = messages_.find({kind, rank});
-      return place != messages_.end() && !place->second.begun.empty() &&
-             static_cast<std::int64_t>(place->second.begun.back()->part->call.number) >= calls;
-    };
-    const bool collective = !announced_.empty() && static_cast<std::int64_t>(announced_.back()->part->call.number) >=
-                                                       (*left)[Called::collectives];
-    const bool meeting = !meetings_begun_.empty() && meetings_begun_.back()->number >= (*left)[Called::meetings];
-    if (collective || lacks(Kind::recv, (*left)[Called::sends]) || lacks(Kind::send, (*left)[Called::recvs]) ||
-        meeting) {
-      break_up({.why = "rank " + std::to_string(rank) + " has ended without this call"}, each_member);
-      return true;
+    if (left && (peer < 0 || peer == rank) && number >= (*left)[kind]) return rank;
+  }
+  return -1;
+}
+
+/// Fails the calls that a member which has ended will not make; others go on. What MPI has of them never ends.
+bool MpiGroupState::fail_lacking() {
+  if (std::ranges::none_of(left_, [](const auto& left) { return left.has_value(); })) return false;
+  bool changed = false;
+  const auto fail_last = [&](auto& calls, int rank) {
+    fail(*calls.back()->part, without(rank));
+    calls.back()->part = nullptr;
+    changed = true;
+  };
+  const auto number_of = [](const auto& calls) { return static_cast<std::int64_t>(calls.back()->part->call.number); };
+  for (int rank = 0; !announced_.empty() && (rank = lacks(Called::collectives, number_of(announced_))) >= 0;) {
+    fail_last(announced_, rank);
+    unmatched_.announced.push_back(std::move(announced_.back()));
+    announced_.pop_back();
+  }
+  for (auto& [end, pair] : messages_) {
+    const std::size_t other_end = end.first == Kind::send ? Called::recvs : Called::sends;
+    while (!pair.begun.empty() && lacks(other_end, number_of(pair.begun), end.second) >= 0) {
+      fail_last(pair.begun, end.second);
+      unmatched_.messages.push_back(std::move(pair.begun.back()));
+      pair.begun.pop_back();
     }
   }
+  for (int rank = 0;
+       !meetings_begun_.empty() && (rank = lacks(Called::meetings, meetings_begun_.back()->number)) >= 0;) {
+    meetings_begun_.back()->result.set_value({.broken = without(rank)});
+    unmatched_.meetings.push_back(std::move(meetings_begun_.back()));
+    meetings_begun_.pop_back();
+    changed = true;
+  }
   return changed;
+}
+
+const Breakage& MpiGroupState::without(int rank) {
+  const auto place = without_.find(rank);
+  if (place != without_.end()) return place->second;
+  return without_.emplace(rank, Breakage{.why = "rank " + std::to_string(rank) + " has ended without this call"})
+      .first->second;
 }
 
 MpiGroupState::Counts MpiGroupState::begun_with(int other) const {
@@ -207,14 +244,20 @@ void MpiGroupState::watch() {
     }
   }
   if (!silent.empty() && now - *asked_ < options_.answer) return;
-  std::string why = "rank " + std::to_string(rank_) + " has waited " + seconds(options_.patience) + " for " +
+  if (silent.empty() && behind.empty() && (now - awaited->since) / patience_with_data < options_.patience) {
+    // All take part, so the data are moving. They are asked again from time to time.
+    if (now - *asked_ >= options_.patience) asked_.reset();
+    return;
+  }
+  const auto waited = silent.empty() && behind.empty() ? patience_with_data * options_.patience : options_.patience;
+  std::string why = "rank " + std::to_string(rank_) + " has waited " + seconds(waited) + " for " +
                     (awaited->call != nullptr ? awaited->call->describe() : "exchange");
   if (!silent.empty()) {
     why += "; " + silent + " did not answer within " + seconds(options_.answer) + " and is dead, stopped or cut off";
   } else if (!behind.empty()) {
     why += "; it is missing at " + behind;
   } else {
-    why += "; all members answer, and have called it";
+    why += "; all members answer, and have called it, but its data have not come";
   }
   break_up({.why = why + "; the group is broken", .told = teller == rank_ ? Told::here : Told::elsewhere}, teller);
 }
@@ -243,14 +286,17 @@ void MpiGroupState::stop_with(const Breakage& why) {
   if (broken()) return;  // what has begun is kept, but has ended
   broken_ = why;
   if (heard_) heard_(broken_);
-  const auto fail = [&](const ExchangePtr& part) { comm::fail(*part, broken_); };
+  const auto fail = [&](const ExchangePtr& part, bool moves = false) {
+    if (moves) part->leave_pieces();
+    comm::fail(*part, broken_);
+  };
   for (auto& call : announced_) fail(call->part);
-  for (auto& call : moving_) fail(call->part);
-  for (auto& [number, call] : scheduled_) fail(call->part);
+  for (auto& call : moving_) fail(call->part, call->request != nullptr);
+  for (auto& [number, call] : scheduled_) fail(call->part, call->moving > 0);
   for (auto& [number, part] : waiting_) fail(part);
   waiting_.clear();
   for (auto& [end, pair] : messages_) {
-    for (auto& message : pair.begun) fail(message->part);
+    for (auto& message : pair.begun) fail(message->part, message->noted);
     for (auto& [number, part] : pair.waiting) fail(part);
     pair.waiting.clear();
   }

@@ -96,6 +96,9 @@ class NcclMember final : public comm::Member {
   std::uint64_t number(Kind kind, int peer) override {
     return on_lane(kind) ? Member::number(kind, peer) : messenger_->number(kind, peer);
   }
+  void not_made(Kind kind, int peer) noexcept override {
+    on_lane(kind) ? Member::not_made(kind, peer) : messenger_->not_made(kind, peer);
+  }
   void begin(Call call, Operands operands, Lane& lane) override {
     void* stream = nullptr;
     try {

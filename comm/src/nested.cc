@@ -27,10 +27,10 @@ namespace {
 
 /// The process of a root.
 int process_of(int root, const Nested& nested) {
-  const int each = nested.inner.size();
-  if (root >= 0 && root % each == 0) return root / each;
-  throw MisuseError("broadcast: root " + std::to_string(root) + " of a NestedGroup; expected a multiple of " +
-                    std::to_string(each) + ", the first member of a process");
+  const int each = nested.inner.size(), all = nested.processes * each;
+  if (root >= 0 && root < all && root % each == 0) return root / each;
+  throw MisuseError("broadcast: root " + std::to_string(root) + " of a NestedGroup of " + std::to_string(all) +
+                    "; expected a multiple of " + std::to_string(each) + ", the first member of a process");
 }
 
 }  // namespace
@@ -154,7 +154,7 @@ NestedGroup::NestedGroup(const std::vector<Communicator>& inner, const Communica
   tie(inner.front().member(), outer.member());
   tie(outer.member(), inner.front().member());
   for (const Communicator& each : inner) {
-    Nested nested{.inner = each};
+    Nested nested{.inner = each, .processes = outer.size()};
     if (members_.empty()) nested.outer = outer;
     members_.emplace_back(each.device(), std::make_shared<NestedMember>(
                                              std::move(nested), NestedMember::Place{outer.rank(), outer.size()}));

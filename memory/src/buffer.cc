@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "block.h"
 
@@ -20,6 +21,7 @@ static constexpr bool is_debug_build = true;
 /// with the state that end_life() leaves.
 struct Bytes::State {
   std::shared_ptr<Block> block;  // changed by Arena::lay, before ops access the buffer
+  std::shared_ptr<Block> other;  // after move_away(), in place of `block`, which other threads may read meanwhile
   std::size_t offset;
   const std::size_t size;
   const OpName name;
@@ -61,15 +63,34 @@ struct Bytes::State {
                   "'; expected one of its own, '" + std::string(lane->name()) + "'");
     }
     if (!holds_block) {
-      block->hold();
+      held().hold();
       holds_block = true;
     }
-    return block->start() + offset;
+    return held().start() + offset;
   }
   void end_life() noexcept {
     if (start != nullptr && fills_freed) std::fill_n(start, size, std::byte{0xff});
     start = nullptr;
-    if (std::exchange(holds_block, false)) block->let_go();
+    if (std::exchange(holds_block, false)) held().let_go();
+  }
+  Block& held() const { return other ? *other : *block; }
+  void move_away() {
+    if (start == nullptr) return;
+    auto to = std::make_shared<Block>(block->shared_memory(), size);
+    std::byte* const there = to->start();
+    std::copy_n(start, size, there);
+    if (watcher) watcher.watch(var, {there, size});
+    keep_for_ever(other ? other : block);  // with the hold of this state
+    other = std::move(to);
+    offset = 0;
+    start = there;
+  }
+  /// A block whose holder never lets go. Reachable, for tools that look for leaks.
+  static void keep_for_ever(const std::shared_ptr<Block>& block) {
+    static Mutex mutex;
+    static auto* const kept = new std::vector<std::shared_ptr<Block>>();
+    const MutexLock lock(mutex);
+    kept->push_back(block);
   }
 };
 
@@ -106,6 +127,17 @@ std::byte* Bytes::update(Lane* lane) const {
 const std::byte* Bytes::read(Lane* lane) const { return update(lane); }
 
 Allocator& Bytes::memory() const { return state_->block->memory(); }
+
+void Bytes::move_away() const { state_->move_away(); }
+
+void Bytes::never_free() const noexcept {
+  if (state_->start == nullptr) return;
+  state_->held().hold();
+  try {
+    State::keep_for_ever(state_->other ? state_->other : state_->block);
+  } catch (const std::bad_alloc&) {  // it is not freed all the same
+  }
+}
 
 Buffer::Buffer(EngineRef engine, std::shared_ptr<Block> block, std::size_t offset, std::size_t bytes, OpName name,
                LaneId lane)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <limits>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -286,7 +287,7 @@ void add_member_flags(CLI::App& command, MemberFlags& to) {
        "Whether the processes that mpirun has started train together: by MPI; or by NCCL, each with a CUDA device, by "
        "default that of its number on the machine",
        one_of({"none", "mpi", "nccl"}));
-  flag(command, "--comm-timeout", to.timeout, "Seconds to wait for a device or process that does not answer",
+  flag(command, "--comm-timeout", to.timeout, "Seconds that a call waits for a device or process whose part is missing",
        whole_number(1, 86400));
   flag(command, "--compress", to.compress,
        "How gradients travel between members: none, rounded to 16 bits, or the largest elements; what is lost is added "
@@ -317,6 +318,10 @@ void set_members(TrainerOptions& options, const MemberFlags& flags) {
   if (flags.compress_share > 1) {
     throw MisuseError("--compress-share: " + std::to_string(flags.compress_share) +
                       "; expected a number above 0, at most 1");
+  }
+  if (flags.compress_threshold > std::numeric_limits<float>::max()) {
+    throw MisuseError("--compress-threshold: " + std::to_string(flags.compress_threshold) +
+                      "; expected a number that a float can hold");
   }
   const auto one_of_both = [](const char* first, bool has_first, const char* second, bool has_second) {
     if (has_first && has_second) {

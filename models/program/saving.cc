@@ -127,7 +127,7 @@ void Saving::after_epoch(Trainer& trainer, const Scores& scores) {
 bool Saving::stops(const Trainer& trainer) const { return one_of_all(trainer, noted_signal() != 0); }
 
 int Saving::stopped(const Trainer& trainer) {
-  const int signal = noted_signal() != 0 ? noted_signal() : SIGTERM;
+  const int signal = one_of_all(trainer, noted_signal() == SIGINT) ? SIGINT : SIGTERM;
   print("stopped by %s after minibatch %s%s\n", signal == SIGINT ? "SIGINT" : "SIGTERM",
         grouped(trainer.minibatches()).c_str(), writer_ ? "; --resume continues from there" : "");
   return signal;

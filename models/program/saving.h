@@ -32,7 +32,7 @@ class Saving {
   /// A member of a group that does not lead resumes, but saves nothing.
   explicit Saving(const SavingFlags& flags, bool leads = true);
 
-  /// Call it before the following; see model_record().
+  /// With --save, call it before the following; see model_record().
   void set_model(Record model) { model_ = std::move(model); }
   /// Call it before the following; see training_record().
   void set_flags(Record flags) { training_flags_ = std::move(flags); }
@@ -52,7 +52,7 @@ class Saving {
   void after_epoch(Trainer& trainer, const Scores& scores);
   /// Whether a signal came to any member.
   bool stops(const Trainer& trainer) const;
-  /// Says that a signal has stopped the training. Returns the signal: SIGTERM if it came to another process.
+  /// Says that a signal has stopped the training. Returns the signal: SIGINT if that came to any member.
   int stopped(const Trainer& trainer);
 
  private:

@@ -241,7 +241,7 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
     own_saving.emplace(arguments.saving, member.leads);
     own_saving->set_reporting(*own_reporting);
     own_workload = make_workload(arguments.model, member.device, arguments.workload);
-    own_saving->set_model(model_record(*own_workload));
+    if (!arguments.saving.folder.empty()) own_saving->set_model(model_record(*own_workload));
     require_scores(arguments, *own_workload);
     flags = training_record(arguments.training, *own_workload->kind, static_cast<std::uint64_t>(arguments.epochs));
     flags.set("batch", options.minibatch).set("schedule", arguments.schedule);

@@ -65,6 +65,8 @@ void add_training_flags(CLI::App& command, TrainingFlags& to) {
   flag(command, "--clip-norm", to.clip_norm, "Largest norm of all gradients together; 0: any", number());
   flag(command, "--clip-value", to.clip_value, "Largest magnitude of a gradient's element; 0: any", number());
   flag(command, "--accumulate", to.accumulate, "Minibatches per step", whole_number(1, 1 << 20));
+  flag(command, "--micro-batches", to.micro_batches,
+       "Parts of a minibatch that are computed one after the other, for less memory", whole_number(1, 1 << 20));
   flag(command, "--rate-schedule", to.rate_schedule, "How the learning rate changes",
        one_of({"constant", "step", "cosine", "plateau"}));
   flag(command, "--rate-factor", to.rate_factor, "For step and plateau: multiplies the learning rate", factor());
@@ -98,6 +100,7 @@ void set_training(TrainerOptions& options, const TrainingFlags& flags, const Wor
   const std::uint64_t samples_a_step = options.minibatch * flags.accumulate;
   const std::uint64_t epoch = (workload.training.size() + samples_a_step - 1) / samples_a_step;
   const auto limit = [](double flag) { return flag == 0 ? std::numeric_limits<double>::infinity() : flag; };
+  options.micro_batches = flags.micro_batches;
   options.method = method_of(flags);
   options.optimiser = {
       .rate = schedule_of(flags, rate_of(flags, *workload.kind), std::max<std::uint64_t>(epoch, 1), epochs),
@@ -116,6 +119,7 @@ Record training_record(const TrainingFlags& flags, const WorkloadKind& kind, std
   Record record;
   record.set("rate", rate_of(flags, kind)).set("penalty", flags.penalty).set("decay", flags.decay);
   record.set("clip-norm", flags.clip_norm).set("clip-value", flags.clip_value).set("accumulate", flags.accumulate);
+  record.set("micro-batches", flags.micro_batches);
   record.set("rate-schedule", flags.rate_schedule).set("warm-up", flags.warm_up).set("average", flags.average);
   if (flags.method == "momentum" || flags.method == "nesterov") record.set("momentum", flags.momentum);
   if (flags.rate_schedule == "cosine") record.set("epochs", epochs);

@@ -18,7 +18,7 @@ struct TrainingFlags {
   double clip_norm = 0, clip_value = 0;  ///< 0: none
   double rate_factor = 0.5;
   int rate_epochs = 2;
-  std::uint64_t warm_up = 0, accumulate = 1;
+  std::uint64_t warm_up = 0, accumulate = 1, micro_batches = 1;
   double average = 0;  ///< decay of averages; 0: none
 };
 

@@ -1,5 +1,7 @@
 // The program `windrow`: trains and uses the models in models/, explains how their graphs are batched, and lists
 // devices.
+#include <malloc.h>
+
 #include <map>
 
 #include "about.h"
@@ -16,6 +18,11 @@
 
 int main(int argc, char** argv) {
   using namespace windrow;
+#ifdef M_TRIM_THRESHOLD
+  // What threads free at the end of their heaps goes back to the system. Otherwise glibc keeps up to twice the size of
+  // the largest block that was ever freed, such as the text of a corpus.
+  mallopt(M_TRIM_THRESHOLD, 128 << 10);
+#endif
   CLI::App app(
       "Trains and uses dynamic neural networks with the Windrow runtime, and prints how their graphs are batched.",
       "windrow");

@@ -250,6 +250,23 @@ TEST(LocalGroup, NothingHangsIfAMemberEndsOrAborts) {
   EXPECT_THROW(third[0].exchange({}), AbortError);
 }
 
+TEST(LocalGroup, ACallThatIsRefusedCountsAsNotMade) {
+  Engine ended({.workers = 1}), engine({.workers = 1});
+  std::optional<LocalGroup> group(std::in_place, std::vector{host_device(ended), host_device(engine)},
+                                  LocalGroupOptions{.patience = std::chrono::hours(1)});
+  const Communicator other = (*group)[1];
+  {
+    const Communicator refused = (*group)[0];
+    group.reset();
+    const Tensor x = filled(host_device(ended), 1, 1, 1);
+    ended.shutdown();
+    EXPECT_THROW(refused.all_reduce(x), MisuseError);
+  }
+  const Tensor y = filled(host_device(engine), 1, 1, 1);
+  other.all_reduce(y);
+  EXPECT_NE(error_of(y).find("rank 0 has ended without this call"), std::string::npos) << error_of(y);
+}
+
 TEST(LocalGroup, ManyCallsFailInTheirOrder) {
   Engine engine({.workers = 1});
   const LocalGroup group(host_devices(engine, 2));

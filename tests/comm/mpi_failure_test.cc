@@ -40,7 +40,8 @@ INSTANTIATE_TEST_SUITE_P(Of, MpiFailure,
                                            Failing{"stop", "rank 2 did not answer"},
                                            Failing{"slow", "missing at rank 2, which is at call 3"},
                                            Failing{"abort", "rank 2 gives up"},
-                                           Failing{"leave", "rank 2 has ended without this call"}),
+                                           Failing{"leave", "rank 2 has ended without this call"},
+                                           Failing{"last", "rank 2 has ended without this call"}),
                          [](const auto& test) { return std::string(test.param.how); });
 
 TEST(MpiFailures, AreToldByTheLowestRankThatIsLeft) {
@@ -61,6 +62,11 @@ TEST_P(MpiFailure, IsNamedByAllOthersInTime) {
     EXPECT_NE(line.find("all_reduce 'gradients'"), line.npos) << text;
     EXPECT_NE(line.find(GetParam().said), line.npos) << text;
   }
+}
+
+TEST(MpiFailures, LeaveTheMemoryOfTensorsToWhatIsUnderWay) {
+  const std::string text = output_of("late");
+  for (const int rank : {0, 1, 2}) EXPECT_EQ(line_of(rank, text), "rank " + std::to_string(rank) + ": ") << text;
 }
 
 TEST(MpiFailures, OfMembersWhoseEagerBytesDifferAreToldWhenTheGroupIsMade) {

@@ -151,6 +151,9 @@ TEST(NestedGroup, RefusesWhatItDoesNotHave) {
   const Communicator& member = nested[0][1];
   const Tensor tensor = filled(member.device(), 4, 2, 1), all = filled(member.device(), 16, 2, 1);
   EXPECT_THROW(member.broadcast(std::span(&tensor, 1), 1), MisuseError);
+  for (const Communicator* const each : {&nested[0][0], &member}) {
+    EXPECT_THROW(each->broadcast(std::span(&tensor, 1), each->size()), MisuseError);
+  }
   EXPECT_THROW(member.reduce(std::span(&tensor, 1), 0), MisuseError);
   EXPECT_THROW(member.all_gather(tensor, all), MisuseError);
   EXPECT_THROW(member.reduce_scatter(all, tensor), MisuseError);

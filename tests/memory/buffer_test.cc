@@ -307,6 +307,46 @@ TEST(Arena, TakesItsBlockOnceThoughManyWriteFirst) {
   EXPECT_EQ(memory->held, 0u);
 }
 
+/// As after a message that cannot be called off.
+TEST(Buffer, MayLeaveItsMemoryToSomebodyElse) {
+  const auto memory = std::make_shared<CountingAllocator>(1000);
+  Engine engine({.workers = 1});
+  std::optional<Buffer> written = Buffer(engine, memory, 100, "written"),
+                        read_only = Buffer(engine, memory, 200, "read only");
+  std::byte *old = nullptr, *now = nullptr;
+  engine.push([bytes = written->bytes(), &old] { std::memset(old = bytes.write(), 1, 100); },
+              {overwrite(written->var())});
+  engine.push([bytes = written->bytes()] { bytes.move_away(); }, {mutate(written->var())});
+  engine.push([bytes = written->bytes(), &now] { EXPECT_EQ((now = bytes.update())[99], std::byte{1}); },
+              {mutate(written->var())});
+  engine.push([bytes = read_only->bytes()] { bytes.write()[199] = std::byte{2}; }, {overwrite(read_only->var())});
+  engine.push(
+      [bytes = read_only->bytes()] {
+        const std::byte* const before = bytes.read();
+        bytes.never_free();
+        EXPECT_EQ(bytes.read(), before);
+      },
+      {read(read_only->var())});
+  engine.wait_all();
+  EXPECT_NE(old, now);
+  std::memset(old, 3, 100);
+  EXPECT_EQ(now[0], std::byte{1});
+  EXPECT_EQ(memory->held, 400u);
+  written.reset(), read_only.reset();
+  engine.wait_all();
+  EXPECT_EQ(memory->held, 300u);
+  std::memset(old, 4, 100);  // still there
+  Buffer large(engine, memory, 600, "large");
+  engine.push([bytes = large.bytes()] { bytes.write()[599] = std::byte{5}; }, {overwrite(large.var())});
+  engine.push(
+      [bytes = large.bytes()] {
+        EXPECT_THROW(bytes.move_away(), OutOfMemory);
+        EXPECT_EQ(bytes.read()[599], std::byte{5});
+      },
+      {mutate(large.var())});
+  engine.wait_all();
+}
+
 TEST(Arena, ItsBuffersAreIndependentForTheEngine) {
   Engine engine({.policy = Policy::pool, .workers = 2});
   Arena arena(engine, host_allocator(), 128);

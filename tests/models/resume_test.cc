@@ -94,6 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
         ResumedCase{"tree-lstm",
                     small({{"hidden", 8}, {"embedding", 8}}, {.element = 0.3, .word = 0.1}),
                     {.minibatch = 8,
+                     .micro_batches = 3,
                      .method = Method::adam(),
                      .optimiser = {.rate = LearningRate::cosine(1e-2, 15), .clip_norm = 1, .accumulate = 2},
                      .averages = AveragesOptions{.decay = 0.9},

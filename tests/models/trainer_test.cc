@@ -156,7 +156,8 @@ TEST(Trainer, CountsCorrectLabelsAndRoots) {
 }
 
 /// The parameters after two epochs, by member of a group.
-std::vector<std::vector<float>> trained_by(int members, const std::string& model, const WorkloadOptions& options) {
+std::vector<std::vector<float>> trained_by(int members, const std::string& model, const WorkloadOptions& options,
+                                           std::size_t micro_batches = 1) {
   Engine engine({.workers = 2});
   const std::vector<Device> devices = host_devices(engine, members);
   const LocalGroup group(devices);
@@ -166,7 +167,9 @@ std::vector<std::vector<float>> trained_by(int members, const std::string& model
     threads.emplace_back([&, rank] {
       const Device& device = devices[static_cast<std::size_t>(rank)];
       Workload workload = make_workload(model, device, options);
-      Trainer trainer(device, workload, {.minibatch = 7, .optimiser = {.rate = 0.05}, .group = group[rank]});
+      Trainer trainer(
+          device, workload,
+          {.minibatch = 7, .micro_batches = micro_batches, .optimiser = {.rate = 0.05}, .group = group[rank]});
       for (int epoch = 0; epoch < 2; ++epoch) trainer.train();
       EXPECT_EQ(trainer.minibatches(), 2 * ((workload.training.size() + 6) / 7)) << "of member " << rank;
       for (const std::vector<float>& values : parameters_of(workload)) {
@@ -186,10 +189,40 @@ TEST(Trainer, MembersOfAGroupDrawAndTrainAsOneDoes) {
     if (model != "parser") options.dropout = {.element = 0.4, .word = 0.2};
     const std::vector<float> expected = trained_by(1, model, options).front();
     for (const int members : {2, 3}) {
-      const auto results = trained_by(members, model, options);
+      const auto results = trained_by(members, model, options, members == 2 ? 2 : 1);
       for (const std::vector<float>& result : results) EXPECT_EQ(result, results.front());
       ASSERT_EQ(results.front().size(), expected.size());
       for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(results.front()[i], expected[i], 1e-4) << i;
+    }
+  }
+}
+
+TEST(Trainer, ComputesAMinibatchInPartsThatTakeLessMemory) {
+  for (const std::string model : {"tree-lstm", "bilstm", "seq2seq", "parser", "mlp"}) {
+    SCOPED_TRACE(model);
+    WorkloadOptions options = trees(16, 3);
+    if (model == "mlp") options.sizes = {};
+    if (model != "parser" && model != "mlp") options.dropout = {.element = 0.4, .word = 0.2};
+    const auto trained = [&](std::size_t parts, std::int64_t& peak) {
+      Engine engine;
+      Workload workload = make_workload(model, host_device(engine), options);
+      Trainer trainer(host_device(engine), workload,
+                      {.minibatch = 7, .micro_batches = parts, .optimiser = {.rate = 0.01}});
+      const double loss = trainer.train().loss + trainer.train().loss;
+      peak = trainer.stats().peak_bytes;
+      EXPECT_EQ(trainer.minibatches(), 6u);
+      std::vector<float> all = {static_cast<float>(loss)};
+      for (const std::vector<float>& values : parameters_of(workload))
+        std::ranges::copy(values, std::back_inserter(all));
+      return all;
+    };
+    std::int64_t peak = 0, less = 0;
+    const std::vector<float> expected = trained(1, peak);
+    for (const std::size_t parts : {3, 100}) {
+      const std::vector<float> result = trained(parts, less);
+      ASSERT_EQ(result.size(), expected.size());
+      for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(result[i], expected[i], 1e-4) << i;
+      EXPECT_LT(less, peak) << parts;
     }
   }
 }
@@ -208,6 +241,8 @@ TEST(Trainer, RefusesWhatCannotTrain) {
             "learning rate -1.000000; expected a number, 0 or more");
   EXPECT_EQ(error_of<MisuseError>([] { Trees(trees(1, 1), {.minibatch = 0}); }),
             "trainer: minibatch size 0; expected 1 to 16777216");
+  EXPECT_EQ(error_of<MisuseError>([] { Trees(trees(1, 1), {.micro_batches = 0}); }),
+            "trainer: 0 micro-batches; expected 1 to 16777216");
   Trees trees(::windrow::trees(1, 1));
   trees.workload.training.clear();
   Trainer without(host_device(trees.engine), trees.workload, {});

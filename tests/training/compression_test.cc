@@ -174,23 +174,27 @@ TEST(Compression, OptionsOutOfRangeAreRefused) {
   Parameters parameters(group[0].device(), 1);
   for (const Compression& bad : {Compression{.form = Compression::Form::largest, .share = 0},
                                  Compression{.form = Compression::Form::largest, .share = NAN},
-                                 Compression{.form = Compression::Form::largest, .threshold = -1}}) {
+                                 Compression{.form = Compression::Form::largest, .threshold = -1},
+                                 Compression{.form = static_cast<Compression::Form>(7)}}) {
     EXPECT_THROW(DataParallel(group[0], parameters, {.compression = bad}), MisuseError);
   }
 }
 
 TEST(DataParallel, AveragesParameters) {
   Engine engine({.workers = 2});
-  const LocalGroup group(host_devices(engine, 2));
+  const LocalGroup group(host_devices(engine, 3));
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < 2; ++rank) {
+  for (int rank = 0; rank < 3; ++rank) {
     threads.emplace_back([&, rank] {
       Parameters parameters(group[rank].device(), 1);
-      const Parameter weight = parameters.add("weight", 1, 2, Initial::zeros());
+      const Parameter weight = parameters.add("weight", 1, 2, Initial::zeros()),
+                      frozen = parameters.add("frozen", 1, 1, Initial::constant(0.1f));
+      parameters.freeze(frozen);
       DataParallel parallel(group[rank], parameters);
       parameters.value(weight).set(rank == 0 ? Floats{1, 2} : Floats{4, 8});
       parallel.average();
-      EXPECT_EQ(parameters.value(weight).get(), (Floats{2.5f, 5}));
+      EXPECT_EQ(parameters.value(weight).get(), (Floats{3, 6}));
+      EXPECT_EQ(parameters.value(frozen).get(), Floats{0.1f});  // (x + x + x) / 3 is another number
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -57,6 +57,9 @@ const T* carried(const Matrix<const float>& m) {
 CompressedSums::CompressedSums(const Communicator& communicator, const Compression& compression)
     : communicator_(communicator), compression_(compression) {
   const auto refuse = [](const std::string& what) { throw MisuseError("DataParallelOptions.compression: " + what); };
+  if (compression.form > Compression::Form::largest) {
+    refuse("form " + std::to_string(static_cast<int>(compression.form)) + "; expected none, bfloat16 or largest");
+  }
   if (!(compression.share > 0 && compression.share <= 1)) {
     refuse("share " + std::to_string(compression.share) + "; expected more than 0 and at most 1");
   }

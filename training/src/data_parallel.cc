@@ -149,7 +149,10 @@ Tensor DataParallel::own_sum(const Parameter& parameter, std::source_location fr
 void DataParallel::average(std::source_location from) {
   if (shards_) throw MisuseError("DataParallel::average: a sharded update; expected combine() in each step");
   std::vector<Tensor> values;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) values.push_back(parameters_.value(parameters_[i]));
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_.frozen(parameters_[i])) values.push_back(parameters_.value(parameters_[i]));
+  }
+  if (values.empty()) return;
   communicator_.all_reduce(values, Combine::mean,
                            {.name = "parameters", .part_bytes = options_.part_bytes, .pushed_at = from});
 }

@@ -19,6 +19,9 @@ TrainerOptions checked(TrainerOptions options) {
   if (options.minibatch < 1 || options.minibatch > most) {
     refuse("minibatch size " + std::to_string(options.minibatch) + "; expected 1 to " + std::to_string(most));
   }
+  if (options.micro_batches < 1 || options.micro_batches > most) {
+    refuse(std::to_string(options.micro_batches) + " micro-batches; expected 1 to " + std::to_string(most));
+  }
   if (options.local_steps < 1) refuse("0 local steps; expected 1 or more");
   if (options.local_steps > 1 && options.data_parallel.compression.form != Compression::Form::none) {
     refuse("local steps, and compression of gradients, which do not travel then; expected one of both");
@@ -52,6 +55,24 @@ std::vector<std::vector<std::size_t>> dealt_places(const Workload& workload, Sam
   std::vector<std::int64_t> work;
   for (const std::size_t number : minibatch) work.push_back(workload.training[number].vertices);
   return deal(work, members);
+}
+
+/// The sum. If some of them fail, waits for the others, so that their failures are not reported later.
+Learner::Loss sum_of(std::vector<Learner::Loss> losses) {
+  if (losses.size() == 1) return std::move(losses.front());
+  return [losses = std::move(losses)] {
+    double sum = 0;
+    std::exception_ptr failed;
+    for (const Learner::Loss& loss : losses) {
+      try {
+        sum += loss();
+      } catch (const Error&) {
+        if (!failed) failed = std::current_exception();
+      }
+    }
+    if (failed) std::rethrow_exception(failed);
+    return sum;
+  };
 }
 
 }  // namespace
@@ -101,23 +122,57 @@ SampleNumbers Trainer::next_minibatch(std::size_t samples) {
   return SampleNumbers(order_).subspan(begin, next_ - begin);
 }
 
-Learner::Loss Trainer::differentiate(Learner& learner, SampleNumbers numbers) {
-  try {
-    return learner.differentiate(numbers);
-  } catch (...) {
-    workload_.parameters->number_samples({});  // those of own_of() are of no other minibatch
-    throw;
+std::vector<std::vector<std::size_t>> Trainer::own_places(SampleNumbers minibatch) const {
+  std::vector<std::size_t> own(minibatch.size());
+  std::iota(own.begin(), own.end(), std::size_t{0});
+  if (parallel_) {
+    const Communicator& group = parallel_->communicator();
+    own = dealt_places(workload_, minibatch, group.size())[static_cast<std::size_t>(group.rank())];
   }
+  const std::size_t parts = std::min(options_.micro_batches, own.size());
+  if (parts < 2) return {std::move(own)};
+  std::vector<std::size_t> numbers;
+  for (const std::size_t place : own) numbers.push_back(minibatch[place]);
+  std::vector<std::vector<std::size_t>> all = dealt_places(workload_, numbers, static_cast<int>(parts));
+  for (std::vector<std::size_t>& part : all) {
+    for (std::size_t& place : part) place = own[place];
+  }
+  return all;
 }
 
-SampleNumbers Trainer::own_of(SampleNumbers minibatch) {
-  if (!parallel_) return minibatch;
-  const Communicator& group = parallel_->communicator();
-  const auto places = dealt_places(workload_, minibatch, group.size())[static_cast<std::size_t>(group.rank())];
-  own_.clear();
-  for (const std::size_t place : places) own_.push_back(minibatch[place]);
-  workload_.parameters->number_samples({places.begin(), places.end()});
-  return own_;
+/// All parts draw the random numbers of one minibatch.
+Trainer::Own Trainer::differentiate(Learner& learner, SampleNumbers minibatch) {
+  Parameters& parameters = *workload_.parameters;
+  const std::uint64_t before = minibatches();
+  std::vector<Learner::Loss> losses;
+  Own own;
+  try {
+    const auto micro_batches = own_places(minibatch);
+    for (const std::vector<std::size_t>& places : micro_batches) {
+      if (!losses.empty()) {
+        parameters.keep_gradients();
+        parameters.set_minibatches(before);
+        if (room_is_scarce()) {
+          losses.back() = [loss = losses.back()()] { return loss; };
+          wait_for_room();
+        }
+      }
+      own_.clear();
+      for (const std::size_t place : places) {
+        own_.push_back(minibatch[place]);
+        own.labels += workload_.training[own_.back()].labels;
+      }
+      own.samples += places.size();
+      if (parallel_ || micro_batches.size() > 1) parameters.number_samples({places.begin(), places.end()});
+      losses.push_back(learner.differentiate(own_));
+    }
+  } catch (...) {
+    parameters.number_samples({});  // they are of no other minibatch
+    throw;
+  }
+  parameters.set_minibatches(before + 1);  // of the group: also where a member has no sample to learn from
+  own.loss = sum_of(std::move(losses));
+  return own;
 }
 
 Trainer::Then Trainer::agree(Then own) const {
@@ -141,13 +196,15 @@ double Trainer::mean_of_all(LossSum& own) const {
   return sum / static_cast<double>(std::max<std::int64_t>(labels, 1));
 }
 
-void Trainer::wait_for_room(LossSum& loss) {
-  if (device_.memory == nullptr) return;
+bool Trainer::room_is_scarce() const {
+  if (device_.memory == nullptr) return false;
   const MemoryUse use = device_.memory->use();
-  if (use.limit == unlimited || (use.peak_live <= use.limit / 2 && minibatches() > 1)) return;
-  loss.finish();  // what has no loss to give any more holds no memory
-  // The frees of the last minibatch may still be pending when its step is done. But other members may wait for this
-  // one, if they share the engine.
+  return use.limit != unlimited && (use.peak_live > use.limit / 2 || minibatches() <= 1);
+}
+
+/// The frees of a minibatch may still be pending when its step is done. But other members may wait for this one, if
+/// they share the engine.
+void Trainer::wait_for_room() {
   if (!parallel_) device_.engine->wait_all();
   for (std::size_t i = 0; i < workload_.parameters->size() && parallel_; ++i) {
     device_.engine->wait(workload_.parameters->value((*workload_.parameters)[i]).var());
@@ -155,17 +212,16 @@ void Trainer::wait_for_room(LossSum& loss) {
 }
 
 void Trainer::step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss) {
-  wait_for_room(loss);
-  const SampleNumbers next = next_minibatch(most_samples), own = own_of(next);
-  const std::uint64_t trained = minibatches();
-  Learner::Loss of_minibatch = differentiate(learner, own);
-  workload_.parameters->set_minibatches(trained + 1);  // of the group: also where a member has no sample to learn from
-  take_step(own.size(), next.size());
-  std::int64_t labels = 0;
-  for (const std::size_t number : own) labels += workload_.training[number].labels;
+  if (room_is_scarce()) {
+    loss.finish();  // what has no loss to give any more holds no memory
+    wait_for_room();
+  }
+  const SampleNumbers next = next_minibatch(most_samples);
+  Own own = differentiate(learner, next);
+  take_step(own.samples, next.size());
   if (averages_ && !between_steps()) averages_->update();
   count(pass, workload_.training, next);
-  loss.add(std::move(of_minibatch), labels);
+  loss.add(std::move(own.loss), own.labels);
   pass.loss = loss.mean();
 }
 
@@ -282,10 +338,12 @@ std::vector<Metric> Trainer::evaluate() {
 
 std::vector<Metric> Trainer::scores() {
   const std::unique_ptr<Score> score = learner_->score();
+  // As many samples as a micro-batch, for the same memory.
+  const std::size_t most = (options_.minibatch - 1) / options_.micro_batches + 1;
   std::vector<std::size_t> numbers(workload_.validation.size());
   std::iota(numbers.begin(), numbers.end(), std::size_t{0});
   for (SampleNumbers left = numbers; !left.empty();) {
-    const SampleNumbers next = left.first(std::min(options_.minibatch, left.size()));
+    const SampleNumbers next = left.first(std::min(most, left.size()));
     score->add(next);
     left = left.subspan(next.size());
   }

@@ -18,7 +18,10 @@
 //            members that are missing. The errors of all calls that fail for one reason nest one exception
 //            (std::nested_exception). A call in a capture or in the body of a Static throws MisuseError, and counts as
 //            not made: it could not be repeated.
-//   Threads  One at a time for each communicator. No thread of an engine waits in a collective.
+//            If a member's communicator has ended, calls that lack its part fail, and other calls go on.
+//   Threads  One at a time for each communicator. No thread of an engine waits in a collective; exchange() and
+//   barrier()
+//            wait in the thread that calls them, so they are not for ops.
 //   Life     A communicator may end before its ops have run. After its engine is gone it may only be destroyed.
 #pragma once
 
@@ -48,7 +51,7 @@ class CommError : public Error {
 };
 
 /// A CommError that another member gets as well, which alone needs to print it: that which has called abort(); or, if a
-/// member is missing, the one of the lowest rank among those that wait for it.
+/// process is missing, the one of the lowest rank among those that wait for it.
 class ToldError : public CommError {
  public:
   using CommError::CommError;
@@ -62,8 +65,8 @@ class AbortError : public ToldError {
 
 struct CollectiveOptions {
   OpName name = {};  ///< the call's kind if empty
-  /// Of its ops; see PushOptions. Of all_reduce, reduce and broadcast calls that are ready at all members, that of the
-  /// highest priority begins first. All members give the same priority.
+  /// Of its ops; see PushOptions. Of all_reduce, reduce and broadcast calls with a priority or with parts that are
+  /// ready at all members, that of the highest priority begins first. All members give the same priority.
   int priority = 0;
   /// For the same calls: moves the tensors in parts of so many bytes, so that a call of higher priority waits for a
   /// part and not for a whole call; 0: in one part. A multiple of 4, the same at all members. Another number may round
@@ -136,7 +139,8 @@ class Communicator {
   std::chrono::nanoseconds time_in_calls() const;
 
   /// Breaks the group: all calls that have not finished, and all later ones of all members, fail with an AbortError of
-  /// this text, or of one that names the rank if it is empty. Any thread may call it.
+  /// this text, or of one that names the rank if it is empty; in other processes, of its first 463 characters. Any
+  /// thread may call it.
   void abort(const std::string& why) const;
 
  private:

@@ -88,6 +88,9 @@ struct Exchange : Operands {
   static void* operator new(std::size_t bytes) { return CallableMemory::take(bytes); }
   static void operator delete(void* memory, std::size_t bytes) { CallableMemory::give_back(memory, bytes); }
 
+  /// Called before done(), with an error, where transfers that cannot be called off go on to use the pieces: what they
+  /// write is seen by nobody, and what they read is never freed.
+  virtual void leave_pieces() noexcept {}
   /// Completes the op; the pieces are valid until then.
   void done(std::exception_ptr error = nullptr) { (*token)(std::move(error)); }
 };
@@ -129,7 +132,8 @@ struct Breakage {
 
 /// The groups that the calls of a member of a NestedGroup consist of (nested.h), and these calls.
 struct Nested {
-  Communicator inner;                      ///< of the members of this process
+  Communicator inner;  ///< of the members of this process
+  int processes;
   std::optional<Communicator> outer = {};  ///< of the first members of all processes; at these only
 
   void all_reduce(std::span<const Tensor> tensors, Combine combine, const CollectiveOptions& options) const;
@@ -174,8 +178,10 @@ class Member {
   virtual void leave() = 0;
 
   /// Numbers the next call: collectives are counted from 0, sends and receives from 0 for each peer.
-  /// take() follows each number.
+  /// take() follows each number, unless the next call is not_made().
   virtual std::uint64_t number(Kind kind, int peer);
+  /// The last call of the kind was not pushed: its number is that of the next one.
+  virtual void not_made(Kind kind, int peer) noexcept;
 
   /// See Communicator::time_calls(). Null before it.
   const std::shared_ptr<CallClock>& clock() const { return clock_; }

@@ -14,8 +14,9 @@
 namespace windrow {
 
 struct MpiOptions {
-  /// How long a call may take from the moment when its tensors, and those of the calls before it, are ready at this
-  /// member; see communicator.h. An op of a member's own that never ends is the engine's matter: see
+  /// How long a call may wait for members whose part is missing, from the moment when its tensors, and those of the
+  /// calls before it, are ready at this member; see communicator.h. If all members answer and take part, its data may
+  /// take ten times as long. An op of a member's own that never ends is the engine's matter: see
   /// EngineOptions::watchdog and PushOptions::deadline.
   std::chrono::nanoseconds patience = std::chrono::minutes(10);
   /// How long a member that is asked may take to say where it is, before it counts as dead or stopped.
@@ -42,7 +43,7 @@ struct MpiOptions {
 /// A member that dies ends all processes, unless mpirun got --enable-recovery; then the group breaks at the others.
 /// After a group has broken, MPI is called no more for this group, and not finalised: the program should save what it
 /// has, and end. Other groups go on, unless it was a call of MPI that did not return. mpirun then says that MPI was not
-/// finalised.
+/// finalised; and so if a member has ended without a call that others have made.
 class MpiWorld {
  public:
   /// Opens the plug-in windrow_mpi.so, and starts MPI. Throws MisuseError if there is no plug-in or no MPI library, and

@@ -58,6 +58,15 @@ class Bytes {
   /// What owns the memory, and copies between it and the host's.
   Allocator& memory() const;
 
+  // For an op on the host that ends while something outside of the engine goes on to use the memory, such as a message
+  // that cannot be called off. Neither frees the present memory, for ever.
+
+  /// For ops that overwrite or mutate: moves the buffer, with its contents, to other memory. Throws OutOfMemory; then
+  /// the buffer stays where it is.
+  void move_away() const;
+  /// For ops that read: the buffer stays where it is.
+  void never_free() const noexcept;
+
  private:
   friend class Buffer;
   struct State;

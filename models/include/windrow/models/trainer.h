@@ -22,6 +22,10 @@ namespace windrow {
 
 struct TrainerOptions {
   std::size_t minibatch = 64;  ///< samples per minibatch, 1 to 2^24
+  /// Computes what a member has of a minibatch in so many parts, one after the other, which takes the memory of the
+  /// largest part. Samples are dealt out among the parts by vertices. The steps are the same, up to rounding. 1 to
+  /// 2^24.
+  std::size_t micro_batches = 1;
   Method method = Method::sgd();
   OptimiserOptions optimiser = {.rate = 0.1};  ///< for the sum of the losses, divided by the number of samples
   /// The scores are those of averages of the parameters over steps, if this is set.
@@ -127,13 +131,22 @@ class Trainer {
 
   void require_samples() const;
   SampleNumbers next_minibatch(std::size_t samples);
-  /// Those of a minibatch that this member computes. Numbers them in the parameters.
-  SampleNumbers own_of(SampleNumbers minibatch);
-  Learner::Loss differentiate(Learner& learner, SampleNumbers numbers);
+  /// The places of those samples of a minibatch that this member computes, by micro-batch. The first one is empty if
+  /// there are none.
+  std::vector<std::vector<std::size_t>> own_places(SampleNumbers minibatch) const;
+  /// What this member has of a minibatch.
+  struct Own {
+    Learner::Loss loss;
+    std::size_t samples = 0;
+    std::int64_t labels = 0;
+  };
+  Own differentiate(Learner& learner, SampleNumbers minibatch);
   double mean_of_all(LossSum& own) const;
   void step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss);
-  /// Waits for earlier minibatches if the device's memory has a limit that two at once might exceed.
-  void wait_for_room(LossSum& loss);
+  /// Whether the device's memory has a limit that two minibatches at once might exceed.
+  bool room_is_scarce() const;
+  /// Waits for what is pushed, to have the memory.
+  void wait_for_room();
   /// What a checkpoint holds of the members one by one.
   struct OfMembers {
     double loss = 0;                                        // the sum
@@ -156,7 +169,7 @@ class Trainer {
   const TrainerOptions options_;
   Optimiser optimiser_;
   std::optional<DataParallel> parallel_;  // with other members
-  std::vector<std::size_t> own_;          // the samples of the minibatch that this member computes
+  std::vector<std::size_t> own_;          // the samples of the micro-batch that is differentiated
   std::optional<Averages> averages_;
   const std::unique_ptr<Learner> learner_;
   std::unique_ptr<Learner> unbatched_;  // made when first needed

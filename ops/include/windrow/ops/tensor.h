@@ -66,6 +66,8 @@ class TensorOf {
     void upload(Lane* lane, const T* from) const;
     void download(Lane* lane, T* to) const;
     bool on_host() const { return bytes_.memory().on_host(); }
+    /// Of the whole buffer.
+    const Bytes& bytes() const { return bytes_; }
 
    private:
     friend class TensorOf;

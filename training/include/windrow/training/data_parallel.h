@@ -51,7 +51,7 @@ struct Compression {
     /// Only the largest elements of each gradient are sent, with their positions (Aji and Heafield 2017).
     largest,
   } form = Form::none;
-  double share = 0.01;  ///< of the elements of a gradient that `largest` sends at most; more than 0, at most 1
+  double share = 0.01;  ///< of a gradient's elements that `largest` sends at most, rounded up; above 0, at most 1
   float threshold = 0;  ///< `largest` sends no elements of a smaller magnitude
 };
 
@@ -97,9 +97,10 @@ class DataParallel {
   /// With a sharded update, only the owner of a parameter has the sum; the gradients of others are for the optimiser.
   std::size_t combine(std::size_t samples, std::source_location from = std::source_location::current());
 
-  /// Replaces the parameters of all members by their means. For members that take steps along their own gradients, and
-  /// call this every few steps instead of combine() in each (local SGD: McMahan et al. 2017, Stich 2019). What
-  /// optimisers keep stays as it is at each member. Waits for nothing. Throws MisuseError with a sharded update.
+  /// Replaces the parameters of all members, but those that are frozen, by their means. For members that take steps
+  /// along their own gradients, and call this every few steps instead of combine() in each (local SGD: McMahan et al.
+  /// 2017, Stich 2019). What optimisers keep stays as it is at each member. Waits for nothing. Throws MisuseError with
+  /// a sharded update.
   void average(std::source_location from = std::source_location::current());
 
   const Communicator& communicator() const { return communicator_; }
