@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -158,30 +160,11 @@ class CallOf {
     Operands& placed = in_place ? operands_ : copies;
     const auto [kind, peer] = std::pair(call_.kind, call_.peer);
     call_.number = member_->number(kind, peer);
-    PushOptions always = options;
-    always.run_always = true;
-    comm::ShortList<Access, 4> accesses;
     Var begun;
-    if (on_lane_) {
-      begun = begin_on_lane(placed, always);
-      accesses.push_back(read(begun));
-    } else if (device_.on_host()) {
-      always.lane = device_.lane;
-    }
-    for (const Operand<T>& operand : placed) {
-      accesses.push_back(access(operand));
-      if (!on_lane_) part_->views.push_back({operand.tensor.view(), operand.use});
-    }
-    part_->clock = member_->clock();
     try {
-      engine.push_async(
-          [member = member_, part = std::move(part_)](OnComplete done) mutable {
-            part->begin(std::move(done));
-            member->take(std::move(part));
-          },
-          std::span<const Access>(accesses.data(), accesses.size()), always);
+      push_numbered(placed, options, begun);
     } catch (...) {
-      if (!on_lane_) member_->not_made(kind, peer);  // otherwise the lane has begun with it
+      if (!begun) member_->not_made(kind, peer);  // otherwise the lane begins with it
       throw;
     }
     if (begun) engine.retire(begun);
@@ -191,6 +174,30 @@ class CallOf {
  private:
   using Operands = comm::ShortList<Operand<T>, 2>;
   using Views = comm::ShortList<View<T>>;
+
+  /// On a lane, sets `begun` to the variable that the op which calls Member::begin() writes, once it is pushed.
+  void push_numbered(Operands& placed, PushOptions options, Var& begun) {
+    options.run_always = true;
+    ShortList<Access, 4> accesses;
+    if (on_lane_) {
+      begun = begin_on_lane(placed, options);
+      accesses.push_back(read(begun));
+    } else if (device_.on_host()) {
+      options.lane = device_.lane;
+    }
+    for (const Operand<T>& operand : placed) {
+      accesses.push_back(access(operand));
+      if (!on_lane_) part_->views.push_back({operand.tensor.view(), operand.use});
+    }
+    part_->clock = member_->clock();
+    device_.engine->push_async(
+        [member = member_, part = std::move(part_)](OnComplete done) mutable {
+          part->begin(std::move(done));
+          member->take(std::move(part));
+        },
+        std::span<const Access>(accesses.data(), accesses.size()), options);
+  }
+
   struct Part final : Exchange {
     Views views;
     std::shared_ptr<comm::CallClock> clock;

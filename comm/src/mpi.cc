@@ -141,11 +141,12 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
     std::optional<Clock::time_point> stopped;
     int quiet = 0;
     for (;;) {
-      bool changed = do_tasks(), busy = false, broken = false;
+      bool changed = do_tasks(), busy = false, broken = false, unmatched = false;
       for (const auto& group : groups_) {
         changed |= group->progress();
         busy |= group->busy();
-        broken |= group->broken() || group->unmatched();
+        broken |= group->broken();
+        unmatched |= group->unmatched();
       }
       quiet = changed ? 0 : quiet + 1;
       std::unique_lock lock(mutex_);
@@ -155,7 +156,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
         const bool awaits = busy || (!broken && awaited_ > 0);
         if (!awaits || Clock::now() - *stopped >= options_.patience) {
           lock.unlock();
-          return end(broken || awaits);
+          return end(broken || unmatched || awaits);
         }
       }
       if (busy && quiet < 2000) {

@@ -171,6 +171,7 @@ bool MpiGroupState::end_collectives() {
     changed = true;
     const auto call = std::move(moving_.front());
     moving_.pop_front();
+    data_ended_ = Clock::now();
     end_data(*call);
     call->part->done();
   }

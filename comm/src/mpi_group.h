@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -241,10 +242,12 @@ class MpiGroupState {
     MpiRequest* request = nullptr;
   };
   std::deque<std::unique_ptr<Sent>> sent_;
-  std::optional<Clock::time_point> asked_;   // since when members are asked where they are
-  std::vector<std::optional<Counts>> told_;  // by rank: what the member has begun, if it has answered
-  std::vector<std::optional<Counts>> left_;  // by rank: what a member that has ended called
-  std::map<int, Breakage> without_;          // by rank: why calls fail that the member lacks
+  std::optional<Clock::time_point> asked_;                  // since when members are asked where they are
+  std::tuple<std::size_t, std::int64_t, int> asked_for_{};  // Awaited::kind, number and peer
+  Clock::time_point data_ended_{};                          // when data of a collective ended last
+  std::vector<std::optional<Counts>> told_;                 // by rank: what the member has begun, if it has answered
+  std::vector<std::optional<Counts>> left_;                 // by rank: what a member that has ended called
+  std::map<int, Breakage> without_;                         // by rank: why calls fail that the member lacks
   struct {
     std::vector<std::unique_ptr<Begun>> announced = {};
     std::vector<std::unique_ptr<Message>> messages = {};

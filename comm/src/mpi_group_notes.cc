@@ -190,23 +190,27 @@ void MpiGroupState::leave(const Member::Numbered& numbered) {
 
 std::optional<MpiGroupState::Awaited> MpiGroupState::oldest() const {
   std::optional<Awaited> oldest;
-  const auto see = [&](const auto& begun, const Awaited& awaited) {
-    if (!oldest || begun.since < oldest->since) oldest = awaited;
+  const auto see = [&](const Awaited& awaited) {
+    if (!oldest || awaited.since < oldest->since) oldest = awaited;
   };
-  const auto see_call = [&](const auto& begun, std::size_t kind, int peer) {
+  const auto see_call = [&](const auto& begun, std::size_t kind, int peer, Clock::time_point since) {
     const Call& call = begun.part->call;
-    see(begun, {begun.since, kind, static_cast<std::int64_t>(call.number), peer, &call});
+    see({since, kind, static_cast<std::int64_t>(call.number), peer, &call});
   };
-  if (!announced_.empty()) see_call(*announced_.front(), Called::collectives, -1);
-  if (!moving_.empty()) see_call(*moving_.front(), Called::collectives, -1);
-  for (const auto& [number, call] : scheduled_) see_call(*call, Called::collectives, -1);
+  const auto see_data = [&](const Begun& call) {  // which may have waited for those of other calls
+    see_call(call, Called::collectives, -1, std::max(call.since, data_ended_));
+  };
+  if (!announced_.empty()) see_call(*announced_.front(), Called::collectives, -1, announced_.front()->since);
+  if (!moving_.empty()) see_data(*moving_.front());
+  for (const auto& [number, call] : scheduled_) see_data(*call);
   for (const auto& [end, pair] : messages_) {
     const auto other_end = end.first == Kind::send ? Called::recvs : Called::sends;
-    if (!pair.begun.empty()) see_call(*pair.begun.front(), other_end, end.second);
+    if (pair.begun.empty()) continue;
+    see_call(*pair.begun.front(), other_end, end.second, pair.begun.front()->since);
   }
   if (!meetings_begun_.empty()) {
     const Meeting& meeting = *meetings_begun_.front();
-    see(meeting, {meeting.since, Called::meetings, meeting.number, -1, nullptr});
+    see({meeting.since, Called::meetings, meeting.number, -1, nullptr});
   }
   return oldest;
 }
@@ -215,6 +219,10 @@ std::optional<MpiGroupState::Awaited> MpiGroupState::oldest() const {
 void MpiGroupState::watch() {
   const auto awaited = oldest();
   const auto now = Clock::now();
+  if (awaited && asked_for_ != std::tuple(awaited->kind, awaited->number, awaited->peer)) {
+    asked_.reset();  // the answers are of an earlier call
+    asked_for_ = {awaited->kind, awaited->number, awaited->peer};
+  }
   if (!awaited || now - awaited->since < options_.patience) {
     asked_.reset();
     return;
@@ -223,7 +231,7 @@ void MpiGroupState::watch() {
     asked_ = now;
     std::ranges::fill(told_, std::nullopt);
     for (int rank = 0; rank < size_; ++rank) {
-      if (rank != rank_) send_note(rank, {.what = MpiNote::What::ask});
+      if (rank != rank_ && !left_[static_cast<std::size_t>(rank)]) send_note(rank, {.what = MpiNote::What::ask});
     }
     return;
   }
@@ -232,14 +240,15 @@ void MpiGroupState::watch() {
   int teller = rank_;
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
-    const auto& told = told_[static_cast<std::size_t>(rank)];
+    const auto& left = left_[static_cast<std::size_t>(rank)];
+    const auto& told = left ? left : told_[static_cast<std::size_t>(rank)];
     const bool concerned = awaited->peer < 0 || awaited->peer == rank;
     if (!told) {
       silent += (silent.empty() ? "rank " : ", ") + std::to_string(rank);
     } else if (concerned && (*told)[awaited->kind] <= awaited->number) {
       behind += (behind.empty() ? "rank " : ", rank ") + std::to_string(rank);
       if (awaited->call != nullptr) behind += ", which is at call " + std::to_string((*told)[awaited->kind]);
-    } else if (concerned && !left_[static_cast<std::size_t>(rank)]) {
+    } else if (concerned && !left) {
       teller = std::min(teller, rank);
     }
   }
@@ -291,7 +300,7 @@ void MpiGroupState::stop_with(const Breakage& why) {
     comm::fail(*part, broken_);
   };
   for (auto& call : announced_) fail(call->part);
-  for (auto& call : moving_) fail(call->part, call->request != nullptr);
+  for (auto& call : moving_) fail(call->part, true);
   for (auto& [number, call] : scheduled_) fail(call->part, call->moving > 0);
   for (auto& [number, part] : waiting_) fail(part);
   waiting_.clear();

@@ -63,13 +63,13 @@ bool MpiGroupState::begin_parts() {
     const Call& what = call.part->call;
     const std::size_t left = what.bytes() - call.begun;
     const std::size_t bytes = what.part_bytes == 0 ? left : std::min(left, what.part_bytes);
+    ++call.moving;
     parts_moving_.push_back({.call = what.number, .range = {call.begun, bytes}});
     MovingPart& part = parts_moving_.back();
     if (bytes > 0) {
       begin_combining(what, {parts_, this->place(call, part.range, part.packed), bytes / 4}, &part.request);
     }
     call.begun += bytes;
-    ++call.moving;
     changed = true;
   }
   return changed;
@@ -85,6 +85,7 @@ bool MpiGroupState::end_parts() {
     changed = true;
     const auto place = scheduled_.find(part->call);
     Begun& call = *place->second;
+    data_ended_ = Clock::now();
     if (rank_ == 0) queue_.ended(part->range.bytes);
     take_back(call, part->range, part->packed);
     part = parts_moving_.erase(part);

@@ -79,8 +79,8 @@ struct Bytes::State {
     auto to = std::make_shared<Block>(block->shared_memory(), size);
     std::byte* const there = to->start();
     std::copy_n(start, size, there);
-    if (watcher) watcher.watch(var, {there, size});
     keep_for_ever(other ? other : block);  // with the hold of this state
+    if (watcher) watcher.watch(var, {there, size});
     other = std::move(to);
     offset = 0;
     start = there;
@@ -256,6 +256,7 @@ void Arena::lay(Buffer& buffer, std::size_t offset) {
   }
   block_->hold();
   state->end_life();
+  state->other = nullptr;
   state->block = block_;
   state->offset = offset;
   state->watcher = Watcher();

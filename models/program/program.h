@@ -26,9 +26,9 @@ std::string naming_rank(int rank, const std::string& why);
 struct ErrorsPrinted {
   bool here = false;
 };
-/// Prints the error in a body, as run() prints what a body throws, but at once: a process of higher rank than 0 that
-/// fails by itself waits there first, since it may be one of several that fail for the same reason. For processes that
-/// have agreed on the one that prints.
+/// Prints the error in a body, as run() prints what a body throws, but at once: run() lets a process of higher rank
+/// than 0 wait first, since it may be one of several that fail for the same reason. For processes that have agreed on
+/// the one that prints.
 [[nodiscard]] ErrorsPrinted printed(const std::exception_ptr& error);
 
 /// While it exists, print() prints nothing in this thread.

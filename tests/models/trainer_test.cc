@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
 #include <thread>
 
 #include "tests/engine/support.h"
@@ -225,6 +228,40 @@ TEST(Trainer, ComputesAMinibatchInPartsThatTakeLessMemory) {
       EXPECT_LT(less, peak) << parts;
     }
   }
+}
+
+/// The margin loss of a sentence that is parsed right is none.
+TEST(Trainer, KeepsTheGradientsOfPartsBesideOneWithoutALoss) {
+  Engine engine;
+  Workload workload = make_workload("parser", host_device(engine), trees(8, 3));
+  Parameters& parameters = *workload.parameters;
+  Trainer trainer(host_device(engine), workload, {.minibatch = 1, .optimiser = {.rate = 0.02}});
+  const std::unique_ptr<Learner> learner = workload.network->learner({});
+  const auto loss_of = [&](std::size_t sample) {
+    parameters.set_minibatches(0);  // each time with the same words dropped
+    return learner->differentiate(std::span(&sample, 1))();
+  };
+  std::optional<std::size_t> with, without;
+  for (int epoch = 0; epoch < 200 && !(with && without); ++epoch) {
+    trainer.train();
+    with = without = {};
+    for (std::size_t sample = 0; sample < 8; ++sample) (loss_of(sample) > 0 ? with : without) = sample;
+  }
+  ASSERT_TRUE(with && without);
+  const auto gradients_of = [&](std::size_t sample) {
+    loss_of(sample);
+    std::vector<std::vector<float>> all;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (parameters.has_dense_gradient(parameters[i])) all.push_back(parameters.dense_gradient(parameters[i]).get());
+    }
+    return all;
+  };
+  const auto expected = gradients_of(*with);
+  EXPECT_FALSE(expected.empty());
+  loss_of(*with);
+  parameters.keep_gradients();
+  EXPECT_EQ(gradients_of(*without), expected);
+  EXPECT_EQ(gradients_of(*with), expected) << "of a minibatch that replaces them";
 }
 
 TEST(Trainer, StopsAtALossThatIsNotFinite) {

@@ -103,7 +103,11 @@ class ParserNetwork::ParserLearner final : public Learner {
       loss += learned.loss;
       losses.insert(losses.end(), learned.losses.begin(), learned.losses.end());
     }
-    losses.empty() ? network_.parameters_.forget_gradients() : graph_.backward(losses);
+    if (losses.empty()) {
+      network_.parameters_.begin_minibatch();  // without gradients of its own: those that are kept stay
+    } else {
+      graph_.backward(losses);
+    }
     graph_.clear();
     return [loss] { return loss; };
   }

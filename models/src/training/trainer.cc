@@ -57,19 +57,23 @@ std::vector<std::vector<std::size_t>> dealt_places(const Workload& workload, Sam
   return deal(work, members);
 }
 
-/// The sum. If some of them fail, waits for the others, so that their failures are not reported later.
+/// The sum, and the first failure. Waits for all of them, so that no failure is reported later.
+std::pair<double, std::exception_ptr> wait_for(const std::vector<Learner::Loss>& losses) {
+  std::pair<double, std::exception_ptr> all;
+  for (const Learner::Loss& loss : losses) {
+    try {
+      all.first += loss();
+    } catch (const Error&) {
+      if (!all.second) all.second = std::current_exception();
+    }
+  }
+  return all;
+}
+
 Learner::Loss sum_of(std::vector<Learner::Loss> losses) {
   if (losses.size() == 1) return std::move(losses.front());
   return [losses = std::move(losses)] {
-    double sum = 0;
-    std::exception_ptr failed;
-    for (const Learner::Loss& loss : losses) {
-      try {
-        sum += loss();
-      } catch (const Error&) {
-        if (!failed) failed = std::current_exception();
-      }
-    }
+    const auto [sum, failed] = wait_for(losses);
     if (failed) std::rethrow_exception(failed);
     return sum;
   };
@@ -168,6 +172,8 @@ Trainer::Own Trainer::differentiate(Learner& learner, SampleNumbers minibatch) {
     }
   } catch (...) {
     parameters.number_samples({});  // they are of no other minibatch
+    if (!losses.empty() && !optimiser_.between_steps()) parameters.forget_gradients();
+    wait_for(losses);
     throw;
   }
   parameters.set_minibatches(before + 1);  // of the group: also where a member has no sample to learn from
@@ -207,7 +213,8 @@ bool Trainer::room_is_scarce() const {
 void Trainer::wait_for_room() {
   if (!parallel_) device_.engine->wait_all();
   for (std::size_t i = 0; i < workload_.parameters->size() && parallel_; ++i) {
-    device_.engine->wait(workload_.parameters->value((*workload_.parameters)[i]).var());
+    // Also for what reads them.
+    device_.engine->wait({mutate(workload_.parameters->value((*workload_.parameters)[i]).var())});
   }
 }
 

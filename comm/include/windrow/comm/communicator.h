@@ -19,9 +19,9 @@
 //            (std::nested_exception). A call in a capture or in the body of a Static throws MisuseError, and counts as
 //            not made: it could not be repeated.
 //            If a member's communicator has ended, calls that lack its part fail, and other calls go on.
-//   Threads  One at a time for each communicator. No thread of an engine waits in a collective; exchange() and
-//   barrier()
-//            wait in the thread that calls them, so they are not for ops.
+//   Threads  One at a time for each communicator.
+//            No thread of an engine waits in a collective. exchange() and barrier() wait in the thread that calls them,
+//            so they are not for ops.
 //   Life     A communicator may end before its ops have run. After its engine is gone it may only be destroyed.
 #pragma once
 
@@ -139,8 +139,8 @@ class Communicator {
   std::chrono::nanoseconds time_in_calls() const;
 
   /// Breaks the group: all calls that have not finished, and all later ones of all members, fail with an AbortError of
-  /// this text, or of one that names the rank if it is empty; in other processes, of its first 463 characters. Any
-  /// thread may call it.
+  /// this text, or of one that names the rank if it is empty; in other processes, of its beginning, of 460 characters.
+  /// Any thread may call it.
   void abort(const std::string& why) const;
 
  private:

@@ -372,7 +372,7 @@ class Engine {
 
   /// Counters at this moment. With concurrent pushes they need not be consistent with each other.
   EngineStats stats() const;
-  /// The sum of EngineStats::failed, skipped and cancelled, in a few nanoseconds: whether it has grown since.
+  /// The sum of EngineStats::failed, skipped and cancelled. It costs little to ask whether it has grown.
   std::uint64_t failures() const;
   int workers() const;
 

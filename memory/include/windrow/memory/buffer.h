@@ -59,7 +59,7 @@ class Bytes {
   Allocator& memory() const;
 
   // For an op on the host that ends while something outside of the engine goes on to use the memory, such as a message
-  // that cannot be called off. Neither frees the present memory, for ever.
+  // that cannot be called off. The present memory is never freed, and EngineOptions::check goes on to watch it.
 
   /// For ops that overwrite or mutate: moves the buffer, with its contents, to other memory. Throws OutOfMemory; then
   /// the buffer stays where it is.
