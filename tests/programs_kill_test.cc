@@ -148,7 +148,7 @@ class KilledMembers : public KilledPrograms {
     for (int tenths = 0; waitpid(mpirun, &status, WNOHANG) == 0; ++tenths) {
       if (tenths == 400) {
         const auto left = std::ranges::count_if(members, runs);
-        // Open MPI's mpirun sometimes hangs once its processes have ended, if one was killed as they connected to it.
+        // What is tested is that the processes end. mpirun may fail by itself: its PMIx server, to which they connect.
         EXPECT_TRUE(left == 0 && !members.empty())
             << "after 40 seconds, mpirun and " << left << " of its processes still run\n"
             << read_file(folder / "err");

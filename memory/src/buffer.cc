@@ -63,23 +63,23 @@ struct Bytes::State {
                   "'; expected one of its own, '" + std::string(lane->name()) + "'");
     }
     if (!holds_block) {
-      held().hold();
+      held()->hold();
       holds_block = true;
     }
-    return held().start() + offset;
+    return held()->start() + offset;
   }
   void end_life() noexcept {
     if (start != nullptr && fills_freed) std::fill_n(start, size, std::byte{0xff});
     start = nullptr;
-    if (std::exchange(holds_block, false)) held().let_go();
+    if (std::exchange(holds_block, false)) held()->let_go();
   }
-  Block& held() const { return other ? *other : *block; }
+  const std::shared_ptr<Block>& held() const { return other ? other : block; }
   void move_away() {
     if (start == nullptr) return;
     auto to = std::make_shared<Block>(block->shared_memory(), size);
     std::byte* const there = to->start();
     std::copy_n(start, size, there);
-    keep_for_ever(other ? other : block);  // with the hold of this state
+    keep_for_ever(held());  // with the hold of this state
     if (watcher) watcher.watch(var, {there, size});
     other = std::move(to);
     offset = 0;
@@ -132,9 +132,9 @@ void Bytes::move_away() const { state_->move_away(); }
 
 void Bytes::never_free() const noexcept {
   if (state_->start == nullptr) return;
-  state_->held().hold();
+  state_->held()->hold();
   try {
-    State::keep_for_ever(state_->other ? state_->other : state_->block);
+    State::keep_for_ever(state_->held());
   } catch (const std::bad_alloc&) {  // it is not freed all the same
   }
 }
