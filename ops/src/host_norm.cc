@@ -28,10 +28,18 @@ HWY_INLINE Norm norm_about(float centre, const float* x, Index n, double epsilon
   return {centre, 1 / std::sqrt(squares / static_cast<float>(n) + static_cast<float>(epsilon))};
 }
 
+/// The differences are from the first element, so the mean of equal elements is exact: what is left of them would be
+/// multiplied by 1 / sqrt(epsilon).
+HWY_INLINE float mean_of(const float* x, Index n) {
+  if (n == 0) return 0;
+  const V first = hn::Set(d, x[0]);
+  const auto add_above = [=](V so_far, V v) HWY_ATTR { return hn::Add(so_far, hn::Sub(v, first)); };
+  return x[0] + sum_of(fold_row<1>({x}, n, hn::Zero(d), x[0], add_above)) / static_cast<float>(n);
+}
+
 HWY_INLINE Norm layer_norm_of(const HostCall& k, Index r) {
   const Matrix<const float> x = k.in[0];
-  const float mean = row_sum_of(x.row(r), x.width) / static_cast<float>(x.width);
-  return norm_about(mean, x.row(r), x.width, k.attributes.values[0]);
+  return norm_about(mean_of(x.row(r), x.width), x.row(r), x.width, k.attributes.values[0]);
 }
 
 HWY_INLINE Norm rms_norm_of(const HostCall& k, Index r) {
@@ -44,11 +52,12 @@ HWY_INLINE void write_normalised(const HostCall& k, Index r, Norm norm) {
                [=](V v) HWY_ATTR { return hn::Mul(hn::Sub(v, centre), factor); });
 }
 
-/// For y = (x - centre) * factor: factor * (g - mean - y * mean of y * g).
+/// For y = (x - centre) * factor: factor * (g - mean - y * mean of y * (g - mean)).
 HWY_INLINE void write_gradient(const HostCall& k, Index r, Norm norm, float mean) {
   const float *x = k.in[0].row(r), *g = k.in[1].row(r);
   const V centre = hn::Set(d, norm.centre), factor = hn::Set(d, norm.factor), of_all = hn::Set(d, mean);
-  const auto add_product = [=](V so_far, V v, V w) HWY_ATTR { return hn::MulAdd(hn::Sub(v, centre), w, so_far); };
+  const auto add_product = [=](V so_far, V v, V w)
+                               HWY_ATTR { return hn::MulAdd(hn::Sub(v, centre), hn::Sub(w, of_all), so_far); };
   const float dot = sum_of(fold_row<2>({x, g}, k.out.width, hn::Zero(d), norm.centre, add_product));
   const V slope = hn::Set(d, norm.factor * norm.factor * dot / static_cast<float>(k.out.width));
   write_row<2>(k.write, k.out.row(r), {x, g}, k.out.width, [=](V v, V w) HWY_ATTR {
@@ -62,8 +71,7 @@ void layer_norm(const HostCall& k) {
 
 void layer_norm_gradient(const HostCall& k) {
   for (Index r = 0; r < k.out.rows; ++r) {
-    const float mean = row_sum_of(k.in[1].row(r), k.out.width) / static_cast<float>(k.out.width);
-    write_gradient(k, r, layer_norm_of(k, r), mean);
+    write_gradient(k, r, layer_norm_of(k, r), mean_of(k.in[1].row(r), k.out.width));
   }
 }
 

@@ -1,6 +1,5 @@
 // The reference kernels of the normalisation of rows.
 #include <cmath>
-#include <numeric>
 #include <vector>
 
 #include "reference.h"
@@ -17,13 +16,20 @@ struct Normalised {
   double factor;
 };
 
+/// The differences are from the first element, so the mean of equal elements is exact.
+double mean_of(const double* x, Index n) {
+  double above = 0;
+  for (Index c = 0; c < n; ++c) above += x[c] - x[0];
+  return x[0] + above / static_cast<double>(n);
+}
+
 template <Norm norm>
 Normalised normalised(const Call& k, Index r) {
   const In x = k.in[0];
   const auto n = static_cast<double>(x.width);
   Normalised result{{x.row(r), x.row(r) + x.width}, 0};
   if (norm == Norm::layer) {
-    const double mean = std::accumulate(result.y.begin(), result.y.end(), 0.0) / n;
+    const double mean = mean_of(x.row(r), x.width);
     for (double& y : result.y) y -= mean;
   }
   const double* y = result.y.data();
@@ -37,15 +43,17 @@ void value(const Call& k) {
   each(k, [&](Index r, Index c) { return normalised<norm>(k, r).y[static_cast<std::size_t>(c)]; });
 }
 
-/// factor * (g - y * mean of y * g), less the mean of g for layer_norm.
+/// factor * (g - y * mean of y * g), with g less its mean for layer_norm.
 template <Norm norm>
 void gradient(const Call& k) {
   each(k, [&](Index r, Index c) {
     const Normalised of = normalised<norm>(k, r);
     const double *y = of.y.data(), *g = k.in[1].row(r);
     const auto n = static_cast<double>(k.in[0].width);
-    const double mean = norm == Norm::layer ? std::accumulate(g, g + k.in[0].width, 0.0) / n : 0;
-    return of.factor * (g[c] - mean - y[c] * dot(y, 1, g, 1, k.in[0].width) / n);
+    const double mean = norm == Norm::layer ? mean_of(g, k.in[0].width) : 0;
+    double dot = 0;
+    for (Index i = 0; i < k.in[0].width; ++i) dot += y[i] * (g[i] - mean);
+    return of.factor * (g[c] - mean - y[c] * dot / n);
   });
 }
 
