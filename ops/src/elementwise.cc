@@ -109,17 +109,24 @@ constinit const Operator binary_cross_entropy =
                 "y < 0 || y > 1 ? (x - x) / (y - y) : fabs(x) * (x < 0 ? y : 1 - y) + log1p(exp(-fabs(x)))",
                 of_binary_cross_entropy);
 // gelu(x) = x * sigmoid(v) for v = sqrt(8 / pi) * (x + 0.044715 * x^3), since (1 + tanh(v / 2)) / 2 = sigmoid(v).
-#define WINDROW_GELU_V "decltype(x)(1.5957691216057308) * (x + decltype(x)(0.044715) * x * x * x)"
-#define WINDROW_GELU_SLOPE_OF_V "decltype(x)(1.5957691216057308) * (1 + decltype(x)(0.134145) * x * x)"
-constinit const Operator gelu = elementwise("gelu", 1, 0b1, "x / (1 + exp(-(" WINDROW_GELU_V ")))", of_gelu);
-constinit const Operator gelu_gradient = elementwise(
-    "gelu_gradient", 2, 0b10,
-    "y * (1 + x * (" WINDROW_GELU_SLOPE_OF_V ") / (1 + exp(" WINDROW_GELU_V "))) / (1 + exp(-(" WINDROW_GELU_V ")))");
+#define WINDROW_GELU_V(X) "decltype(x)(1.5957691216057308) * (" X " + decltype(x)(0.044715) * " X " * " X " * " X ")"
+constinit const Operator gelu = elementwise("gelu", 1, 0b1, "x / (1 + exp(-(" WINDROW_GELU_V("x") ")))", of_gelu);
+// Slopes far from 0 are those at a distance at which they are 0 and 1, since 0 * inf is not a number.
+#define WINDROW_GELU_X "(x > 30 ? 30 : x < -30 ? -30 : x)"
+#define WINDROW_GELU_FAR_V WINDROW_GELU_V(WINDROW_GELU_X)
+#define WINDROW_GELU_SLOPE_OF_V \
+  "decltype(x)(1.5957691216057308) * (1 + decltype(x)(0.134145) * " WINDROW_GELU_X " * " WINDROW_GELU_X ")"
+constinit const Operator gelu_gradient =
+    elementwise("gelu_gradient", 2, 0b10,
+                "y * (1 + " WINDROW_GELU_X " * (" WINDROW_GELU_SLOPE_OF_V ") / (1 + exp(" WINDROW_GELU_FAR_V
+                "))) / (1 + exp(-(" WINDROW_GELU_FAR_V ")))");
 #undef WINDROW_GELU_V
+#undef WINDROW_GELU_X
+#undef WINDROW_GELU_FAR_V
 #undef WINDROW_GELU_SLOPE_OF_V
 constinit const Operator silu = elementwise("silu", 1, 0b1, "x / (1 + exp(-x))", of_silu);
-constinit const Operator silu_gradient =
-    elementwise("silu_gradient", 2, 0b10, "y * (1 + x / (1 + exp(x))) / (1 + exp(-x))");
+constinit const Operator silu_gradient = elementwise(
+    "silu_gradient", 2, 0b10, "y * (1 + (x > 104 ? 104 : x < -104 ? -104 : x) / (1 + exp(x))) / (1 + exp(-x))");
 // exp(x) - 1 = tanh(x / 2) * (exp(x) + 1), without cancellation.
 constinit const Operator elu =
     elementwise("elu", 1, 0b1, "x > 0 ? x : a * (tanh(x / 2) * (exp(x) + 1))", of_elu, "with_alpha");
@@ -131,7 +138,7 @@ constinit const Operator leaky_relu_gradient =
     elementwise("leaky_relu_gradient", 2, 0b10, "x > 0 ? y : a * y", nullptr, "with_slope");
 constinit const Operator clamp = elementwise("clamp", 1, 0, "x < a ? a : x > b ? b : x", of_clamp, "within");
 constinit const Operator clamp_gradient =
-    elementwise("clamp_gradient", 2, 0b10, "x < a || x > b ? 0 : y", nullptr, "within");
+    elementwise("clamp_gradient", 2, 0b10, "x >= a && x <= b ? y : 0", nullptr, "within");
 // b is the sign of (-1)^a, or 0 if a is no whole number; see to_power().
 constinit const Operator pow =
     elementwise("pow", 1, 0, "(x < 0 ? b : 1) * exp(a * log(b == 0 ? x : fabs(x)))", of_pow, "to_power");
@@ -153,8 +160,9 @@ constinit const Operator binary_cross_entropy_gradient =
     elementwise("binary_cross_entropy_gradient", 3, 0b100, "z * (1 / (1 + exp(-x)) - y)");
 constinit const Operator binary_cross_entropy_target_gradient =
     elementwise("binary_cross_entropy_target_gradient", 2, 0b11, "-x * y");
+// Where both terms are -inf, neither has a share.
 constinit const Operator log_add_exp_gradient =
-    elementwise("log_add_exp_gradient", 3, 0b100, "z / (1 + exp(x == y ? decltype(x)(0) : y - x))");
+    elementwise("log_add_exp_gradient", 3, 0b100, "z / (1 + exp(x == y && x < 0 && x + x == x ? -x : y - x))");
 constinit const Operator div_gradient = elementwise("div_gradient", 3, 0, "-z * x / y");
 constinit const Operator maximum_gradient = elementwise("maximum_gradient", 3, 0b100, "x < y ? 0 : z");
 constinit const Operator maximum_gradient_strict = elementwise("maximum_gradient_strict", 3, 0b100, "x > y ? z : 0");

@@ -16,17 +16,6 @@ HWY_BEFORE_NAMESPACE();
 namespace windrow {
 namespace HWY_NAMESPACE {
 
-/// The column of the first NaN of a row, or otherwise of its first maximum. The row is not empty.
-HWY_INLINE Index first_maximum(const float* x, Index n) {
-  const auto larger = [](V so_far, V v)
-                          HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Gt(v, so_far), hn::IsNaN(v)), v, so_far); };
-  const V tops = fold_row<1>({x}, n, hn::Set(d, -infinity), -infinity, larger);
-  const bool nan = !hn::AllFalse(d, hn::IsNaN(tops));
-  const float top = hn::GetLane(hn::MaxOfLanes(d, tops));
-  const auto is_top = [&](float v) { return nan ? std::isnan(v) : v == top; };
-  return std::find_if(x, x + n, is_top) - x;
-}
-
 /// The draw of a row: the column with the largest x + Gumbel noise (Gumbel 1954).
 class Draw {
  public:

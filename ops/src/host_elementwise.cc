@@ -125,8 +125,10 @@ HWY_INLINE V gelu_logit_slope(V x) {
 void gelu(const HostCall& k) {
   map<1>(k, [](V x) HWY_ATTR { return hn::Mul(x, logistic(gelu_logit(x))); });
 }
+// Slopes far from 0 are those at a distance at which they are 0 and 1, since 0 * inf is not a number.
 void gelu_gradient(const HostCall& k) {
-  map<2>(k, [](V x, V g) HWY_ATTR {
+  map<2>(k, [](V far, V g) HWY_ATTR {
+    const V x = limited(far, 30);
     const V v = gelu_logit(x), bend = hn::Mul(hn::Mul(x, gelu_logit_slope(x)), logistic(hn::Neg(v)));
     return hn::Mul(hn::Mul(g, logistic(v)), hn::Add(constant(1), bend));
   });
@@ -135,7 +137,8 @@ void silu(const HostCall& k) {
   map<1>(k, [](V x) HWY_ATTR { return hn::Mul(x, logistic(x)); });
 }
 void silu_gradient(const HostCall& k) {
-  map<2>(k, [](V x, V g) HWY_ATTR {
+  map<2>(k, [](V far, V g) HWY_ATTR {
+    const V x = limited(far, 104);
     return hn::Mul(hn::Mul(g, logistic(x)), hn::MulAdd(x, logistic(hn::Neg(x)), constant(1)));
   });
 }
@@ -166,7 +169,7 @@ void clamp(const HostCall& k) {
 }
 void clamp_gradient(const HostCall& k) {
   const V low = constant(k.attributes.values[0]), high = constant(k.attributes.values[1]);
-  map<2>(k, [=](V x, V g) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Lt(x, low), hn::Gt(x, high)), constant(0), g); });
+  map<2>(k, [=](V x, V g) HWY_ATTR { return hn::IfThenElseZero(hn::And(hn::Ge(x, low), hn::Le(x, high)), g); });
 }
 /// x^power; `sign` is that of (-1)^power, or 0 if the power is no whole number.
 HWY_INLINE V power_of(V x, double power, double sign) {
@@ -213,8 +216,11 @@ void log_sigmoid_gradient(const HostCall& k) {
   map<2>(k, [](V x, V g) HWY_ATTR { return hn::Mul(g, sigmoid_of(hn::Neg(x))); });
 }
 void log_add_exp_gradient(const HostCall& k) {
-  map<3>(k, [](V x, V y, V g)
-                HWY_ATTR { return hn::Mul(g, logistic(hn::IfThenElse(hn::Eq(x, y), constant(0), hn::Sub(x, y)))); });
+  const V none = hn::Set(d, -infinity);
+  map<3>(k, [=](V x, V y, V g) HWY_ATTR {
+    const auto no_sum = hn::And(hn::Eq(x, y), hn::Eq(x, none));  // of which neither has a share
+    return hn::Mul(g, logistic(hn::IfThenElse(no_sum, none, hn::Sub(x, y))));
+  });
 }
 void binary_cross_entropy_gradient(const HostCall& k) {
   map<3>(k, [](V x, V y, V g) HWY_ATTR { return hn::Mul(g, hn::Sub(sigmoid_of(x), y)); });

@@ -131,15 +131,6 @@ void squared_distance_gradient(const HostCall& k) {
   }
 }
 
-/// The maximum of n elements: NaN if one is NaN, -infinity without elements.
-HWY_INLINE float maximum_of(const float* x, Index n) {
-  const V tops = fold_row<1>({x}, n, hn::Set(d, -infinity), -infinity, [](V so_far, V v) HWY_ATTR {
-    return hn::IfThenElse(hn::Or(hn::Gt(v, so_far), hn::IsNaN(v)), v, so_far);
-  });
-  const bool counts = hn::AllFalse(d, hn::IsNaN(tops));
-  return counts ? hn::GetLane(hn::MaxOfLanes(d, tops)) : std::numeric_limits<float>::quiet_NaN();
-}
-
 void row_max(const HostCall& k) {
   write_scalars(k, [x = k.in[0]](Index r) HWY_ATTR { return x.width == 0 ? 0 : maximum_of(x.row(r), x.width); });
 }
@@ -147,9 +138,7 @@ void row_max(const HostCall& k) {
 void row_max_gradient(const HostCall& k) {
   zero_unless_adding(k);
   for (Index r = 0; r < k.out.rows && k.out.width > 0; ++r) {
-    const float *x = k.in[0].row(r), top = maximum_of(x, k.out.width);
-    const auto is_top = [top](float v) { return std::isnan(top) ? std::isnan(v) : v == top; };
-    k.out.row(r)[std::find_if(x, x + k.out.width, is_top) - x] += *k.in[1].row(r);
+    k.out.row(r)[first_maximum(k.in[0].row(r), k.out.width)] += *k.in[1].row(r);
   }
 }
 
@@ -163,7 +152,7 @@ void hinge(const HostCall& k) {
   const auto margin = static_cast<float>(k.attributes.values[0]);
   write_scalars(k, [&, x = k.in[0]](Index r) HWY_ATTR {
     const Index label = checked_label(k.indices[0], r, x.width);
-    if (label < 0) return 0.0f;
+    if (label < 0 || x.width == 1) return 0.0f;
     const float loss = margin + rival_of(x.row(r), x.width, label) - x.row(r)[label];
     return loss <= 0 ? 0 : loss;  // a NaN stays one
   });
@@ -174,12 +163,12 @@ void hinge_gradient(const HostCall& k) {
   const auto margin = static_cast<float>(k.attributes.values[0]);
   for (Index r = 0; r < k.out.rows; ++r) {
     const Index label = checked_label(k.indices[0], r, k.out.width);
-    if (label < 0) continue;
+    if (label < 0 || k.out.width == 1) continue;
     const float *x = k.in[0].row(r), g = *k.in[1].row(r), rival = rival_of(x, k.out.width, label);
     if (margin + rival - x[label] <= 0) continue;
     Index other = 0;
-    while (other < k.out.width && (other == label || x[other] != rival)) ++other;
-    if (other < k.out.width) k.out.row(r)[other] += g;
+    while (other == label || (rival == rival ? x[other] != rival : x[other] == x[other])) ++other;
+    k.out.row(r)[other] += g;
     k.out.row(r)[label] -= g;
   }
 }
@@ -240,8 +229,7 @@ void gather_where(const HostCall& k) {
 }
 
 void take_larger(float* to, const float* from, Index n) {
-  map_row<1>(to, {from}, n,
-             [](V old, V x) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Gt(x, old), hn::IsNaN(x)), x, old); });
+  map_row<1>(to, {from}, n, [](V old, V x) HWY_ATTR { return larger(old, x); });
 }
 
 float sum_row(const float* x, Index n) { return row_sum_of(x, n); }

@@ -57,10 +57,11 @@ void log_matmul(const HostCall& k) {
   each_product(k, [&](const float* x, auto load) HWY_ATTR {
     V top = hn::Set(d, -infinity), sum = hn::Zero(d);
     for (Index i = 0; i < inner; ++i) top = hn::Max(top, hn::Add(hn::Set(d, x[i]), load(i)));
+    const V shift = hn::IfThenZeroElse(hn::IsInf(top), top);  // of a sum that is 0 or infinite
     for (Index i = 0; i < inner; ++i) {
-      sum = hn::Add(sum, exp_of(hn::Sub(hn::Add(hn::Set(d, x[i]), load(i)), top)));
+      sum = hn::Add(sum, exp_of(hn::Sub(hn::Add(hn::Set(d, x[i]), load(i)), shift)));
     }
-    return hn::IfThenElse(hn::IsInf(top), top, hn::Add(top, log_of(sum)));
+    return hn::Add(shift, log_of(sum));
   });
 }
 
@@ -70,6 +71,7 @@ struct ResultRow {
   explicit ResultRow(Index width) : result(1, width, infinity), gradient(1, width, 0) {}
   void take(const HostCall& k, Index r) {
     result.take(0, k.in[2].row(r), k.in[2].width);
+    std::replace(result.row(0), result.row(0) + k.in[2].width, -infinity, infinity);  // a sum of 0 has no shares
     gradient.take(0, k.in[3].row(r), k.in[3].width);
   }
   /// What the element x and the weights of its row contribute, at columns [c, c + lanes).

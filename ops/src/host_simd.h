@@ -196,6 +196,23 @@ HWY_INLINE float row_dot_of(const float* x, const float* y, Index n) {
       fold_row<2>({x, y}, n, hn::Zero(d), 0, [](V so_far, V v, V w) HWY_ATTR { return hn::MulAdd(v, w, so_far); }));
 }
 
+/// The larger one, or NaN if one is NaN; `so_far` if they are equal.
+HWY_INLINE V larger(V so_far, V v) { return hn::IfThenElse(hn::Or(hn::Gt(v, so_far), hn::IsNaN(v)), v, so_far); }
+
+/// The maximum of n elements: NaN if one is NaN, -infinity without elements.
+HWY_INLINE float maximum_of(const float* x, Index n) {
+  const V tops =
+      fold_row<1>({x}, n, hn::Set(d, -infinity), -infinity, [](V so_far, V v) HWY_ATTR { return larger(so_far, v); });
+  const bool counts = hn::AllFalse(d, hn::IsNaN(tops));
+  return counts ? hn::GetLane(hn::MaxOfLanes(d, tops)) : std::numeric_limits<float>::quiet_NaN();
+}
+
+/// The column of the first NaN of a row, or otherwise of its first maximum. The row is not empty.
+HWY_INLINE Index first_maximum(const float* x, Index n) {
+  const float top = maximum_of(x, n);
+  return std::find_if(x, x + n, [top](float v) { return top == top ? v == top : v != v; }) - x;
+}
+
 /// Writes the only element of a row of the result.
 HWY_INLINE void write_scalar(const HostCall& k, Index row, float value) {
   float& out = *k.out.row(row);

@@ -18,13 +18,22 @@ struct ExpSum {
   float sum;
 };
 
+/// The maximum of a row that contains no NaN. Otherwise any number: the sums below are NaN then.
+HWY_INLINE float top_of(const float* x, Index n) {
+  const auto larger_one = [](V so_far, V v) HWY_ATTR { return hn::Max(so_far, v); };
+  return hn::GetLane(hn::MaxOfLanes(d, fold_row<1>({x}, n, hn::Set(d, -infinity), -infinity, larger_one)));
+}
+
+/// The sum of exp(x - shift). A shift that is not finite makes it NaN.
+HWY_INLINE float exp_sum_above(float shift, const float* x, Index n) {
+  const V by = hn::Set(d, shift);
+  const auto add_exp = [=](V so_far, V v) HWY_ATTR { return hn::Add(so_far, exp_of(hn::Sub(v, by))); };
+  return sum_of(fold_row<1>({x}, n, hn::Zero(d), -infinity, add_exp));
+}
+
 HWY_INLINE ExpSum exp_sum(const float* x, Index n) {
-  const auto larger = [](V so_far, V v) HWY_ATTR { return hn::Max(so_far, v); };
-  const float top = hn::GetLane(hn::MaxOfLanes(d, fold_row<1>({x}, n, hn::Set(d, -infinity), -infinity, larger)));
-  const V shift = hn::Set(d, top);
-  const auto add_exp = [=](V so_far, V v) HWY_ATTR { return hn::Add(so_far, exp_of(hn::Sub(v, shift))); };
-  const V sums = fold_row<1>({x}, n, hn::Zero(d), -infinity, add_exp);
-  return {top, sum_of(sums)};
+  const float top = top_of(x, n);
+  return {top, exp_sum_above(top, x, n)};
 }
 
 /// Rows of few columns, one row per lane: a vector holds one column of as many rows as it has lanes. So eight rows of
@@ -178,8 +187,12 @@ void smoothed_cross_entropy(const HostCall& k) {
     const Index label = checked_label(k.indices[0], r, x.width);
     if (label < 0) return 0.0f;
     const ExpSum sum = exp_sum(x.row(r), x.width);
-    const float mean = row_sum_of(x.row(r), x.width) / static_cast<float>(x.width);
-    return std::log(sum.sum) + (1 - epsilon) * (sum.top - x.row(r)[label]) + epsilon * (sum.top - mean);
+    const float loss = std::log(sum.sum) + (1 - epsilon) * (sum.top - x.row(r)[label]);
+    if (epsilon == 0) return loss;  // 0 * inf is not a number
+    const V top = hn::Set(d, sum.top);
+    const auto add_below = [=](V so_far, V v) HWY_ATTR { return hn::Add(so_far, hn::Sub(top, v)); };
+    const float below = sum_of(fold_row<1>({x.row(r)}, x.width, hn::Zero(d), sum.top, add_below));
+    return loss + epsilon * (below / static_cast<float>(x.width));
   });
 }
 
@@ -203,14 +216,17 @@ void smoothed_cross_entropy_gradient(const HostCall& k) {
 
 void log_sum_exp(const HostCall& k) {
   write_scalars(k, [x = k.in[0]](Index r) HWY_ATTR {
-    const ExpSum sum = exp_sum(x.row(r), x.width);
-    return std::isinf(sum.top) ? sum.top : sum.top + std::log(sum.sum);
+    if (x.width == 0) return 0.0f;
+    const float top = top_of(x.row(r), x.width), shift = std::isinf(top) ? 0 : top;
+    return shift + std::log(exp_sum_above(shift, x.row(r), x.width));
   });
 }
 
 void log_sum_exp_gradient(const HostCall& k) {
   for (Index r = 0; r < k.out.rows; ++r) {
-    const V result = hn::Set(d, *k.in[1].row(r)), g = hn::Set(d, *k.in[2].row(r));
+    const float of_row = *k.in[1].row(r);
+    const V result = hn::Set(d, of_row == -infinity ? infinity : of_row);  // nothing has a share in a sum of 0
+    const V g = hn::Set(d, *k.in[2].row(r));
     write_row<1>(k.write, k.out.row(r), {k.in[0].row(r)}, k.out.width,
                  [=](V v) HWY_ATTR { return hn::Mul(g, exp_of(hn::Sub(v, result))); });
   }

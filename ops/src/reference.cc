@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "products.h"
@@ -26,6 +27,11 @@ void ternary(const Call& call, F f) {
   each(call, [&](Index r, Index c) { return f(call.in[0].row(r)[c], call.in[1].row(r)[c], call.in[2].row(r)[c]); });
 }
 
+/// x^power, NaN for x below 0 unless the power is whole.
+double power_of(double x, double power) {
+  return x < 0 && power != std::floor(power) ? std::numeric_limits<double>::quiet_NaN() : std::pow(x, power);
+}
+
 /// The argument of tanh in gelu, and its derivative.
 double gelu_argument(double x) { return std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x); }
 double gelu_argument_slope(double x) { return std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x); }
@@ -43,16 +49,18 @@ void add_activations(KernelTable<double>& table) {
   table.add(op::clamp, [](const Call& k) {
     unary(k, [&](double x) { return std::clamp(x, k.attributes.values[0], k.attributes.values[1]); });
   });
-  table.add(op::pow, [](const Call& k) { unary(k, [&](double x) { return std::pow(x, k.attributes.values[0]); }); });
+  table.add(op::pow, [](const Call& k) { unary(k, [&](double x) { return power_of(x, k.attributes.values[0]); }); });
+  // Slopes far from 0 are those at a distance at which they are 0 and 1 in double, since 0 * inf is not a number.
   table.add(op::gelu_gradient, [](const Call& k) {
-    binary(k, [](double x, double g) {
+    binary(k, [](double far, double g) {
+      const double x = std::clamp(far, -100.0, 100.0);
       const double t = std::tanh(gelu_argument(x));
       return g * ((1 + t) / 2 + x / 2 * (1 - t * t) * gelu_argument_slope(x));
     });
   });
   table.add(op::silu_gradient, [](const Call& k) {
-    binary(k, [](double x, double g) {
-      const double s = 1 / (1 + std::exp(-x));
+    binary(k, [](double far, double g) {
+      const double x = std::clamp(far, -1000.0, 1000.0), s = 1 / (1 + std::exp(-x));
       return g * (s + x * s * (1 - s));
     });
   });
@@ -64,10 +72,10 @@ void add_activations(KernelTable<double>& table) {
   });
   table.add(op::clamp_gradient, [](const Call& k) {
     const auto [low, high] = k.attributes.values;
-    binary(k, [low = low, high = high](double x, double g) { return x < low || x > high ? 0 : g; });
+    binary(k, [low = low, high = high](double x, double g) { return low <= x && x <= high ? g : 0; });
   });
   table.add(op::pow_gradient, [](const Call& k) {
-    binary(k, [power = k.attributes.values[0]](double x, double g) { return g * power * std::pow(x, power - 1); });
+    binary(k, [power = k.attributes.values[0]](double x, double g) { return g * power * power_of(x, power - 1); });
   });
 }
 
@@ -104,19 +112,22 @@ void add_elementwise(KernelTable<double>& table) {
   table.add(op::stop_gradient, [](const Call& k) { unary(k, [](double x) { return x; }); });
   table.add(op::reverse_gradient, [](const Call& k) { unary(k, [](double x) { return x; }); });
   table.add(op::tanh_gradient, [](const Call& k) { binary(k, [](double y, double g) { return g * (1 - y * y); }); });
-  table.add(op::sigmoid_gradient, [](const Call& k) { binary(k, [](double y, double g) { return g * y * (1 - y); }); });
+  table.add(op::sigmoid_gradient, [](const Call& k) { binary(k, [](double y, double g) { return g * (y - y * y); }); });
   table.add(op::relu_gradient, [](const Call& k) { binary(k, [](double y, double g) { return y <= 0 ? 0 : g; }); });
   table.add(op::square_gradient, [](const Call& k) { binary(k, [](double x, double g) { return 2 * x * g; }); });
   table.add(op::sqrt_gradient, [](const Call& k) { binary(k, [](double y, double g) { return g / (2 * y); }); });
   table.add(op::abs_gradient, [](const Call& k) {
-    binary(k, [](double x, double g) { return x > 0 ? g : x < 0 ? -g : 0; });
+    binary(k, [](double x, double g) { return x > 0 ? g : x < 0 ? -g : 0 * x; });
   });
   table.add(op::softplus_gradient,
             [](const Call& k) { binary(k, [](double x, double g) { return g / (1 + std::exp(-x)); }); });
   table.add(op::log_sigmoid_gradient,
             [](const Call& k) { binary(k, [](double x, double g) { return g / (1 + std::exp(x)); }); });
   table.add(op::log_add_exp_gradient, [](const Call& k) {
-    ternary(k, [](double x, double y, double g) { return g / (1 + std::exp(x == y ? 0 : y - x)); });
+    ternary(k, [](double x, double y, double g) {
+      const bool no_sum = x == y && x < 0 && std::isinf(x);  // of which nothing has a share
+      return g / (1 + std::exp(no_sum ? -x : y - x));
+    });
   });
   table.add(op::div_gradient,
             [](const Call& k) { ternary(k, [](double quotient, double y, double g) { return -g * quotient / y; }); });

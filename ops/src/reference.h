@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "checks.h"
 #include "windrow/ops/kernel.h"
@@ -35,6 +36,15 @@ inline double dot(const double* x, Index x_step, const double* y, Index y_step, 
   double sum = 0;
   for (Index i = 0; i < n; ++i) sum += x[i * x_step] * y[i * y_step];
   return sum;
+}
+
+/// True if `value` takes the place of `top` as the maximum: the first NaN wins, otherwise the first of the largest.
+inline bool exceeds(double value, double top) { return !std::isnan(top) && !(value <= top); }
+
+/// The share of a term in a sum of exponentials whose logarithm is `result`; nothing has a share in a sum of 0.
+inline double share_of(double term, double result) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  return std::exp(term - (result == -inf ? inf : result));
 }
 
 /// log(1 + exp(x)).

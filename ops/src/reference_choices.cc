@@ -24,9 +24,7 @@ std::vector<Index> chosen(const Call& k, Index r) {
       Index best = -1;
       for (Index i = 0; i < rows; ++i) {
         if (std::find(places.begin(), places.end(), i) != places.end()) continue;
-        const bool better =
-            best < 0 || (!std::isnan(x[best * columns + c]) && !(x[i * columns + c] <= x[best * columns + c]));
-        if (better) best = i;
+        if (best < 0 || exceeds(x[i * columns + c], x[best * columns + c])) best = i;
       }
       places.push_back(best);
     }
@@ -77,7 +75,7 @@ void add_top_choices(KernelTable<double>& table) {
         for (std::size_t i = 0; i < 3; ++i) counter[i + 1] = static_cast<std::uint32_t>(k.indices[0].row(r)[i]);
         const double uniform = open_uniform(philox(counter, key)[static_cast<std::size_t>(c % 4)]);
         const double value = k.in[0].row(r)[c] - std::log(-std::log(uniform));
-        if (c > 0 && value <= top) continue;
+        if (c > 0 && !exceeds(value, top)) continue;
         best = c;
         top = value;
       }

@@ -67,7 +67,7 @@ void add_convolution(KernelTable<double>& table) {
 Index pooled(const op::Window2d& w, const double* image, Index result) {
   Index top = -1;
   each_place(w, result / w.positions(), result % w.positions(), [&](Index place, Index) {
-    if (top < 0 || (!std::isnan(image[top]) && !(image[place] <= image[top]))) top = place;
+    if (top < 0 || exceeds(image[place], image[top])) top = place;
   });
   return top;
 }

@@ -10,19 +10,31 @@
 namespace windrow::reference {
 namespace {
 
-/// log(sum of exp(x)) over a row.
-double log_sum_exp(const double* x, Index n) {
-  const double top = *std::max_element(x, x + n);
-  double sum = 0;
+/// The logarithm of the sum of exp(x) over a row, as a sum: in `top + log`, a large `top` takes the digits of `log`.
+/// `log` is NaN where `top` is not finite.
+struct LogSum {
+  double top, log;
+  double below(double x) const { return x - top - log; }  ///< log(softmax(x))
+};
+LogSum log_sum_of(const double* x, Index n) {
+  double top = x[0], sum = 0;
+  for (Index c = 1; c < n; ++c) top = exceeds(x[c], top) ? x[c] : top;
   for (Index c = 0; c < n; ++c) sum += std::exp(x[c] - top);
-  return top + std::log(sum);
+  return {top, std::log(sum)};
 }
 
-/// The first of the largest elements of a row other than that of the label; -1 if there is none.
+double log_sum_exp(const double* x, Index n) {
+  if (n == 0) return 0;
+  const LogSum sum = log_sum_of(x, n);
+  return std::isinf(sum.top) ? sum.top : sum.top + sum.log;
+}
+
+/// The first NaN, or otherwise the first of the largest elements of a row other than that of the label; -1 if there is
+/// none.
 Index rival(const double* x, Index n, Index label) {
   Index top = -1;
   for (Index c = 0; c < n; ++c) {
-    if (c != label && (top < 0 || x[c] > x[top])) top = c;
+    if (c != label && (top < 0 || exceeds(x[c], x[top]))) top = c;
   }
   return top;
 }
@@ -41,23 +53,27 @@ void add_other_losses(KernelTable<double>& table) {
     const double epsilon = k.attributes.values[0];
     const Index n = k.in[0].width;
     each_labelled(k, [&](Index r, Index, Index label) {
-      const double *x = k.in[0].row(r), mean = std::accumulate(x, x + n, 0.0) / static_cast<double>(n);
-      return log_sum_exp(x, n) - (1 - epsilon) * x[label] - epsilon * mean;
+      const double* x = k.in[0].row(r);
+      const LogSum sum = log_sum_of(x, n);
+      double all = 0;
+      for (Index c = 0; epsilon > 0 && c < n; ++c) all += sum.below(x[c]);
+      return -(1 - epsilon) * sum.below(x[label]) - epsilon * all / static_cast<double>(n);
     });
   });
   table.add(op::smoothed_cross_entropy_gradient, [](const Call& k) {
     const double epsilon = k.attributes.values[0];
     const Index n = k.in[0].width;
     each_labelled(k, [&](Index r, Index c, Index label) {
-      const double *x = k.in[0].row(r), target = (c == label ? 1 - epsilon : 0) + epsilon / static_cast<double>(n);
-      return k.in[1].row(r)[0] * (std::exp(x[c] - log_sum_exp(x, n)) - target);
+      const double *x = k.in[0].row(r), g = k.in[1].row(r)[0];
+      const double of_all = g * (std::exp(log_sum_of(x, n).below(x[c])) - epsilon / static_cast<double>(n));
+      return c == label ? of_all - g * (1 - epsilon) : of_all;
     });
   });
   table.add(op::hinge, [](const Call& k) {
     each_labelled(k, [&](Index r, Index, Index label) {
       const double* x = k.in[0].row(r);
       const Index other = rival(x, k.in[0].width, label);
-      return other < 0 ? 0.0 : std::max(0.0, k.attributes.values[0] + x[other] - x[label]);
+      return other < 0 ? 0.0 : std::max(k.attributes.values[0] + x[other] - x[label], 0.0);  // a NaN stays one
     });
   });
   table.add(op::hinge_gradient, [](const Call& k) {
@@ -71,7 +87,7 @@ void add_other_losses(KernelTable<double>& table) {
   table.add(op::log_sum_exp,
             [](const Call& k) { each(k, [&](Index r, Index) { return log_sum_exp(k.in[0].row(r), k.in[0].width); }); });
   table.add(op::log_sum_exp_gradient, [](const Call& k) {
-    each(k, [&](Index r, Index c) { return k.in[2].row(r)[0] * std::exp(k.in[0].row(r)[c] - k.in[1].row(r)[0]); });
+    each(k, [&](Index r, Index c) { return k.in[2].row(r)[0] * share_of(k.in[0].row(r)[c], k.in[1].row(r)[0]); });
   });
 }
 
@@ -81,7 +97,7 @@ void add_losses(KernelTable<double>& table) {
   table.add(op::softmax, [](const Call& k) {
     each(k, [&](Index r, Index c) {
       const double* x = k.in[0].row(r);
-      return std::exp(x[c] - log_sum_exp(x, k.in[0].width));
+      return std::exp(log_sum_of(x, k.in[0].width).below(x[c]));
     });
   });
   table.add(op::softmax_gradient, [](const Call& k) {
@@ -91,7 +107,7 @@ void add_losses(KernelTable<double>& table) {
     });
   });
   table.add(op::log_softmax, [](const Call& k) {
-    each(k, [&](Index r, Index c) { return k.in[0].row(r)[c] - log_sum_exp(k.in[0].row(r), k.in[0].width); });
+    each(k, [&](Index r, Index c) { return log_sum_of(k.in[0].row(r), k.in[0].width).below(k.in[0].row(r)[c]); });
   });
   table.add(op::log_softmax_gradient, [](const Call& k) {
     each(k, [&](Index r, Index c) {
@@ -114,14 +130,15 @@ void add_losses(KernelTable<double>& table) {
     each(k, [&](Index r, Index) {
       const Index label = checked_label(k.indices[0], r, k.in[0].width);
       const double* x = k.in[0].row(r);
-      return label < 0 ? 0.0 : log_sum_exp(x, k.in[0].width) - x[label];
+      return label < 0 ? 0.0 : -log_sum_of(x, k.in[0].width).below(x[label]);
     });
   });
   table.add(op::softmax_cross_entropy_gradient, [](const Call& k) {
     each(k, [&](Index r, Index c) {
       const Index label = checked_label(k.indices[0], r, k.in[0].width);
       const double *x = k.in[0].row(r), g = k.in[1].row(r)[0];
-      return label < 0 ? 0.0 : g * (std::exp(x[c] - log_sum_exp(x, k.in[0].width)) - (c == label ? 1 : 0));
+      if (label < 0) return 0.0;
+      return g * std::exp(log_sum_of(x, k.in[0].width).below(x[c])) - (c == label ? g : 0);
     });
   });
   table.add(op::binary_cross_entropy, [](const Call& k) {

@@ -109,7 +109,7 @@ double sum_of(In x, Index c, Index first, Index last) {
 Index first_maximum(In x, Index c, Index first, Index last) {
   Index top = first;
   for (Index r = first; r < last; ++r) {
-    if (!std::isnan(x.row(top)[c]) && !(x.row(r)[c] <= x.row(top)[c])) top = r;
+    if (exceeds(x.row(r)[c], x.row(top)[c])) top = r;
   }
   return top;
 }
@@ -186,7 +186,7 @@ void add_segments(KernelTable<double>& table) {
 Index top_of(const double* x, Index width) {
   Index top = 0;
   for (Index c = 1; c < width; ++c) {
-    if (!std::isnan(x[top]) && !(x[c] <= x[top])) top = c;
+    if (exceeds(x[c], x[top])) top = c;
   }
   return top;
 }

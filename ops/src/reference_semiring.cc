@@ -13,7 +13,7 @@ Index best_of(const Call& k, Index r, Index c) {
   const auto term = [&](Index i) { return k.in[0].row(r)[i] + k.in[1].row(i)[c]; };
   Index best = 0;
   for (Index i = 1; i < k.in[0].width; ++i) {
-    if (!std::isnan(term(best)) && !(term(i) <= term(best))) best = i;
+    if (exceeds(term(i), term(best))) best = i;
   }
   return best;
 }
@@ -25,7 +25,7 @@ double top_of(const Call& k, Index r, Index c) {
 
 /// The gradient of element (r, c) of the result, times the share that term i has of it.
 double share(const Call& k, Index r, Index i, Index c) {
-  return k.in[3].row(r)[c] * std::exp(k.in[0].row(r)[i] + k.in[1].row(i)[c] - k.in[2].row(r)[c]);
+  return k.in[3].row(r)[c] * share_of(k.in[0].row(r)[i] + k.in[1].row(i)[c], k.in[2].row(r)[c]);
 }
 
 }  // namespace

@@ -217,7 +217,7 @@ extern const Operator smoothed_cross_entropy_gradient;  ///< x, g of n x 1; n x 
 extern const Operator hinge;
 extern const Operator hinge_gradient;  ///< x, g of n x 1; n x 1 -> n x w; with_margin
 
-/// n x w -> n x 1: log(sum of exp(x)) over each row, natural logarithm; finite for all finite x.
+/// n x w -> n x 1: log(sum of exp(x)) over each row, natural logarithm; finite for all finite x; 0 if w is 0.
 extern const Operator log_sum_exp;
 extern const Operator log_sum_exp_gradient;  ///< x, result, g, both of n x 1 -> n x w: g * exp(x - result)
 
