@@ -1,6 +1,7 @@
 // What kernels share: operands, checks of indices, and the kernel that computes each element on its own.
 #pragma once
 
+#include <cmath>
 #include <limits>
 
 #include "kernels.h"
@@ -20,6 +21,13 @@ inline bool adds(const Call& call) { return call.write == Write::add; }
 
 /// The first value of the attributes.
 inline float value_of(const Call& call) { return static_cast<float>(call.attributes.values[0]); }
+
+inline constexpr float lowest = -std::numeric_limits<float>::infinity();
+
+/// The share of a term in a sum of exponentials whose logarithm is `result`; nothing has a share in a sum of 0.
+WINDROW_ON_DEVICE inline float share_of(float term, float result) {
+  return std::exp(term - (result == lowest ? -lowest : result));
+}
 
 WINDROW_ON_DEVICE inline Index parts_of(Index whole, Index part) { return (whole + part - 1) / part; }
 

@@ -41,7 +41,7 @@ struct CrossEntropyGradient {
     const float otherwise = good_label(label, x.width) ? 0 : not_a_number;
     return [label, labelled, row, otherwise, x = x, g = g, r](Index c) {
       if (!labelled) return otherwise;
-      return at(g, r, 0) * (std::exp(at(x, r, c) - row.top) / row.sum - (c == label ? 1 : 0));
+      return at(g, r, 0) * (std::exp(at(x, r, c) - row.top) / row.sum) - (c == label ? at(g, r, 0) : 0);
     };
   }
   template <class A>
@@ -64,8 +64,9 @@ struct SmoothedCrossEntropy {
     float loss = good_label(label, x.width) ? 0 : not_a_number;
     if (within(label, x.width)) {
       const ExpSum row = exp_sum_of(team, x, r);
-      const float mean = sum_of(team, x.width, [&](Index c) { return at(x, r, c); }) / static_cast<float>(x.width);
-      loss = std::log(row.sum) + (1 - epsilon) * (row.top - at(x, r, label)) + epsilon * (row.top - mean);
+      loss = std::log(row.sum) + (1 - epsilon) * (row.top - at(x, r, label));
+      const float below = sum_of(team, x.width, [&](Index c) { return row.top - at(x, r, c); });
+      if (epsilon > 0) loss += epsilon * (below / static_cast<float>(x.width));  // 0 * inf is not a number
     }
     return [loss](Index) { return loss; };
   }
@@ -87,10 +88,11 @@ struct SmoothedCrossEntropyGradient {
     const bool labelled = within(label, x.width);
     const ExpSum row = labelled ? exp_sum_of(team, x, r) : ExpSum{0, 1};
     const float otherwise = good_label(label, x.width) ? 0 : not_a_number;
-    const float of_others = epsilon / static_cast<float>(x.width), of_label = of_others + 1 - epsilon;
+    const float of_others = epsilon / static_cast<float>(x.width), of_label = 1 - epsilon;
     return [label, labelled, row, otherwise, of_others, of_label, x = x, g = g, r](Index c) {
       if (!labelled) return otherwise;
-      return at(g, r, 0) * (std::exp(at(x, r, c) - row.top) / row.sum - (c == label ? of_label : of_others));
+      const float of_all = at(g, r, 0) * (std::exp(at(x, r, c) - row.top) / row.sum - of_others);
+      return c == label ? of_all - at(g, r, 0) * of_label : of_all;
     };
   }
   template <class A>
@@ -101,7 +103,7 @@ struct SmoothedCrossEntropyGradient {
   }
 };
 
-/// The largest score but that of the label; `lowest` if there is none.
+/// The largest score but that of the label, NaN if one is NaN; `lowest` if there is none.
 template <class Team>
 WINDROW_ON_DEVICE float rival_of(Team& team, const In& x, Index r, Index label) {
   return max_of(team, x.width, [&](Index c) { return c == label ? lowest : at(x, r, c); });
@@ -116,7 +118,7 @@ struct Hinge {
   WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
     const Index label = at(labels, r, 0);
     float loss = good_label(label, x.width) ? 0 : not_a_number;
-    if (within(label, x.width)) {
+    if (within(label, x.width) && x.width > 1) {
       const float short_by = margin + rival_of(team, x, r, label) - at(x, r, label);
       loss = short_by <= 0 ? 0 : short_by;  // a NaN stays one
     }
@@ -141,11 +143,13 @@ struct HingeGradient {
     const bool labelled = within(label, x.width);
     const float rival = labelled ? rival_of(team, x, r, label) : 0;
     const float first =
-        labelled
-            ? -max_of(team, x.width,
-                      [&](Index c) { return c != label && at(x, r, c) == rival ? -static_cast<float>(c) : lowest; })
-            : 0;
-    const bool met = labelled && margin + rival - at(x, r, label) <= 0;
+        labelled ? -max_of(team, x.width,
+                           [&](Index c) {
+                             const float here = at(x, r, c);
+                             return c != label && (here == rival || here != here) ? -static_cast<float>(c) : lowest;
+                           })
+                 : 0;
+    const bool met = labelled && (x.width == 1 || margin + rival - at(x, r, label) <= 0);
     const float otherwise = good_label(label, x.width) ? 0 : not_a_number;
     return [label, labelled, met, first, otherwise, g = g, r](Index c) {
       if (!labelled || met) return otherwise;

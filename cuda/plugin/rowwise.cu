@@ -107,7 +107,7 @@ struct LogSumExp {
   WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
     const ExpSum row = exp_sum_of(team, x, r);
     const bool infinite = row.top == lowest || row.top == -lowest;
-    const float value = infinite ? row.top : row.top + std::log(row.sum);
+    const float value = x.width == 0 ? 0 : infinite ? row.top : row.top + std::log(row.sum);
     return [value](Index) { return value; };
   }
   template <class A>
@@ -120,7 +120,7 @@ struct LogSumExpGradient {
   static constexpr const char* name = "log_sum_exp_gradient";
   In x, result, g;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
-    return at(g, r, 0) * std::exp(at(x, r, c) - at(result, r, 0));
+    return at(g, r, 0) * share_of(at(x, r, c), at(result, r, 0));
   }
   template <class A>
   void accesses(A& to) const {
@@ -138,7 +138,7 @@ struct RowNorm {
 template <bool about_mean, class Team>
 WINDROW_ON_DEVICE RowNorm norm_of(Team& team, const In& x, Index r, float epsilon) {
   const auto n = static_cast<float>(x.width);
-  const float centre = about_mean ? sum_of(team, x.width, [&](Index c) { return at(x, r, c); }) / n : 0;
+  const float centre = about_mean ? mean_of(team, x.width, [&](Index c) { return at(x, r, c); }) : 0;
   const float squares = sum_of(team, x.width, [&](Index c) {
     const float above = at(x, r, c) - centre;
     return above * above;
@@ -171,8 +171,9 @@ struct NormalisedGradient {
   WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
     const RowNorm norm = norm_of<about_mean>(team, x, r, epsilon);
     const auto n = static_cast<float>(x.width);
-    const float mean = about_mean ? sum_of(team, x.width, [&](Index c) { return at(g, r, c); }) / n : 0;
-    const float dot = sum_of(team, x.width, [&](Index c) { return (at(x, r, c) - norm.centre) * at(g, r, c); });
+    const float mean = about_mean ? mean_of(team, x.width, [&](Index c) { return at(g, r, c); }) : 0;
+    const float dot =
+        sum_of(team, x.width, [&](Index c) { return (at(x, r, c) - norm.centre) * (at(g, r, c) - mean); });
     const float slope = norm.factor * norm.factor * dot / n;
     return [norm, mean, slope, x = x, g = g, r](Index c) {
       return norm.factor * (at(g, r, c) - mean - (at(x, r, c) - norm.centre) * slope);

@@ -2,13 +2,10 @@
 #pragma once
 
 #include <cmath>
-#include <limits>
 
 #include "kernel_call.h"
 
 namespace windrow::cuda {
-
-inline constexpr float lowest = -std::numeric_limits<float>::infinity();
 
 /// The sum of value(column), in an order that the number of threads determines.
 template <class Team, class Value>
@@ -20,6 +17,13 @@ WINDROW_ON_DEVICE float sum_of(Team& team, Index width, const Value& value) {
     sums[thread] = sum;
   });
   return team.sum(sums);
+}
+
+/// The mean of value(column). The differences are from the first, so the mean of equal values is exact.
+template <class Team, class Value>
+WINDROW_ON_DEVICE float mean_of(Team& team, Index width, const Value& value) {
+  const float first = value(0);
+  return first + sum_of(team, width, [&](Index c) { return value(c) - first; }) / static_cast<float>(width);
 }
 
 /// The largest value(column), NaN if one is NaN; `lowest` if there are no columns.

@@ -32,8 +32,8 @@ struct Terms {
 struct LogMatmul : Terms {
   static constexpr const char* name = "log_matmul";
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
-    const float top = term(r, best(r, c), c), infinity = std::numeric_limits<float>::infinity();
-    if (top == infinity || top == -infinity) return top;
+    const float top = term(r, best(r, c), c);
+    if (top == lowest || top == -lowest) return top;
     float sum = 0;
     for (Index i = 0; i < x.width; ++i) sum += std::exp(term(r, i, c) - top);
     return top + std::log(sum);
@@ -94,7 +94,7 @@ struct TermGradients : Terms {
   In result, g;
   /// The gradient of element (r, c) of the result, times the share that term i has of it.
   WINDROW_ON_DEVICE float share(Index r, Index i, Index c) const {
-    return at(g, r, c) * std::exp(term(r, i, c) - at(result, r, c));
+    return at(g, r, c) * share_of(term(r, i, c), at(result, r, c));
   }
   template <class A>
   void accesses(A& to) const {

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "tests/devices/conformance.h"
-#include "tests/ops/cases.h"
+#include "tests/ops/planted.h"
 #include "tests/sanitized.h"
 #include "tests/seed.h"
 #include "windrow/ops/random.h"
@@ -88,6 +88,97 @@ TEST_P(OnDevice, ComputesElementwiseOperatorsInPlace) {
     apply(device, *op, applied.made, applied.made.in[0]);
     expect_close(values_of(applied.made.in[0]), evaluate(reference_kernels(), *op, c), 1e-5);
   }
+}
+
+/// docs/ops.md states the rule.
+TEST_P(OnDeviceInFull, TreatsNanAndInfinityAsTheReferenceDoes) {
+  for (const Operator* op : op::all()) {
+    if (op->updates) continue;
+    std::mt19937 random(first_seed());
+    const Application c = random_case(*op, 2, random);
+    bool same = true;
+    each_planted(*op, c, elements(c.signature.in[0]) / 3 + 1, [&](const Application& planted, const std::string& what) {
+      if (!same) return;
+      const std::string wrong = difference(values_of(apply(device, *op, Applied(device, planted).made)),
+                                           evaluate(reference_kernels(), *op, planted));
+      same = wrong.empty();
+      EXPECT_TRUE(same) << op->name.text() << ", " << what << ", seed " << first_seed() << ": " << wrong;
+    });
+  }
+}
+
+/// The device's result, which is the reference's.
+Values both(const Device& device, const Operator& op, const Application& c) {
+  const Values found = values_of(apply(device, op, Applied(device, c).made));
+  EXPECT_EQ(difference(found, evaluate(reference_kernels(), op, c)), "") << op.name.text();
+  return found;
+}
+
+/// A rounding error of the mean would be multiplied by 1 / sqrt(epsilon).
+TEST_P(OnDevice, NormalisesEqualElementsToZero) {
+  for (const Index width : {1, 3, 7, 100, 300, 768}) {
+    for (const float common : {3.3f, 1000.1f, 12345.678f, 1e6f + 0.3f, 1e8f, -1e30f, 1e38f}) {
+      SCOPED_TRACE("width " + std::to_string(width) + ", " + std::to_string(common));
+      const Type type{Rows::count(1), width};
+      const Values zeros(static_cast<std::size_t>(width), 0), row(static_cast<std::size_t>(width), common);
+      Application c{{.in = {type}, .attributes = op::with_epsilon(1e-5)}, {row}};
+      EXPECT_EQ(both(device, op::layer_norm, c), zeros);
+      // Equal gradients add up to none, whatever the row is.
+      c.signature.in.push_back(type);
+      c.in.push_back(row);
+      for (Index i = 0; i < width; ++i) c.in[0][static_cast<std::size_t>(i)] = static_cast<double>(i % 5);
+      EXPECT_EQ(both(device, op::layer_norm_gradient, c), zeros);
+    }
+  }
+}
+
+TEST_P(OnDevice, NormalisesRowsOfALargeCommonPart) {
+  std::mt19937 random(first_seed());
+  for (const float common : {0.0f, 1e3f, -1e4f}) {
+    for (const Index width : {5, 64, 300}) {
+      const Type type{Rows::count(3), width};
+      Application c{{.in = {type, type}, .attributes = op::with_epsilon(1e-5)},
+                    {random_values(type, random), random_values(type, random)}};
+      for (Values& values : c.in) {
+        for (double& value : values) value = static_cast<float>(value) + common;
+      }
+      SCOPED_TRACE("width " + std::to_string(width) + ", " + std::to_string(common) + ", seed " +
+                   std::to_string(first_seed()));
+      const Application forward{{.in = {type}, .attributes = c.signature.attributes}, {c.in[0]}};
+      for (const auto& [op, of] : {std::pair(&op::layer_norm, &forward), {&op::layer_norm_gradient, &c}}) {
+        expect_close(values_of(apply(device, *op, Applied(device, *of).made)), evaluate(reference_kernels(), *op, *of),
+                     common == 0 ? 1e-5 : 2e-3);
+      }
+    }
+  }
+}
+
+TEST_P(OnDevice, KeepsTheDigitsOfLossesWhateverLogitsHaveInCommon) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  const auto loss = [&](const Values& logits, double epsilon) {
+    const Application c{{.in = {{Rows::count(1), static_cast<Index>(logits.size())}},
+                         .indices = {{Rows::count(1), 1}},
+                         .attributes = op::smoothed_by(epsilon)},
+                        {logits},
+                        {{0}}};
+    const double smoothed = both(device, op::smoothed_cross_entropy, c)[0];
+    if (epsilon > 0) return smoothed;
+    Application plain = c;
+    plain.signature.attributes = {};
+    EXPECT_EQ(difference(both(device, op::softmax_cross_entropy, plain), {smoothed}), "");
+    return smoothed;
+  };
+  for (const std::size_t width : {3, 40}) {
+    for (const float common : {0.0f, 1e4f, 1e6f, 1e8f, -1e30f, 3e38f}) {
+      for (const double epsilon : {0.0, 0.1}) {
+        const Values logits(width, common);
+        EXPECT_NEAR(loss(logits, epsilon), std::log(static_cast<double>(width)), 1e-5) << common;
+      }
+    }
+  }
+  EXPECT_NEAR(loss({0, 1, -inf}, 0), std::log(1 + std::exp(1.0)), 1e-6);
+  EXPECT_EQ(loss({0, 1, -inf}, 0.1), inf);
+  EXPECT_EQ(loss({-inf, 1, 0}, 0), inf);
 }
 
 /// More than one kernel takes.
