@@ -9,7 +9,9 @@
 #include "tests/batching/random_function.h"
 #include "tests/batching/seeing_cell.h"
 #include "tests/devices/conformance.h"
+#include "tests/ops/planted.h"
 #include "tests/seed.h"
+#include "windrow/batching/lazy_lists.h"
 
 namespace windrow::testing {
 namespace {
@@ -238,6 +240,115 @@ TEST_P(OnDevice, SkipsStepsWhoseGradientIsNotFinite) {
   const auto here = told_by(device, skip), there = told_by(host_device(other), skip);
   EXPECT_EQ(here, there);
   EXPECT_EQ(here.second, (std::vector<float>{1, 1, 1, 1}));
+}
+
+/// What a reduction makes of a group of numbers, and its gradient.
+struct OfGroup {
+  Values value, gradient;
+};
+
+/// A group of any number of children, in one vertex function; the loss is the sum of exp(value).
+template <class Reduce>
+OfGroup by_children(const Device& device, const Values& group, Reduce reduce) {
+  Parameters parameters(device, 1);
+  const Parameter w = parameters.add("w", std::max<Index>(std::ssize(group), 1), 1, Initial::constant(0));
+  if (!group.empty()) parameters.value(w).set({group.begin(), group.end()});
+  const auto define = [&](Vertex& v) {
+    const State state = v.state("x", 1);
+    v.scatter(state, embedding(w, v.pull_index("row")));
+    const Expr value = reduce(v.each(state));
+    v.push("value", value);
+    return value;
+  };
+  const VertexFunction alone("group", {.arity = any_arity}, define);
+  const VertexFunction with_loss("group with a loss", {.arity = any_arity},
+                                 [&](Vertex& v) { v.loss(row_sum(exp(define(v))) * v.pull("counts", 1)); });
+  GraphData data;
+  const auto count = static_cast<std::int32_t>(group.size());
+  for (std::int32_t child = 0; child < count; ++child) {
+    data.child_begin.push_back(0);
+    data.children.push_back(child);
+    data.indices["row"].push_back(child);
+    data.values["counts"].push_back(0);
+  }
+  data.child_begin.push_back(count);
+  data.indices["row"].push_back(0);
+  data.values["counts"].push_back(1);
+  const Graphs trained(with_loss, {data});
+  data.values.clear();
+  const Graphs graphs(alone, {data});
+  const std::vector<float> values = Runner(device, alone, parameters).run(graphs.pointers).output("value").get();
+  if (!std::isfinite(std::exp(values.back()))) return {{values.back()}, {}};
+  Runner runner(device, with_loss, parameters);
+  runner.differentiate(trained.pointers);
+  const std::vector<float> slopes = parameters.dense_gradient(w).get();
+  return {{values.back()}, {slopes.begin(), slopes.begin() + count}};
+}
+
+/// The same for a list.
+template <class Reduce>
+OfGroup by_list(const Device& device, const Values& group, Reduce reduce) {
+  Parameters parameters(device, 1);
+  const Parameter w = parameters.add("w", std::ssize(group), 1, Initial::constant(0));
+  parameters.value(w).set({group.begin(), group.end()});
+  LazyGraph graph(device, parameters);
+  std::vector<LazyExpr> list;
+  for (std::int32_t i = 0; i < std::ssize(group); ++i) list.push_back(embedding(w, graph.index(i)));
+  const LazyExpr value = reduce(list);
+  const double found = value.value()[0];
+  if (!std::isfinite(std::exp(found))) return {{found}, {}};
+  graph.backward(std::array{row_sum(exp(value))});
+  const std::vector<float> slopes = parameters.dense_gradient(w).get();
+  return {{found}, {slopes.begin(), slopes.end()}};
+}
+
+/// Operators, vertex functions and lists agree about groups that are empty, forbidden, infinite or not a number.
+TEST_P(OnDeviceInFull, ReducesGroupsByOneRule) {
+  constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  struct Group {
+    Values terms;
+    double log_sum, log_sum_slope, top;  // the slope of exp(log_sum) for the first term
+    double share;                        // of the first term, by softmax
+  };
+  for (const Group& group : {Group{{-inf}, -inf, 0, -inf, nan},
+                             {{-inf, -inf, -inf}, -inf, 0, -inf, nan},
+                             {{-inf, 0}, 0, 0, 0, 0},
+                             {{0, -inf, 0}, std::log(2), 1, 0, 0.5},
+                             {{inf, 0}, inf, 0, inf, nan},
+                             {{inf, -inf}, inf, 0, inf, nan},
+                             {{nan}, nan, 0, nan, nan},
+                             {{nan, -inf}, nan, 0, nan, nan},
+                             {{-inf, nan, -inf}, nan, 0, nan, nan},
+                             {{inf, nan}, nan, 0, nan, nan},
+                             {{-1e30f, -1e30f}, -1e30f, 0, -1e30f, 0.5},
+                             {{2}, 2, std::exp(2), 2, 1}}) {
+    SCOPED_TRACE(::testing::PrintToString(group.terms));
+    const auto operator_gives = [&](const Operator& op) {
+      const Tensor x = tensor(1, std::ssize(group.terms), {group.terms.begin(), group.terms.end()});
+      return static_cast<double>(apply(device, op, {.in = {x}}).get()[0]);
+    };
+    const auto same = [&](const Values& found, const Values& expected) { EXPECT_EQ(difference(found, expected), ""); };
+    same({operator_gives(op::log_sum_exp), operator_gives(op::row_max), operator_gives(op::softmax)},
+         {group.log_sum, group.top, group.share});
+    const OfGroup log_sum = by_children(device, group.terms, [](const Expr& x) { return log_sum_exp_children(x); });
+    const OfGroup of_list = by_list(device, group.terms, [](const auto& list) { return log_sum_exp(list); });
+    for (const OfGroup& found : {log_sum, of_list}) {
+      same(found.value, {group.log_sum});
+      if (!std::isfinite(std::exp(group.log_sum))) continue;
+      EXPECT_NEAR(found.gradient.at(0), group.log_sum_slope, 1e-5);
+    }
+    same(by_children(device, group.terms, [](const Expr& x) { return max_children(x); }).value, {group.top});
+    same(by_list(device, group.terms, [](const auto& list) { return max(list); }).value, {group.top});
+    // The share of the first term times 1, and those of the others times 0.
+    same(by_list(device, group.terms, [](const auto& list) { return softmax(list)[0]; }).value, {group.share});
+    if (group.terms.size() == 1) {
+      same(by_children(device, group.terms, [](const Expr& x) { return sum_children(softmax_children(x)); }).value,
+           {group.share});
+    }
+  }
+  for (const auto reduce : {windrow::sum_children, windrow::max_children, windrow::log_sum_exp_children}) {
+    EXPECT_EQ(by_children(device, {}, reduce).value, Values{0});
+  }
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Applying operators to expressions, and operators that are not in expression_operators.h.
 #include "windrow/batching/expr.h"
 
+#include <limits>
+
 #include "ir/tracing.h"
 
 namespace windrow {
@@ -84,8 +86,10 @@ Expr k_max_children(const Expr& x, Index k) {
 }
 Expr log_sum_exp_children(const Expr& x) {
   const Expr top = stop_gradient(max_children(x));
-  // A vertex without children has no terms; the sum of its exponentials counts as 1.
-  const Expr sum = sum_children(exp(x - to_children(top)));
+  // What is subtracted is finite: children that are all -inf have a sum of 0. It counts as 1, as that of no children,
+  // and then `top` is the result, and none of them gets a gradient.
+  constexpr double most = std::numeric_limits<float>::max();
+  const Expr sum = sum_children(exp(x - to_children(clamp(top, -most, most))));
   return log(maximum(sum, tracing_of("log_sum_exp_children", x)->constant(x.width(), 1))) + top;
 }
 Expr softmax_children(const Expr& x) {

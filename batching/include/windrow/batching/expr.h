@@ -130,10 +130,10 @@ Expr max_children(const Expr& x);
 /// of each column, and so on; zeros where there are fewer than k children. Elements must be above -1e29. Throws
 /// MisuseError for k below 1.
 Expr k_max_children(const Expr& x, Index k);
-/// log(sum of exp(x)) of each column over all children; zero for a vertex without children.
+/// log(sum of exp(x)) of each column over all children, -inf if all are; zero for a vertex without children.
 Expr log_sum_exp_children(const Expr& x);
-/// The softmax over all children, for each column. A child with -1e30 in a column gets 0 there, unless all children
-/// have it, who then share alike.
+/// The softmax over all children, for each column. A child with -1e30 or -inf in a column gets 0 there, unless all have
+/// it: they share alike with -1e30, and get NaN with -inf.
 Expr softmax_children(const Expr& x);
 /// Hands the vertex's value to each of its edges; apply() does so implicitly.
 Expr to_children(const Expr& x);

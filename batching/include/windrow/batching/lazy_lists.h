@@ -15,9 +15,9 @@ namespace windrow {
 
 /// The maximum of each column, NaN if one is NaN; of equal elements the first one gets the gradient.
 LazyExpr max(std::span<const LazyExpr> terms, std::source_location from = std::source_location::current());
-/// log(sum of exp(x)) of each column; finite for finite terms.
+/// log(sum of exp(x)) of each column; finite for finite terms, -inf if all are.
 LazyExpr log_sum_exp(std::span<const LazyExpr> terms, std::source_location from = std::source_location::current());
-/// The softmax over the list, for each column. A term of -1e30 gets 0, unless all terms have it, who then share alike.
+/// The softmax over the list, for each column. A term of -1e30 or -inf gets 0; if all have it, see softmax_children().
 std::vector<LazyExpr> softmax(std::span<const LazyExpr> terms,
                               std::source_location from = std::source_location::current());
 /// The sum of each value times its weight, an expression of width 1. One operation, as the call of a cell; values are
