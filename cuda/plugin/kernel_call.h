@@ -38,6 +38,24 @@ WINDROW_ON_DEVICE T& at(const Matrix<T>& matrix, Index row, Index column) {
 
 WINDROW_ON_DEVICE inline void write(float& to, float value, bool add) { to = add ? to + value : value; }
 
+/// A sum of many floats, whose error does not grow with their number: sums of blocks, in float, are added in double.
+class LongSum {
+ public:
+  WINDROW_ON_DEVICE void operator+=(float value) {
+    block_ += value;
+    if (++added_ < 64) return;
+    sum_ += block_;
+    block_ = 0;
+    added_ = 0;
+  }
+  WINDROW_ON_DEVICE operator float() const { return static_cast<float>(sum_ + block_); }
+
+ private:
+  double sum_ = 0;
+  float block_ = 0;
+  int added_ = 0;
+};
+
 WINDROW_ON_DEVICE inline bool within(Index i, Index count) { return 0 <= i && i < count; }
 
 struct Segment {

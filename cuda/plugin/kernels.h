@@ -39,6 +39,7 @@ Run softmax, softmax_gradient, log_softmax, log_softmax_gradient, log_sum_exp, l
 Run gather_rows, gather_where, embedding_bag, concat, slice, place, pick, pick_gradient;
 // scatter.cu
 Run scatter_rows, scatter_bags, segment_spread, segment_spread_mean, segment_max_gradient;
+Workspace scatter_workspace;
 // segments.cu
 Run segment_sum, segment_mean, segment_max, segment_argmax, gather_sum;
 Run gather_weighted_sum, gather_dot;

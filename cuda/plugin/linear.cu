@@ -102,7 +102,7 @@ struct ColumnSum {
       team.sync();  // the sums before have been read
       team.each([&](int thread) {
         const Index c = left + thread % tile;
-        float sum = 0;
+        LongSum sum;
         if (c < width) {
           for (Index r = first + thread / tile; r < last; r += strips) sum += terms(r, c);
         }

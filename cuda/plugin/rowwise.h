@@ -12,7 +12,7 @@ template <class Team, class Value>
 WINDROW_ON_DEVICE float sum_of(Team& team, Index width, const Value& value) {
   auto sums = team.template values<float>();
   team.each([&](int thread) {
-    float sum = 0;
+    LongSum sum;
     for (Index c = thread; c < width; c += team.threads()) sum += value(c);
     sums[thread] = sum;
   });

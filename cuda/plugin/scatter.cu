@@ -4,6 +4,33 @@
 namespace windrow::cuda {
 namespace {
 
+/// What items are added to.
+struct Sums {
+  Out out;
+  float* lost;  ///< what the last addition to an element lost; the next one makes up for it (Kahan 1965). May be null
+
+  WINDROW_ON_DEVICE void clear(Index r, Index c, bool keep) const {
+    if (!keep) at(out, r, c) = 0;
+    if (lost != nullptr) lost[r * out.width + c] = 0;
+  }
+  WINDROW_ON_DEVICE void add(Index r, Index c, float value) const {
+    float& to = at(out, r, c);
+    if (lost == nullptr) {
+      to += value;
+      return;
+    }
+    float& error = lost[r * out.width + c];
+    const float whole = value - error, sum = to + whole;
+    error = sum - sum == 0 ? (sum - to) - whole : 0;  // nothing is lost of an infinite sum
+    to = sum;
+  }
+  template <class A>
+  void accesses(A& to) const {
+    to.writes(out);
+    if (lost != nullptr) to.writes(lost, out.rows * out.width);
+  }
+};
+
 /// Adds items to the rows of their segments. A team owns a block of rows of the result, and goes through all items in
 /// order, so the additions to an element have one order and need no atomics. Items with a bad segment are left out.
 ///
@@ -14,22 +41,23 @@ struct Scatter {
   static constexpr const char* name = Items::name;
   Items items;
   Index count;  ///< of items
-  Out out;
+  Sums sums;
   Index block;  ///< rows of the result that a team owns
   bool add;
 
   template <class Team>
   WINDROW_ON_DEVICE void operator()(Team& team) const {
     const int threads = team.threads();
+    const Out& out = sums.out;
     const Index across = (out.width + threads - 1) / threads, blocks = (out.rows + block - 1) / block;
     auto bounds = team.template shared<std::int32_t>(2 * threads);
     for (Index task = team.index(); task < blocks * across; task += team.count()) {
       const Index left = task % across * threads, top = task / across * block;
       const Segment owned = {top, top + block < out.rows ? top + block : out.rows};
-      if (!add) {
+      if (!add || sums.lost != nullptr) {
         team.each([&](int thread) {
           const Index c = left + thread;
-          for (Index r = owned.first; c < out.width && r < owned.last; ++r) at(out, r, c) = 0;
+          for (Index r = owned.first; c < out.width && r < owned.last; ++r) sums.clear(r, c, add);
         });
       }
       for (Index begin = 0; begin < count; begin += threads) {
@@ -48,7 +76,7 @@ struct Scatter {
           for (int i = 0; c < out.width && i < filled; ++i) {
             const Segment segment = {bounds[2 * i], bounds[2 * i + 1]};
             if (segment.first >= segment.last || segment.last <= owned.first || segment.first >= owned.last) continue;
-            items.add(begin + i, c, segment, owned, out);
+            items.add(begin + i, c, segment, owned, sums);
           }
         });
       }
@@ -57,7 +85,7 @@ struct Scatter {
   template <class A>
   void accesses(A& to) const {
     items.accesses(to);
-    to.writes(out);
+    sums.accesses(to);
   }
 };
 
@@ -66,8 +94,8 @@ struct ScatterRows {
   In x;
   Indices rows;
   WINDROW_ON_DEVICE Segment segment(Index i) const { return {at(rows, i, 0), Index{at(rows, i, 0)} + 1}; }
-  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment, const Out& out) const {
-    at(out, segment.first, c) += at(x, i, c);
+  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment, const Sums& sums) const {
+    sums.add(segment.first, c, at(x, i, c));
   }
   template <class A>
   void accesses(A& to) const {
@@ -85,8 +113,8 @@ struct ScatterBags {
     const Index row = at(rows, i / rows.width, i % rows.width);
     return {row, row + 1};
   }
-  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment, const Out& out) const {
-    at(out, segment.first, c) += at(x, i / rows.width, c);
+  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment, const Sums& sums) const {
+    sums.add(segment.first, c, at(x, i / rows.width, c));
   }
   template <class A>
   void accesses(A& to) const {
@@ -101,12 +129,12 @@ struct SegmentSpread {
   In x;
   Indices bounds;
   WINDROW_ON_DEVICE Segment segment(Index i) const { return segment_of(bounds, i); }
-  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment owned, const Out& out) const {
+  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment owned, const Sums& sums) const {
     float value = at(x, i, c);
     if (mean) value /= static_cast<float>(segment.last - segment.first);
     const Index first = segment.first > owned.first ? segment.first : owned.first;
     const Index last = segment.last < owned.last ? segment.last : owned.last;
-    for (Index r = first; r < last; ++r) at(out, r, c) += value;
+    for (Index r = first; r < last; ++r) sums.add(r, c, value);
   }
   template <class A>
   void accesses(A& to) const {
@@ -120,9 +148,9 @@ struct SegmentMaxGradient {
   In x, g;
   Indices bounds;
   WINDROW_ON_DEVICE Segment segment(Index i) const { return segment_of(bounds, i); }
-  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment owned, const Out& out) const {
+  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment owned, const Sums& sums) const {
     const Index top = first_maximum(x, c, segment);
-    if (owned.first <= top && top < owned.last) at(out, top, c) += at(g, i, c);
+    if (owned.first <= top && top < owned.last) sums.add(top, c, at(g, i, c));
   }
   template <class A>
   void accesses(A& to) const {
@@ -132,9 +160,13 @@ struct SegmentMaxGradient {
   }
 };
 
+/// The indices of scatter_rows and scatter_bags: all may name one row, which gets a long sum then.
+Index indices_of(const Call& call) { return call.indices[0].rows * call.indices[0].width; }
+bool may_be_long(const Call& call) { return indices_of(call) > 1024; }
+
 /// Each team goes through all items, so there are no more teams than fill the device.
 template <class Items>
-int scatter(const Call& call, const Queue& queue, const Items& items, Index count) {
+int scatter(const Call& call, const Queue& queue, const Items& items, Index count, float* lost = nullptr) {
   const Out out = call.out;
   if (out.rows == 0 || out.width == 0) return cudaSuccess;
   const int threads = out.width <= 32 ? 32 : out.width <= 64 ? 64 : out.width <= 128 ? 128 : most_threads;
@@ -143,19 +175,27 @@ int scatter(const Call& call, const Queue& queue, const Items& items, Index coun
   const Index block = parts_of(out.rows, blocks);
   const LaunchShape shape = {std::min(parts_of(out.rows, block) * across, most_teams), threads,
                              2 * static_cast<std::size_t>(threads) * sizeof(std::int32_t)};
-  return launch(queue, shape, Scatter<Items>{items, count, out, block, adds(call)});
+  return launch(queue, shape, Scatter<Items>{items, count, {out, lost}, block, adds(call)});
+}
+
+template <class Items>
+int scatter_long(const Call& call, const Queue& queue, const Items& items) {
+  float* const lost = may_be_long(call) ? reinterpret_cast<float*>(call.workspace) : nullptr;
+  return scatter(call, queue, items, indices_of(call), lost);
 }
 
 }  // namespace
 
 namespace kernel {
 
+std::size_t scatter_workspace(const Call& call) {
+  return may_be_long(call) ? static_cast<std::size_t>(call.out.rows * call.out.width) * sizeof(float) : 0;
+}
 int scatter_rows(const Call& call, const Queue& queue) {
-  return scatter(call, queue, ScatterRows{call.in[0], call.indices[0]}, call.in[0].rows);
+  return scatter_long(call, queue, ScatterRows{call.in[0], call.indices[0]});
 }
 int scatter_bags(const Call& call, const Queue& queue) {
-  const Indices& rows = call.indices[0];
-  return scatter(call, queue, ScatterBags{call.in[0], rows}, rows.rows * rows.width);
+  return scatter_long(call, queue, ScatterBags{call.in[0], call.indices[0]});
 }
 int segment_spread(const Call& call, const Queue& queue) {
   return scatter(call, queue, SegmentSpread<false>{call.in[0], call.indices[0]}, call.in[0].rows);

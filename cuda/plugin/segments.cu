@@ -7,7 +7,7 @@ namespace {
 struct SegmentSum {
   static constexpr const char* name = "segment_sum";
   WINDROW_ON_DEVICE static float of(const In& x, Index c, Segment segment) {
-    float sum = 0;
+    LongSum sum;
     for (Index r = segment.first; r < segment.last; ++r) sum += at(x, r, c);
     return sum;
   }
@@ -60,7 +60,7 @@ struct GatherSum {
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
     const Segment segment = segment_of(bounds, r);
     if (!segment.good(rows.rows)) return not_a_number;
-    float sum = 0;
+    LongSum sum;
     for (Index q = segment.first; q < segment.last; ++q) {
       const Index row = at(rows, q, 0);
       if (!within(row, x.rows)) return not_a_number;
@@ -83,7 +83,7 @@ struct GatherWeightedSum {
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
     const Segment segment = segment_of(bounds, r);
     if (!segment.good(pairs.rows)) return not_a_number;
-    float sum = 0;
+    LongSum sum;
     for (Index q = segment.first; q < segment.last; ++q) {
       const Index row = at(pairs, q, 0), factor = at(pairs, q, 1);
       if (!within(row, x.rows) || !within(factor, factors.rows)) return not_a_number;
@@ -112,7 +112,7 @@ struct GatherDot {
   template <class Team>
   WINDROW_ON_DEVICE float of_segment(Team& team, Segment segment) const {
     if (!segment.good(pairs.rows)) return not_a_number;
-    float sum = 0;
+    LongSum sum;
     for (Index q = segment.first; q < segment.last; ++q) {
       const Index i = at(pairs, q, 0), j = at(pairs, q, 1);
       if (!within(i, x.rows) || !within(j, y.rows)) return not_a_number;

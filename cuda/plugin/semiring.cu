@@ -78,7 +78,7 @@ struct MaxMatmulGradient : ChoiceGradients {
 struct MaxMatmulWeightGradient : ChoiceGradients {
   static constexpr const char* name = "max_matmul_weight_gradient";
   WINDROW_ON_DEVICE float operator()(Index i, Index c) const {
-    float sum = 0;
+    LongSum sum;
     for (Index r = 0; r < x.rows; ++r) sum += is_best(r, i, c) ? at(g, r, c) : 0;
     return sum;
   }
@@ -116,7 +116,7 @@ struct LogMatmulGradient : TermGradients {
 struct LogMatmulWeightGradient : TermGradients {
   static constexpr const char* name = "log_matmul_weight_gradient";
   WINDROW_ON_DEVICE float operator()(Index i, Index c) const {
-    float sum = 0;
+    LongSum sum;
     for (Index r = 0; r < x.rows; ++r) sum += share(r, i, c);
     return sum;
   }

@@ -98,7 +98,7 @@ struct Parts {
 
  private:
   WINDROW_ON_DEVICE float sum_of(const float* of, Index first, Index last, Index c) const {
-    float sum = 0;
+    LongSum sum;
     for (Index i = first; i < last; ++i) sum += of[i * width() + c];
     return sum;
   }

@@ -188,7 +188,7 @@ struct SumElements {
       const Index first = p * part, last = first + part < count ? first + part : count;
       auto sums = team.template values<float>();
       team.each([&](int thread) {
-        float sum = 0;
+        LongSum sum;
         for (Index i = first + thread; i < last; i += team.threads()) {
           const Index r = i / x.width;
           sum += Value::of(at(x, r, i - r * x.width));

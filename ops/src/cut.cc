@@ -7,6 +7,7 @@
 #include "windrow/engine/error.h"
 #include "windrow/engine/parallel.h"
 #include "windrow/ops/operators.h"
+#include "windrow/ops/row_sums.h"
 
 namespace windrow {
 namespace {
@@ -153,7 +154,7 @@ struct CutCall {
     kernel(piece, memory);
   }
 
-  /// Sums each piece separately, then adds the sums in order.
+  /// Sums each piece separately, then adds up the sums.
   void run_sum(Index length, Index grain) const {
     const Index elements = whole.out.rows * whole.out.width, pieces = (length + grain - 1) / grain;
     const Sums sums(memory, pieces * elements);
@@ -168,8 +169,10 @@ struct CutCall {
     if (whole.write == Write::overwrite) {
       for (Index r = 0; r < whole.out.rows; ++r) std::fill_n(whole.out.row(r), whole.out.width, 0.0f);
     }
-    for (Index piece = 0; piece < pieces; ++piece) {
-      for (Index r = 0; r < whole.out.rows; ++r) add_scaled(whole.out.row(r), sum(piece).row(r), whole.out.width, 1);
+    for (Index r = 0; r < whole.out.rows; ++r) {
+      add_rows(whole.out.row(r), whole.out.width, pieces, [&](Index piece, Index begin, float* part, Index n) {
+        add_scaled(part, sum(piece).row(r) + begin, n, 1);
+      });
     }
   }
 };

@@ -47,7 +47,7 @@ Terms of_softplus(const Signature&) { return {GradientTerm{&softplus_gradient, {
 Terms of_log_sigmoid(const Signature&) { return {GradientTerm{&log_sigmoid_gradient, {x(), gradient()}}}; }
 Terms of_gelu(const Signature&) { return {GradientTerm{&gelu_gradient, {x(), gradient()}}}; }
 Terms of_silu(const Signature&) { return {GradientTerm{&silu_gradient, {x(), gradient()}}}; }
-Terms of_elu(const Signature& s) { return {GradientTerm{&elu_gradient, {result(), gradient()}, {}, s.attributes}}; }
+Terms of_elu(const Signature& s) { return {GradientTerm{&elu_gradient, {x(), gradient()}, {}, s.attributes}}; }
 Terms of_leaky_relu(const Signature& s) {
   return {GradientTerm{&leaky_relu_gradient, {x(), gradient()}, {}, s.attributes}};
 }
@@ -131,7 +131,7 @@ constinit const Operator silu_gradient = elementwise(
 constinit const Operator elu =
     elementwise("elu", 1, 0b1, "x > 0 ? x : a * (tanh(x / 2) * (exp(x) + 1))", of_elu, "with_alpha");
 constinit const Operator elu_gradient =
-    elementwise("elu_gradient", 2, 0b10, "x > 0 ? y : y * (x + a)", nullptr, "with_alpha");
+    elementwise("elu_gradient", 2, 0b10, "x > 0 ? y : y * (a * exp(x))", nullptr, "with_alpha");
 constinit const Operator leaky_relu =
     elementwise("leaky_relu", 1, 0b1, "x < 0 ? a * x : x", of_leaky_relu, "with_slope");
 constinit const Operator leaky_relu_gradient =
@@ -157,7 +157,7 @@ constinit const Operator abs_gradient = elementwise("abs_gradient", 2, 0b11, "x 
 constinit const Operator softplus_gradient = elementwise("softplus_gradient", 2, 0b10, "y / (1 + exp(-x))");
 constinit const Operator log_sigmoid_gradient = elementwise("log_sigmoid_gradient", 2, 0b10, "y / (1 + exp(x))");
 constinit const Operator binary_cross_entropy_gradient =
-    elementwise("binary_cross_entropy_gradient", 3, 0b100, "z * (1 / (1 + exp(-x)) - y)");
+    elementwise("binary_cross_entropy_gradient", 3, 0b100, "z * ((1 - y) / (1 + exp(-x)) - y / (1 + exp(x)))");
 constinit const Operator binary_cross_entropy_target_gradient =
     elementwise("binary_cross_entropy_target_gradient", 2, 0b11, "-x * y");
 // Where both terms are -inf, neither has a share.

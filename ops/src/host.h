@@ -36,6 +36,6 @@ void descend(float* to, const float* gradient, Index n, float rate, float decay)
 void take_larger(float* to, const float* from, Index n);
 
 /// The sum of n elements.
-float sum_row(const float* x, Index n);
+float sum_elements(const float* x, Index n);
 
 }  // namespace windrow

@@ -151,8 +151,9 @@ void elu(const HostCall& k) {
 }
 void elu_gradient(const HostCall& k) {
   const V alpha = constant(k.attributes.values[0]);
-  map<2>(k,
-         [=](V y, V g) HWY_ATTR { return hn::IfThenElse(hn::Gt(y, constant(0)), g, hn::Mul(g, hn::Add(y, alpha))); });
+  map<2>(k, [=](V x, V g) HWY_ATTR {
+    return hn::IfThenElse(hn::Gt(x, constant(0)), g, hn::Mul(g, hn::Mul(alpha, exp_of(x))));
+  });
 }
 void leaky_relu(const HostCall& k) {
   const V slope = constant(k.attributes.values[0]);
@@ -210,10 +211,10 @@ void abs_gradient(const HostCall& k) {
   });
 }
 void softplus_gradient(const HostCall& k) {
-  map<2>(k, [](V x, V g) HWY_ATTR { return hn::Mul(g, sigmoid_of(x)); });
+  map<2>(k, [](V x, V g) HWY_ATTR { return hn::Mul(g, logistic(x)); });
 }
 void log_sigmoid_gradient(const HostCall& k) {
-  map<2>(k, [](V x, V g) HWY_ATTR { return hn::Mul(g, sigmoid_of(hn::Neg(x))); });
+  map<2>(k, [](V x, V g) HWY_ATTR { return hn::Mul(g, logistic(hn::Neg(x))); });
 }
 void log_add_exp_gradient(const HostCall& k) {
   const V none = hn::Set(d, -infinity);
@@ -223,7 +224,14 @@ void log_add_exp_gradient(const HostCall& k) {
   });
 }
 void binary_cross_entropy_gradient(const HostCall& k) {
-  map<3>(k, [](V x, V y, V g) HWY_ATTR { return hn::Mul(g, hn::Sub(sigmoid_of(x), y)); });
+  // sigmoid(x) - y, without cancellation where a target is hit.
+  map<3>(k, [](V x, V y, V g) HWY_ATTR {
+    const V e = exp_of(hn::Neg(hn::Abs(x))), large = hn::Div(constant(1), hn::Add(constant(1), e));
+    const V small = hn::Mul(e, large);
+    const auto below = hn::Lt(x, constant(0));
+    const V one = hn::IfThenElse(below, small, large), zero = hn::IfThenElse(below, large, small);
+    return hn::Mul(g, hn::Sub(hn::Mul(hn::Sub(constant(1), y), one), hn::Mul(y, zero)));
+  });
 }
 void binary_cross_entropy_target_gradient(const HostCall& k) {
   map<2>(k, [](V x, V g) HWY_ATTR { return hn::Neg(hn::Mul(x, g)); });

@@ -12,6 +12,7 @@
 #include "host.h"
 #include "host_product.h"
 #include "images.h"
+#include "windrow/ops/row_sums.h"
 
 namespace windrow {
 namespace {
@@ -177,15 +178,18 @@ void conv2d_data_gradient(const HostCall& k) {
 void conv2d_filter_gradient(const HostCall& k) {
   zero_unless_adding(k);
   Columns columns(window_of(k.attributes));
+  MatrixSum sum(k.out, k.in[0].rows);
   for (Index r = 0; r < k.in[0].rows; ++r) {
     columns.image.take(k.in[0].row(r));
+    const Matrix<float> out = sum.next();
     columns.each_strip([&](Strip strip) {
       multiply({.x = {columns.part(k.in[1].row(r), k.out.rows, strip)},
                 .y = {columns.unfold(strip), As::transposed},
-                .out = k.out,
+                .out = out,
                 .write = Write::add});
     });
   }
+  sum.finish();
 }
 
 /// Writes n elements of `from`, at distance `stride`, to `out`, or adds them.
@@ -264,9 +268,9 @@ void add_channel_bias(const HostCall& k) {
 void add_channel_bias_gradient(const HostCall& k) {
   zero_unless_adding(k);
   const Index positions = k.in[0].width / k.out.width;
-  for (Index r = 0; r < k.in[0].rows; ++r) {
-    for (Index c = 0; c < k.out.width; ++c) k.out.data[c] += sum_row(k.in[0].row(r) + c * positions, positions);
-  }
+  add_rows(k.out.data, k.out.width, k.in[0].rows, [&](Index r, Index begin, float* part, Index n) {
+    for (Index c = 0; c < n; ++c) part[c] += sum_elements(k.in[0].row(r) + (begin + c) * positions, positions);
+  });
 }
 
 }  // namespace

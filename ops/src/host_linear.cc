@@ -5,6 +5,7 @@
 #include "host_product.h"
 #include "products.h"
 #include "windrow/ops/operators.h"
+#include "windrow/ops/row_sums.h"
 
 namespace windrow {
 namespace {
@@ -17,6 +18,23 @@ Matrix<const float> matrix_of(const float* row, Index rows, Index width) { retur
 template <As x_as, As y_as>
 void matmul(const HostCall& k) {
   multiply({{k.in[0], x_as}, {k.in[1], y_as}, k.out, k.write});
+}
+
+/// A product adds up the rows of its operands. oneDNN adds the sums of a few hundred of them one after the other, so
+/// very many rows are several products.
+void matmul_tn(const HostCall& k) {
+  constexpr Index most = Index{1} << 15;
+  const Index rows = k.in[0].rows;
+  if (rows <= most) return matmul<As::transposed, As::it_is>(k);
+  zero_unless_adding(k);
+  MatrixSum sum(k.out, (rows + most - 1) / most);
+  for (Index first = 0; first < rows; first += most) {
+    const auto part = [&](Matrix<const float> x) {
+      return Matrix<const float>{x.row(first), std::min(most, rows - first), x.width, x.stride};
+    };
+    multiply({{part(k.in[0]), As::transposed}, {part(k.in[1]), As::it_is}, sum.next(), Write::add});
+  }
+  sum.finish();
 }
 
 /// Calls oneDNN once for each row, which costs at least 0.1 us. Loops would be faster only below about 500 flops.
@@ -50,7 +68,8 @@ void transpose(const HostCall& call) {
 void column_sum(const HostCall& call) {
   zero_unless_adding(call);
   const Matrix<const float> x = call.in[0];
-  for (Index r = 0; r < x.rows; ++r) add_scaled(call.out.data, x.row(r), x.width, 1);
+  add_rows(call.out.data, x.width, x.rows,
+           [&](Index r, Index begin, float* part, Index n) { add_scaled(part, x.row(r) + begin, n, 1); });
 }
 
 }  // namespace
@@ -58,7 +77,7 @@ void column_sum(const HostCall& call) {
 void add_host_linear(KernelTable<float>& table) {
   table.add(op::matmul, matmul<As::it_is, As::it_is>);
   table.add(op::matmul_nt, matmul<As::it_is, As::transposed>);
-  table.add(op::matmul_tn, matmul<As::transposed, As::it_is>);
+  table.add(op::matmul_tn, matmul_tn);
   table.add(op::matmul_each, matmul_each<As::it_is, As::it_is>);
   table.add(op::matmul_each_nt, matmul_each<As::it_is, As::transposed>);
   table.add(op::matmul_each_tn, matmul_each<As::transposed, As::it_is>);

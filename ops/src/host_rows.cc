@@ -1,10 +1,14 @@
 // Host kernels that move rows and columns, and add up segments.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "host.h"
 #include "windrow/ops/operators.h"
+#include "windrow/ops/row_segments.h"
+#include "windrow/ops/row_sums.h"
 
 namespace windrow {
 namespace {
@@ -23,30 +27,55 @@ void gather(const HostCall& k) {
   }
 }
 
+/// Whether some row might be named more often than a block has rows. Counts in a table that grows with the number of
+/// indices alone, in which large numbers share places, so it may err on that side.
+bool may_repeat(Indices rows) {
+  const Index all = rows.rows * rows.width;
+  if (all <= rows_of_block) return false;
+  std::vector<std::int32_t> count(std::bit_ceil(static_cast<std::size_t>(all)));
+  for (Index r = 0; r < rows.rows; ++r) {
+    for (Index i = 0; i < rows.width; ++i) {
+      const std::int32_t row = rows.row(r)[i];
+      if (row >= 0 && ++count[static_cast<std::size_t>(row) & (count.size() - 1)] > rows_of_block) return true;
+    }
+  }
+  return false;
+}
+
+/// Adds row r of the operand to each row of the result that row r of the indices names. A row of the result gets few
+/// rows in most calls, in order. Otherwise those of each are found first.
+template <Index (*checked)(Indices, Index, Index, Index)>
 void scatter(const HostCall& k) {
   zero_unless_adding(k);
+  const Indices rows = k.indices[0];
+  const bool few = !may_repeat(rows);
+  std::vector<std::int32_t> to;
   for (Index r = 0; r < k.in[0].rows; ++r) {
-    add_scaled(k.out.row(checked_row(k.indices[0], r, k.out.rows)), k.in[0].row(r), k.out.width, 1);
+    for (Index i = 0; i < rows.width; ++i) {
+      const Index row = checked(rows, r, i, k.out.rows);
+      if (!few) {
+        to.push_back(static_cast<std::int32_t>(row));
+      } else if (row >= 0) {
+        add_scaled(k.out.row(row), k.in[0].row(r), k.out.width, 1);
+      }
+    }
+  }
+  if (few) return;
+  const RowSegments segments = row_segments(to, static_cast<std::size_t>(rows.width));
+  for (std::size_t s = 0; s < segments.bounds.size(); s += 3) {
+    const std::int32_t* const order = segments.order.data() + segments.bounds[s + 1];
+    add_rows(k.out.row(segments.bounds[s]), k.out.width, segments.bounds[s + 2] - segments.bounds[s + 1],
+             [&](Index i, Index begin, float* part, Index n) { add_scaled(part, k.in[0].row(order[i]) + begin, n, 1); });
   }
 }
 
 void embedding_bag(const HostCall& k) {
   zero_unless_adding(k);
   for (Index r = 0; r < k.out.rows; ++r) {
-    for (Index i = 0; i < k.indices[0].width; ++i) {
+    add_rows(k.out.row(r), k.out.width, k.indices[0].width, [&](Index i, Index begin, float* part, Index n) {
       const Index from = checked_row_or_none(k.indices[0], r, i, k.in[0].rows);
-      if (from >= 0) add_scaled(k.out.row(r), k.in[0].row(from), k.out.width, 1);
-    }
-  }
-}
-
-void scatter_bags(const HostCall& k) {
-  zero_unless_adding(k);
-  for (Index r = 0; r < k.in[0].rows; ++r) {
-    for (Index i = 0; i < k.indices[0].width; ++i) {
-      const Index to = checked_row_or_none(k.indices[0], r, i, k.out.rows);
-      if (to >= 0) add_scaled(k.out.row(to), k.in[0].row(r), k.out.width, 1);
-    }
+      if (from >= 0) add_scaled(part, k.in[0].row(from) + begin, n, 1);
+    });
   }
 }
 
@@ -68,39 +97,24 @@ class Stack {
   std::vector<Index> ends_;
 };
 
-/// Adds up rows. Sums of blocks of rows are added in double, since a float sum of very many rows loses further addends.
+/// Adds up rows.
 class RowSum {
  public:
-  RowSum(const Stack& rows, Index width) : rows_(rows), block_(to_size(width)) {}
+  RowSum(const Stack& rows, Index width) : rows_(rows), sum_(static_cast<std::size_t>(width)) {}
 
   /// The sum of rows order[first, last), a non-empty range. Valid until the next call.
   const float* of(Indices order, Index first, Index last) {
-    constexpr Index block = 64;
-    if (last - first == 1) return row(order, first);
-    if (last - first <= block) return add_up(order, first, last);
-    sum_.assign(block_.size(), 0);
-    for (Index begin = first; begin < last; begin += block) {
-      const float* const part = add_up(order, begin, std::min(begin + block, last));
-      for (std::size_t c = 0; c < sum_.size(); ++c) sum_[c] += static_cast<double>(part[c]);
-    }
-    for (std::size_t c = 0; c < sum_.size(); ++c) block_[c] = static_cast<float>(sum_[c]);
-    return block_.data();
+    const auto row = [&](Index r) { return rows_.row(checked_row(order, r, rows_.rows())); };
+    if (last - first == 1) return row(first);
+    std::ranges::fill(sum_, 0.0f);
+    add_rows(sum_.data(), static_cast<Index>(sum_.size()), last - first,
+             [&](Index i, Index begin, float* part, Index n) { add_scaled(part, row(first + i) + begin, n, 1); });
+    return sum_.data();
   }
 
  private:
-  static std::size_t to_size(Index n) { return static_cast<std::size_t>(n); }
-  const float* row(Indices order, Index r) const { return rows_.row(checked_row(order, r, rows_.rows())); }
-  const float* add_up(Indices order, Index first, Index last) {
-    std::copy_n(row(order, first), block_.size(), block_.data());
-    for (Index r = first + 1; r < last; ++r) {
-      add_scaled(block_.data(), row(order, r), static_cast<Index>(block_.size()), 1);
-    }
-    return block_.data();
-  }
-
   const Stack& rows_;
-  std::vector<float> block_;
-  std::vector<double> sum_;
+  std::vector<float> sum_;
 };
 
 /// Goes through the table from its first row to its last; the rows of segments ascend.
@@ -163,7 +177,9 @@ void segment_sum(const HostCall& k, Share share) {
   for (Index r = 0; r < k.out.rows; ++r) {
     const auto [first, last] = checked_segment(k.indices[0], r, k.in[0].rows);
     const float factor = share_of(share, first, last);
-    for (Index from = first; from < last; ++from) add_scaled(k.out.row(r), k.in[0].row(from), k.out.width, factor);
+    add_rows(k.out.row(r), k.out.width, last - first, [&, first = first](Index i, Index begin, float* part, Index n) {
+      add_scaled(part, k.in[0].row(first + i) + begin, n, factor);
+    });
   }
 }
 
@@ -171,9 +187,9 @@ void gather_sum(const HostCall& k) {
   zero_unless_adding(k);
   for (Index r = 0; r < k.out.rows; ++r) {
     const auto [first, last] = checked_segment(k.indices[0], r, k.indices[1].rows);
-    for (Index q = first; q < last; ++q) {
-      add_scaled(k.out.row(r), k.in[0].row(checked_row(k.indices[1], q, k.in[0].rows)), k.out.width, 1);
-    }
+    add_rows(k.out.row(r), k.out.width, last - first, [&, first = first](Index i, Index begin, float* part, Index n) {
+      add_scaled(part, k.in[0].row(checked_row(k.indices[1], first + i, k.in[0].rows)) + begin, n, 1);
+    });
   }
 }
 
@@ -230,9 +246,9 @@ void pick_gradient(const HostCall& k) {
 void add_host_rows(KernelTable<float>& table) {
   table.add(op::gather_rows, gather);
   table.add(op::embedding, gather);
-  table.add(op::scatter_rows, scatter);
+  table.add(op::scatter_rows, scatter<checked_row>);
   table.add(op::embedding_bag, embedding_bag);
-  table.add(op::scatter_bags, scatter_bags);
+  table.add(op::scatter_bags, scatter<checked_row_or_none>);
   table.add(op::sgd_rows, sgd_rows);
   table.add(op::sum_parts, sum_parts);
   table.add(op::concat, concat);

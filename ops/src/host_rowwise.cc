@@ -46,10 +46,10 @@ void mul_row(const HostCall& k) {
 
 void column_dot(const HostCall& k) {
   zero_unless_adding(k);
-  for (Index r = 0; r < k.in[0].rows; ++r) {
-    map_row<2>(k.out.data, {k.in[0].row(r), k.in[1].row(r)}, k.out.width,
+  add_rows(k.out.data, k.out.width, k.in[0].rows, [&](Index r, Index begin, float* part, Index n) HWY_ATTR {
+    map_row<2>(part, {k.in[0].row(r) + begin, k.in[1].row(r) + begin}, n,
                [](V sum, V x, V y) HWY_ATTR { return hn::MulAdd(x, y, sum); });
-  }
+  });
 }
 
 void gather_dot(const HostCall& k) {
@@ -57,10 +57,11 @@ void gather_dot(const HostCall& k) {
   const Matrix<const float>&x = k.in[0], &y = k.in[1];
   for (Index r = 0; r < k.out.rows; ++r) {
     const auto [first, last] = checked_segment(k.indices[0], r, k.indices[1].rows);
-    for (Index q = first; q < last; ++q) {
-      *k.out.row(r) += row_dot_of(x.row(checked_row(k.indices[1], q, 0, x.rows)),
-                                  y.row(checked_row(k.indices[1], q, 1, y.rows)), x.width);
-    }
+    const auto add = [&, first = first](Index i, Index, float* part, Index) HWY_ATTR {
+      *part += row_dot_of(x.row(checked_row(k.indices[1], first + i, 0, x.rows)),
+                          y.row(checked_row(k.indices[1], first + i, 1, y.rows)), x.width);
+    };
+    add_rows(k.out.row(r), 1, last - first, add);
   }
 }
 
@@ -70,33 +71,35 @@ void gather_weighted_sum(const HostCall& k) {
   const Matrix<const float>&x = k.in[0], &y = k.in[1];
   const auto lanes = static_cast<Index>(hn::Lanes(d));
   for (Index r = 0; r < k.out.rows; ++r) {
-    const auto [first, last] = checked_segment(k.indices[0], r, k.indices[1].rows);
-    const auto each = [&, first = first, last = last](auto visit) HWY_ATTR {
-      for (Index q = first; q < last; ++q) {
-        visit(x.row(checked_row(k.indices[1], q, 0, x.rows)),
-              hn::Set(d, *y.row(checked_row(k.indices[1], q, 1, y.rows))));
+    const auto [begin, end] = checked_segment(k.indices[0], r, k.indices[1].rows);
+    const auto add = [&, begin = begin](Index first, Index last, Index column, float* out, Index n) HWY_ATTR {
+      const auto each = [&](auto visit) HWY_ATTR {
+        for (Index q = begin + first; q < begin + last; ++q) {
+          visit(x.row(checked_row(k.indices[1], q, 0, x.rows)) + column,
+                hn::Set(d, *y.row(checked_row(k.indices[1], q, 1, y.rows))));
+        }
+      };
+      Index c = 0;
+      for (; c + 4 * lanes <= n; c += 4 * lanes) {
+        V a0 = hn::LoadU(d, out + c), a1 = hn::LoadU(d, out + c + lanes);
+        V a2 = hn::LoadU(d, out + c + 2 * lanes), a3 = hn::LoadU(d, out + c + 3 * lanes);
+        each([&](const float* row, V factor) HWY_ATTR {
+          a0 = hn::MulAdd(hn::LoadU(d, row + c), factor, a0);
+          a1 = hn::MulAdd(hn::LoadU(d, row + c + lanes), factor, a1);
+          a2 = hn::MulAdd(hn::LoadU(d, row + c + 2 * lanes), factor, a2);
+          a3 = hn::MulAdd(hn::LoadU(d, row + c + 3 * lanes), factor, a3);
+        });
+        hn::StoreU(a0, d, out + c);
+        hn::StoreU(a1, d, out + c + lanes);
+        hn::StoreU(a2, d, out + c + 2 * lanes);
+        hn::StoreU(a3, d, out + c + 3 * lanes);
       }
-    };
-    float* const out = k.out.row(r);
-    Index c = 0;
-    for (; c + 4 * lanes <= x.width; c += 4 * lanes) {
-      V a0 = hn::LoadU(d, out + c), a1 = hn::LoadU(d, out + c + lanes);
-      V a2 = hn::LoadU(d, out + c + 2 * lanes), a3 = hn::LoadU(d, out + c + 3 * lanes);
+      if (c == n) return;
       each([&](const float* row, V factor) HWY_ATTR {
-        a0 = hn::MulAdd(hn::LoadU(d, row + c), factor, a0);
-        a1 = hn::MulAdd(hn::LoadU(d, row + c + lanes), factor, a1);
-        a2 = hn::MulAdd(hn::LoadU(d, row + c + 2 * lanes), factor, a2);
-        a3 = hn::MulAdd(hn::LoadU(d, row + c + 3 * lanes), factor, a3);
+        map_row<1>(out + c, {row + c}, n - c, [=](V sum, V v) HWY_ATTR { return hn::MulAdd(v, factor, sum); });
       });
-      hn::StoreU(a0, d, out + c);
-      hn::StoreU(a1, d, out + c + lanes);
-      hn::StoreU(a2, d, out + c + 2 * lanes);
-      hn::StoreU(a3, d, out + c + 3 * lanes);
-    }
-    if (c == x.width) continue;
-    each([&](const float* row, V factor) HWY_ATTR {
-      map_row<1>(out + c, {row + c}, x.width - c, [=](V sum, V v) HWY_ATTR { return hn::MulAdd(v, factor, sum); });
-    });
+    };
+    add_blocks(k.out.row(r), x.width, end - begin, add);
   }
 }
 
@@ -119,7 +122,7 @@ void squared_distance(const HostCall& k) {
     return hn::MulAdd(difference, difference, so_far);
   };
   write_scalars(k, [&, x = k.in[0], y = k.in[1]](Index r) HWY_ATTR {
-    return sum_of(fold_row<2>({x.row(r), y.row(r)}, x.width, hn::Zero(d), 0, add_square));
+    return sum_row<2>({x.row(r), y.row(r)}, x.width, add_square);
   });
 }
 
@@ -232,7 +235,7 @@ void take_larger(float* to, const float* from, Index n) {
   map_row<1>(to, {from}, n, [](V old, V x) HWY_ATTR { return larger(old, x); });
 }
 
-float sum_row(const float* x, Index n) { return row_sum_of(x, n); }
+float sum_elements(const float* x, Index n) { return row_sum_of(x, n); }
 
 using DU = hn::ScalableTag<std::uint32_t>;
 using VU = hn::Vec<DU>;
@@ -349,10 +352,10 @@ namespace windrow {
 #define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);
 WINDROW_KERNELS(WINDROW_EXPORT)
 HWY_EXPORT(take_larger);
-HWY_EXPORT(sum_row);
+HWY_EXPORT(sum_elements);
 
 void take_larger(float* to, const float* from, Index n) { HWY_DYNAMIC_DISPATCH(take_larger)(to, from, n); }
-float sum_row(const float* x, Index n) { return HWY_DYNAMIC_DISPATCH(sum_row)(x, n); }
+float sum_elements(const float* x, Index n) { return HWY_DYNAMIC_DISPATCH(sum_elements)(x, n); }
 
 void add_host_rowwise(KernelTable<float>& table) {
 #define WINDROW_ADD(NAME) table.add(op::NAME, [](const HostCall& call) { HWY_DYNAMIC_DISPATCH(NAME)(call); });

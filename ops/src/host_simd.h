@@ -19,6 +19,7 @@
 #include "host.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
+#include "windrow/ops/row_sums.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace windrow {
@@ -187,13 +188,25 @@ HWY_INLINE V fold_row(const std::array<const float*, N>& in, Index n, V so_far, 
 
 HWY_INLINE float sum_of(V v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
 
+/// The sum of the lanes of fold_row() from zero on. The sums of blocks of a long row are added in double, see row_sums.h.
+template <std::size_t N, class F>
+HWY_INLINE float sum_row(std::array<const float*, N> in, Index n, F f) {
+  const Index block = rows_of_block * static_cast<Index>(hn::Lanes(d));
+  if (n <= block) return sum_of(fold_row<N>(in, n, hn::Zero(d), 0, f));
+  double sum = 0;
+  for (Index i = 0; i < n; i += block) {
+    sum += static_cast<double>(sum_of(fold_row<N>(in, std::min(block, n - i), hn::Zero(d), 0, f)));
+    for (const float*& x : in) x += block;
+  }
+  return static_cast<float>(sum);
+}
+
 HWY_INLINE float row_sum_of(const float* x, Index n) {
-  return sum_of(fold_row<1>({x}, n, hn::Zero(d), 0, [](V so_far, V v) HWY_ATTR { return hn::Add(so_far, v); }));
+  return sum_row<1>({x}, n, [](V so_far, V v) HWY_ATTR { return hn::Add(so_far, v); });
 }
 
 HWY_INLINE float row_dot_of(const float* x, const float* y, Index n) {
-  return sum_of(
-      fold_row<2>({x, y}, n, hn::Zero(d), 0, [](V so_far, V v, V w) HWY_ATTR { return hn::MulAdd(v, w, so_far); }));
+  return sum_row<2>({x, y}, n, [](V so_far, V v, V w) HWY_ATTR { return hn::MulAdd(v, w, so_far); });
 }
 
 /// The larger one, or NaN if one is NaN; `so_far` if they are equal.

@@ -144,11 +144,11 @@ void adagrad_step_rows(const HostCall& k) { step_rows<AdagradRule>(k); }
 void rmsprop_step_rows(const HostCall& k) { step_rows<RmspropRule>(k); }
 void adam_step_rows(const HostCall& k) { step_rows<AdamRule>(k); }
 
-/// Row by row, since a sum over rows may be cut between any two of them.
 void squared_norm(const HostCall& k) {
   zero_unless_adding(k);
-  float& sum = *k.out.data;
-  for (Index r = 0; r < k.in[0].rows; ++r) sum += row_dot_of(k.in[0].row(r), k.in[0].row(r), k.in[0].width);
+  add_rows(k.out.data, 1, k.in[0].rows, [&](Index r, Index, float* part, Index) HWY_ATTR {
+    *part += row_dot_of(k.in[0].row(r), k.in[0].row(r), k.in[0].width);
+  });
 }
 
 }  // namespace HWY_NAMESPACE

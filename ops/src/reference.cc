@@ -65,7 +65,7 @@ void add_activations(KernelTable<double>& table) {
     });
   });
   table.add(op::elu_gradient, [](const Call& k) {
-    binary(k, [alpha = k.attributes.values[0]](double y, double g) { return y > 0 ? g : g * (y + alpha); });
+    binary(k, [alpha = k.attributes.values[0]](double x, double g) { return x > 0 ? g : g * alpha * std::exp(x); });
   });
   table.add(op::leaky_relu_gradient, [](const Call& k) {
     binary(k, [slope = k.attributes.values[0]](double x, double g) { return x > 0 ? g : slope * g; });

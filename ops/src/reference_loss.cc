@@ -149,7 +149,8 @@ void add_losses(KernelTable<double>& table) {
   });
   table.add(op::binary_cross_entropy_gradient, [](const Call& k) {
     each(k, [&](Index r, Index c) {
-      return k.in[2].row(r)[c] * (1 / (1 + std::exp(-k.in[0].row(r)[c])) - k.in[1].row(r)[c]);
+      const double x = k.in[0].row(r)[c], target = k.in[1].row(r)[c];
+      return k.in[2].row(r)[c] * ((1 - target) / (1 + std::exp(-x)) - target / (1 + std::exp(x)));
     });
   });
   table.add(op::binary_cross_entropy_target_gradient,

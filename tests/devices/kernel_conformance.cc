@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <numeric>
 
 #include "tests/devices/conformance.h"
 #include "tests/ops/planted.h"
@@ -235,6 +236,50 @@ TEST_P(OnDevice, SumsLongSegmentsOfRows) {
     Operands operands{.in = {}, .indices = {bounds, order}};
     for (Index p = 0; p < parts; ++p) operands.in.push_back(whole.row_range(rows * p / parts, rows * (p + 1) / parts));
     EXPECT_EQ(apply(device, op::sum_parts, operands).get(), expected);
+  }
+}
+
+/// An operator on `rows` rows of 0.1, in which a float that becomes large loses a part of each further addend.
+Application long_sum(const Operator& op, Index rows) {
+  const auto count = static_cast<std::size_t>(rows);
+  const Type column{Rows::count(rows), 1}, row{Rows::count(1), rows}, one{Rows::count(1), 1};
+  const Values tenths(count, static_cast<double>(0.1f)), ones(count, 1);
+  const std::vector<std::int32_t> all = {0, static_cast<std::int32_t>(rows)}, zeros(count, 0);
+  std::vector<std::int32_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const Type bounds{Rows::count(1), 2}, pairs{Rows::count(rows), 2};
+  std::vector<std::int32_t> pair_of_each;
+  for (const std::int32_t number : numbers) pair_of_each.insert(pair_of_each.end(), {number, number});
+  if (&op == &op::row_sum) return {{.in = {row}}, {tenths}};
+  if (&op == &op::row_dot) return {{.in = {row, row}}, {tenths, ones}};
+  if (&op == &op::column_dot || &op == &op::matmul_tn) return {{.in = {column, column}}, {tenths, ones}};
+  if (&op == &op::segment_sum || &op == &op::segment_mean) {
+    return {{.in = {column}, .indices = {bounds}}, {tenths}, {all}};
+  }
+  if (&op == &op::gather_sum) return {{.in = {column}, .indices = {bounds, column}}, {tenths}, {all, numbers}};
+  if (&op == &op::gather_dot || &op == &op::gather_weighted_sum) {
+    return {{.in = {column, column}, .indices = {bounds, pairs}}, {tenths, ones}, {all, pair_of_each}};
+  }
+  if (&op == &op::scatter_rows || &op == &op::scatter_bags) {
+    return {{.in = {column}, .indices = {column}, .attributes = op::to_rows(Rows::count(3))}, {tenths}, {zeros}};
+  }
+  if (&op == &op::sum_parts) {
+    return {{.in = {column}, .indices = {{Rows::count(1), 3}, column}}, {tenths}, {{0, all[0], all[1]}, numbers}};
+  }
+  if (&op == &op::add_channel_bias_gradient) return {{.in = {column}, .attributes = op::to_width(1)}, {tenths}};
+  return {{.in = {column}}, {tenths}};
+}
+
+TEST_P(OnDevice, LosesNoDigitsInSumsOfManyRows) {
+  for (const Operator* op :
+       {&op::column_sum, &op::column_dot, &op::matmul_tn, &op::row_sum, &op::row_dot, &op::squared_norm,
+        &op::segment_sum, &op::segment_mean, &op::gather_sum, &op::gather_dot, &op::gather_weighted_sum,
+        &op::scatter_rows, &op::scatter_bags, &op::sum_parts, &op::add_channel_bias_gradient}) {
+    SCOPED_TRACE(std::string(op->name.text()));
+    const Application c = long_sum(*op, sanitized ? 20'000 : 200'000);
+    const Values exact = evaluate(reference_kernels(), *op, c);
+    Applied applied(device, c);
+    EXPECT_NEAR(values_of(apply(device, *op, applied.made))[0] / exact[0], 1, 2e-6);
   }
 }
 

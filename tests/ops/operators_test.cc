@@ -13,6 +13,7 @@
 #include "tests/ops/cases.h"
 #include "tests/sanitized.h"
 #include "tests/seed.h"
+#include "windrow/ops/row_sums.h"
 
 namespace windrow {
 namespace {
@@ -174,6 +175,7 @@ TEST_P(SummingOperator, GivesOnTheHostTheBitsOfItsPartsAddedInOrder) {
   if (&op() == &op::matmul_tn) return;  // oneDNN adds in an order of its own
   each_case(Numbers::real, [&](const Application& c, std::mt19937& random) {
     const Index rows = rows_of(op(), c), cut = static_cast<Index>(random() % static_cast<unsigned>(rows + 1));
+    if (rows > rows_of_block) return;  // blocks are added up in another order
     const Values before = testing::random_before(op(), c, random);
     const Values first = run_host(op(), part(op(), c, 0, cut), before, Write::add, random());
     EXPECT_EQ(run_host(op(), part(op(), c, cut, rows), first, Write::add, random()),

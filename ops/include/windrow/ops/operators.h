@@ -69,11 +69,11 @@ extern const Operator relu_gradient;            ///< result, g: 0 where the resu
 extern const Operator square_gradient;          ///< x, g: 2 * x * g
 extern const Operator sqrt_gradient;            ///< result, g: g / (2 * result)
 extern const Operator abs_gradient;             ///< x, g: g where x > 0, -g where x < 0, otherwise 0
-extern const Operator softplus_gradient;        ///< x, g: g * sigmoid(x)
-extern const Operator log_sigmoid_gradient;     ///< x, g: g * sigmoid(-x)
+extern const Operator softplus_gradient;        ///< x, g: g * sigmoid(x), relative error at most 1e-6
+extern const Operator log_sigmoid_gradient;     ///< x, g: g * sigmoid(-x), relative error at most 1e-6
 extern const Operator gelu_gradient;            ///< x, g
 extern const Operator silu_gradient;            ///< x, g
-extern const Operator elu_gradient;             ///< result, g: g where the result is above 0, else g * (result + alpha)
+extern const Operator elu_gradient;             ///< x, g: g where x > 0, otherwise g * alpha * exp(x)
 extern const Operator leaky_relu_gradient;      ///< x, g: g where x > 0, otherwise slope * g
 extern const Operator clamp_gradient;           ///< x, g: g where low <= x <= high, otherwise 0
 extern const Operator pow_gradient;             ///< x, g: g * power * x^(power - 1)
