@@ -123,6 +123,12 @@ std::uint64_t Core::version(Var var, const PushOptions& how) {
   return alive(var, how).version.load(std::memory_order_acquire);
 }
 
+std::uint64_t Core::pushed_version(Var var, const PushOptions& how) {
+  VarState& state = alive(var, how);
+  const Entry entry(*this, ports_.mine());
+  return Dep::written(state, entry.joiners());
+}
+
 void Core::watch(Var var, std::span<std::byte> bytes, const PushOptions& how) {
   refuse_torn();
   const OpInfo& about = info(ports_.mine(), how);

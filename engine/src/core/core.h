@@ -53,7 +53,7 @@ class Core {
   void heal(Var var, const PushOptions& how);
   Ports& ports() { return ports_; }
   void end_bulk() noexcept;
-  std::uint64_t version(Var var, const PushOptions& how);
+  std::uint64_t version(Var var, const PushOptions& how), pushed_version(Var var, const PushOptions& how);
   void watch(Var var, std::span<std::byte> bytes, const PushOptions& how);
   /// Returns false if the variable was retired, unless the call comes from an op that has access to it.
   bool watch_unless_retired(Var var, std::span<std::byte> bytes);
@@ -344,7 +344,7 @@ class Core {
   HeldBack held_back_by_bytes_;  // by max_pending_bytes
   OpSites sites_;
   RecordPool records_;
-  mutable Ports ports_{number};
+  mutable Ports ports_{number, options.denormals};
   /// The first port that entered a record; null before. It is the only one until `several_` is set.
   std::atomic<Port*> lone_{nullptr};
   std::atomic<bool> several_{false};

@@ -135,6 +135,10 @@ std::uint64_t Engine::version(Var var, std::source_location from) {
   return core_->version(var, {.name = "version", .pushed_at = from});
 }
 
+std::uint64_t Engine::pushed_version(Var var, std::source_location from) {
+  return core_->pushed_version(var, {.name = "pushed_version", .pushed_at = from});
+}
+
 void Engine::watch(Var var, std::span<std::byte> bytes, std::source_location from) {
   core_->watch(var, bytes, {.name = "watch", .pushed_at = from});
 }

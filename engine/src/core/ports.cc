@@ -62,7 +62,7 @@ struct Ports::OfThread {
 
 constinit thread_local Ports::Last Ports::last_;
 
-Ports::Ports(std::uint32_t engine) : engine_(engine) {
+Ports::Ports(std::uint32_t engine, Denormals denormals) : engine_(engine), denormals_(denormals) {
   MutexLock lock(alive().mutex);
   alive().ports.emplace(engine, this);
 }

@@ -15,6 +15,7 @@
 #include "policy/ready_ring.h"
 #include "process/fork.h"
 #include "trace/log.h"
+#include "windrow/engine/denormals.h"
 #include "windrow/engine/mutex.h"
 
 namespace windrow {
@@ -126,8 +127,8 @@ class Undiverted {
 /// All ports of one engine. Members may be called by any thread.
 class Ports {
  public:
-  /// `engine` is the engine's number.
-  explicit Ports(std::uint32_t engine);
+  /// `engine` is the engine's number; its threads begin with the mode.
+  explicit Ports(std::uint32_t engine, Denormals denormals = Denormals::keep);
   ~Ports();
 
   /// The calling thread's port. Makes it if there is none.
@@ -154,6 +155,7 @@ class Ports {
     try {
       return std::thread([this, &port, serve] {
         adopt(port);
+        DenormalsScope::set(denormals_);
         serve();
       });
     } catch (...) {
@@ -211,6 +213,7 @@ class Ports {
   void give_back(Port& port) WINDROW_EXCLUDES(mutex_);
 
   const std::uint32_t engine_;
+  const Denormals denormals_;
   std::atomic<Port*> first_{nullptr};
   std::atomic<std::uint32_t> count_{0};
   Mutex mutex_;

@@ -21,6 +21,7 @@ bool may_be_called_off(OpRecord& op) {
 }  // namespace
 
 void Core::run(OpRecord& first, Slots* slots) noexcept {
+  const DenormalsScope denormals(options.denormals);
   Row row{.slots = slots, .goes_on = may_go_on(slots), .port = ports_.mine()};
   OpRecord* op = &first;
   for (;; ++row.runs) {

@@ -224,6 +224,12 @@ struct Versions {
     prefetch_version(var.next());
   }
 
+  /// A number that changes, modulo 2^32, with each access that joins the variable and is no read.
+  static std::uint32_t written(Var& var, Joiners joiners) {
+    const auto held = hold(var, joiners);
+    return var.tickets_ - (var.commuting_ ? 0 : static_cast<std::uint32_t>(var.reads_));
+  }
+
   /// The op of an access.
   static Record& op_of(Access& access) {
     return *reinterpret_cast<Record*>(reinterpret_cast<std::byte*>(&access) - access.offset_);

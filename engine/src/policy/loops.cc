@@ -15,6 +15,7 @@ namespace {
 
 void run_piece(const Running& op, const PieceLoop& loop, std::size_t piece) {
   const Running frame(op, Running::Piece{});
+  const DenormalsScope denormals(loop.denormals);
   const std::size_t begin = piece * loop.grain;
   loop.body(begin, begin + std::min(loop.count - begin, loop.grain));
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "process/fork.h"
+#include "windrow/engine/denormals.h"
 #include "windrow/engine/mutex.h"
 #include "windrow/engine/parallel.h"
 
@@ -22,6 +23,7 @@ struct Running;
 struct PieceLoop {
   std::size_t count, grain;
   LoopBody body;
+  Denormals denormals = DenormalsScope::mode();  ///< of the op's thread, for all pieces
 
   std::size_t pieces() const { return piece_count(count, grain); }
 };

@@ -43,7 +43,9 @@
 #include <string_view>
 #include <vector>
 
+#include "windrow/engine/denormals.h"
 #include "windrow/engine/engine_ref.h"
+#include "windrow/engine/engine_stats.h"
 #include "windrow/engine/error.h"
 #include "windrow/engine/function.h"
 #include "windrow/engine/graph.h"
@@ -118,6 +120,10 @@ struct EngineOptions {
   /// Checks that ops access watched bytes only as declared; see Engine::watch. Ops run as with policy serial, whatever
   /// `policy` is, and each op reads all watched bytes twice.
   bool check = false;
+  /// What ops do with denormal numbers, on whatever thread they run; pieces of loops inside ops, too. A thread of the
+  /// program has its own mode again when an op has returned. An op that sets the mode itself must set it back. What
+  /// devices compute is not concerned.
+  Denormals denormals = Denormals::flush;
   /// For policy chaos: the seed of its choices. With one worker, a seed gives the same order of ops again if the same
   /// ops become ready at the same time, as when a first op holds back the others until all are pushed.
   std::uint64_t chaos_seed = 1;
@@ -208,19 +214,6 @@ class DeclaredOp {
  private:
   friend class Engine;
   std::shared_ptr<DeclaredState> state_;
-};
-
-/// Counters since the engine was constructed.
-struct EngineStats {
-  std::uint64_t pushed = 0;
-  std::uint64_t pending = 0;        ///< pushed and not yet finished; too high if ops come and finish meanwhile
-  std::uint64_t pending_bytes = 0;  ///< held by pending ops, as given by PushOptions::bytes
-  std::uint64_t failed = 0;         ///< ops that threw, or dropped their OnComplete
-  std::uint64_t skipped = 0;        ///< ops that did not run because of poison
-  std::uint64_t cancelled = 0;      ///< cancelled before they ran, or threw Cancelled; not counted in `failed`
-  std::uint64_t waits = 0;          ///< calls of wait and wait_all, also timed ones, outside its ops
-  std::uint64_t waits_in_ops = 0;   ///< calls of wait and wait_for inside its ops
-  std::uint64_t spare_threads = 0;  ///< threads added for waits inside ops
 };
 
 /// Registers bytes that an op allocates while it runs; see Engine::watch. A value. Ops may use it as long as they run,
@@ -345,6 +338,10 @@ class Engine {
   /// excluding skipped and cancelled ops. Throws MisuseError for a variable that is empty, retired or of another
   /// engine.
   std::uint64_t version(Var var, std::source_location from = std::source_location::current());
+  /// A number that changes with each push of an op with mutate, overwrite or commute access, also of a heal, or of a
+  /// graph with such an op: while it stays the same, no op has been pushed that would change what the variable stands
+  /// for. Blocks for nothing. Throws as version() does.
+  std::uint64_t pushed_version(Var var, std::source_location from = std::source_location::current());
 
   /// Adds a lane; the engine keeps it alive. Throws MisuseError for a null Lane, one that was added before, options out
   /// of range, or a HostLane with less than one thread.
