@@ -58,17 +58,26 @@ void Recorder::forget_since(const Mark& mark) {
                            recording_.applied.end());
   recording_.ops.erase(recording_.ops.begin() + static_cast<std::ptrdiff_t>(mark.ops), recording_.ops.end());
   recording_.items.erase(recording_.items.begin() + static_cast<std::ptrdiff_t>(mark.items), recording_.items.end());
+  for (RecordedOps::Item& item : recording_.items) item.version = 0;
+  for (std::size_t i = 0; i < recording_.ops.size(); ++i) {
+    for (const RecordedOps::Use& use : recording_.ops[i].uses) {
+      if (use.kind != AccessKind::read) recording_.items[use.item].version = i + 1;
+    }
+  }
 }
 
-std::size_t Recorder::item(const Var& var) {
+std::size_t Recorder::find(const Var& var) const {
   // From the back: most ops use what the last ones have written.
   const auto found = std::find_if(recording_.items.rbegin(), recording_.items.rend(),
                                   [&](const RecordedOps::Item& item) { return item.var == var; });
-  if (found != recording_.items.rend()) {
-    return static_cast<std::size_t>(recording_.items.rend() - found) - 1;
-  }
-  recording_.items.push_back({var, nullptr});
-  return recording_.items.size() - 1;
+  if (found == recording_.items.rend()) return recording_.items.size();
+  return static_cast<std::size_t>(recording_.items.rend() - found) - 1;
+}
+
+std::size_t Recorder::item(const Var& var) {
+  const std::size_t number = find(var);
+  if (number == recording_.items.size()) recording_.items.push_back({var, nullptr});
+  return number;
 }
 
 void Recorder::hold(const std::shared_ptr<Buffer>& buffer) {
@@ -93,6 +102,7 @@ void Recorder::note(Engine& engine, OpFunction function, AccessList accesses, co
   noted.function = std::move(function);
   for (const Access& access : accesses) {
     const std::size_t number = item(access.var);
+    if (access.kind != AccessKind::read) recording_.items[number].version = recording_.ops.size() + 1;
     const auto same = std::ranges::find(noted.uses, number, &RecordedOps::Use::item);
     if (same != noted.uses.end()) {
       same->kind = both(same->kind, access.kind);
@@ -105,6 +115,11 @@ void Recorder::note(Engine& engine, OpFunction function, AccessList accesses, co
   noted.captured = buffers.may_be_captured;
   if (buffers.result) noted.result = item(buffers.result);
   recording_.ops.push_back(std::move(noted));
+}
+
+std::size_t Recorder::version(const Var& var) const {
+  const std::size_t number = find(var);
+  return number < recording_.items.size() ? recording_.items[number].version : 0;
 }
 
 void Recorder::note_applied(const Operator& op, const Operands& operands, const Tensor& out) {

@@ -19,7 +19,8 @@ struct RecordedOps {
   struct Item {
     Var var;
     std::shared_ptr<Buffer> buffer;
-    bool made = false;  ///< whether the buffer was made in the body
+    bool made = false;        ///< whether the buffer was made in the body
+    std::size_t version = 0;  ///< the number of ops up to the last one that writes it
   };
   struct Use {
     std::size_t item;
@@ -77,6 +78,8 @@ class Recorder {
   Mark mark() const { return {recording_.items.size(), recording_.ops.size(), recording_.applied.size()}; }
   /// Forgets what was noted since then.
   void forget_since(const Mark& mark);
+  /// A number that changes with each noted op that writes the variable: Engine::pushed_version() of what is recorded.
+  std::size_t version(const Var& var) const;
   /// What has been noted so far.
   const RecordedOps& noted() const { return recording_; }
   RecordedOps finish();
@@ -86,6 +89,8 @@ class Recorder {
 
  private:
   std::size_t item(const Var& var);
+  /// Its number if it is among the items, or else how many there are.
+  std::size_t find(const Var& var) const;
   void hold(const std::shared_ptr<Buffer>& buffer);
 
   /// Of the thread. Each one has a refusal.

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "recorder.h"
+
 namespace windrow {
 namespace {
 
@@ -40,7 +42,7 @@ class Tape::Impl {
     const Tensor result = apply_new(op, operands, pushed_at);
     note_uses(operands.in);
     if (!depends) return result;
-    steps_.push_back({.op = &op, .operands = operands, .results = {result}});
+    steps_.push_back({.op = &op, .operands = operands, .results = {result}, .versions = versions_of(operands, {result})});
     add(result);
     return result;
   }
@@ -62,7 +64,10 @@ class Tape::Impl {
     }
     note_uses(operands);
     if (!depends) return;
-    steps_.push_back({.operands = {.in = operands}, .results = results, .backward = std::move(backward)});
+    steps_.push_back({.operands = {.in = operands},
+                      .results = results,
+                      .backward = std::move(backward),
+                      .versions = versions_of({.in = operands}, results)});
     for (const Tensor& result : results) add(result);
   }
 
@@ -120,14 +125,66 @@ class Tape::Impl {
     std::optional<Tensor> gradient = {};
     bool shared = true;  ///< whether the gradient may be another value's too, so that nothing may be added to it
   };
+  /// What the tensors of a step contained when it was noted.
+  struct Versions {
+    const Recorder* recorder;              ///< whose numbers they are, or null: the engine's
+    std::vector<std::uint64_t> of_tensors;  ///< operands, index operands, results
+  };
   /// An operator and its result, or what was noted.
   struct Step {
     const Operator* op = nullptr;
     Operands operands;
     std::vector<Tensor> results;
     Backward backward = {};
+    Versions versions = {};
     GradientTerms terms = {};  ///< found by backward() for operators on a path to the loss
   };
+
+  std::uint64_t version_of(const Recorder* recorder, const auto& tensor) const {
+    return recorder != nullptr ? recorder->version(tensor.var()) : device_.engine->pushed_version(tensor.var());
+  }
+  Versions versions_of(const Operands& operands, const std::vector<Tensor>& results) const {
+    Versions made{Recorder::here(), {}};
+    made.of_tensors.reserve(operands.in.size() + operands.indices.size() + results.size());
+    const auto take = [&](const auto& tensors) {
+      for (const auto& tensor : tensors) made.of_tensors.push_back(version_of(made.recorder, tensor));
+    };
+    take(operands.in);
+    take(operands.indices);
+    take(results);
+    return made;
+  }
+  /// Throws if something was written since that the gradients of the step are computed from, or if results were written
+  /// again: what used them has other values than the step computed.
+  void require_unchanged(const Step& step) const {
+    const auto& [recorder, versions] = step.versions;
+    if (recorder != Recorder::here()) return;
+    const std::size_t in = step.operands.in.size(), indices = step.operands.indices.size();
+    std::vector<bool> operand(in, step.op == nullptr), index(indices, false);
+    for (std::size_t k = 0; k < step.terms.size(); ++k) {
+      if (!step.terms[k] || find(step.operands.in[k]) == nullptr) continue;
+      for (const Ref& ref : step.terms[k]->in) {
+        if (ref.of == Ref::Of::operand) operand[ref.number] = true;
+      }
+      for (const std::size_t number : step.terms[k]->indices) index[number] = true;
+    }
+    const auto require = [&](bool same, const std::string& what) {
+      if (same) return;
+      const std::string of = step.op != nullptr ? std::string(step.op->name.text()) : "what was noted";
+      throw MisuseError("Tape: backward(): " + what + " of " + of +
+                        " was modified in place after it was noted; expected the same value until backward()");
+    };
+    const auto same = [&](const auto& tensor, std::size_t at) { return version_of(recorder, tensor) == versions[at]; };
+    for (std::size_t k = 0; k < in; ++k) {
+      require(!operand[k] || same(step.operands.in[k], k), "operand " + std::to_string(k));
+    }
+    for (std::size_t k = 0; k < indices; ++k) {
+      require(!index[k] || same(step.operands.indices[k], in + k), "index operand " + std::to_string(k));
+    }
+    for (std::size_t k = 0; k < step.results.size(); ++k) {
+      require(same(step.results[k], in + indices + k), step.results.size() == 1 ? "the result" : "result " + std::to_string(k));
+    }
+  }
 
   void require_recording(const char* what) const {
     if (over_) throw MisuseError(std::string("Tape: ") + what + " after backward(); expected a new tape");
@@ -176,6 +233,7 @@ class Tape::Impl {
     const auto found = values_.find(tensor.buffer().get());
     return found == values_.end() ? nullptr : &found->second;
   }
+  const Value* find(const Tensor& tensor) const { return const_cast<Impl*>(this)->find(tensor); }
   void add(const Tensor& tensor) { values_.emplace(tensor.buffer().get(), Value{tensor}); }
 
   /// Before anything is pushed, since a step on a path may have no gradient.
@@ -191,6 +249,7 @@ class Tape::Impl {
         if (!certain && step.op->gradients == nullptr) continue;
         step.terms = terms_of(step);
       }
+      require_unchanged(step);
       for (std::size_t k = 0; k < step.operands.in.size(); ++k) {
         const Tensor& operand = step.operands.in[k];
         const bool passes = step.op == nullptr || (k < step.terms.size() && step.terms[k]);

@@ -7,6 +7,7 @@
 
 #include "tests/engine/support.h"
 #include "windrow/ops/evaluate.h"
+#include "windrow/ops/static.h"
 
 namespace windrow {
 namespace {
@@ -237,6 +238,81 @@ TEST_F(TapeTest, RefusesToWatchATensorThatWasUsed) {
   tape.backward(tape.apply(op::mul, {.in = {y, y}}));
   EXPECT_EQ(tape.gradient(y)->get(), Floats(12, 6));
   EXPECT_EQ(tape.gradient(x)->get(), Floats(12, 18));
+}
+
+TEST_F(TapeTest, RefusesABackwardPassOverWhatWasModifiedInPlace) {
+  const auto change = [&](const Tensor& tensor) {
+    apply(host_, op::scale, {.in = {tensor}, .attributes = op::scaled_by(2)}, tensor);
+  };
+  const auto said = [&](auto program) {
+    Tape tape(host_);
+    return error_of<MisuseError>([&] { program(tape); });
+  };
+  const Tensor x = input({Rows::count(2), 3}, {1, 2, 3, 4, 5, 6}), w = input({Rows::count(2), 3}, {6, 5, 4, 3, 2, 1});
+  const std::string end = " was modified in place after it was noted; expected the same value until backward()";
+  EXPECT_EQ(said([&](Tape& tape) {
+              tape.watch(x);
+              const Tensor y = tape.apply(op::tanh, {.in = {x}});
+              change(y);
+              tape.backward(y);
+            }),
+            "Tape: backward(): the result of tanh" + end);
+  EXPECT_EQ(said([&](Tape& tape) {
+              tape.watch(x);
+              const Tensor y = tape.apply(op::mul, {.in = {x, w}});
+              w.set(Floats(6, 0.0f));
+              tape.backward(y);
+            }),
+            "Tape: backward(): operand 1 of mul" + end);
+  IntTensor labels(host_, 2, 1, "labels");
+  labels.set({0, 1});
+  EXPECT_EQ(said([&](Tape& tape) {
+              tape.watch(x);
+              const Tensor y = tape.apply(op::pick, {.in = {x}, .indices = {labels}});
+              labels.set({1, 1});
+              tape.backward(y);
+            }),
+            "Tape: backward(): index operand 0 of pick" + end);
+  EXPECT_EQ(said([&](Tape& tape) {
+              tape.watch(x);
+              const Tensor y = input({Rows::count(2), 3}, Doubles(6, 0));
+              tape.note({x}, {y}, [](const auto& given, const auto&, auto) { return Tape::Gradients{given[0]}; });
+              engine_.push([] {}, {mutate(y.var())}, {.name = "an op of the program"});
+              tape.backward(y);
+            }),
+            "Tape: backward(): the result of what was noted" + end);
+}
+
+TEST_F(TapeTest, LetsBeWrittenWhatNoGradientIsComputedFrom) {
+  const Tensor x = input({Rows::count(1), 2}, {1, 2}), w = input({Rows::count(1), 2}, {3, 4});
+  Tape tape(host_);
+  tape.watch(x);
+  const Tensor y = tape.apply(op::add, {.in = {tape.apply(op::mul, {.in = {x, w}}), w}});
+  const Tensor unused = tape.apply(op::tanh, {.in = {x}});
+  x.set({7, 7});  // the gradient of x needs w alone
+  unused.set({0, 0});
+  tape.backward(y);
+  EXPECT_EQ(tape.gradient(x)->get(), (Floats{3, 4}));
+}
+
+TEST_F(TapeTest, RefusesInTheBodyOfAStaticWhatWasModifiedInPlace) {
+  const Tensor x = input({Rows::count(1), 2}, {1, 2});
+  for (const bool changes : {false, true}) {
+    Static step(host_, [&](const StaticInputs& inputs) -> std::vector<Tensor> {
+      Tape tape(host_);
+      tape.watch(inputs.in[0]);
+      const Tensor y = tape.apply(op::tanh, {.in = {inputs.in[0]}});
+      apply(host_, op::scale, {.in = {y}, .attributes = op::scaled_by(2)}, changes ? y : Tensor(host_, 1, 2, "other"));
+      tape.backward(y);
+      return {*tape.gradient(inputs.in[0])};
+    });
+    if (changes) {
+      EXPECT_NE(error_of<MisuseError>([&] { step({.in = {x}}); }).find("the result of tanh was modified in place"),
+                std::string::npos);
+    } else {
+      EXPECT_NEAR(step({.in = {x}})[0].get()[0], 0.41997, 1e-4);
+    }
+  }
 }
 
 }  // namespace
