@@ -1,6 +1,9 @@
 // Functions of several kinds, and of any arity: what they refuse, and what they cost.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <string>
+
 #include "tests/batching/cells.h"
 #include "tests/engine/support.h"
 
@@ -92,6 +95,29 @@ TEST(Kinds, AreZeroWhereAKindDoesNotPush) {
 }
 
 /// Neither copies of their parameters are made, nor gradients.
+TEST(Kinds, KeepConstantsApartThatDifferInTheSignOfZero) {
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const VertexFunction function("zeros", {.arity = 0}, [](Vertex& v) {
+    const Expr x = v.pull("x", 1);
+    v.push("quotient", 0.0 / x);
+    v.push("negative quotient", -0.0 / x);
+    v.push("constant", v.constant(1, 0.0));
+    v.push("negative constant", v.constant(1, -0.0));
+  });
+  GraphData data{.child_begin = {0, 0}};
+  data.values["x"] = {2};
+  const InputGraph graph(function, data);
+  const InputGraph* const graphs[] = {&graph};
+  Runner runner(host, function, parameters);
+  Minibatch minibatch = runner.run(graphs);
+  for (const std::string name : {"quotient", "constant"}) {
+    EXPECT_FALSE(std::signbit(minibatch.output(name).get()[0])) << name;
+    EXPECT_TRUE(std::signbit(minibatch.output("negative " + name).get()[0])) << name;
+  }
+}
+
 TEST(Kinds, CostNothingWhereTheyAreNot) {
   Engine engine;
   const Device host = host_device(engine);

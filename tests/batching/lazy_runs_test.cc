@@ -2,11 +2,14 @@
 // and the numbers in it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tests/batching/cells.h"
 #include "tests/ops/cases.h"
 #include "windrow/batching/lazy.h"
+#include "windrow/batching/lazy_weight.h"
 #include "windrow/memory/pool.h"
 #include "windrow/ops/apply.h"
 
@@ -111,6 +114,47 @@ std::vector<float> dropped(WordGraph& m, const std::vector<float>& x, const std:
   in.set(x);
   rows.set(keys);
   return apply(m.host, op::dropout, {.in = {in}, .indices = {rows}, .attributes = op::dropout_by(0.5, seed, 3)}).get();
+}
+
+TEST(LazyRuns, KeepTheSignOfAZeroBesideTheOther) {
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  for (const bool negative_first : {false, true}) {
+    LazyGraph graph(host, parameters);
+    std::vector<double> numbers = {0.0, -0.0};
+    if (negative_first) std::ranges::reverse(numbers);
+    std::vector<LazyExpr> quotients, shifted;
+    for (const double number : numbers) {
+      quotients.push_back(number / graph.input({2}));
+      shifted.push_back(scale_shift(graph.input({2}), number, number));
+    }
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      EXPECT_EQ(std::signbit(quotients[i].scalar()), std::signbit(numbers[i])) << i;
+      EXPECT_EQ(std::signbit(shifted[i].scalar()), std::signbit(numbers[i])) << i;
+    }
+  }
+}
+
+TEST(LazyRuns, AreOneKindIfTheyHaveTheSameNumberThatIsNone) {
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const Parameter w = parameters.add("w", 1, 2, Initial::uniform(-1, 1));
+  LazyGraph graph(host, parameters);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  std::int64_t kinds = 0;
+  for (int repetition = 0; repetition < 20; ++repetition) {
+    for (int i = 0; i < 3; ++i) {
+      // The last factor is a function of a parameter, which is known by its number.
+      const LazyExpr y = (graph.input({1, 2}) + nan) * scale_shift(LazyWeight(w), 1, nan);
+      graph.flush();
+      EXPECT_TRUE(std::isnan(y.value()[0]));
+    }
+    graph.clear();
+    if (repetition == 0) kinds = graph.stats().kinds;
+  }
+  EXPECT_EQ(graph.stats().kinds, kinds);
 }
 
 TEST(LazyRuns, AreOneKindWhateverSeedsTheyDropBy) {

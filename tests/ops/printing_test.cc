@@ -51,6 +51,7 @@ TEST(Printing, KeepsTheBitsOfNumbers) {
 TEST(Printing, InitialisesAttributes) {
   EXPECT_EQ(literal(op::columns(3, 7)), R"({.made_by = "columns", .sizes = {3, 7}})");
   EXPECT_EQ(literal(op::scaled_by(0.5)), R"({.made_by = "scaled_by", .values = {0.5}})");
+  EXPECT_EQ(literal(op::scaled_by(-0.0)), R"({.made_by = "scaled_by", .values = {-0.0}})");
   EXPECT_EQ(literal(op::to_rows(Rows::count(4))), R"({.made_by = "to_rows", .rows = windrow::Rows::count(4)})");
 }
 

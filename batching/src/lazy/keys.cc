@@ -19,7 +19,7 @@ std::size_t Keys::hash_of(const Key& key) {
   if (all_collide.load(std::memory_order_relaxed)) return 0;
   std::size_t hash = std::hash<const void*>()(key.op);
   for (Index size : key.attributes.sizes) mix(hash, static_cast<std::size_t>(size));
-  for (double value : key.attributes.values) mix(hash, std::bit_cast<std::size_t>(value + 0.0));  // -0 equals 0
+  for (double value : key.attributes.values) mix(hash, std::bit_cast<std::size_t>(value));
   for (std::int32_t operand : key.operands) mix(hash, static_cast<std::size_t>(operand));
   for (Index width : key.widths) mix(hash, static_cast<std::size_t>(width));
   for (Index width : key.index_widths) mix(hash, static_cast<std::size_t>(width));

@@ -37,7 +37,7 @@ struct Key {
   static bool same(const Attributes& a, const Attributes& b, But but = But::nothing) {
     const bool made_alike = a.made_by.data() == b.made_by.data() && a.made_by.size() == b.made_by.size();
     return (made_alike || a.made_by == b.made_by) && a.rows == b.rows && a.sizes == b.sizes &&
-           (but == But::values || a.values == b.values);
+           (but == But::values || Attributes::same_bits(a.values, b.values));
   }
 
  private:

@@ -128,7 +128,7 @@ std::string literal(const Attributes& a) {
   if (a.rows == windrow::Rows::edges()) text += ", .rows = windrow::Rows::edges()";
   const auto list = [&](const char* name, const auto& of, auto text_of) {
     std::size_t last = of.size();
-    while (last > 0 && of[last - 1] == 0) --last;
+    while (last > 0 && of[last - 1] == 0 && !std::signbit(of[last - 1])) --last;
     if (last == 0) return;
     text += std::string(", .") + name + " = {";
     for (std::size_t i = 0; i < last; ++i) text += (i > 0 ? ", " : "") + text_of(of[i]);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -56,7 +57,13 @@ struct Attributes {
   Rows rows = Rows::vertices();   ///< of the result, if the operands do not determine it
   std::array<Index, 8> sizes{};
   std::array<double, 2> values{};
-  friend bool operator==(const Attributes&, const Attributes&) = default;
+  /// Values are compared by their bits: 0 and -0 differ, and NaN equals itself.
+  friend bool operator==(const Attributes& a, const Attributes& b) {
+    return a.made_by == b.made_by && a.rows == b.rows && a.sizes == b.sizes && same_bits(a.values, b.values);
+  }
+  static bool same_bits(const std::array<double, 2>& a, const std::array<double, 2>& b) {
+    return std::bit_cast<std::array<std::uint64_t, 2>>(a) == std::bit_cast<std::array<std::uint64_t, 2>>(b);
+  }
 };
 
 /// The types that an operator is applied to.

@@ -42,13 +42,24 @@ enum class Code : std::uint8_t {
   incoming_products,  ///< the part of the gradient of the scattered state `number` that is sent as products
 };
 
+/// A number that is compared by its bits: 0 and -0 differ, and NaN equals itself. A value.
+struct Constant {
+  Constant(double number) : value(number) {}
+  operator double() const { return value; }
+  friend bool operator==(const Constant& a, const Constant& b) {
+    return std::bit_cast<std::uint64_t>(a.value) == std::bit_cast<std::uint64_t>(b.value);
+  }
+
+  double value;
+};
+
 struct Node {
   Code code;
   Type type;
   int vertex_type = -1;  ///< in programs: the vertex type that has this value; -1 for counted rows
   std::size_t number = 0;
   Index child = -1;
-  double constant = 0;
+  Constant constant = 0;
   const Operator* op = nullptr;
   std::vector<Value> in = {};
   std::vector<std::size_t> indices = {};
@@ -62,7 +73,7 @@ struct Node {
   bool reads_in_place() const { return code == Code::gather_dot || code == Code::gather_weighted_sum; }
   bool of_edges() const { return type.rows == Rows::edges(); }
   bool is_output_gradient(const struct Function& function) const;
-  bool zero() const { return code == Code::fill && constant == 0; }
+  bool zero() const { return code == Code::fill && constant == Constant(0); }
   /// Whether it is a range of columns of another value, which needs no step and no storage.
   bool is_view() const { return is(op::slice) && of_vertices(); }
   friend bool operator==(const Node&, const Node&) = default;
