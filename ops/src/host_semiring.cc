@@ -102,17 +102,20 @@ void log_matmul_weight_gradient(const HostCall& k) {
   zero_unless_adding(k);
   const Padded weights(k.in[1]);
   Padded sums(k.out);
+  MatrixSum of_rows({sums.row(0), k.out.rows, sums.stride(), sums.stride()}, k.in[0].rows);
   ResultRow row(k.in[1].width);
   const auto lanes = static_cast<Index>(hn::Lanes(d));
   for (Index r = 0; r < k.in[0].rows; ++r) {
     row.take(k, r);
+    const Matrix<float> to = of_rows.next();
     for (Index i = 0; i < k.out.rows; ++i) {
-      float* const sum = sums.row(i);
+      float* const sum = to.row(i);
       for (Index c = 0; c < weights.stride(); c += lanes) {
         hn::StoreU(hn::Add(hn::LoadU(d, sum + c), row.share(k.in[0].row(r)[i], weights.row(i), c)), d, sum + c);
       }
     }
   }
+  of_rows.finish();
   for (Index i = 0; i < k.out.rows; ++i) std::copy_n(sums.row(i), k.out.width, k.out.row(i));
 }
 
@@ -159,7 +162,13 @@ void max_matmul_gradient(const HostCall& k) {
 
 void max_matmul_weight_gradient(const HostCall& k) {
   zero_unless_adding(k);
-  each_best(k, [&](Index r, Index i, Index c) { k.out.row(i)[c] += k.in[2].row(r)[c]; });
+  MatrixSum sum(k.out, k.in[0].rows);
+  Matrix<float> to = k.out;
+  each_best(k, [&](Index r, Index i, Index c) {
+    if (c == 0) to = sum.next();
+    to.row(i)[c] += k.in[2].row(r)[c];
+  });
+  sum.finish();
 }
 
 void argmax_matmul(const HostCall& k) {

@@ -6,6 +6,7 @@
 
 #include "host/push.h"
 #include "windrow/ops/operators.h"
+#include "windrow/ops/row_sums.h"
 
 namespace windrow {
 namespace {
@@ -160,15 +161,16 @@ void HostExecution::run_where_present(const Step& step, const Tile& tile, const 
   }
 }
 
-template <class Visit>
-void HostExecution::each_slot(SlotsOf slots_of, std::size_t state, const Tile& tile, Visit visit) const {
+template <class Visit, class VisitMore>
+void HostExecution::each_slot(SlotsOf slots_of, std::size_t state, const Tile& tile, Visit visit,
+                              VisitMore visit_more) const {
   const TypeRows& here = layout_.types[tile.type];
   std::size_t type = plan_->types.size();  // of the last consumer; neighbours usually have consumers of one type
   Rate of_rate = Rate::vertices;
   const ChildSlots* slots = nullptr;
   float* memory = nullptr;
   Index stride = 0;
-  const auto look = [&](Index row, Slot slot) {
+  const auto look = [&](Index row, Slot slot, auto& visit_slot) {
     const Rate rate = plan_->types[slot.type].rate_of_child(slot.child);
     if (slot.type != type || rate != of_rate) {
       type = slot.type;
@@ -179,22 +181,23 @@ void HostExecution::each_slot(SlotsOf slots_of, std::size_t state, const Tile& t
       stride = slots->any() ? consumer.regions[slots->region].stride : 0;
     }
     if (!slots->any() || slots->column[slot.child] < 0) return;
-    visit(row - tile.rows.begin, memory + slot.row * stride + slots->column[slot.child]);
+    visit_slot(row - tile.rows.begin, memory + slot.row * stride + slots->column[slot.child]);
   };
   for (Index r = tile.rows.begin; r < tile.rows.end; ++r) {
     const Slot slot = layout_.slot(tile.type, r);
-    if (slot.row >= 0) look(r, slot);
+    if (slot.row >= 0) look(r, slot, visit);
   }
   const TypeRows::Further first{static_cast<std::int32_t>(tile.rows.begin)};
   auto more = std::lower_bound(here.further.begin(), here.further.end(), first);
-  for (; more != here.further.end() && more->row < tile.rows.end; ++more) look(more->row, more->slot);
+  for (; more != here.further.end() && more->row < tile.rows.end; ++more) look(more->row, more->slot, visit_more);
 }
 
 void HostExecution::scatter(const Step& step, const Tile& tile) {
   const Matrix<const float> from = operand(step.in[0], tile);
   const auto bytes = static_cast<std::size_t>(from.width) * sizeof(float);
   if (bytes == 0) return;  // the pointers may be null, which memcpy does not allow
-  each_slot(&TypePlan::states, step.state, tile, [&](Index row, float* to) { std::memcpy(to, from.row(row), bytes); });
+  const auto copy = [&](Index row, float* to) { std::memcpy(to, from.row(row), bytes); };
+  each_slot(&TypePlan::states, step.state, tile, copy, copy);
 }
 
 /// Copies the stored state of each child. Leaves the slots of missing children unchanged.
@@ -226,10 +229,26 @@ void HostExecution::gather(const Step& step, const Tile& tile) {
 void HostExecution::take_incoming(const Step& step, const Tile& tile) {
   const Matrix<float> to = place(step.out, tile);
   if (step.write == Write::overwrite) fill(to, 0, Write::overwrite);
-  each_slot(&TypePlan::gradients, step.state, tile, [&](Index row, const float* gradient) {
-    float* const sum = to.row(row);
-    for (Index c = 0; c < to.width; ++c) sum[c] += gradient[c];
-  });
+  const auto add = [](const float* gradient, float* sum, Index n) {
+    for (Index c = 0; c < n; ++c) sum[c] += gradient[c];
+  };
+  std::vector<const float*> more;  // gradients of one row, which may have very many consumers
+  Index row_of_more = 0;
+  const auto add_more = [&] {
+    if (more.empty()) return;
+    add_rows(to.row(row_of_more), to.width, static_cast<Index>(more.size()),
+             [&](Index i, Index begin, float* sum, Index n) { add(more[static_cast<std::size_t>(i)] + begin, sum, n); });
+    more.clear();
+  };
+  each_slot(
+      &TypePlan::gradients, step.state, tile,
+      [&](Index row, const float* gradient) { add(gradient, to.row(row), to.width); },
+      [&](Index row, const float* gradient) {
+        if (row != row_of_more) add_more();
+        row_of_more = row;
+        more.push_back(gradient);
+      });
+  add_more();
 }
 
 // --- Tensors that belong to no vertex, and outputs

@@ -100,11 +100,12 @@ class HostExecution final : public Execution {
   std::int64_t bytes_of(const Step& step, const Tile& tile) const;
   void run_timed(const HostTensorStep& step, Matrix<float> tensor);
   void run_untimed(const HostTensorStep& step, Matrix<float> out);
-  /// Calls visit(row, its slot at a consumer) for the rows whose consumers have slots for the state: for the first
-  /// consumer of each row, then for further consumers in order. `slots_of` selects states or gradients.
+  /// Calls visit(row, its slot at a consumer) for the rows whose consumers have slots for the state, for the first
+  /// consumer of each row, then visit_more() likewise for further consumers, row by row and in order. `slots_of` selects
+  /// states or gradients.
   using SlotsOf = std::vector<ChildSlots> TypePlan::*;
-  template <class Visit>
-  void each_slot(SlotsOf slots_of, std::size_t state, const Tile& tile, Visit visit) const;
+  template <class Visit, class VisitMore>
+  void each_slot(SlotsOf slots_of, std::size_t state, const Tile& tile, Visit visit, VisitMore visit_more) const;
   void scatter(const Step& step, const Tile& tile);
   void gather(const Step& step, const Tile& tile);
   void take_incoming(const Step& step, const Tile& tile);

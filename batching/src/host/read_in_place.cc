@@ -8,7 +8,8 @@ namespace windrow {
 namespace {
 
 /// Collects pairs of rows of two matrices for ascending rows of a result, and adds what the operator makes of them by
-/// few calls of its kernel. Each row of the result takes its pairs in their order, however they are divided into calls.
+/// few calls of its kernel. Each row of the result takes its pairs in their order. Only a row with more pairs than a call
+/// takes is divided, and by its own pairs alone, so a row gets the same bits whatever rows come before it.
 class PairCalls {
  public:
   PairCalls(const HostStep& step, Matrix<float> out, Allocator& memory) : step_(step), out_(out), memory_(memory) {}
@@ -19,7 +20,11 @@ class PairCalls {
     in_ = {x, y};
   }
   void add(Index row, Index x, Index y) {
-    if (pairs_ == most || (pairs_ > 0 && row - first_ >= most)) flush();
+    if (pairs_ == most && row == first_ + rows_ - 1) {
+      flush_earlier_rows();
+    } else if (pairs_ == most || (pairs_ > 0 && row - first_ >= most)) {
+      flush();
+    }
     if (pairs_ == 0) first_ = row;
     for (; first_ + rows_ <= row; ++rows_) bounds_[2 * at(rows_)] = bounds_[2 * at(rows_) + 1] = position(pairs_);
     order_[2 * at(pairs_)] = position(x);
@@ -27,18 +32,34 @@ class PairCalls {
     bounds_[2 * at(rows_) - 1] = position(++pairs_);
   }
   void flush() {
-    if (pairs_ == 0) return;
-    const std::array<Matrix<const std::int32_t>, 2> indices = {
-        {{bounds_.data(), rows_, 2, 2}, {order_.data(), pairs_, 2, 2}}};
-    const Matrix<float> out{out_.row(first_), rows_, out_.width, out_.stride};
-    step_.kernel({in_, indices, out, step_.attributes, Write::add, step_.op}, memory_);
+    call(rows_, pairs_);
     rows_ = pairs_ = 0;
   }
 
  private:
-  static constexpr Index most = 256;
+  static constexpr Index most = 1024;
   static std::size_t at(Index i) { return static_cast<std::size_t>(i); }
   static std::int32_t position(Index i) { return static_cast<std::int32_t>(i); }
+
+  /// Keeps the pairs of the last row, unless there are no others.
+  void flush_earlier_rows() {
+    const Index begin = bounds_[2 * at(rows_ - 1)], kept = pairs_ - begin;
+    if (begin == 0) return flush();
+    call(rows_ - 1, begin);
+    std::copy_n(order_.begin() + 2 * begin, 2 * kept, order_.begin());
+    first_ += rows_ - 1;
+    rows_ = 1;
+    pairs_ = kept;
+    bounds_[0] = 0;
+    bounds_[1] = position(kept);
+  }
+  void call(Index rows, Index pairs) {
+    if (pairs == 0) return;
+    const std::array<Matrix<const std::int32_t>, 2> indices = {
+        {{bounds_.data(), rows, 2, 2}, {order_.data(), pairs, 2, 2}}};
+    const Matrix<float> out{out_.row(first_), rows, out_.width, out_.stride};
+    step_.kernel({in_, indices, out, step_.attributes, Write::add, step_.op}, memory_);
+  }
 
   const HostStep& step_;
   const Matrix<float> out_;

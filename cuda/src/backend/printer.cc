@@ -122,9 +122,9 @@ void Printer::scatter(const Step& step, Index block) {
 
 std::string Printer::incoming(const Step& step, Index block) {
   const std::string sum = variable();
-  line("float " + sum + " = 0.0f;");
-  loop({RowList::Of::gradients, step.state}, sum + " += a.data[list[q] + " + count_text(block) + " + c]");
-  return sum;
+  line("LongSum " + sum + ";");
+  loop({RowList::Of::gradients, step.state}, sum + ".add(a.data[list[q] + " + count_text(block) + " + c])");
+  return sum + ".value()";
 }
 
 /// A statement for each element q of the row's part of a list.
@@ -230,6 +230,20 @@ static __device__ inline long long all_threads() { return (long long)gridDim.x *
 static __device__ inline long long row_of(long long i, long long width) {
   return i >> 32 == 0 ? (unsigned)i / (unsigned)width : i / width;
 }
+// Sums of blocks, in float, are added in double, so the error does not grow with the number of addends.
+struct LongSum {
+  double sum = 0;
+  float block = 0;
+  int added = 0;
+  __device__ inline void add(float value) {
+    block += value;
+    if (++added < 64) return;
+    sum += block;
+    block = 0;
+    added = 0;
+  }
+  __device__ inline float value() const { return (float)(sum + block); }
+};
 
 )";
   text += functions_of(plan) + "\n";
