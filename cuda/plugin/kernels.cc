@@ -110,6 +110,7 @@ constexpr KernelEntry kernels[] = {
     {"adagrad_step_rows", kernel::adagrad_step_rows, nullptr},
     {"rmsprop_step_rows", kernel::rmsprop_step_rows, nullptr},
     {"adam_step_rows", kernel::adam_step_rows, nullptr},
+    {"count_step_rows", kernel::count_step_rows, nullptr},
     {"squared_norm", kernel::squared_norm, kernel::squared_norm_workspace},
     {"limit_norm", kernel::limit_norm, kernel::limit_norm_workspace},
 };

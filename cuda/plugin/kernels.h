@@ -49,7 +49,7 @@ Workspace parts_workspace;
 // training_step.cu
 Run sgd_step, momentum_step, adagrad_step, rmsprop_step, adam_step;
 Run sgd_step_rows, momentum_step_rows, adagrad_step_rows, rmsprop_step_rows, adam_step_rows;
-Run squared_norm, limit_norm;
+Run count_step_rows, squared_norm, limit_norm;
 Workspace squared_norm_workspace, limit_norm_workspace;
 // losses.cu
 Run softmax_cross_entropy, softmax_cross_entropy_gradient, dropout;

@@ -15,20 +15,27 @@ struct StepVectors {
   explicit StepVectors(const StepNumbers& h)
       : rate(hn::Set(d, h.rate)),
         scale(hn::Set(d, h.scale)),
+        scale_again(hn::Set(d, h.scale_again)),
         most(hn::Set(d, h.most)),
         penalty(hn::Set(d, h.penalty)),
         keep(hn::Set(d, 1 - h.rate * h.decay)),
         first(hn::Set(d, h.first)),
-        rest_of_first(hn::Set(d, 1 - h.first)),
+        rest_of_first(hn::Set(d, (1 - h.first) - h.first_tail)),
         second(hn::Set(d, h.second)),
-        rest_of_second(hn::Set(d, 1 - h.second)),
-        corrected_rate(hn::Set(d, h.rate / h.first_correction)),
-        root_correction(hn::Set(d, 1 / std::sqrt(h.second_correction))),
+        rest_of_second(hn::Set(d, (1 - h.second) - h.second_tail)),
         epsilon(hn::Set(d, h.epsilon)),
-        nesterov(h.second == 1) {}
+        nesterov(h.second == 1) {
+    correct(h);
+  }
 
-  V rate, scale, most, penalty, keep, first, rest_of_first, second, rest_of_second, corrected_rate, root_correction,
-      epsilon;
+  /// Takes the corrections over, such as those of another row.
+  HWY_INLINE void correct(const StepNumbers& h) {
+    corrected_rate = hn::Set(d, h.rate / h.first_correction);
+    root_correction = hn::Set(d, 1 / std::sqrt(h.second_correction));
+  }
+
+  V rate, scale, scale_again, most, penalty, keep, first, rest_of_first, second, rest_of_second, epsilon;
+  V corrected_rate, root_correction;
   bool nesterov;
 };
 
@@ -44,6 +51,10 @@ struct MomentumRule {
     return hn::Mul(h.rate, h.nesterov ? hn::MulAdd(h.first, state[0], g) : state[0]);
   }
 };
+/// A gradient that is squared: its square is finite, and an infinite one becomes NaN.
+HWY_INLINE V bounded(V g) {
+  return hn::MulAdd(g, hn::Zero(d), hn::Max(constant(-0x1p63), hn::Min(constant(0x1p63), g)));
+}
 /// For a sum or an average of squares.
 HWY_INLINE V by_root(const StepVectors& h, V g, V squares) {
   return hn::Div(hn::Mul(h.rate, g), hn::Add(hn::Sqrt(squares), h.epsilon));
@@ -51,13 +62,15 @@ HWY_INLINE V by_root(const StepVectors& h, V g, V squares) {
 struct AdagradRule {
   static constexpr std::size_t states = 1;
   static HWY_INLINE V change(const StepVectors& h, V g, V* state) {
-    state[0] = hn::MulAdd(g, g, state[0]);
+    g = bounded(g);
+    state[0] = hn::Min(constant(std::numeric_limits<float>::max()), hn::MulAdd(g, g, state[0]));
     return by_root(h, g, state[0]);
   }
 };
 struct RmspropRule {
   static constexpr std::size_t states = 1;
   static HWY_INLINE V change(const StepVectors& h, V g, V* state) {
+    g = bounded(g);
     state[0] = hn::MulAdd(h.first, state[0], hn::Mul(h.rest_of_first, hn::Mul(g, g)));
     return by_root(h, g, state[0]);
   }
@@ -65,6 +78,7 @@ struct RmspropRule {
 struct AdamRule {
   static constexpr std::size_t states = 2;
   static HWY_INLINE V change(const StepVectors& h, V g, V* state) {
+    g = bounded(g);
     state[0] = hn::MulAdd(h.first, state[0], hn::Mul(h.rest_of_first, g));
     state[1] = hn::MulAdd(h.second, state[1], hn::Mul(h.rest_of_second, hn::Mul(g, g)));
     const V root = hn::MulAdd(hn::Sqrt(state[1]), h.root_correction, h.epsilon);
@@ -78,7 +92,7 @@ HWY_INLINE void change_vector(const StepVectors& h, const float* x, float* w, fl
                               Store store) {
   V states[Rule::states + 1];
   for (std::size_t s = 0; s < Rule::states; ++s) states[s] = load(state[s]);
-  const V old = load(w), scaled = hn::Mul(h.scale, load(x));
+  const V old = load(w), scaled = hn::Mul(hn::Mul(h.scale, load(x)), h.scale_again);
   const V clipped = hn::Max(hn::Neg(h.most), hn::Min(h.most, scaled));  // this order passes NaN through
   const V change = Rule::change(h, hn::MulAdd(h.penalty, old, clipped), states);
   store(hn::Sub(hn::Mul(old, h.keep), change), w);
@@ -120,17 +134,32 @@ void step(const HostCall& k) {
   for (Index r = 0; r < k.out.rows; ++r) change_row<Rule>(k, h, r, r, k.out.width);
 }
 
-template <class Rule>
-void step_rows(const HostCall& k) {
-  const StepNumbers numbers = StepNumbers::of(k.in[1].data);
-  const StepVectors h(numbers);
+/// Calls body(r, to) for row r of the indices, which names row `to` of the result.
+template <class Body>
+HWY_INLINE void each_named_row(const HostCall& k, const Body& body) {
   Index next = 0;
-  for (Index r = 0; r < k.in[0].rows; ++r) {
+  for (Index r = 0; r < k.indices[0].rows; ++r) {
     const Index row = *k.indices[0].row(r);
     if (row < next || row >= k.out.rows) throw_bad_index(row, r, {next, k.out.rows - 1});
-    if (numbers.scale != 0) change_row<Rule>(k, h, r, row, k.out.width);
+    body(r, row);
     next = row + 1;
   }
+}
+
+template <class Rule>
+void step_rows(const HostCall& k) {
+  StepNumbers numbers = StepNumbers::of(k.in[1].data);
+  StepVectors h(numbers);
+  float steps = 0;
+  each_named_row(k, [&](Index r, Index to) HWY_ATTR {
+    if (numbers.scale == 0) return;
+    if (k.in.size() == 3 && *k.in[2].row(to) != steps) {
+      steps = *k.in[2].row(to);
+      numbers.correct(static_cast<std::uint64_t>(steps));
+      h.correct(numbers);
+    }
+    change_row<Rule>(k, h, r, to, k.out.width);
+  });
 }
 
 void sgd_step(const HostCall& k) { step<SgdRule>(k); }
@@ -143,11 +172,27 @@ void momentum_step_rows(const HostCall& k) { step_rows<MomentumRule>(k); }
 void adagrad_step_rows(const HostCall& k) { step_rows<AdagradRule>(k); }
 void rmsprop_step_rows(const HostCall& k) { step_rows<RmspropRule>(k); }
 void adam_step_rows(const HostCall& k) { step_rows<AdamRule>(k); }
+void count_step_rows(const HostCall& k) {
+  const bool skipped = StepNumbers::of(k.in[0].data).scale == 0;
+  each_named_row(k, [&](Index, Index to) { *k.out.row(to) += skipped ? 0.0f : 1.0f; });
+}
+
+float scaled_squares_of(const float* x, Index n) {
+  return sum_row<1>({x}, n, [](V so_far, V v) HWY_ATTR {
+    const V scaled = hn::Mul(v, constant(0x1p-96));
+    return hn::MulAdd(scaled, scaled, so_far);
+  });
+}
 
 void squared_norm(const HostCall& k) {
   zero_unless_adding(k);
-  add_rows(k.out.data, 1, k.in[0].rows, [&](Index r, Index, float* part, Index) HWY_ATTR {
-    *part += row_dot_of(k.in[0].row(r), k.in[0].row(r), k.in[0].width);
+  add_rows(k.out.data, 2, k.in[0].rows, [&](Index r, Index, float* part, Index) HWY_ATTR {
+    const float* const row = k.in[0].row(r);
+    const float square = row_dot_of(row, row, k.in[0].width);
+    part[0] += square;
+    if (square < 0x1p66f) return;  // too little to count where the sum is too large for a float
+    part[1] += square <= std::numeric_limits<float>::max() ? square * 0x1p-96f * 0x1p-96f
+                                                           : scaled_squares_of(row, k.in[0].width);
   });
 }
 
@@ -159,18 +204,38 @@ HWY_AFTER_NAMESPACE();
 namespace windrow {
 namespace {
 
-void limit_norm(const HostCall& k) {
-  StepNumbers h = StepNumbers::of(k.in[0].data);
-  double sum = 0;
-  for (std::size_t i = 1; i < k.in.size(); ++i) sum += static_cast<double>(*k.in[i].data);
-  if (h.scale != 0 && std::isfinite(h.most_norm)) {
-    const double norm = static_cast<double>(std::abs(h.scale)) * std::sqrt(sum);
-    const double factor = std::min(1.0, static_cast<double>(h.most_norm) / (norm + 1e-6));
-    h.scale *= std::isfinite(norm) ? static_cast<float>(factor) : std::numeric_limits<float>::quiet_NaN();
+/// Multiplies the scales so that gradients of this norm, before scaling, get one of at most h.most_norm.
+void limit(StepNumbers& h, double norm) {
+  if (h.scale == 0 || !std::isfinite(h.most_norm)) return;
+  const double scale = static_cast<double>(h.scale) * static_cast<double>(h.scale_again);
+  norm *= std::abs(scale);
+  if (!std::isfinite(norm)) {
+    h.scale = std::numeric_limits<float>::quiet_NaN();
+    return;
   }
-  for (Index c = 0; c < k.out.width; ++c) {
-    float& to = k.out.data[c];
-    to = k.write == Write::add ? to + h.begin()[c] : h.begin()[c];
+  const double factor = std::min(1.0, static_cast<double>(h.most_norm) / (norm + 1e-6)), all = scale * factor;
+  if (std::abs(all) >= 0x1p-100) {
+    h.scale = static_cast<float>(static_cast<double>(h.scale) * factor);
+  } else {
+    h.scale_again = static_cast<float>(std::sqrt(std::abs(all)));
+    h.scale = std::copysign(h.scale_again, h.scale);
+  }
+}
+
+void limit_norm(const HostCall& k) {
+  double sum = 0;
+  for (std::size_t i = 1; i < k.in.size(); ++i) {
+    const float* const norm = k.in[i].data;
+    const bool scaled = k.in[i].width == 2 && !std::isfinite(norm[0]);
+    sum += scaled ? static_cast<double>(norm[1]) * 0x1p192 : static_cast<double>(norm[0]);
+  }
+  for (Index r = 0; r < k.out.rows; ++r) {
+    StepNumbers h = StepNumbers::of(k.in[0].row(r));
+    limit(h, std::sqrt(sum));
+    for (Index c = 0; c < k.out.width; ++c) {
+      float& to = k.out.row(r)[c];
+      to = k.write == Write::add ? to + h.begin()[c] : h.begin()[c];
+    }
   }
 }
 
@@ -182,7 +247,9 @@ void limit_norm(const HostCall& k) {
   X(adagrad_step)          \
   X(rmsprop_step)          \
   X(adam_step)             \
-  X(sgd_step_rows) X(momentum_step_rows) X(adagrad_step_rows) X(rmsprop_step_rows) X(adam_step_rows) X(squared_norm)
+  X(sgd_step_rows)         \
+  X(momentum_step_rows)    \
+  X(adagrad_step_rows) X(rmsprop_step_rows) X(adam_step_rows) X(count_step_rows) X(squared_norm)
 
 #define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);
 WINDROW_KERNELS(WINDROW_EXPORT)

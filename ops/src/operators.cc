@@ -142,6 +142,7 @@ std::span<const Operator* const> all() {
                                              &adagrad_step_rows,
                                              &rmsprop_step_rows,
                                              &adam_step_rows,
+                                             &count_step_rows,
                                              &squared_norm,
                                              &limit_norm};
   return list;

@@ -207,6 +207,35 @@ TEST_P(OnDevice, LimitsTheNormOfManyLargeGradients) {
   EXPECT_EQ(apply(device, op::limit_norm, operands).get()[1], 0);
 }
 
+/// Squares that no float holds, in one kernel and in several bands; and steps by such gradients.
+TEST_P(OnDevice, TakesStepsByGradientsWhoseSquaresAreTooLarge) {
+  StepNumbers numbers{.rate = 0.5f, .most_norm = 2, .first = 0.75f, .second = 0.875f};
+  numbers.correct(3);
+  const std::vector<float> row(numbers.begin(), numbers.begin() + StepNumbers::count);
+  for (const auto& [rows, width] : {std::pair<Index, Index>(1, 4), std::pair<Index, Index>(100, 100)}) {
+    for (const float large : {1e20f, 1e30f, 1e38f}) {
+      SCOPED_TRACE(std::to_string(rows) + ", " + std::to_string(large));
+      const auto count = static_cast<std::size_t>(rows * width);
+      const Tensor gradient = tensor(rows, width, std::vector<float>(count, large));
+      const Tensor norm = apply(device, op::squared_norm, {.in = {gradient}});
+      const Tensor limited = apply(device, op::limit_norm, {.in = {tensor(1, StepNumbers::count, row), norm}});
+      const Tensor value = tensor(rows, width, std::vector<float>(count, 0));
+      apply(device, op::sgd_step, {.in = {gradient, limited}, .write = Write::add}, value);
+      const double expected = -0.5 * 2 / std::sqrt(static_cast<double>(count));
+      for (const float x : value.get()) ASSERT_NEAR(x / expected, 1, 1e-4);
+      for (const Operator* const step : {&op::adagrad_step, &op::rmsprop_step, &op::adam_step}) {
+        const Tensor to = tensor(rows, width, std::vector<float>(count, 0));
+        Operands operands{.in = {gradient, tensor(1, StepNumbers::count, row)}, .write = Write::add};
+        for (std::size_t k = 0; k < step->states; ++k) {
+          operands.states.push_back(tensor(rows, width, std::vector<float>(count, 0)));
+        }
+        apply(device, *step, operands, to);
+        for (const float x : to.get()) ASSERT_TRUE(x < -0.3f && x > -1.6f) << step->name.text() << " " << x;
+      }
+    }
+  }
+}
+
 /// Some rows of a table have most of the gradient's rows, as frequent words do. A second time in more parts than one
 /// kernel takes.
 TEST_P(OnDevice, SumsLongSegmentsOfRows) {

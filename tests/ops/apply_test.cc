@@ -293,7 +293,7 @@ TEST_F(Apply, StatesHaveTheResultsShapeAndOverlapNothing) {
   for (const std::vector<Tensor>& wrong : all_wrong) {
     const Operands operands{.in = {x, numbers}, .write = Write::add, .states = wrong};
     EXPECT_EQ(error_of<MisuseError>([&] { apply(host, op::momentum_step, operands, w); }),
-              "momentum_step: operands 1 x 1, 1 x 11; expected states (1) of 1 x 1 that overlap nothing else");
+              "momentum_step: operands 1 x 1, 1 x 14; expected states (1) of 1 x 1 that overlap nothing else");
   }
   const Operands twice{.in = {x, numbers}, .write = Write::add, .states = {m, m}};
   EXPECT_THROW(apply(host, op::adam_step, twice, w), MisuseError);

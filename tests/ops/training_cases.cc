@@ -18,9 +18,9 @@ void make_parts(Maker& m, Index target) {
   m.segments_of(row_of);
 }
 
-/// The numbers of a step, as an operand.
-void make_step_numbers(Maker& m) {
-  m.operand(counted(1, StepNumbers::count));
+/// The numbers of a step, as an operand; several rows of them are alike.
+void make_step_numbers(Maker& m, Index rows = 1) {
+  m.operand(counted(rows, StepNumbers::count));
   const double infinite = std::numeric_limits<double>::infinity();
   const bool limited = m.number(0, 1) == 1, nesterov = m.number(0, 1) == 1, skipped = m.number(0, 7) == 7;
   m.made.in.back() = {static_cast<double>(0.1f),
@@ -33,7 +33,12 @@ void make_step_numbers(Maker& m) {
                       nesterov ? 1 : 0.75,
                       0.5,
                       0.25,
-                      0.125};
+                      0.125,
+                      0.75,
+                      0x1p-26,
+                      -0x1p-26};
+  const Values row = m.made.in.back();
+  for (Index r = 1; r < rows; ++r) m.made.in.back().insert(m.made.in.back().end(), row.begin(), row.end());
 }
 
 void make_step(Maker& m) {
@@ -50,6 +55,11 @@ void make_step_rows(Maker& m) {
     m.made.indices.back()[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(row);
   }
   m.made.signature.attributes = op::to_rows(Rows::count(row + 1 + m.number(0, 2)));
+}
+
+void add_steps_of_rows(Maker& m) {
+  m.operand({m.made.signature.attributes.rows, 1});
+  for (double& steps : m.made.in.back()) steps = static_cast<double>(m.number(1, 40));
 }
 
 }  // namespace
@@ -77,13 +87,23 @@ const Makes& makes_of_training() {
       {"momentum_step_rows", make_step_rows},
       {"adagrad_step_rows", make_step_rows},
       {"rmsprop_step_rows", make_step_rows},
-      {"adam_step_rows", make_step_rows},
+      {"adam_step_rows",
+       [](Maker& m) {
+         make_step_rows(m);
+         add_steps_of_rows(m);
+       }},
+      {"count_step_rows",
+       [](Maker& m) {
+         make_step_rows(m);
+         m.made.in.erase(m.made.in.begin());
+         m.made.signature.in.erase(m.made.signature.in.begin());
+       }},
       {"squared_norm", elementwise(1)},
       {"limit_norm",
        [](Maker& m) {
-         make_step_numbers(m);
+         make_step_numbers(m, m.number(1, 3));
          for (double& value : m.made.in.back()) value = std::min(value, 4.0);  // results are compared
-         for (Index norms = m.number(0, 4); norms > 0; --norms) m.positive_operand(counted(1, 1));
+         for (Index norms = m.number(0, 4); norms > 0; --norms) m.positive_operand(counted(1, m.number(1, 2)));
        }},
   };
   return table;

@@ -8,6 +8,7 @@
 #include <map>
 #include <sstream>
 
+#include "tests/engine/support.h"
 #include "tests/training/rows_model.h"
 #include "windrow/ops/apply.h"
 
@@ -279,7 +280,8 @@ TEST(Optimiser, GoesOnFromItsTensors) {
   for (int i = 0; i < 3; ++i) train(model, first, samples[static_cast<std::size_t>(i)]);
   std::vector<std::string> names;
   for (const auto& [name, tensor] : first.tensors()) names.push_back(name);
-  EXPECT_EQ(names, (std::vector<std::string>{"adam.0/matrix", "adam.1/matrix", "adam.0/table", "adam.1/table"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"adam.0/matrix", "adam.1/matrix", "adam.0/table", "adam.1/table",
+                                             "adam.steps/table"}));
   second.restore(first.progress(), names);
   for (std::size_t i = 0; i < names.size(); ++i) second.tensors()[i].tensor.set(first.tensors()[i].tensor.get());
   for (const Parameter& parameter : {model.matrix, model.table}) {
@@ -322,6 +324,37 @@ TEST(Optimiser, RefusesOptionsOutOfRange) {
   EXPECT_THROW(optimiser.step(0), MisuseError);
   EXPECT_THROW(optimiser.scale_rate(nan), MisuseError);
   EXPECT_THROW(optimiser.set(model.matrix, {.rate_factor = -1}), MisuseError);
+}
+
+TEST(Optimiser, RefusesNumbersThatNoFloatHolds) {
+  RowsModel model;
+  const auto made = [&](const OptimiserOptions& options) {
+    return error_of<MisuseError>([&] { Optimiser(model.parameters, Method::sgd(), options); });
+  };
+  const std::string in_range = "; expected a number, 0 or more, that a float holds";
+  const std::string limit = "; expected more than 0, a number that a float holds or infinity";
+  EXPECT_EQ(made({.penalty = 1e39}), "optimiser: penalty 1e+39" + in_range);
+  EXPECT_EQ(made({.decay = 1e300}), "optimiser: decay 1e+300" + in_range);
+  EXPECT_EQ(made({.clip_norm = 1e-50}), "optimiser: clip_norm 1e-50" + limit);
+  EXPECT_EQ(made({.clip_norm = 1e39}), "optimiser: clip_norm 1e+39" + limit);
+  EXPECT_EQ(made({.clip_value = 1e-50}), "optimiser: clip_value 1e-50" + limit);
+  for (const double wrong : {1e39, 1e-50, -1.0, std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_THROW(Method::adam({.epsilon = wrong}), MisuseError);
+    EXPECT_THROW(Method::rmsprop({.epsilon = wrong}), MisuseError);
+    EXPECT_THROW(Method::adagrad({.epsilon = wrong}), MisuseError);
+  }
+  EXPECT_THROW(Method::adagrad({.initial = 1e39}), MisuseError);
+  Optimiser optimiser(model.parameters, Method::sgd(), {.rate = 1e20, .penalty = 1e20, .decay = 1e20});
+  EXPECT_THROW(optimiser.scale_rate(1e39), MisuseError);
+  EXPECT_THROW(optimiser.set(model.matrix, {.rate_factor = 1e300}), MisuseError);
+  EXPECT_EQ(error_of<MisuseError>([&] { optimiser.set(model.matrix, {.penalty_factor = 1e30}); }),
+            "optimiser: penalty times penalty_factor: 1e+50; expected a number that a float holds");
+  EXPECT_THROW(optimiser.set(model.matrix, {.decay_factor = 1e30}), MisuseError);
+  // What only a step can know fails the step.
+  optimiser.set(model.matrix, {.rate_factor = 1e30});
+  model.differentiate(model.draw_samples(2));
+  optimiser.step(2);
+  EXPECT_NE(error_of<OpError>([&] { model.values(); }).find("learning rate of 1e+50"), std::string::npos);
 }
 
 }  // namespace

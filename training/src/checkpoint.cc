@@ -100,6 +100,9 @@ void Snapshot::add(const TrainingParts& parts) {
     training.set("optimiser", optimiser->method().name)
         .set("steps", progress.steps)
         .set("rate_scale", progress.rate_scale);
+    Record steps_of;
+    for (const auto& [name, steps] : progress.steps_of) steps_of.set(name, steps);
+    if (!progress.steps_of.empty()) training.set("steps_of", steps_of);
   }
   trainings_.emplace_back(prefix + "training", std::move(training));
 }
@@ -143,7 +146,11 @@ void restore(const SavedCheckpoint& checkpoint, const TrainingParts& parts) {
     if (method != optimiser->method().name) {
       refuse("of optimiser " + method + "; expected " + optimiser->method().name);
     }
-    const Optimiser::Progress progress{training.at("steps").count(), training.at("rate_scale").number()};
+    Optimiser::Progress progress{training.at("steps").count(), training.at("rate_scale").number()};
+    if (training.contains("steps_of")) {  // not in older checkpoints
+      const Record& steps_of = training.at("steps_of").record();
+      for (const auto& [name, count] : steps_of.values()) progress.steps_of[name] = count.count();
+    }
     try {
       optimiser->restore(progress, kept);
     } catch (const MisuseError& error) {

@@ -1,23 +1,27 @@
 // The methods that come with Windrow.
-#include <cmath>
-#include <string>
-
-#include "windrow/engine/error.h"
+#include "checked.h"
 #include "windrow/ops/operators.h"
 #include "windrow/training/optimiser.h"
 
 namespace windrow {
 namespace {
 
-/// Throws MisuseError unless 0 <= value < 1.
 float coefficient(const char* what, double value) {
-  if (value >= 0 && value < 1) return static_cast<float>(value);
-  throw MisuseError(std::string(what) + " " + std::to_string(value) + "; expected 0 or more, and less than 1");
+  require_coefficient(what, value);
+  return static_cast<float>(value);
 }
-/// Throws MisuseError unless it is a number, 0 or more.
-float not_negative(const char* what, double value) {
-  if (value >= 0 && std::isfinite(value)) return static_cast<float>(value);
-  throw MisuseError(std::string(what) + " " + std::to_string(value) + "; expected a number, 0 or more");
+/// What rounding takes from a coefficient, and leaves of 1 - coefficient.
+float tail_of(double value) { return static_cast<float>(value - static_cast<double>(static_cast<float>(value))); }
+
+/// One that is not 0 must not become 0.
+float epsilon_of(const char* what, double value) {
+  require_not_negative(what, value);
+  if (value != 0) require_limit(what, value);
+  return static_cast<float>(value);
+}
+float sum_of(const char* what, double value) {
+  require_not_negative(what, value);
+  return static_cast<float>(value);
 }
 
 }  // namespace
@@ -37,40 +41,43 @@ Method Method::momentum(Momentum options) {
 }
 
 Method Method::adagrad(Adagrad options) {
-  const float epsilon = not_negative("adagrad: epsilon", options.epsilon);
+  const float epsilon = epsilon_of("adagrad: epsilon", options.epsilon);
   return {.name = "adagrad",
           .step = &op::adagrad_step,
           .step_rows = &op::adagrad_step_rows,
-          .initial = not_negative("adagrad: initial sum", options.initial),
+          .initial = sum_of("adagrad: initial sum", options.initial),
           .coefficients = [=](std::uint64_t, StepNumbers& numbers) { numbers.epsilon = epsilon; }};
 }
 
 Method Method::rmsprop(RmsProp options) {
   const float first = coefficient("rmsprop: smoothing", options.smoothing);
-  const float epsilon = not_negative("rmsprop: epsilon", options.epsilon);
+  const float epsilon = epsilon_of("rmsprop: epsilon", options.epsilon);
   return {.name = "rmsprop",
           .step = &op::rmsprop_step,
           .step_rows = &op::rmsprop_step_rows,
-          .coefficients = [=](std::uint64_t, StepNumbers& numbers) {
+          .coefficients = [=, tail = tail_of(options.smoothing)](std::uint64_t, StepNumbers& numbers) {
             numbers.first = first;
+            numbers.first_tail = tail;
             numbers.epsilon = epsilon;
           }};
 }
 
 Method Method::adam(Adam options) {
-  coefficient("adam: first coefficient", options.first);
-  coefficient("adam: second coefficient", options.second);
-  not_negative("adam: epsilon", options.epsilon);
+  const StepNumbers numbers{.first = coefficient("adam: first coefficient", options.first),
+                            .second = coefficient("adam: second coefficient", options.second),
+                            .epsilon = epsilon_of("adam: epsilon", options.epsilon),
+                            .first_tail = tail_of(options.first),
+                            .second_tail = tail_of(options.second)};
   return {.name = "adam",
           .step = &op::adam_step,
           .step_rows = &op::adam_step_rows,
-          .coefficients = [=](std::uint64_t number, StepNumbers& numbers) {
-            const auto power = static_cast<double>(number);
-            numbers.first = static_cast<float>(options.first);
-            numbers.second = static_cast<float>(options.second);
-            numbers.first_correction = static_cast<float>(1 - std::pow(options.first, power));
-            numbers.second_correction = static_cast<float>(1 - std::pow(options.second, power));
-            numbers.epsilon = static_cast<float>(options.epsilon);
+          .coefficients = [from = numbers](std::uint64_t step, StepNumbers& to) {
+            to.first = from.first;
+            to.second = from.second;
+            to.first_tail = from.first_tail;
+            to.second_tail = from.second_tail;
+            to.epsilon = from.epsilon;
+            to.correct(step);
           }};
 }
 

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <utility>
 
+#include "checked.h"
+#include "optimiser_states.h"
 #include "shards.h"
 #include "windrow/engine/engine.h"
 #include "windrow/memory/buffer.h"
@@ -13,13 +14,6 @@
 
 namespace windrow {
 namespace {
-
-void require(bool holds, const std::string& what, double value, const char* expected) {
-  if (!holds) throw MisuseError("optimiser: " + what + " " + std::to_string(value) + "; expected " + expected);
-}
-void require_factor(const std::string& what, double value) {
-  require(std::isfinite(value) && value >= 0, what, value, "a number, 0 or more");
-}
 
 Method checked(Method method) {
   if (method.step == nullptr || !method.step->updates) {
@@ -32,19 +26,13 @@ Method checked(Method method) {
 }
 
 OptimiserOptions checked(OptimiserOptions options) {
-  require_factor("penalty", options.penalty);
-  require_factor("decay", options.decay);
-  require(options.clip_value > 0, "clip_value", options.clip_value, "more than 0");
-  require(options.clip_norm > 0, "clip_norm", options.clip_norm, "more than 0");
-  require(options.accumulate > 0, "accumulate", 0, "1 or more");
+  require_not_negative("optimiser: penalty", options.penalty);
+  require_not_negative("optimiser: decay", options.decay);
+  require_limit("optimiser: clip_value", options.clip_value);
+  require_limit("optimiser: clip_norm", options.clip_norm);
+  require(options.accumulate > 0, "optimiser: accumulate", 0, "1 or more");
   return options;
 }
-
-/// The factors of one or more parameters, which share a row of numbers.
-struct Group {
-  double rate, penalty, decay;
-  friend bool operator==(const Group&, const Group&) = default;
-};
 
 }  // namespace
 
@@ -54,23 +42,28 @@ class Optimiser::Impl {
       : parameters_(parameters),
         method_(checked(std::move(method))),
         options_(checked(std::move(options))),
-        progress_(std::make_shared<Shared>(parameters.device().engine)) {}
+        counts_(std::make_shared<StepCounts>(parameters.device().engine)),
+        states_(parameters, method_, counts_) {}
 
   void set(const Parameter& parameter, const ParameterOptions& options) {
-    require_factor("rate_factor", options.rate_factor);
-    require_factor("penalty_factor", options.penalty_factor);
-    require_factor("decay_factor", options.decay_factor);
-    slot(number_of(parameter)).options = options;
+    require_not_negative("optimiser: rate_factor", options.rate_factor);
+    require_not_negative("optimiser: penalty_factor", options.penalty_factor);
+    require_not_negative("optimiser: decay_factor", options.decay_factor);
+    as_float("optimiser: penalty times penalty_factor:", options_.penalty * options.penalty_factor);
+    as_float("optimiser: decay times decay_factor:", options_.decay * options.decay_factor);
+    const std::size_t number = number_of(parameters_, parameter);
+    if (of_parameters_.size() <= number) of_parameters_.resize(number + 1);
+    of_parameters_[number] = options;
   }
 
   void scale_rate(double factor) {
-    require_factor("factor of the rate", factor);
-    engine().push([progress = progress_, factor] { progress->made.rate_scale = factor; }, {mutate(progress_->var())},
+    require_not_negative("optimiser: factor of the rate", factor);
+    engine().push([counts = counts_, factor] { counts->rate_scale = factor; }, {mutate(counts_->var())},
                   {.name = "scale rate"});
   }
 
   void step(std::size_t samples, std::source_location from) {
-    require(samples > 0, "a step of samples:", 0, "1 or more");
+    require(samples > 0, "optimiser: a step of samples:", 0, "1 or more");
     if (options_.accumulate > 1) refuse_in_recording("Optimiser::step() with `accumulate`");
     if (parameters_.non_finite() == NonFinite::skip) refuse_in_recording("Optimiser::step() with NonFinite::skip");
     if (shards_) refuse_in_recording("Optimiser::step() with a sharded update");
@@ -89,119 +82,74 @@ class Optimiser::Impl {
   }
 
   Progress progress() const {
-    engine().wait(progress_->var());
-    return progress_->made;
+    engine().wait(counts_->var());
+    Progress now{counts_->steps, counts_->rate_scale};
+    for (std::size_t number = 0; number < parameters_.size(); ++number) {
+      if (counts_->of(number) == now.steps) continue;
+      now.steps_of[parameters_.name(parameters_[number])] = counts_->of(number);
+    }
+    return now;
   }
   double rate() const {
-    const Progress now = progress();
-    return options_.rate(now.steps) * now.rate_scale;
+    engine().wait(counts_->var());
+    return options_.rate(counts_->steps) * counts_->rate_scale;
   }
   bool takes_step() const { return collected_ + 1 >= options_.accumulate; }
   bool between_steps() const { return collected_ > 0; }
   const Method& method() const { return method_; }
 
-  std::vector<OptimiserTensor> tensors() const { return named(states()); }
+  std::vector<OptimiserTensor> tensors() const { return states_.named(states_.all()); }
   std::vector<OptimiserTensor> tensors_of_all() const {
-    return shards_ ? named(shards_->collect(states())) : tensors();
+    if (!shards_) return tensors();
+    const auto make = [this](std::size_t number, std::size_t k) { return states_.made_like(number, k); };
+    return states_.named(shards_->collect(states_.all(), make));
   }
 
   void restore(const Progress& progress, const std::vector<std::string>& names) {
+    std::vector<std::uint64_t> steps(parameters_.size(), progress.steps);
+    for (const auto& [name, count] : progress.steps_of) steps[number_of(parameters_, parameters_.find(name))] = count;
     std::vector<std::size_t> numbers;
-    for (const std::string& name : names) numbers.push_back(parameter_of(name));
+    for (const std::string& name : names) numbers.push_back(states_.restore(name));
     for (const std::size_t number : numbers) {
-      if (updates(number)) make_states(number);
+      if (updates(number)) states_.make(number);
     }
-    engine().push([shared = progress_, progress] { shared->made = progress; }, {mutate(progress_->var())},
-                  {.name = "restore optimiser"});
+    engine().push(
+        [counts = counts_, progress, steps] {
+          counts->steps = progress.steps;
+          counts->rate_scale = progress.rate_scale;
+          counts->of_parameters = steps;
+        },
+        {mutate(counts_->var())}, {.name = "restore optimiser"});
   }
 
   bool is_of(const Parameters& parameters) const { return &parameters == &parameters_; }
   void shard(std::shared_ptr<const Shards> shards) {
     shards_ = std::move(shards);
-    for (std::size_t number = 0; number < slots_.size(); ++number) {
-      if (!updates(number)) slots_[number].states.clear();
+    for (std::size_t number = 0; number < parameters_.size(); ++number) {
+      if (!updates(number)) states_.drop(number);
     }
   }
 
  private:
-  struct Slot {
-    ParameterOptions options = {};
-    std::vector<Tensor> states = {};  // made by the first step
-  };
-  /// Guarded by the variable, since ops of captured graphs change it, too.
-  struct Shared {
-    explicit Shared(const EngineRef& engine) : tag(engine, host_allocator(), 0, "optimiser") {}
-    Var var() const { return tag.var(); }
-
-    const Buffer tag;
-    Progress made = {};
-  };
   /// A parameter that a step changes: by its whole gradient, or by rows. If the step is another member's, the gradient
   /// only says which of both, and of which rows.
   struct Changed {
-    std::size_t number, group;
+    std::size_t number;
     Gradient gradient;
 
     const Tensor& tensor() const { return gradient.all ? *gradient.all : gradient.rows.front().rows; }
   };
 
   Engine& engine() const { return *parameters_.device().engine; }
-  std::string prefix(std::size_t state) const { return method_.name + "." + std::to_string(state) + "/"; }
-  std::size_t number_of(const Parameter& parameter) const {
-    const std::string& name = parameters_.name(parameter);  // throws for one of another set
-    for (std::size_t number = 0;; ++number) {
-      if (parameters_.name(parameters_[number]) == name) return number;
-    }
+  ParameterOptions options_of(std::size_t number) const {
+    return number < of_parameters_.size() ? of_parameters_[number] : ParameterOptions{};
   }
-  std::size_t parameter_of(const std::string& state) const {
-    for (std::size_t k = 0; k < method_.step->states; ++k) {
-      if (state.starts_with(prefix(k))) return number_of(parameters_.find(state.substr(prefix(k).size())));
-    }
-    throw MisuseError("optimiser: a state '" + state + "'; expected one of method '" + method_.name + "'");
-  }
-  Slot& slot(std::size_t number) {
-    if (slots_.size() < parameters_.size()) slots_.resize(parameters_.size());
-    return slots_[number];
-  }
-
   /// Whether this member takes the steps of the parameter.
   bool updates(std::size_t number) const { return !shards_ || shards_->owned(number); }
-  /// By parameter.
-  std::vector<std::vector<Tensor>> states() const {
-    std::vector<std::vector<Tensor>> all(parameters_.size());
-    for (std::size_t number = 0; number < slots_.size(); ++number) all[number] = slots_[number].states;
-    return all;
-  }
-  std::vector<OptimiserTensor> named(const std::vector<std::vector<Tensor>>& states) const {
-    std::vector<OptimiserTensor> all;
-    for (std::size_t number = 0; number < states.size(); ++number) {
-      for (std::size_t k = 0; k < states[number].size(); ++k) {
-        all.push_back({prefix(k) + parameters_.name(parameters_[number]), states[number][k]});
-      }
-    }
-    return all;
-  }
-
-  void make_states(std::size_t number) {
-    std::vector<Tensor>& states = slot(number).states;
-    const Tensor& value = parameters_.value(parameters_[number]);
-    const Unrecorded once;  // replays of a Static go on with the states
-    while (states.size() < method_.step->states) {
-      const Tensor state(parameters_.device(), value.rows(), value.width(), "optimiser state");
-      const auto begin = [initial = method_.initial](const Matrix<float>& to) {
-        for (Index r = 0; r < to.rows; ++r) std::fill_n(to.row(r), to.width, initial);
-      };
-      state.fill(begin, {}, {.name = "optimiser state"});
-      states.push_back(state);
-    }
-  }
-
-  /// Those that are not frozen and have a gradient. Groups are numbered as they occur.
+  /// Those that are not frozen and have a gradient. Makes what is kept for them, before the step is counted.
   std::vector<Changed> changed_parameters(std::source_location from) {
     std::vector<Changed> changed;
-    groups_.clear();
     for (std::size_t number = 0; number < parameters_.size(); ++number) {
-      const ParameterOptions& options = slot(number).options;
       if (parameters_.frozen(parameters_[number])) continue;
       Gradient gradient = parameters_.summed_gradient(parameters_[number], from);
       if (!gradient.all && gradient.rows.empty()) continue;
@@ -209,10 +157,9 @@ class Optimiser::Impl {
         gradient.all = updates(number) ? all_rows(gradient.rows.front(), parameters_[number].type().rows, from)
                                        : parameters_.value(parameters_[number]);  // only says that all rows change
       }
-      const Group group{options.rate_factor, options.penalty_factor, options.decay_factor};
-      const auto found = std::ranges::find(groups_, group);
-      changed.push_back({number, static_cast<std::size_t>(found - groups_.begin()), std::move(gradient)});
-      if (found == groups_.end()) groups_.push_back(group);
+      if (!gradient.all) states_.change_by_rows(number);
+      if (updates(number)) states_.make(number);
+      changed.push_back({number, std::move(gradient)});
     }
     return changed;
   }
@@ -229,36 +176,49 @@ class Optimiser::Impl {
 
   void take_step(std::source_location from) {
     const std::vector<Changed> changed = changed_parameters(from);
-    const Tensor numbers = push_numbers(1 / static_cast<double>(std::exchange(samples_, 0)), from);
+    const Tensor numbers =
+        limited(push_numbers(1 / static_cast<double>(std::exchange(samples_, 0)), changed, from), changed, from);
     collected_ = 0;
-    const std::vector<Tensor> of_groups = limited(numbers, changed, from);
-    for (const Changed& one : changed) {
-      if (updates(one.number)) change(one, of_groups[one.group], from);
+    for (std::size_t i = 0; i < changed.size(); ++i) {
+      const auto row = static_cast<Index>(i);
+      if (!updates(changed[i].number)) continue;
+      states_.step(changed[i].number, changed[i].gradient, numbers.row_range(row, row + 1), from);
     }
     if (shards_) share(changed, from);
   }
 
-  /// Pushes the op that begins the step: it decides the numbers, a row for each group.
-  Tensor push_numbers(double scale, std::source_location from) {
+  /// Pushes the op that begins the step: it counts it, and decides the numbers, a row for each parameter that changes.
+  Tensor push_numbers(double scale, const std::vector<Changed>& changed, std::source_location from) {
     const NextStep next = parameters_.next_step(from);
-    const Tensor numbers(parameters_.device(), static_cast<Index>(groups_.size()), StepNumbers::count, "step");
+    const Tensor numbers(parameters_.device(), static_cast<Index>(changed.size()), StepNumbers::count, "step");
     std::vector<Access> accesses = next.accesses();
-    accesses.push_back(mutate(progress_->var()));
-    const auto write = [=, shared = progress_, groups = groups_, options = options_,
+    accesses.push_back(mutate(counts_->var()));
+    struct One {
+      std::size_t number;
+      ParameterOptions options;
+    };
+    std::vector<One> all;
+    for (const Changed& one : changed) all.push_back({one.number, options_of(one.number)});
+    const auto write = [=, counts = counts_, count = parameters_.size(), options = options_,
                         coefficients = method_.coefficients](const Matrix<float>& to) {
       const bool skipped = next.skipped();
-      Progress& progress = shared->made;
-      const double rate = options.rate(progress.steps) * progress.rate_scale;
-      if (!skipped) ++progress.steps;
-      for (std::size_t g = 0; g < groups.size(); ++g) {
-        StepNumbers of_group{.rate = static_cast<float>(rate * groups[g].rate),
-                             .scale = skipped ? 0 : static_cast<float>(scale),
-                             .most = static_cast<float>(options.clip_value),
-                             .most_norm = static_cast<float>(options.clip_norm),
-                             .penalty = static_cast<float>(options.penalty * groups[g].penalty),
-                             .decay = static_cast<float>(options.decay * groups[g].decay)};
-        if (coefficients) coefficients(progress.steps, of_group);
-        std::copy_n(of_group.begin(), StepNumbers::count, to.row(static_cast<Index>(g)));
+      const double rate = options.rate(counts->steps) * counts->rate_scale;
+      std::vector<StepNumbers> rows;
+      for (const auto& [number, factors] : all) {
+        rows.push_back({.rate = as_float("optimiser: a learning rate of", rate * factors.rate_factor),
+                        .scale = skipped ? 0 : static_cast<float>(scale),
+                        .most = static_cast<float>(options.clip_value),
+                        .most_norm = static_cast<float>(options.clip_norm),
+                        .penalty = static_cast<float>(options.penalty * factors.penalty_factor),
+                        .decay = static_cast<float>(options.decay * factors.decay_factor)});
+      }
+      counts->of_parameters.resize(std::max(counts->of_parameters.size(), count), 0);
+      if (!skipped) ++counts->steps;
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        std::uint64_t& steps = counts->of_parameters[all[i].number];
+        if (!skipped) ++steps;
+        if (coefficients) coefficients(std::max<std::uint64_t>(steps, 1), rows[i]);
+        std::copy_n(rows[i].begin(), StepNumbers::count, to.row(static_cast<Index>(i)));
       }
     };
     numbers.fill(write, std::move(accesses), {.name = "optimiser step", .pushed_at = from});
@@ -270,22 +230,15 @@ class Optimiser::Impl {
     return numbers;
   }
 
-  /// The numbers of each group, after the norm was limited.
-  std::vector<Tensor> limited(const Tensor& numbers, const std::vector<Changed>& changed, std::source_location from) {
-    const Device& device = parameters_.device();
-    std::vector<Tensor> norms, of_groups;
-    if (std::isfinite(options_.clip_norm)) norms = shards_ ? norms_of_all(changed, from) : norms_of(changed, from);
-    for (Index g = 0; g < numbers.rows(); ++g) {
-      of_groups.push_back(numbers.row_range(g, g + 1));
-      if (norms.empty()) continue;
-      Operands operands{.in = {of_groups.back()}};
-      operands.in.insert(operands.in.end(), norms.begin(), norms.end());
-      of_groups.back() = apply(device, op::limit_norm, operands, from);
-    }
-    return of_groups;
+  /// The numbers, after the norm was limited.
+  Tensor limited(const Tensor& numbers, const std::vector<Changed>& changed, std::source_location from) {
+    if (changed.empty() || !std::isfinite(options_.clip_norm)) return numbers;
+    Operands operands{.in = shards_ ? norms_of_all(changed, from) : norms_of(changed, from)};
+    operands.in.insert(operands.in.begin(), numbers);
+    return apply(parameters_.device(), op::limit_norm, operands, from);
   }
 
-  /// Squared norms, as 1 x 1 tensors.
+  /// Squared norms, as 1 x 2 tensors.
   std::vector<Tensor> norms_of(const std::vector<Changed>& changed, std::source_location from) const {
     std::vector<Tensor> norms;
     for (const Changed& one : changed) {
@@ -296,9 +249,8 @@ class Optimiser::Impl {
   /// The same where each member has some of the gradients: each norm comes from one member, and the others add 0 to it,
   /// so it has the bits that it has there.
   std::vector<Tensor> norms_of_all(const std::vector<Changed>& changed, std::source_location from) const {
-    if (changed.empty()) return {};
-    const Tensor all(parameters_.device(), static_cast<Index>(changed.size()), 1, "squared norms");
-    all.set(std::vector<float>(changed.size(), 0), from);
+    const Tensor all(parameters_.device(), static_cast<Index>(changed.size()), 2, "squared norms");
+    all.set(std::vector<float>(2 * changed.size(), 0), from);
     std::vector<Tensor> norms;
     for (const Changed& one : changed) {
       const auto next = static_cast<Index>(norms.size());
@@ -347,24 +299,14 @@ class Optimiser::Impl {
           value, from);
   }
 
-  void change(const Changed& one, const Tensor& numbers, std::source_location from) {
-    make_states(one.number);
-    const Tensor& value = parameters_.value(parameters_[one.number]);
-    Operands operands{.in = {one.tensor(), numbers}, .write = Write::add, .states = slots_[one.number].states};
-    if (one.gradient.all) return apply(parameters_.device(), *method_.step, operands, value, from);
-    operands.indices = {one.gradient.rows.front().of};
-    operands.attributes = op::to_rows(Rows::count(value.rows()));
-    apply(parameters_.device(), *method_.step_rows, operands, value, from);
-  }
-
   Parameters& parameters_;
   const Method method_;
   const OptimiserOptions options_;
-  const std::shared_ptr<Shared> progress_;
-  std::shared_ptr<const Shards> shards_;  // null unless the update is sharded
-  std::vector<Slot> slots_;               // by parameter
-  std::vector<Group> groups_;             // of the step that is pushed
-  std::uint64_t collected_ = 0;           // minibatches since the last step, and their samples
+  const std::shared_ptr<StepCounts> counts_;
+  OptimiserStates states_;
+  std::shared_ptr<const Shards> shards_;         // null unless the update is sharded
+  std::vector<ParameterOptions> of_parameters_;  // by number; the default for those beyond the end
+  std::uint64_t collected_ = 0;                  // minibatches since the last step, and their samples
   std::size_t samples_ = 0;
 };
 

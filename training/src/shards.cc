@@ -52,7 +52,9 @@ void Shards::add_up(const Tensor& tensor, std::source_location from) const {
   group_.all_reduce(tensor, Combine::sum, {.name = "squared norms", .pushed_at = from});
 }
 
-std::vector<std::vector<Tensor>> Shards::collect(const std::vector<std::vector<Tensor>>& own) const {
+std::vector<std::vector<Tensor>> Shards::collect(
+    const std::vector<std::vector<Tensor>>& own,
+    const std::function<Tensor(std::size_t parameter, std::size_t k)>& make) const {
   std::vector<std::int64_t> counts;
   for (const std::vector<Tensor>& tensors : own) counts.push_back(static_cast<std::int64_t>(tensors.size()));
   const std::vector<std::int64_t> of_all = group_.exchange(counts);
@@ -65,10 +67,9 @@ std::vector<std::vector<Tensor>> Shards::collect(const std::vector<std::vector<T
       for (const Tensor& tensor : own[i]) group_.send(tensor, 0, options);
     }
     if (group_.rank() != 0) continue;
-    const Tensor& value = parameters_.value(parameters_[i]);
     const auto count = static_cast<std::size_t>(of_all[static_cast<std::size_t>(from) * own.size() + i]);
     while (all[i].size() < count) {
-      all[i].push_back(Tensor(parameters_.device(), value.rows(), value.width(), "optimiser state"));
+      all[i].push_back(make(i, all[i].size()));
       group_.recv(all[i].back(), from, options);
     }
   }

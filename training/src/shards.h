@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <source_location>
 #include <utility>
 #include <vector>
@@ -37,8 +38,11 @@ class Shards {
   /// Replaces the tensor by its sum over all members.
   void add_up(const Tensor& tensor, std::source_location from) const;
   /// Brings the tensors that owners keep for the parameters to rank 0: `own` has those of this member, by parameter.
-  /// Rank 0 returns all of them, and the others `own`. Waits until rank 0 has them.
-  std::vector<std::vector<Tensor>> collect(const std::vector<std::vector<Tensor>>& own) const;
+  /// Rank 0 returns all of them, and the others `own`. Waits until rank 0 has them. `make` makes a tensor for number k
+  /// of a parameter.
+  std::vector<std::vector<Tensor>> collect(
+      const std::vector<std::vector<Tensor>>& own,
+      const std::function<Tensor(std::size_t parameter, std::size_t k)>& make) const;
 
  private:
   const Communicator group_;

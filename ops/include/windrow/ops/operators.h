@@ -247,8 +247,10 @@ extern const Operator sgd_rows;
 extern const Operator sum_parts;
 
 // Steps of optimisers: x is the gradient, y the 1 x StepNumbers::count numbers of the step. With w for the result, and
-// g for x * scale, clipped to +-most, plus penalty * w, each of them computes w *= 1 - rate * decay, then as follows.
-// m and v are its states, as PyTorch has them.
+// g for x * scale * scale_again, clipped to +-most, plus penalty * w, each of them computes w *= 1 - rate * decay, then
+// as follows. m and v are its states, as PyTorch has them. Where g is squared, a finite g beyond +-2^63 counts as
+// +-2^63, whose square a float holds, and an infinite one as NaN; v stops at the largest float. 1 - first stands for
+// (1 - first) - first_tail, which is exact for coefficients near 1; second likewise.
 extern const Operator sgd_step;       ///< w -= rate * g
 extern const Operator momentum_step;  ///< m = first * m + g; w -= rate * m, or rate * (g + first * m) if second is 1
 extern const Operator adagrad_step;   ///< v += g^2; w -= rate * g / (sqrt(v) + epsilon)
@@ -258,13 +260,19 @@ extern const Operator rmsprop_step;   ///< v = first * v + (1 - first) * g^2; w 
 extern const Operator adam_step;
 /// The same for some rows of a table: s x w, 1 x count; s x 1 -> m x w, where row r of x is the gradient of row i[r] of
 /// the result. The rows ascend, as in the first column of the bounds of sum_parts. Others do not change; to_rows.
-extern const Operator sgd_step_rows, momentum_step_rows, adagrad_step_rows, rmsprop_step_rows, adam_step_rows;
+extern const Operator sgd_step_rows, momentum_step_rows, adagrad_step_rows, rmsprop_step_rows;
+/// Also takes m x 1: how many steps each row has taken, this one included. Corrections are those of these numbers.
+extern const Operator adam_step_rows;
+/// 1 x count; s x 1 -> m x 1: adds 1 to each row i[r] unless the step's scale is 0. Rows ascend as above; to_rows.
+extern const Operator count_step_rows;
 
-extern const Operator squared_norm;  ///< n x w -> 1 x 1: the sum of the squares of all elements
-/// 1 x count, then 1 x 1 any number of times -> 1 x count: the numbers x of a step whose gradients have these squared
-/// norms. The scale is multiplied by most_norm / (norm + 1e-6) if that is below 1, where `norm` is that of all scaled
-/// gradients together (Pascanu et al. 2013); it becomes NaN if the norm is not finite and most_norm is. A scale of 0
-/// stays.
+/// n x w -> 1 x 2: the sum of the squares of all elements, and that of the squares of 2^-96 times the elements, which
+/// is finite where the former is too large for a float. Below 2^-126 it may be left out.
+extern const Operator squared_norm;
+/// n x count, then 1 x 2 or 1 x 1 any number of times -> n x count: rows of numbers of a step whose gradients have
+/// these squared norms. The scale is multiplied by most_norm / (norm + 1e-6) if that is below 1, where `norm` is that
+/// of all scaled gradients together (Pascanu et al. 2013). If the product is below 2^-100, its square root becomes both
+/// scale and scale_again. The scale becomes NaN if the norm is not finite and most_norm is. A scale of 0 stays.
 extern const Operator limit_norm;
 
 /// A window and the images that it slides over. Sizes are in elements.

@@ -21,10 +21,15 @@ struct StepNumbers {
   float first = 0, second = 0;                        ///< coefficients; each operator has its own meaning
   float first_correction = 1, second_correction = 1;  ///< of Adam: 1 - coefficient^t for step t, counted from 1
   float epsilon = 0;
+  /// The scaled gradient is multiplied by this, too: 1, unless limit_norm needs a factor that no float holds.
+  float scale_again = 1;
+  float first_tail = 0, second_tail = 0;  ///< what rounding took from coefficients: those meant are first + first_tail
 
-  static constexpr Index count = 11;
+  static constexpr Index count = 14;
 
   const float* begin() const { return &rate; }
+  /// Sets the corrections to those of step `step`, counted from 1.
+  void correct(std::uint64_t step);
   /// Reads a row that a tensor holds.
   static StepNumbers of(const float* row);
 };

@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <source_location>
 #include <string>
@@ -45,10 +46,12 @@ namespace windrow {
 struct Method {
   std::string name;      ///< of the state in checkpoints
   const Operator* step;  ///< for a gradient of the parameter's shape
-  /// For the gradient of some rows of a table; null: such gradients are made dense.
+  /// For the gradient of some rows of a table; null: such gradients are made dense. One with a third operand gets the
+  /// steps that each row of the table has taken, as op::adam_step_rows.
   const Operator* step_rows = nullptr;
   float initial = 0;  ///< the value of all states before the first step
-  /// Sets the members from StepNumbers::first on, for a step counted from 1; null: they are 0, 0, 1, 1 and 0.
+  /// Sets the members from StepNumbers::first on, for a step of the parameter counted from 1; null: they stay as they
+  /// are. Steps that lack the parameter, or that were skipped, do not count.
   std::function<void(std::uint64_t step, StepNumbers& numbers)> coefficients = nullptr;
 
   static Method sgd();
@@ -91,7 +94,9 @@ struct OptimiserOptions {
   std::uint64_t accumulate = 1;
   /// What happens to the rows of a table that no lookup used.
   enum class Tables {
-    /// They, their states, and their decay stand still: a step takes time for the rows used. PyTorch's SparseAdam.
+    /// They, their states, and their decay stand still: a step takes time for the rows used. PyTorch's SparseAdam, but
+    /// adam's bias correction counts the steps of each row: that of PyTorch takes the first step of a row that is first
+    /// used late 3 times as large.
     /// This holds for tables that are only looked up. A table that is also an operand as a whole, as tied words are,
     /// has a dense gradient, whose zeros count as such; whether it has one in a minibatch that only looks rows up
     /// depends on the vertices that the runner or lazy graph has seen.
@@ -147,6 +152,8 @@ class Optimiser {
   struct Progress {
     std::uint64_t steps = 0;  ///< that have been taken and not skipped
     double rate_scale = 1;    ///< see scale_rate()
+    /// By parameter: the steps that have changed it; only those whose number differs from `steps`.
+    std::map<std::string, std::uint64_t> steps_of = {};
   };
   /// Waits for the steps pushed so far.
   Progress progress() const;

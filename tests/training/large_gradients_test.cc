@@ -1,0 +1,159 @@
+// Gradients whose squares no float holds, and coefficients near 1.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "windrow/engine/engine.h"
+#include "windrow/training/optimiser.h"
+
+namespace windrow::testing {
+namespace {
+
+using Floats = std::vector<float>;
+
+/// One parameter, in a row.
+struct OneRow {
+  OneRow(Index width, const Method& method, const OptimiserOptions& options, NonFinite non_finite = NonFinite::fail)
+      : parameters(host, 1, {.non_finite = non_finite}),
+        row(parameters.add("row", 1, width, Initial::zeros())),
+        optimiser(parameters, method, options) {}
+
+  Floats step(const Floats& gradient) {
+    parameters.begin_minibatch();
+    const Tensor g(host, 1, static_cast<Index>(gradient.size()));
+    g.set(gradient);
+    parameters.add_gradient(row, g);
+    optimiser.step(1);
+    return parameters.value(row).get();
+  }
+
+  Engine engine;
+  Device host = host_device(engine);
+  Parameters parameters;
+  Parameter row;
+  Optimiser optimiser;
+};
+
+TEST(LargeGradients, AreScaledDownToTheLargestNorm) {
+  constexpr float most = std::numeric_limits<float>::max();
+  for (const NonFinite non_finite : {NonFinite::fail, NonFinite::skip}) {
+    for (const double clip : {1e-3, 1.0, 1e4}) {
+      for (const float big : {1e10f, 1e18f, 2e19f, 1e20f, 1e30f, 1e38f, most}) {
+        SCOPED_TRACE(std::to_string(clip) + ", " + std::to_string(big));
+        OneRow one(3, Method::sgd(), {.rate = 1, .clip_norm = clip}, non_finite);
+        const Floats moved = one.step({big, -big, 0});
+        EXPECT_NEAR(moved[0] / -clip, std::sqrt(0.5), 1e-4);
+        EXPECT_NEAR(moved[1] / clip, std::sqrt(0.5), 1e-4);
+        EXPECT_EQ(moved[2], 0);
+        EXPECT_EQ(one.parameters.skipped_steps().count, 0U);
+      }
+    }
+  }
+}
+
+TEST(LargeGradients, OfManyParametersHaveOneNorm) {
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  std::vector<Parameter> all;
+  for (int i = 0; i < 4; ++i) all.push_back(parameters.add("p" + std::to_string(i), 2, 1, Initial::zeros()));
+  Optimiser optimiser(parameters, Method::sgd(), {.rate = 1, .clip_norm = 1});
+  parameters.begin_minibatch();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Tensor g(host, 2, 1);
+    g.set({i % 2 == 0 ? 3e25f : 4.0f, i % 2 == 0 ? -4e25f : 0.0f});
+    parameters.add_gradient(all[i], g);
+  }
+  optimiser.step(1);
+  EXPECT_NEAR(parameters.value(all[0]).get()[0], -0.6 / std::sqrt(2), 1e-5);
+  EXPECT_NEAR(parameters.value(all[2]).get()[1], 0.8 / std::sqrt(2), 1e-5);
+  EXPECT_NEAR(parameters.value(all[1]).get()[0], 0, 1e-20);
+}
+
+TEST(LargeGradients, ThatAreInfiniteStillMakeParametersNaN) {
+  for (const Method& method : {Method::adagrad(), Method::rmsprop(), Method::adam()}) {
+    OneRow one(2, method, {});
+    EXPECT_TRUE(std::isnan(one.step({std::numeric_limits<float>::infinity(), 1})[0])) << method.name;
+  }
+  OneRow one(2, Method::sgd(), {.clip_norm = 1});
+  EXPECT_TRUE(std::isnan(one.step({std::numeric_limits<float>::infinity(), 1})[0]));
+}
+
+/// One element, in double precision.
+class Element {
+ public:
+  explicit Element(const std::string& method) : method_(method) {}
+
+  double step(double g) {
+    ++steps_;
+    if (method_ == "adagrad") {
+      v_ += g * g;
+      return value_ -= 0.01 * g / (std::sqrt(v_) + 1e-10);
+    }
+    if (method_ == "rmsprop") {
+      v_ = 0.99 * v_ + 0.01 * g * g;
+      return value_ -= 0.01 * g / (std::sqrt(v_) + 1e-8);
+    }
+    m_ = 0.9 * m_ + 0.1 * g;
+    v_ = 0.999 * v_ + 0.001 * g * g;
+    return value_ -= 0.01 * m_ / (1 - std::pow(0.9, steps_)) / (std::sqrt(v_ / (1 - std::pow(0.999, steps_))) + 1e-8);
+  }
+
+ private:
+  const std::string method_;
+  double value_ = 0, m_ = 0, v_ = 0, steps_ = 0;
+};
+
+TEST(LargeGradients, LeaveElementsAlive) {
+  for (const Method& method : {Method::adagrad(), Method::rmsprop(), Method::adam()}) {
+    for (const float big : {1e15f, 1e19f, 1e20f, 1e30f, 3e38f}) {
+      SCOPED_TRACE(method.name + ", " + std::to_string(big));
+      OneRow one(9, method, {.rate = 0.01});
+      Element spiked(method.name), plain(method.name);
+      Floats values;
+      double expected = 0, expected_plain = 0;
+      for (int k = 0; k < 60; ++k) {
+        const float g = k == 5 || k == 30 ? big : 1;
+        values = one.step({1, g, 1, 1, 1, 1, 1, 1, g});
+        expected = spiked.step(static_cast<double>(g));
+        expected_plain = plain.step(1);
+      }
+      EXPECT_NEAR(values[1] / expected, 1, 1e-4);
+      EXPECT_EQ(values[8], values[1]);
+      EXPECT_NEAR(values[0] / expected_plain, 1, 1e-4);
+    }
+  }
+}
+
+TEST(LargeGradients, StopTheSumsOfAdagradAtTheLargestFloat) {
+  OneRow one(1, Method::adagrad(), {.rate = 0.01});
+  for (int k = 0; k < 20; ++k) one.step({1e30f});
+  const float before = one.step({1})[0], after = one.step({-1e30f})[0];
+  EXPECT_TRUE(std::isfinite(before));
+  EXPECT_GT(after, before);
+}
+
+TEST(Coefficients, NearOneKeepTheirMeaning) {
+  for (const double near : {0.9, 0.999, 0.99999, 0.9999999, 0.99999999, 1 - 1e-12}) {
+    SCOPED_TRACE(near);
+    OneRow adam(1, Method::adam({.second = near}), {.rate = 0.01}),
+        first(1, Method::adam({.first = near}), {.rate = 1}),
+        rms(1, Method::rmsprop({.smoothing = near}), {.rate = 0.01});
+    double expected = 0, v = 0;
+    Floats of_adam, of_first, of_rms;
+    for (int k = 0; k < 50; ++k) {
+      of_adam = adam.step({1});
+      of_first = first.step({1});
+      of_rms = rms.step({1});
+      v = near * v + (1 - near);
+      expected -= 0.01 / (std::sqrt(v) + 1e-8);
+    }
+    EXPECT_NEAR(of_adam[0] / -0.5, 1, 2e-4);
+    EXPECT_NEAR(of_first[0] / -50, 1, 2e-4);
+    EXPECT_NEAR(of_rms[0] / expected, 1, 2e-4);
+  }
+}
+
+}  // namespace
+}  // namespace windrow::testing

@@ -1,0 +1,263 @@
+// Which steps the bias correction of adam counts: those of each parameter, and of each row of a table.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "tests/seed.h"
+#include "tests/training/files.h"
+#include "windrow/comm/local.h"
+#include "windrow/engine/engine.h"
+#include "windrow/ops/static.h"
+#include "windrow/training/checkpoint.h"
+#include "windrow/training/data_parallel.h"
+
+namespace windrow::testing {
+namespace {
+
+using Floats = std::vector<float>;
+constexpr Index table_rows = 5, width = 3;
+constexpr double rate = 0.01;
+
+/// The rows of a table that a step changes, by gradients that seem to belong to a whole step or to lookups.
+struct ChangedRows {
+  bool dense;
+  std::vector<std::int32_t> rows;
+  Floats gradient;  // row by row
+};
+
+ChangedRows draw_change(std::mt19937& random) {
+  ChangedRows made{.dense = random() % 3 == 0, .rows = {}, .gradient = {}};
+  const std::uint32_t looked_up = random();
+  for (std::int32_t r = 0; r < table_rows; ++r) {
+    if (made.dense || (looked_up >> r & 1) != 0) made.rows.push_back(r);
+  }
+  for (std::size_t i = 0; i < made.rows.size() * width; ++i) {
+    made.gradient.push_back(static_cast<float>(random() % 2001) / 1000 - 1);
+  }
+  return made;
+}
+
+/// Adam in double precision, with a number of steps for each row.
+struct OracleTable {
+  std::vector<double> value = std::vector<double>(table_rows * width, 0), m = value, v = value, steps = value;
+
+  void step(const ChangedRows& change) {
+    for (std::size_t i = 0; i < change.gradient.size(); ++i) {
+      const std::size_t at = static_cast<std::size_t>(change.rows[i / width]) * width + i % width;
+      const double g = static_cast<double>(change.gradient[i]);
+      m[at] = 0.9 * m[at] + 0.1 * g;
+      v[at] = 0.999 * v[at] + 0.001 * g * g;
+      steps[at] += 1;
+      value[at] -=
+          rate * m[at] / (1 - std::pow(0.9, steps[at])) / (std::sqrt(v[at] / (1 - std::pow(0.999, steps[at]))) + 1e-8);
+    }
+  }
+};
+
+struct Trained {
+  explicit Trained(NonFinite non_finite = NonFinite::fail, const EngineOptions& options = {.workers = 2})
+      : engine(options), parameters(host, 1, {.non_finite = non_finite}) {}
+
+  void give(const ChangedRows& change, bool finite = true) {
+    parameters.begin_minibatch();
+    Floats gradient = change.gradient;
+    if (!finite) gradient.at(0) = std::numeric_limits<float>::infinity();
+    const Tensor g(host, static_cast<Index>(change.rows.size()), width);
+    g.set(gradient);
+    change.dense ? parameters.set_gradient(table, g) : parameters.set_gradient(table, change.rows, g);
+  }
+  void step(const ChangedRows& change, bool finite = true) {
+    give(change, finite);
+    optimiser.step(1);
+  }
+  Floats values() const { return parameters.value(table).get(); }
+
+  Engine engine;
+  Device host = host_device(engine);
+  Parameters parameters;
+  Parameter table = parameters.add("table", table_rows, width, Initial::zeros()),
+            other = parameters.add("other", 1, 2, Initial::zeros());
+  Optimiser optimiser{parameters, Method::adam(), {.rate = rate}};
+};
+
+void expect_near(const Floats& values, const OracleTable& expected) {
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected.value[i], 2e-6) << i;
+}
+
+TEST(StepCounts, AreThoseOfEachRowWhetherGradientsAreDenseOrByRows) {
+  SCOPED_TRACE("seed " + std::to_string(first_seed()));
+  std::mt19937 random(first_seed());
+  for (int run = 0; run < 20; ++run) {
+    Trained trained(NonFinite::skip);
+    OracleTable oracle;
+    for (int k = 0; k < 40; ++k) {
+      const ChangedRows change = draw_change(random);
+      if (change.rows.empty()) continue;
+      const bool finite = random() % 5 != 0;
+      trained.step(change, finite);
+      if (finite) oracle.step(change);
+    }
+    expect_near(trained.values(), oracle);
+  }
+}
+
+/// Steps 1, 2, 3 ... of a constant gradient of 1.
+std::vector<double> steps_of_late_one(const std::function<void(Trained&, int)>& before) {
+  Trained trained;
+  const Tensor one(trained.host, 1, 2);
+  one.set({1, 1});
+  std::vector<double> moved;
+  double last = 0;
+  for (int k = 0; k < 310; ++k) {
+    before(trained, k);
+    trained.give({.dense = true, .rows = {0, 1, 2, 3, 4}, .gradient = Floats(table_rows * width, 1)});
+    if (k >= 300 || trained.parameters.frozen(trained.other)) trained.parameters.add_gradient(trained.other, one);
+    trained.optimiser.step(1);
+    const double now = static_cast<double>(trained.parameters.value(trained.other).get()[0]);
+    if (k >= 300) moved.push_back(last - now);
+    last = now;
+  }
+  return moved;
+}
+
+TEST(StepCounts, BeginWithTheFirstGradientOfAParameterOrWhenItIsUnfrozen) {
+  const auto late = steps_of_late_one([](Trained&, int) {});
+  const auto frozen = steps_of_late_one([](Trained& trained, int k) {
+    k < 300 ? trained.parameters.freeze(trained.other) : trained.parameters.unfreeze(trained.other);
+  });
+  for (const double moved : late) EXPECT_NEAR(moved, rate, 1e-6);
+  for (const double moved : frozen) EXPECT_NEAR(moved, rate, 1e-6);
+}
+
+TEST(StepCounts, OfARowBeginWithItsFirstLookup) {
+  Trained trained;
+  for (int k = 0; k < 300; ++k) trained.step({.dense = false, .rows = {1, 3}, .gradient = Floats(2 * width, 1)});
+  for (int k = 1; k <= 5; ++k) {
+    trained.step({.dense = false, .rows = {2, 3}, .gradient = Floats(2 * width, 1)});
+    EXPECT_NEAR(trained.values()[2 * width], -k * rate, 1e-6);
+  }
+}
+
+class StepCountFiles : public FileTest {
+ protected:
+  /// Trains, and goes on from a checkpoint in between; `change_contents` may change what is written.
+  Floats train(const std::vector<ChangedRows>& all, std::size_t first,
+               const std::function<void(CheckpointContents&)>& change_contents) {
+    Trained before, after;
+    for (std::size_t k = 0; k < first; ++k) before.step(all[k]);
+    const Snapshot snapshot({before.parameters, &before.optimiser});
+    CheckpointContents contents = snapshot.contents(1);
+    change_contents(contents);
+    CheckpointWriter(folder / "run").write(contents);
+    restore(*CheckpointFolder(folder / "run").newest().checkpoint, {after.parameters, &after.optimiser});
+    EXPECT_EQ(after.optimiser.progress().steps, first);
+    for (std::size_t k = first; k < all.size(); ++k) after.step(all[k]);
+    return after.values();
+  }
+};
+
+TEST_F(StepCountFiles, KeepThem) {
+  SCOPED_TRACE("seed " + std::to_string(first_seed()));
+  std::mt19937 random(first_seed());
+  std::vector<ChangedRows> all;
+  while (all.size() < 30) {
+    all.push_back(draw_change(random));
+    if (all.back().rows.empty()) all.pop_back();
+  }
+  Trained whole;
+  for (const ChangedRows& change : all) whole.step(change);
+  for (const std::size_t first : {1, 7, 20}) EXPECT_EQ(train(all, first, [](auto&) {}), whole.values());
+}
+
+TEST_F(StepCountFiles, WithoutThemCountTheStepsOfTheOptimiser) {
+  // As checkpoints were before.
+  std::vector<ChangedRows> all(6, {.dense = false, .rows = {1, 3}, .gradient = Floats(2 * width, 0.5f)});
+  const auto without = [](CheckpointContents& contents) {
+    std::erase_if(contents.tensors, [](const NamedArray& one) { return one.name.find(".steps/") != one.name.npos; });
+    Record training = contents.document.at("training").record();
+    training.remove("steps_of");
+    contents.document.set("training", training);
+  };
+  Trained whole;
+  for (const ChangedRows& change : all) whole.step(change);
+  EXPECT_EQ(train(all, 4, without), whole.values());
+}
+
+TEST(StepCounts, GoOnInRecordedSteps) {
+  Trained fresh, recorded;
+  const auto make = [](Trained& trained) {
+    return [&trained](const StaticInputs& in) -> std::vector<Tensor> {
+      trained.parameters.set_gradient(trained.table, in.in[0]);
+      if (in.in.size() > 1) trained.parameters.set_gradient(trained.other, in.in[1]);
+      trained.optimiser.step(1);
+      trained.parameters.forget_gradients();
+      return {};
+    };
+  };
+  Static step(recorded.host, make(recorded));
+  const auto run = [](Trained& trained, const auto& body) {
+    for (int k = 0; k < 60; ++k) {
+      Tensor of_table(trained.host, table_rows, width), of_other(trained.host, 1, 2);
+      of_table.set(Floats(table_rows * width, static_cast<float>(k % 7) - 3));
+      of_other.set({1, static_cast<float>(k % 5) - 2});
+      StaticInputs in{.in = {of_table}};
+      if (k >= 40) in.in.push_back(of_other);
+      body(in);
+    }
+    Floats all = trained.values();
+    for (const float value : trained.parameters.value(trained.other).get()) all.push_back(value);
+    return all;
+  };
+  EXPECT_EQ(run(recorded, [&](const StaticInputs& in) { step(in); }), run(fresh, make(fresh)));
+  EXPECT_EQ(recorded.optimiser.progress().steps_of, (std::map<std::string, std::uint64_t>{{"other", 20}}));
+}
+
+TEST(StepCounts, AreEqualAtAllMembersOfAGroupShardedOrNot) {
+  SCOPED_TRACE("seed " + std::to_string(first_seed()));
+  for (const bool sharded : {false, true}) {
+    std::vector<std::unique_ptr<Trained>> members;
+    std::vector<Device> devices;
+    for (int rank = 0; rank < 3; ++rank) {
+      members.push_back(std::make_unique<Trained>());
+      devices.push_back(members.back()->host);
+    }
+    LocalGroup group(devices);
+    std::vector<OracleTable> oracles(3);
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      threads.emplace_back([&, rank] {
+        Trained& own = *members[rank];
+        DataParallel parallel(group[static_cast<int>(rank)], own.parameters,
+                              {.sharded = sharded ? &own.optimiser : nullptr});
+        std::mt19937 random(first_seed());
+        for (int k = 0; k < 30; ++k) {
+          // Each member has the gradient of some rows.
+          ChangedRows change = draw_change(random), part{.dense = change.dense, .rows = {}, .gradient = {}};
+          if (change.rows.empty()) continue;
+          for (std::size_t i = 0; i < change.rows.size(); ++i) {
+            if (!change.dense && i % 3 != rank) continue;
+            part.rows.push_back(change.rows[i]);
+            for (std::size_t c = 0; c < width; ++c) {
+              const float g = change.gradient[i * width + c];
+              part.gradient.push_back(change.dense && i % 3 != rank ? 0 : g);
+            }
+          }
+          oracles[rank].step(change);
+          part.rows.empty() ? void(own.parameters.begin_minibatch()) : own.give(part);
+          own.optimiser.step(parallel.combine(rank == 0 ? 1 : 0));
+        }
+        expect_near(own.values(), oracles[rank]);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(members[1]->values(), members[0]->values());
+    EXPECT_EQ(members[2]->values(), members[0]->values());
+  }
+}
+
+}  // namespace
+}  // namespace windrow::testing

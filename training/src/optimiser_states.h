@@ -1,0 +1,77 @@
+// What an optimiser keeps for each parameter: the states of its method, and how many steps have changed it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "windrow/memory/buffer.h"
+#include "windrow/training/optimiser.h"
+
+namespace windrow {
+
+/// Counts steps. Guarded by its variable, since ops of captured graphs change it, too.
+struct StepCounts {
+  explicit StepCounts(const EngineRef& engine);
+  Var var() const { return tag.var(); }
+  /// Those that have changed a parameter.
+  std::uint64_t of(std::size_t number) const { return number < of_parameters.size() ? of_parameters[number] : 0; }
+
+  const Buffer tag;
+  std::uint64_t steps = 0;  // that have been taken and not skipped
+  double rate_scale = 1;
+  std::vector<std::uint64_t> of_parameters;  // by number; 0 for those beyond the end
+};
+
+/// Throws MisuseError for a parameter of another set.
+std::size_t number_of(const Parameters& parameters, const Parameter& parameter);
+
+/// The tensors. Parameters are named by their numbers. An owner; threads as for the optimiser.
+class OptimiserStates {
+ public:
+  OptimiserStates(const Parameters& parameters, const Method& method, std::shared_ptr<const StepCounts> counts)
+      : parameters_(parameters), method_(method), counts_(std::move(counts)) {}
+
+  /// The next step changes the parameter by some of its rows. If the method wants the steps of each row, these are
+  /// counted from now on, and all later steps are by rows.
+  void change_by_rows(std::size_t number);
+  /// Makes what the next step of the parameter needs and is not there yet. Called before the step is counted.
+  void make(std::size_t number);
+  void drop(std::size_t number);
+
+  /// Pushes the op that changes a parameter. Precondition: make() was called.
+  void step(std::size_t number, const Gradient& gradient, const Tensor& numbers, std::source_location from) const;
+
+  /// By parameter; last the steps of its rows, if they are counted.
+  std::vector<std::vector<Tensor>> all() const;
+  std::vector<OptimiserTensor> named(const std::vector<std::vector<Tensor>>& all) const;
+  /// A tensor that is like number k of a parameter.
+  Tensor made_like(std::size_t number, std::size_t k) const;
+  /// Finds the parameter that named() names, and notes that its rows are counted if it is a number of steps. Throws
+  /// MisuseError for a name that named() cannot have.
+  std::size_t restore(const std::string& name);
+
+ private:
+  struct Kept {
+    std::vector<Tensor> states = {};
+    bool by_rows = false;
+    std::optional<Tensor> row_steps = {};    // made by the first step by rows
+    std::optional<IntTensor> all_rows = {};  // 0, 1, 2 ...
+  };
+
+  bool counts_rows() const { return method_.step_rows != nullptr && method_.step_rows->inputs == 3; }
+  std::string prefix(std::size_t k) const;
+  Kept& kept(std::size_t number);
+
+  const Parameters& parameters_;
+  const Method& method_;
+  const std::shared_ptr<const StepCounts> counts_;
+  std::vector<Kept> kept_;  // by parameter
+};
+
+}  // namespace windrow
