@@ -1,6 +1,7 @@
 // Elementwise operators: shapes and gradients.
 #include <cmath>
 
+#include "float_range.h"
 #include "rules.h"
 #include "windrow/ops/operators.h"
 
@@ -179,13 +180,13 @@ Attributes scaled_and_shifted(double factor, double shift) {
   return {.made_by = "scaled_and_shifted", .values = {factor, shift}};
 }
 Attributes with_alpha(double alpha) {
-  if (!(0 <= alpha && std::isfinite(alpha))) {
-    throw MisuseError("elu: alpha " + std::to_string(alpha) + "; expected a finite number of 0 or more");
+  if (!(0 <= alpha && is_float(alpha))) {
+    throw MisuseError("elu: alpha " + std::to_string(alpha) + "; expected a finite float of 0 or more");
   }
   return {.made_by = "with_alpha", .values = {alpha, 0}};
 }
 Attributes with_slope(double slope) {
-  if (!std::isfinite(slope)) throw MisuseError("leaky_relu: slope " + std::to_string(slope) + "; expected it finite");
+  if (!is_float(slope)) throw MisuseError("leaky_relu: slope " + std::to_string(slope) + "; expected a finite float");
   return {.made_by = "with_slope", .values = {slope, 0}};
 }
 Attributes within(double low, double high) {
@@ -195,8 +196,8 @@ Attributes within(double low, double high) {
   return {.made_by = "within", .values = {low, high}};
 }
 Attributes to_power(double power) {
-  if (power == 0 || !std::isfinite(power)) {
-    throw MisuseError("pow: power " + std::to_string(power) + "; expected a finite number other than 0");
+  if (power == 0 || !is_float(power)) {
+    throw MisuseError("pow: power " + std::to_string(power) + "; expected a finite float other than 0");
   }
   const bool whole = power == std::floor(power), even = std::fmod(power, 2) == 0;
   return {.made_by = "to_power", .values = {power, !whole ? 0.0 : even ? 1.0 : -1.0}};

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <string>
 
+#include "float_range.h"
 #include "rules.h"
 #include "windrow/ops/dropout.h"
 #include "windrow/ops/operators.h"
@@ -139,8 +140,8 @@ Attributes smoothed_by(double epsilon) {
   return {.made_by = "smoothed_by", .values = {epsilon, 0}};
 }
 Attributes with_margin(double margin) {
-  if (!(0 <= margin && std::isfinite(margin))) {
-    throw MisuseError("hinge: margin " + std::to_string(margin) + "; expected a finite number of 0 or more");
+  if (!(0 <= margin && is_float(margin))) {
+    throw MisuseError("hinge: margin " + std::to_string(margin) + "; expected a finite float of 0 or more");
   }
   return {.made_by = "with_margin", .values = {margin, 0}};
 }

@@ -1,6 +1,7 @@
 // Normalisation of rows: shapes and gradients.
 #include <cmath>
 
+#include "float_range.h"
 #include "rules.h"
 #include "windrow/ops/operators.h"
 
@@ -42,8 +43,8 @@ constinit const Operator rms_norm_gradient{.name = "rms_norm_gradient",
                                            .attributes = "with_epsilon"};
 
 Attributes with_epsilon(double epsilon) {
-  if (!(0 < epsilon && std::isfinite(epsilon))) {
-    throw MisuseError("with_epsilon: " + std::to_string(epsilon) + "; expected a finite number above 0");
+  if (!is_positive_float(epsilon)) {
+    throw MisuseError("with_epsilon: " + std::to_string(epsilon) + "; expected a finite float above 0");
   }
   return {.made_by = "with_epsilon", .values = {epsilon, 0}};
 }

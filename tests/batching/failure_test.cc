@@ -194,7 +194,7 @@ TEST_F(Watched, MisuseIsNamedAtTheCall) {
   EXPECT_EQ(error_of<MisuseError>([&] { Runner(host_of(elsewhere), function, parameters); }),
             "watched_sum: its parameters are on another engine than its runner; expected the same");
   EXPECT_EQ(error_of<MisuseError>([&] { parameters.sgd(std::numeric_limits<double>::infinity()); }),
-            "sgd: rate inf, decay 0.000000; expected numbers");
+            "sgd: rate inf, decay 0.000000; expected numbers that a float holds");
   EXPECT_EQ(error_of<MisuseError>([&] { parameters[1]; }), "there is no parameter 1; expected less than 1");
   Runner runner(host, function, parameters);
   const InputGraph* null = nullptr;

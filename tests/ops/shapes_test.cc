@@ -126,18 +126,18 @@ TEST(Shapes, AttributesOutOfRangeAreNamed) {
   EXPECT_NE(error_of<MisuseError>([&] { infer(op::place, far); }).find("a width of -9223372036854775808"),
             std::string::npos);
   EXPECT_EQ(error_of<MisuseError>([] { op::with_alpha(-1); }),
-            "elu: alpha -1.000000; expected a finite number of 0 or more");
+            "elu: alpha -1.000000; expected a finite float of 0 or more");
   EXPECT_EQ(error_of<MisuseError>([] { op::with_slope(std::numeric_limits<double>::infinity()); }),
-            "leaky_relu: slope inf; expected it finite");
+            "leaky_relu: slope inf; expected a finite float");
   EXPECT_EQ(error_of<MisuseError>([] { op::within(2, 1); }), "clamp: from 2.000000 to 1.000000; expected low <= high");
   EXPECT_EQ(error_of<MisuseError>([] { op::to_power(0); }),
-            "pow: power 0.000000; expected a finite number other than 0");
+            "pow: power 0.000000; expected a finite float other than 0");
   EXPECT_EQ(error_of<MisuseError>([] { op::smoothed_by(1); }),
             "smoothed_cross_entropy: epsilon 1.000000; expected 0 <= epsilon < 1");
   EXPECT_EQ(error_of<MisuseError>([] { op::with_margin(-1); }),
-            "hinge: margin -1.000000; expected a finite number of 0 or more");
+            "hinge: margin -1.000000; expected a finite float of 0 or more");
   EXPECT_EQ(error_of<MisuseError>([] { op::with_epsilon(0); }),
-            "with_epsilon: 0.000000; expected a finite number above 0");
+            "with_epsilon: 0.000000; expected a finite float above 0");
   EXPECT_EQ(error_of<MisuseError>([] { op::dropout_by(1, 1, 0); }), "dropout: rate 1.000000; expected 0 <= rate < 1");
   EXPECT_EQ(error_of<MisuseError>([] { op::dropout_by(0.5, 1, 65536); }), "dropout: site 65536; expected 0 to 65535");
 }

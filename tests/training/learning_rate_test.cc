@@ -2,12 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <string>
 
-#include "windrow/engine/error.h"
+#include "tests/engine/support.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
 TEST(LearningRate, IsConstantForANumber) {
@@ -66,6 +67,47 @@ TEST(Plateau, LowersTheRateWhenNothingImproves) {
   EXPECT_EQ(plateau.lowered, 0.2);
 }
 
+TEST(LearningRate, RefusesWhatNoFloatHolds) {
+  EXPECT_EQ(error_of<MisuseError>([] { LearningRate(1e39); }),
+            "learning rate 1e+39; expected a number, 0 or more, that a float holds");
+  EXPECT_THROW(LearningRate::steps(1e39, 1, 0.5), MisuseError);
+  EXPECT_THROW(LearningRate::steps(1, 1, 1e39), MisuseError);
+  EXPECT_THROW(LearningRate::cosine(1e39, 5), MisuseError);
+  EXPECT_THROW(LearningRate::cosine(1, 5, 1e39), MisuseError);
+  EXPECT_THROW(LearningRate::warm_up(5, 1e39), MisuseError);
+  EXPECT_THROW(LearningRate::from([](std::uint64_t) { return 1e39; })(0), MisuseError);
+  const LearningRate grows = LearningRate::steps(0.1, 1, 10);
+  EXPECT_NEAR(grows(38) / 1e37, 1, 1e-6);
+  EXPECT_TRUE(error_of<MisuseError>([&] { grows(40); }).starts_with("learning rate of step 40: 1"));
+  EXPECT_THROW(LearningRate::warm_up(50, grows)(95), MisuseError);
+}
+
+TEST(Plateau, TakesNoReportThatIsNotFiniteForAnImprovement) {
+  for (const int at : {0, 3}) {
+    for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+      Plateau plateau{.factor = 0.5, .patience = 3};
+      for (int k = 0; k < 40; ++k) ASSERT_EQ(plateau.report(k == at ? bad : 10.0 - 0.1 * k), 1) << k;
+      EXPECT_NEAR(plateau.best, 10 - 3.9, 1e-9);
+    }
+  }
+  Plateau plateau{.factor = 0.5, .patience = 1};
+  plateau.report(NAN);
+  EXPECT_EQ(plateau.report(NAN), 0.5);
+}
+
+TEST(Plateau, RefusesOptionsOutOfRange) {
+  for (const Plateau& wrong :
+       {Plateau{.factor = 10}, Plateau{.factor = 1}, Plateau{.factor = -1}, Plateau{.factor = NAN},
+        Plateau{.threshold = -1}, Plateau{.threshold = 1}, Plateau{.least = NAN}, Plateau{.least = 2}}) {
+    Plateau plateau = wrong;
+    EXPECT_THROW(plateau.report(1), MisuseError);
+    EXPECT_EQ(plateau.reports, 0U);
+  }
+  Plateau plateau{.factor = 10};
+  EXPECT_EQ(error_of<MisuseError>([&] { plateau.report(1); }),
+            "Plateau: factor 10; expected 0 or more, and less than 1");
+}
+
 TEST(Plateau, TakesNegativeMeasures) {
   Plateau plateau{.factor = 0.5, .patience = 0};
   plateau.report(-1);
@@ -74,4 +116,4 @@ TEST(Plateau, TakesNegativeMeasures) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "checked.h"
 #include "windrow/engine/engine.h"
 #include "windrow/memory/buffer.h"
 #include "windrow/ops/apply.h"
@@ -27,9 +28,7 @@ struct Averages::Counts {
 
 Averages::Averages(Parameters& parameters, AveragesOptions options)
     : parameters_(parameters), options_(options), counts_(std::make_shared<Counts>(parameters.device().engine)) {
-  if (!(options.decay >= 0 && options.decay < 1)) {
-    throw MisuseError("averages: decay " + std::to_string(options.decay) + "; expected 0 or more, and less than 1");
-  }
+  require_coefficient("averages: decay", options.decay);
   make_missing();  // here, so that a captured update does not repeat it
 }
 

@@ -7,15 +7,13 @@
 #include <string>
 #include <utility>
 
+#include "checked.h"
 #include "windrow/engine/error.h"
 
 namespace windrow {
 namespace {
 
-void require_rate(double rate) {
-  if (rate >= 0 && std::isfinite(rate)) return;
-  throw MisuseError("learning rate " + std::to_string(rate) + "; expected a number, 0 or more");
-}
+void require_rate(double rate) { require_not_negative("learning rate", rate); }
 
 }  // namespace
 
@@ -23,11 +21,16 @@ LearningRate::LearningRate(double rate) : function_([rate](std::uint64_t) { retu
 
 LearningRate LearningRate::steps(double rate, std::uint64_t every, double factor) {
   require_rate(rate);
-  if (every == 0 || !(factor > 0) || !std::isfinite(factor)) {
-    throw MisuseError("a learning rate multiplied by " + std::to_string(factor) + " every " + std::to_string(every) +
+  require_not_negative("learning rate multiplied by", factor);
+  if (every == 0 || factor == 0) {
+    throw MisuseError("learning rate multiplied by " + text_of(factor) + " every " + std::to_string(every) +
                       " steps; expected both above 0");
   }
-  return LearningRate([=](std::uint64_t step) { return rate * std::pow(factor, static_cast<double>(step / every)); });
+  return LearningRate([=](std::uint64_t step) {
+    const double now = rate * std::pow(factor, static_cast<double>(step / every));
+    require_not_negative("learning rate of step " + std::to_string(step) + ":", now);
+    return now;
+  });
 }
 
 LearningRate LearningRate::cosine(double rate, std::uint64_t steps, double least) {
@@ -57,8 +60,11 @@ LearningRate LearningRate::from(std::function<double(std::uint64_t)> function) {
 }
 
 double Plateau::report(double measure) {
-  const double margin = threshold * std::abs(best);
-  if (reports++ == 0 || measure < best - margin) {
+  require_coefficient("Plateau: factor", factor);
+  require_coefficient("Plateau: threshold", threshold);
+  require(least >= 0 && least <= 1, "Plateau: least", least, "0 to 1");
+  const bool first = reports++ == 0 || !std::isfinite(best);
+  if (std::isfinite(measure) && (first || measure < best - threshold * std::abs(best))) {
     best = measure;
     without_improvement = 0;
   } else if (++without_improvement > patience) {

@@ -56,8 +56,10 @@ std::vector<Access> NextStep::ends() const {
 bool NextStep::skipped() const { return check_ && check_->skip; }
 
 std::uint64_t ParameterStore::sgd(double rate, double decay, std::source_location from) {
-  if (!std::isfinite(rate) || !std::isfinite(decay)) {
-    throw MisuseError("sgd: rate " + std::to_string(rate) + ", decay " + std::to_string(decay) + "; expected numbers");
+  constexpr double most = std::numeric_limits<float>::max();
+  if (!(std::abs(rate) <= most) || !(std::abs(decay) <= most)) {
+    throw MisuseError("sgd: rate " + std::to_string(rate) + ", decay " + std::to_string(decay) +
+                      "; expected numbers that a float holds");
   }
   const NextStep next = next_step(from);
   const DescentStep step{rate, decay, next, from};

@@ -8,23 +8,27 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 
 namespace windrow {
 
 /// The learning rate of each step, counted from 0. A value; calls may run on any thread.
 class LearningRate {
  public:
-  /// The same rate for each step. Throws MisuseError, as the others do, for a rate that is negative or not finite.
+  /// The same rate for each step. Throws MisuseError, as the others do, for a rate that is negative or that no float
+  /// holds.
   LearningRate(double rate);
 
-  /// Multiplies the rate by `factor` after each `every` steps. Throws MisuseError unless both are above 0.
+  /// Multiplies the rate by `factor` after each `every` steps. Throws MisuseError unless both are above 0. A
+  /// step whose rate has grown beyond what a float holds fails.
   static LearningRate steps(double rate, std::uint64_t every, double factor);
   /// From `rate` at step 0 along half a cosine to `least` at step `steps`, and `least` from then on (Loshchilov and
   /// Hutter 2017, without restarts). Throws MisuseError for 0 steps.
   static LearningRate cosine(double rate, std::uint64_t steps, double least = 0);
   /// Linear from `then(0)` / `steps` at step 0 to `then(0)` at step `steps` - 1; then(step - `steps`) afterwards.
   static LearningRate warm_up(std::uint64_t steps, LearningRate then);
-  /// Any pure function. A step whose rate is negative or not finite, or for which it throws, fails.
+  /// Any pure function. A step whose rate is negative or that no float holds, or for which it throws,
+  /// fails.
   static LearningRate from(std::function<double(std::uint64_t)> function);
 
   double operator()(std::uint64_t step) const { return function_(step); }
@@ -38,17 +42,19 @@ class LearningRate {
 /// Lowers the learning rate when a measure of the validation set no longer improves. A value, which a checkpoint can
 /// keep: its members are all it knows.
 struct Plateau {
-  double factor = 0.1;          ///< the rate is multiplied by this
+  double factor = 0.1;          ///< the rate is multiplied by this: 0 or more, and less than 1
   std::uint64_t patience = 10;  ///< after so many reports without an improvement, the next one lowers the rate
-  double threshold = 1e-4;      ///< an improvement is a report below (1 - threshold) * best, for a positive best
-  double least = 0;             ///< the smallest product of all factors
+  /// An improvement is a report below (1 - threshold) * best, for a positive best. 0 or more, and less than 1. A report
+  /// that is not finite is none.
+  double threshold = 1e-4;
+  double least = 0;  ///< the smallest product of all factors, 0 to 1
 
-  double best = 0;  ///< the best report so far; meaningless before the first
+  double best = std::numeric_limits<double>::infinity();  ///< the best report so far; infinite before there is one
   std::uint64_t reports = 0, without_improvement = 0;
   double lowered = 1;  ///< the product of all factors so far
 
   /// Reports a measure of which less is better, such as a loss. Returns `lowered`, by which the schedule's rate is to
-  /// be multiplied: see Optimiser::scale_rate().
+  /// be multiplied: see Optimiser::scale_rate(). Throws MisuseError for options out of range.
   double report(double measure);
 };
 
