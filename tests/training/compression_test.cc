@@ -1,6 +1,7 @@
 // Gradients of which less than all bits travel.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -106,6 +107,88 @@ TEST(Compression, WhatRoundingLosesIsSentLater) {
       }
       EXPECT_NEAR(total, expected, largest / 64 + 1e-4);
     }
+  }
+}
+
+/// Host memory that counts the bytes in use.
+class Counted final : public Allocator {
+ public:
+  std::string_view name() const override { return "counted"; }
+  std::byte* allocate(std::size_t bytes) override {
+    std::byte* const memory = host_->allocate(bytes);
+    used_ += bytes;
+    return memory;
+  }
+  void deallocate(std::byte* memory, std::size_t bytes) noexcept override {
+    used_ -= bytes;
+    host_->deallocate(memory, bytes);
+  }
+  std::size_t used() const { return used_; }
+
+ private:
+  const std::shared_ptr<Allocator> host_ = host_allocator();
+  std::atomic<std::size_t> used_{0};
+};
+
+// Steps have different parameters, as those of dynamic models; the last ones have all, with gradients of zero.
+TEST(Compression, WhatAParameterIsOwedArrivesWhicheverOthersAStepHas) {
+  constexpr int members = 3, steps = 100, parameters_in_all = 6;
+  const auto uses = [](int step, int parameter) {
+    std::mt19937 random(first_seed() + static_cast<unsigned>(step * 64 + parameter));
+    random();
+    return step >= steps || random() % 2 == 0;
+  };
+  const auto gradient = [](int rank, int step, int parameter) {
+    Floats all = random_gradient(rank, step * parameters_in_all + parameter);
+    for (float& g : all) g = step < steps ? std::round(1000 * g) : 0;
+    return all;
+  };
+  for (const auto form : {Compression::Form::bfloat16, Compression::Form::largest}) {
+    SCOPED_TRACE("seed " + std::to_string(first_seed()));
+    Engine engine({.workers = 2});
+    std::vector<Device> devices = host_devices(engine, members);
+    const auto memory = std::make_shared<Counted>();
+    for (Device& device : devices) device.memory = memory;
+    const LocalGroup group(devices);
+    std::vector<std::thread> threads;
+    std::size_t first = 0, last = 0;  // bytes in use
+    for (int rank = 0; rank < members; ++rank) {
+      threads.emplace_back([&, rank] {
+        Parameters parameters(group[rank].device(), 1);
+        for (int p = 0; p < parameters_in_all; ++p) parameters.add(std::to_string(p), rows, width, Initial::zeros());
+        DataParallel parallel(group[rank], parameters, {.compression = {.form = form, .share = 0.5}});
+        std::vector<std::vector<double>> total(parameters_in_all, std::vector<double>(elements, 0)), expected = total;
+        for (int step = 0; step < steps + 20; ++step) {
+          parameters.begin_minibatch();
+          for (int p = 0; p < parameters_in_all; ++p) {
+            if (!uses(step, p)) continue;
+            const Tensor own(group[rank].device(), rows, width);
+            own.set(gradient(rank, step, p));
+            parameters.add_gradient(parameters[static_cast<std::size_t>(p)], own);
+          }
+          parallel.combine(1);
+          for (std::size_t p = 0; p < parameters_in_all; ++p) {
+            if (!uses(step, static_cast<int>(p))) continue;
+            const Floats sum = parameters.dense_gradient(parameters[p]).get();
+            for (std::size_t i = 0; i < elements; ++i) total[p][i] += static_cast<double>(sum[i]);
+            for (int member = 0; member < members; ++member) {
+              const Floats of_member = gradient(member, step, static_cast<int>(p));
+              for (std::size_t i = 0; i < elements; ++i) expected[p][i] += static_cast<double>(of_member[i]);
+            }
+          }
+          if (step != 20 && step != steps) continue;
+          parameters.forget_gradients();
+          group[rank].barrier();
+          if (rank == 0) (step == 20 ? first : last) = memory->used();
+          group[rank].barrier();
+        }
+        for (std::size_t p = 0; p < parameters_in_all; ++p) {
+          for (std::size_t i = 0; i < elements; ++i) ASSERT_NEAR(total[p][i], expected[p][i], 0.01) << p << ", " << i;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_LE(last, first + elements);  // that is less than one more tensor
   }
 }
 

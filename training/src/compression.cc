@@ -77,14 +77,6 @@ const Tensor& CompressedSums::rest_of(const OfParameter& part) {
   return rests_.emplace(part.parameter, zeros(communicator_.device(), elements(part.tensor))).first->second;
 }
 
-const Tensor& CompressedSums::rest_of_sum(const Buckets::Parts& parts, Index elements) {
-  std::vector<std::size_t> bucket;
-  for (const OfParameter& part : parts) bucket.push_back(part.parameter);
-  const auto place = rests_of_sums_.find(bucket);
-  if (place != rests_of_sums_.end()) return place->second;
-  return rests_of_sums_.emplace(std::move(bucket), zeros(communicator_.device(), elements)).first->second;
-}
-
 void CompressedSums::keep(const Tensor& rest, const CollectiveOptions& options) const {
   communicator_.device().engine->heal(rest.var(), {.name = "keep the rest", .pushed_at = options.pushed_at});
 }
@@ -95,7 +87,8 @@ void CompressedSums::push(const Buckets::Parts& parts, const CollectiveOptions& 
 }
 
 /// Each member rounds its gradients and sends block r of them to member r, which adds up what it gets in order of
-/// ranks, rounds the sum, and sends it to all.
+/// ranks, rounds the sum, and sends it to all. It owes what rounding the sum loses as it owes what its own gradient
+/// loses: the next step that has the parameter may give the element to another member.
 void CompressedSums::push_rounded(const Buckets::Parts& parts, const CollectiveOptions& options) {
   const Device& device = communicator_.device();
   Engine& engine = *device.engine;
@@ -140,13 +133,31 @@ void CompressedSums::push_rounded(const Buckets::Parts& parts, const CollectiveO
       accesses, push);
   for (const OfParameter& part : parts) keep(rest_of(part), options);
   communicator_.all_to_all(sent, got, options);
-  const Tensor& rest_of_block = rest_of_sum(parts, 2 * block);
+  // The rests of what this member adds up: of elements [begin, end) of its block, from element `first` of the rest on.
+  struct Owed {
+    Tensor::View rest;
+    Index first, begin, end;
+  };
+  std::vector<Owed> owed;
+  const Index own_begin = 2 * block * communicator_.rank(), own_end = own_begin + 2 * block;
+  const Tensor totals(device, 2 * block, 1, "sums");
+  accesses = {read(got.var()), totals.write_access(), sum.write_access()};
+  Index at = 0;
+  for (const OfParameter& part : parts) {
+    const Index begin = std::max(at, own_begin), end = std::min(at + elements(part.tensor), own_end);
+    if (begin < end) {
+      owed.push_back({rest_of(part).view(), begin - at, begin - own_begin, end - own_begin});
+      accesses.push_back(mutate(rest_of(part).var()));
+    }
+    at += elements(part.tensor);
+  }
   engine.push(
-      [from = got.view(), to = sum.view(), rest = rest_of_block.view(), members] {
+      [from = got.view(), to = sum.view(), of_totals = totals.view(), owed, members] {
         const auto* next = carried<std::uint16_t>(from.read());
         const Matrix<float> m = to.write();
         auto* const result = carried<std::uint16_t>(m);
-        const std::span total(rest.update().data, static_cast<std::size_t>(2 * m.rows));
+        const std::span total(of_totals.write().data, static_cast<std::size_t>(2 * m.rows));
+        std::ranges::fill(total, 0.0f);
         for (int rank = 0; rank < members; ++rank) {
           for (float& x : total) x += widened(*next++);
         }
@@ -154,9 +165,13 @@ void CompressedSums::push_rounded(const Buckets::Parts& parts, const CollectiveO
           result[i] = rounded(total[i]);
           total[i] = lost(total[i], widened(result[i]));
         }
+        for (const Owed& one : owed) {
+          float* rest = one.rest.update().data + one.first;
+          for (Index i = one.begin; i < one.end; ++i) *rest++ += total[static_cast<std::size_t>(i)];
+        }
       },
-      {read(got.var()), mutate(rest_of_block.var()), sum.write_access()}, push);
-  keep(rest_of_block, options);
+      accesses, push);
+  for (const OfParameter& part : parts) keep(rest_of(part), options);
   communicator_.all_gather(sum, sums, options);
   accesses = {read(sums.var())};
   std::vector<Tensor::View> targets;

@@ -3,7 +3,6 @@
 
 #include <map>
 #include <source_location>
-#include <vector>
 
 #include "buckets.h"
 #include "windrow/training/data_parallel.h"
@@ -23,17 +22,15 @@ class CompressedSums {
  private:
   void push_rounded(const Buckets::Parts& parts, const CollectiveOptions& options);
   void push_largest(const Buckets::Parts& parts, const CollectiveOptions& options);
-  /// What was not sent of the gradient of a parameter, to be added to the next one.
+  /// What was not sent of the gradient of a parameter, or of sums of it that this member has rounded: to be added to
+  /// its next gradient.
   const Tensor& rest_of(const OfParameter& part);
-  /// What was not sent of this member's block of a sum.
-  const Tensor& rest_of_sum(const Buckets::Parts& parts, Index elements);
   /// Lets the rests of a step that has failed go on with what they were.
   void keep(const Tensor& rest, const CollectiveOptions& options) const;
 
   const Communicator& communicator_;
   const Compression compression_;
-  std::map<std::size_t, Tensor> rests_;
-  std::map<std::vector<std::size_t>, Tensor> rests_of_sums_;  // by the parameters of a bucket
+  std::map<std::size_t, Tensor> rests_;  // by parameter, since buckets differ from step to step
 };
 
 }  // namespace windrow

@@ -40,8 +40,9 @@ class CompressedSums;
 class Optimiser;
 class Shards;
 
-/// How dense gradients travel. What is not sent of a gradient is kept by its member, and added to that of the next step
-/// (error feedback: Seide et al. 2014, Karimireddy et al. 2019). Rows of tables travel as they are. A value.
+/// How dense gradients travel. What is not sent of a parameter's gradient is kept by its member, and added to that of
+/// the next step that has one, whatever other parameters a step has (error feedback: Seide et al. 2014, Karimireddy et
+/// al. 2019). Rows of tables travel as they are. A value.
 struct Compression {
   enum class Form : std::uint8_t {
     none,
@@ -79,8 +80,8 @@ class DataParallel {
  public:
   /// Copies the parameters of rank 0 to all members. All members construct it at the same time, with the same options.
   /// Throws MisuseError for options out of range or that exclude each other, for compression of parameters with
-  /// NonFinite::skip, and if the parameters are not on the communicator's device; and CommError if members differ in
-  /// parameters or options.
+  /// NonFinite::skip, for compression and a sharded update in a NestedGroup, and if the parameters are not on the
+  /// communicator's device; and CommError if members differ in parameters or options.
   DataParallel(Communicator communicator, Parameters& parameters, DataParallelOptions options = {});
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
