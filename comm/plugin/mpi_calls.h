@@ -13,12 +13,12 @@ struct MpiGroup;
 struct MpiRequest;
 
 enum class MpiType : int { float32, int32, int64, byte };
-enum class MpiOperation : int { sum, max };
+enum class MpiOperation : int { sum, max };  // the maximum of a float and NaN is NaN
 
 /// Functions return 0 or MPI's error; none throws. All are called by the thread that called init().
 /// What begins a transfer sets *request; buffers must stay valid until test() sets *done, which frees the request.
 struct MpiCalls {
-  static constexpr int current_version = 2;
+  static constexpr int current_version = 3;
   int version;
 
   /// Starts MPI with MPI_THREAD_FUNNELED, for the calling thread. *world is the group of all processes. Fails with
@@ -30,6 +30,8 @@ struct MpiCalls {
   int (*rank)(MpiGroup* group, int* rank, int* size);
   /// A group of the same processes for messages of its own; all of them call it.
   int (*duplicate)(MpiGroup* group, MpiGroup** made);
+  /// Frees a group that was made so, on which nothing is under way; all of them call it, and none waits.
+  int (*release)(MpiGroup* group);
 
   /// A null `from` means that `to` has the member's elements. Only the root of a reduce writes `to`.
   int (*all_reduce)(MpiGroup*, const void* from, void* to, std::size_t count, MpiType, MpiOperation, MpiRequest**);

@@ -27,7 +27,18 @@ MPI_Datatype of(MpiType type) {
       return MPI_BYTE;
   }
 }
-MPI_Op of(MpiOperation operation) { return operation == MpiOperation::sum ? MPI_SUM : MPI_MAX; }
+/// MPI_MAX gives a number or NaN for these, as the number of elements wants it.
+MPI_Op max_of_floats = MPI_OP_NULL;
+void max_or_nan(void* from, void* to, int* count, MPI_Datatype*) {
+  const auto* const x = static_cast<const float*>(from);
+  auto* const y = static_cast<float*>(to);
+  for (int i = 0; i < *count; ++i) y[i] = x[i] > y[i] || x[i] != x[i] ? x[i] : y[i];
+}
+
+MPI_Op of(MpiOperation operation, MpiType type) {
+  if (operation == MpiOperation::sum) return MPI_SUM;
+  return type == MpiType::float32 ? max_of_floats : MPI_MAX;
+}
 
 /// MPI counts with int.
 bool fits(std::size_t count) { return count <= INT_MAX; }
@@ -57,6 +68,8 @@ int init(MpiGroup** world) {
     return no_threads;
   }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  constexpr int commutes = 1;
+  if (const int error = MPI_Op_create(max_or_nan, commutes, &max_of_floats); error != MPI_SUCCESS) return error;
   *world = made(MPI_COMM_WORLD);
   return 0;
 }
@@ -81,19 +94,26 @@ int duplicate(MpiGroup* group, MpiGroup** copy) {
   return 0;
 }
 
+int release(MpiGroup* group) {
+  const int error = MPI_Comm_free(&reinterpret_cast<Group*>(group)->comm);
+  delete reinterpret_cast<Group*>(group);
+  return error;
+}
+
 int all_reduce(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiOperation operation,
                MpiRequest** request) {
   if (!fits(count)) return MPI_ERR_COUNT;
   return begin(request, [&](MPI_Request* made) {
-    return MPI_Iallreduce(or_in_place(from), to, static_cast<int>(count), of(type), of(operation), of(group), made);
+    return MPI_Iallreduce(or_in_place(from), to, static_cast<int>(count), of(type), of(operation, type), of(group),
+                          made);
   });
 }
 int reduce(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiOperation operation,
            int root, MpiRequest** request) {
   if (!fits(count)) return MPI_ERR_COUNT;
   return begin(request, [&](MPI_Request* made) {
-    return MPI_Ireduce(or_in_place(from), from == to ? nullptr : to, static_cast<int>(count), of(type), of(operation),
-                       root, of(group), made);
+    return MPI_Ireduce(or_in_place(from), from == to ? nullptr : to, static_cast<int>(count), of(type),
+                       of(operation, type), root, of(group), made);
   });
 }
 int broadcast(MpiGroup* group, void* data, std::size_t count, MpiType type, int root, MpiRequest** request) {
@@ -113,7 +133,7 @@ int reduce_scatter(MpiGroup* group, const void* from, void* to, std::size_t coun
                    MpiRequest** request) {
   if (!fits(count)) return MPI_ERR_COUNT;
   return begin(request, [&](MPI_Request* made) {
-    return MPI_Ireduce_scatter_block(from, to, static_cast<int>(count), of(type), of(operation), of(group), made);
+    return MPI_Ireduce_scatter_block(from, to, static_cast<int>(count), of(type), of(operation, type), of(group), made);
   });
 }
 int all_to_all(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiRequest** request) {
@@ -161,6 +181,7 @@ const MpiCalls calls = {MpiCalls::current_version,
                         text,
                         rank,
                         duplicate,
+                        release,
                         all_reduce,
                         reduce,
                         broadcast,

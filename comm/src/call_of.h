@@ -17,6 +17,7 @@
 
 #include "windrow/comm/communicator.h"
 #include "windrow/comm/member.h"
+#include "windrow/engine/engine_use.h"
 #include "windrow/engine/push_refusal.h"
 
 namespace windrow::comm {
@@ -150,6 +151,10 @@ class CallOf {
   void push() {
     refuse_inside(*device_.engine, comm::to_string(call_.kind));
     Engine& engine = *device_.engine;
+    Index elements = 0;
+    for (const Call::Shape& shape : call_.shapes) elements += shape.rows * shape.width;
+    require_countable(call_.kind, elements, call_.part_bytes, member_->most_elements(call_.kind));
+    if (member_->group() != member_.get()) EngineUse::note_awaited(engine);  // it may call for the other members, too
     const OpName name = options_.name.text().empty() ? name_of(call_.kind) : options_.name;
     const PushOptions options{.name = name, .priority = options_.priority, .pushed_at = options_.pushed_at};
     const bool in_place = std::ranges::none_of(operands_, [this](const auto& operand) { return elsewhere(operand); });

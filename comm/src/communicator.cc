@@ -19,12 +19,23 @@ Communicator::Communicator(Device device, std::shared_ptr<comm::Member> member)
   presence_ = std::shared_ptr<void>(nullptr, [member = member_](void*) { member->leave(); });
 }
 
+namespace {
+
+/// Where maxima of floats are combined, if not by the member itself.
+const Communicator* elsewhere(const comm::Member& member, Combine combine) {
+  return combine == Combine::max ? member.of_maxima() : nullptr;
+}
+
+}  // namespace
+
 int Communicator::rank() const { return member_->rank(); }
 int Communicator::size() const { return member_->size(); }
 
 void Communicator::all_reduce(std::span<const Tensor> tensors, Combine combine,
                               const CollectiveOptions& options) const {
   if (const comm::Nested* const nested = member_->nested()) return nested->all_reduce(tensors, combine, options);
+  if (const Communicator* const other = elsewhere(*member_, combine))
+    return other->all_reduce(tensors, combine, options);
   CallOf<float> call(device_, member_, Kind::all_reduce, options);
   call.combine(combine);
   for (const Tensor& tensor : tensors) call.add(tensor, Use::update);
@@ -39,6 +50,9 @@ void Communicator::all_reduce(const IntTensor& tensor, Combine combine, const Co
 }
 void Communicator::reduce(std::span<const Tensor> tensors, int root, Combine combine,
                           const CollectiveOptions& options) const {
+  if (const Communicator* const other = elsewhere(*member_, combine)) {
+    return other->reduce(tensors, root, combine, options);
+  }
   CallOf<float> call(device_, member_, Kind::reduce, options);
   call.combine(combine).peer(root);
   for (const Tensor& tensor : tensors) call.add(tensor, root == rank() ? Use::update : Use::read);
@@ -69,6 +83,9 @@ void Communicator::all_gather(const IntTensor& from, const IntTensor& to, const 
 }
 void Communicator::reduce_scatter(const Tensor& from, const Tensor& to, Combine combine,
                                   const CollectiveOptions& options) const {
+  if (const Communicator* const other = elsewhere(*member_, combine)) {
+    return other->reduce_scatter(from, to, combine, options);
+  }
   CallOf<float>(device_, member_, Kind::reduce_scatter, options)
       .combine(combine)
       .add(from, Use::read, size())

@@ -148,17 +148,21 @@ class Group {
     const auto begun = Clock::now();
     while (meeting_.turn == turn) {
       const int gone = someone_left();
-      if (gone >= 0) break_and_throw(lock, "rank " + std::to_string(gone) + " has ended without calling exchange");
+      if (gone >= 0) throw_without(gone, meeting_.numbers[at(rank)]);
       require_whole();
       if (const auto left = comm::time_left(patience_, begun); left > left.zero()) {
         changed_.wait_for(lock, left);
         continue;
       }
       std::string missing;
-      for (int other = 0; other < size(); ++other) {
+      for (int other = 0; other < size(); ++other)
         if (!meeting_.numbers[at(other)]) missing += (missing.empty() ? "" : ", ") + std::to_string(other);
-      }
-      break_and_throw(lock, "rank " + missing + " has not called exchange within " + comm::seconds(patience_));
+      const std::string why = "rank " + missing + " has not called exchange within " + comm::seconds(patience_);
+      auto failed = break_locked({.why = why});
+      lock.unlock();
+      changed_.notify_all();
+      fail_all(failed);
+      throw CommError(why);
     }
     if (!meeting_.misfit.empty()) throw CommError("exchange: " + meeting_.misfit);
     return meeting_.result;
@@ -273,13 +277,13 @@ class Group {
     }
     return -1;
   }
-  /// `why` names exchange().
-  [[noreturn]] void break_and_throw(std::unique_lock<std::mutex>& lock, const std::string& why) {
-    auto failed = break_locked({.why = why});
-    lock.unlock();
-    changed_.notify_all();
-    fail_all(failed);
-    throw CommError(why);
+  /// Takes the member's numbers back.
+  [[noreturn]] void throw_without(int gone, std::optional<std::vector<std::int64_t>>& own) {
+    own.reset();
+    --meeting_.come;
+    Breakage why = ended_[at(gone)];
+    why.why = "rank " + std::to_string(gone) + " has ended without calling exchange";
+    std::rethrow_exception(why.error_of_exchange());
   }
 
   /// Breaks the group when a round has waited too long, and ends: a broken group has no rounds. As long as rounds begin

@@ -1,5 +1,7 @@
 #include "windrow/comm/member.h"
 
+#include <algorithm>
+
 namespace windrow::comm {
 
 std::string_view to_string(Kind kind) {
@@ -81,6 +83,17 @@ std::string Call::describe_for_others(int rank) const {
   other.kind = kind == Kind::send ? Kind::recv : Kind::send;
   other.peer = rank;
   return other.describe();
+}
+
+void require_countable(Kind kind, Index elements, std::size_t part_bytes, Index most) {
+  const bool in_parts = kind < Kind::all_gather;
+  const Index at_a_time =
+      in_parts && part_bytes > 0 ? std::min(elements, static_cast<Index>(part_bytes / 4)) : elements;
+  if (at_a_time <= most) return;
+  throw MisuseError(std::string(to_string(kind)) + ": " + std::to_string(at_a_time) + " elements " +
+                    (kind < Kind::all_gather || kind >= Kind::send ? "at a time" : "of each member") +
+                    "; expected at most " + std::to_string(most) + ", as MPI counts" +
+                    (in_parts ? ", or parts of so many (CollectiveOptions::part_bytes)" : ""));
 }
 
 std::uint64_t Member::number(Kind kind, int peer) {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -82,7 +83,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
 
   /// A group, or why there is none. The caller makes the exception: no thread destroys one that another one reads.
   struct GroupOrFailure {
-    MpiGroupState* group = nullptr;
+    std::shared_ptr<MpiGroupState> group = nullptr;
     std::string why = {};
   };
   using Made = std::shared_ptr<std::promise<GroupOrFailure>>;
@@ -92,8 +93,8 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
     try {
       MpiOptions options = options_;
       options.patience = patience;
-      groups_.push_back(std::make_unique<MpiGroupState>(watch_.calls(), world_, options));
-      made->set_value({.group = groups_.back().get()});
+      groups_.push_back(std::make_shared<MpiGroupState>(watch_.calls(), world_, options));
+      made->set_value({.group = groups_.back()});
     } catch (const std::exception& error) {
       made->set_value({.why = error.what()});
     }
@@ -148,6 +149,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
         broken |= group->broken();
         unmatched |= group->unmatched();
       }
+      std::erase_if(groups_, [](const auto& group) { return group->released(); });
       quiet = changed ? 0 : quiet + 1;
       std::unique_lock lock(mutex_);
       if (!tasks_.empty()) continue;
@@ -200,7 +202,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
   /// MPI may still use the buffers of calls that have not ended, as long as the process lives.
   void keep_groups() {
     static std::mutex mutex;
-    static auto* const kept = new std::vector<std::unique_ptr<MpiGroupState>>();
+    static auto* const kept = new std::vector<std::shared_ptr<MpiGroupState>>();
     const std::lock_guard lock(mutex);
     for (auto& group : groups_) kept->push_back(std::move(group));
     groups_.clear();
@@ -247,7 +249,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
   bool is_started_ = false;
   Made making_;
   comm::MpiGroup* world_ = nullptr;
-  std::vector<std::unique_ptr<MpiGroupState>> groups_;
+  std::vector<std::shared_ptr<MpiGroupState>> groups_;  // that MPI has something of
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -267,10 +269,11 @@ class MpiMember final : public comm::Member {
  public:
   using Thread = std::shared_ptr<MpiWorld::Impl>;
 
-  MpiMember(Thread thread, MpiGroupState* group)
-      : thread_(std::move(thread)), group_(group), rank_(group->rank()), size_(group->size()) {}
+  MpiMember(Thread thread, std::shared_ptr<MpiGroupState> group)
+      : thread_(std::move(thread)), group_(std::move(group)), rank_(group_->rank()), size_(group_->size()) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  Index most_elements(comm::Kind) const override { return std::numeric_limits<int>::max(); }
 
   std::uint64_t number(comm::Kind kind, int peer) override {
     thread_->await_call();
@@ -281,7 +284,8 @@ class MpiMember final : public comm::Member {
     thread_->call_came();
   }
   void take(ExchangePtr part) override {
-    thread_->post([group = group_, part = std::move(part)](const comm::Breakage& ended) mutable {
+    // The group is not released before all numbered calls have come.
+    thread_->post([group = group_.get(), part = std::move(part)](const comm::Breakage& ended) mutable {
       if (!ended) return group->take(std::move(part));
       comm::fail(*part, ended);
     });
@@ -318,7 +322,7 @@ class MpiMember final : public comm::Member {
 
  private:
   const Thread thread_;
-  MpiGroupState* const group_;  // lives as long as the thread
+  const std::shared_ptr<MpiGroupState> group_;
   const int rank_, size_;
 };
 

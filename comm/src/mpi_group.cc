@@ -76,7 +76,7 @@ void MpiGroupState::take(ExchangePtr part) {
 }
 
 bool MpiGroupState::progress() {
-  if (broken()) return false;
+  if (broken() || released_) return false;
   try {
     bool changed = begin_collectives();
     changed |= end_collectives();
@@ -88,6 +88,7 @@ bool MpiGroupState::progress() {
     for (auto& [end, pair] : messages_) changed |= move_messages(end.first, end.second, pair);
     changed |= move_meeting();
     changed |= move_notes();
+    changed |= part();
     if (!changed) watch();
     return changed;
   } catch (const std::exception& error) {

@@ -25,7 +25,7 @@ namespace windrow::comm {
 
 /// One line of text and some numbers, in messages of fixed size.
 struct MpiNote {
-  enum class What : std::int64_t { call, ask, tell, broken, left };
+  enum class What : std::int64_t { call, ask, tell, broken, left, goodbye };
   What what{};
   std::int64_t rank = 0;
   std::array<std::int64_t, 4> numbers{};
@@ -79,6 +79,8 @@ class MpiGroupState {
     return !unmatched_.announced.empty() || !unmatched_.messages.empty() || !unmatched_.meetings.empty();
   }
   void on_break(Member::Heard heard);
+  /// Whether MPI has nothing of the group any more, since all members have left and all calls have ended.
+  bool released() const { return released_; }
 
   /// Does what can be done. Returns whether something has changed.
   bool progress();
@@ -196,6 +198,8 @@ class MpiGroupState {
   bool move_notes();
   int lacks(std::size_t kind, std::int64_t number, int peer = -1) const;
   bool fail_lacking();
+  bool all_ended() const;
+  bool part();
   const Breakage& without(int rank);
   void send_note(int to, const MpiNote& note);
   void watch();
@@ -248,6 +252,11 @@ class MpiGroupState {
   std::vector<std::optional<Counts>> told_;                 // by rank: what the member has begun, if it has answered
   std::vector<std::optional<Counts>> left_;                 // by rank: what a member that has ended called
   std::map<int, Breakage> without_;                         // by rank: why calls fail that the member lacks
+  std::optional<Member::Numbered> own_left_;                // what this member called, once it has left
+  // A member that has left, has heard that all others have, and whose calls have ended, says goodbye, and then nothing
+  // more. One that has heard it from all others has received all that there was, and frees the group.
+  bool said_goodbye_ = false, released_ = false;
+  int goodbyes_ = 0;
   struct {
     std::vector<std::unique_ptr<Begun>> announced = {};
     std::vector<std::unique_ptr<Message>> messages = {};

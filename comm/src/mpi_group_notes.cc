@@ -96,6 +96,7 @@ bool MpiGroupState::move_notes() {
     const int from = static_cast<int>(note.rank);
     switch (note.what) {
       case MpiNote::What::ask:
+        if (said_goodbye_) break;  // the member will hear that this one has left
         send_note(from, {.what = MpiNote::What::tell, .numbers = begun_with(from)});
         break;
       case MpiNote::What::tell:
@@ -109,6 +110,9 @@ bool MpiGroupState::move_notes() {
         return true;
       case MpiNote::What::left:
         left_[static_cast<std::size_t>(from)] = note.numbers;
+        break;
+      case MpiNote::What::goodbye:
+        ++goodbyes_;
         break;
       case MpiNote::What::call:
         break;
@@ -176,6 +180,7 @@ MpiGroupState::Counts MpiGroupState::begun_with(int other) const {
 
 void MpiGroupState::leave(const Member::Numbered& numbered) {
   if (broken()) return;
+  own_left_ = numbered;
   const auto count = [&](Kind kind, int peer) {
     const auto place = numbered.find({kind, peer});
     return place == numbered.end() ? 0 : static_cast<std::int64_t>(place->second);
@@ -186,6 +191,41 @@ void MpiGroupState::leave(const Member::Numbered& numbered) {
                      .numbers = {count(Kind::all_reduce, 0), count(Kind::send, rank), count(Kind::recv, rank),
                                  meetings_called_}});
   }
+}
+
+/// Whether all calls of this member, which has left, have ended, and all others have left as well.
+bool MpiGroupState::all_ended() const {
+  if (busy() || unmatched()) return false;
+  for (const auto& [end, count] : *own_left_) {
+    const auto& [kind, peer] = end;
+    const auto pair = messages_.find(end);
+    const std::uint64_t begun = kind == Kind::all_reduce ? next_ : pair == messages_.end() ? 0 : pair->second.next;
+    if (begun != count) return false;
+  }
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank != rank_ && !left_[static_cast<std::size_t>(rank)]) return false;
+  }
+  return true;
+}
+
+/// Takes the next step to the end of the group.
+bool MpiGroupState::part() {
+  if (!own_left_) return false;
+  if (!said_goodbye_) {
+    if (!all_ended()) return false;
+    said_goodbye_ = true;
+    for (int rank = 0; rank < size_; ++rank) {
+      if (rank != rank_) send_note(rank, {.what = MpiNote::What::goodbye});
+    }
+    return true;
+  }
+  if (goodbyes_ < size_ - 1 || !sent_.empty()) return false;
+  if (listening_ != nullptr) require(calls_.cancel(&listening_), "MPI_Cancel");
+  for (MpiGroup** group : {&announcements_, &reasons_, &data_, &pairs_, &meetings_, &notes_, &decisions_, &parts_}) {
+    require(calls_.release(std::exchange(*group, nullptr)), "MPI_Comm_free");
+  }
+  released_ = true;
+  return true;
 }
 
 std::optional<MpiGroupState::Awaited> MpiGroupState::oldest() const {
@@ -272,7 +312,8 @@ void MpiGroupState::watch() {
 }
 
 void MpiGroupState::break_up(const Breakage& why, int teller) {
-  if (broken()) return;
+  if (broken() || released_) return;
+  if (said_goodbye_) return stop_with(why);  // nothing is under way, and the others may have freed the group
   MpiNote note{.what = MpiNote::What::broken, .numbers = {why.told == Told::by_abort ? 1 : 0, teller}};
   note.say(why.why);
   for (int rank = 0; rank < size_; ++rank) {
@@ -321,7 +362,7 @@ void MpiGroupState::on_break(Member::Heard heard) {
 }
 
 void MpiGroupState::end() {
-  if (!broken() && listening_ != nullptr) calls_.cancel(&listening_);
+  if (!broken() && !released_ && listening_ != nullptr) calls_.cancel(&listening_);
 }
 
 }  // namespace windrow::comm

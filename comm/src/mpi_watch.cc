@@ -65,6 +65,8 @@ constexpr const char* name_of<&MpiCalls::rank> = "MPI_Comm_rank";
 template <>
 constexpr const char* name_of<&MpiCalls::duplicate> = "MPI_Comm_dup";
 template <>
+constexpr const char* name_of<&MpiCalls::release> = "MPI_Comm_free";
+template <>
 constexpr const char* name_of<&MpiCalls::all_reduce> = "MPI_Iallreduce";
 template <>
 constexpr const char* name_of<&MpiCalls::reduce> = "MPI_Ireduce";
@@ -108,6 +110,7 @@ MpiCalls watched_calls() {
   watch_call<&MpiCalls::finalize>(calls.finalize);
   watch_call<&MpiCalls::rank>(calls.rank);
   watch_call<&MpiCalls::duplicate>(calls.duplicate);
+  watch_call<&MpiCalls::release>(calls.release);
   watch_call<&MpiCalls::all_reduce>(calls.all_reduce);
   watch_call<&MpiCalls::reduce>(calls.reduce);
   watch_call<&MpiCalls::broadcast>(calls.broadcast);

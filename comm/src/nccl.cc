@@ -92,6 +92,11 @@ class NcclMember final : public comm::Member {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   const void* group() const override { return team_.get(); }
+  Index most_elements(Kind kind) const override {
+    return on_lane(kind) ? Member::most_elements(kind) : messenger_->most_elements(kind);
+  }
+  /// NCCL's maximum of a number and NaN is the number.
+  const Communicator* of_maxima() const override { return exchanger_.get(); }
   bool on_lane(Kind kind) const override { return messenger_ == nullptr || kind < Kind::send; }
   std::uint64_t number(Kind kind, int peer) override {
     return on_lane(kind) ? Member::number(kind, peer) : messenger_->number(kind, peer);
@@ -125,6 +130,10 @@ class NcclMember final : public comm::Member {
   void break_up(const Breakage& why) override {
     (*team_)->break_up(why);
     if (messenger_) messenger_->break_up(why);
+  }
+  void time_calls() override {
+    Member::time_calls();
+    exchanger_->member()->time_calls_by(clock());
   }
   void leave() override {
     (*team_)->leave(rank_, numbered());

@@ -12,12 +12,25 @@
 namespace windrow {
 namespace comm {
 
+namespace {
+
+/// At all members, since only the first one of a process would be refused otherwise.
+void require_countable(Kind kind, std::span<const Tensor> tensors, const CollectiveOptions& options, Index most) {
+  Index elements = 0;
+  for (const Tensor& tensor : tensors) elements += tensor.rows() * tensor.width();
+  comm::require_countable(kind, elements, options.part_bytes, most);
+}
+
+}  // namespace
+
 void Nested::all_reduce(std::span<const Tensor> tensors, Combine combine, const CollectiveOptions& options) const {
+  require_countable(Kind::all_reduce, tensors, options, most_between);
   inner.reduce(tensors, 0, combine, options);
   if (outer) outer->all_reduce(tensors, combine, options);
   inner.broadcast(tensors, 0, options);
 }
 void Nested::all_reduce(const IntTensor& tensor, Combine combine, const CollectiveOptions& options) const {
+  comm::require_countable(Kind::all_reduce, tensor.rows() * tensor.width(), options.part_bytes, most_between);
   inner.all_reduce(tensor, combine, options);
   if (outer) outer->all_reduce(tensor, combine, options);
   inner.broadcast(tensor, 0, options);
@@ -36,11 +49,13 @@ int process_of(int root, const Nested& nested) {
 }  // namespace
 
 void Nested::broadcast(std::span<const Tensor> tensors, int root, const CollectiveOptions& options) const {
+  require_countable(Kind::broadcast, tensors, options, most_between);
   const int process = process_of(root, *this);
   if (outer) outer->broadcast(tensors, process, options);
   inner.broadcast(tensors, 0, options);
 }
 void Nested::broadcast(const IntTensor& tensor, int root, const CollectiveOptions& options) const {
+  comm::require_countable(Kind::broadcast, tensor.rows() * tensor.width(), options.part_bytes, most_between);
   const int process = process_of(root, *this);
   if (outer) outer->broadcast(tensor, process, options);
   inner.broadcast(tensor, 0, options);
@@ -154,7 +169,9 @@ NestedGroup::NestedGroup(const std::vector<Communicator>& inner, const Communica
   tie(inner.front().member(), outer.member());
   tie(outer.member(), inner.front().member());
   for (const Communicator& each : inner) {
-    Nested nested{.inner = each, .processes = outer.size()};
+    Nested nested{.inner = each,
+                  .processes = outer.size(),
+                  .most_between = outer.member()->most_elements(comm::Kind::all_reduce)};
     if (members_.empty()) nested.outer = outer;
     members_.emplace_back(each.device(), std::make_shared<NestedMember>(
                                              std::move(nested), NestedMember::Place{outer.rank(), outer.size()}));

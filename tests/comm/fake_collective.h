@@ -37,7 +37,7 @@ void combine(Bytes& to, const std::byte* from, MpiOperation operation) {
     T a, b;
     std::memcpy(&a, to.data() + i, sizeof a);
     std::memcpy(&b, from + i, sizeof b);
-    a = operation == MpiOperation::max ? std::max(a, b) : a + b;
+    a = operation == MpiOperation::sum ? a + b : b > a || b != b ? b : a;
     std::memcpy(to.data() + i, &a, sizeof a);
   }
 }

@@ -40,6 +40,7 @@ struct Group {
   Job* job;
   int rank, number;
   std::uint64_t collectives = 0;
+  bool released = false;
 };
 
 struct Request {
@@ -63,7 +64,7 @@ struct Job {
   std::condition_variable over;
   const int ranks;
   bool ends = false;
-  int begun = 0, finalized = 0, inside = 0, happened = 0;
+  int begun = 0, finalized = 0, inside = 0, happened = 0, released = 0;
   std::mt19937 random;
   std::string mismatch;
   std::vector<std::vector<std::unique_ptr<Group>>> made;  // by rank
@@ -163,7 +164,20 @@ int duplicate(MpiGroup* group, MpiGroup** copy) {
   });
 }
 
+int release(MpiGroup* group) {
+  Group& own = of(group);
+  Job& in = *own.job;
+  return call(in, "release", own.rank, [&](auto) {
+    const auto left = in.mail[{own.number, own.rank}].size();
+    if (left > 0) in.mismatch += std::to_string(left) + " messages left in a group that is freed\n";
+    own.released = true;
+    ++in.released;
+    return 0;
+  });
+}
+
 int begin(MpiRequest** request, Request made) {
+  if (made.group->released) made.group->job->mismatch += "a call of a group that was freed\n";
   made.delay = static_cast<int>(made.group->job->random() % 4);
   *request = reinterpret_cast<MpiRequest*>(new Request(std::move(made)));
   return 0;
@@ -318,6 +332,7 @@ constexpr MpiCalls calls = {MpiCalls::current_version,
                             text,
                             rank_of,
                             duplicate,
+                            release,
                             all_reduce,
                             reduce,
                             broadcast,
@@ -370,6 +385,12 @@ int FakeMpiJob::happened() const {
 std::string FakeMpiJob::mismatch() const {
   const std::lock_guard lock(comm::current->mutex);
   return comm::current->mismatch;
+}
+int FakeMpiJob::kept_groups() const {
+  const std::lock_guard lock(comm::current->mutex);
+  int made = 0;
+  for (const auto& of_rank : comm::current->made) made += static_cast<int>(of_rank.size()) - 1;
+  return made - comm::current->released;
 }
 bool FakeMpiJob::finalized() const {
   const std::lock_guard lock(comm::current->mutex);

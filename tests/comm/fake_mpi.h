@@ -38,6 +38,8 @@ class FakeMpiJob {
   int happened() const;
   /// Calls of collectives that do not fit each other, in words; empty if there were none.
   std::string mismatch() const;
+  /// The groups that ranks have made and not freed.
+  int kept_groups() const;
   /// Whether all threads that called init() have called finalize().
   bool finalized() const;
 };

@@ -88,11 +88,11 @@ TEST(FakeMpi, ComputesWhatAPlainSimulationComputesInAnyOrderOfItsRequests) {
 std::vector<MpiFault> all_faults() {
   std::vector<MpiFault> all;
   int rank = 0;
-  for (const char* function : {"init", "finalize", "rank", "duplicate", "all_reduce", "reduce", "broadcast",
+  for (const char* function : {"init", "finalize", "rank", "duplicate", "release", "all_reduce", "reduce", "broadcast",
                                "all_gather", "reduce_scatter", "all_to_all", "send", "receive", "test", "cancel"}) {
     const std::string name = function;
-    const bool has_request =
-        name != "init" && name != "finalize" && name != "rank" && name != "duplicate" && name != "cancel";
+    const bool has_request = name != "init" && name != "finalize" && name != "rank" && name != "duplicate" &&
+                             name != "release" && name != "cancel";
     for (const How how : {How::error, How::error_at_test, How::never_ends, How::never_returns}) {
       if (!has_request && (how == How::error_at_test || how == How::never_ends)) continue;
       for (const int number : {0, 3, 20}) {

@@ -46,6 +46,43 @@ TEST(Mpi, GroupsOfAProcessDoNotDisturbEachOther) {
   check_one();
 }
 
+TEST(Mpi, AMaximumIsNaNWhereAMemberHasNaN) {
+  Engine engine({.workers = 2});
+  push_maxima_of_nan(world().group(host_device(engine)))();
+}
+
+TEST(Mpi, GroupsWorkAfterManyOthersHaveEnded) {
+  Engine engine({.workers = 2});
+  const Device device = host_device(engine);
+  const Communicator lasting = world().group(device);
+  for (int round = 0; round < 60; ++round) {
+    const Communicator member = world().group(device);
+    if (round % 3 == 0) push_random_collectives(member, first_seed() + static_cast<unsigned>(round), 20)();
+    if (round % 5 == 0) member.exchange({});
+    const Tensor x = filled(device, 1, 3, 1);
+    lasting.all_reduce(x);
+    EXPECT_EQ(x.get(), Floats(3, static_cast<float>(member.size())));
+  }
+}
+
+TEST(Mpi, RefusesMoreElementsThanMpiCountsAndSaysWhatHelps) {
+  Engine engine({.workers = 1});
+  const Communicator member = world().group(host_device(engine));
+  const Tensor large(member.device(), 1 << 15, 1 << 16), blocks(member.device(), member.size() << 15, 1 << 16);
+  const std::string text = "2147483648 elements at a time; expected at most 2147483647, as MPI counts";
+  EXPECT_EQ(error_of<MisuseError>([&] { member.all_reduce(large); }),
+            "all_reduce: " + text + ", or parts of so many (CollectiveOptions::part_bytes)");
+  EXPECT_EQ(error_of<MisuseError>([&] { member.broadcast(std::span(&large, 1), 0); }),
+            "broadcast: " + text + ", or parts of so many (CollectiveOptions::part_bytes)");
+  EXPECT_THROW(member.all_gather(large, blocks), MisuseError);
+  if (member.size() > 1) {
+    EXPECT_EQ(error_of<MisuseError>([&] { member.send(large, member.rank() == 0 ? 1 : 0); }), "send: " + text);
+  }
+  const Tensor x = filled(member.device(), 1, 1, 1);
+  member.all_reduce(x);  // the others count as not made
+  EXPECT_EQ(x.get(), Floats(1, static_cast<float>(member.size())));
+}
+
 TEST(Mpi, AFailedOperandFailsThatCallAtAllMembersAndNoOther) {
   Engine engine({.workers = 2});
   const Communicator member = world().group(host_device(engine));

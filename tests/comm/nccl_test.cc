@@ -233,6 +233,14 @@ TEST_F(Nccl, TensorsOfDevicesStayThere) {
   EXPECT_EQ(tensors[0].get(), Floats(24, 32));
 }
 
+/// Though NCCL loses it, as the fake does.
+TEST_F(Nccl, AMaximumIsNaNWhereAMemberHasNaN) {
+  const NcclGroup group(cuda_devices(engine, 2));
+  std::vector<std::function<void()>> checks;
+  for (int rank = 0; rank < 2; ++rank) checks.push_back(push_maxima_of_nan(group[rank]));
+  for (const auto& check : checks) check();
+}
+
 TEST_F(Nccl, CombinesViewsWholeNumbersAndTensorsOfTheHost) {
   const NcclGroup group(cuda_devices(engine, 2));
   const Device host = host_device(engine);

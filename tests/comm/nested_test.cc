@@ -94,6 +94,11 @@ TEST_P(NestedCollectives, HaveTheBitsOfOneGroupOfAllDevices) {
   }
 }
 
+TEST(NestedGroup, AMaximumIsNaNWhereAMemberHasNaN) {
+  NestedGroups nested({.workers = 2});
+  nested.at_all([](const Communicator& member) { push_maxima_of_nan(member)(); });
+}
+
 TEST(NestedGroup, ExchangesNumbersAndMeasuresCalls) {
   NestedGroups nested({.workers = 2});
   nested.at_all([&](const Communicator& member) {

@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "windrow/comm/member.h"
 #include "windrow/ops/apply.h"
 #include "windrow/ops/operators.h"
 
@@ -157,6 +161,69 @@ std::function<void()> push_random_collectives(const Communicator& member, unsign
       EXPECT_EQ(small[i].get(), small_values[i][rank]) << "seed " << seed << ", rank " << rank << ", tensor " << i;
       EXPECT_EQ(large[i].get(), large_values[i][rank]) << "seed " << seed << ", rank " << rank << ", tensor " << i;
     }
+  };
+}
+
+namespace {
+
+/// Element i of what a member passes.
+float number_or_nan(int rank, std::size_t i) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const std::size_t which = i * 7 + static_cast<std::size_t>(rank) * 13;
+  if (which % 9 == 2) return std::numeric_limits<float>::quiet_NaN();
+  if (which % 11 == 3) return which % 2 == 0 ? infinity : -infinity;
+  return static_cast<float>(which % 31) - 15;
+}
+float largest_or_nan(int members, std::size_t i) {
+  float top = number_or_nan(0, i);
+  for (int rank = 1; rank < members; ++rank) {
+    const float next = number_or_nan(rank, i);
+    if (std::isnan(next) || next > top) top = next;
+  }
+  return top;
+}
+void expect_largest(const Tensor& tensor, int members, std::size_t first, const std::string& what) {
+  const std::vector<float> values = tensor.get();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float expected = largest_or_nan(members, first + i);
+    ASSERT_TRUE(std::isnan(expected) ? std::isnan(values[i]) : values[i] == expected)
+        << what << ", element " << i << " of " << values.size() << " is " << values[i] << ", expected " << expected;
+  }
+}
+
+}  // namespace
+
+std::function<void()> push_maxima_of_nan(const Communicator& member) {
+  const int members = member.size(), rank = member.rank();
+  const bool nested = member.member()->nested() != nullptr;
+  struct One {
+    Tensor tensor;
+    std::size_t first;
+    std::string what;
+  };
+  std::vector<One> all;
+  const auto drawn = [&](Index rows, Index width) {
+    const Tensor tensor(member.device(), rows, width);
+    std::vector<float> values(static_cast<std::size_t>(rows * width));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = number_or_nan(rank, i);
+    tensor.set(values);
+    return tensor;
+  };
+  for (const Index width : {1, 3, 7, 8, 17, 100, 1000, 1025, 5000, 70000}) {
+    all.push_back({drawn(1, width), 0, "all_reduce"});
+    member.all_reduce(all.back().tensor, Combine::max);
+    all.push_back({drawn(1, width), 0, "all_reduce in parts"});
+    member.all_reduce(all.back().tensor, Combine::max, {.priority = 1, .part_bytes = 4000});
+    if (nested) continue;
+    const Tensor reduced = drawn(1, width);
+    member.reduce(std::span(&reduced, 1), members - 1, Combine::max);
+    if (rank == members - 1) all.push_back({reduced, 0, "reduce"});
+    const Tensor whole = drawn(members, width), block(member.device(), 1, width);
+    member.reduce_scatter(whole, block, Combine::max);
+    all.push_back({block, static_cast<std::size_t>(rank * width), "reduce_scatter"});
+  }
+  return [all, members] {
+    for (const One& one : all) expect_largest(one.tensor, members, one.first, one.what);
   };
 }
 

@@ -30,4 +30,8 @@ inline std::string error_of(const Tensor& tensor) {
 /// are small whole numbers, so sums are exact in any order.
 std::function<void()> push_random_collectives(const Communicator& member, unsigned seed, int calls);
 
+/// Pushes maxima of numbers, infinities and NaN, of many sizes and kinds of calls, at one member. Returns a function
+/// that waits, and expects NaN where one of the members has it, and otherwise the largest.
+std::function<void()> push_maxima_of_nan(const Communicator& member);
+
 }  // namespace windrow::testing

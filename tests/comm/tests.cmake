@@ -4,7 +4,7 @@ target_include_directories(windrow_fake_mpi PRIVATE ${PROJECT_SOURCE_DIR} ${PROJ
 target_link_libraries(windrow_fake_mpi PRIVATE windrow_flags)
 windrow_test(
   fake_mpi_test
-  SOURCES comm/fake_mpi_test.cc comm/random_collectives.cc
+  SOURCES comm/fake_mpi_groups_test.cc comm/fake_mpi_test.cc comm/random_collectives.cc
   LINKS windrow::comm windrow_fake_mpi
   DEFINITIONS WINDROW_FAKE_MPI="$<TARGET_FILE:windrow_fake_mpi>")
 add_test(NAME fake_mpi_soak COMMAND fake_mpi_test --gtest_filter=*Fault* --gtest_repeat=5)

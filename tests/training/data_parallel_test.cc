@@ -17,6 +17,7 @@
 #include "tests/seed.h"
 #include "tests/training/rows_model.h"
 #include "windrow/comm/local.h"
+#include "windrow/comm/nested.h"
 #include "windrow/training/deal.h"
 #include "windrow/training/optimiser.h"
 
@@ -301,6 +302,28 @@ TEST(Deal, GivesMembersEqualWork) {
     EXPECT_LE(static_cast<double>(most) * members, 1.03 * static_cast<double>(all));
   }
   EXPECT_EQ(deal({}, 3), (std::vector<std::vector<std::size_t>>(3)));
+}
+
+TEST(DataParallel, RefusesWhatANestedGroupLacksWhenItIsMade) {
+  Engine engine({.workers = 2});
+  const LocalGroup inner(host_devices(engine, 2)), outer(host_devices(engine, 1));
+  const NestedGroup nested({inner[0], inner[1]}, outer[0]);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      Parameters parameters(nested[rank].device(), 1);
+      Optimiser optimiser(parameters, Method::sgd());
+      const auto made = [&](const DataParallelOptions& options) {
+        return error_of<MisuseError>([&] { DataParallel(nested[rank], parameters, options); });
+      };
+      EXPECT_EQ(made({.compression = {.form = Compression::Form::bfloat16}}),
+                "DataParallelOptions: compression in a NestedGroup; expected none, or another group");
+      EXPECT_EQ(made({.sharded = &optimiser}),
+                "DataParallelOptions: a sharded update in a NestedGroup; expected none, or another group");
+      EXPECT_NO_THROW(DataParallel(nested[rank], parameters));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(DataParallel, RefusesMembersWhoseParametersDiffer) {

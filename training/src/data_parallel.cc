@@ -12,6 +12,7 @@
 #include "buckets.h"
 #include "compression.h"
 #include "shards.h"
+#include "windrow/comm/member.h"
 #include "windrow/training/optimiser.h"
 
 namespace windrow {
@@ -62,7 +63,12 @@ void DataParallel::check() {
     throw MisuseError("DataParallel: parameters on " + parameters_.device().name + "; expected those of " +
                       communicator_.device().name + ", the communicator's device");
   }
-  if (options_.compression.form != Compression::Form::none) {
+  const bool compresses = options_.compression.form != Compression::Form::none;
+  if (communicator_.member()->nested() != nullptr && (compresses || options_.sharded != nullptr)) {
+    throw MisuseError(std::string("DataParallelOptions: ") + (compresses ? "compression" : "a sharded update") +
+                      " in a NestedGroup; expected none, or another group");
+  }
+  if (compresses) {
     if (parameters_.non_finite() == NonFinite::skip) {
       throw MisuseError(
           "DataParallelOptions: compression, which keeps gradients that are not finite, and parameters with "

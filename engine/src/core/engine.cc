@@ -130,6 +130,7 @@ bool PushRefusal::in_force() const { return Running::innermost() == frame_; }
 
 EngineUse::EngineUse(Engine& engine) : core_(*engine.core_) { ++core_.visitors_; }
 EngineUse::~EngineUse() { --core_.visitors_; }
+void EngineUse::note_awaited(Engine& engine) { engine.core_->ports().mine().completes_ops = true; }
 
 std::uint64_t Engine::version(Var var, std::source_location from) {
   return core_->version(var, {.name = "version", .pushed_at = from});

@@ -19,7 +19,7 @@ void combine(const Meeting& meeting, const Operation& to, std::size_t skip) {
     T sum = 0;
     for (std::size_t rank = 0; rank < meeting.parts.size(); ++rank) {
       const T x = static_cast<const T*>(mapped(meeting.parts[rank]->from))[skip + i];
-      sum = rank == 0 ? x : *how == ncclMax ? std::max(sum, x) : sum + x;
+      sum = rank == 0 ? x : *how == ncclMax ? (sum != sum || sum < x ? x : sum) : sum + x;
     }
     if (*how == ncclAvg) sum = static_cast<T>(sum * (T{1} / static_cast<T>(meeting.parts.size())));
     static_cast<T*>(mapped(to.to))[i] = sum;

@@ -18,7 +18,8 @@
 //            members that are missing. The errors of all calls that fail for one reason nest one exception
 //            (std::nested_exception). A call in a capture or in the body of a Static throws MisuseError, and counts as
 //            not made: it could not be repeated.
-//            If a member's communicator has ended, calls that lack its part fail, and other calls go on.
+//            If a member's communicator has ended, calls that lack its part fail, exchange() and barrier() among
+//            them, and other calls go on.
 //   Threads  One at a time for each communicator.
 //            No thread of an engine waits in a collective. exchange() and barrier() wait in the thread that calls them,
 //            so they are not for ops.
@@ -39,8 +40,8 @@
 
 namespace windrow {
 
-/// How collectives combine elements. The mean of int32 is refused. The maximum of elements of which one is NaN is NaN
-/// in a LocalGroup, and what the library makes of it elsewhere.
+/// How collectives combine elements. The mean of int32 is refused. The maximum of elements of which one is NaN is NaN,
+/// with every back end.
 enum class Combine : std::uint8_t { sum, mean, max };
 
 /// Why a collective failed. exchange() and barrier() throw it. A wait for a tensor that a failed collective was to

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -134,6 +135,7 @@ struct Breakage {
 struct Nested {
   Communicator inner;  ///< of the members of this process
   int processes;
+  Index most_between;                      ///< most_elements() between processes
   std::optional<Communicator> outer = {};  ///< of the first members of all processes; at these only
 
   void all_reduce(std::span<const Tensor> tensors, Combine combine, const CollectiveOptions& options) const;
@@ -141,6 +143,9 @@ struct Nested {
   void broadcast(std::span<const Tensor> tensors, int root, const CollectiveOptions& options) const;
   void broadcast(const IntTensor& tensor, int root, const CollectiveOptions& options) const;
 };
+
+/// Throws MisuseError if a call moves more elements at a time, unless it moves them in parts.
+void require_countable(Kind kind, Index elements, std::size_t part_bytes, Index most);
 
 /// One member of a group. Threads: any, except for number().
 ///
@@ -160,6 +165,11 @@ class Member {
   /// Takes over a part of a call, inside an op; parts may come in any order of numbers. Must not block, and calls
   /// its `done` in any case.
   virtual void take(ExchangePtr part) = 0;
+  /// The most elements of each tensor, or block, that a call of this kind moves at a time.
+  virtual Index most_elements(Kind kind [[maybe_unused]]) const { return std::numeric_limits<Index>::max(); }
+  /// The member of another group, with the same ranks, that combines the maxima of floats, for a back end that would
+  /// lose a NaN; null: this one does.
+  virtual const Communicator* of_maxima() const { return nullptr; }
   /// Whether begin() comes before take(), for calls of this kind.
   virtual bool on_lane(Kind kind [[maybe_unused]]) const { return false; }
   /// Called inside an op of the device's ordered lane. Work that is issued behind the lane's present end may use the

@@ -30,7 +30,8 @@ struct NcclOptions {
 /// calls if one fails or takes too long. Then all members get an error. If NCCL does not abort within `answer`, the
 /// error says so: the devices may then still write the tensors, and the program should end.
 ///
-/// A handle of the communicators. Sums are added in the order that NCCL chooses.
+/// A handle of the communicators. Sums are added in the order that NCCL chooses. Maxima of floats pass through the
+/// host's memory, since NCCL would lose a NaN.
 class NcclGroup {
  public:
   /// Waits until NCCL has connected the devices. Throws MisuseError without devices, for one that is not of CUDA, for
@@ -38,7 +39,8 @@ class NcclGroup {
   /// members have one device.
   explicit NcclGroup(const std::vector<Device>& devices, NcclOptions options = {});
   /// The member of this process. `exchange` and `announcements` are of all processes, such as two groups of an
-  /// MpiWorld, and of no other use: the first serves Communicator::exchange(), send() and recv(), the other one tells
+  /// MpiWorld, and of no other use: the first serves Communicator::exchange(), send(), recv() and maxima of floats, the
+  /// other one tells
   /// the members of each collective whether all can take part. All processes call it. Messages pass through the host's
   /// memory, and have the time limit of `exchange`. If one of the three groups breaks, all do.
   NcclGroup(const Device& device, const Communicator& exchange, const Communicator& announcements,

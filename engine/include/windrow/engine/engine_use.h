@@ -17,6 +17,10 @@ class EngineUse {
   EngineUse(const EngineUse&) = delete;
   EngineUse& operator=(const EngineUse&) = delete;
 
+  /// Pending ops may wait for what the calling thread pushes later, such as the other member's part of a collective:
+  /// from now on the thread is held back as one that completes ops, see EngineOptions::push_patience.
+  static void note_awaited(Engine& engine);
+
  private:
   Core& core_;
 };
