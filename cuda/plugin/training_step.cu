@@ -21,11 +21,13 @@ WINDROW_ON_DEVICE inline float correction_of(float coefficient, float tail, floa
 // A rule returns what to subtract from the value, and updates the states.
 struct SgdRule {
   static constexpr const char *name = "sgd_step", *name_of_rows = "sgd_step_rows";
+  static constexpr bool squares = false;
   static constexpr int states = 0;
   WINDROW_ON_DEVICE static float change(const StepNumbers& h, float g, float*) { return h.rate * g; }
 };
 struct MomentumRule {
   static constexpr const char *name = "momentum_step", *name_of_rows = "momentum_step_rows";
+  static constexpr bool squares = false;
   static constexpr int states = 1;
   WINDROW_ON_DEVICE static float change(const StepNumbers& h, float g, float* state) {
     state[0] = h.first * state[0] + g;
@@ -34,9 +36,9 @@ struct MomentumRule {
 };
 struct AdagradRule {
   static constexpr const char *name = "adagrad_step", *name_of_rows = "adagrad_step_rows";
+  static constexpr bool squares = true;
   static constexpr int states = 1;
   WINDROW_ON_DEVICE static float change(const StepNumbers& h, float g, float* state) {
-    g = bounded(g);
     const float sum = state[0] + g * g;
     constexpr float most = std::numeric_limits<float>::max();
     state[0] = sum > most ? most : sum;
@@ -45,18 +47,18 @@ struct AdagradRule {
 };
 struct RmspropRule {
   static constexpr const char *name = "rmsprop_step", *name_of_rows = "rmsprop_step_rows";
+  static constexpr bool squares = true;
   static constexpr int states = 1;
   WINDROW_ON_DEVICE static float change(const StepNumbers& h, float g, float* state) {
-    g = bounded(g);
     state[0] = h.first * state[0] + rest_of(h.first, h.first_tail) * (g * g);
     return h.rate * g / (std::sqrt(state[0]) + h.epsilon);
   }
 };
 struct AdamRule {
   static constexpr const char *name = "adam_step", *name_of_rows = "adam_step_rows";
+  static constexpr bool squares = true;
   static constexpr int states = 2;
   WINDROW_ON_DEVICE static float change(const StepNumbers& h, float g, float* state) {
-    g = bounded(g);
     state[0] = h.first * state[0] + rest_of(h.first, h.first_tail) * g;
     state[1] = h.second * state[1] + rest_of(h.second, h.second_tail) * (g * g);
     const float root = std::sqrt(state[1]) / std::sqrt(h.second_correction) + h.epsilon;
@@ -76,7 +78,7 @@ struct Changed {
     float& w = at(value, r, c);
     const float scaled = h.scale * x * h.scale_again;  // a NaN stays one
     const float clipped = scaled > h.most ? h.most : scaled < -h.most ? -h.most : scaled;
-    const float step = Rule::change(h, clipped + h.penalty * w, kept);
+    const float step = Rule::change(h, (Rule::squares ? bounded(clipped) : clipped) + h.penalty * w, kept);
     w = w * (1 - h.rate * h.decay) - step;
     for (int s = 0; s < Rule::states; ++s) at(states[s], r, c) = kept[s];
   }

@@ -175,8 +175,20 @@ constinit const Operator sgd{.name = "sgd",
                              .scalar = "old - a * (x + b * old)",
                              .updates = true};
 
-Attributes scaled_by(double factor) { return {.made_by = "scaled_by", .values = {factor, 0}}; }
+namespace {
+
+/// Infinities may be meant; finite numbers that become infinite are not.
+double held(const char* what, double value) {
+  if (is_float(value) || !std::isfinite(value)) return value;
+  throw MisuseError(std::string(what) + " " + std::to_string(value) + "; expected a number that a float holds");
+}
+
+}  // namespace
+
+Attributes scaled_by(double factor) { return {.made_by = "scaled_by", .values = {held("scale: factor", factor), 0}}; }
 Attributes scaled_and_shifted(double factor, double shift) {
+  held("scale_shift: factor", factor);
+  held("scale_shift: shift", shift);
   return {.made_by = "scaled_and_shifted", .values = {factor, shift}};
 }
 Attributes with_alpha(double alpha) {
@@ -193,6 +205,8 @@ Attributes within(double low, double high) {
   if (!(low <= high)) {
     throw MisuseError("clamp: from " + std::to_string(low) + " to " + std::to_string(high) + "; expected low <= high");
   }
+  held("clamp: lower bound", low);
+  held("clamp: upper bound", high);
   return {.made_by = "within", .values = {low, high}};
 }
 Attributes to_power(double power) {

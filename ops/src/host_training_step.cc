@@ -10,13 +10,20 @@ HWY_BEFORE_NAMESPACE();
 namespace windrow {
 namespace HWY_NAMESPACE {
 
-/// The numbers of a step, as each lane needs them.
+/// How a gradient is scaled: by one factor, without a limit or a penalty; the same with a penalty; with both; with both
+/// and by two factors.
+enum class Scaling : std::uint8_t { plain, penalised, clipped, twice };
+
+/// The largest gradient that is squared: its square is a float.
+constexpr float largest_root = 0x1p63f;
+
+/// The numbers of a step, as each lane needs them. Elements are clipped to +-most.
 struct StepVectors {
-  explicit StepVectors(const StepNumbers& h)
+  HWY_INLINE StepVectors(const StepNumbers& h, float most_of_elements)
       : rate(hn::Set(d, h.rate)),
         scale(hn::Set(d, h.scale)),
         scale_again(hn::Set(d, h.scale_again)),
-        most(hn::Set(d, h.most)),
+        most(hn::Set(d, most_of_elements)),
         penalty(hn::Set(d, h.penalty)),
         keep(hn::Set(d, 1 - h.rate * h.decay)),
         first(hn::Set(d, h.first)),
@@ -39,46 +46,44 @@ struct StepVectors {
   bool nesterov;
 };
 
-// A rule returns what to subtract from the value, and updates the states.
+// A rule returns what to subtract from the value, and updates the states. It says whether it squares gradients.
 struct SgdRule {
   static constexpr std::size_t states = 0;
+  static constexpr bool squares = false;
   static HWY_INLINE V change(const StepVectors& h, V g, V*) { return hn::Mul(h.rate, g); }
 };
 struct MomentumRule {
   static constexpr std::size_t states = 1;
+  static constexpr bool squares = false;
   static HWY_INLINE V change(const StepVectors& h, V g, V* state) {
     state[0] = hn::MulAdd(h.first, state[0], g);
     return hn::Mul(h.rate, h.nesterov ? hn::MulAdd(h.first, state[0], g) : state[0]);
   }
 };
-/// A gradient that is squared: its square is finite, and an infinite one becomes NaN.
-HWY_INLINE V bounded(V g) {
-  return hn::MulAdd(g, hn::Zero(d), hn::Max(constant(-0x1p63), hn::Min(constant(0x1p63), g)));
-}
 /// For a sum or an average of squares.
 HWY_INLINE V by_root(const StepVectors& h, V g, V squares) {
   return hn::Div(hn::Mul(h.rate, g), hn::Add(hn::Sqrt(squares), h.epsilon));
 }
 struct AdagradRule {
   static constexpr std::size_t states = 1;
+  static constexpr bool squares = true;
   static HWY_INLINE V change(const StepVectors& h, V g, V* state) {
-    g = bounded(g);
     state[0] = hn::Min(constant(std::numeric_limits<float>::max()), hn::MulAdd(g, g, state[0]));
     return by_root(h, g, state[0]);
   }
 };
 struct RmspropRule {
   static constexpr std::size_t states = 1;
+  static constexpr bool squares = true;
   static HWY_INLINE V change(const StepVectors& h, V g, V* state) {
-    g = bounded(g);
     state[0] = hn::MulAdd(h.first, state[0], hn::Mul(h.rest_of_first, hn::Mul(g, g)));
     return by_root(h, g, state[0]);
   }
 };
 struct AdamRule {
   static constexpr std::size_t states = 2;
+  static constexpr bool squares = true;
   static HWY_INLINE V change(const StepVectors& h, V g, V* state) {
-    g = bounded(g);
     state[0] = hn::MulAdd(h.first, state[0], hn::Mul(h.rest_of_first, g));
     state[1] = hn::MulAdd(h.second, state[1], hn::Mul(h.rest_of_second, hn::Mul(g, g)));
     const V root = hn::MulAdd(hn::Sqrt(state[1]), h.root_correction, h.epsilon);
@@ -86,52 +91,64 @@ struct AdamRule {
   }
 };
 
+/// The scaled gradient. These orders of operands pass NaN through.
+template <class Rule, Scaling scaling>
+HWY_INLINE V scaled_gradient(const StepVectors& h, V x) {
+  V g = hn::Mul(h.scale, x);
+  if constexpr (scaling == Scaling::twice) g = hn::Mul(g, h.scale_again);
+  if constexpr (scaling >= Scaling::clipped) g = hn::Max(hn::Neg(h.most), hn::Min(h.most, g));
+  if constexpr (!Rule::squares || scaling == Scaling::clipped) return g;
+  // An infinite one becomes NaN.
+  const V most = hn::Set(d, largest_root);
+  return hn::MulAdd(g, hn::Zero(d), hn::Max(hn::Neg(most), hn::Min(most, g)));
+}
+
 /// `load` and `store` move one vector of each row.
-template <class Rule, class Load, class Store>
+template <class Rule, Scaling scaling, class Load, class Store>
 HWY_INLINE void change_vector(const StepVectors& h, const float* x, float* w, float* const* state, Load load,
                               Store store) {
   V states[Rule::states + 1];
   for (std::size_t s = 0; s < Rule::states; ++s) states[s] = load(state[s]);
-  const V old = load(w), scaled = hn::Mul(hn::Mul(h.scale, load(x)), h.scale_again);
-  const V clipped = hn::Max(hn::Neg(h.most), hn::Min(h.most, scaled));  // this order passes NaN through
-  const V change = Rule::change(h, hn::MulAdd(h.penalty, old, clipped), states);
+  const V old = load(w);
+  V g = scaled_gradient<Rule, scaling>(h, load(x));
+  if constexpr (scaling != Scaling::plain) g = hn::MulAdd(h.penalty, old, g);
+  const V change = Rule::change(h, g, states);
   store(hn::Sub(hn::Mul(old, h.keep), change), w);
   for (std::size_t s = 0; s < Rule::states; ++s) store(states[s], state[s]);
 }
 
-template <class Rule>
+template <class Rule, Scaling scaling>
 HWY_INLINE void change_row(const StepVectors& h, const float* x, float* w, float* const* state, Index n) {
   const auto lanes = static_cast<Index>(hn::Lanes(d));
   Index i = 0;
   for (; i + lanes <= n; i += lanes) {
-    change_vector<Rule>(
+    change_vector<Rule, scaling>(
         h, x, w, state, [&](const float* from) HWY_ATTR { return hn::LoadU(d, from + i); },
         [&](V v, float* to) HWY_ATTR { hn::StoreU(v, d, to + i); });
   }
   if (i == n) return;
   Tail tail(n - i);
-  change_vector<Rule>(
+  change_vector<Rule, scaling>(
       h, x, w, state, [&](const float* from) HWY_ATTR { return tail.load(from + i); },
       [&](V v, float* to) HWY_ATTR { tail.store(v, to + i); });
 }
 
 /// Changes row `to` of the result by row `from` of the gradient, or `n` elements from its start.
-template <class Rule>
+template <class Rule, Scaling scaling>
 HWY_INLINE void change_row(const HostCall& k, const StepVectors& h, Index from, Index to, Index n) {
   float* state[Rule::states + 1];
   for (std::size_t s = 0; s < Rule::states; ++s) state[s] = k.states[s].row(to);
-  change_row<Rule>(h, k.in[0].row(from), k.out.row(to), state, n);
+  change_row<Rule, scaling>(h, k.in[0].row(from), k.out.row(to), state, n);
 }
 
-template <class Rule>
-void step(const HostCall& k) {
-  const StepNumbers numbers = StepNumbers::of(k.in[1].data);
-  if (numbers.scale == 0 || k.out.rows == 0) return;
-  const StepVectors h(numbers);
+/// Has numbers in vectors of its own, which stay in registers.
+template <class Rule, Scaling scaling>
+void step_scaled(const HostCall& k, const StepNumbers& numbers, float most) {
+  const StepVectors h(numbers, most);
   bool dense = k.out.dense() && k.in[0].dense();
   for (const auto& state : k.states) dense = dense && state.dense();
-  if (dense) return change_row<Rule>(k, h, 0, 0, k.out.rows * k.out.width);
-  for (Index r = 0; r < k.out.rows; ++r) change_row<Rule>(k, h, r, r, k.out.width);
+  if (dense) return change_row<Rule, scaling>(k, h, 0, 0, k.out.rows * k.out.width);
+  for (Index r = 0; r < k.out.rows; ++r) change_row<Rule, scaling>(k, h, r, r, k.out.width);
 }
 
 /// Calls body(r, to) for row r of the indices, which names row `to` of the result.
@@ -146,10 +163,10 @@ HWY_INLINE void each_named_row(const HostCall& k, const Body& body) {
   }
 }
 
-template <class Rule>
-void step_rows(const HostCall& k) {
-  StepNumbers numbers = StepNumbers::of(k.in[1].data);
-  StepVectors h(numbers);
+template <class Rule, Scaling scaling>
+void step_rows_scaled(const HostCall& k, const StepNumbers& given, float most) {
+  StepNumbers numbers = given;
+  StepVectors h(numbers, most);
   float steps = 0;
   each_named_row(k, [&](Index r, Index to) HWY_ATTR {
     if (numbers.scale == 0) return;
@@ -158,8 +175,31 @@ void step_rows(const HostCall& k) {
       numbers.correct(static_cast<std::uint64_t>(steps));
       h.correct(numbers);
     }
-    change_row<Rule>(k, h, r, to, k.out.width);
+    change_row<Rule, scaling>(k, h, r, to, k.out.width);
   });
+}
+
+/// Calls the function for the way of scaling, with the numbers, and the largest magnitude of an element.
+template <class Run>
+void run_scaled(const HostCall& k, bool squares, Run plain, Run penalised, Run clipped, Run twice) {
+  const StepNumbers numbers = StepNumbers::of(k.in[1].data);
+  if (numbers.scale_again != 1) return twice(k, numbers, numbers.most);
+  if (numbers.most < infinity) {
+    return clipped(k, numbers, squares ? std::min(numbers.most, largest_root) : numbers.most);
+  }
+  numbers.penalty == 0 ? plain(k, numbers, numbers.most) : penalised(k, numbers, numbers.most);
+}
+
+template <class Rule>
+void step(const HostCall& k) {
+  if (StepNumbers::of(k.in[1].data).scale == 0 || k.out.rows == 0) return;
+  run_scaled(k, Rule::squares, step_scaled<Rule, Scaling::plain>, step_scaled<Rule, Scaling::penalised>,
+             step_scaled<Rule, Scaling::clipped>, step_scaled<Rule, Scaling::twice>);
+}
+template <class Rule>
+void step_rows(const HostCall& k) {
+  run_scaled(k, Rule::squares, step_rows_scaled<Rule, Scaling::plain>, step_rows_scaled<Rule, Scaling::penalised>,
+             step_rows_scaled<Rule, Scaling::clipped>, step_rows_scaled<Rule, Scaling::twice>);
 }
 
 void sgd_step(const HostCall& k) { step<SgdRule>(k); }

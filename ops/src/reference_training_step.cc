@@ -41,21 +41,18 @@ void momentum(const Numbers& h, double g, Element e) {
 }
 void adagrad(const Numbers& h, double g, Element e) {
   double& v = *e.state[0];
-  g = bounded(g);
   v = std::min(v + g * g, static_cast<double>(std::numeric_limits<float>::max()));
   e.w -= h.rate * g / (std::sqrt(v) + h.epsilon);
 }
 void rmsprop(const Numbers& h, double g, Element e) {
   double& v = *e.state[0];
   const double first = h.whole_first();
-  g = bounded(g);
   v = first * v + (1 - first) * g * g;
   e.w -= h.rate * g / (std::sqrt(v) + h.epsilon);
 }
 void adam(const Numbers& h, double g, Element e) {
   double &m = *e.state[0], &v = *e.state[1];
   const double first = h.whole_first(), second = h.whole_second();
-  g = bounded(g);
   m = first * m + (1 - first) * g;
   v = second * v + (1 - second) * g * g;
   e.w -= h.rate * (m / h.first_correction) / (std::sqrt(v / h.second_correction) + h.epsilon);
@@ -73,7 +70,9 @@ void change_row(const Call& k, Index from, Index to) {
   for (Index c = 0; c < k.out.width; ++c) {
     Element e{k.out.row(to)[c], {}};
     for (std::size_t s = 0; s < k.states.size(); ++s) e.state[s] = &k.states[s].row(to)[c];
-    const double g = std::clamp(h.scale * h.scale_again * k.in[0].row(from)[c], -h.most, h.most) + h.penalty * e.w;
+    const double x = std::clamp(h.scale * h.scale_again * k.in[0].row(from)[c], -h.most, h.most);
+    constexpr bool squares = rule != sgd && rule != momentum;
+    const double g = (squares ? bounded(x) : x) + h.penalty * e.w;
     e.w *= 1 - h.rate * h.decay;
     rule(h, g, e);
   }

@@ -23,18 +23,19 @@ void make_step_numbers(Maker& m, Index rows = 1) {
   m.operand(counted(rows, StepNumbers::count));
   const double infinite = std::numeric_limits<double>::infinity();
   const bool limited = m.number(0, 1) == 1, nesterov = m.number(0, 1) == 1, skipped = m.number(0, 7) == 7;
+  const bool penalised = m.number(0, 1) == 1, again = m.number(0, 1) == 1;
   m.made.in.back() = {static_cast<double>(0.1f),
                       skipped ? 0 : 0.5,
                       limited ? 0.75 : infinite,
                       limited ? 1.5 : infinite,
-                      0.25,
+                      penalised ? 0.25 : 0,
                       0.5,
                       0.875,
                       nesterov ? 1 : 0.75,
                       0.5,
                       0.25,
                       0.125,
-                      0.75,
+                      again ? 0.75 : 1,
                       0x1p-26,
                       -0x1p-26};
   const Values row = m.made.in.back();

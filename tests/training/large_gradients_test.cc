@@ -126,6 +126,30 @@ TEST(LargeGradients, LeaveElementsAlive) {
   }
 }
 
+TEST(LargeGradients, AreClippedByElementBeforeTheyAreSquared) {
+  for (const Method& method : {Method::adagrad(), Method::rmsprop(), Method::adam()}) {
+    for (const double clip_value : {0.5, 1e25}) {
+      for (const double penalty : {0.0, 1e-4}) {
+        SCOPED_TRACE(method.name + ", " + std::to_string(clip_value));
+        OneRow one(3, method, {.rate = 0.01, .penalty = penalty, .clip_norm = 1e30, .clip_value = clip_value});
+        Element clipped(method.name);
+        Floats values;
+        double expected = 0;
+        values = one.step({1e38f, std::numeric_limits<float>::infinity(), 1});
+        EXPECT_TRUE(std::isnan(values[0]));  // the norm is infinite
+        OneRow no_norm(2, method, {.rate = 0.01, .penalty = penalty, .clip_value = clip_value});
+        const int steps = method.name == "adagrad" ? 4 : 20;  // then its sum has reached the largest float
+        for (int k = 0; k < steps; ++k) {
+          values = no_norm.step({1e38f, std::numeric_limits<float>::infinity()});
+          expected = clipped.step(clip_value);
+        }
+        EXPECT_NEAR(values[0] / expected, 1, 1e-3);
+        EXPECT_EQ(values[1], values[0]);
+      }
+    }
+  }
+}
+
 TEST(LargeGradients, StopTheSumsOfAdagradAtTheLargestFloat) {
   OneRow one(1, Method::adagrad(), {.rate = 0.01});
   for (int k = 0; k < 20; ++k) one.step({1e30f});

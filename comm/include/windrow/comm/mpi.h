@@ -58,8 +58,8 @@ class MpiWorld {
   int rank() const;
   int size() const;
   /// The group of all processes, whose member here has this device. Each call makes a new group; all processes make
-  /// these calls in the same order. Throws CommError if MPI fails, and at all members if their `eager_bytes` differ.
-  /// The second form has a patience of its own.
+  /// these calls in the same order. What MPI has of a group is freed when all its members have ended. Throws CommError
+  /// if MPI fails, and at all members if their `eager_bytes` differ. The second form has a patience of its own.
   Communicator group(const Device& device);
   Communicator group(const Device& device, std::chrono::nanoseconds patience);
 
