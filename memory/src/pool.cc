@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <limits>
+#include <thread>
 #include <utility>
 
 namespace windrow {
 
+/// No request is larger than that; see aligned_size().
+constexpr std::size_t most_rounded = std::numeric_limits<std::size_t>::max() / 2;
+
 Pool::Pool(std::shared_ptr<Allocator> below, PoolOptions options)
     : DividingAllocator(std::move(below), "pool"),
       limit_(options.limit),
-      largest_piece_(options.largest_piece == PoolOptions{}.largest_piece ? options.largest_piece
-                                                                          : rounded(options.largest_piece)),
+      largest_piece_(options.largest_piece > most_rounded ? PoolOptions{}.largest_piece : rounded(options.largest_piece)),
       patience_(options.patience),
       name_("pool of " + std::string(below_->name())) {}
 
@@ -46,7 +50,10 @@ std::size_t Pool::counted(std::size_t bytes) const { return passes_on(bytes) ? a
 
 std::byte* Pool::allocate(std::size_t wanted) {
   if (patience_ <= std::chrono::nanoseconds(0)) return allocate_now(wanted);
-  const auto deadline = std::chrono::steady_clock::now() + patience_;
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point now = Clock::now();
+  const Clock::time_point deadline =
+      patience_ < Clock::time_point::max() - now ? now + patience_ : Clock::time_point::max();
   while (true) {
     std::uint64_t frees = 0;
     {
@@ -102,10 +109,15 @@ std::byte* Pool::reuse_or_reserve(std::size_t bytes) {
   if (piece.start == nullptr) {
     if (bytes > limit_ - stats_.in_use) throw refusal(bytes, std::to_string(limit_) + " is the limit");
     stats_.in_use += bytes;
-    const bool crowded = stats_.kept > limit_ - stats_.in_use;
-    const Piece outgrown = crowded || passes_on(bytes) ? Piece{} : take_outgrown(size_class);
+    const auto is_crowded = [this]() WINDROW_REQUIRES(mutex_) { return stats_.kept > limit_ - stats_.in_use; };
+    const Piece outgrown = is_crowded() || passes_on(bytes) ? Piece{} : take_outgrown(size_class);
+    for (bool again = false; is_crowded(); again = true) {
+      lock.unlock();
+      if (again) std::this_thread::yield();  // another thread has freed a piece meanwhile, or still returns one
+      give_back_kept(0);
+      lock.lock();
+    }
     lock.unlock();
-    if (crowded) give_back_kept(0);
     if (outgrown.start != nullptr) give_back(outgrown);
     return nullptr;
   }
@@ -119,6 +131,8 @@ std::byte* Pool::reuse_or_reserve(std::size_t bytes) {
 Pool::Piece Pool::take_kept(std::size_t size_class) {
   const std::size_t last = std::min(is_large(size_class) ? size_class + most_steps : size_class, kept_.size() - 1);
   for (std::size_t other = size_class; other <= last; ++other) {
+    // Other threads may have been let in on the condition that this piece goes back.
+    if (bytes_of(other) > limit_ - stats_.in_use) break;
     if (kept_[other].empty()) continue;
     std::byte* const start = kept_[other].back();
     if (other != size_class) {
@@ -185,15 +199,16 @@ void Pool::deallocate(std::byte* start, std::size_t wanted) noexcept {
     }
   }
   const std::size_t bytes = bytes_of(size_class);
-  stats_.in_use -= bytes;
-  count_free();
   try {
     kept_[size_class].push_back(start);
     stats_.kept += bytes;
   } catch (const std::bad_alloc&) {
     lock.unlock();
     below_->deallocate(start, bytes);
+    lock.lock();
   }
+  stats_.in_use -= bytes;
+  count_free();
 }
 
 void Pool::trim(std::size_t keep) noexcept {

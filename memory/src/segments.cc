@@ -8,8 +8,14 @@
 
 namespace windrow {
 
+/// With a least size that can be rounded up. No memory is that large, so requests then get segments of their own sizes.
+static SegmentsOptions saturated(SegmentsOptions options) {
+  options.least = std::min(options.least, std::numeric_limits<std::size_t>::max() / 4);
+  return options;
+}
+
 Segments::Segments(std::shared_ptr<Allocator> below, SegmentsOptions options)
-    : DividingAllocator(std::move(below), "segments"), options_(options) {}
+    : DividingAllocator(std::move(below), "segments"), options_(saturated(options)) {}
 
 Segments::~Segments() {
   assert(stats().in_use == 0);

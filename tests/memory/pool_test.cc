@@ -10,6 +10,7 @@
 
 #include "tests/engine/support.h"
 #include "tests/memory/counting_allocator.h"
+#include "tests/seed.h"
 
 namespace windrow {
 namespace {
@@ -180,6 +181,82 @@ TEST(Pool, ServesThreadsAtOnceAndKeepsItsLimit) {
   other.join();
   EXPECT_EQ(pool.stats().in_use, 0u);
   EXPECT_EQ(pool.stats().kept, below->held);
+}
+
+TEST(Pool, DoesNotReuseWhatIsToMakeRoomForAnotherRequest) {
+  auto below = std::make_shared<CountingAllocator>();
+  Pool pool(below, {.limit = 64 * 1024});
+  std::byte* const held = pool.allocate(24 * 1024);
+  for (const std::size_t kib : {24, 8}) pool.deallocate(pool.allocate(kib * 1024), kib * 1024);
+  below->pause = std::chrono::milliseconds(50);
+  std::byte* large = nullptr;
+  std::thread other([&] { large = pool.allocate(40 * 1024); });  // needs both pieces to go back
+  while (below->deallocations == 0) std::this_thread::yield();
+  EXPECT_THROW(pool.allocate(8 * 1024), OutOfMemory);  // although a piece of this size may still be there
+  EXPECT_THROW(pool.allocate(std::size_t{1} << 30), OutOfMemory);
+  EXPECT_EQ(pool.stats().in_use, 64u * 1024);
+  other.join();
+  EXPECT_LE(below->most_held, 64u * 1024);
+  pool.deallocate(large, 40 * 1024);
+  pool.deallocate(held, 24 * 1024);
+}
+
+TEST(Pool, KeepsItsLimitWhateverThreadsDoAtTheSameTime) {
+  const unsigned seed = testing::first_seed();
+  SCOPED_TRACE("WINDROW_TEST_SEED=" + std::to_string(seed));
+  constexpr std::size_t limit = 6 << 20;
+  auto below = std::make_shared<CountingAllocator>();
+  Pool pool(below, {.limit = limit, .largest_piece = 2 << 20});
+  std::atomic<bool> beyond = false;
+  const auto use = [&](unsigned number) {
+    std::mt19937 random(seed * 100 + number);
+    std::vector<std::pair<std::byte*, std::size_t>> held;
+    for (int i = 0; i < 4000; ++i) {
+      if (!held.empty() && random() % 2 == 0) {
+        const std::size_t at = random() % held.size();
+        pool.deallocate(held[at].first, held[at].second);
+        held[at] = held.back();
+        held.pop_back();
+        continue;
+      }
+      const std::size_t bytes = std::size_t{1} << (10 + random() % 12), more = random() % bytes;
+      try {
+        held.emplace_back(pool.allocate(bytes + more), bytes + more);
+      } catch (const OutOfMemory&) {
+      }
+      if (pool.stats().in_use > limit) beyond = true;
+      if (random() % 64 == 0) pool.trim(random() % limit);
+    }
+    for (const auto& [start, bytes] : held) pool.deallocate(start, bytes);
+  };
+  std::vector<std::thread> threads;
+  for (unsigned number = 0; number < 6; ++number) threads.emplace_back(use, number);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_FALSE(beyond);
+  EXPECT_LE(below->most_held, limit);
+  EXPECT_EQ(pool.stats().in_use, 0u);
+}
+
+TEST(Pool, WaitsWithoutALimitIfItsPatienceIsTheLongestTime) {
+  Pool pool(host_allocator(), {.limit = 1 << 20, .patience = std::chrono::nanoseconds::max()});
+  std::byte* const first = pool.allocate(800'000);
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    pool.deallocate(first, 800'000);
+  });
+  std::byte* const second = pool.allocate(700'000);
+  other.join();
+  pool.deallocate(second, 700'000);
+}
+
+TEST(Pool, TakesTheLargestNumbersAsNoLimit) {
+  for (const std::size_t most : {SIZE_MAX, SIZE_MAX - 1, SIZE_MAX / 2 + 1, SIZE_MAX / 2}) {
+    Pool pool(host_allocator(), {.limit = most, .largest_piece = most});
+    pool.deallocate(pool.allocate(1000), 1000);
+    EXPECT_THROW(pool.allocate(most), OutOfMemory);
+    EXPECT_THROW(pool.allocate(SIZE_MAX / 4), OutOfMemory);
+    EXPECT_EQ(pool.stats().in_use, 0u);
+  }
 }
 
 }  // namespace

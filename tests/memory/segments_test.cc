@@ -230,5 +230,15 @@ TEST(Segments, ServeThreadsAtOnce) {
   EXPECT_EQ(segments.stats().free, below->held);
 }
 
+TEST(Segments, TakeTheLargestNumbersAsTheyAreMeant) {
+  for (const std::size_t most : {SIZE_MAX, SIZE_MAX / 2 + 1, SIZE_MAX / 2}) {
+    Segments segments(host_allocator(), {.least = most, .small = most, .limit = most});
+    segments.deallocate(segments.allocate(1000), 1000);
+    EXPECT_THROW(segments.allocate(most), OutOfMemory);
+    segments.trim();
+    EXPECT_EQ(segments.use().cached, 0u);
+  }
+}
+
 }  // namespace
 }  // namespace windrow

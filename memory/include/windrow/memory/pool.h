@@ -25,8 +25,8 @@ struct PoolOptions {
   /// The size of the largest piece, which is rounded up. Requests for more bytes are passed to the allocator below,
   /// exactly, and nothing of them is kept: for an allocator such as Segments.
   std::size_t largest_piece = std::numeric_limits<std::size_t>::max();
-  /// How long an allocation that would fail waits for other threads to free memory. It blocks its thread, and on one
-  /// that runs ops the frees themselves, if there is no other.
+  /// How long an allocation that would fail waits for other threads to free memory; nanoseconds::max() means without a
+  /// limit. It blocks its thread, and on one that runs ops the frees themselves, if there is no other.
   std::chrono::nanoseconds patience{0};
 };
 
@@ -107,8 +107,9 @@ class Pool final : public DividingAllocator {
   Mutex trimming_;
 
   // The allocator below is never called under mutex_. Bytes are counted as in use before they are taken from below, and
-  // as kept until they have been returned there. They are taken only after in_use + kept, including them, was within
-  // the limit.
+  // as kept until they have been returned there.
+  // Invariants: 1. in_use is within the limit. 2. Bytes are taken only after in_use + kept, including them, was within
+  // the limit. A kept piece is reused only if in_use stays within it: the sum may exceed it while pieces go back.
   mutable Mutex mutex_;
   PoolStats stats_ WINDROW_GUARDED_BY(mutex_);
   PiecesByClass kept_ WINDROW_GUARDED_BY(mutex_);
