@@ -296,6 +296,8 @@ struct CountedAtomics {
 
   template <class T>
   using Plain = T;
+  template <class T>
+  using Seen = T;
 
   static void pause(int) { FAIL() << "nobody else is here"; }
   static void prefetch_to_write(const void*) {}

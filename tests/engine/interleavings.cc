@@ -68,6 +68,9 @@ struct CheckedAtomics {
     mutable rl::var<T> value_;
   };
 
+  template <class T>
+  using Seen = Plain<T>;
+
   static void pause(int) { rl::yield(1, $); }
   static void prefetch_to_write(const void*) {}
 };

@@ -8,6 +8,19 @@
 
 namespace windrow {
 
+/// A value that a thread which only looks may read at any time. It orders nothing.
+template <class T>
+class Relaxed {
+ public:
+  Relaxed(T value) : value_(value) {}
+  operator T() const { return value_.load(std::memory_order_relaxed); }
+  T operator->() const { return *this; }
+  Relaxed& operator=(T value) { return value_.store(value, std::memory_order_relaxed), *this; }
+
+ private:
+  std::atomic<T> value_;
+};
+
 /// The atomics that the engine uses. A checker supplies a class with the same members.
 struct StdAtomics {
   template <class T>
@@ -15,6 +28,9 @@ struct StdAtomics {
   /// Data without synchronisation of its own: the protocol passes it from thread to thread.
   template <class T>
   using Plain = T;
+  /// The same for what a search for cycles of waits looks at meanwhile.
+  template <class T>
+  using Seen = Relaxed<T>;
 
   /// Fetches the cache line for writing. On x86-64 `prefetchw` is issued directly: for processors that the compiler
   /// does not know, __builtin_prefetch requests the line for reading only, and the write would have to request it

@@ -29,11 +29,20 @@ EngineOptions checked(EngineOptions options) {
     throw MisuseError("EngineOptions.max_spare_threads = " + std::to_string(options.max_spare_threads) +
                       "; expected 0 or more");
   }
+  options.workers = std::min(options.workers, most_threads);
+  options.max_spare_threads = std::min(options.max_spare_threads, most_threads);
   if (options.push_patience.count() < 0)
     throw MisuseError("EngineOptions.push_patience is negative; expected 0 or more");
   if (options.watchdog.count() < 0)
     throw MisuseError("EngineOptions.watchdog is negative; expected 0 for none, or more");
   return options;
+}
+
+/// What a thread that ends an engine inside an op of another one does if no thread would be left for that one's ops. A
+/// piece of a loop keeps its slot: its op goes on only with the piece, whatever the piece throws.
+SlotsFree::IfNobodyIsLeft if_nobody_is_left() {
+  const Running* const frame = Running::innermost();
+  return frame != nullptr && frame->in_piece ? SlotsFree::IfNobodyIsLeft::keep_them : SlotsFree::IfNobodyIsLeft::refuse;
 }
 
 std::uint32_t next_number() {
@@ -163,7 +172,7 @@ void Core::refuse_inside(const char* call) const {
 void Core::shutdown() {
   if (fork_gate_.torn()) return;
   refuse_inside("shutdown");
-  const SlotsFree slots;  // this may be called inside an op of another engine
+  const SlotsFree slots(if_nobody_is_left());  // this may be called inside an op of another engine
   MutexLock lock(shutdown_mutex_);
   shut_down(std::nullopt);
 }
@@ -174,7 +183,7 @@ bool Core::shutdown_for(std::chrono::nanoseconds patience, const std::function<v
   }
   if (fork_gate_.torn()) return false;
   refuse_inside("shutdown_for");
-  const SlotsFree slots;
+  const SlotsFree slots(if_nobody_is_left());
   bool ended = false;
   std::exception_ptr error;  // the first one: each step is taken whatever became of those before
   const auto attempt = [&](auto&& step) {
@@ -268,7 +277,7 @@ bool Core::end() noexcept {
   bool ended = false;
   try {
     if (left_) {
-      const SlotsFree slots;
+      const SlotsFree slots(if_nobody_is_left());
       ended = shut_down_in_time(std::chrono::nanoseconds::zero());  // what was left behind may have ended since
     } else {
       shutdown();

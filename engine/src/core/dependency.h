@@ -355,7 +355,7 @@ struct Dependency : Versions<Atomics, Record> {
         }
         const auto [first, count] = in_order(reads);
         access.link_ = top;
-        access.word_.store(counting(-count), std::memory_order_relaxed);
+        access.word_.store(counting(-count), std::memory_order_release);  // see for_each_behind()
         return grant_reads(first, access, ready);
       }
       // acq_rel: accesses that join later see the writes of this op, and this thread sees the accesses that have

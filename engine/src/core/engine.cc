@@ -120,13 +120,19 @@ PushRefusal::PushRefusal(Engine& engine, const char* why) : core_(*engine.core_)
   }
   port.busy = Port::Busy::refusing;
   port.refuses_because = why;
+  OwnThreadOnly::begin();
 }
 PushRefusal::~PushRefusal() {
+  OwnThreadOnly::end();
   if (Port* const port = core_.ports().mine_if_any()) port->busy = Port::Busy::no;  // there has been one so far
 }
 
 bool PushRefusal::or_capture(Engine& engine) { return engine.core_->ports().mine().diverted(); }
-bool PushRefusal::in_force() const { return Running::innermost() == frame_; }
+bool PushRefusal::in_force() const {
+  const Running* frame = Running::innermost();
+  while (frame != frame_ && frame != nullptr && frame->again) frame = frame->outer;  // pieces of loops in the scope
+  return frame == frame_;
+}
 
 EngineUse::EngineUse(Engine& engine) : core_(*engine.core_) { ++core_.visitors_; }
 EngineUse::~EngineUse() { --core_.visitors_; }

@@ -5,7 +5,12 @@
 namespace windrow {
 namespace {
 
-std::string late_by(std::chrono::nanoseconds time) {
+/// The time since then, which may be the earliest one that there is.
+std::string late_by(std::chrono::steady_clock::time_point deadline) {
+  using Clock = std::chrono::steady_clock;
+  constexpr Clock::duration most = Clock::duration::max();
+  const Clock::time_point now = Clock::now();
+  const auto time = deadline < now - most ? most : now - deadline;
   return std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(time).count()) + " us";
 }
 
@@ -30,11 +35,11 @@ std::exception_ptr called_off_error() {
 void OpLimits::require_begin() const {
   if (stop.stop_requested()) throw Cancelled();
   if (passed())
-    throw DeadlineError("its deadline had passed by " + late_by(Clock::now() - deadline) + " when its turn came");
+    throw DeadlineError("its deadline had passed by " + late_by(deadline) + " when its turn came");
 }
 
 void OpLimits::require_end() const {
-  if (passed()) throw DeadlineError("it ended " + late_by(Clock::now() - deadline) + " after its deadline");
+  if (passed()) throw DeadlineError("it ended " + late_by(deadline) + " after its deadline");
 }
 
 void OpLimits::call(OpFunction& function, OpContext& context) const {

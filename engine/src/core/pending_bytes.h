@@ -42,8 +42,12 @@ class PendingBytes {
   /// The number of bytes that must be released before try_take_again() succeeds; at least 1.
   std::uint64_t too_many() const { return std::max(sum(), limit_ / 2 + 1) - limit_ / 2; }
 
+  /// An op counts as this many bytes at most, so that the sum does not overflow.
+  static constexpr std::uint64_t most_of_op = std::uint64_t{1} << 44;
+
   /// Takes the bytes even if there is no room.
   Share take(std::uint64_t bytes) {
+    bytes = std::min(bytes, most_of_op);
     sum_.fetch_add(bytes, std::memory_order_relaxed);
     return {*this, bytes};
   }
@@ -55,6 +59,7 @@ class PendingBytes {
 
  private:
   std::optional<Share> try_take(std::uint64_t bytes, std::uint64_t most_before) {
+    bytes = std::min(bytes, most_of_op);
     std::uint64_t sum = sum_.load(std::memory_order_relaxed);
     while (sum == 0 || (sum <= most_before && bytes <= limit_ - sum)) {
       if (sum_.compare_exchange_weak(sum, sum + bytes, std::memory_order_relaxed)) return Share(*this, bytes);

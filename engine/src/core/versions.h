@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <new>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "core/atomics.h"
@@ -31,6 +32,8 @@ struct Versions {
   using Atomic = typename Atomics::template Atomic<T>;
   template <class T>
   using Plain = typename Atomics::template Plain<T>;
+  template <class T>
+  using Seen = typename Atomics::template Seen<T>;
 
   class Var;
   class Access;
@@ -94,7 +97,7 @@ struct Versions {
     Word var_ = 0;  // the variable's address, with the kind in the low bits
     // Points from an access that waits in a list to the next one below; from a granted read to the version that it
     // reads; from a closed version to the next one.
-    Plain<Access*> link_{nullptr};
+    Seen<Access*> link_{nullptr};
     Atomic<Word> word_{0};
     std::uint32_t ticket_ = 0;  // before the join, the generation
     std::uint32_t offset_ = 0;  // bytes from the op's record
@@ -233,6 +236,26 @@ struct Versions {
   /// The op of an access.
   static Record& op_of(Access& access) {
     return *reinterpret_cast<Record*>(reinterpret_cast<std::byte*>(&access) - access.offset_);
+  }
+
+  /// Calls f(op) for each op that cannot be granted before the access has left, as far as the versions show it now: the
+  /// ops that wait at the version that the access makes or, for a read that is granted, the one that waits for the last
+  /// of its version's reads. Others wait for these. No thread may join during the call. The op of the access must not
+  /// leave meanwhile: it waits, or it cannot be granted before one that does.
+  template <class F>
+  static void for_each_behind(const Access& access, F&& f) {
+    // acquire, here and below: sees the links that were written before the word.
+    if (access.exclusive()) {
+      const Word word = access.word_.load(std::memory_order_acquire);
+      if (!is_open(word)) return;
+      for (Access* top = top_of(word); top != nullptr; top = top->link_) f(op_of(*top));
+      return;
+    }
+    Access* const version = access.link_;
+    const bool granted = version != nullptr && (version->exclusive() || version->var_ == 0);  // else in a list of reads
+    if (!granted) return;
+    const Word word = version->word_.load(std::memory_order_acquire);
+    if (!is_open(word) && static_cast<std::make_signed_t<Word>>(word) < 0) f(op_of(*version->link_));
   }
 
  protected:

@@ -118,12 +118,13 @@ void Core::rest_traced() {
 
 InsideWait::InsideWait() {
   for (Running* frame = Running::innermost(); frame != Running::floor(); frame = frame->outer) {
-    frame->op->set_stage(OpRecord::Stage::waits_inside);
+    if (!frame->in_piece) frame->op->set_stage(OpRecord::Stage::waits_inside);
   }
 }
 
 InsideWait::~InsideWait() {
   for (Running* frame = Running::innermost(); frame != Running::floor(); frame = frame->outer) {
+    if (frame->in_piece) continue;
     frame->op->set_stage(OpRecord::Stage::runs);
     frame->core->record_wait_inside(*frame->op, begun_);
   }

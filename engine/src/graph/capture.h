@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/ports.h"
+#include "core/running.h"
 #include "graph/plan.h"
 #include "graph/push_plan.h"
 #include "windrow/engine/error.h"
@@ -115,6 +116,7 @@ class Capture {
   std::unordered_set<const Dep::Var*> retired_;
   std::vector<std::shared_ptr<const void>> owned_;
   bool finished_ = false;
+  const OwnThreadOnly alone_;
 };
 
 }  // namespace windrow

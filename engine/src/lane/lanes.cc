@@ -259,6 +259,7 @@ LaneId Core::add_lane(HostLane lane) {
     throw MisuseError("lane '" + lane.name + "' has threads = " + std::to_string(lane.threads) +
                       "; expected 1 or more");
   }
+  lane.threads = std::min(lane.threads, most_threads);
   MutexLock lock(table_mutex_);
   const LaneId id{number, static_cast<std::uint32_t>(lanes_.size())};
   return lanes_.emplace_back(*this, id, std::move(lane)).id;

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/running.h"
+#include "lane/lanes.h"
 #include "policy/slots.h"
 
 namespace windrow {
@@ -22,9 +23,14 @@ void run_piece(const Running& op, const PieceLoop& loop, std::size_t piece) {
 
 }  // namespace
 
-/// Has as many slots as threads may run ops; for a moment there may be more such threads than workers.
+/// Has as many slots as threads may run ops; for a moment there may be more such threads than workers. TBB has no more
+/// than 65,534 slots, and takes memory for each. Further threads wait until one is free.
 struct Loops::Arena : tbb::task_arena {
-  explicit Arena(int workers) : tbb::task_arena(2 * workers, 2 * workers) {}
+  static constexpr int most_slots = 8192;
+  explicit Arena(int workers) : tbb::task_arena(slots(workers), static_cast<unsigned>(slots(workers))) {}
+
+ private:
+  static int slots(int workers) { return 2 * std::min(workers, most_slots / 2); }
 };
 
 /// A thread that waits in the arena, where TBB gives it pieces, until `stays` is reset.
@@ -131,7 +137,12 @@ void parallel_for(std::size_t count, std::size_t grain, LoopBody body) {
   if (count == 0) return;
   grain = std::max<std::size_t>(grain, 1);
   const Running* const op = Running::innermost();
-  if (op != nullptr && op->slots != nullptr && count > grain) return op->slots->run_loop(*op, {count, grain, body});
+  if (op != nullptr && op->slots != nullptr && count > grain) {
+    const PieceLoop loop{count, grain, body};
+    // What the thread has begun, such as a capture or a section of a lane, other threads are not in.
+    if (OwnThreadOnly::here() || op->op->info().lane->ordered) return Loops::run_alone(*op, loop);
+    return op->slots->run_loop(*op, loop);
+  }
   for (std::size_t begin = 0; begin < count; begin += std::min(grain, count - begin)) {
     body(begin, begin + std::min(grain, count - begin));
   }

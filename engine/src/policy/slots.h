@@ -11,6 +11,9 @@ namespace windrow {
 class OpRecord;
 struct Running;
 
+/// More threads than a process can have. Options that name more count as this number, so that sums do not overflow.
+inline constexpr int most_threads = 1 << 20;
+
 /// Whether a waiting thread, which looks for ops to run meanwhile, may run this op. The op is ready, and no other
 /// thread can take it during the call. Needs no memory and throws nothing.
 using Wanted = std::function<bool(OpRecord&)>;

@@ -16,7 +16,7 @@ class SlotsFree {
   explicit SlotsFree(IfNobodyIsLeft then = IfNobodyIsLeft::refuse) {
     try {
       for (Running* frame = Running::innermost(); frame != Running::floor(); frame = frame->outer) {
-        if (frame->slots == nullptr) continue;
+        if (!frame->has_slot()) continue;
         frame->slots->block();
         ++freed_;
       }
@@ -47,7 +47,7 @@ class SlotsFree {
   void let_others_in() const {
     int left = freed_;
     for (Running* frame = Running::innermost(); left > 0; frame = frame->outer) {
-      if (frame->slots == nullptr) continue;
+      if (!frame->has_slot()) continue;
       frame->slots->let_others_in();
       --left;
     }
@@ -60,14 +60,14 @@ class SlotsFree {
     // Waiting for the turns of several serial engines, one after the other, could close a cycle of threads that wait.
     const auto patience = freed_ == 1 ? Slots::Patience::wait_for_turn : Slots::Patience::give_up_if_taken;
     for (Running* frame = Running::innermost(); freed_ > 0; frame = frame->outer) {
-      if (frame->slots == nullptr) continue;
+      if (!frame->has_slot()) continue;
       frame->slots->unblock(patience);
       --freed_;
     }
   }
 
   const InsideWait inside_;  // ends after the slots are taken back
-  int freed_ = 0;            // how many of the innermost frames with slots have left theirs
+  int freed_ = 0;            // how many of the innermost frames that have a slot have left it
   bool kept_ = false;
   Waiter* waiter_ = nullptr;  // through it, the granting thread may take the slot back
 };

@@ -17,6 +17,7 @@
 // chains as workers, and no chain is longer than the depth of the recursion.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <set>
 
@@ -26,31 +27,37 @@
 
 namespace windrow {
 
-/// Enters a thread's ops in the wait graph during its lifetime, while they wait.
+/// Enters a thread's ops in the wait graph during its lifetime, while they wait. `wait` must outlive it.
 class Waiting {
  public:
-  Waiting(const Running* frames, const std::vector<OpKey>& wait) : frames_(frames) {
+  Waiting(const Running* frames, const std::vector<OpKey>& wait) : frames_(frames), wait_(wait) {
     WaitGraph::of_process().enter(frames, wait);
   }
-  ~Waiting() { WaitGraph::of_process().leave(frames_); }
+  ~Waiting() { WaitGraph::of_process().leave(frames_, wait_); }
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
  private:
   const Running* const frames_;
+  const std::vector<OpKey>& wait_;
 };
 
 /// Runs ops ahead of one call of wait, while the call awaits one of its records. `waits` holds all of its records.
 class Core::Ahead {
  public:
-  Ahead(Core& core, const std::vector<VariableWait>& waits, const VariableWait& awaited)
-      : waits_(waits), awaited_(awaited), frame_(Running::innermost()) {
+  /// Whether the wait has a time limit. Then it ends whatever it waits for, and is not entered in the wait graph.
+  enum class Limited : bool { no, yes };
+
+  Ahead(Core& core, const std::vector<VariableWait>& waits, const VariableWait& awaited, Limited limited)
+      : waits_(waits), awaited_(awaited), limited_(limited), frame_(Running::innermost()) {
     if (frame_ == nullptr) return;
     for (const VariableWait& wait : waits) keys_.push_back({core.number, wait.id});
   }
 
-  /// The records of the wait, as the wait graph names them.
-  const std::vector<OpKey>& keys() const { return keys_; }
+  /// From now on to its end, the wait is entered in the wait graph, so that others see what it waits for.
+  void enter() {
+    if (frame_ != nullptr && limited_ == Limited::no && !waiting_) waiting_.emplace(frame_, keys_);
+  }
 
   /// Whether this thread may run ops of its innermost op's engine. It may not if ops of several engines wait on this
   /// thread, since each engine has slots of its own.
@@ -69,13 +76,18 @@ class Core::Ahead {
   }
   /// Runs all ready ops ahead of the wait, in whichever queue they are. To find them, it inspects all pending ops.
   void run_any() {
-    while (is_possible() && !awaited_.waiter->granted.is_set()) {
+    search_took_ = {};
+    while (is_possible() && !awaited_.waiter->granted.is_set() && frame_->core->policy_->ready() > 0) {
+      const auto began = std::chrono::steady_clock::now();
       const std::set<OpId> ahead = WaitGraph::of_process().ahead_of(keys_, *frame_->core);
+      search_took_ = std::chrono::steady_clock::now() - began;
       const auto is_wanted = [&ahead](OpRecord& op) { return ahead.contains(op.id()); };
       const auto take = [this](const Wanted& wanted) { return frame_->core->policy_->take_wanted_anywhere(wanted); };
       if (ahead.empty() || !run(is_wanted, take)) return;
     }
   }
+  /// How long the last search of run_any() took.
+  std::chrono::nanoseconds search_took() const { return search_took_; }
 
  private:
   /// Limits the stack that a thread uses for ops that it runs above others. Beyond the limit, other threads run them.
@@ -104,14 +116,9 @@ class Core::Ahead {
   };
 
   /// During its lifetime the thread's ops wait, and the ops that the thread runs are above them on the stack.
-  class Below {
-   public:
-    Below(const Running* frames, const std::vector<OpKey>& wait) : waiting_(frames, wait) {}
-
-   private:
-    const Waiting waiting_;
+  struct Below {
     const InsideWait inside_;
-    const Running::Floor floor_;  // after the others, which refer to the frames above the previous floor
+    const Running::Floor floor_;  // after the other, which refers to the frames above the previous floor
     const Stack stack_;
   };
 
@@ -121,7 +128,8 @@ class Core::Ahead {
     if (op == nullptr) return false;
     std::optional<Below> below;
     try {
-      below.emplace(frame_, keys_);
+      enter();
+      below.emplace();
     } catch (...) {
       frame_->core->policy_->add(*op);
       throw;
@@ -158,8 +166,11 @@ class Core::Ahead {
 
   const std::vector<VariableWait>& waits_;
   const VariableWait& awaited_;
+  const Limited limited_;
   Running* const frame_;
   std::vector<OpKey> keys_;
+  std::optional<Waiting> waiting_;
+  std::chrono::nanoseconds search_took_{0};
 };
 
 }  // namespace windrow

@@ -6,7 +6,8 @@
 
 namespace windrow {
 
-/// During its lifetime, the ops on this thread are at Stage::waits_inside. A trace of the ops shows the wait.
+/// During its lifetime, the ops on this thread are at Stage::waits_inside. A trace of the ops shows the wait. An op in
+/// whose loop this thread only helps goes on elsewhere, and is left alone.
 class InsideWait {
  public:
   InsideWait();

@@ -10,14 +10,19 @@
 namespace windrow {
 namespace {
 
-/// How long a wait inside an op lasts before it searches for a cycle. So short waits need no search.
+/// How long a wait inside an op lasts before it searches for a cycle, and how many ops it inspects then. So short waits
+/// need no search.
 constexpr std::chrono::milliseconds ring_patience{2};
+constexpr std::size_t first_ring_looks = 1024;
+/// The longest time between two searches of a wait, unless they take longer than this share of it.
+constexpr std::chrono::seconds longest_ring_patience{1};
+constexpr int share_of_searches = 20;
 
 /// How often a waiting thread looks, yielding its core in between, before it sleeps.
 constexpr int yielding_looks = 20;
 
 /// The interval at which a waiting thread looks for ops to run if it keeps its slot, since no other thread is left to
-/// run ops.
+/// run ops; longer if searches take more than their share.
 constexpr std::chrono::milliseconds looks_of_last_thread{1};
 
 void refuse_where_others_wait() {
@@ -180,35 +185,52 @@ bool Core::wait(AccessList accesses, Deadline deadline, std::source_location fro
 
 namespace {
 
-void refuse_ring(const Running* frames) {
-  const std::string ring = WaitGraph::of_process().find_ring(frames);
-  if (!ring.empty()) throw WaitCycleError(ring);
-}
+/// Searches for a cycle at growing intervals, each time among more ops, so that searches take a small share of the time
+/// of a wait, whatever is pending. For a wait without a limit inside an op, which is entered in the wait graph.
+class RingWatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// When the next search is due.
+  Clock::time_point next() const { return next_; }
+  /// Throws WaitCycleError if a search is due and finds a cycle.
+  void look() {
+    const Clock::time_point began = Clock::now();
+    if (began < next_) return;
+    const WaitGraph::Ring ring = WaitGraph::of_process().find_ring(Running::innermost(), looks_);
+    if (!ring.text.empty()) throw WaitCycleError(ring.text);
+    if (!ring.whole) looks_ *= 2;
+    const Clock::time_point now = Clock::now();
+    patience_ = std::max(std::min<Clock::duration>(2 * patience_, longest_ring_patience),
+                         share_of_searches * (now - began));
+    next_ = now + patience_;
+  }
+
+ private:
+  Clock::duration patience_ = ring_patience;
+  Clock::time_point next_ = Clock::now() + ring_patience;
+  std::size_t looks_ = first_ring_looks;
+};
 
 /// Waits after the ops of this thread have freed their slots for other threads.
-bool wait_beside_others(Waiter& waiter, const std::vector<OpKey>& keys, Deadline deadline, const SlotsFree& slots) {
-  const Running* frames = Running::innermost();
+bool wait_beside_others(Waiter& waiter, Deadline deadline, const SlotsFree& slots, RingWatch& rings) {
   // A wait with a time limit ends, so it cannot be part of a cycle.
-  if (frames == nullptr || deadline) {
+  if (Running::innermost() == nullptr || deadline) {
     if (waiter.granted.wait(deadline)) return true;
     slots.let_others_in();
     return waiter.granted.is_set();
   }
-  const Waiting waiting(frames, keys);
-  if (waiter.granted.wait(std::chrono::steady_clock::now() + ring_patience)) return true;
-  refuse_ring(frames);
-  return waiter.granted.wait(std::nullopt);
+  while (!waiter.granted.wait(rings.next())) rings.look();
+  return true;
 }
 
 /// Waits for a short time when no other thread is left to run ops, and no ready op is ahead of the wait. So what the
 /// wait depends on is done either by waiting threads whose ops are ahead of it, or by no thread of the engine.
-bool wait_as_last(Waiter& waiter, const std::vector<OpKey>& keys, Deadline deadline) {
-  const Running* frames = Running::innermost();
-  const auto next_look = std::chrono::steady_clock::now() + looks_of_last_thread;
-  if (waiter.granted.wait(deadline ? std::min(*deadline, next_look) : next_look)) return true;
-  if (deadline) return false;
-  const Waiting waiting(frames, keys);
-  refuse_ring(frames);
+bool wait_as_last(Waiter& waiter, std::chrono::nanoseconds search_took, Deadline deadline, RingWatch& rings) {
+  const auto next_look = std::chrono::steady_clock::now() +
+                         std::max<std::chrono::nanoseconds>(looks_of_last_thread, share_of_searches * search_took);
+  if (waiter.granted.wait(deadline ? std::min(*deadline, next_look) : std::min(rings.next(), next_look))) return true;
+  if (!deadline) rings.look();
   return false;
 }
 
@@ -217,22 +239,24 @@ bool wait_as_last(Waiter& waiter, const std::vector<OpKey>& keys, Deadline deadl
 bool Core::Waits::wait_long(const VariableWait& wait, Deadline deadline) {
   Waiter& waiter = *wait.waiter;
   core_.policy_->hand_over();
-  Ahead ahead(core_, waits_, wait);
+  Ahead ahead(core_, waits_, wait, deadline ? Ahead::Limited::yes : Ahead::Limited::no);
   if (!deadline) ahead.run_near();
   for (int look = 0; look < yielding_looks && !has_passed(deadline); ++look) {
     if (waiter.granted.is_set()) return true;
     std::this_thread::yield();
   }
+  ahead.enter();
   if (!deadline && ahead.lacks_threads()) ahead.run_any();
   using IfNobodyIsLeft = SlotsFree::IfNobodyIsLeft;
+  RingWatch rings;
   do {
     if (waiter.granted.is_set()) return true;
     {
       const SlotsFree slots(waiter, ahead.is_possible() ? IfNobodyIsLeft::keep_them : IfNobodyIsLeft::refuse);
-      if (!slots.kept()) return wait_beside_others(waiter, ahead.keys(), deadline, slots);
+      if (!slots.kept()) return wait_beside_others(waiter, deadline, slots, rings);
     }
     ahead.run_any();
-    if (wait_as_last(waiter, ahead.keys(), deadline)) return true;
+    if (wait_as_last(waiter, ahead.search_took(), deadline, rings)) return true;
   } while (!has_passed(deadline));
   return waiter.granted.is_set();
 }

@@ -3,6 +3,7 @@
 #include "core/core.h"
 #include "diagnosis/pending_queues.h"
 #include "process/immortal.h"
+#include "wait/ring_search.h"
 
 namespace windrow {
 namespace {
@@ -17,26 +18,12 @@ PendingQueues look_at(const std::set<Core*>& engines) {
   return PendingQueues(std::move(ops));
 }
 
-std::string label(const PendingOp& op) {
-  return "op '" + std::string(op.info->name) + "' (" + op.info->pushed_at.file_name() + ":" +
-         std::to_string(op.info->pushed_at.line()) + ")";
-}
-
-/// One op of a walk, and the index in the walk of an op that cannot finish before it.
-struct Step {
-  std::size_t op;
-  std::size_t waited_for_by;
-};
-
-std::string describe(const PendingQueues& seen, const std::vector<Step>& walk) {
-  std::vector<std::size_t> ring;
-  for (std::size_t i = walk.size() - 1; i != nobody; i = walk[i].waited_for_by) ring.push_back(walk[i].op);
-  std::string text = "a wait that cannot end: ";
-  for (std::size_t i = ring.size(); i-- > 0;) {
-    text += label(seen.ops[ring[i]]);
-    if (i > 0) text += i + 1 == ring.size() ? " waits for " : ", which waits for ";
+template <class Map>
+void erase_one(Map& map, const OpKey& key, const typename Map::mapped_type& value) noexcept {
+  const auto [first, last] = map.equal_range(key);
+  for (auto each = first; each != last; ++each) {
+    if (each->second == value) return void(map.erase(each));
   }
-  return text;
 }
 
 }  // namespace
@@ -56,21 +43,30 @@ void WaitGraph::remove_engine(Core& engine) {
 void WaitGraph::enter(const Running* frames, const std::vector<OpKey>& wait) try {
   MutexLock lock(mutex_);
   for (const Running* frame = frames; frame != Running::floor(); frame = frame->outer) {
-    for (const OpKey& record : wait) waits_.emplace(OpKey{frame->core->number, frame->op->id()}, record);
+    for (const OpKey& record : wait) {
+      waits_.emplace(OpKey{frame->core->number, frame->op->id()}, record);
+      waiters_.emplace(record, Blocked{frame->core, frame->op});
+    }
   }
 } catch (...) {
-  leave(frames);
+  leave(frames, wait);
   throw;
 }
 
-void WaitGraph::leave(const Running* frames) {
+void WaitGraph::leave(const Running* frames, const std::vector<OpKey>& wait) noexcept {
   MutexLock lock(mutex_);
-  for (; frames != Running::floor(); frames = frames->outer) waits_.erase({frames->core->number, frames->op->id()});
+  for (; frames != Running::floor(); frames = frames->outer) {
+    for (const OpKey& record : wait) {
+      erase_one(waits_, {frames->core->number, frames->op->id()}, record);
+      erase_one(waiters_, record, {frames->core, frames->op});
+    }
+  }
 }
 
 void WaitGraph::forget_threads() {
   MutexLock lock(mutex_);
   waits_.clear();
+  waiters_.clear();
   std::erase_if(engines_, [](const Core* engine) { return engine->torn(); });
 }
 
@@ -82,29 +78,9 @@ std::vector<OpKey> WaitGraph::wait_of(OpKey op) const {
   return records;
 }
 
-std::string WaitGraph::find_ring(const Running* frames) const {
+WaitGraph::Ring WaitGraph::find_ring(const Running* frames, std::size_t most) const {
   MutexLock lock(mutex_);  // no engine ends meanwhile
-  const PendingQueues seen = look_at(engines_);
-  std::vector<Step> walk;
-  std::set<std::size_t> mine, known;
-  for (; frames != Running::floor(); frames = frames->outer) {
-    const std::size_t op = seen.find({frames->core->number, frames->op->id()});
-    if (op == nobody) continue;
-    walk.push_back({op, nobody});
-    mine.insert(op);
-  }
-  std::vector<std::size_t> ahead;
-  for (std::size_t next = 0; next < walk.size(); ++next) {
-    ahead.clear();
-    append_ahead(seen, walk[next].op, ahead);
-    for (const std::size_t op : ahead) {
-      const bool closes = mine.contains(op);
-      if (!closes && !known.insert(op).second) continue;
-      walk.push_back({op, next});
-      if (closes) return describe(seen, walk);
-    }
-  }
-  return {};
+  return RingSearch(waiters_, most).find(frames);
 }
 
 void WaitGraph::append_ahead(const PendingQueues& seen, std::size_t op, std::vector<std::size_t>& ahead) const {

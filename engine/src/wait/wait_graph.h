@@ -6,8 +6,8 @@
 // found a true deadlock, although engines are inspected one after the other and keep running: the last edge holds
 // because its target is unfinished, hence the edge before it holds, and so on.
 //
-// The edge that completes a cycle is always a wait, and every wait without a limit searches, so every cycle is found.
-// If two waits complete a cycle at the same time, both may report it.
+// Every wait without a limit is entered as long as it lasts, and searches at growing intervals, so every cycle is found
+// (ring_search.h). If two waits complete a cycle at the same time, both may report it.
 #pragma once
 
 #include <compare>
@@ -50,18 +50,32 @@ class WaitGraph {
   void add_engine(Core& engine) WINDROW_EXCLUDES(mutex_);
   void remove_engine(Core& engine) WINDROW_EXCLUDES(mutex_);
 
-  /// Notes that the ops that run on this thread above its floor wait inside, for all of these records of a wait.
+  /// Notes that the ops that run on this thread above its floor wait inside, without a time limit, for all of these
+  /// records of a wait.
   void enter(const Running* frames, const std::vector<OpKey>& wait) WINDROW_EXCLUDES(mutex_);
-  void leave(const Running* frames) WINDROW_EXCLUDES(mutex_);
+  void leave(const Running* frames, const std::vector<OpKey>& wait) noexcept WINDROW_EXCLUDES(mutex_);
   /// The records for which this op waits, including those already granted. Empty if the op does not wait, or waits with
   /// a time limit.
   std::vector<OpKey> wait_of(OpKey op) const WINDROW_EXCLUDES(mutex_);
-  /// Describes a cycle through one of the ops, which must have entered. Empty if there is none.
-  std::string find_ring(const Running* frames) const WINDROW_EXCLUDES(mutex_);
+  struct Ring {
+    std::string text = {};  ///< describes the cycle; empty if none was found
+    bool whole = true;      ///< whether the search has come to its end
+  };
+  /// Searches for a cycle through one of these ops, which must have entered, among at most `most` ops that wait for
+  /// them. Keeps threads from pushing to the engines of these ops meanwhile.
+  Ring find_ring(const Running* frames, std::size_t most) const WINDROW_EXCLUDES(mutex_);
 
   /// The ops of `engine` that must finish before the wait, which may be of any engine, can end. Each of them stays
   /// ahead of the wait until it has finished.
   std::set<OpId> ahead_of(const std::vector<OpKey>& wait, const Core& engine) const WINDROW_EXCLUDES(mutex_);
+
+  /// An op that waits, or an op or a wait that is blocked by another one.
+  struct Blocked {
+    Core* core;
+    OpRecord* op;
+    friend bool operator==(const Blocked&, const Blocked&) = default;
+  };
+  using Waiters = std::multimap<OpKey, Blocked>;  ///< from the records of waits to the ops that wait
 
   // ---- fork; see fork.h ----
   void each_mutex(EachMutex f) { f(mutex_); }
@@ -76,6 +90,7 @@ class WaitGraph {
   mutable Mutex mutex_;
   std::set<Core*> engines_ WINDROW_GUARDED_BY(mutex_);
   std::multimap<OpKey, OpKey> waits_ WINDROW_GUARDED_BY(mutex_);  // from an op that waits to the records of its wait
+  Waiters waiters_ WINDROW_GUARDED_BY(mutex_);                    // the reverse
 };
 
 }  // namespace windrow

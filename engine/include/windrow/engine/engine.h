@@ -97,7 +97,8 @@ int workers() noexcept;
 /// has set that option.
 struct EngineOptions {
   Policy policy = environment::policy();
-  /// The number of host ops that run concurrently, at least 1; policy serial ignores it.
+  /// The number of host ops that run concurrently, at least 1; policy serial ignores it. More than 2^20 threads count
+  /// as 2^20, here, in `max_spare_threads` and in HostLane::threads.
   int workers = environment::workers();
   /// The most threads that may be added while ops wait inside; with policy per_device, for each lane. If all threads
   /// wait, the last one to wait runs ready ops that its wait depends on, and no others. Two waits throw Error in that

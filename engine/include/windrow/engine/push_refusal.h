@@ -8,8 +8,9 @@ namespace windrow {
 /// While a PushRefusal exists, what its thread pushes to the engine, launches, captures or waits for throws
 /// MisuseError, whose text ends with `why`. For code that records what a program does instead of doing it, so that
 /// nothing is done that was not recorded. Retires are pushed as usual, since an owner may end at any time. Other
-/// threads push as they like, and so do the engine's own ops. The scope also holds in an op of another engine with
-/// policy serial, which this thread runs inside a push to that engine.
+/// threads push as they like, and so do the engine's own ops. A parallel loop in the scope runs on this thread alone.
+/// The scope also holds in an op of another engine with policy serial, which this thread runs inside a push to that
+/// engine.
 ///
 /// The same thread must create and destroy the scope; the engine must outlive it.
 class PushRefusal {

@@ -18,8 +18,9 @@ namespace windrow {
 
 struct ReductionOptions {
   OpName name = "reduction";
-  /// The number of partial values, at least 1. At most this many ops add concurrently.
+  /// The number of partial values, 1 to 65,536. At most this many ops add concurrently.
   int ways = 8;
+  static constexpr int most_ways = 65536;
 };
 
 /// A value to which ops add concurrently. Ops that access the value itself come after all earlier adds.
@@ -35,12 +36,13 @@ struct ReductionOptions {
 template <class T, class Combine = std::plus<T>>
 class Reduction {
  public:
-  /// `combine(x, neutral)` must equal x for any x. The initial value is `neutral`. Throws MisuseError if `ways` is less
-  /// than 1.
+  /// `combine(x, neutral)` must equal x for any x. The initial value is `neutral`. Throws MisuseError if `ways` is out
+  /// of range.
   Reduction(Engine& engine, T neutral, Combine combine = {}, ReductionOptions options = {})
       : engine_(engine), name_(options.name) {
-    if (options.ways < 1)
-      throw MisuseError("ReductionOptions.ways = " + std::to_string(options.ways) + "; expected 1 or more");
+    if (options.ways < 1 || options.ways > ReductionOptions::most_ways)
+      throw MisuseError("ReductionOptions.ways = " + std::to_string(options.ways) + "; expected 1 to " +
+                        std::to_string(ReductionOptions::most_ways));
     const auto ways = static_cast<std::size_t>(options.ways);
     state_ = std::make_shared<State>(std::move(neutral), std::move(combine), ways);
     whole_ = engine.new_var(name_);
