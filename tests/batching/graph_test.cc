@@ -116,6 +116,33 @@ TEST(InputGraph, KeepsIndicesOfAnySize) {
   InputGraph::store_together({});
 }
 
+/// An empty graph has no rows that could be missing.
+TEST(InputGraph, OfNoVerticesNeedsNoInputs) {
+  Engine engine;
+  Parameters parameters(host_device(engine), 1);
+  const Parameter table = parameters.add("words", 3, 1, Initial::constant(2));
+  const VertexFunction function("sums", {.arity = any_arity}, [&](Vertex& v) {
+    const State s = v.state("s", 1);
+    const auto sum =
+        embedding(table, v.pull_index("word")) + v.pull("x", 1) + sum_children(v.each(s) * v.pull_edge("weight", 1));
+    v.scatter(s, sum);
+    v.push("sum", sum);
+  });
+  Runner runner(host_device(engine), function, parameters);
+  GraphData data = graph_of({{}, {0}});
+  data.indices["word"] = {1, 2};
+  data.edge_values["weight"] = {3};
+  const InputGraph none(function, GraphData{}), some(function, data);
+  EXPECT_EQ(none.vertices(), 0);
+  EXPECT_EQ(none.levels(), 0);
+  EXPECT_TRUE(none.index("word").empty());
+  EXPECT_EQ(runner.run(std::vector{&none}).vertices(), 0);
+  EXPECT_EQ(runner.run(std::vector{&none, &some, &none}).output("sum").get(), (std::vector<float>{3, 12}));
+  GraphData extra;
+  extra.values["x"] = {1};
+  EXPECT_EQ(said_of(extra), "train.txt:7: input 'x' has 1 elements; expected 0 x 1");
+}
+
 TEST(InputGraph, MayBeEmptyAndMayLackChildren) {
   EXPECT_EQ(InputGraph(pair_function(), graph_of({})).levels(), 0);
   const InputGraph graph(pair_function(), graph_of({{no_child, 1}, {no_child, no_child}}));

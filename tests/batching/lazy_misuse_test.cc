@@ -1,11 +1,13 @@
 // What recording a lazy expression refuses at the call, and what can be stored.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <type_traits>
 
 #include "tests/batching/cells.h"
 #include "tests/engine/support.h"
 #include "windrow/batching/lazy.h"
+#include "windrow/batching/lazy_cell.h"
 
 namespace windrow {
 namespace {
@@ -39,6 +41,20 @@ TEST_F(LazyMisuse, OfAListOfTemporariesIsNone) {
 /// What refers to an operand for the length of a call only cannot be put into a list.
 static_assert(!std::is_copy_constructible_v<LazyHere> && !std::is_move_constructible_v<LazyHere>);
 static_assert(!std::is_copy_constructible_v<lazy::OperandRef> && !std::is_move_constructible_v<lazy::OperandRef>);
+
+TEST_F(LazyMisuse, OfChildrenInACellWithoutAListIsToldByTheCell) {
+  const std::string why = ": to_children in a cell without a list; expected a body that calls each()";
+  EXPECT_EQ(said_of([&] {
+              graph.cell("reader", [&](CellBody& c) { c.result(sum_children(matmul(to_children(c.operand(2)), w))); });
+            }),
+            "reader" + why);
+  EXPECT_EQ(
+      said_of([&] { graph.cell("constant", [](CellBody& c) { c.result(max_children(to_children(c.zeros(2)))); }); }),
+      "constant" + why);
+  const LazyCell read =
+      graph.cell("list", [](CellBody& c) { c.result(sum_children(c.each(2) * to_children(c.operand(2)))); });
+  EXPECT_EQ(read({graph.input({1, 2})}, {}, std::array{graph.input({3, 4})}).value(), (std::vector<float>{3, 8}));
+}
 
 TEST_F(LazyMisuse, OfParametersAloneIsToldAtTheCall) {
   const std::vector<LazyOperand> alone = {w, exp(LazyWeight(w))};

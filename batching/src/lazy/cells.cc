@@ -87,6 +87,10 @@ Cell::Cell(std::string called, std::function<void(CellBody&)> computes, const Pa
   }
   const ir::Function& function = ir::function_of(probed);
   const ir::Kind& kind = function.kinds[0];
+  const auto of_elements = [](const ir::Node& node) { return node.type.rows == Rows::edges(); };
+  if (each.empty() && std::ranges::any_of(kind.nodes, of_elements)) {
+    throw MisuseError(name + ": to_children in a cell without a list; expected a body that calls each()");
+  }
   std::size_t next = 0;
   for (std::size_t i = 0; i < kind.index_pulls.size(); ++i) {
     const ir::IndexField& field = function.index_pulls[kind.index_pulls[i]];

@@ -43,7 +43,7 @@ void InputGraph::Loading::find_kinds() {
   if (data_.child_begin.empty()) refuse("child_begin is empty; expected a 0 and one more for each vertex");
   has_kind_.assign(function_.kinds.size(), 0);
   if (data_.kinds.empty()) {
-    has_kind_[0] = vertices() > 0 || kinds == 1;
+    has_kind_[0] = vertices() > 0;
     return;
   }
   if (static_cast<std::int32_t>(data_.kinds.size()) != vertices()) {
@@ -290,7 +290,7 @@ std::vector<std::int32_t> InputGraph::index(std::string_view name) const {
   for (std::size_t i = 0; i < function_->index_pulls.size(); ++i) {
     const ir::IndexField& field = function_->index_pulls[i];
     const std::int32_t* from = numbers.column(i);
-    if (field.name != name || field.rows == Rows::edges() || from == nullptr) continue;
+    if (field.name != name || field.rows == Rows::edges() || (from == nullptr && vertices_ > 0)) continue;
     std::vector<std::int32_t> rows(static_cast<std::size_t>(vertices_ * field.width));
     for (std::int32_t place = 0; place < vertices_; ++place, from += field.width) {
       std::copy_n(from, field.width, rows.data() + numbers.vertex()[place] * field.width);

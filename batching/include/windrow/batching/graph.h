@@ -26,7 +26,7 @@ inline constexpr std::int32_t no_child = -1;
 struct GraphData {
   /// Children in compressed sparse row format: those of vertex v are children[child_begin[v]] ...
   /// children[child_begin[v + 1] - 1]; the first is child 0. One element more than there are vertices; {0} for an empty
-  /// graph.
+  /// graph, which may lack the inputs, too.
   std::vector<std::int32_t> child_begin = {0};
   /// Vertices, or no_child. In a function of any arity, the fixed children are followed by the edges; an edge without
   /// children does not exist.
