@@ -91,6 +91,34 @@ TEST_F(Predictions, LabelWords) {
             "windrow: " + folder.string() + ": no checkpoint; expected one that windrow train --save has written\n");
 }
 
+/// Sentences keep their comments, and all fields but the head, the relation and what belongs to another tree.
+TEST_F(Predictions, ParseSentencesInConllu) {
+  const std::string parser = "'" + (folder / "parser").string() + "'", file = (folder / "in.conllu").string();
+  ASSERT_EQ(run("windrow train parser --hidden 8 --samples 64 --epochs 1 --save " + parser).err, "");
+  std::ofstream(file) << "# newdoc\n\n# sent_id = 1\n# text = don't go\n1-2\tdon't\t_\t_\t_\t_\t_\t_\t_\t_\n"
+                         "1\tdo\tdo\tAUX\tVB\tMood=Imp\t_\t_\t_\t_\n2\tn't\tnot\tPART\tRB\t_\t_\t_\t_\tX=1\n"
+                         "2.1\tyou\tyou\tPRON\t_\t_\t_\t_\t3:nsubj\t_\n"
+                         "3\tgo\tgo\t_\tVB\t_\t99\troot\t0:root\t_\n\n"
+                         "1\tone\t_\tNUM\t_\t_\t_\t_\t_\t_\n";
+  const std::string predict = "'" WINDROW_BIN "/windrow' predict " + parser;
+  const Outcome parsed = run_command(predict + " < '" + file + "'");
+  EXPECT_EQ(parsed.err, "");
+  EXPECT_TRUE(std::regex_match(
+      parsed.out,
+      std::regex(
+          "# sent_id = 1\n# text = don't go\n1-2\tdon't\t_\t_\t_\t_\t_\t_\t_\t_\n"
+          "1\tdo\tdo\tAUX\tVB\tMood=Imp\t[023]\t[a-z:]+\t_\t_\n2\tn't\tnot\tPART\tRB\t_\t[013]\t[a-z:]+\t_\tX=1\n"
+          "3\tgo\tgo\t(_|[A-Z]+)\tVB\t_\t[012]\t[a-z:]+\t_\t_\n\n"
+          "1\tone\t_\tNUM\t_\t_\t0\troot\t_\t_\n\n")))
+      << parsed.out;
+  EXPECT_EQ(run_command(predict + " < '" + file + "' | " + predict).out, parsed.out) << "its own output is an input";
+  EXPECT_NE(run_command(predict + " --json < '" + file + "'").out.find("\"text\": \"do n't go\""), std::string::npos);
+  std::ofstream(file) << "1\tone\t_\tNUM\t_\t_\t_\t_\t_\t_\n\n3\tone\t_\tNUM\t_\t_\t_\t_\t_\t_\n";
+  const Outcome wrong = run_command(predict + " < '" + file + "'");
+  EXPECT_EQ(wrong.err, "windrow: input 2:1:1: line begins with '3'; expected 1, the next word\n");
+  EXPECT_EQ(wrong.status, 2);
+}
+
 TEST_F(Predictions, ParseSentencesAndFindTheValuesOfLists) {
   const std::string parser = "'" + (folder / "parser").string() + "'", lists = "'" + (folder / "lists").string() + "'";
   ASSERT_EQ(run("windrow train parser --hidden 8 --samples 64 --epochs 1 --save " + parser).err, "");

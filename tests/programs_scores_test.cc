@@ -83,7 +83,7 @@ TEST_F(SavedModels, AreScoredOnTheFileThatValidatedThem) {
     std::ofstream(data + "/" + name) << generate_sentences(60, static_cast<std::uint64_t>(seed));
   }
   const Outcome trained = run("windrow train var-lstm --hidden 8 --embedding 8 --epochs 1 --data '" + data +
-                              "' --save '" + run_folder + "'");
+                              "' --train valid.txt --valid test.txt --save '" + run_folder + "'");
   ASSERT_EQ(trained.err, "");
   const std::string eval = "windrow eval '" + run_folder + "' --data '" + data + "'";
   EXPECT_EQ(scores_of_evaluation(run(eval)), scores_of_training(trained));

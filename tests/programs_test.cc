@@ -20,7 +20,6 @@ struct Wrong {
 };
 
 class WrongArguments : public Programs, public ::testing::WithParamInterface<Wrong> {};
-using Data = Programs;
 using Train = Programs;
 using Help = Programs;
 
@@ -93,7 +92,10 @@ INSTANTIATE_TEST_SUITE_P(
               "windrow: tree-fc: data folder '/dev'; expected none, because its data are always generated"},
         Wrong{"windrow train tree-fc --leaves 1", "windrow: tree-fc: leaves 1; expected at least 2"},
         Wrong{"windrow train bilstm --data /dev",
-              "windrow: /dev/all.txt: no such file; expected a file of tagged sentences, one per line"},
+              "windrow: /dev: no all.txt, aij-wikiner-*-wp3 or aij-wikiner-*-wp2; expected the training set under such "
+              "a name, or another file by --train"},
+        Wrong{"windrow train bilstm --train ''",
+              "windrow: --train: ''; expected the name of a file in the folder of --data, or its path" TRAIN_HELP},
         Wrong{"windrow schedule rnn",
               "windrow: model: 'rnn'; expected one of " MODELS_WITH_GRAPHS "; see windrow schedule --help"},
         Wrong{"windrow schedule parser --samples 1",
@@ -157,90 +159,6 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow-perf train --model tree-lstm --workers 1,",
               "windrow-perf: --workers: '1,'; expected whole numbers, 1 to 1024, separated by commas; see windrow-perf "
               "train --help"}));
-
-TEST_F(Data, ThatAreWrongAreReportedByFileLineAndColumn) {
-  const auto& data = folder;
-  std::ofstream(data / "train.txt") << "(3 (2 It) (4 works))\n(3 (2 It) (7 works))\n";
-  const Outcome outcome = run("windrow train tree-lstm --data " + data.string());
-  EXPECT_EQ(outcome.err,
-            "windrow: " + (data / "train.txt").string() + ":2:12: label '7'; expected a label from 0 to 4\n");
-  EXPECT_EQ(outcome.out, "");
-  EXPECT_EQ(outcome.status, 2);
-  EXPECT_EQ(read_file(data / "train.txt"), "(3 (2 It) (4 works))\n(3 (2 It) (7 works))\n");
-}
-
-TEST_F(Data, ComeFromRegularFiles) {
-  const auto& data = folder;
-  std::filesystem::create_directories(data / "train.txt");
-  const Outcome outcome = run("windrow train tree-lstm --data " + data.string());
-  EXPECT_EQ(outcome.err, "windrow: " + (data / "train.txt").string() +
-                             ": not a regular file; expected a file of trees, one per line\n");
-  EXPECT_EQ(outcome.status, 2);
-}
-
-TEST_F(Data, MayNotBeEmpty) {
-  const auto& data = folder;
-  std::ofstream(data / "train.txt") << "(2 Yes)\n";
-  std::ofstream(data / "dev.txt") << "\n";
-  const Outcome outcome = run("windrow train tree-lstm --data " + data.string());
-  EXPECT_EQ(outcome.err, "windrow: " + (data / "dev.txt").string() +
-                             ":1:1: no tree; expected one per line, such as (3 (2 It) (4 works))\n");
-  EXPECT_EQ(outcome.status, 2);
-}
-
-TEST_F(Data, MustHoldAtLeastOnePieceOfText) {
-  for (const char* part : {"train.txt", "valid.txt"}) std::ofstream(folder / part) << "a\n";
-  const std::string why = ": " + (folder / "train.txt").string() +
-                          ": 2 words including sentence ends; expected at least 64, the length of a piece\n";
-  for (const std::string command :
-       {"windrow schedule fixed-lstm", "windrow train fixed-lstm", "windrow-perf train --model fixed-lstm",
-        "windrow-perf schedules --model fixed-lstm"}) {
-    const std::string results = command.ends_with("schedules --model fixed-lstm") ? " --out " + folder.string() : "";
-    const Outcome outcome = run(command + " --data " + folder.string() + results);
-    EXPECT_EQ(outcome.err, command.substr(0, command.find(' ')) + why);
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_EQ(outcome.status, 2);
-  }
-}
-
-TEST_F(Data, MayLackAValidationSet) {
-  std::ofstream(folder / "all.txt") << "A|B-X b|O\n";  // every tenth sentence would be for validation
-  const std::string data = " --hidden 8 --embedding 8 --data " + folder.string();
-  const auto lines = lines_of(run("windrow train bilstm --epochs 1" + data));
-  ASSERT_EQ(lines.size(), 4u);
-  EXPECT_TRUE(lines[0].ends_with("validating on 0")) << lines[0];
-  EXPECT_TRUE(std::regex_match(lines[3], std::regex(" +1 +[0-9.]+ +- +- +\\d+"))) << lines[3];
-  const Outcome evaluation = run("windrow-perf train --model bilstm --inference" + data);
-  EXPECT_EQ(evaluation.err, "windrow-perf: bilstm: no validation sentences in " + folder.string() +
-                                "; expected at least one for --inference\n");
-  EXPECT_EQ(evaluation.status, 2);
-}
-
-TEST_F(Data, AreScheduledByEveryPolicy) {
-  const auto& data = folder;
-  std::ofstream(data / "train.txt") << "(3 (2 It) (4 works))\n(2 Yes)\n(3 (2 It) (4 (2 does) (2 not)))\n";
-  std::ofstream(data / "dev.txt") << "(2 Yes)\n";
-  const Outcome outcome = run("windrow schedule --batch 2 --data " + data.string());
-  EXPECT_EQ(outcome.err, "");
-  EXPECT_EQ(outcome.status, 0);
-  const std::string out = std::regex_replace(outcome.out, std::regex(" +[0-9.]+\n"), " N\n");
-  EXPECT_EQ(out, "tree-lstm, data from " + data.string() +
-                     ": 3 training trees in 2 minibatches\n\n"
-                     "policy       batches per minibatch  vertices per batch  scheduling ns per vertex\n"
-                     "level                          2.5                 1.8 N\n"
-                     "depth                          2.5                 1.8 N\n"
-                     "agenda                         2.5                 1.8 N\n"
-                     "learned                        2.5                 1.8 N\n"
-                     "serial                         4.5                 1.0 N\n"
-                     "lower bound N\n");
-}
-
-TEST_F(Data, OfEveryModelAreScheduled) {
-  for (const std::string model : {"fixed-lstm --steps 12", "bilstm-char", "listops", "dag"}) {
-    const auto lines = lines_of(run("windrow schedule " + model + " --samples 20 --batch 10 --hidden 8"));
-    EXPECT_EQ(lines.size(), 9u) << model;
-  }
-}
 
 TEST_F(Train, StopsAtALossThatIsNotFinite) {
   const Outcome outcome = run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 1 --rate 3e38");

@@ -324,9 +324,9 @@ void run(const Arguments& arguments) {
   if (arguments.json) return print_json(arguments, facts, speed);
   const std::size_t samples = std::min(workload.training.size(), arguments.batch * arguments.minibatches);
   const std::size_t minibatches = (samples - 1) / arguments.batch + 1;
-  print("%s, %s: %s minibatch%s of %s %ss\n", arguments.model.c_str(), data_text(arguments.workload).c_str(),
+  print("%s, %s: %s minibatch%s of %s %ss%s\n", arguments.model.c_str(), data_text(arguments.workload).c_str(),
         grouped(minibatches).c_str(), minibatches == 1 ? "" : "es", grouped(std::min(arguments.batch, samples)).c_str(),
-        workload.kind->sample.c_str());
+        workload.kind->sample.c_str(), of_files(workload.training_source, arguments.workload).c_str());
   if (workload.kind->has_graph_mode) return print_ops(speed, arguments.workers);
   facts ? print_batches(*facts, arguments.schedule) : print_runs(speed);
   print_speed(work_of(speed, arguments.workers), arguments.workers);

@@ -44,7 +44,7 @@ std::string running_policies_text();
 std::string schedule_policies_text();
 /// An existing folder.
 Check folder();
-/// A regular file.
+/// A regular file, or a pipe.
 Check existing_file();
 /// A file that need not exist, in a folder that does.
 Check new_file();
@@ -88,10 +88,15 @@ std::vector<std::string> batched_workload_names();
 std::vector<std::string> graph_workload_names();
 /// Adds the flag for that size, which at least one kind of workload has. Its default is the kind's.
 void add_size_flag(CLI::App& command, const std::string& name, WorkloadOptions& to);
-/// Adds the flags that choose a workload's data and sizes: --data, the sizes of all kinds, --cell, --samples and
+/// Adds the flags that choose a workload's data and sizes: --data, --train, --valid, the sizes of all kinds, --cell,
+/// --samples and
 /// --seed. The footer of --help lists the workloads.
 void add_workload_flags(CLI::App& command, WorkloadOptions& to);
 /// "generated data", or "data from FOLDER".
 std::string data_text(const WorkloadOptions& options);
+/// " of dev.conllu", or nothing if the samples were generated. Files outside the data folder are named by their paths.
+std::string of_files(const SampleSource& source, const WorkloadOptions& options);
+/// A line for each set that lacks samples of its files; see SampleSource::left_out.
+std::string left_out_text(const Workload& workload);
 
 }  // namespace windrow::program

@@ -260,7 +260,7 @@ Check folder() {
 Check existing_file() {
   return {"FILE", "an existing file", [](std::string& text) -> std::string {
             std::error_code ignored;
-            if (std::filesystem::is_regular_file(text, ignored)) return {};
+            if (std::filesystem::is_regular_file(text, ignored) || std::filesystem::is_fifo(text, ignored)) return {};
             return in_quotes(text) + " is not a file; expected an existing file";
           }};
 }

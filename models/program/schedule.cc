@@ -47,8 +47,9 @@ void run(const Arguments& arguments) {
   const std::vector<TypedGraph> minibatches = workload.network->typed_graphs(arguments.batch);
   std::int64_t fewest = 0;
   for (const TypedGraph& graph : minibatches) fewest += fewest_batches(graph);
-  print("%s, %s: %s training %ss in %s %s\n\n", arguments.model.c_str(), data_text(arguments.workload).c_str(),
-        grouped(workload.training.size()).c_str(), workload.kind->sample.c_str(), grouped(minibatches.size()).c_str(),
+  print("%s, %s: %s training %ss%s in %s %s\n\n", arguments.model.c_str(), data_text(arguments.workload).c_str(),
+        grouped(workload.training.size()).c_str(), workload.kind->sample.c_str(),
+        of_files(workload.training_source, arguments.workload).c_str(), grouped(minibatches.size()).c_str(),
         minibatches.size() == 1 ? "minibatch" : "minibatches");
   print("policy       batches per minibatch  vertices per batch  scheduling ns per vertex\n");
   for (const std::string& name : words_of(arguments.policies)) {

@@ -194,7 +194,7 @@ int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workloa
 
 /// Sets the word embedding to the vectors of --vectors. Reads no vectors if a checkpoint follows, which has the
 /// embedding.
-void set_embedding(const Arguments& arguments, Workload& workload) {
+void set_embedding(const Arguments& arguments, Workload& workload, bool several) {
   if (arguments.vectors.empty() && !arguments.freeze_embedding) return;
   if (!workload.embedding) {
     throw MisuseError(arguments.model +
@@ -202,8 +202,12 @@ void set_embedding(const Arguments& arguments, Workload& workload) {
                       "no words");
   }
   if (arguments.vectors.empty() || arguments.saving.resume) return;
+  if (several && std::filesystem::is_fifo(arguments.vectors)) {
+    throw MisuseError("--vectors: a pipe; expected a file, since each of several members reads it");
+  }
   Progress progress;
-  const std::uint64_t size = std::max<std::uint64_t>(std::filesystem::file_size(arguments.vectors), 1);
+  std::error_code of_pipe;  // which has no size, and tells no progress
+  const std::uint64_t size = std::max<std::uint64_t>(std::filesystem::file_size(arguments.vectors, of_pipe), 1);
   const WordVectors found = set_word_vectors(workload, arguments.vectors, [&](std::uint64_t bytes) {
     progress.show([&] { return "reading " + arguments.vectors + ": " + std::to_string(100 * bytes / size) + " %"; });
   });
@@ -211,6 +215,15 @@ void set_embedding(const Arguments& arguments, Workload& workload) {
   print("%s: vectors of %s of the %s words; %s in the file\n", arguments.vectors.c_str(),
         grouped(static_cast<std::size_t>(found.rows)).c_str(), grouped(static_cast<std::size_t>(found.of)).c_str(),
         grouped(static_cast<std::size_t>(found.words)).c_str());
+  if (found.announced.value_or(found.words) != found.words + found.left_out) {
+    print("%s: the first line says %s words\n", arguments.vectors.c_str(),
+          grouped(static_cast<std::size_t>(*found.announced)).c_str());
+  }
+  if (found.left_out > 0) {
+    print("left out of the vectors: %s line%s, the first one is %s\n",
+          grouped(static_cast<std::size_t>(found.left_out)).c_str(), found.left_out == 1 ? "" : "s",
+          found.first_left_out.c_str());
+  }
 }
 
 std::string outcome_of(const Trainer& trainer, int signal) {
@@ -252,7 +265,7 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
     options.group = member.group;
     set_members(options, arguments.members);
     own_reporting->watch(options);
-    set_embedding(arguments, *own_workload);
+    set_embedding(arguments, *own_workload, member.group.has_value());
     if (member.group && arguments.compare) throw MisuseError("--compare with several members; expected one of both");
   });
   Reporting& reporting = *own_reporting;
@@ -264,11 +277,13 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   Trainer& trainer = *own_trainer;
   if (arguments.freeze_embedding) workload.parameters->freeze(workload.embedding->table);
   const std::size_t size = workload.training.size();
-  const std::string about = data_text(arguments.workload) + ": training on " + grouped(size) + " " +
-                            workload.kind->sample + (size == 1 ? "" : "s") + ", validating on " +
-                            grouped(workload.validation.size());
+  const std::string about =
+      data_text(arguments.workload) + ": training on " + grouped(size) + " " + workload.kind->sample +
+      (size == 1 ? "" : "s") + of_files(workload.training_source, arguments.workload) + ", validating on " +
+      grouped(workload.validation.size()) + of_files(workload.validation_source, arguments.workload);
   const std::string members = members_text(arguments.members, member);
-  print("%s, %s\n%s%s\n", arguments.model.c_str(), about.c_str(), members.c_str(), members.empty() ? "" : "\n");
+  print("%s, %s\n%s%s%s\n", arguments.model.c_str(), about.c_str(), left_out_text(workload).c_str(), members.c_str(),
+        members.empty() ? "" : "\n");
   if (!arguments.trace.empty()) {
     engine.trace().save(arguments.trace);  // fails now, and not after the training
     engine.trace().start();

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "conllu_text.h"
 #include "flags.h"
 #include "help.h"
 #include "report.h"
@@ -56,9 +57,10 @@ void evaluate(const Arguments& arguments) {
   Loaded loaded(arguments, model, checkpoint);
   if (loaded.workload.validation.empty()) throw MisuseError("no validation set; expected one");
   Trainer trainer(host_device(loaded.engine), loaded.workload, {.minibatch = arguments.minibatch});
-  print("%s, %s: minibatch %s, on %s validation %ss\n", model.name.c_str(), data_text(model.options).c_str(),
+  print("%s, %s: minibatch %s, on %s validation %ss%s\n%s", model.name.c_str(), data_text(model.options).c_str(),
         grouped(checkpoint.step).c_str(), grouped(loaded.workload.validation.size()).c_str(),
-        loaded.workload.kind->sample.c_str());
+        loaded.workload.kind->sample.c_str(), of_files(loaded.workload.validation_source, model.options).c_str(),
+        left_out_text(loaded.workload).c_str());
   for (const Metric& metric : trainer.evaluate()) {
     print("%s %s\n", metric.name.c_str(), metric_text(metric).c_str());
   }
@@ -83,6 +85,7 @@ std::string in_one_line(std::string text) {
 std::string field(const std::string& text) { return text.empty() ? "_" : text; }
 
 void print_tree(const std::string& text, const std::vector<Prediction::Word>& words) {
+  if (is_conllu_sentence(text)) return print("%s\n", conllu_with_tree(text, words).c_str());
   print("# text = %s\n", in_one_line(text).c_str());
   std::size_t number = 0;
   for (const Prediction::Word& word : words) {
@@ -94,7 +97,8 @@ void print_tree(const std::string& text, const std::vector<Prediction::Word>& wo
 
 void print_json(const std::string& text, const Prediction& prediction, const std::vector<std::string>& names) {
   Record record = prediction.label ? record_of(*prediction.label, names) : Record();
-  record.set("text", text);
+  const bool conllu = !prediction.words.empty() && is_conllu_sentence(text);
+  record.set("text", conllu ? words_of_conllu(prediction.words) : text);
   if (prediction.text) {
     record.set("translation", prediction.text->text).set("log_probability", prediction.text->log_probability);
     print("%s\n", record.json(JsonStyle::compact).c_str());
@@ -203,6 +207,25 @@ class Predictor {
   bool refused_ = false, separate_ = false;
 };
 
+/// For an input that begins with these lines.
+void predict_conllu(Predictor& predictor, std::vector<std::string> lines) {
+  ConlluSentences sentences;
+  std::size_t first = 1;
+  const auto take = [&] {
+    predictor.predict(sentences.ended(), first);
+    first += sentences.ended().size();
+    sentences.ended().clear();
+  };
+  for (; !lines.empty(); lines = next_lines(most_lines)) {
+    for (std::string& line : lines) {
+      sentences.add(std::move(line));
+      if (sentences.ended().size() == most_lines) take();
+    }
+  }
+  sentences.end();
+  if (!sentences.ended().empty()) take();
+}
+
 void predict(const Arguments& arguments, const CLI::App& program) {
   const SavedCheckpoint checkpoint = newest_checkpoint(arguments.folder);
   SavedModel model = saved_model(checkpoint);
@@ -220,6 +243,10 @@ void predict(const Arguments& arguments, const CLI::App& program) {
     std::vector<std::string> lines = next_lines(most);
     if (lines.empty()) break;
     if (first == 1 && lines.front().starts_with(byte_order_mark)) lines.front().erase(0, byte_order_mark.size());
+    if (first == 1 && model.name == "parser" && begins_conllu(lines)) {
+      predict_conllu(predictor, std::move(lines));
+      break;
+    }
     predictor.predict(lines, first);
     first += lines.size();
   }

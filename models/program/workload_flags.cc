@@ -3,6 +3,8 @@
 #include <sstream>
 
 #include "flags.h"
+#include "help.h"
+#include "program.h"
 
 namespace windrow::program {
 namespace {
@@ -47,6 +49,22 @@ void add_switches(CLI::App& command, WorkloadOptions& to) {
   }
 }
 
+Check name_of_file() {
+  const std::string expected = "the name of a file in the folder of --data, or its path";
+  return {"FILE", expected,
+          [=](std::string& text) -> std::string { return text.empty() ? "''; expected " + expected : ""; }};
+}
+
+/// Names a file of a set. Files that are named by their paths need no --data.
+CLI::Option* set_flag(CLI::App& command, const char* name, WorkloadOptions& to, std::string WorkloadOptions::*file,
+                      const std::string& about) {
+  const auto set = [&to, file](const std::string& text) {
+    to.*file = text;
+    if (to.data.empty()) to.data = ".";
+  };
+  return flag<std::string>(command, name, set, about, name_of_file())->default_str("by its name, see below");
+}
+
 Check language() {
   const std::string expected = "the end of a file's name, such as de";
   return {"LANGUAGE", expected, [=](std::string& text) -> std::string {
@@ -55,23 +73,38 @@ Check language() {
           }};
 }
 
-/// Two lines for each kind.
+/// "train.txt (or ptb.train.txt), valid.txt (or ptb.valid.txt)".
+std::string files_text(const WorkloadKind& kind) {
+  if (kind.files.empty()) return "no files, only generated data";
+  std::string text;
+  for (std::size_t i = 0; i < kind.files.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + kind.files[i];
+    if (i >= kind.other_names.size() || kind.other_names[i].empty()) continue;
+    text += " (";
+    for (const std::string& other : kind.other_names[i]) text += (text.ends_with('(') ? "or " : ", ") + other;
+    text += ")";
+  }
+  return text;
+}
+
+/// A few lines for each kind.
 std::string all_about() {
   std::ostringstream text;
   text << "Models, their data files, and the defaults of options that are marked 'see below':\n";
   for (const WorkloadKind& kind : workload_kinds()) {
-    text << "  " << kind.name << ": " << kind.about << "\n     ";
-    for (const std::string& file : kind.files) text << " " << file;
-    text << (kind.files.empty() ? " no files, only generated data;" : ";");
-    for (const WorkloadSize& size : kind.sizes) text << " --" << size.name << " " << size.preset;
-    for (const std::string& cell : kind.cells) text << (cell == kind.cells.front() ? " --cell " : " or ") << cell;
-    for (const WorkloadSwitch& one : kind.switches) text << " [--" << one.name << "]";
-    text << " --samples " << kind.samples << "; learning rate " << kind.learning_rate << "\n";
+    std::ostringstream options;
+    for (const WorkloadSize& size : kind.sizes) options << " --" << size.name << " " << size.preset;
+    for (const std::string& cell : kind.cells) options << (cell == kind.cells.front() ? " --cell " : " or ") << cell;
+    for (const WorkloadSwitch& one : kind.switches) options << " [--" << one.name << "]";
+    options << " --samples " << kind.samples << "; learning rate " << kind.learning_rate;
+    text << "  " << kind.name << ": " << kind.about << "\n"
+         << wrapped("      " + files_text(kind) + ";" + options.str(), 110, 6) << "\n";
   }
-  text << "The training set is the first listed file that exists. The file listed after it is the validation set, and\n"
-          "must exist too; other files are not read. If a model has a single file, every tenth sample is for "
-          "validation.\n"
-          "Generated data have one validation sample for eight training samples.";
+  text
+      << "The training set is the first listed file, and the validation set the second one; other files are read only\n"
+         "if --train or --valid names them. If a model has a single file, every tenth sample is for validation.\n"
+         "Files may be compressed by gzip, with the ending .gz.\n"
+         "Generated data have one validation sample for eight training samples.";
   return text.str();
 }
 
@@ -115,6 +148,9 @@ void add_size_flag(CLI::App& command, const std::string& name, WorkloadOptions& 
 
 void add_workload_flags(CLI::App& command, WorkloadOptions& to) {
   flag(command, "--data", to.data, "Folder with the model's data files", folder())->default_str("generated data");
+  set_flag(command, "--train", to, &WorkloadOptions::training_file,
+           "File of the training set; for seq2seq, its name without the language");
+  set_flag(command, "--valid", to, &WorkloadOptions::validation_file, "File of the validation set; likewise");
   add_sizes(command, to);
   add_switches(command, to);
   flag<std::string>(
@@ -159,6 +195,29 @@ std::string schedule_policies_text() {
 
 std::string data_text(const WorkloadOptions& options) {
   return options.data.empty() ? "generated data" : "data from " + options.data;
+}
+
+std::string of_files(const SampleSource& source, const WorkloadOptions& options) {
+  std::string text;
+  for (const std::filesystem::path& file : source.files) {
+    const bool in_folder = file.parent_path() == std::filesystem::path(options.data);
+    text += (text.empty() ? " of " : " and ") + (in_folder ? file.filename() : file).string();
+  }
+  return text;
+}
+
+std::string left_out_text(const Workload& workload) {
+  std::string text;
+  const auto add = [&](const char* set, const SampleSource& source) {
+    std::string reasons;
+    for (const auto& [samples, why] : source.left_out) {
+      reasons += (reasons.empty() ? "" : ", ") + grouped(samples) + " " + why;
+    }
+    if (!reasons.empty()) text += std::string("left out of the ") + set + " set: " + reasons + "\n";
+  };
+  add("training", workload.training_source);
+  add("validation", workload.validation_source);
+  return text;
 }
 
 }  // namespace windrow::program

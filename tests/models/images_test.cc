@@ -55,9 +55,9 @@ TEST(Images, RefuseFilesThatAreNotInTheFormat) {
   EXPECT_EQ(error([](IdxFiles& f) { f.images.resize(7); }),
             "images: ends within its header; expected a file in IDX format");
   EXPECT_EQ(error([](IdxFiles& f) { f.images = "\x1f\x8b\x08\x08 compressed"; }),
-            "images: begins with the number 529205256; expected 2051, images in IDX format, uncompressed");
+            "images: looks like a gzip file; expected images, or a name that ends in .gz");
   EXPECT_EQ(error([](IdxFiles& f) { std::swap(f.images, f.labels); }),
-            "images: begins with the number 2049; expected 2051, images in IDX format, uncompressed");
+            "images: begins with the number 2049; expected 2051, images in IDX format");
   EXPECT_EQ(error([](IdxFiles& f) { f.images.pop_back(); }), "images: 17 bytes behind its header; expected 18");
   EXPECT_EQ(error([](IdxFiles& f) { f.labels += '\0'; }), "labels: 4 bytes behind its header; expected 3");
   EXPECT_EQ(error([](IdxFiles& f) { f.labels.back() = 10; }), "labels: label 10 of image 3; expected 0 to 9");

@@ -87,6 +87,50 @@ TEST(DependencyParser, ParsesWhatHasNoWordsOrUnknownOnes) {
   EXPECT_NE(trees[1].relations[0], "?");
 }
 
+/// Whatever the scores are: those of an untrained parser, of several seeds, and after some training with wrong
+/// relations.
+TEST(DependencyParser, GivesTheRelationRootIfAndOnlyIfTheHeadIsTheRoot) {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    Small small(60, seed);
+    LazyGraph graph(small.host, small.parameters, {.use = LazyOptions::For::inference});
+    for (const DependencyTree& tree : small.parser.parse(graph, sentences_of_parser(60, seed + 10))) {
+      EXPECT_EQ(std::ranges::count(tree.heads, 0), 1) << seed;
+      for (std::size_t i = 0; i < tree.heads.size(); ++i) {
+        EXPECT_EQ(tree.heads[i] == 0, tree.relations[i] == "root") << "seed " << seed << ", word " << i + 1;
+      }
+    }
+  }
+}
+
+/// Words whose relations do not fit their heads, as in other schemes, do not stop the training.
+TEST(DependencyParser, LearnsFromTreebanksWithoutARootsOwnRelation) {
+  for (const auto& [of_root, of_others] :
+       {std::pair("ROOT", "dep"), {"dep", "root"}, {"root", "root"}, {"root:x", "dep"}}) {
+    Engine engine;
+    const Device host = host_device(engine);
+    Parameters parameters(host, 1);
+    const std::vector<DependencySentence> treebank = {{.forms = {"a", "b", "c"},
+                                                       .tags = {"X", "Y", "X"},
+                                                       .heads = {2, 0, 2},
+                                                       .relations = {of_others, of_root, of_others}}};
+    const DependencyParser parser(parameters, treebank, {.word = 4, .tag = 4, .hidden = 4, .scorer = 4});
+    const DependencyParser::Sentence sentence = parser.numbered(treebank[0]);
+    LazyGraph graph(host, parameters);
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      std::vector<LazyTask<DependencyParser::Learned>> tasks;
+      tasks.push_back(parser.learn(graph, sentence, seed));
+      const DependencyParser::Learned learned = std::move(run(graph, std::move(tasks)).front());
+      EXPECT_TRUE(std::isfinite(learned.loss)) << of_root;
+      if (!learned.losses.empty()) graph.backward(learned.losses), parameters.sgd(0.1);
+      graph.clear();
+    }
+    const DependencyTree tree = parser.parse(graph, treebank).front();
+    EXPECT_EQ(std::ranges::count(tree.heads, 0), 1);
+    if (std::string_view(of_root) != "root:x") continue;
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(tree.heads[i] == 0, tree.relations[i] == of_root);
+  }
+}
+
 const std::map<std::string, Index> small_sizes = {{"hidden", 16}, {"embedding", 16}, {"tag-embedding", 8}};
 
 TEST(ParserWorkload, TrainsOnProjectiveSentencesAndValidatesOnAll) {
@@ -104,6 +148,10 @@ TEST(ParserWorkload, TrainsOnProjectiveSentencesAndValidatesOnAll) {
   EXPECT_EQ(workload.training.size(), 2u);
   ASSERT_EQ(workload.validation.size(), 1u);
   EXPECT_EQ(workload.validation[0].labels, 4);
+  ASSERT_EQ(workload.training_source.left_out.size(), 1u);
+  EXPECT_EQ(workload.training_source.left_out[0].samples, 1u);
+  EXPECT_EQ(workload.training_source.left_out[0].why, "not projective");
+  EXPECT_TRUE(workload.validation_source.left_out.empty());
   const TextFolder none({{"train.conllu", crossed}, {"dev.conllu", crossed}});
   EXPECT_EQ(error_of<DataError>([&] { make_workload("parser", host_device(engine), {.data = none.path.string()}); }),
             (none.path / "train.conllu").string() + ": 0 of 1 training sentences are projective; expected at least 1");

@@ -31,7 +31,7 @@ TEST(Sentences, MayHaveAByteOrderMarkForeignLineEndsAndBlankLines) {
 }
 
 TEST(Sentences, KeepWhateverBytesAWordHas) {
-  const std::string word("\xff\0|\x01", 4);
+  const std::string word("\xff|\x01");
   EXPECT_EQ(parsed_sentences("a " + word + "\n"), (std::vector<Sentence>{{"a", word}}));
 }
 
@@ -70,6 +70,10 @@ TEST(TaggedSentences, MayHaveABarAsAWord) {
   const auto sentences = read_tagged("||O |a|O");
   EXPECT_EQ(sentences[0].words, (Sentence{"|", "|a"}));
   EXPECT_EQ(sentences[0].tags, (std::vector<std::string>{"O", "O"}));
+  const auto divided = read_tagged("a|b|NN|O ||SYM|O c|NN|I-PER\na|b|O c|O");
+  EXPECT_EQ(divided[0].words, (Sentence{"a|b", "|", "c"})) << "with parts of speech";
+  EXPECT_EQ(divided[0].tags, (std::vector<std::string>{"O", "O", "I-PER"}));
+  EXPECT_EQ(divided[1].words, (Sentence{"a|b", "c"})) << "without";
 }
 
 TEST(TaggedSentences, AreRefusedInOneLine) {

@@ -2,12 +2,15 @@
 #include "windrow/models/word_vectors.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <zlib.h>
 
 #include <cmath>
 #include <fstream>
 #include <map>
 #include <random>
 #include <sstream>
+#include <thread>
 
 #include "tests/models/refusal.h"
 #include "tests/seed.h"
@@ -15,6 +18,8 @@
 
 namespace windrow {
 namespace {
+
+using namespace std::string_literals;
 
 /// Rows for "cat", "dog" and ". . .", 0.5 before anything is read.
 struct Table {
@@ -48,16 +53,62 @@ TEST(WordVectors, ThatAreDamagedAreRefusedByLine) {
   const auto refusal = [](const std::string& text) { return windrow::refusal([&] { const Table table(text); }); };
   EXPECT_EQ(refusal(""), "v.txt:1:1: no vector; expected a word and its numbers on each line");
   EXPECT_EQ(refusal("2 2\n"), "v.txt:1:1: no vector; expected a word and its numbers on each line");
-  EXPECT_EQ(refusal("a 1 2\ncat 1\n"), "v.txt:2:1: 1 numbers; expected 2, the width of the table");
+  EXPECT_EQ(refusal("cat 1\n"), "v.txt:1:1: 1 numbers; expected 2, the width of the table");
   EXPECT_EQ(refusal("cat 1 2 3\na 1 2\n"), "v.txt:1:1: 3 numbers; expected 2, the width of the table");
   EXPECT_EQ(refusal("400 3\ncat 1 2 3\n"), "v.txt:1:5: 3 numbers per word; expected 2, the width of the table");
-  EXPECT_EQ(refusal("3 2\ncat 1 2\n"), "v.txt:1:1: 3 words, as this line says; expected 1, as the file has");
   EXPECT_EQ(refusal("cat 1 2x\n"), "v.txt:1:7: '2x'; expected a decimal number");
   EXPECT_EQ(refusal("rat nan 2\n"), "v.txt:1:5: 'nan'; expected a decimal number");
   EXPECT_EQ(refusal("cat 1 1e99\n"), "v.txt:1:7: '1e99'; expected a number within the range of float");
   EXPECT_EQ(refusal("cat 1 1e999\n"), "v.txt:1:7: '1e999'; expected a number within the range of float");
-  EXPECT_EQ(refusal("a 1 2\n\nb 1 2\n"), "v.txt:2:1: no word; expected a word and its numbers");
-  EXPECT_EQ(refusal("a 1 2\n 1 2\n"), "v.txt:2:1: no word; expected a word and its numbers");
+  EXPECT_EQ(refusal("\nb 1 2\n"), "v.txt:1:1: no word; expected a word and its numbers");
+  EXPECT_EQ(refusal("2 2\ncat \0\x80? \0\x81?\n"s),
+            "v.txt:2:5: a NUL byte in a number, as in binary vectors; expected vectors in text");
+}
+
+TEST(WordVectors, MayHaveABlankATabOrANulByteAsTheirWord) {
+  const std::string odd = " 1 2\n  3 4\n\t\t5 6\n\0 7 8\n\t9 9\n"s;
+  const Table table("cat 0.25 1\n" + odd + "dog 5 6\n");
+  EXPECT_EQ(table.found.words, 7);
+  EXPECT_EQ(table.found.left_out, 0);
+  EXPECT_EQ(table.numbers, (std::vector<float>{0.25f, 1, 5, 6, 0.5f, 0.5f}));
+  EXPECT_EQ(Table(odd).found.words, 5) << "also as the first one";
+}
+
+TEST(WordVectors, OfAFileThatWasShortenedAreReadAndTheWrongCountIsTold) {
+  const Table table("2519370 2\ncat 1 2\ndog 3 4\n");
+  EXPECT_EQ(table.found.announced, 2519370);
+  EXPECT_EQ(table.found.words, 2);
+  EXPECT_EQ(table.numbers, (std::vector<float>{1, 2, 3, 4, 0.5f, 0.5f}));
+  EXPECT_EQ(Table("cat 1 2\n").found.announced, std::nullopt);
+}
+
+TEST(WordVectors, LeaveLinesOutThatAreNoneAndCountThem) {
+  const Table table("a 1 2\ncat 1\n\nrat nan 2\ncat 1 2x\ncat 1 1e99\ndog 3 4\ncat 5 6\nrat 7");
+  EXPECT_EQ(table.found.words, 3);
+  EXPECT_EQ(table.found.left_out, 6);
+  EXPECT_EQ(table.found.first_left_out, "v.txt:2:1: 1 numbers; expected 2, the width of the table");
+  EXPECT_EQ(table.numbers, (std::vector<float>{5, 6, 3, 4, 0.5f, 0.5f})) << "no row is half set";
+}
+
+/// Compressed, and through a pipe.
+TEST(WordVectors, AreReadFromCompressedFilesAndPipes) {
+  const std::filesystem::path folder = ::testing::TempDir(), file = folder / "windrow_v.gz",
+                              pipe = folder / "windrow_p";
+  std::vector<float> numbers(2);
+  const WordVectorTable table = {
+      .width = 2, .numbers = numbers, .row_of = [](std::string_view) { return std::int64_t{0}; }};
+  gzFile to = gzopen(file.c_str(), "wb");
+  gzputs(to, "cat 1 2\n");
+  gzclose(to);
+  EXPECT_EQ(read_word_vectors(file, table).rows, 1);
+  EXPECT_EQ(numbers, (std::vector<float>{1, 2}));
+  std::filesystem::remove(pipe);
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::jthread writer([&] { std::ofstream(pipe) << "cat 3 4\n"; });
+  EXPECT_EQ(read_word_vectors(pipe, table).rows, 1);
+  EXPECT_EQ(numbers, (std::vector<float>{3, 4}));
+  std::filesystem::remove(pipe);
+  std::filesystem::remove(file);
 }
 
 /// Damage gives a refusal in one line, or finite numbers.

@@ -300,18 +300,6 @@ std::pair<std::size_t, std::size_t> sizes_of(const char* name, const std::map<st
   return {workload.training.size(), workload.validation.size()};
 }
 
-TEST(Workloads, TrainOnTheFirstFileThatExistsAndValidateOnTheNext) {
-  using Sizes = std::pair<std::size_t, std::size_t>;
-  const std::string one = "a b c\n", two = one + one, three = two + one;
-  EXPECT_EQ(sizes_of("var-lstm", {{"train.txt", one}, {"valid.txt", two}, {"test.txt", three}}), Sizes(1, 2));
-  EXPECT_EQ(sizes_of("var-lstm", {{"valid.txt", two}, {"test.txt", three}}), Sizes(2, 3));
-  std::string tagged;
-  for (int i = 0; i < 25; ++i) tagged += "A|O b|O\n";
-  EXPECT_EQ(sizes_of("bilstm", {{"all.txt", tagged}}), Sizes(23, 2)) << "each tenth";
-  const std::string why = error_of<DataError>([] { sizes_of("var-lstm", {{"test.txt", "a\n"}}); });
-  EXPECT_NE(why.find("train.txt: no such file"), std::string::npos) << why;
-}
-
 TEST(Workloads, TranslateFilesOfTwoLanguages) {
   std::map<std::string, std::string> texts = {{"train.de", "wir sind hier\nwir gehen\n"},
                                               {"train.en", "we are here\nwe go\n"},
@@ -351,7 +339,7 @@ TEST(Workloads, OfTwoClassesLeaveNeutralPhrasesAndSentencesOut) {
 }
 
 TEST(Workloads, CutTextInPiecesOfOneLength) {
-  const TextFolder folder({{"valid.txt", "a b c\nd e\n"}, {"test.txt", "a\n"}});
+  const TextFolder folder({{"train.txt", "a b c\nd e\n"}, {"valid.txt", "a\n"}});
   Engine engine;
   const Workload workload =
       make_workload("fixed-lstm", host_device(engine), {.data = folder.path.string(), .sizes = {{"steps", 3}}});
@@ -363,12 +351,12 @@ TEST(Workloads, CutTextInPiecesOfOneLength) {
   const std::string why = error_of<DataError>([&] {
     make_workload("fixed-lstm", host_device(engine), {.data = folder.path.string(), .sizes = {{"steps", 8}}});
   });
-  EXPECT_EQ(why, (folder.path / "valid.txt").string() +
+  EXPECT_EQ(why, (folder.path / "train.txt").string() +
                      ": 7 words including sentence ends; expected at least 8, the length of a piece");
 }
 
 TEST(Workloads, CountUnknownWordsAsTheTextsOwnRareWord) {
-  const TextFolder folder({{"valid.txt", "a <unk> b\n"}, {"test.txt", "c b a\n"}, {"other.txt", "a b\n"}});
+  const TextFolder folder({{"train.txt", "a <unk> b\n"}, {"valid.txt", "c b a\n"}, {"other.txt", "a b\n"}});
   const auto labels = [&](Index vocabulary) {
     Engine engine;
     const Workload workload = make_workload("var-lstm", host_device(engine),
@@ -377,7 +365,7 @@ TEST(Workloads, CountUnknownWordsAsTheTextsOwnRareWord) {
   };
   EXPECT_EQ(labels(10), (std::vector<std::int32_t>{3, 4, 2, 1}));
   EXPECT_EQ(labels(4), (std::vector<std::int32_t>{3, 3, 2, 1})) << "b does not fit";
-  std::filesystem::rename(folder.path / "other.txt", folder.path / "valid.txt");
+  std::filesystem::rename(folder.path / "other.txt", folder.path / "train.txt");
   EXPECT_EQ(labels(10), (std::vector<std::int32_t>{0, 3, 2, 1})) << "the text has no such word";
 }
 

@@ -1,11 +1,13 @@
 #include "windrow/models/conllu.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <map>
 #include <optional>
 
 #include "data/lines.h"
+#include "data/open_data.h"
 
 namespace windrow {
 namespace {
@@ -54,10 +56,12 @@ Row row_of(const Lines& lines) {
   lines.refuse(0, std::to_string(fields) + (fields == 1 ? " field" : " fields") + "; expected 10, separated by tabs");
 }
 
+enum class Trees { required, ignored };
+
 /// Collects the lines of one sentence. References to other lines are checked when all lines are read.
 class SentenceReader {
  public:
-  explicit SentenceReader(const Lines& lines) : lines_(lines), begin_(lines.place(0)) {}
+  SentenceReader(const Lines& lines, Trees trees) : lines_(lines), trees_(trees), begin_(lines.place(0)) {}
 
   void add_line() {
     const Row row = row_of(lines_);
@@ -73,6 +77,7 @@ class SentenceReader {
       lines_.refuse(range_, "a range ends with " + std::to_string(range_end_) + "; expected at most " +
                                 std::to_string(words()) + ", the last word");
     }
+    if (trees_ == Trees::ignored) return std::move(sentence_);
     check_heads();
     check_tree();
     sentence_.forms.insert(sentence_.forms.end(), empty_forms_.begin(), empty_forms_.end());
@@ -99,6 +104,11 @@ class SentenceReader {
     }
     sentence_.forms.push_back(required(row[form], "form"));
     sentence_.tags.push_back(required(row[upos], "part of speech"));
+    if (trees_ == Trees::ignored) {
+      sentence_.heads.push_back(0);
+      sentence_.relations.emplace_back();
+      return;
+    }
     const auto number = number_of(row[head].text);
     if (!number) lines_.refuse(row[head].at, "head " + shown(row[head].text) + "; expected the number of a word or 0");
     sentence_.heads.push_back(*number);
@@ -113,6 +123,7 @@ class SentenceReader {
       lines_.refuse(row[id].at, "empty node " + shown(row[id].text) + "; expected " + text_of(next));
     }
     last_empty_ = next;
+    if (trees_ == Trees::ignored) return;
     empty_forms_.push_back(required(row[form], "form"));
     empty_tags_.push_back(required(row[upos], "part of speech"));
     empties_.emplace(next, static_cast<std::int32_t>(empty_forms_.size()));
@@ -199,6 +210,7 @@ class SentenceReader {
   }
 
   const Lines& lines_;
+  const Trees trees_;
   const TextPlace begin_;
   DependencySentence sentence_;         // empty nodes are added after all words
   std::vector<TextPlace> head_places_;  // of words
@@ -213,30 +225,43 @@ class SentenceReader {
 bool blank(std::string_view line) { return line.find_first_not_of(blanks) == std::string_view::npos; }
 
 /// Reads the sentence that begins with the current line.
-DependencySentence read_sentence(Lines& lines) {
-  SentenceReader reader(lines);
+DependencySentence read_sentence(Lines& lines, Trees trees) {
+  SentenceReader reader(lines, trees);
   do {
     if (!lines.line().starts_with('#')) reader.add_line();
   } while (lines.next() && !blank(lines.line()));
   return reader.finish();
 }
 
-}  // namespace
-
-std::vector<DependencySentence> read_conllu(std::istream& in, const std::string& name) {
+std::vector<DependencySentence> read_all(std::istream& in, const std::string& name, Trees trees) {
   Lines lines(in, name);
   std::vector<DependencySentence> sentences;
   while (lines.next_with_text()) {
     // Some files begin with a comment followed by a blank line, which is no sentence.
-    if (!lines.line().starts_with('#')) sentences.push_back(read_sentence(lines));
+    if (!lines.line().starts_with('#')) sentences.push_back(read_sentence(lines, trees));
   }
   if (sentences.empty()) lines.refuse(TextPlace{}, "no sentence; expected lines of ten fields in CoNLL-U");
   return sentences;
 }
 
+}  // namespace
+
+std::vector<DependencySentence> read_conllu(std::istream& in, const std::string& name) {
+  return read_all(in, name, Trees::required);
+}
+
+std::vector<DependencySentence> read_unparsed_conllu(std::istream& in, const std::string& name) {
+  return read_all(in, name, Trees::ignored);
+}
+
+bool is_conllu_line(std::string_view line) {
+  const bool number = !line.empty() && line[0] >= '0' && line[0] <= '9';
+  return number && std::ranges::count(line, '\t') == columns - 1;
+}
+
 std::vector<DependencySentence> read_conllu(const std::filesystem::path& file) {
-  std::ifstream in = open_text(file, "sentences in CoNLL-U");
-  return read_conllu(in, file.string());
+  const auto in = open_data(file, "sentences in CoNLL-U");
+  return read_conllu(*in, file.string());
 }
 
 }  // namespace windrow

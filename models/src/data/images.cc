@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
+#include <istream>
+#include <ostream>
 #include <utility>
 
-#include "data/lines.h"
+#include "data/open_data.h"
 
 namespace windrow {
 namespace {
@@ -30,13 +31,30 @@ std::uint32_t next_number(const NamedBytes& file) {
   return big_endian(bytes);
 }
 
-/// Checks the size of the file against its header before it takes memory for it.
+/// Reads up to `most` bytes, and returns how many there are. Takes memory for those that are there, not for those that
+/// a header promises.
+std::uint64_t read_until_end(const NamedBytes& file, std::uint64_t most, std::vector<std::uint8_t>& bytes) {
+  constexpr std::size_t block = 1 << 20;
+  std::vector<char> next(block);
+  std::uint64_t found = 0;
+  do {
+    file.in.read(next.data(), static_cast<std::streamsize>(block));
+    const auto got = static_cast<std::uint64_t>(file.in.gcount());
+    const auto kept = static_cast<std::ptrdiff_t>(std::min(got, most - std::min(most, found)));
+    bytes.insert(bytes.end(), next.begin(), next.begin() + kept);
+    found += got;
+  } while (file.in);
+  if (file.in.bad()) refuse(file, "cannot be read");
+  return found;
+}
+
 Idx read_bytes(const NamedBytes& file, std::uint32_t dimensions, const std::string& what) {
   constexpr std::uint32_t unsigned_bytes = 0x08;
   const std::uint32_t magic = next_number(file), expected = unsigned_bytes << 8 | dimensions;
+  if (magic >> 16 == 0x1f8b) refuse(file, "looks like a gzip file; expected " + what + ", or a name that ends in .gz");
   if (magic != expected) {
     refuse(file, "begins with the number " + std::to_string(magic) + "; expected " + std::to_string(expected) + ", " +
-                     what + " in IDX format, uncompressed");
+                     what + " in IDX format");
   }
   Idx idx;
   std::uint64_t bytes = 1;
@@ -49,16 +67,9 @@ Idx read_bytes(const NamedBytes& file, std::uint32_t dimensions, const std::stri
     }
     bytes *= size;
   }
-  const auto begin = file.in.tellg();
-  file.in.seekg(0, std::ios::end);
-  const auto found = static_cast<std::uint64_t>(file.in.tellg() - begin);
-  if (!file.in || found != bytes) {
+  const std::uint64_t found = read_until_end(file, bytes, idx.bytes);
+  if (found != bytes) {
     refuse(file, std::to_string(found) + " bytes behind its header; expected " + std::to_string(bytes));
-  }
-  file.in.seekg(begin);
-  idx.bytes.resize(bytes);
-  if (!file.in.read(reinterpret_cast<char*>(idx.bytes.data()), static_cast<std::streamsize>(bytes))) {
-    refuse(file, "cannot be read");
   }
   return idx;
 }
@@ -98,8 +109,8 @@ LabelledImages read_idx(NamedBytes image_file, NamedBytes label_file) {
 }
 
 LabelledImages read_idx(const std::filesystem::path& images, const std::filesystem::path& labels) {
-  std::ifstream from = open_text(images, "images in IDX format"), of = open_text(labels, "labels in IDX format");
-  return read_idx(NamedBytes{from, images.string()}, NamedBytes{of, labels.string()});
+  const auto from = open_data(images, "images in IDX format"), of = open_data(labels, "labels in IDX format");
+  return read_idx(NamedBytes{*from, images.string()}, NamedBytes{*of, labels.string()});
 }
 
 void write_idx(const LabelledImages& images, std::ostream& to_images, std::ostream& to_labels) {

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <istream>
 
+#include "data/looks_like.h"
+
 namespace windrow {
 
-Lines::Lines(std::istream& in, std::string name) : in_(in), name_(std::move(name)) {
+Lines::Lines(std::istream& in, std::string name, NulBytes nul_bytes)
+    : in_(in), name_(std::move(name)), nul_bytes_(nul_bytes) {
   if (!in_) throw DataError(name_ + ": cannot be read; expected a readable stream");
 }
 
@@ -17,7 +20,16 @@ bool Lines::next() {
   skipped_ = number_++ == 0 && text_.starts_with("\xef\xbb\xbf") ? 3 : 0;
   line_ = std::string_view(text_).substr(skipped_);
   while (line_.ends_with('\r')) line_.remove_suffix(1);
+  require_text();
   return true;
+}
+
+void Lines::require_text() const {
+  if (const std::string why = number_ == 1 ? why_no_text(text_) : ""; !why.empty()) refuse(TextPlace{}, why);
+  if (nul_bytes_ == NulBytes::accepted) return;
+  if (const std::size_t at = line_.find('\0'); at != std::string_view::npos) {
+    refuse(at, "a NUL byte, as in binary files and UTF-16; expected text in UTF-8");
+  }
 }
 
 bool Lines::next_with_text() {
@@ -64,19 +76,6 @@ std::string shown(std::string_view text) {
   std::string result = "'";
   for (char c : text.substr(0, 20)) result += c > ' ' && c < 127 ? c : '?';
   return result + (text.size() > 20 ? "...'" : "'");
-}
-
-std::ifstream open_text(const std::filesystem::path& file, const std::string& what) {
-  const auto refuse = [&](const std::string& why) {
-    throw DataError(file.string() + ": " + why + "; expected a file of " + what);
-  };
-  std::error_code error;
-  if (!std::filesystem::exists(file, error)) refuse("no such file");
-  // Other kinds of files, such as pipes, might never end.
-  if (!std::filesystem::is_regular_file(file, error)) refuse("not a regular file");
-  std::ifstream in(file);
-  if (!in) refuse("cannot be opened");
-  return in;
 }
 
 }  // namespace windrow

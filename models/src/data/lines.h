@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <filesystem>
-#include <fstream>
 #include <iosfwd>
 #include <string>
 #include <string_view>
@@ -22,13 +20,17 @@ struct TextPlace {
   std::size_t line = 1, column = 1;
 };
 
+/// Whether lines may have bytes that no text has.
+enum class NulBytes { refused, accepted };
+
 /// Reads a text line by line. Refers to the stream, which must have no other reader.
 class Lines {
  public:
   /// Errors mention `name`. Throws DataError if the stream is not good.
-  Lines(std::istream& in, std::string name);
+  Lines(std::istream& in, std::string name, NulBytes nul_bytes = NulBytes::refused);
 
-  /// Reads the next line; false after the last one. Throws DataError if reading fails.
+  /// Reads the next line; false after the last one. Throws DataError if reading fails, and for what is no text: if it
+  /// begins like a compressed file, say, or has a NUL byte that is refused.
   bool next();
   /// Reads the next line that is not blank.
   bool next_with_text();
@@ -42,7 +44,10 @@ class Lines {
 
  private:
   std::istream& in_;
+  void require_text() const;
+
   const std::string name_;
+  const NulBytes nul_bytes_;
   std::string text_;
   std::string_view line_;  // refers to text_
   std::size_t number_ = 0;
@@ -65,9 +70,11 @@ class Line {
 };
 
 /// Returns parse(line) of each line that is not blank; idle workers parse too if this runs inside an op. Throws the
-/// DataError that comes first in the text, and a DataError that says `none` if all lines are blank.
+/// DataError that comes first in the text, and a DataError that says `none` if all lines are blank. A first line that
+/// is `head` is skipped.
 template <class Parse>
-auto parse_lines(std::istream& in, const std::string& name, const std::string& none, Parse parse) {
+auto parse_lines(std::istream& in, const std::string& name, const std::string& none, Parse parse,
+                 std::string_view head = {}) {
   struct Part {
     std::size_t begin, size;
     TextPlace place;
@@ -76,6 +83,7 @@ auto parse_lines(std::istream& in, const std::string& name, const std::string& n
   std::string text;
   std::vector<Part> parts;
   while (lines.next_with_text()) {
+    if (parts.empty() && !head.empty() && lines.line() == head) continue;
     parts.push_back({text.size(), lines.line().size(), lines.place(0)});
     text += lines.line();
   }
@@ -97,8 +105,5 @@ std::vector<Token> tokens(std::string_view line);
 /// A printable form of a character and of a text, for errors.
 std::string shown(char c);
 std::string shown(std::string_view text);
-
-/// Opens a file. Throws DataError if it is not a regular file or cannot be read; `what` names the expected content.
-std::ifstream open_text(const std::filesystem::path& file, const std::string& what);
 
 }  // namespace windrow

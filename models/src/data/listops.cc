@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "data/lines.h"
+#include "data/open_data.h"
 
 namespace windrow {
 namespace {
@@ -35,13 +36,16 @@ class ListReader {
 
   ListOpsTree read() {
     const std::size_t tab = line_.find('\t');
-    if (tab != std::string_view::npos) at_ = tab + 1;
-    for (skip_blanks(); at_ < line_.size(); skip_blanks()) step(next());
+    // It is in front as published, and behind in Long Range Arena.
+    const bool value_first =
+        tab == std::string_view::npos || line_.find('[') > tab || line_.find('[', tab) != line_.npos;
+    if (tab != std::string_view::npos) (value_first ? at_ = tab + 1 : end_ = tab);
+    for (skip_blanks(); at_ < end_; skip_blanks()) step(next());
     if (!lists_.empty()) whole_line_.refuse(at_, "the line ends inside a list; expected ']'");
     if (finished_.empty()) whole_line_.refuse(at_, "no tree; expected a list such as [MAX 2 9 ], or a digit");
     if (!round_.empty()) whole_line_.refuse(at_, "the line ends inside parentheses; expected ')'");
     tree_.value = labels_->back();
-    if (tab != std::string_view::npos) check_value(line_.substr(0, tab));
+    if (tab != std::string_view::npos) check_value(value_first ? 0 : tab + 1, value_first ? tab : line_.size());
     return std::move(tree_);
   }
 
@@ -97,17 +101,20 @@ class ListReader {
     labels_->push_back(label);
   }
 
-  void check_value(std::string_view field) const {
+  /// The value lies between these places.
+  void check_value(std::size_t begin, std::size_t end) const {
+    const std::string_view field = line_.substr(begin, end - begin);
     const std::vector<Token> stated = tokens(field);
     if (stated.size() != 1 || !is_digit(stated[0].text)) {
-      whole_line_.refuse(0, "value " + shown(field) + " before the tab; expected 0 to 9");
+      whole_line_.refuse(begin,
+                         "value " + shown(field) + (begin == 0 ? " before" : " behind") + " the tab; expected 0 to 9");
     }
     if (stated[0].text[0] - '0' == tree_.value) return;
-    whole_line_.refuse(stated[0].at, "value " + std::string(stated[0].text) + "; expected " +
-                                         std::to_string(tree_.value) + ", the value of the tree");
+    whole_line_.refuse(begin + stated[0].at, "value " + std::string(stated[0].text) + "; expected " +
+                                                 std::to_string(tree_.value) + ", the value of the tree");
   }
 
-  void skip_blanks() { at_ = std::min(line_.find_first_not_of(blanks, at_), line_.size()); }
+  void skip_blanks() { at_ = std::min(line_.find_first_not_of(blanks, at_), end_); }
 
   /// Reads the next token. Brackets need no blanks around them.
   Token next() {
@@ -119,11 +126,11 @@ class ListReader {
 
   const Line& whole_line_;
   const std::string_view line_;
-  std::size_t at_ = 0;
-  std::vector<std::size_t> round_;      // positions of open round brackets
-  std::vector<List> lists_;             // open lists
-  std::vector<std::int32_t> finished_;  // finished vertices that are not in a finished list yet
-  std::vector<std::int32_t> values_;    // of the arguments of the current list
+  std::size_t at_ = 0, end_ = line_.size();  // of the tree
+  std::vector<std::size_t> round_;           // positions of open round brackets
+  std::vector<List> lists_;                  // open lists
+  std::vector<std::int32_t> finished_;       // finished vertices that are not in a finished list yet
+  std::vector<std::int32_t> values_;         // of the arguments of the current list
   ListOpsTree tree_;
   std::vector<std::int32_t>* symbols_;  // of tree_
   std::vector<std::int32_t>* labels_;
@@ -145,13 +152,14 @@ std::int32_t listops_value(std::int32_t symbol, std::span<const std::int32_t> ar
 }
 
 std::vector<ListOpsTree> read_listops(std::istream& in, const std::string& name) {
-  return parse_lines(in, name, "no tree; expected one per line, such as 9, a tab and [MAX 2 9 ]",
-                     [](const Line& line) { return ListReader(line).read(); });
+  return parse_lines(
+      in, name, "no tree; expected one per line, such as 9, a tab and [MAX 2 9 ]",
+      [](const Line& line) { return ListReader(line).read(); }, "Source\tTarget");
 }
 
 std::vector<ListOpsTree> read_listops(const std::filesystem::path& file) {
-  std::ifstream in = open_text(file, "ListOps trees, one per line");
-  return read_listops(in, file.string());
+  const auto in = open_data(file, "ListOps trees, one per line");
+  return read_listops(*in, file.string());
 }
 
 }  // namespace windrow

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "data/lines.h"
+#include "data/named_files.h"
+#include "data/open_data.h"
 
 namespace windrow {
 namespace {
@@ -84,41 +86,34 @@ void require_as_many(const Side& source, const Side& target) {
                   "; expected as many, since each line translates the one of its number");
 }
 
-[[noreturn]] void refuse_blank(const Line& blank, const Side& other) {
-  blank.refuse(0, "a blank line, whose partner in " + other.name() + " is not blank; expected a sentence");
-}
-
 }  // namespace
 
-std::vector<SentencePair> read_parallel_text(NamedText source_text, NamedText target_text) {
+std::vector<SentencePair> read_parallel_text(NamedText source_text, NamedText target_text, std::size_t* blank) {
   const Side source(std::move(source_text)), target(std::move(target_text));
   require_as_many(source, target);
   std::vector<SentencePair> pairs = parallel_map(source.size(), [&](std::size_t i) {
-    const Line from = source[i], to = target[i];
-    SentencePair pair{words_of(from), words_of(to)};
-    if (pair.source.empty() && !pair.target.empty()) refuse_blank(from, target);
-    if (pair.target.empty() && !pair.source.empty()) refuse_blank(to, source);
-    return pair;
+    return SentencePair{words_of(source[i]), words_of(target[i])};
   });
+  const auto on_one_side =
+      std::erase_if(pairs, [](const SentencePair& pair) { return pair.source.empty() != pair.target.empty(); });
+  if (blank != nullptr) *blank = on_one_side;
   std::erase_if(pairs, [](const SentencePair& pair) { return pair.source.empty(); });
   if (pairs.empty()) throw DataError(source.name() + ":1:1: no sentence; expected one per line");
   return pairs;
 }
 
-std::vector<SentencePair> read_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target) {
-  std::ifstream from = open_text(source, "sentences, one per line"), to = open_text(target, "sentences, one per line");
-  return read_parallel_text(NamedText{from, source.string()}, NamedText{to, target.string()});
+std::vector<SentencePair> read_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target,
+                                             std::size_t* blank) {
+  const auto from = open_data(source, "sentences, one per line"), to = open_data(target, "sentences, one per line");
+  return read_parallel_text(NamedText{*from, source.string()}, NamedText{*to, target.string()}, blank);
 }
 
 ParallelFiles find_parallel_text(const std::filesystem::path& folder, const std::string& part,
                                  const LanguagePair& languages) {
-  std::vector<std::filesystem::path> found;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::filesystem::path& path = entry.path();
-    if (path.stem() == part && path.has_extension() && entry.is_regular_file(error)) found.push_back(path);
-  }
-  std::sort(found.begin(), found.end());
+  std::vector<std::filesystem::path> found = files_named(folder, part + ".*");
+  std::erase_if(found, [&](const std::filesystem::path& path) {
+    return uncompressed_name(path).stem() != part || !std::filesystem::is_regular_file(path);
+  });
   const auto& [source, target] = languages;
   const bool both = !source.empty() && !target.empty();
   if (found.size() < 2 || (found.size() > 2 && !both)) {
@@ -128,7 +123,7 @@ ParallelFiles find_parallel_text(const std::filesystem::path& folder, const std:
                                       : "such as " + part + ".de and " + part + ".en"));
   }
   const auto of = [&](const std::string& language) {
-    const auto file = std::ranges::find(found, folder / (part + "." + language));
+    const auto file = std::ranges::find(found, folder / (part + "." + language), uncompressed_name);
     if (file != found.end()) return *file;
     std::string there;
     for (const auto& path : found) there += (there.empty() ? "" : ", ") + path.filename().string();

@@ -1,6 +1,9 @@
 #include "windrow/models/sentences.h"
 
+#include <algorithm>
+
 #include "data/lines.h"
+#include "data/open_data.h"
 
 namespace windrow {
 namespace {
@@ -11,22 +14,34 @@ std::vector<std::string> words_of(std::string_view line) {
   return words;
 }
 
-void append(const Token& token, const Line& line, TaggedSentence& sentence) {
-  const std::string_view text = token.text;
-  const std::size_t end = text.find('|', 1);
-  if (end == std::string_view::npos) {
-    const bool no_word = text[0] == '|';
-    line.refuse(token.at, shown(text) + " has no " + (no_word ? "word" : "tag") + "; expected word|TAG");
-  }
-  const std::string_view tag = text.substr(text.rfind('|') + 1);
-  if (tag.empty()) line.refuse(token.at, shown(text) + " has no tag; expected word|TAG");
-  sentence.words.emplace_back(text.substr(0, end));
-  sentence.tags.emplace_back(tag);
+/// What precedes the last bar; empty if there is none.
+std::string_view before_bar(std::string_view text) {
+  const std::size_t bar = text.rfind('|');
+  return bar == std::string_view::npos ? std::string_view() : text.substr(0, bar);
+}
+
+/// Whether a word, a part of speech and a tag can be told apart, from the right.
+bool has_part_of_speech(const Token& token) {
+  const std::string_view word_and_part = before_bar(token.text);
+  return !before_bar(word_and_part).empty() && !word_and_part.ends_with('|');
 }
 
 TaggedSentence tagged(const Line& line) {
+  const std::vector<Token> all = tokens(line.text());
+  const bool with_parts = std::ranges::all_of(all, has_part_of_speech);
   TaggedSentence sentence;
-  for (const Token& token : tokens(line.text())) append(token, line, sentence);
+  for (const auto& [text, at] : all) {
+    const bool no_bar = text.find('|') == std::string_view::npos;
+    if (no_bar || text.ends_with('|')) {
+      const bool no_word = text == "|";
+      line.refuse(at, shown(text) + " has no " + (no_word ? "word" : "tag") + "; expected word|TAG");
+    }
+    std::string_view word = before_bar(text);
+    if (word.empty()) line.refuse(at, shown(text) + " has no word; expected word|TAG");
+    if (with_parts) word = before_bar(word);
+    sentence.words.emplace_back(word);
+    sentence.tags.emplace_back(text.substr(text.rfind('|') + 1));
+  }
   return sentence;
 }
 
@@ -38,8 +53,8 @@ std::vector<Sentence> read_sentences(std::istream& in, const std::string& name) 
 }
 
 std::vector<Sentence> read_sentences(const std::filesystem::path& file) {
-  std::ifstream in = open_text(file, "sentences, one per line");
-  return read_sentences(in, file.string());
+  const auto in = open_data(file, "sentences, one per line");
+  return read_sentences(*in, file.string());
 }
 
 std::vector<TaggedSentence> read_tagged_sentences(std::istream& in, const std::string& name) {
@@ -47,8 +62,8 @@ std::vector<TaggedSentence> read_tagged_sentences(std::istream& in, const std::s
 }
 
 std::vector<TaggedSentence> read_tagged_sentences(const std::filesystem::path& file) {
-  std::ifstream in = open_text(file, "tagged sentences, one per line");
-  return read_tagged_sentences(in, file.string());
+  const auto in = open_data(file, "tagged sentences, one per line");
+  return read_tagged_sentences(*in, file.string());
 }
 
 }  // namespace windrow

@@ -4,6 +4,7 @@
 #include <ranges>
 
 #include "data/lines.h"
+#include "data/open_data.h"
 
 namespace windrow {
 namespace {
@@ -111,8 +112,8 @@ std::vector<LabelledTree> read_treebank(std::istream& in, const std::string& nam
 }
 
 std::vector<LabelledTree> read_treebank(const std::filesystem::path& file) {
-  std::ifstream in = open_text(file, "trees, one per line");
-  return read_treebank(in, file.string());
+  const auto in = open_data(file, "trees, one per line");
+  return read_treebank(*in, file.string());
 }
 
 std::vector<LabelledTree> with_two_labels(std::vector<LabelledTree> trees) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/lines.h"
+#include "data/open_data.h"
 #include "windrow/models/vocabulary.h"
 #include "windrow/training/whole_file.h"
 
@@ -80,7 +81,11 @@ class Fields {
 class VectorReader {
  public:
   VectorReader(std::istream& in, const std::string& name, const WordVectorTable& table)
-      : in_(in), lines_(in, name), table_(table), set_(table.numbers.size() / table.width, 0) {}
+      : in_(in),
+        lines_(in, name, NulBytes::accepted),
+        table_(table),
+        set_(table.numbers.size() / table.width, 0),
+        row_(table.width) {}
 
   WordVectors read() {
     constexpr std::int64_t between_progress = 1024;
@@ -90,14 +95,10 @@ class VectorReader {
     while (lines_.next()) {
       fields_.divide(lines_.line());
       if (fields_.size() == 0 && at_end()) break;
-      take_line();
+      take_or_leave_line();
       if (table_.progress && found_.words % between_progress == 0) report();
     }
     if (found_.words == 0) refuse_line("no vector; expected a word and its numbers on each line");
-    if (announced_ && *announced_ != found_.words) {
-      lines_.refuse(TextPlace{}, std::to_string(*announced_) + " words, as this line says; expected " +
-                                     std::to_string(found_.words) + ", as the file has");
-    }
     return found_;
   }
 
@@ -113,8 +114,9 @@ class VectorReader {
   /// A first line of word2vec. A vector of one number looks alike if its word is a number.
   bool take_head() {
     if (fields_.size() != 2 || fields_[0].state != whole || fields_[1].state != whole) return false;
+    if (Fields::is_blank(lines_.line().front())) return false;  // the vector of a blank
     std::int64_t width = 0;
-    announced_ = count(fields_[0]);
+    if (const std::int64_t words = count(fields_[0]); words >= 0) found_.announced = words;
     width = count(fields_[1]);
     if (width != static_cast<std::int64_t>(table_.width)) {
       lines_.refuse(fields_[1].begin, std::to_string(width) + " numbers per word; " + expected());
@@ -128,25 +130,39 @@ class VectorReader {
     return value;
   }
 
+  /// A line that is no vector is damaged, or cut off at the end of a file, if the one before it was a vector.
+  void take_or_leave_line() {
+    try {
+      take_line();
+    } catch (const DataError& error) {
+      if (found_.words == 0) throw;
+      if (found_.left_out++ == 0) found_.first_left_out = error.what();
+    }
+  }
+
   void take_line() {
     const std::size_t width = table_.width, size = fields_.size();
-    if (size == 0 || Fields::is_blank(lines_.line().front())) refuse_line("no word; expected a word and its numbers");
-    if (size < width + 1) refuse_line(std::to_string(size - 1) + " numbers; " + expected());
+    if (size == 0) refuse_line("no word; expected a word and its numbers");
+    const bool blank_word = size == width && Fields::is_blank(lines_.line().front());
+    if (size < width + (blank_word ? 0 : 1)) refuse_line(std::to_string(size - 1) + " numbers; " + expected());
     const std::size_t first = size - width;
     for (std::size_t i = first; i < size; ++i) {
       if (is_number(fields_[i].state)) continue;
+      if (text_of(i).find('\0') != std::string_view::npos) {
+        lines_.refuse(fields_[i].begin, "a NUL byte in a number, as in binary vectors; expected vectors in text");
+      }
       lines_.refuse(fields_[i].begin, shown(text_of(i)) + "; expected a decimal number");
     }
     // Too many numbers on the first line are those of a wider table; later, a word may contain spaces and numbers.
     if (first > 1 && is_number(fields_[first - 1].state) && found_.words == 0) refuse_line(too_many(first));
-    ++found_.words;
-    const std::int64_t row = table_.row_of(lines_.line().substr(0, fields_[first - 1].end));
-    if (row < 0 || set_[static_cast<std::size_t>(row)] != 0) return;
-    set_[static_cast<std::size_t>(row)] = 1;
-    ++found_.rows;
-    for (std::size_t i = 0; i < width; ++i) {
-      table_.numbers[static_cast<std::size_t>(row) * width + i] = number(first + i);
+    const std::int64_t row = blank_word ? -1 : table_.row_of(lines_.line().substr(0, fields_[first - 1].end));
+    if (row >= 0 && set_[static_cast<std::size_t>(row)] == 0) {
+      for (std::size_t i = 0; i < width; ++i) row_[i] = number(first + i);
+      std::ranges::copy(row_, table_.numbers.begin() + static_cast<std::ptrdiff_t>(row) * std::ssize(row_));
+      set_[static_cast<std::size_t>(row)] = 1;
+      ++found_.rows;
     }
+    ++found_.words;
   }
   std::string too_many(std::size_t first) const {
     std::size_t numbers = table_.width;
@@ -176,8 +192,8 @@ class VectorReader {
   Lines lines_;
   const WordVectorTable& table_;
   Fields fields_;
-  std::vector<char> set_;  // by row
-  std::optional<std::int64_t> announced_;
+  std::vector<char> set_;   // by row
+  std::vector<float> row_;  // of the current line
   WordVectors found_;
 };
 
@@ -192,8 +208,8 @@ WordVectors read_word_vectors(std::istream& in, const std::string& name, const W
 }
 
 WordVectors read_word_vectors(const std::filesystem::path& file, const WordVectorTable& table) {
-  std::ifstream in = open_text(file, "word vectors, one per line");
-  return read_word_vectors(in, file.string(), table);
+  const auto in = open_data(file, "word vectors, one per line", Pipes::accepted);
+  return read_word_vectors(*in, file.string(), table);
 }
 
 WordVectors set_word_vectors(Workload& workload, const std::filesystem::path& file,

@@ -113,6 +113,7 @@ WorkloadKind listops_kind() {
           .sample = "tree",
           .unit = "trees",
           .files = {"train_d20s.tsv", "test_d20s.tsv"},
+          .other_names = {{"basic_train.tsv"}, {"basic_val.tsv"}},
           .sizes = {hidden(128)},
           .cells = {},
           .samples = 4096,

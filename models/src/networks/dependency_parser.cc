@@ -73,10 +73,17 @@ Judged judge(const ArcHybrid& state, const std::vector<float>& scores, std::span
   return judged;
 }
 
-Scored best(const ArcHybrid& state, const std::vector<float>& scores) {
+/// `roots` tells which relations are those of a root, by number; empty if they do not matter.
+Scored best(const ArcHybrid& state, const std::vector<float>& scores, const std::vector<char>& roots) {
   Scored best;
-  each_legal(state, scores.size(),
-             [&](std::size_t number, const ParserAction&) { best.raise(number, scores[number]); });
+  const bool to_root = state.next() == 0;  // a left transition attaches a word to the root
+  each_legal(state, scores.size(), [&](std::size_t number, const ParserAction& action) {
+    const bool attaches = action.transition != Transition::shift;
+    const bool wants_root = to_root && action.transition == Transition::left;
+    const bool fits =
+        roots.empty() || !attaches || wants_root == (roots[static_cast<std::size_t>(action.relation)] != 0);
+    if (fits) best.raise(number, scores[number]);
+  });
   require_finite(best.score);
   return best;
 }
@@ -107,6 +114,9 @@ DependencyParser::DependencyParser(Parameters& parameters, DependencyVocabularie
                            .hidden = options.hidden,
                            .scorer = options.scorer,
                            .layers = static_cast<int>(options.layers)}) {
+  for (const std::string& name : relation_names_) roots_.push_back(name == "root" || name.starts_with("root:"));
+  const auto roots = static_cast<std::size_t>(std::ranges::count(roots_, 1));
+  if (roots == 0 || roots == roots_.size()) roots_.clear();  // they would leave no relation for some words
   if (vocabularies_.seen.size() != static_cast<std::size_t>(vocabularies_.words.size())) {
     throw MisuseError("parser: " + std::to_string(vocabularies_.seen.size()) + " counts of words; expected " +
                       std::to_string(vocabularies_.words.size()));
@@ -185,7 +195,7 @@ LazyTask<DependencyTree> DependencyParser::parse(LazyGraph& graph, Sentence sent
   state.apply(Transition::shift);
   while (!state.final()) {
     const std::vector<float> scores = co_await value(parser_.scores(read, state));
-    const ParserAction action = Parser::action(best(state, scores).action);
+    const ParserAction action = Parser::action(best(state, scores, roots_).action);
     if (action.transition != Transition::shift) {
       tree.relations[static_cast<std::size_t>(state.stack(0)) - 1] =
           relation_names_[static_cast<std::size_t>(action.relation)];

@@ -137,16 +137,17 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
   if (vocabulary < 2) {
     throw MisuseError(kind.name + ": vocabulary " + std::to_string(vocabulary) + "; expected at least 2");
   }
-  const Split<Sentence> text = text_of(kind, device, options, steps);
+  Split<Sentence> text = text_of(kind, device, options, steps);
   VocabularySource vocabularies(options);
   const Vocabulary words = vocabularies.get("words", [&] { return Vocabulary(text.training | std::views::join, 1); });
   const WordNumbering numbering(words, vocabulary);
   const auto sequences = [&](const std::vector<Sentence>& part) {
     return steps == 0 ? by_sentence(part, numbering) : in_pieces(part, numbering, steps);
   };
-  Split<Numbers> split{sequences(text.training), sequences(text.validation)};
+  Split<Numbers> split{sequences(text.training), sequences(text.validation), std::move(text.training_source),
+                       std::move(text.validation_source)};
   if (split.training.empty() && !options.validation_only) {
-    refuse_short(files_of(kind, options).front(), text.training, steps);
+    refuse_short(files_of(kind, options).training, text.training, steps);
   }
   if (options.data.empty()) split.training.resize(std::min(split.training.size(), options.samples));
   auto parameters = std::make_unique<Parameters>(device, options.seed);
@@ -169,6 +170,11 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
   });
 }
 
+/// Of Mikolov's Penn Treebank, and of WikiText.
+std::vector<std::vector<std::string>> published_names() {
+  return {{"ptb.train.txt", "wiki.train.tokens"}, {"ptb.valid.txt", "wiki.valid.tokens"}};
+}
+
 WorkloadSwitch tied() { return {"tied", "Classify words by the table of their embeddings"}; }
 
 WorkloadSize vocabulary(Index preset) { return {"vocabulary", "Vocabulary size", preset}; }
@@ -180,7 +186,8 @@ WorkloadKind fixed_lstm_kind() {
           .about = "LSTM language model over text pieces of equal length (Xu et al. 2018)",
           .sample = "piece",
           .unit = "words",
-          .files = {"train.txt", "valid.txt", "test.txt"},
+          .files = {"train.txt", "valid.txt"},
+          .other_names = published_names(),
           .sizes = {hidden(512), embedding(512), vocabulary(10'000), {"steps", "Words per piece of text", 64}},
           .cells = {},
           .switches = {tied()},
@@ -196,7 +203,8 @@ WorkloadKind var_lstm_kind() {
           .about = "LSTM language model over sentences (Neubig et al. 2017)",
           .sample = "sentence",
           .unit = "words",
-          .files = {"train.txt", "valid.txt", "test.txt"},
+          .files = {"train.txt", "valid.txt"},
+          .other_names = published_names(),
           .sizes = {hidden(256), embedding(256), vocabulary(10'000)},
           .cells = {},
           .switches = {tied()},

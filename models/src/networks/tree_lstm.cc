@@ -147,10 +147,13 @@ Split<LabelledTree> trees_of(const WorkloadKind& kind, const Device& device, con
   const auto read = [](auto&&... from) { return read_treebank(from...); };
   Split<LabelledTree> trees = make_split(kind, device, options, read, generate_treebank);
   if (classes == tree_labels) return trees;
-  const std::size_t all = trees.training.size();
-  trees = {with_two_labels(std::move(trees.training)), with_two_labels(std::move(trees.validation))};
+  const std::size_t all = trees.training.size(), validating = trees.validation.size();
+  trees.training = with_two_labels(std::move(trees.training));
+  trees.validation = with_two_labels(std::move(trees.validation));
+  trees.training_source.leave_out(all - trees.training.size(), "with a neutral root");
+  trees.validation_source.leave_out(validating - trees.validation.size(), "with a neutral root");
   if (!trees.training.empty() || options.validation_only) return trees;
-  const std::string from = options.data.empty() ? kind.name : files_of(kind, options).front().string();
+  const std::string from = options.data.empty() ? kind.name : files_of(kind, options).training.string();
   throw DataError(from + ": the roots of all " + std::to_string(all) +
                   " training trees are neutral; expected at least 1 that is not, for 2 classes");
 }

@@ -270,15 +270,9 @@ PrintedSource ImageNetwork::source(const SourceOptions& options) const {
 }
 
 /// The file with the labels of a file with images.
-std::filesystem::path labels_of(const std::filesystem::path& images) {
-  std::string name = images.filename().string();
-  const std::string from = "images-idx3", to = "labels-idx1";
-  name.replace(name.find(from), from.size(), to);
-  return images.parent_path() / name;
-}
-
 struct ImageSplit {
   LabelledImages training, validation;
+  SampleSource training_source, validation_source;
 };
 
 bool has_size(const LabelledImages& images, const ImageSize& size) {
@@ -296,18 +290,20 @@ ImageSplit images_of(const WorkloadKind& kind, const WorkloadOptions& options) {
     }
     return split;
   }
-  const std::vector<std::filesystem::path> files = files_of(kind, options);
-  if (!options.validation_only) split.training = read_idx(files[0], labels_of(files[0]));
-  split.validation = read_idx(files[1], labels_of(files[1]));
+  const DataFiles files = files_of(kind, options);
+  split.training_source.files = {files.training};
+  split.validation_source.files = {files.validation};
+  if (!options.validation_only) split.training = read_idx(files.training, labels_of(files.training));
+  split.validation = read_idx(files.validation, labels_of(files.validation));
   if (options.image && !has_size(split.validation, *options.image)) {
     const auto text = [](Index height, Index width) { return std::to_string(height) + " x " + std::to_string(width); };
-    throw DataError(files[1].string() + ": images of " + text(split.validation.height, split.validation.width) +
+    throw DataError(files.validation.string() + ": images of " + text(split.validation.height, split.validation.width) +
                     " pixels; expected " + text(options.image->height, options.image->width) +
                     ", as in the data of the model's training");
   }
   if (options.validation_only) return split;
   if (!has_size(split.training, {split.validation.height, split.validation.width})) {
-    throw DataError(files[1].string() + ": images of another size than those of " + files[0].string() +
+    throw DataError(files.validation.string() + ": images of another size than those of " + files.training.string() +
                     "; expected one size");
   }
   return split;
@@ -328,7 +324,9 @@ Workload make_images(const WorkloadKind& kind, const Device& device, const Workl
                     .parameters = std::move(parameters),
                     .image = ImageSize{split.validation.height, split.validation.width},
                     .training = std::vector<Sample>(split.training.size(), sample),
-                    .validation = std::vector<Sample>(split.validation.size(), sample)};
+                    .validation = std::vector<Sample>(split.validation.size(), sample),
+                    .training_source = std::move(split.training_source),
+                    .validation_source = std::move(split.validation_source)};
   network->training = std::make_shared<LabelledImages>(std::move(split.training));
   network->validation = std::make_shared<LabelledImages>(std::move(split.validation));
   workload.network = std::move(network);
@@ -363,6 +361,7 @@ WorkloadKind kind_of_images(std::string name, std::string about, std::vector<Wor
           .sample = "image",
           .unit = "images",
           .files = {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"},
+          .other_names = {{"train-images.idx3-ubyte"}, {"t10k-images.idx3-ubyte"}},
           .sizes = std::move(sizes),
           .cells = {},
           .graphs_known = false,

@@ -17,11 +17,24 @@ namespace windrow {
 /// A training set and a validation set.
 template <class T>
 struct Split {
-  std::vector<T> training, validation;
+  std::vector<T> training = {}, validation = {};
+  SampleSource training_source = {}, validation_source = {};
 };
 
-/// The files of the training and the validation set in the folder of the options; a single one if it contains both.
-std::vector<std::filesystem::path> files_of(const WorkloadKind& kind, const WorkloadOptions& options);
+/// The file of the training set, and that of the validation set; the latter is empty if it is every tenth sample of the
+/// former. A value.
+struct DataFiles {
+  std::filesystem::path training, validation;
+};
+/// Finds the files of the kind in the folder of the options. With WorkloadOptions::validation_only, does not look for a
+/// training set that is not needed. Throws DataError if one is missing, if several have its names, and if both are one.
+DataFiles files_of(const WorkloadKind& kind, const WorkloadOptions& options);
+/// The file of labels beside a file of images: train-labels-idx1-ubyte beside train-images-idx3-ubyte. Throws DataError
+/// if the name does not tell it.
+std::filesystem::path labels_of(const std::filesystem::path& images);
+/// The name of the part of parallel text that is the training or the validation set, such as "train".
+std::string training_part(const WorkloadOptions& options);
+std::string validation_part(const WorkloadOptions& options);
 
 /// Generates both sets, from two seeds. `part` takes the number of samples, a seed, and a name for errors.
 template <class Part>
@@ -55,15 +68,19 @@ auto make_split(const WorkloadKind& kind, const Device& device, const WorkloadOp
     return read(text, name);
   };
   if (options.data.empty()) return validating(options, generate_split(options, part));
-  const std::vector<std::filesystem::path> files = files_of(kind, options);
+  const DataFiles files = files_of(kind, options);
   decltype(generate_split(options, part)) split;
-  if (files.size() > 1) {
-    if (!options.validation_only) split.training = read(files[0]);
-    split.validation = read(files[1]);
+  split.training_source.files = {files.training};
+  split.validation_source.files = {files.validation.empty() ? files.training : files.validation};
+  if (!files.validation.empty()) {
+    if (!options.validation_only) split.training = read(files.training);
+    split.validation = read(files.validation);
     return split;
   }
   std::size_t number = 0;
-  for (auto& one : read(files[0])) (++number % 10 == 0 ? split.validation : split.training).push_back(std::move(one));
+  for (auto& one : read(files.training)) {
+    (++number % 10 == 0 ? split.validation : split.training).push_back(std::move(one));
+  }
   return validating(options, std::move(split));
 }
 
@@ -158,7 +175,9 @@ Workload with_samples(GraphWorkload made, Split<T> split, DraftOf draft_of) {
                     .formula = std::move(made.formula),
                     .parameters = std::move(made.parameters),
                     .embedding = std::move(made.embedding),
-                    .vocabularies = std::move(made.vocabularies)};
+                    .vocabularies = std::move(made.vocabularies),
+                    .training_source = std::move(split.training_source),
+                    .validation_source = std::move(split.validation_source)};
   const auto add = [&](std::vector<T>& part, std::vector<LabelledGraph>& graphs, std::vector<Sample>& samples) {
     const auto make = [&](std::size_t i) {
       const T one = std::move(part[i]);

@@ -32,6 +32,10 @@ class ParserNetwork final : public Network {
 
  private:
   DependencySentence typed_sentence(const std::string& line, const std::string& name) const;
+  std::string usual_tag(const std::string& word) const {
+    const auto usual = usual_tags.find(word);
+    return usual == usual_tags.end() ? "" : usual->second;
+  }
 
   class ParserLearner;
   class Attachment;
@@ -127,9 +131,33 @@ std::unique_ptr<Learner> ParserNetwork::learner(const RunnerOptions& options) {
   return std::make_unique<ParserLearner>(*this, options);
 }
 
-/// A sentence of words, some or all as word|TAG. A word without a tag gets the one that it mostly has in training.
+/// Whether a text consists of lines in CoNLL-U.
+bool is_conllu(const std::string& text) {
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with('#')) return is_conllu_line(line);
+  }
+  return false;
+}
+
+DependencySentence sentence_of_conllu(const std::string& text, const std::string& name) {
+  std::istringstream in(text);
+  std::vector<DependencySentence> sentences = read_unparsed_conllu(in, name);
+  if (sentences.size() == 1) return std::move(sentences.front());
+  throw DataError(name + ": " + std::to_string(sentences.size()) + " sentences in CoNLL-U; expected one");
+}
+
+/// A sentence in CoNLL-U, or of words, some or all as word|TAG. A word without a tag gets the one that it mostly has in
+/// training.
 DependencySentence ParserNetwork::typed_sentence(const std::string& line, const std::string& name) const {
   DependencySentence sentence;
+  if (is_conllu(line)) {
+    sentence = sentence_of_conllu(line, name);
+    for (std::size_t i = 0; i < sentence.forms.size(); ++i) {
+      if (sentence.tags[i] == "_") sentence.tags[i] = usual_tag(sentence.forms[i]);
+    }
+    return sentence;
+  }
   std::istringstream in(line);
   for (std::string word; in >> word;) {
     const std::size_t bar = word.rfind('|');
@@ -137,8 +165,7 @@ DependencySentence ParserNetwork::typed_sentence(const std::string& line, const 
     std::string tag = tagged ? word.substr(bar + 1) : "";
     if (tagged && tag.empty()) throw DataError(name + ": '" + word + "' has no tag; expected word|TAG");
     if (tagged) word.resize(bar);
-    const auto usual = usual_tags.find(word);
-    if (!tagged && usual != usual_tags.end()) tag = usual->second;
+    if (!tagged) tag = usual_tag(word);
     sentence.forms.push_back(word);
     sentence.tags.push_back(tag);
   }
@@ -186,8 +213,9 @@ Workload make_parsing(const WorkloadKind& kind, const Device& device, const Work
   Split<DependencySentence> split = make_split(kind, device, options, read, generate_conllu);
   const auto crossed =
       std::erase_if(split.training, [](const DependencySentence& sentence) { return !projective(sentence); });
+  split.training_source.leave_out(crossed, "not projective");
   if (split.training.empty() && !options.validation_only) {
-    const std::string from = options.data.empty() ? kind.name : files_of(kind, options).front().string();
+    const std::string from = options.data.empty() ? kind.name : split.training_source.files.front().string();
     throw DataError(from + ": 0 of " + std::to_string(crossed) +
                     " training sentences are projective; expected at least 1");
   }
@@ -223,7 +251,9 @@ Workload make_parsing(const WorkloadKind& kind, const Device& device, const Work
           "16 h (input + h) per word and layer, 16 h input for a first word, 16 h s per word including the "
           "root, 2 s actions per step",
       .parameters = std::move(parameters),
-      .vocabularies = source.all()};
+      .vocabularies = source.all(),
+      .training_source = std::move(split.training_source),
+      .validation_source = std::move(split.validation_source)};
   workload.embedding = embedding_of(*workload.parameters, "words", vocabulary_of_words);
   for (const DependencySentence& sentence : split.training) {
     network->training.push_back(parser.numbered(sentence));
@@ -242,7 +272,8 @@ WorkloadKind parser_kind() {
           .about = "transition-based dependency parser, builds its graph step by step (Kiperwasser and Goldberg 2016)",
           .sample = "sentence",
           .unit = "sentences",
-          .files = {"train.conllu", "dev.conllu", "test.conllu"},
+          .files = {"train.conllu", "dev.conllu"},
+          .other_names = {{"*-ud-train.conllu"}, {"*-ud-dev.conllu"}},
           .sizes = {hidden(200),
                     embedding(100),
                     layers(1),
@@ -252,7 +283,9 @@ WorkloadKind parser_kind() {
           .embeds_words = true,
           .graphs_known = false,
           .samples = 2048,
-          .input = "words, each with its tag as word|TAG or alone; finds their heads and relations, as CoNLL-U",
+          .input =
+              "words, each with its tag as word|TAG or alone, or sentences in CoNLL-U; finds their heads and "
+              "relations, as CoNLL-U",
           .learning_rate = 0.04,
           .make = make_parsing};
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "data/named_files.h"
 #include "training/making.h"
 #include "windrow/models/images.h"
 #include "windrow/training/checkpoint.h"
@@ -15,6 +16,15 @@ const char *const from_generator = "generated", *const from_files = "read from f
 const char *const validation_file = "validation_file", *const source_language = "source_language",
                   *const target_language = "target_language", *const image_height = "image_height",
                   *const image_width = "image_width";
+
+/// So that a model that cannot be saved is refused before its training.
+void require_utf8(const Workload& workload, const Record& record) {
+  try {
+    record.json();
+  } catch (const MisuseError& error) {
+    throw DataError(workload.kind->name + ": cannot be saved: " + error.what());
+  }
+}
 
 }  // namespace
 
@@ -30,10 +40,11 @@ Record model_record(const Workload& workload) {
   record.set("samples", options.samples);
   record.set("dropout", options.dropout.element).set("word_dropout", options.dropout.word);
   record.set("vocabularies", vocabularies).set("data", options.data.empty() ? from_generator : from_files);
-  if (!options.data.empty() && workload.kind->files.size() > 1) {
-    const std::filesystem::path file = files_of(*workload.kind, options)[1];
-    // Names of parallel texts depend on their languages, and are found again.
-    if (std::filesystem::exists(file)) record.set(validation_file, file.filename().string());
+  if (workload.kind->translates) {
+    // The names of both files follow from this one, if it is not found again without.
+    if (!options.validation_file.empty()) record.set(validation_file, options.validation_file);
+  } else if (!options.data.empty() && (workload.kind->files.size() > 1 || !options.validation_file.empty())) {
+    record.set(validation_file, uncompressed_name(workload.validation_source.files.front()).filename().string());
   }
   if (!options.cell.empty()) record.set("cell", options.cell);
   if (!options.source_language.empty()) {
@@ -42,6 +53,7 @@ Record model_record(const Workload& workload) {
   if (workload.image) record.set(image_height, workload.image->height).set(image_width, workload.image->width);
   RecordValue::List switches(options.switches.begin(), options.switches.end());
   if (!switches.empty()) record.set("switches", std::move(switches));
+  require_utf8(workload, record);
   return record;
 }
 

@@ -29,19 +29,31 @@ Split<SentencePair> pairs_of(const Device& device, const WorkloadOptions& option
     };
     return validating(options, generate_split(options, generate));
   }
-  const auto read = [&](const char* part) {
+  const auto read = [&](const std::string& part, SampleSource& source) {
     Pairs pairs;
     const ParallelFiles files =
         find_parallel_text(options.data, part, {options.source_language, options.target_language});
-    run_in_op(device.engine, [&] { pairs = read_parallel_text(files.source, files.target); });
+    std::size_t blank = 0;
+    run_in_op(device.engine, [&] { pairs = read_parallel_text(files.source, files.target, &blank); });
+    source.files = {files.source, files.target};
+    source.leave_out(blank, "blank on one side");
     return pairs;
   };
-  if (options.validation_only) return {{}, read("valid")};
-  Split<SentencePair> split{read("train"), read("valid")};
+  Split<SentencePair> split;
+  const std::string training = training_part(options), validation = validation_part(options);
+  split.validation = read(validation, split.validation_source);
+  if (options.validation_only) return split;
+  if (training == validation) {
+    throw DataError(options.data + ": the training set and the validation set are " + training +
+                    ".LANGUAGE; expected two sets, by --train and --valid");
+  }
+  split.training = read(training, split.training_source);
   const std::size_t all = split.training.size();
-  std::erase_if(split.training, [](const SentencePair& pair) {
-    return std::max(pair.source.size(), pair.target.size()) > longest_trained;
-  });
+  split.training_source.leave_out(
+      std::erase_if(
+          split.training,
+          [](const SentencePair& pair) { return std::max(pair.source.size(), pair.target.size()) > longest_trained; }),
+      "longer than " + std::to_string(longest_trained) + " words");
   if (!split.training.empty()) return split;
   throw DataError(options.data + ": all " + std::to_string(all) + " training sentences have more than " +
                   std::to_string(longest_trained) + " words; expected at least one that has not");
@@ -207,6 +219,7 @@ WorkloadKind seq2seq_kind() {
           .sample = "sentence",
           .unit = "words",
           .files = {"train.LANGUAGE", "valid.LANGUAGE"},
+          .other_names = {{}, {"val.LANGUAGE", "dev.LANGUAGE"}},
           .sizes = {hidden(64), embedding(64)},
           .cells = {},
           .takes_dropout = true,

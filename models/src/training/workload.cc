@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data/named_files.h"
 #include "training/making.h"
 #include "windrow/memory/allocator.h"
 #include "windrow/models/parallel_text.h"
@@ -81,6 +82,9 @@ WorkloadOptions complete(const WorkloadKind& kind, WorkloadOptions options) {
     throw MisuseError(kind.name + ": data folder '" + options.data +
                       "'; expected none, because its data are always generated");
   }
+  if (options.data.empty() && !options.training_file.empty()) {
+    throw MisuseError(kind.name + ": training set '" + options.training_file + "' without a data folder; expected one");
+  }
   for (const WorkloadSize& size : kind.sizes) options.sizes.emplace(size.name, size.preset);
   if (options.cell.empty() && !kind.cells.empty()) options.cell = kind.cells.front();
   if (options.samples == 0) options.samples = kind.samples;
@@ -89,9 +93,12 @@ WorkloadOptions complete(const WorkloadKind& kind, WorkloadOptions options) {
 
 /// Names the languages, so that a model is not scored by text in others.
 void find_languages(WorkloadOptions& options) {
-  const ParallelFiles files = find_parallel_text(options.data, options.validation_only ? "valid" : "train",
-                                                 {options.source_language, options.target_language});
-  const auto language = [](const std::filesystem::path& file) { return file.extension().string().substr(1); };
+  const ParallelFiles files =
+      find_parallel_text(options.data, options.validation_only ? validation_part(options) : training_part(options),
+                         {options.source_language, options.target_language});
+  const auto language = [](const std::filesystem::path& file) {
+    return uncompressed_name(file).extension().string().substr(1);
+  };
   options.source_language = language(files.source);
   options.target_language = language(files.target);
 }
@@ -137,22 +144,6 @@ Workload make_workload(std::string_view name, const Device& device, const Worklo
   workload.options = std::move(all);
   trim_heap();  // returns memory used for reading the corpus
   return workload;
-}
-
-std::vector<std::filesystem::path> files_of(const WorkloadKind& kind, const WorkloadOptions& options) {
-  const auto file = [&](std::size_t i) { return std::filesystem::path(options.data) / kind.files[i]; };
-  const auto exists = [&](std::size_t i) {
-    std::error_code ignored;
-    return std::filesystem::exists(file(i), ignored);
-  };
-  if (kind.files.size() == 1) return {file(0)};
-  if (options.validation_only && !options.validation_file.empty()) {
-    return {file(0), std::filesystem::path(options.data) / options.validation_file};
-  }
-  for (std::size_t i = 0; i + 1 < kind.files.size(); ++i) {
-    if (exists(i) && (exists(i + 1) || !options.validation_only)) return {file(i), file(i + 1)};
-  }
-  return {file(0), file(1)};  // missing files: reading them throws
 }
 
 std::optional<WordEmbedding> embedding_of(const Parameters& parameters, const std::string& name,

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <iosfwd>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "windrow/batching/graph.h"
@@ -42,8 +43,14 @@ struct DependencySentence {
 /// read, if there is no sentence, and for malformed or misordered lines, heads that do not exist, words that are their
 /// own head, and basic dependencies that are not a tree. Errors mention `name`.
 std::vector<DependencySentence> read_conllu(std::istream& in, const std::string& name);
-/// The same from a file. Throws DataError also if it is not a regular file or cannot be opened.
+/// The same from a file, which may be compressed (.gz). Throws DataError also if it is not a regular file or cannot be
+/// opened.
 std::vector<DependencySentence> read_conllu(const std::filesystem::path& file);
+/// The same for sentences that are to be parsed: heads, relations, enhanced dependencies and empty nodes are ignored,
+/// and fields may be _. All heads are 0, and all relations empty.
+std::vector<DependencySentence> read_unparsed_conllu(std::istream& in, const std::string& name);
+/// Whether a line is one of a word in CoNLL-U: ten fields separated by tabs, of which the first begins with a digit.
+bool is_conllu_line(std::string_view line);
 
 /// Whether the basic dependencies are projective: no two of them cross when drawn above the sentence, including the one
 /// from the root, which stands before the first word. Transition systems that do not reorder words can build projective

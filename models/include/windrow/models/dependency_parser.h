@@ -11,6 +11,10 @@
 // reached, and gives the right relation. If the best right action does not score higher than the best wrong one by a
 // margin of 1, the difference of their scores is minimised. The sentence then continues with the one that scores
 // higher, as it must at test time, or sometimes with the wrong one (DependencyParserOptions::explore).
+//
+// Each tree has one root. As Universal Dependencies require, parse() gives a word the relation "root", or a kind of it
+// such as "root:x", if and only if its head is 0, unless the treebank has no such relation or no other. Training lets
+// such actions compete, which makes better parsers.
 #pragma once
 
 #include <cstdint>
@@ -95,6 +99,7 @@ class DependencyParser {
   const DependencyParserOptions options_;
   const DependencyVocabularies vocabularies_;
   std::vector<std::string> relation_names_;  // by number of the relation in the vocabulary, minus 1
+  std::vector<char> roots_;                  // whether each of them is that of a root; empty if they do not matter
   const Parser parser_;
 };
 

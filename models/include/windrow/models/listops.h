@@ -38,7 +38,8 @@ struct ListOpsTree {
   std::int32_t value = 0;  ///< the label of the root
 };
 
-/// Reads one tree per line, preceded by its value and a tab, which may both be missing. Round brackets, which the
+/// Reads one tree per line, preceded by its value and a tab, which may both be missing, or followed by a tab and its
+/// value, as in Long Range Arena (Tay et al. 2021), whose first line names the columns. Round brackets, which the
 /// published data put around the beginnings of lists, are ignored, but must match. Blank lines and a byte order mark
 /// are ignored. Throws DataError if the stream cannot be read, if there is no tree, or if a tree is malformed or does
 /// not have the stated value. Errors mention `name`.

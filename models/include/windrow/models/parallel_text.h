@@ -32,12 +32,14 @@ struct NamedText {
 };
 
 /// Reads line n of both texts as a pair, for all n. Words are separated by blanks; byte order marks are ignored, and so
-/// are pairs of two blank lines. Throws DataError if a text cannot be read, if the texts have different numbers of
-/// lines, if there is no sentence, and for a blank line whose partner is not blank, a line that is not UTF-8, and a
-/// line that is too long.
-std::vector<SentencePair> read_parallel_text(NamedText source, NamedText target);
-/// The same from files. Throws DataError also if one is not a regular file or cannot be opened.
-std::vector<SentencePair> read_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target);
+/// are pairs of two blank lines. A pair of which one line is blank, as published text has some, is left out; `blank`,
+/// if not null, gets their number. Throws DataError if a text cannot be read, if the texts have different numbers of
+/// lines, if there is no sentence, and for a line that is not UTF-8, and one that is too long.
+std::vector<SentencePair> read_parallel_text(NamedText source, NamedText target, std::size_t* blank = nullptr);
+/// The same from files, which may be compressed (.gz). Throws DataError also if one is not a regular file or cannot be
+/// opened.
+std::vector<SentencePair> read_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target,
+                                             std::size_t* blank = nullptr);
 
 struct ParallelFiles {
   std::filesystem::path source, target;
@@ -48,9 +50,10 @@ struct LanguagePair {
   std::string source = {}, target = {};
 };
 
-/// The two files of a folder that are called `part` with a language as extension, such as train.de and train.en. If no
-/// language is given, the source is the first one in alphabetical order. Throws DataError if there are not two such
-/// files, unless both languages are given; if there is none of a language that is given; and for one language twice.
+/// The two files of a folder that are called `part` with a language as extension, such as train.de and train.en, which
+/// may be compressed (train.de.gz). If no language is given, the source is the first one in alphabetical order. Throws
+/// DataError if there are not two such files, unless both languages are given; if there is none of a language that is
+/// given; and for one language twice.
 ParallelFiles find_parallel_text(const std::filesystem::path& folder, const std::string& part,
                                  const LanguagePair& languages = {});
 

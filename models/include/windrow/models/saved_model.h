@@ -17,7 +17,7 @@ namespace windrow {
 /// The document of such checkpoints. It has a record "model".
 inline const RecordFormat training_format{.name = "windrow training", .newest_version = 1};
 
-/// The record "model" of a workload that is trained.
+/// The record "model" of a workload that is trained. Throws DataError if its words are not UTF-8, which a record needs.
 Record model_record(const Workload& workload);
 
 /// What a checkpoint knows of its model. A value.

@@ -17,8 +17,8 @@ namespace windrow {
 using Sentence = std::vector<std::string>;
 
 /// Reads one sentence per line, of words separated by blanks. Words are not interpreted, not even "<unk>" and "N".
-/// Blank lines and a byte order mark are ignored. Throws DataError if the stream cannot be read or has no sentence.
-/// Errors mention `name`.
+/// Blank lines and a byte order mark are ignored. Throws DataError if the stream cannot be read, has no sentence,
+/// begins like a compressed or another binary file, or has a NUL byte. Errors mention `name`.
 std::vector<Sentence> read_sentences(std::istream& in, const std::string& name);
 /// The same from a file. Throws DataError also if it is not a regular file or cannot be opened.
 std::vector<Sentence> read_sentences(const std::filesystem::path& file);
@@ -28,9 +28,9 @@ struct TaggedSentence {
   std::vector<std::string> tags = {};  ///< one for each word
 };
 
-/// As read_sentences, for words of the form word|TAG. The tag follows the last bar; the word precedes the first bar
-/// that is not its first character; a part of speech between them, as in word|POS|TAG, is ignored. Throws DataError
-/// also for a word without a tag.
+/// As read_sentences, for words of the form word|TAG, or word|POS|TAG in a line in which all have that form; parts of
+/// speech are ignored. Words are divided from the right, so they may contain bars. Throws DataError also for a word
+/// without a tag.
 std::vector<TaggedSentence> read_tagged_sentences(std::istream& in, const std::string& name);
 std::vector<TaggedSentence> read_tagged_sentences(const std::filesystem::path& file);
 

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <functional>
 #include <iosfwd>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,18 +34,24 @@ struct WordVectorTable {
 
 /// What was read. A value.
 struct WordVectors {
-  std::int64_t words = 0;  ///< in the file
-  std::int64_t rows = 0;   ///< of the table that were set
-  std::int64_t of = 0;     ///< rows that stand for a word; set_word_vectors() only
+  std::int64_t words = 0;           ///< in the file
+  std::int64_t rows = 0;            ///< of the table that were set
+  std::int64_t of = 0;              ///< rows that stand for a word; set_word_vectors() only
+  std::int64_t left_out = 0;        ///< lines that are no vectors
+  std::string first_left_out = {};  ///< what is wrong with the first of them, with its place
+  /// The number of words in the file by its first line, if that says so. It is wrong if a file was shortened.
+  std::optional<std::int64_t> announced = {};
 };
 
 /// Reads a file line by line, in memory for one line. Rows whose word the file lacks keep their numbers. If a word
-/// occurs twice, its first vector counts. A word may contain spaces: the last `width` fields of a line are its numbers.
-/// That of the first line must not end in a number, since too many numbers there are those of a wider table.
-/// Throws DataError, which names the line, for a line without a word, for fields that are no finite decimal numbers,
-/// for another width, and for another number of words than the first line says; also without any vector.
+/// occurs twice, its first vector counts. The last `width` fields of a line are its numbers, and what precedes them is
+/// the word, which may contain blanks, and in published files may be a blank, a tab or a NUL byte. The word of the
+/// first line must not end in a number, since too many numbers there are those of a wider table. Throws DataError,
+/// which names the line, if the first line is no vector of that width: if it has no finite decimal numbers, or too few
+/// or too many. Later lines that are no vectors are left out and counted.
 WordVectors read_word_vectors(std::istream& in, const std::string& name, const WordVectorTable& table);
-/// The same from a file. Throws DataError also if it is not a regular file or cannot be opened.
+/// The same from a file, which may be compressed (.gz), or a pipe. Throws DataError also if it is another kind of file
+/// or cannot be opened.
 WordVectors read_word_vectors(const std::filesystem::path& file, const WordVectorTable& table);
 
 /// Sets the rows of the workload's word embedding whose words occur in the file. Call it before training. Throws

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -184,8 +185,9 @@ struct WorkloadOptions {
   std::optional<ImageSize> image = {};
   /// For a model that was trained before: leaves the training set empty, and does not read a file of its own.
   bool validation_only = false;
-  /// With it, the name of the file in `data` that is the validation set; if empty, as for training.
-  std::string validation_file = {};
+  /// The files of the training set and of the validation set, in `data` or by their paths; of parallel text, the names
+  /// without the language. If empty, those that WorkloadKind::files names. Generated data ignore them.
+  std::string training_file = {}, validation_file = {};
 
   /// Precondition: the options have all sizes of the kind.
   Index size(const char* name) const { return sizes.at(name); }
@@ -215,9 +217,11 @@ struct WorkloadKind {
   std::string about = {};   ///< one line
   std::string sample = {};  ///< what a sample is, in the singular
   std::string unit = {};    ///< the unit of throughput, in the plural
-  /// The files of a data set. The first one that exists is the training set, and the next one the validation set. Of a
-  /// single file, every tenth sample is in the validation set.
+  /// The file of the training set and that of the validation set. Of a single file, every tenth sample is in the
+  /// validation set. No other file is read unless WorkloadOptions::training_file or validation_file names it.
   std::vector<std::string> files = {};
+  /// Other names of each of `files`, as they are published; * stands for any text. Each file may end in .gz.
+  std::vector<std::vector<std::string>> other_names = {};
   std::vector<WorkloadSize> sizes = {};
   std::vector<std::string> cells = {};  ///< selectable cells; empty if there is one only
   std::vector<WorkloadSwitch> switches = {};
@@ -239,6 +243,21 @@ std::span<const WorkloadKind> workload_kinds();
 /// The kind of that name. Throws MisuseError, which lists the names, if there is none.
 const WorkloadKind& workload_kind(std::string_view name);
 
+/// Where a set of samples comes from. A value.
+struct SampleSource {
+  std::vector<std::filesystem::path> files = {};  ///< that were read; empty if the samples are generated
+  struct LeftOut {
+    std::size_t samples;
+    std::string why;  ///< "not projective"
+  };
+  std::vector<LeftOut> left_out = {};  ///< what was read or generated, and is not in the set
+
+  /// Adds what was left out, unless it is nothing.
+  void leave_out(std::size_t samples, std::string why) {
+    if (samples > 0) left_out.push_back({samples, std::move(why)});
+  }
+};
+
 /// An owner; must end before the engine of its device.
 struct Workload {
   const WorkloadKind* kind;
@@ -250,6 +269,7 @@ struct Workload {
   std::optional<ImageSize> image = {};                 ///< of all images, for models of images
   WorkloadOptions options = {};                        ///< with the kind's defaults for everything left open
   std::vector<Sample> training = {}, validation = {};  ///< training set and validation set
+  SampleSource training_source = {}, validation_source = {};
 };
 
 /// Throws MisuseError for the names and options for which make_workload() does, but reads and generates nothing, so a
@@ -258,9 +278,9 @@ struct Workload {
 void check_workload(std::string_view name, const WorkloadOptions& options);
 
 /// Reads or generates the data, and draws initial values. The same options give the same workload. Throws DataError for
-/// malformed or missing data; MisuseError for an unknown name, for a size, cell or switch that the kind does not have,
-/// for a size out of range, and for a data folder if the kind only generates data; OutOfMemory if parameters exceed any
-/// memory.
+/// malformed or missing data, and if both sets are one file; MisuseError for an unknown name, for a size, cell or
+/// switch that the kind does not have, for a size out of range, and for a data folder if the kind only generates data;
+/// OutOfMemory if parameters exceed any memory.
 Workload make_workload(std::string_view name, const Device& device, const WorkloadOptions& options = {});
 
 }  // namespace windrow

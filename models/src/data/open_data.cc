@@ -1,0 +1,80 @@
+#include "data/open_data.h"
+
+#include <zlib.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <streambuf>
+
+#include "data/named_files.h"
+#include "windrow/models/data_error.h"
+
+namespace windrow {
+namespace {
+
+[[noreturn]] void refuse_file(const std::filesystem::path& file, const std::string& why) {
+  throw DataError(file.string() + ": " + why);
+}
+
+/// A file that is decompressed while it is read. One that is not compressed is read as it is.
+class GzipBuffer final : public std::streambuf {
+ public:
+  GzipBuffer(std::filesystem::path file, const std::string& what)
+      : path_(std::move(file)), file_(gzopen(path_.c_str(), "rb"), &gzclose) {
+    if (!file_)
+      refuse_file(path_, "cannot be opened: " + std::string(std::strerror(errno)) + "; expected a file of " + what);
+    gzbuffer(file_.get(), 1 << 17);
+  }
+
+ protected:
+  int_type underflow() override {
+    const int got = gzread(file_.get(), block_.data(), static_cast<unsigned>(block_.size()));
+    int error = Z_OK;
+    gzerror(file_.get(), &error);
+    if (got < 0 || (got == 0 && error != Z_OK && error != Z_STREAM_END)) {
+      refuse_file(path_, "is cut off or damaged; expected a whole file of gzip");
+    }
+    setg(block_.data(), block_.data(), block_.data() + got);
+    return got == 0 ? traits_type::eof() : traits_type::to_int_type(block_[0]);
+  }
+  /// Tells the place in the compressed file.
+  pos_type seekoff(off_type by, std::ios_base::seekdir from, std::ios_base::openmode) override {
+    return by == 0 && from == std::ios_base::cur ? pos_type(gzoffset(file_.get())) : pos_type(off_type(-1));
+  }
+
+ private:
+  const std::filesystem::path path_;
+  const std::unique_ptr<gzFile_s, decltype(&gzclose)> file_;
+  std::array<char, 1 << 16> block_;
+};
+
+class GzipStream final : public std::istream {
+ public:
+  GzipStream(const std::filesystem::path& file, const std::string& what) : std::istream(nullptr), buffer_(file, what) {
+    rdbuf(&buffer_);
+    exceptions(std::ios::badbit);  // so that errors of the buffer reach the reader
+  }
+
+ private:
+  GzipBuffer buffer_;
+};
+
+}  // namespace
+
+std::unique_ptr<std::istream> open_data(const std::filesystem::path& file, const std::string& what, Pipes pipes) {
+  const std::string expected = "; expected a file of " + what;
+  const std::filesystem::path found = file_or_compressed(file);
+  if (found.empty()) refuse_file(file, "no such file" + expected);
+  std::error_code error;
+  const bool pipe = pipes == Pipes::accepted && std::filesystem::is_fifo(found, error);
+  // Other kinds of files might never end.
+  if (!pipe && !std::filesystem::is_regular_file(found, error)) refuse_file(found, "not a regular file" + expected);
+  if (found.extension() == ".gz") return std::make_unique<GzipStream>(found, what);
+  auto in = std::make_unique<std::ifstream>(found, std::ios::binary);
+  if (!*in) refuse_file(found, "cannot be opened: " + std::string(std::strerror(errno)) + expected);
+  return in;
+}
+
+}  // namespace windrow
