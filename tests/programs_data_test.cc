@@ -14,6 +14,7 @@ using Data = Programs;
 TEST_F(Data, ThatAreWrongAreReportedByFileLineAndColumn) {
   const auto& data = folder;
   std::ofstream(data / "train.txt") << "(3 (2 It) (4 works))\n(3 (2 It) (7 works))\n";
+  std::ofstream(data / "dev.txt") << "(2 Yes)\n";
   const Outcome outcome = run("windrow train tree-lstm --data " + data.string());
   EXPECT_EQ(outcome.err,
             "windrow: " + (data / "train.txt").string() + ":2:12: label '7'; expected a label from 0 to 4\n");
@@ -25,6 +26,7 @@ TEST_F(Data, ThatAreWrongAreReportedByFileLineAndColumn) {
 TEST_F(Data, ComeFromRegularFiles) {
   const auto& data = folder;
   std::filesystem::create_directories(data / "train.txt");
+  std::ofstream(data / "dev.txt") << "(2 Yes)\n";
   const Outcome outcome = run("windrow train tree-lstm --data " + data.string());
   EXPECT_EQ(outcome.err, "windrow: " + (data / "train.txt").string() +
                              ": not a regular file; expected a file of trees, one per line\n");

@@ -7,7 +7,8 @@
 #define MODELS_WITH_GRAPHS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops, dag, seq2seq"
 #define MODELS MODELS_WITH_GRAPHS ", parser, mlp, cnn"
 #define FLAGS                                                                                                        \
-  "--help, model, --data, --hidden, --embedding, --classes, --leaves, --vocabulary, --steps, --layers, "             \
+  "--help, model, --data, --train, --valid, --hidden, --embedding, --classes, --leaves, --vocabulary, --steps, "     \
+  "--layers, "                                                                                                       \
   "--character-embedding, --character-hidden, --tag-embedding, --scorer, --filters, --more-filters, --tied, --crf, " \
   "--cell, --source, --target, --graph, --samples, --seed, "                                                         \
   "--dropout, --word-dropout, --vectors, --freeze-embedding, --batch, --epochs, --patience, --optimiser, --rate, "   \

@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow train tree-lstm --data ''",
               "windrow: --data: '' is not a folder; expected an existing folder" TRAIN_HELP},
         Wrong{"windrow train tree-lstm --data /dev",
-              "windrow: /dev/train.txt: no such file; expected a file of trees, one per line"},
+              "windrow: /dev: no train.txt; expected the training set under such a name, or another file by --train"},
         Wrong{"windrow train tree-lstm --cell round",
               "windrow: --cell: 'round'; expected one of binary, child-sum, attention" TRAIN_HELP},
         Wrong{"windrow train bilstm --leaves 3",
@@ -271,7 +271,7 @@ TEST_F(Train, TrainsOnAFolder) {
   const std::string command = "windrow train tree-lstm --data '" + folder.string() + "' --hidden 8 --embedding 8 ";
   const Outcome outcome = run(command + "--epochs 3");
   EXPECT_EQ(outcome.err, "");
-  EXPECT_NE(outcome.out.find(": training on 20 trees, validating on 20\n"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find(": training on 20 trees of train.txt, validating on 20 of dev.txt\n"), std::string::npos) << outcome.out;
   EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 3 + 3) << outcome.out;
   const auto first_loss = [](const std::string& out) { return out.substr(out.find("\n    1") + 6, 16); };
   EXPECT_NE(first_loss(run(command + "--epochs 1 --seed 2").out), first_loss(outcome.out));
