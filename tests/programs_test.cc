@@ -271,7 +271,8 @@ TEST_F(Train, TrainsOnAFolder) {
   const std::string command = "windrow train tree-lstm --data '" + folder.string() + "' --hidden 8 --embedding 8 ";
   const Outcome outcome = run(command + "--epochs 3");
   EXPECT_EQ(outcome.err, "");
-  EXPECT_NE(outcome.out.find(": training on 20 trees of train.txt, validating on 20 of dev.txt\n"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find(": training on 20 trees of train.txt, validating on 20 of dev.txt\n"), std::string::npos)
+      << outcome.out;
   EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 3 + 3) << outcome.out;
   const auto first_loss = [](const std::string& out) { return out.substr(out.find("\n    1") + 6, 16); };
   EXPECT_NE(first_loss(run(command + "--epochs 1 --seed 2").out), first_loss(outcome.out));

@@ -251,7 +251,7 @@ TEST_F(TrainingPrograms, BeginWithWordVectorsAndMayKeepThem) {
     EXPECT_EQ(outcome.status, 2);
   };
   refused("w1 1 2 3\n", ":1:1: 3 numbers; expected 8, the width of the table");
-  refused("w1 1 2 3 4 5 6 7 8\nw2 1 2 3 4 5 6 7 ?\n", ":2:18: '?'; expected a decimal number");
+  refused("w2 1 2 3 4 5 6 7 ?\n", ":1:18: '?'; expected a decimal number");
   refused("", ":1:1: no vector; expected a word and its numbers on each line");
   EXPECT_EQ(run("windrow train listops" + vectors).err,
             "windrow: listops: --vectors or --freeze-embedding; expected neither, because the model embeds no words\n");
