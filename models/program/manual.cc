@@ -71,8 +71,8 @@ std::string manual_page(const CLI::App& app) {
   return text +
          ".SH EXIT STATUS\n.TP\n.B 0\nThe command has done its work.\n.TP\n.B 2\n"
          "An argument or a file is wrong, or the work has failed; a line on standard error says why.\n.PP\n"
-         "A training that SIGINT or SIGTERM stops ends as that signal ends a program, after it has written its "
-         "checkpoint\nand its report.\n";
+         "A training that SIGINT, SIGTERM or SIGHUP stops ends as that signal ends a program, after it has written its "
+         "checkpoint\nand its report. A second signal ends it at once.\n";
 }
 
 std::function<void()> add_man(CLI::App& app) {

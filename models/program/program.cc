@@ -18,6 +18,7 @@
 
 #include "flags.h"
 #include "help.h"
+#include "signals.h"
 #include "windrow/comm/mpi.h"
 #include "windrow/memory/allocator.h"
 
@@ -300,7 +301,8 @@ void print(const char* format, ...) {
   va_start(arguments, format);
   const int written = std::vprintf(format, arguments);
   va_end(arguments);
-  if (written < 0 || std::fflush(stdout) != 0) {
+  // A reader that the same signal has ended, or a terminal that is gone, keeps nobody from saving what there is.
+  if ((written < 0 || std::fflush(stdout) != 0) && noted_signal() == 0) {
     throw Error(std::string("cannot write standard output: ") + std::strerror(errno));
   }
 }

@@ -15,7 +15,8 @@ class App;
 
 namespace windrow::program {
 
-/// Prints to standard output as printf does, and flushes. Throws Error if that fails.
+/// Prints to standard output as printf does, and flushes. Throws Error if that fails, unless a signal was noted
+/// (signals.h).
 [[gnu::format(printf, 1, 2)]] void print(const char* format, ...);
 
 /// Prints a line on standard error that begins with the program's name.

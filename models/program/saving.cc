@@ -127,9 +127,12 @@ void Saving::after_epoch(Trainer& trainer, const Scores& scores) {
 bool Saving::stops(const Trainer& trainer) const { return one_of_all(trainer, noted_signal() != 0); }
 
 int Saving::stopped(const Trainer& trainer) {
-  const int signal = one_of_all(trainer, noted_signal() == SIGINT) ? SIGINT : SIGTERM;
-  print("stopped by %s after minibatch %s%s\n", signal == SIGINT ? "SIGINT" : "SIGTERM",
-        grouped(trainer.minibatches()).c_str(), writer_ ? "; --resume continues from there" : "");
+  int signal = SIGTERM;
+  for (const int other : {SIGHUP, SIGINT}) {
+    if (one_of_all(trainer, noted_signal() == other)) signal = other;
+  }
+  print("stopped by %s after minibatch %s%s\n", signal_name(signal).c_str(), grouped(trainer.minibatches()).c_str(),
+        writer_ ? "; --resume continues from there" : "");
   return signal;
 }
 

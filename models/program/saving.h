@@ -52,7 +52,8 @@ class Saving {
   void after_epoch(Trainer& trainer, const Scores& scores);
   /// Whether a signal came to any member.
   bool stops(const Trainer& trainer) const;
-  /// Says that a signal has stopped the training. Returns the signal: SIGINT if that came to any member.
+  /// Says that a signal has stopped the training. Returns the signal: SIGINT, or else SIGHUP, if that came to any
+  /// member.
   int stopped(const Trainer& trainer);
 
  private:

@@ -296,6 +296,7 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   reporting.begin({about + ".", arguments.workers, options.seed, members, engine}, workload, trainer, options);
   Keeping keeping{saving, reporting, scores};
   int signal = 0;
+  Signals::begin_training();
   try {
     signal = train_epochs(arguments, trainer, workload, keeping);
   } catch (...) {
@@ -307,6 +308,8 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
     engine.trace().save(arguments.trace);
   }
   reporting.write_if_trained(trainer, outcome_of(trainer, signal));
+  Signals::end_training();
+  if (signal == 0) signal = noted_signal();  // it came when the training was over
   if (signal == 0 && arguments.compare) compare(trainer, workload.kind->unit);
   return signal;
 }
