@@ -142,7 +142,7 @@ void expect_each_op_and_its_arrows(const EngineOptions& options, void (RandomTra
   for (const unsigned seed : {1u, 2u, 3u}) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Engine engine(options);
-    engine.trace().start();
+    engine.trace().start({.all_arrows = true});
     RandomTraced program(engine, seed);
     (program.*run)(200);
     engine.trace().stop();

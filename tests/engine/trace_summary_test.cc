@@ -24,7 +24,7 @@ TEST(Trace, ShowsCountersOfTheProgram) {
   std::atomic<std::uint64_t> bytes = 7;
   engine.trace().add_counter("bytes in use", [&]() -> std::optional<std::uint64_t> { return bytes; });
   engine.trace().add_counter("gone", []() -> std::optional<std::uint64_t> { return std::nullopt; });
-  engine.trace().start();
+  engine.trace().start({.all_arrows = true});
   engine.push([&] { bytes = 9; }, {});
   engine.wait_all();
   engine.trace().stop();
@@ -59,7 +59,7 @@ TEST_P(SummaryOfEveryPolicy, AgreesWithTheTrace) {
   Engine engine(options());
   std::vector<Var> vars;
   for (int v = 0; v < 4; ++v) vars.push_back(engine.new_var());
-  engine.trace().start();
+  engine.trace().start({.all_arrows = true});
   for (int i = 0; i < 24; ++i) {
     engine.push([rounds = static_cast<int>(random() % 3000)] { spin(rounds); },
                 {read(vars[random() % 4]), mutate(vars[random() % 4])}, {.name = "op" + std::to_string(i)});
@@ -128,7 +128,7 @@ TEST_P(SummaryOfEveryPolicy, DevicesHaveTracksOfTheirOwn) {
 TEST(TraceSummary, TheCriticalPathOfADiamondGoesThroughItsLongerSide) {
   Engine engine({.policy = Policy::serial});
   const Var a = engine.new_var(), b = engine.new_var(), c = engine.new_var();
-  engine.trace().start();
+  engine.trace().start({.all_arrows = true});
   engine.push([] { spin(1000); }, {mutate(a)}, {.name = "top"});
   engine.push([] { spin(100'000); }, {read(a), mutate(b)}, {.name = "long"});
   engine.push([] { spin(10); }, {read(a), mutate(c)}, {.name = "short"});
@@ -164,7 +164,7 @@ std::int64_t shortest_that_covers(const std::vector<std::int64_t>& times, int pe
 
 TEST(TraceSummary, RowsHoldTheTimesOfAllOpsOfAName) {
   Engine engine({.policy = Policy::serial});
-  engine.trace().start();
+  engine.trace().start({.all_arrows = true});
   for (int i = 0; i < 150; ++i)
     engine.push([i] { spin(10 * i); }, {}, {.name = i % 3 == 0 ? OpName("rare") : OpName("often")});
   engine.trace().stop();
@@ -245,7 +245,7 @@ TEST(TraceFile, ADeviceIsWrittenAndNotReplaced) {
   const Folder folder;
   const std::string full = folder.file("full");
   std::filesystem::create_symlink("/dev/full", full);
-  engine.trace().start();
+  engine.trace().start({.all_arrows = true});
   const std::string text = error_of<Error>([&] { engine.trace().save(full); });
   EXPECT_NE(text.find("No space left on device"), std::string::npos) << text;
   EXPECT_TRUE(std::filesystem::is_character_file(full));

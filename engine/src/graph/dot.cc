@@ -1,5 +1,6 @@
 // A graph as text for Graphviz.
 #include <algorithm>
+#include <locale>
 #include <sstream>
 
 #include "graph/capture.h"
@@ -62,6 +63,7 @@ std::string Graph::dot() const {
   static_cast<void>(state().core_there());  // throws if the engine, whose variables are named, is gone
   const std::shared_ptr<const GraphPlan> plan = state().plan_now();
   std::ostringstream out;
+  out.imbue(std::locale::classic());  // whatever locale the program has, numbers have no separators
   out << "digraph " << in_quotes(state().name.text()) << " {\n  node [shape=box];\n";
   print_ops(*plan, print_variables(*plan, out), out);
   out << "}\n";

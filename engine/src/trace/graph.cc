@@ -26,6 +26,7 @@ class TraceReader {
   TraceReader(const Recording& recording, const std::vector<LaneWork>& lanes, Policy policy)
       : recording_(recording), policy_(policy), scale_(recording.start, recording.end) {
     graph_.left_out = recording.left_out;
+    graph_.all_arrows = recording.all_arrows;
     graph_.counters = recording.counters;
     for (const Recording::Thread& thread : recording.threads) read(thread);
     for (const LaneWork& lane : lanes) read(lane);

@@ -68,6 +68,7 @@ struct TraceGraph {
   std::vector<Track> tracks;
   std::vector<Dependence> dependences;  ///< direct ones, sorted, each once
   std::uint64_t left_out = 0;
+  bool all_arrows = false;  ///< TraceOptions::all_arrows
 };
 
 /// What a lane's device did.

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
+#include <locale>
 #include <system_error>
 
 #include "lane/lanes.h"
@@ -54,6 +55,22 @@ std::string push_site(const OpInfo& info) {
   return std::string(info.pushed_at.file_name()) + ":" + std::to_string(info.pushed_at.line());
 }
 
+/// The dependences that are drawn: all of them, or the one of each op that it waited for longest.
+std::vector<TraceGraph::Dependence> arrows_of(const TraceGraph& graph) {
+  if (graph.all_arrows) return graph.dependences;
+  constexpr std::uint32_t unknown = ~std::uint32_t{0};
+  std::vector<std::uint32_t> last(graph.ops.size(), unknown);
+  for (const auto& [from, to] : graph.dependences) {
+    if (last[to] == unknown || graph.ops[last[to]].end <= graph.ops[from].end) last[to] = from;
+  }
+  std::vector<TraceGraph::Dependence> arrows;
+  for (std::uint32_t to = 0; to < last.size(); ++to) {
+    if (last[to] != unknown) arrows.push_back({last[to], to});
+  }
+  std::sort(arrows.begin(), arrows.end());
+  return arrows;
+}
+
 class JsonWriter {
  public:
   JsonWriter(std::ostream& out, const TraceGraph& graph, std::uint32_t engine)
@@ -74,6 +91,7 @@ class JsonWriter {
       event("C", graph_.counters[count.counter])
           << ",\"ts\":" << microseconds(count.at) << ",\"args\":{\"value\":" << count.value << "}}";
     }
+    if (graph_.left_out > 0) write_end();
     out_ << "\n]}\n";
   }
 
@@ -105,12 +123,12 @@ class JsonWriter {
                                         << op.id << "\",\"pushed_at\":" << quoted(push_site(*op.info))
                                         << ",\"outcome\":\"" << to_string(op.outcome)
                                         << "\",\"lane\":" << quoted(op.info->lane->host.name) << "}}";
-    for (; arrived_ < arrivals_.size() && graph_.dependences[arrivals_[arrived_]].to == index; ++arrived_) {
+    for (; arrived_ < arrivals_.size() && arrows_[arrivals_[arrived_]].to == index; ++arrived_) {
       write_arrow("f", arrivals_[arrived_], op.track, op.begin);
     }
-    for (; left_ < graph_.dependences.size() && graph_.dependences[left_].from == index; ++left_) {
+    for (; left_ < arrows_.size() && arrows_[left_].from == index; ++left_) {
       // Inside the op and not at its end, where the next op may begin.
-      const std::int64_t at = std::min(op.end - 1, graph_.ops[graph_.dependences[left_].to].begin);
+      const std::int64_t at = std::min(op.end - 1, graph_.ops[arrows_[left_].to].begin);
       write_arrow("s", left_, op.track, std::max(op.begin, at));
     }
   }
@@ -135,20 +153,28 @@ class JsonWriter {
     event("C", "pending bytes") << ",\"ts\":" << at << ",\"args\":{\"bytes\":" << sample.bytes << "}}";
   }
 
-  /// The dependences, sorted by the op that they lead to.
-  static std::vector<std::uint32_t> by_target(const TraceGraph& graph) {
-    std::vector<std::uint32_t> order(graph.dependences.size());
+  /// A mark across all tracks, where the ops that were kept end.
+  void write_end() {
+    std::int64_t end = 0;
+    for (const TraceGraph::Op& op : graph_.ops) end = std::max(end, op.end);
+    event("i", "the trace was full: " + std::to_string(graph_.left_out) + " more ops are left out", 0)
+        << ",\"s\":\"g\",\"ts\":" << microseconds(end) << "}";
+  }
+
+  /// The arrows, sorted by the op that they lead to.
+  static std::vector<std::uint32_t> by_target(const std::vector<TraceGraph::Dependence>& arrows) {
+    std::vector<std::uint32_t> order(arrows.size());
     for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return graph.dependences[a].to < graph.dependences[b].to;
-    });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return arrows[a].to < arrows[b].to; });
     return order;
   }
 
   std::ostream& out_;
   const TraceGraph& graph_;
   const std::string engine_;
-  const std::vector<std::uint32_t> arrivals_ = by_target(graph_);
+  const std::vector<TraceGraph::Dependence> arrows_ = arrows_of(graph_);
+  const std::vector<std::uint32_t> arrivals_ = by_target(arrows_);
   std::size_t arrived_ = 0, left_ = 0;  // arrows written so far
   bool first_ = true;
 };
@@ -191,6 +217,7 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
     errno = 0;
     std::ofstream out(file, std::ios::binary);
     if (!out) fail(errno);
+    out.imbue(std::locale::classic());  // whatever locale the program has, numbers have no separators
     write(out);
     out.close();
     if (!out) fail(errno);

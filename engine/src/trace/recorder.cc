@@ -5,6 +5,7 @@ namespace windrow {
 void TraceRecorder::start(const TraceOptions& options) {
   MutexLock lock(mutex_);
   start_ = ClockReading::now();
+  all_arrows_ = options.all_arrows;
   started_.store(start_.ticks, std::memory_order_relaxed);
   max_ops_.store(options.max_ops_per_thread, std::memory_order_relaxed);
   session_.store(session_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
@@ -23,6 +24,7 @@ Recording TraceRecorder::read() const {
   // The end is fixed before any log is read. So each op that ended by then has been recorded, or its thread is about to
   // record it; in the latter case nothing that depends on the op has ended.
   Recording recording{.start = start_, .end = on() ? ClockReading::now() : stop_};
+  recording.all_arrows = all_arrows_;
   for (const TraceCounter& counter : counters_) recording.counters.push_back(counter.name);
   const std::uint32_t session = session_.load(std::memory_order_relaxed);
   if (session == 0) return recording;

@@ -28,6 +28,7 @@ struct Recording {
   std::vector<Thread> threads = {};
   std::vector<std::string> counters = {};  // names by number
   std::uint64_t left_out = 0;
+  bool all_arrows = false;  // TraceOptions
 };
 
 /// A value that is recorded with the number of pending ops; see Trace::add_counter().
@@ -101,6 +102,7 @@ class TraceRecorder {
 
   mutable Mutex mutex_;
   ClockReading start_ WINDROW_GUARDED_BY(mutex_), stop_ WINDROW_GUARDED_BY(mutex_);
+  bool all_arrows_ WINDROW_GUARDED_BY(mutex_) = false;
   std::deque<TraceLog> logs_ WINDROW_GUARDED_BY(mutex_);  // never shrinks
   // Grows only, and its elements do not change, so they are read without the lock.
   std::deque<TraceCounter> counters_ WINDROW_GUARDED_BY(mutex_);

@@ -29,6 +29,9 @@ struct TraceOptions {
   /// The most ops, waits included, that are recorded per thread; further ops are left out. An op takes 40 bytes, and 16
   /// for each access.
   std::uint64_t max_ops_per_thread = std::uint64_t{1} << 20;
+  /// Whether save() draws an arrow for each dependence. By default an op has one arrow: from the op that it depends on
+  /// and that ended last. All arrows make files several times as large.
+  bool all_arrows = false;
 };
 
 /// The summary of a trace. A value.
@@ -81,7 +84,8 @@ class Trace {
   /// lanes; the work of a device has a track of its own, if its lane tells when it was done; asynchronous ops have
   /// separate tracks, on which they last until their OnComplete is called. Arrows lead to an op from the ops that it
   /// directly depends on: from the last writer of a variable to its readers, and from these readers (or, without
-  /// readers, from the last writer) to the next writer.
+  /// readers, from the last writer) to the next writer; see TraceOptions::all_arrows. If ops were left out, an event at
+  /// the end says how many.
   ///
   /// The file replaces an existing regular file atomically. Throws Error, naming the path, if it cannot be written.
   void save(const std::string& path) const;
