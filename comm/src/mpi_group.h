@@ -34,7 +34,9 @@ struct MpiNote {
   /// The text, shortened if it is too long.
   void say(const std::string& line) {
     const bool fits = line.size() < text.size();
-    const std::string shown = fits ? line : line.substr(0, text.size() - 4) + "...";
+    std::size_t end = text.size() - 4;
+    while (!fits && (line[end] & 0xc0) == 0x80) --end;  // inside a character of UTF-8
+    const std::string shown = fits ? line : line.substr(0, end) + "...";
     std::memcpy(text.data(), shown.c_str(), shown.size() + 1);
   }
   std::string said() const { return text.data(); }

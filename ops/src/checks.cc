@@ -1,5 +1,6 @@
 #include "checks.h"
 
+#include <locale>
 #include <sstream>
 #include <string>
 
@@ -14,6 +15,7 @@ void throw_bad_index(Index index, Index row, const IndexRange& range) {
 
 void throw_bad_target(double target, Index row, Index column) {
   std::ostringstream text;
+  text.imbue(std::locale::classic());
   text << "target " << target << " at row " << row << ", column " << column << "; expected 0 to 1";
   throw MisuseError(text.str());
 }

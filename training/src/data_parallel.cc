@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 #include <exception>
+#include <locale>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -111,6 +112,7 @@ void DataParallel::require_equal() const {
     if (sizes_of_all[i] == sizes_of_all[of_first]) continue;
     const auto text = [&](std::int64_t value) {
       std::ostringstream exact;
+      exact.imbue(std::locale::classic());
       exact.precision(17);
       if (of_first == share) {
         exact << std::bit_cast<double>(value);

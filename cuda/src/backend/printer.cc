@@ -1,8 +1,9 @@
 #include "backend/printer.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
+#include <iterator>
 #include <set>
 
 #include "windrow/ops/operators.h"
@@ -21,9 +22,9 @@ bool is_scalar(const Operator& op) {
 std::string number_text(double value) {
   if (std::isnan(value)) return "(1e38f * 1e38f - 1e38f * 1e38f)";
   if (std::isinf(value)) return value > 0 ? "(1e38f * 1e38f)" : "(-1e38f * 1e38f)";
-  char text[64];
-  std::snprintf(text, sizeof text, "%a", value);
-  return "float(" + std::string(text) + ")";
+  char digits[64];  // not by printf, which writes a decimal comma in some locales
+  const char* const end = std::to_chars(digits, std::end(digits), std::abs(value), std::chars_format::hex).ptr;
+  return std::string("float(") + (std::signbit(value) ? "-0x" : "0x") + std::string(digits, static_cast<std::size_t>(end - digits)) + ")";
 }
 
 std::string count_text(Index count) { return std::to_string(count) + "ll"; }
