@@ -193,11 +193,11 @@ TEST_F(CheckpointFolderTest, RefusesManifestsOfOtherFormats) {
   EXPECT_EQ(refusal("windrow checkpoint", "else"),
             name + ": manifest has format 'else'; expected 'windrow checkpoint'");
   EXPECT_EQ(refusal("\"format\"", "\"x\": 1, \"format\""),
-            name + ": has 'x'; expected the values of format version 1 only");
+            name + ": has 'x'; expected the values of format version 2 only");
   EXPECT_EQ(refusal("\"format\"", "\"format\": \"x\", \"format\""),
             name + ": manifest has 'format' twice; expected each name once");
   EXPECT_EQ(refusal("\"document\": {", "\"document\": 1, \"y\": {"),
-            name + ": has 'y'; expected the values of format version 1 only");
+            name + ": has 'y'; expected the values of format version 2 only");
   EXPECT_EQ(refusal("\"step\": 1,\n  \"tensor_file\"", "\"step\": \"1\",\n  \"tensor_file\""),
             name + ": manifest.step is a text; expected an integer that is not negative");
   EXPECT_EQ(refusal("000000000001.safetensors", "000000000002.safetensors"),
@@ -221,6 +221,48 @@ TEST_F(CheckpointFolderTest, NoticesADigitThatChangesInTheDocument) {
 
 TEST_F(CheckpointFolderTest, NoticesAShapeThatChangesInTheHeader) {
   write({1});
+  std::string content = content_of(run / "000000000001.safetensors");
+  content.replace(content.find("[8, 5]"), 6, "[5, 8]");
+  put(run / "000000000001.safetensors", content);
+  EXPECT_TRUE(reason(1).starts_with("000000000001.safetensors: header has checksum ")) << reason(1);
+}
+
+/// As Python's package safetensors does: sorted, in another order, and with another header.
+TEST_F(CheckpointFolderTest, OpensWhatAnotherProgramHasWrittenAgain) {
+  write({1});
+  const fs::path file = run / "000000000001.safetensors";
+  constexpr const char* names_of_types[] = {"F32", "I32", "I64", "U64"};
+  std::string header, data;
+  {
+    const TensorFile tensors(file);
+    const std::string content = content_of(file);
+    std::map<std::string, StoredTensor> sorted;
+    for (const StoredTensor& tensor : tensors.tensors()) sorted.emplace(tensor.name, tensor);
+    ASSERT_GE(sorted.size(), 2u);
+    for (auto it = sorted.rbegin(); it != sorted.rend(); ++it) {
+      const StoredTensor& tensor = it->second;
+      std::string shape;
+      for (const std::uint64_t size : tensor.shape) shape += (shape.empty() ? "" : ",") + std::to_string(size);
+      header += (header.empty() ? "{\"__metadata__\":{\"format\":\"np\"},\"" : ",\"") + tensor.name +
+                "\":{\"shape\":[" + shape + "],\"dtype\":\"" + names_of_types[static_cast<int>(tensor.type)] +
+                "\",\"data_offsets\":[" + std::to_string(data.size()) + "," +
+                std::to_string(data.size() + tensor.bytes) + "]}";
+      data += content.substr(tensor.offset, tensor.bytes);
+    }
+  }
+  header += "}";
+  std::string size(8, '\0');
+  for (std::size_t i = 0; i < 8; ++i) size[i] = static_cast<char>(header.size() >> (8 * i));
+  put(file, size + header + data);
+  EXPECT_EQ(*checkpoints.newest().checkpoint, KnownCheckpoint{1});
+}
+
+TEST_F(CheckpointFolderTest, OpensManifestsThatSayNothingOfShapes) {
+  write({1});
+  const std::string name = "000000000001.json", good = content_of(run / name);
+  const std::size_t shapes = good.find("\"shapes\"");
+  replace_in_manifest(name, good.substr(shapes, good.find("\"tensors\"") - shapes), "");
+  EXPECT_EQ(*checkpoints.newest().checkpoint, KnownCheckpoint{1});
   std::string content = content_of(run / "000000000001.safetensors");
   content.replace(content.find("[8, 5]"), 6, "[5, 8]");
   put(run / "000000000001.safetensors", content);

@@ -155,6 +155,27 @@ TEST_F(TensorFileTest, RefusesAFileThatIsTooShort) {
             "has a header of 18446744073709551615 bytes; expected at most 2");
 }
 
+TEST_F(TensorFileTest, NamesTheFormatOfOtherFiles) {
+  const auto expect = [&](const std::string& content, const std::string& format) {
+    const std::string error = refusal(content + std::string(300, 'x'));
+    EXPECT_TRUE(error.starts_with("looks like " + format)) << error;
+    EXPECT_TRUE(error.ends_with("; expected a tensor file (safetensors)")) << error;
+  };
+  expect("PK\x03\x04", "a zip archive, as torch.save");
+  expect(
+      "\x80\x02\x8a\nl\xfc\x9c"
+      "F\xf9 j\xa8P\x19.",
+      "a pickle of Python");
+  expect(std::string("\x80\x04\x95\x10\0\0\0\0\0\0\0}", 12), "a pickle of Python");
+  expect("\x1f\x8b\x08", "a file that gzip has compressed");
+  expect("version https://git-lfs.github.com/spec/v1\noid sha256:", "a pointer of Git LFS");
+  expect("\n <!DOCTYPE HTML>", "a page of HTML");
+  expect("\xef\xbb\xbf<html lang=en>", "a page of HTML");
+  expect("\x89HDF\r\n", "an HDF5 file");
+  expect("{\"weights\": [", "a JSON file");
+  EXPECT_TRUE(refusal("nothing that is known").starts_with("has a header of "));
+}
+
 TEST_F(TensorFileTest, RefusesAHeaderAbove100MB) {
   put(path, std::string("\x01\xe1\xf5\x05\0\0\0\0", 8));
   std::filesystem::resize_file(path, 200'000'000);  // with a hole

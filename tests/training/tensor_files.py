@@ -81,7 +81,7 @@ def check_package(path):
 def check_manifest(path):
     with open(path) as file:
         manifest = json.load(file)
-    assert (manifest["format"], manifest["version"], manifest["step"]) == ("windrow checkpoint", 1, 7), manifest
+    assert (manifest["format"], manifest["version"], manifest["step"]) == ("windrow checkpoint", 2, 7), manifest
     assert manifest["document"]["rate"] == 0.1, manifest
     assert manifest["tensor_file"]["name"] == "000000000007.safetensors", manifest
 

@@ -14,7 +14,7 @@
 namespace windrow {
 namespace {
 
-const RecordFormat format{.name = "windrow checkpoint", .newest_version = 1};
+const RecordFormat format{.name = "windrow checkpoint", .newest_version = 2};
 
 std::uint32_t checksum_of(const Record& record) {
   const std::string text = record.json(JsonStyle::compact);
@@ -37,25 +37,28 @@ std::uint32_t parse_checksum(const RecordValue& value, const std::string& file) 
 void require_only(const Record& record, std::span<const std::string_view> names, const std::string& file) {
   for (const auto& [name, value] : record.values()) {
     if (std::find(names.begin(), names.end(), name) == names.end()) {
-      throw FileError(file + ": has " + in_quotes(name) + "; expected the values of format version 1 only");
+      throw FileError(file + ": has " + in_quotes(name) + "; expected the values of format version 2 only");
     }
   }
 }
 
 TensorFileSums parse_sums(const Record& record, const std::string& file) {
-  constexpr std::array<std::string_view, 4> names = {"bytes", "header", "name", "tensors"};
+  constexpr std::array<std::string_view, 5> names = {"bytes", "header", "name", "shapes", "tensors"};
   require_only(record, names, file);
   TensorFileSums sums{.bytes = record.at("bytes").count(), .header = parse_checksum(record.at("header"), file)};
   for (const auto& [name, value] : record.at("tensors").record().values()) {
     sums.tensors.emplace(name, parse_checksum(value, file));
   }
+  if (record.contains("shapes")) sums.shapes = parse_checksum(record.at("shapes"), file);
   return sums;
 }
 
 Record record_of(const TensorFileSums& sums) {
   Record tensors;
   for (const auto& [name, checksum] : sums.tensors) tensors.set(name, checksum_text(checksum));
-  return Record().set("bytes", sums.bytes).set("header", checksum_text(sums.header)).set("tensors", tensors);
+  Record record;
+  record.set("bytes", sums.bytes).set("header", checksum_text(sums.header)).set("tensors", tensors);
+  return sums.shapes ? record.set("shapes", checksum_text(*sums.shapes)) : record;
 }
 
 [[noreturn]] void refuse_checksum(const std::string& what, std::uint32_t found, std::uint32_t expected) {
@@ -108,18 +111,23 @@ Manifest read_manifest(const std::filesystem::path& file, const FileCalls& calls
 }
 
 void require_same(const TensorFileSums& found, const TensorFileSums& expected, const std::string& file) {
-  if (found.bytes != expected.bytes) {
-    throw FileError(file + ": has " + std::to_string(found.bytes) + " bytes; expected " +
-                    std::to_string(expected.bytes));
+  // Another program may have written the same tensors in another order, with another header. Older manifests say
+  // nothing of the shapes but by the header.
+  if (expected.shapes && found.shapes != expected.shapes) {
+    refuse_checksum(file + ": header", found.shapes.value_or(0), *expected.shapes);
   }
-  // Equal headers name the same tensors, and so do equal sums of them.
-  if (found.header != expected.header) refuse_checksum(file + ": header", found.header, expected.header);
+  if (!expected.shapes && found.header != expected.header) {
+    refuse_checksum(file + ": header", found.header, expected.header);
+  }
   for (const auto& [name, checksum] : expected.tensors) {
     const auto other = found.tensors.find(name);
     if (other == found.tensors.end()) throw FileError(file + ": has no tensor " + in_quotes(name) + "; expected one");
     if (other->second != checksum) refuse_checksum(file + ": tensor " + in_quotes(name), other->second, checksum);
   }
-  if (found != expected) throw FileError(file + ": has other tensors than its manifest; expected the same");
+  for (const auto& [name, checksum] : found.tensors) {
+    if (expected.tensors.contains(name)) continue;
+    throw FileError(file + ": has tensor " + in_quotes(name) + ", which its manifest lacks; expected its tensors only");
+  }
 }
 
 }  // namespace windrow

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 #include "files/crc32c.h"
 #include "files/messages.h"
 #include "files/open_file.h"
+#include "files/other_formats.h"
 #include "files/tensor_header.h"
 #include "windrow/engine/error.h"
 #include "windrow/training/file_error.h"
@@ -23,11 +25,17 @@ static_assert(std::endian::native == std::endian::little, "tensor files are litt
 /// The size of the JSON, which is the first word of a file of `file_bytes` bytes.
 std::uint64_t header_bytes(const OpenFile& file, std::uint64_t file_bytes) {
   const std::string name = shown(file.path());
+  std::array<char, 256> begin{};
+  const std::size_t looked_at = std::min<std::uint64_t>(begin.size(), file_bytes);
+  file.read(std::as_writable_bytes(std::span(begin).first(looked_at)), 0);
+  if (const std::string_view other = other_format(std::string_view(begin.data(), looked_at)); !other.empty()) {
+    throw FileError(name + ": looks like " + std::string(other) + "; expected a tensor file (safetensors)");
+  }
   if (file_bytes < 8) {
     throw FileError(name + ": has " + std::to_string(file_bytes) + " bytes; expected a tensor file, at least 8 bytes");
   }
   std::uint64_t size = 0;
-  file.read(std::as_writable_bytes(std::span(&size, 1)), 0);
+  std::memcpy(&size, begin.data(), sizeof size);
   const std::uint64_t most = std::min(most_header_bytes, file_bytes - 8);
   if (size > most) {
     throw FileError(name + ": has a header of " + std::to_string(size) + " bytes; expected at most " +
@@ -49,6 +57,16 @@ std::uint32_t sum_of(const OpenFile& file, const StoredTensor& tensor) {
   return sum.value();
 }
 
+/// Of a text that does not depend on the order of the tensors. `shapes`: what described() gives, by name.
+std::uint32_t sum_of_shapes(const std::map<std::string, std::string>& shapes) {
+  Crc32c sum;
+  for (const auto& [name, shape] : shapes) {
+    const std::string line = std::to_string(name.size()) + ' ' + name + ' ' + shape + '\n';
+    sum.add(std::as_bytes(std::span(line)));
+  }
+  return sum.value();
+}
+
 }  // namespace
 
 TensorFileSums write_tensor_file(const std::filesystem::path& path, const TensorFileContents& contents,
@@ -57,6 +75,7 @@ TensorFileSums write_tensor_file(const std::filesystem::path& path, const Tensor
   const std::uint64_t size = header.size();
   TensorFileSums sums{.bytes = 8 + size, .header = crc32c(std::as_bytes(std::span(header)))};
 
+  std::map<std::string, std::string> shapes;
   WholeFile file(path, calls);
   file.write(std::as_bytes(std::span(&size, 1)));
   file.write(header);
@@ -65,7 +84,9 @@ TensorFileSums write_tensor_file(const std::filesystem::path& path, const Tensor
     file.write(bytes);
     sums.bytes += bytes.size();
     sums.tensors.emplace(tensor.name, crc32c(bytes));
+    shapes.emplace(tensor.name, described(tensor.shape, type_of(tensor)));
   }
+  sums.shapes = sum_of_shapes(shapes);
   file.commit();
   return sums;
 }
@@ -111,7 +132,12 @@ void TensorFile::read(std::string_view name, const TensorShape& shape, Elements 
 
 TensorFileSums TensorFile::sums() const {
   TensorFileSums sums{.bytes = bytes_, .header = header_sum_};
-  for (const StoredTensor& tensor : tensors_) sums.tensors.emplace(tensor.name, sum_of(*file_, tensor));
+  std::map<std::string, std::string> shapes;
+  for (const StoredTensor& tensor : tensors_) {
+    sums.tensors.emplace(tensor.name, sum_of(*file_, tensor));
+    shapes.emplace(tensor.name, described(tensor.shape, tensor.type));
+  }
+  sums.shapes = sum_of_shapes(shapes);
   return sums;
 }
 

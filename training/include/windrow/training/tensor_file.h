@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,6 +51,8 @@ struct TensorFileSums {
   std::uint64_t bytes = 0;   ///< size of the file
   std::uint32_t header = 0;  ///< of the JSON: names, types, shapes, places and metadata
   std::map<std::string, std::uint32_t> tensors = {};
+  /// Of the names, types and shapes, wherever the tensors lie in the file; none in manifests of format version 1.
+  std::optional<std::uint32_t> shapes = {};
 
   friend bool operator==(const TensorFileSums&, const TensorFileSums&) = default;
 };
