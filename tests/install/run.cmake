@@ -34,6 +34,17 @@ if(STEP STREQUAL "find_package")
   run(${CMAKE_COMMAND} -S ${SOURCE}/tests/install -B ${build} -G Ninja -DCMAKE_PREFIX_PATH=${prefix}
       -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_BUILD_TYPE=Release -DEXAMPLES=${SOURCE}/examples)
   run(${CMAKE_COMMAND} --build ${build} -- -j 1) # other tests run beside it
+  # An unknown component is named.
+  file(WRITE ${build}.unknown/CMakeLists.txt
+       "cmake_minimum_required(VERSION 3.25)\nproject(user CXX)\nfind_package(windrow REQUIRED COMPONENTS engine batchng)\n")
+  execute_process(
+    COMMAND ${CMAKE_COMMAND} -S ${build}.unknown -B ${build}.unknown/build -G Ninja -DCMAKE_PREFIX_PATH=${prefix}
+            -DCMAKE_CXX_COMPILER=${COMPILER}
+    RESULT_VARIABLE result OUTPUT_QUIET ERROR_VARIABLE errors)
+  string(REGEX REPLACE "[ \n]+" " " errors "${errors}")
+  if(result EQUAL 0 OR NOT errors MATCHES "component 'batchng' is unknown; expected some of engine, memory,")
+    message(FATAL_ERROR "an unknown component: ${result} ${errors}")
+  endif()
 elseif(STEP STREQUAL "pkg_config")
   find_program(pkg_config pkg-config REQUIRED)
   file(GLOB_RECURSE described ${prefix}/windrow-engine.pc)
