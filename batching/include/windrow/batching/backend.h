@@ -5,6 +5,7 @@
 // that pushes the ops of each stage. A device without a back end of its own has its plans interpreted, step by step,
 // through its kernel table (backend/interpretation.h). These headers are for back ends; programs need none of them.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <memory>
 #include <vector>

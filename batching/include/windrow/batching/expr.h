@@ -4,6 +4,7 @@
 // type says which, and how wide it is. Nothing is computed while a vertex function is traced. Parameters can be
 // operands directly.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <concepts>
 #include <initializer_list>

@@ -6,6 +6,7 @@
 //
 // Not here: operators that differ between the two kinds, such as concat and embedding.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 

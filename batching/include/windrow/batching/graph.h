@@ -1,5 +1,6 @@
 // Input graphs: the children of each vertex, and the inputs that each vertex pulls.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <map>

@@ -45,6 +45,7 @@
 //            some flushes after its last handle has ended, for training until clear().
 //   Threads  One at a time, for a graph and its expressions.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <array>
 #include <concepts>

@@ -7,6 +7,7 @@
 // They are not recorded: a flush computes them where it uses them, once for all samples. One of one row can be an
 // operand wherever a parameter of one row can; see apply() in expr.h.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <initializer_list>
 #include <memory>

@@ -13,6 +13,7 @@
 //            After the engine is gone they may only be destroyed; members that need the engine throw MisuseError.
 //   Threads  One at a time, for a set of parameters with its runners and lazy graphs.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <functional>

@@ -27,6 +27,7 @@
 //            thrown by the later call that waits for that minibatch to finish.
 //   Threads  One at a time for each runner.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <deque>

@@ -23,6 +23,7 @@
 //
 // Threads: every function may be called from any thread.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <memory>

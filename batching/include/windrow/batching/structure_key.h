@@ -1,5 +1,6 @@
 // What recordings of programs over graphs depend on.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 

@@ -1,5 +1,6 @@
 // What a back end of collectives implements. Programs use communicator.h.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <chrono>
 #include <cstddef>

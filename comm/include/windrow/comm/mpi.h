@@ -3,6 +3,7 @@
 //   windrow::MpiWorld world;
 //   const windrow::Communicator all = world.group(device);
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <chrono>
 #include <cstddef>

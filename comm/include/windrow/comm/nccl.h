@@ -4,6 +4,7 @@
 //   const windrow::NcclGroup group(devices);
 //   for (int rank = 0; rank < group.size(); ++rank) group[rank].all_reduce(gradients[rank]);
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <chrono>
 #include <memory>

@@ -1,5 +1,6 @@
 // A list that allocates nothing while it is short.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -5,6 +5,7 @@
 //   group[rank].all_reduce(gradients[rank]);
 //   clock.run();
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <chrono>
 #include <cstddef>

@@ -13,6 +13,7 @@
 //            until then.
 //   Threads  All members, and all ops of the engine, on one thread.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <chrono>
 #include <cstddef>

@@ -2,6 +2,7 @@
 //
 // Any coroutine type can await. Uses the public interface of the engine alone.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <atomic>
 #include <coroutine>

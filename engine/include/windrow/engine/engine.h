@@ -31,6 +31,7 @@
 //   Fork     A forked child has the variables as the last finished op left them, and starts its own threads when it
 //            pushes. See EngineOptions::fork_patience.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <chrono>
 #include <cstdint>

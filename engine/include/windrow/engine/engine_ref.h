@@ -1,5 +1,6 @@
 // References to an engine that become null when the engine ends, for objects that may outlive it.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <atomic>
 #include <memory>

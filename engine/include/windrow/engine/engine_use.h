@@ -1,5 +1,6 @@
 // For what is built on an engine: pushes whose op may end the engine, and pushes by ops that may outlive it.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include "windrow/engine/engine.h"
 

@@ -1,5 +1,6 @@
 // Errors: misuse throws at the call; a failing op poisons variables.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <exception>

@@ -3,6 +3,7 @@
 // std::function requires copyable targets, and std::move_only_function is C++23. The engine must also rely on a lambda
 // with a few captured handles costing no allocation.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstddef>
 #include <cstring>

@@ -1,5 +1,6 @@
 // std::mutex and std::condition_variable with the annotations that clang's thread-safety analysis needs.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <chrono>
 #include <condition_variable>

@@ -1,5 +1,6 @@
 // The name of an op or a variable, as errors and traces show it.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstddef>
 #include <string>

@@ -1,6 +1,7 @@
 // Plug-ins: shared libraries with code that needs what not every machine has, such as CUDA or MPI. For other rooms of
 // this project; programs need none of it.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <string>
 

@@ -1,5 +1,6 @@
 // A scope in which a thread pushes nothing.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include "windrow/engine/engine.h"
 

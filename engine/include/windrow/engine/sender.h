@@ -4,6 +4,7 @@
 //   auto operation = std::move(sender).connect(receiver);
 //   operation.start();
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <atomic>
 #include <exception>

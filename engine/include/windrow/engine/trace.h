@@ -12,6 +12,7 @@
 // is traced from its construction and saves its trace when it ends: the first engine of the process to "path", the
 // second one to "path.2" with the number before the extension, and so on.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <chrono>
 #include <cstdint>

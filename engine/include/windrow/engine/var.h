@@ -3,6 +3,7 @@
 // A variable is a tag that stands for whatever the program chooses: a buffer, a file, a random generator. This header
 // knows neither what that is nor how the engine orders ops.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstddef>
 #include <cstdint>

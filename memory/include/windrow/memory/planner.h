@@ -18,6 +18,7 @@
 //   Errors   An invalid program throws MisuseError, which names the step and the buffer.
 //   Threads  Any thread, concurrently.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstddef>
 #include <cstdint>

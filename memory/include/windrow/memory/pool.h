@@ -6,6 +6,7 @@
 // minibatches of varying sizes soon share a few pieces, each as large as the largest minibatch needs; smaller
 // minibatches, such as the last of an epoch or one without gradients, are served from them too.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <array>
 #include <chrono>

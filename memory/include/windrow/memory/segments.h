@@ -5,6 +5,7 @@
 // same memory. It takes some hundred nanoseconds, which is little where an allocation of the driver takes far more, and
 // waits for the device. Put a Pool with PoolOptions::largest_piece above it for small pieces.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <map>

@@ -6,6 +6,7 @@
 // A score tells how well a key fits a query; the result is the sum of the values by the softmax of the scores. What
 // depends on the query alone is computed once, by project().
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cmath>
 #include <concepts>

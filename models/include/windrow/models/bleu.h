@@ -1,5 +1,6 @@
 // BLEU (Papineni et al. 2002): how similar translations are to reference translations, by the n-grams that they share.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <array>
 #include <cstdint>

@@ -5,6 +5,7 @@
 // attends to what fits another sentence; here the weights depend on the states alone, as in Yang et al. 2016: they are
 // the softmax of tanh(h W) s over the children, for parameters W and s.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <optional>

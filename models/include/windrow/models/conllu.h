@@ -5,6 +5,7 @@
 //   2  sat   _  VERB  _  _  0  root   0:root           _   and a blank line after each sentence
 //   ...
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <filesystem>

@@ -15,6 +15,7 @@
 // Decoding replaces the sums by maxima (Viterbi 1967): best_first(), best_next() and came_from() for each word but the
 // first, best_last() behind the last one. The host follows the results back from there: before().
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <span>

@@ -1,5 +1,6 @@
 // The exception that data readers throw.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include "windrow/engine/error.h"
 

@@ -1,6 +1,7 @@
 // Deep Sets (Zaheer et al. 2017) for nested lists: each list transforms its arguments, adds them up, whatever their
 // number, and computes its value from the sum.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 

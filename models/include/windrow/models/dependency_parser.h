@@ -16,6 +16,7 @@
 // such as "root:x", if and only if its head is 0, unless the treebank has no such relation or no other. Training lets
 // such actions compete, which makes better parsers.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <random>

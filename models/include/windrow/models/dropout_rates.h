@@ -1,5 +1,6 @@
 // Rates of dropout that models share.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include "windrow/batching/expression_operators.h"
 

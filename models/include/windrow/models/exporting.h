@@ -1,5 +1,6 @@
 // Trained models as programs of C++ that run without Windrow but for its kernels.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <filesystem>
 #include <string>

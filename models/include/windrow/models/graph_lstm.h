@@ -2,6 +2,7 @@
 // children and of consumers. Each edge has a relation, which biases the input taken from the child and the child's
 // forget gate.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 

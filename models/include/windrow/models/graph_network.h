@@ -1,5 +1,6 @@
 // Networks that are vertex functions over graphs which are known in advance.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <functional>
 #include <memory>

@@ -1,6 +1,7 @@
 // One step of a gated recurrent unit (Cho et al. 2014): for lazy expressions, and for vertex functions whose first
 // child is the previous step.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <string>

@@ -1,6 +1,7 @@
 // Classifiers of images at the level of operators: a perceptron, and a convolutional network. Their structure does not
 // depend on the sample, so they need no vertex function: a Tape differentiates them, and a Static replays them.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <functional>
 #include <vector>

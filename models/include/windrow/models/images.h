@@ -3,6 +3,7 @@
 //   train-images-idx3-ubyte, train-labels-idx1-ubyte     the names of the published files (LeCun et al. 1998), without
 //   t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte       the extension of their compression
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,6 @@
 // A language model: an LSTM that predicts each word of a text from those before it.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <optional>

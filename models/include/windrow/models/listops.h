@@ -4,6 +4,7 @@
 //   6<tab>( ( ( ( [MAX 2 ) 1 ) ( ( ( [MIN 6 ) 8 ) ] ) ) ] )      as published
 //   6<tab>[MAX 2 1 [MIN 6 8 ] ]                                  the same without round brackets
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <array>
 #include <cstdint>

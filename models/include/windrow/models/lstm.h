@@ -1,6 +1,7 @@
 // One step of an LSTM (Hochreiter and Schmidhuber 1997, with the forget gates of Gers et al. 2000): for lazy
 // expressions, and for vertex functions whose first child is the previous step.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <string>

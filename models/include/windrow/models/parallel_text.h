@@ -3,6 +3,7 @@
 //   train.de   wir sind hier .        line by line, as the data of shared translation tasks are after tokenisation,
 //   train.en   we are here .          such as IWSLT 2014
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <filesystem>

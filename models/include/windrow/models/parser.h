@@ -8,6 +8,7 @@
 // next one in the buffer. Since the scorer's first layer is linear, it is applied in advance to each word at each of
 // these four places. A step adds four rows, which gives the same function for a fraction of the work.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <array>
 #include <span>

@@ -5,6 +5,7 @@
 //   const std::vector<std::string> lines = {"It works"};
 //   for (const windrow::Prediction& prediction : model.network->predict(lines)) ...
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <filesystem>
 #include <string>

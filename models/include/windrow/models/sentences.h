@@ -3,6 +3,7 @@
 //   no it was n't black monday                     plain: words of a line, as in Mikolov's Penn Treebank
 //   Founding|O member|O Kojima|I-PER Minoru|I-PER  tagged: as in WikiNER (Nothman et al. 2012)
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <filesystem>

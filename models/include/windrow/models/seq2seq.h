@@ -11,6 +11,7 @@
 // weighed by the softmax of the scores. What it computes from that and its state is passed on to the next step ("input
 // feeding"), so that a step knows what the steps before it have attended to.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <span>

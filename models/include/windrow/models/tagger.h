@@ -14,6 +14,7 @@
 //                                    > both directions of the first layer, at a rare word
 //   character backward o <- o <- o --'
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <optional>

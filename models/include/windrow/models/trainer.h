@@ -4,6 +4,7 @@
 //   windrow::Trainer::Pass pass = trainer.train();
 //   for (const windrow::Metric& metric : trainer.evaluate()) ...
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <functional>

@@ -12,6 +12,7 @@
 // After twice as many transitions as words, every word has a head. The result is a projective tree with one root, and
 // every such tree can be built.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <span>

@@ -4,6 +4,7 @@
 //   std::vector<std::vector<windrow::Hypothesis>> found = translator.translate({{5, 8, 3}}, {.width = 5});
 //   windrow::Sentence best = vocabulary.words(found[0][0].words);
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <array>
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Tree-FC: a tanh layer over both children at each inner vertex, on complete binary trees. A benchmark of Looks et al.
 // 2017 (TensorFlow Fold) in which matrix products take almost all the time.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <vector>

@@ -4,6 +4,7 @@
 // own child. Every vertex has a classifier. After Tai, Socher and Manning 2015, whose forget gates depend on both
 // children; this variant is the one that benchmarks of dynamic batching train.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <string>

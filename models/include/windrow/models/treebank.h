@@ -5,6 +5,7 @@
 //
 //   (3 (2 It) (4 works))
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <filesystem>

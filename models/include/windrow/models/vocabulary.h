@@ -3,9 +3,11 @@
 //   windrow::Vocabulary words(sentences | std::views::join, 5);
 //   std::int32_t number = words.number("cat");
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <ranges>
 #include <string>

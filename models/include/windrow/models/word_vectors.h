@@ -7,6 +7,7 @@
 //   windrow::WordVectors found = windrow::set_word_vectors(workload, "glove.6B.300d.txt");
 //   std::cout << found.rows << " of " << found.of << " words\n";
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <filesystem>

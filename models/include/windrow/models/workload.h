@@ -7,6 +7,7 @@
 // To add a workload, write a header with its network, a source file that makes its samples, and add its name to the
 // list in workload.cc.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <filesystem>

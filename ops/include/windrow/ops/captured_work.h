@@ -1,5 +1,6 @@
 // Lanes that can capture what ops issue, to issue it again by one call. A Static uses this for runs of operators.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <functional>
 #include <memory>

@@ -1,5 +1,6 @@
 // One application of an operator in pieces that idle workers can run; see parallel.h.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include "windrow/ops/kernel.h"
 

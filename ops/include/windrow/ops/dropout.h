@@ -4,6 +4,7 @@
 // row's three keys. The key of Philox is the seed, which may be the row's own. A word drops its element where
 // unit_uniform(word) < rate.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cmath>
 #include <cstdint>

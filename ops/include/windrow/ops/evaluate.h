@@ -1,5 +1,6 @@
 // Evaluates operators without an engine, in double precision: for test oracles and for gradient checks.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <optional>

@@ -1,5 +1,6 @@
 // Kernels, which compute operators on one kind of device, and the table in which they are found.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <concepts>
 #include <memory>

@@ -1,5 +1,6 @@
 // A view of rows of equal width, which kernels read and write.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cassert>
 #include <cstdint>

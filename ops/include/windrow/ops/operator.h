@@ -3,6 +3,7 @@
 // An operator maps matrices to one matrix. Kernels compute it; each device has its own (kernel.h). docs/own_operator.md
 // shows how to add an operator.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <array>
 #include <bit>

@@ -9,6 +9,7 @@
 // sum_parts and those for training have no gradient. The operands of arg_top_k, argmax_matmul and sample get none: the
 // result counts as a constant. Operators that result in numbers of columns make them floats, exact up to 2^24.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <span>

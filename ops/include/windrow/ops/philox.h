@@ -2,6 +2,7 @@
 //
 // Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3. SC 2011.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <array>
 #include <cstdint>

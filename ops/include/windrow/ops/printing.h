@@ -1,5 +1,6 @@
 // Text of C++ for printed programs: names and literals. See source.h.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <set>
 #include <string>

@@ -1,5 +1,6 @@
 // What code that pushes ops must know of recordings, so that the body of a Static may call it; see static.h.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <memory>
 #include <string>

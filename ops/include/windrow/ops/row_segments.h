@@ -6,6 +6,7 @@
 //
 // Knows no tensors; op::sgd_rows takes both lists as index operands.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <span>

@@ -7,6 +7,7 @@
 //
 // Runner::source() prints vertex functions.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <map>
 #include <string>

@@ -42,6 +42,7 @@
 //   Life     It may end while replays run. Tensors that it returned stay valid. After the engine is gone, calls throw
 //            MisuseError.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <functional>

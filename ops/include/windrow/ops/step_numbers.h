@@ -1,5 +1,6 @@
 // The numbers that a step of an optimiser depends on, as a tensor holds them: so a captured step uses those of today.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <limits>

@@ -1,5 +1,6 @@
 // Tensors: views of buffers as rows of equal width.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <functional>
 #include <memory>

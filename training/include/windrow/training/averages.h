@@ -14,6 +14,7 @@
 //            averages are made, or before an update outside of a capture.
 //   Threads  One at a time, together with the parameters.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <memory>

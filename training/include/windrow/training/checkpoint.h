@@ -17,6 +17,7 @@
 //   ...
 //   windrow::restore(checkpoint, {.parameters = encoder, .name = "encoder"});  // in a program without that decoder
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <string>

@@ -11,6 +11,7 @@
 //
 // Knows no parameters and no optimisers.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Dividing the samples of a minibatch among the members of a group.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -2,6 +2,7 @@
 //
 // Tests derive from it to make calls fail, and to keep files in memory. Knows no format.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <sys/stat.h>
 

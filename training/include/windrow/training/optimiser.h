@@ -22,6 +22,7 @@
 //            only be destroyed.
 //   Threads  One at a time, together with the parameters.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <functional>

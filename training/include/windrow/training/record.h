@@ -7,6 +7,7 @@
 //
 // Knows no files: the caller reads and writes the text.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <concepts>
 #include <cstdint>

@@ -6,6 +6,7 @@
 // devices and the network are simulated (windrow/comm/simulated.h): ops take time instead of computing. docs/scaling.md
 // describes the model, and what it leaves out.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstddef>
 #include <cstdint>

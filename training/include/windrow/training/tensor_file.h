@@ -6,10 +6,12 @@
 //
 // Knows host memory only: no parameters, no devices.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>

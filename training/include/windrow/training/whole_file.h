@@ -6,6 +6,7 @@
 //
 // Knows no format.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstddef>
 #include <filesystem>

@@ -2,6 +2,7 @@
 //
 // The host's back end computes on the host, Interpretation (interpretation.h) on any device.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <atomic>
 #include <functional>

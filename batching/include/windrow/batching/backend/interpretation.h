@@ -6,6 +6,7 @@
 // the forward pass, and parts of the backward pass, after which gradients of parameters are complete.
 // States are gathered from where they were computed (plans without slots).
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <functional>
 #include <map>

@@ -3,6 +3,7 @@
 // A value has a row for each vertex (its type says "vertices x width"), or for each edge from a vertex to its children
 // ("edges x width"), or it belongs to no vertex: parameters, and values derived from them, have a fixed number of rows.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <bit>
 #include <cstdint>

@@ -5,6 +5,7 @@
 // ordered by the rows of the consumers, so a consumer finds the states of its children side by side, or those of its
 // edges below each other.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <algorithm>
 #include <array>

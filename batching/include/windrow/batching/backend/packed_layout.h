@@ -1,6 +1,7 @@
 // The indices and inputs of a minibatch in one block of 32-bit words, for devices that copy them at once, with the
 // positions of each. Pure data.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <map>

@@ -3,6 +3,7 @@
 // A plan contains no sizes, and no kernels: it serves every minibatch with the same vertex types. A back end lowers it
 // to what it runs (host/host_plan.h for the host). Pure data.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <array>
 #include <optional>

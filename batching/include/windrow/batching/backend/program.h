@@ -1,5 +1,6 @@
 // Programs: a vertex function specialised for the vertex types that occur, with its gradients.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <algorithm>
 

@@ -1,0 +1,10 @@
+// What every public header requires, checked before the compiler reads the rest. Without a guard, since a macro may be
+// defined between two headers. Compilers go on after #error, so the include of no file ends the compilation.
+#if __cplusplus < 202002L
+#error "Windrow needs C++20: compile with -std=c++20 or later"
+#include <ended by the error above>
+#endif
+#if defined(min) || defined(max)
+#error "Windrow's headers do not work with macros min and max: write #undef for both before them, or define NOMINMAX"
+#include <ended by the error above>
+#endif
