@@ -151,9 +151,8 @@ void elu(const HostCall& k) {
 }
 void elu_gradient(const HostCall& k) {
   const V alpha = constant(k.attributes.values[0]);
-  map<2>(k, [=](V x, V g) HWY_ATTR {
-    return hn::IfThenElse(hn::Gt(x, constant(0)), g, hn::Mul(g, hn::Mul(alpha, exp_of(x))));
-  });
+  map<2>(k, [=](V x, V g)
+                HWY_ATTR { return hn::IfThenElse(hn::Gt(x, constant(0)), g, hn::Mul(g, hn::Mul(alpha, exp_of(x)))); });
 }
 void leaky_relu(const HostCall& k) {
   const V slope = constant(k.attributes.values[0]);

@@ -23,7 +23,7 @@ void matmul(const HostCall& k) {
 /// A product adds up the rows of its operands. oneDNN adds the sums of a few hundred of them one after the other, so
 /// very many rows are several products.
 void matmul_tn(const HostCall& k) {
-  constexpr Index most = Index{1} << 15;
+  constexpr Index most = Index{1} << 12;
   const Index rows = k.in[0].rows;
   if (rows <= most) return matmul<As::transposed, As::it_is>(k);
   zero_unless_adding(k);

@@ -64,8 +64,9 @@ void scatter(const HostCall& k) {
   const RowSegments segments = row_segments(to, static_cast<std::size_t>(rows.width));
   for (std::size_t s = 0; s < segments.bounds.size(); s += 3) {
     const std::int32_t* const order = segments.order.data() + segments.bounds[s + 1];
-    add_rows(k.out.row(segments.bounds[s]), k.out.width, segments.bounds[s + 2] - segments.bounds[s + 1],
-             [&](Index i, Index begin, float* part, Index n) { add_scaled(part, k.in[0].row(order[i]) + begin, n, 1); });
+    add_rows(
+        k.out.row(segments.bounds[s]), k.out.width, segments.bounds[s + 2] - segments.bounds[s + 1],
+        [&](Index i, Index begin, float* part, Index n) { add_scaled(part, k.in[0].row(order[i]) + begin, n, 1); });
   }
 }
 

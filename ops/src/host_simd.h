@@ -188,7 +188,7 @@ HWY_INLINE V fold_row(const std::array<const float*, N>& in, Index n, V so_far, 
 
 HWY_INLINE float sum_of(V v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
 
-/// The sum of the lanes of fold_row() from zero on. The sums of blocks of a long row are added in double, see row_sums.h.
+/// The sum of the lanes of fold_row() from zero on. Sums of blocks of a long row are added in double: row_sums.h.
 template <std::size_t N, class F>
 HWY_INLINE float sum_row(std::array<const float*, N> in, Index n, F f) {
   const Index block = rows_of_block * static_cast<Index>(hn::Lanes(d));

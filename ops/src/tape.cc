@@ -42,7 +42,8 @@ class Tape::Impl {
     const Tensor result = apply_new(op, operands, pushed_at);
     note_uses(operands.in);
     if (!depends) return result;
-    steps_.push_back({.op = &op, .operands = operands, .results = {result}, .versions = versions_of(operands, {result})});
+    steps_.push_back(
+        {.op = &op, .operands = operands, .results = {result}, .versions = versions_of(operands, {result})});
     add(result);
     return result;
   }
@@ -127,7 +128,7 @@ class Tape::Impl {
   };
   /// What the tensors of a step contained when it was noted.
   struct Versions {
-    const Recorder* recorder;              ///< whose numbers they are, or null: the engine's
+    const Recorder* recorder;               ///< whose numbers they are, or null: the engine's
     std::vector<std::uint64_t> of_tensors;  ///< operands, index operands, results
   };
   /// An operator and its result, or what was noted.
@@ -182,7 +183,8 @@ class Tape::Impl {
       require(!index[k] || same(step.operands.indices[k], in + k), "index operand " + std::to_string(k));
     }
     for (std::size_t k = 0; k < step.results.size(); ++k) {
-      require(same(step.results[k], in + indices + k), step.results.size() == 1 ? "the result" : "result " + std::to_string(k));
+      require(same(step.results[k], in + indices + k),
+              step.results.size() == 1 ? "the result" : "result " + std::to_string(k));
     }
   }
 

@@ -3,11 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <random>
 #include <string>
 
 #include "tests/batching/cells.h"
 #include "tests/engine/support.h"
+#include "tests/ops/cases.h"
+#include "windrow/batching/lazy_lists.h"
 
 namespace windrow {
 namespace {
@@ -97,6 +102,79 @@ TEST_F(Tasks, HaveGradientsThroughAllTheirSteps) {
   }
   EXPECT_EQ(minibatches[true], 6);
   EXPECT_EQ(minibatches[false], 7);
+}
+
+/// A machine whose stack decides from where the operands of its steps come: each sentence goes its own way.
+struct StackMachine {
+  static constexpr Index h = 4;
+  const Device& host;
+  Parameters parameters{host, 1};
+  Parameter words = parameters.add("words", 20, h, Initial::normal(0, 1));
+  Parameter bottom = parameters.add("bottom", 1, h, Initial::normal(0, 1));
+  Parameter w = parameters.add_product("w", 3 * h, h), act = parameters.add_product("act", h, 3);
+
+  LazyTask<LazyExpr> sentence(LazyGraph& g, unsigned seed) {
+    std::mt19937 random(seed);
+    std::vector<LazyExpr> stack = {g.parameter(bottom)};
+    LazyExpr state = g.zeros(h);
+    std::vector<LazyExpr> losses;
+    for (int i = 0; i < 10; ++i) {
+      const LazyIndex word = g.index(static_cast<std::int32_t>(random() % 20));
+      state = tanh(matmul(concat(state, stack.back(), embedding(words, word)), w));
+      const LazyExpr scores = matmul(state, act);
+      co_await value(scores);
+      const auto best = static_cast<std::int32_t>(random() % 3);
+      losses.push_back(softmax_cross_entropy(scores, g.index(best)));
+      if (best == 0) {
+        stack.push_back(state);
+      } else if (best == 1 && stack.size() > 1) {
+        stack.pop_back();
+      } else {
+        stack.back() = mul_columns(stack.back(), sigmoid(row_sum(state)));
+      }
+    }
+    losses.push_back(row_sum(square(stack.back())));
+    co_return sum(losses);
+  }
+  /// Returns the batches of the backward pass of 24 sentences.
+  std::int64_t minibatch(LazyGraph& g) {
+    std::vector<LazyTask<LazyExpr>> tasks;
+    for (unsigned i = 0; i < 24; ++i) tasks.push_back(sentence(g, i));
+    const std::vector<LazyExpr> losses = run(g, std::move(tasks));
+    const std::int64_t before = g.stats().runner.batches;
+    g.backward(losses);
+    return g.stats().runner.batches - before;
+  }
+  std::vector<double> gradients() const {
+    std::vector<double> all;
+    for (const Parameter& parameter : {words, bottom, w, act})
+      std::ranges::copy(dense(parameters, parameter), std::back_inserter(all));
+    return all;
+  }
+};
+
+TEST_F(Tasks, AreComputedAgainInAboutAsManyBatchesAsGradientsNeedWithoutThat) {
+  StackMachine machine{host};
+  std::int64_t batches[2] = {};
+  std::vector<double> gradients[2];
+  std::vector<std::int64_t> history;
+  for (const bool again : {false, true}) {
+    LazyGraph other(host, machine.parameters, {.recompute_below = again ? 20'000'000 : 0});
+    for (int repetition = 0; repetition < 3; ++repetition) {
+      other.clear();
+      batches[again] = machine.minibatch(other);
+    }
+    gradients[again] = machine.gradients();
+    other.clear();
+    if (again) history = other.history();
+  }
+  EXPECT_LE(batches[true], batches[false] * 3 / 2);
+  testing::expect_close(gradients[true], gradients[false], 1e-4);
+  // What was learned about its runs goes on in another graph, bit by bit.
+  LazyGraph next(host, machine.parameters);
+  next.set_history(history);
+  EXPECT_EQ(machine.minibatch(next), batches[true]);
+  EXPECT_EQ(machine.gradients(), gradients[true]);
 }
 
 enum class Keeps { losses, nothing };

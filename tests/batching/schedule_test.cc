@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 
+#include "batching/src/schedule/frontier.h"
 #include "batching/src/schedule/schedule_lessons.h"
 #include "tests/engine/support.h"
 #include "windrow/batching/graph.h"
@@ -181,6 +182,23 @@ TEST(Schedule, TheAgendaTakesWhatIsCheapFirstWhereNothingElseTells) {
   EXPECT_EQ(first(), 0);
   maker.graph.costs = {1};
   EXPECT_EQ(error_of<MisuseError>(first), "schedule: costs of 1 types; expected 2, or none");
+}
+
+TEST(Schedule, OfCompleteTypesIsValidAndHasFewerBatchesThanTheAgendaInTheMean) {
+  std::mt19937 random(6);
+  std::size_t agenda = 0, complete = 0;
+  for (int repetition = 0; repetition < 300; ++repetition) {
+    SCOPED_TRACE(repetition);
+    const TypedGraph graph = random_graph(random, repetition % 2 == 0 ? 9 : 200);
+    const Schedule schedule = make_complete_schedule(graph);
+    expect_valid(graph, schedule);
+    EXPECT_GE(static_cast<std::int64_t>(schedule.batches.size()), fewest_batches(graph));
+    complete += schedule.batches.size();
+    agenda += make_schedule(graph, SchedulePolicy::agenda).batches.size();
+  }
+  EXPECT_LT(complete, agenda);
+  EXPECT_EQ(static_cast<std::int64_t>(make_complete_schedule(mixed_chains()).batches.size()),
+            least_by_search(mixed_chains()));
 }
 
 TEST(Schedule, ALearnedTableNeedsFewerBatchesThanTheAgenda) {

@@ -19,9 +19,9 @@ TEST_P(PushedVersion, ChangesWithEachPushThatWritesAndWithNoOther) {
   const Graph writes = capture(engine, [&] { engine.push([] {}, {mutate(var)}); });
   const Graph reads = capture(engine, [&] { engine.push([] {}, {read(var)}); });
   const auto push = [&](Access access) { return [&engine, access] { engine.push([] {}, {access}); }; };
-  const std::vector<std::function<void()>> that_write = {
-      push(mutate(var)),  push(overwrite(var)),  push(commute(var)),
-      push(commute(var)), [&] { engine.heal(var); }, [&] { writes.launch(); }};
+  const std::vector<std::function<void()>> that_write = {push(mutate(var)),         push(overwrite(var)),
+                                                         push(commute(var)),        push(commute(var)),
+                                                         [&] { engine.heal(var); }, [&] { writes.launch(); }};
   const std::vector<std::function<void()>> that_do_not = {push(read(var)), push(mutate(other)), push(read(var)),
                                                           [&] { reads.launch(); }};
   for (const auto& write : that_write) {

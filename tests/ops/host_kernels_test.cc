@@ -134,7 +134,8 @@ TEST(HostKernels, KeepThePrecisionOfBinaryCrossEntropyForAnyLogit) {
       sweep(op::binary_cross_entropy, low, high, value, relative, {target});
       const auto gradient = [&](double x) { return (1 - target) / (1 + std::exp(-x)) - target / (1 + std::exp(x)); };
       sweep(op::binary_cross_entropy_gradient, -limit, limit, gradient, absolute, {target, 1});
-      if (target == 0 || target == 1) sweep(op::binary_cross_entropy_gradient, low, high, gradient, relative, {target, 1});
+      if (target == 0 || target == 1)
+        sweep(op::binary_cross_entropy_gradient, low, high, gradient, relative, {target, 1});
     }
     const auto gradient = [](double x) { return 1 / (1 + std::exp(x)); };
     sweep(op::log_sigmoid_gradient, -limit, limit, gradient, absolute, {1});
@@ -147,10 +148,8 @@ TEST(HostKernels, KeepTheRelativePrecisionOfSmallGradients) {
   const double alpha = testing::some_attributes(op::elu_gradient).values[0];
   const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
   sweep(op::softplus_gradient, -87, 87, sigmoid, relative, {1});
-  sweep(
-      op::log_sigmoid_gradient, -87, 87, [&](double x) { return sigmoid(-x); }, relative, {1});
-  sweep(
-      op::elu_gradient, -85, -1e-6, [=](double x) { return alpha * std::exp(x); }, relative, {1});
+  sweep(op::log_sigmoid_gradient, -87, 87, [&](double x) { return sigmoid(-x); }, relative, {1});
+  sweep(op::elu_gradient, -85, -1e-6, [=](double x) { return alpha * std::exp(x); }, relative, {1});
 }
 
 TEST(HostKernels, PassNotANumberOn) {

@@ -236,8 +236,9 @@ void HostExecution::take_incoming(const Step& step, const Tile& tile) {
   Index row_of_more = 0;
   const auto add_more = [&] {
     if (more.empty()) return;
-    add_rows(to.row(row_of_more), to.width, static_cast<Index>(more.size()),
-             [&](Index i, Index begin, float* sum, Index n) { add(more[static_cast<std::size_t>(i)] + begin, sum, n); });
+    add_rows(
+        to.row(row_of_more), to.width, static_cast<Index>(more.size()),
+        [&](Index i, Index begin, float* sum, Index n) { add(more[static_cast<std::size_t>(i)] + begin, sum, n); });
     more.clear();
   };
   each_slot(

@@ -101,8 +101,8 @@ class HostExecution final : public Execution {
   void run_timed(const HostTensorStep& step, Matrix<float> tensor);
   void run_untimed(const HostTensorStep& step, Matrix<float> out);
   /// Calls visit(row, its slot at a consumer) for the rows whose consumers have slots for the state, for the first
-  /// consumer of each row, then visit_more() likewise for further consumers, row by row and in order. `slots_of` selects
-  /// states or gradients.
+  /// consumer of each row, then visit_more() likewise for further consumers, row by row and in order. `slots_of`
+  /// selects states or gradients.
   using SlotsOf = std::vector<ChildSlots> TypePlan::*;
   template <class Visit, class VisitMore>
   void each_slot(SlotsOf slots_of, std::size_t state, const Tile& tile, Visit visit, VisitMore visit_more) const;

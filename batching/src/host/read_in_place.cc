@@ -8,8 +8,8 @@ namespace windrow {
 namespace {
 
 /// Collects pairs of rows of two matrices for ascending rows of a result, and adds what the operator makes of them by
-/// few calls of its kernel. Each row of the result takes its pairs in their order. Only a row with more pairs than a call
-/// takes is divided, and by its own pairs alone, so a row gets the same bits whatever rows come before it.
+/// few calls of its kernel. Each row of the result takes its pairs in their order. Only a row with more pairs than a
+/// call takes is divided, and by its own pairs alone, so a row gets the same bits whatever rows come before it.
 class PairCalls {
  public:
   PairCalls(const HostStep& step, Matrix<float> out, Allocator& memory) : step_(step), out_(out), memory_(memory) {}

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "layout/layout_maker.h"
+#include "schedule/frontier.h"
 
 namespace windrow {
 
@@ -124,7 +125,9 @@ void Layout::Maker::schedule_group(Index group) {
     if (scratch_.group_of[g] == group)
       graphs_[g]->append_to(all, scratch_.type_numbers.data() + scratch_.type_begin[g], scratch_.numbers);
   }
-  const Schedule schedule = make_schedule(all, options_.schedule, options_.table);
+  const bool complete = options_.waits_for_more && options_.schedule == SchedulePolicy::agenda;
+  const Schedule schedule =
+      complete ? make_complete_schedule(all) : make_schedule(all, options_.schedule, options_.table);
   // Groups consist of consecutive graphs.
   const auto first_graph =
       std::lower_bound(scratch_.group_of.begin(), scratch_.group_of.end(), group) - scratch_.group_of.begin();

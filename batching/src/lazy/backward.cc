@@ -170,8 +170,8 @@ std::shared_ptr<Epochs::Computed> Epochs::compute_again(std::size_t begin, std::
   runs_.find(first, behind);
   if (!kept.empty()) runs_.keep_only(kept);
   if (!failed_.empty()) kept = without_failed(kept);
-  find_kinds();
-  auto computed = compute({kept, with_gradient}, from);
+  find_fewer_kinds();
+  auto computed = compute({.values = kept, .with_gradient = with_gradient, .again = true}, from);
   if (last) add_epoch({pending, Epoch::Retains::minibatch, computed, nullptr, computed->end});
   if (!last && computed->end) again_.push_back(computed->end);
   return computed;

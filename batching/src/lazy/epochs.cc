@@ -74,9 +74,25 @@ void Epochs::drop_replaced() {
 
 /// Finds the kind and the children of each current vertex.
 void Epochs::find_kinds() {
+  kinds_.take_splits();
   if (find_all_kinds()) return;
   kinds_.begin_by_groups();
   if (!find_all_kinds()) throw Error("lazy expressions: a list gathers two results of one cell");
+}
+
+/// Divides runs whose nodes want one state, as long as they make many kinds of what could be one. Every kind has
+/// batches of its own.
+void Epochs::find_fewer_kinds() {
+  constexpr std::size_t many = 4;
+  constexpr int most_times = 8;
+  find_kinds();
+  for (int times = 0; times < most_times; ++times) {
+    const Kinds::Splits splits = kinds_.take_splits();
+    if (splits.kinds.size() < many || splits.between.empty()) return;
+    runs_.divide(splits.between);
+    kinds_.forget();
+    find_kinds();
+  }
 }
 
 /// Returns false if a list cannot gather its elements.
@@ -232,6 +248,7 @@ std::shared_ptr<Epochs::Computed> Epochs::compute(const ToRetain& retain, std::s
   stats_.lower_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
   stats_.vertices += static_cast<std::int64_t>(kind_of_.size());
   runner_->origins_ = std::move(lines);
+  runner_->waits_for_more_ = retain.again;
   std::vector<Announced> announced;
   for (const auto& [column, output] : computed->outputs) {
     if (!output.announced) continue;

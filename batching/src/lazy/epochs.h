@@ -133,6 +133,7 @@ class Epochs {
 
   // For the current vertices, which are the current runs:
   void find_kinds();
+  void find_fewer_kinds();
   bool find_all_kinds();
   void forget();
   void forget_kinds();
@@ -141,6 +142,7 @@ class Epochs {
   struct ToRetain {
     std::vector<NodeId> values, with_gradient = {};
     enum class Release { nothing, what_nobody_needs } release = Release::nothing;  // of earlier epochs
+    bool again = false;  // whether it computes several epochs again: a graph with many chances to share batches
   };
   std::shared_ptr<Computed> compute(const ToRetain& retain, std::source_location from);
   /// The graph of vertices [begin, end), which have no edges to others.

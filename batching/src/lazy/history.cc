@@ -15,7 +15,7 @@ namespace windrow::lazy {
 namespace {
 
 /// The first number of a history. A later version that writes anything else increments it.
-constexpr std::int64_t version = 3;
+constexpr std::int64_t version = 4;
 
 enum class KeyIs : std::int64_t { input, operation, sum, result, end };
 /// The number of a cell of Record::own_cell(), which is named by the widths of its elements.
@@ -262,6 +262,11 @@ void Runs::write(NumberWriter& to) const {
   patterns_.write(to);
   used_.write(to);
   to.add_list(std::set<Pair>(together_.begin(), together_.end()));
+  to.add(static_cast<std::int64_t>(divided_.size()));
+  for (const auto& [pattern, node] : divided_) {
+    to.add(pattern);
+    to.add(node);
+  }
 }
 
 void Runs::read(NumberReader& from, std::uint32_t minibatch) {
@@ -274,6 +279,12 @@ void Runs::read(NumberReader& from, std::uint32_t minibatch) {
     const auto both = static_cast<Pair>(from.next());
     if (both >> 32 >= patterns_.size() || (both & UINT32_MAX) >= patterns_.size()) from.refuse();
     together_.insert(both);
+  }
+  for (std::size_t left = from.count(); left > 0; --left) {
+    const auto pattern = static_cast<std::uint32_t>(from.next(0, static_cast<std::int64_t>(patterns_.size())));
+    std::int32_t nodes = 0;
+    Patterns::each_node(patterns_[pattern], record_.keys(), [&](auto...) { ++nodes; });
+    divided_[pattern] = static_cast<std::int32_t>(from.next(1, nodes));
   }
 }
 

@@ -65,6 +65,7 @@ KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vec
     set_key();
     append_producers(values, kinds);
     kind = find_or_add();
+    splits_.kinds.insert(kind);
     if (!meet_all(kind, values, kinds)) throw Error("lazy expressions: two places of one kind are one state");
   }
   const auto list = runs_.outside(run).subspan(values.size());
@@ -219,10 +220,36 @@ bool Kinds::meets(KindId kind, std::size_t number, const KindNode& producer) {
   return true;
 }
 
+/// Finds the place between two nodes of a kind that the fewest values pass.
+void Kinds::note_split(KindId kind, std::int32_t one, std::int32_t other) {
+  const Kind& of = kinds_[at(kind)];
+  if (of.cell != nullptr || one == other) return;
+  const auto [first, second] = std::minmax(one, other);
+  std::vector<std::int32_t> last_use(of.state.size(), 0);  // by node of the kind
+  Patterns::each_node(runs_.patterns()[of.pattern], record_.keys(), [&](std::int32_t node, auto, auto codes) {
+    for (const std::uint32_t code : codes) {
+      const OperandSource source = Patterns::decode(code);
+      if (source.is == OperandSource::Is::inside) last_use[at(node) - source.number] = node;
+    }
+  });
+  std::int32_t best = second, fewest = INT32_MAX;
+  for (std::int32_t before = first + 1; before <= second; ++before) {
+    const auto passing = static_cast<std::int32_t>(
+        std::count_if(last_use.begin(), last_use.begin() + before, [&](std::int32_t use) { return use >= before; }));
+    if (passing >= fewest) continue;
+    fewest = passing;
+    best = before;
+  }
+  splits_.between.emplace(of.pattern, best);
+}
+
 bool Kinds::unite(std::int32_t& a, std::int32_t& b, const Outside& outside, const KindNode& producer) {
-  const auto has = [&](std::int32_t state, KindId kind) {
+  const auto clashes = [&](std::int32_t state, const KindNode& with) {
     const auto& nodes = states_[at(state)].nodes;
-    return std::any_of(nodes.begin(), nodes.end(), [&](const KindNode& node) { return node.kind == kind; });
+    const auto found = std::ranges::find(nodes, with.kind, &KindNode::kind);
+    if (found == nodes.end()) return false;
+    note_split(with.kind, found->node, with.node);
+    return true;
   };
   if (a == b && a >= 0) return true;
   ++version_;
@@ -230,7 +257,7 @@ bool Kinds::unite(std::int32_t& a, std::int32_t& b, const Outside& outside, cons
     if (a < 0) {
       states_.push_back({outside.width, {}});
       a = static_cast<std::int32_t>(states_.size()) - 1;
-    } else if (has(a, producer.kind)) {
+    } else if (clashes(a, producer)) {
       return false;
     }
     states_[at(a)].nodes.push_back(producer);
@@ -242,7 +269,7 @@ bool Kinds::unite(std::int32_t& a, std::int32_t& b, const Outside& outside, cons
     return true;
   }
   for (const KindNode& node : states_[at(a)].nodes) {
-    if (has(b, node.kind)) return false;
+    if (clashes(b, node)) return false;
   }
   const std::int32_t keep = a, drop = b;
   auto& dropped = states_[at(drop)].nodes;

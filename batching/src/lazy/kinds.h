@@ -7,7 +7,9 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "lazy/runs.h"
@@ -89,6 +91,14 @@ class Kinds {
   /// come from to `children`, each once. Returns no_kind if an earlier kind has made one state of what the list of the
   /// run must gather apart; see begin_by_groups().
   KindId kind_of(const Run& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children);
+  /// Where kinds had to be made for the producers of their values, since two nodes of a kind cannot have one state.
+  struct Splits {
+    std::set<KindId> kinds = {};  ///< that were made for this, of the current vertices
+    /// By pattern that has two such nodes: a node behind the first of them, up to the second. None for calls of cells.
+    std::map<std::uint32_t, std::int32_t> between = {};
+  };
+  /// Since the last call of this function.
+  Splits take_splits() { return std::exchange(splits_, {}); }
   /// Makes the node an output of its kind.
   std::int32_t output(const KindNode& node);
 
@@ -125,6 +135,7 @@ class Kinds {
   bool meet_list(KindId kind, std::span<const NodeId> list, const std::vector<KindId>& kinds);
   bool meets(KindId kind, std::size_t outside, const KindNode& producer);
   bool unite(std::int32_t& a, std::int32_t& b, const Outside& outside, const KindNode& producer);
+  void note_split(KindId kind, std::int32_t one, std::int32_t other);
   Index width_of(const Kind& kind, std::int32_t node) const;
   VertexFunction function_of(KindId kind) const;
 
@@ -146,6 +157,7 @@ class Kinds {
   Columns given_{"given"}, indices_{"index"}, factors_{"factor"}, outputs_{"out"};
   bool by_groups_ = false;
   std::int64_t version_ = 0;
+  Splits splits_;
   std::vector<std::uint32_t> scratch_;
 };
 

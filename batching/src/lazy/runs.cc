@@ -73,8 +73,7 @@ void Runs::find(NodeId first, NodeId end) {
     const NodeId begin = begins[i].node;
     const Run run{begin, i + 1 < begins.size() ? begins[i + 1].node : end, begins[i].apart,
                   record_.cell_of(begin) != nullptr};
-    add(run);
-    if (!run.call) join_known();
+    if (!add_parts(run) && !run.call) join_known();
   }
   while (learn()) {
     before_.swap(runs_);
@@ -114,6 +113,26 @@ void Runs::keep_only(std::span<const NodeId> nodes) {
   }
   runs_.resize(kept);
   number();
+}
+
+void Runs::divide(const std::map<std::uint32_t, std::int32_t>& before) {
+  divided_.insert(before.begin(), before.end());
+  before_.swap(runs_);
+  runs_.clear();
+  outside_.clear();
+  for (const Run& run : before_) add_parts(run);
+  number();
+}
+
+bool Runs::add_parts(const Run& made) {
+  add(made);
+  const auto found = divided_.find(runs_.back().pattern);
+  if (found == divided_.end()) return false;
+  pop();
+  const NodeId middle = made.begin + found->second;
+  add_parts({made.begin, middle, made.apart});
+  add_parts({middle, made.end, false});
+  return true;
 }
 
 void Runs::add(const Run& made) {
@@ -186,6 +205,7 @@ void Runs::forget() {
   patterns_ = {};
   latest_calls_.clear();
   together_.clear();
+  divided_.clear();
   used_ = {};
 }
 
@@ -203,7 +223,8 @@ void Runs::join_known() {
       return;
     pop();
     pop();
-    add({other.begin, last.end, other.apart});
+    if (!add_parts({other.begin, last.end, other.apart})) continue;
+    return;
   }
 }
 

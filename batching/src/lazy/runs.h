@@ -7,6 +7,7 @@
 // Runs of different instances are not merged, since the order of instances says nothing about the program.
 #pragma once
 
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -145,6 +146,9 @@ class Runs {
 
   /// Finds the runs of nodes [first, end). Each bound is the first node of a flush, or the end of the record.
   void find(NodeId first, NodeId end);
+  /// From now on, divides runs of these patterns, of more than one node each, before that node of theirs; also the
+  /// current ones.
+  void divide(const std::map<std::uint32_t, std::int32_t>& before);
   /// Drops the runs that these nodes do not depend on.
   void keep_only(std::span<const NodeId> nodes);
   const std::vector<Run>& runs() const { return runs_; }
@@ -172,6 +176,8 @@ class Runs {
 
   /// Appends a run, and finds its pattern and its values from outside.
   void add(const Run& made);
+  /// The same for the parts into which its pattern is divided. Returns whether there are several.
+  bool add_parts(const Run& made);
   void add_call(Run& run);
   void add_node(const Run& run, NodeId id, std::span<const NodeId> operands);
   std::uint32_t from_outside(const Run& run, NodeId operand);
@@ -193,9 +199,10 @@ class Runs {
   Tail<NodeId> outside_;
   std::vector<std::int32_t> run_of_;
   Lists patterns_;
-  LatestLists latest_calls_;           // by key of a call: where its operands came from, and its pattern
-  LastUse used_;                       // of patterns
-  std::unordered_set<Pair> together_;  // pairs of patterns that are merged
+  LatestLists latest_calls_;                       // by key of a call: where its operands came from, and its pattern
+  LastUse used_;                                   // of patterns
+  std::unordered_set<Pair> together_;              // pairs of patterns that are merged
+  std::map<std::uint32_t, std::int32_t> divided_;  // patterns, and the node before which their runs are divided
   std::vector<std::uint32_t> scratch_;
 };
 

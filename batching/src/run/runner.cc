@@ -256,7 +256,8 @@ void Runner::require_own(Graphs graphs) const {
 LayoutOptions Runner::layout_options() const {
   return {.groups = backend_->takes_groups() ? options_.groups : 1,
           .group_flops = options_.group_flops,
-          .schedule = options_.schedule};
+          .schedule = options_.schedule,
+          .waits_for_more = waits_for_more_};
 }
 
 std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& given_tensors, const Purpose& purpose,

@@ -36,11 +36,16 @@ class Frontier {
   bool empty() const { return left_ == 0; }
   /// The number of ready vertices of a type.
   std::size_t ready(std::int32_t type) const { return ready_[static_cast<std::size_t>(type)].size(); }
+  std::span<const std::int32_t> ready_vertices(std::int32_t type) const {
+    return ready_[static_cast<std::size_t>(type)];
+  }
   /// The types that have ready vertices, by descending number of these, then by type; encoded as a key.
   std::string state() const;
   /// The ready type with the lowest mean level. Of two such types, the one with lower costs: meanwhile more vertices of
   /// the other may become ready.
   std::int32_t lowest_type() const;
+  /// The same order.
+  bool is_lower(std::int32_t type, std::int32_t than) const;
   std::int32_t best_type(const ScheduleTable& table) const;
   /// Makes a batch of all ready vertices of the type.
   void take(std::int32_t type);
@@ -58,5 +63,10 @@ class Frontier {
 
 /// By vertex: the largest number of vertices of its own type on a path from it to a root, including itself.
 std::vector<std::int32_t> own_heights(const ScheduleFacts& facts);
+
+/// A schedule that often has fewer batches than agenda, and takes longer to make. A batch is of the ready type that
+/// lacks the smallest share: of its vertices that are left and have no more vertices of the type below them than a
+/// ready one has, those that are not ready. A type that lacks none loses nothing by not waiting.
+Schedule make_complete_schedule(const TypedGraph& graph);
 
 }  // namespace windrow

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "schedule/frontier.h"
 #include "windrow/batching/graph.h"
@@ -150,6 +151,84 @@ std::vector<std::int32_t> own_heights(const ScheduleFacts& facts) {
   return heights;
 }
 
+namespace {
+
+/// By vertex: the number of vertices of its own type on the longest path below it, in vertices of that type.
+std::vector<std::int32_t> own_depths(const ScheduleFacts& facts) {
+  const TypedGraph& graph = facts.graph;
+  std::vector<std::int32_t> depths(graph.type.size(), 0), of_type(graph.type.size());
+  for (std::int32_t type = 0; type < graph.types; ++type) {
+    for (const std::int32_t v : facts.order) {
+      std::int32_t below = 0;
+      for (auto e = graph.child_begin[at(v)]; e < graph.child_begin[at(v) + 1]; ++e) {
+        const std::int32_t child = graph.children[at(e)];
+        if (child != no_child) below = std::max(below, of_type[at(child)]);
+      }
+      const bool own = graph.type[at(v)] == type;
+      if (own) depths[at(v)] = below;
+      of_type[at(v)] = below + own;
+    }
+  }
+  return depths;
+}
+
+/// How many vertices of each type are left, by own depth, and the largest own depth of a ready one.
+class Completeness {
+ public:
+  explicit Completeness(const ScheduleFacts& facts) : depths_(own_depths(facts)), types_(at(facts.graph.types)) {
+    for (std::size_t v = 0; v < depths_.size(); ++v) {
+      std::vector<std::int32_t>& left = types_[at(facts.graph.type[v])].left;
+      if (left.size() <= at(depths_[v])) left.resize(at(depths_[v]) + 1, 0);
+      ++left[at(depths_[v])];
+    }
+  }
+
+  /// The share of the ready vertices, of which there are some, among those that are worth waiting for.
+  double of(std::int32_t type, std::span<const std::int32_t> ready) {
+    Type& is = types_[at(type)];
+    for (; is.seen < ready.size(); ++is.seen) is.deepest = std::max(is.deepest, depths_[at(ready[is.seen])]);
+    const auto all = std::accumulate(is.left.begin(), is.left.begin() + is.deepest + 1, std::int32_t{0});
+    return static_cast<double>(ready.size()) / all;
+  }
+  void take(std::int32_t type, std::span<const std::int32_t> ready) {
+    Type& is = types_[at(type)];
+    for (const std::int32_t v : ready) --is.left[at(depths_[at(v)])];
+    is.seen = 0;
+    is.deepest = 0;
+  }
+
+ private:
+  struct Type {
+    std::vector<std::int32_t> left;
+    std::size_t seen = 0;      // of its ready vertices
+    std::int32_t deepest = 0;  // of these
+  };
+  const std::vector<std::int32_t> depths_;
+  std::vector<Type> types_;
+};
+
+}  // namespace
+
+Schedule make_complete_schedule(const TypedGraph& graph) {
+  const ScheduleFacts facts(graph);
+  Completeness completeness(facts);
+  Frontier frontier(facts);
+  while (!frontier.empty()) {
+    std::int32_t best = -1;
+    double most = 0;
+    for (std::int32_t type = 0; type < graph.types; ++type) {
+      if (frontier.ready(type) == 0) continue;
+      const double share = completeness.of(type, frontier.ready_vertices(type));
+      if (best >= 0 && (share < most || (share == most && !frontier.is_lower(type, best)))) continue;
+      best = type;
+      most = share;
+    }
+    completeness.take(best, frontier.ready_vertices(best));
+    frontier.take(best);
+  }
+  return std::move(frontier.schedule);
+}
+
 // ---- the frontier ----
 
 Frontier::Frontier(const ScheduleFacts& facts)
@@ -170,15 +249,19 @@ std::string Frontier::state() const {
   return {reinterpret_cast<const char*>(types.data()), types.size() * sizeof(std::int32_t)};
 }
 
-std::int32_t Frontier::lowest_type() const {
-  const auto rank = [&](std::int32_t type) {
+bool Frontier::is_lower(std::int32_t type, std::int32_t than) const {
+  const auto rank = [&](std::int32_t of) {
     const auto& costs = facts_.graph.costs;
-    return std::pair(facts_.mean_level[at(type)], costs.empty() ? 0 : costs[at(type)]);
+    return std::pair(facts_.mean_level[at(of)], costs.empty() ? 0 : costs[at(of)]);
   };
+  return rank(type) < rank(than);
+}
+
+std::int32_t Frontier::lowest_type() const {
   std::int32_t best = -1;
   for (std::int32_t type = 0; type < facts_.graph.types; ++type) {
     if (ready(type) == 0) continue;
-    if (best < 0 || rank(type) < rank(best)) best = type;
+    if (best < 0 || is_lower(type, best)) best = type;
   }
   return best;
 }

@@ -53,7 +53,8 @@ class Core {
   void heal(Var var, const PushOptions& how);
   Ports& ports() { return ports_; }
   void end_bulk() noexcept;
-  std::uint64_t version(Var var, const PushOptions& how), pushed_version(Var var, const PushOptions& how);
+  std::uint64_t version(Var var, const PushOptions& how);
+  std::uint64_t pushed_version(Var var, const PushOptions& how);
   void watch(Var var, std::span<std::byte> bytes, const PushOptions& how);
   /// Returns false if the variable was retired, unless the call comes from an op that has access to it.
   bool watch_unless_retired(Var var, std::span<std::byte> bytes);
@@ -392,7 +393,6 @@ class Core {
   OpInfo fence_{.name = "a fence"};                            // likewise
   OpInfo captures_{.name = "the captures of an op"};           // likewise
   const std::unique_ptr<AccessCheck> access_check_;            // null unless options.check
-
   std::unique_ptr<Watchdog> watchdog_;     // runs from the first push to the end of shutdown; null if switched off
   std::unique_ptr<RunningPolicy> policy_;  // last: its threads use all of the above
 };

@@ -330,6 +330,7 @@ class Runner {
   std::shared_ptr<StepClock> clock_;        // null unless steps are timed
   std::shared_ptr<const Origins> origins_;  // of the next minibatch; null if its errors name vertices
   bool counts_minibatches_ = true;          // not by a lazy graph, which counts its minibatches itself
+  bool waits_for_more_ = false;             // see LayoutOptions; a lazy graph sets it for what it computes again
   RunnerStats stats_;
 };
 

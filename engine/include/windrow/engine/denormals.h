@@ -8,8 +8,8 @@
 
 namespace windrow {
 
-/// What floating point instructions of a thread do with numbers nearer to zero than the smallest normal one: 1.2e-38 for
-/// float, 2.2e-308 for double.
+/// What floating point instructions of a thread do with numbers nearer to zero than the smallest normal one: 1.2e-38
+/// for float, 2.2e-308 for double.
 enum class Denormals {
   keep,   ///< compute with them, as IEEE 754 says
   flush,  ///< take them as zeros, as operands and as results

@@ -1,8 +1,8 @@
 // Sums of many rows, whose error does not grow with their number.
 //
-// A float that has become large loses more of each addend than a small one does: the sum of four million equal floats is
-// off by a thousandth if they are added one after the other. So more than a few rows are added up in blocks, in float,
-// and the sums of blocks in double. The blocks depend on the number of rows alone.
+// A float that has become large loses more of each addend than a small one does: the sum of four million equal floats
+// is off by a thousandth if they are added one after the other. So more than a few rows are added up in blocks, in
+// float, and the sums of blocks in double. The blocks depend on the number of rows alone.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace windrow {
 /// The rows of a block. No more rows than these are added one after the other to what is there.
 inline constexpr Index rows_of_block = 64;
 
-/// Adds `count` rows to the `width` elements at `to`. add(first, last, begin, part, n) adds the n elements from `begin` on
-/// of rows [first, last), in order, to those at `part`. Allocates nothing.
+/// Adds `count` rows to the `width` elements at `to`. add(first, last, begin, part, n) adds the n elements from `begin`
+/// on of rows [first, last), in order, to those at `part`. Allocates nothing.
 template <class Add>
 void add_blocks(float* to, Index width, Index count, Add add) {
   if (count <= rows_of_block) return add(Index{0}, count, Index{0}, to, width);

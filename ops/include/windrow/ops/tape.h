@@ -25,8 +25,8 @@ namespace windrow {
 /// it holds the tensors that it has noted until backward(). For one backward pass.
 ///
 /// The gradients of a tensor that was used several times are added in the reverse order of its uses, so the same
-/// program gives the same bits. Between its use and backward(), nothing may write the result of a noted operator, nor an
-/// operand that its gradients are computed from, nor what note() was given: backward() throws MisuseError then.
+/// program gives the same bits. Between its use and backward(), nothing may write the result of a noted operator, nor
+/// an operand that its gradients are computed from, nor what note() was given: backward() throws MisuseError then.
 /// Gradients are for reading: those of two tensors may be one tensor. Threads: one at a time.
 class Tape {
  public:
@@ -72,8 +72,8 @@ class Tape {
 
   /// Pushes the ops that compute the gradients, of the sum of all elements of `loss`, for the watched tensors. Tensors
   /// that lie on no path from a watched one to the loss get none. Throws MisuseError if the loss depends on no watched
-  /// tensor, if an operator on a path has no gradient, if a tensor was modified in place that must not be, and the second
-  /// time; then it pushes nothing.
+  /// tensor, if an operator on a path has no gradient, if a tensor was modified in place that must not be, and the
+  /// second time; then it pushes nothing.
   void backward(const Tensor& loss, std::source_location pushed_at = std::source_location::current());
 
   /// The same for a part of a larger program: from the gradients that are given for some of its results, of their
