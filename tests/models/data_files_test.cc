@@ -196,20 +196,21 @@ TEST(DataFiles, ThatAreNoTextAreRefusedAsWhatTheyLookLike) {
   };
   for (const auto& [kind, name] : {std::pair("var-lstm", "train.txt"), {"bilstm-char", "all.txt"}}) {
     EXPECT_EQ(why(gzipped(text), kind, name),
-              ":1:1: looks like a gzip file; expected text, or a name that ends in .gz");
-    EXPECT_EQ(why("\xff\xfe" + utf16, kind, name), ":1:1: looks like text in UTF-16; expected UTF-8");
+              ":1:1: looks like a gzip file; expected text in UTF-8; gunzip unpacks it");
+    EXPECT_EQ(why("\xff\xfe" + utf16, kind, name),
+              ":1:1: looks like text in UTF-16; expected text in UTF-8; iconv -f UTF-16 -t UTF-8 converts it");
     EXPECT_EQ(why(utf16, kind, name), ":1:2: a NUL byte, as in binary files and UTF-16; expected text in UTF-8");
     EXPECT_EQ(why(zeros, kind, name), ":2:3: a NUL byte, as in binary files and UTF-16; expected text in UTF-8");
     EXPECT_EQ(why("BZh91AY&SY\x12\x34", kind, name),
-              ":1:1: looks like a bzip2 file; expected text; bunzip2 unpacks it");
+              ":1:1: looks like a bzip2 file; expected text in UTF-8; bunzip2 unpacks it");
     EXPECT_EQ(why("version https://git-lfs.github.com/spec/v1\noid sha256:1\n", kind, name),
-              ":1:1: looks like a pointer of Git LFS; expected the file itself, as git lfs pull gets it");
-    EXPECT_EQ(why("\x80\x04\x95\x10", kind, name), ":1:1: looks like a pickle of Python; expected text");
+              ":1:1: looks like a pointer of Git LFS; expected text in UTF-8; git lfs pull gets the file itself");
+    EXPECT_EQ(why("\x80\x04\x95\x10", kind, name), ":1:1: looks like a pickle of Python; expected text in UTF-8");
   }
   const TextFolder folder({{"train.txt.bz2", "BZh91AY&SY"}, {"valid.txt", text}});
-  EXPECT_EQ(
-      refusal([&] { sizes_of_sets("var-lstm", folder.path); }),
-      (folder.path / "train.txt.bz2").string() + ":1:1: looks like a bzip2 file; expected text; bunzip2 unpacks it");
+  EXPECT_EQ(refusal([&] { sizes_of_sets("var-lstm", folder.path); }),
+            (folder.path / "train.txt.bz2").string() +
+                ":1:1: looks like a bzip2 file; expected text in UTF-8; bunzip2 unpacks it");
   const std::string cut = gzipped(generated_text("var-lstm", 20000));
   const TextFolder damaged({{"train.txt.gz", cut.substr(0, cut.size() / 2)}, {"valid.txt", text}});
   EXPECT_EQ(refusal([&] { sizes_of_sets("var-lstm", damaged.path); }),

@@ -167,7 +167,7 @@ TEST_F(TensorFileTest, NamesTheFormatOfOtherFiles) {
       "F\xf9 j\xa8P\x19.",
       "a pickle of Python");
   expect(std::string("\x80\x04\x95\x10\0\0\0\0\0\0\0}", 12), "a pickle of Python");
-  expect("\x1f\x8b\x08", "a file that gzip has compressed");
+  expect("\x1f\x8b\x08", "a gzip file");
   expect("version https://git-lfs.github.com/spec/v1\noid sha256:", "a pointer of Git LFS");
   expect("\n <!DOCTYPE HTML>", "a page of HTML");
   expect("\xef\xbb\xbf<html lang=en>", "a page of HTML");

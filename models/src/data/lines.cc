@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <istream>
 
-#include "data/looks_like.h"
+#include "windrow/training/file_format.h"
 
 namespace windrow {
 
@@ -25,7 +25,11 @@ bool Lines::next() {
 }
 
 void Lines::require_text() const {
-  if (const std::string why = number_ == 1 ? why_no_text(text_) : ""; !why.empty()) refuse(TextPlace{}, why);
+  const FileFormat format = number_ == 1 ? file_format(text_) : FileFormat{};
+  if (!format.name.empty() && !format.text) {
+    const std::string remedy = format.remedy.empty() ? "" : "; " + std::string(format.remedy);
+    refuse(TextPlace{}, "looks like " + std::string(format.name) + "; expected text in UTF-8" + remedy);
+  }
   if (nul_bytes_ == NulBytes::accepted) return;
   if (const std::size_t at = line_.find('\0'); at != std::string_view::npos) {
     refuse(at, "a NUL byte, as in binary files and UTF-16; expected text in UTF-8");

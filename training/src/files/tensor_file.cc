@@ -11,10 +11,10 @@
 #include "files/crc32c.h"
 #include "files/messages.h"
 #include "files/open_file.h"
-#include "files/other_formats.h"
 #include "files/tensor_header.h"
 #include "windrow/engine/error.h"
 #include "windrow/training/file_error.h"
+#include "windrow/training/file_format.h"
 #include "windrow/training/whole_file.h"
 
 namespace windrow {
@@ -28,8 +28,9 @@ std::uint64_t header_bytes(const OpenFile& file, std::uint64_t file_bytes) {
   std::array<char, 256> begin{};
   const std::size_t looked_at = std::min<std::uint64_t>(begin.size(), file_bytes);
   file.read(std::as_writable_bytes(std::span(begin).first(looked_at)), 0);
-  if (const std::string_view other = other_format(std::string_view(begin.data(), looked_at)); !other.empty()) {
-    throw FileError(name + ": looks like " + std::string(other) + "; expected a tensor file (safetensors)");
+  if (const FileFormat other = file_format(std::string_view(begin.data(), looked_at)); !other.name.empty()) {
+    throw FileError(name + ": looks like " + std::string(other.name) + std::string(other.writer) +
+                    "; expected a tensor file (safetensors)");
   }
   if (file_bytes < 8) {
     throw FileError(name + ": has " + std::to_string(file_bytes) + " bytes; expected a tensor file, at least 8 bytes");

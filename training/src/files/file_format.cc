@@ -1,0 +1,79 @@
+#include "windrow/training/file_format.h"
+
+#include <algorithm>
+#include <array>
+
+namespace windrow {
+namespace {
+
+using namespace std::string_view_literals;
+
+struct Known {
+  std::string_view begin;
+  FileFormat format;
+};
+
+constexpr auto pickle = ", as torch.save wrote"sv;
+constexpr auto page = ", which a download may get instead of a file"sv;
+constexpr std::array all_known = {
+    Known{"\x1f\x8b"sv, {"a gzip file", "", "gunzip unpacks it"}},
+    Known{"BZh"sv, {"a bzip2 file", "", "bunzip2 unpacks it"}},
+    Known{"\xfd"
+          "7zXZ\0"sv,
+          {"an xz file", "", "unxz unpacks it"}},
+    Known{"\x28\xb5\x2f\xfd"sv, {"a zstd file", "", "unzstd unpacks it"}},
+    Known{"PK\x03\x04"sv, {"a zip archive", ", as torch.save and numpy.savez write", "unzip unpacks it"}},
+    Known{"7z\xbc\xaf\x27\x1c"sv, {"a 7-zip archive", "", "7z x unpacks it"}},
+    Known{"\x80\x02"sv, {"a pickle of Python", pickle, ""}},
+    Known{"\x80\x03"sv, {"a pickle of Python", pickle, ""}},
+    Known{"\x80\x04"sv, {"a pickle of Python", pickle, ""}},
+    Known{"\x80\x05"sv, {"a pickle of Python", pickle, ""}},
+    Known{"\xff\xfe"sv, {"text in UTF-16", "", "iconv -f UTF-16 -t UTF-8 converts it"}},
+    Known{"\xfe\xff"sv, {"text in UTF-16", "", "iconv -f UTF-16 -t UTF-8 converts it"}},
+    Known{"%PDF-"sv, {"a PDF document", "", ""}},
+    Known{"\x89HDF"sv, {"an HDF5 file", ", as Keras writes", ""}},
+    Known{"PAR1\x15"sv, {"a Parquet file", "", ""}},
+    Known{"\x93NUMPY"sv, {"an array of NumPy", "", ""}},
+    Known{"GGUF\x02\0\0\0"sv, {"a GGUF file", "", ""}},
+    Known{"GGUF\x03\0\0\0"sv, {"a GGUF file", "", ""}},
+    Known{"version https://git-lfs.github.com/spec/"sv,
+          {"a pointer of Git LFS", "", "git lfs pull gets the file itself"}},
+    Known{"<!doctype html"sv, {"a page of HTML", page, "", true}},
+    Known{"<html"sv, {"a page of HTML", page, "", true}},
+    Known{"<?xml"sv, {"an XML file", "", "", true}},
+    Known{"{"sv, {"a JSON file", "", "", true}},
+};
+
+char lower(char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+bool begins(std::string_view text, const Known& known) {
+  const std::string_view with = known.begin;
+  if (text.size() < with.size()) return false;
+  const auto same = [&](char a, char b) { return known.format.text ? lower(a) == lower(b) : a == b; };
+  if (!std::equal(with.begin(), with.end(), text.begin(), same)) return false;
+  // Text may begin with BZh, but in a file of bzip2 a digit and a number follow.
+  return with != "BZh" || (text.size() >= 10 && text.substr(4, 6) == "1AY&SY");
+}
+
+/// Whether this may be a file of tensors: the size of its header, which has zeros at the end, and the header.
+bool may_be_tensors(std::string_view bytes) {
+  constexpr std::size_t before_header = 8;
+  if (bytes.size() > before_header && bytes[before_header] == '{') return true;
+  const bool frame_of_pickle = bytes.starts_with("\x80\x04\x95") || bytes.starts_with("\x80\x05\x95");
+  return bytes.size() >= before_header && bytes.substr(4, 4) == "\0\0\0\0"sv && !frame_of_pickle;
+}
+
+}  // namespace
+
+FileFormat file_format(std::string_view first_bytes) {
+  if (may_be_tensors(first_bytes)) return {};
+  std::string_view text = first_bytes;
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  const std::size_t blanks = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  if (blanks < text.size() && text[blanks] == '<') text.remove_prefix(blanks);
+  const auto found =
+      std::find_if(all_known.begin(), all_known.end(), [&](const Known& known) { return begins(text, known); });
+  return found == all_known.end() ? FileFormat{} : found->format;
+}
+
+}  // namespace windrow
