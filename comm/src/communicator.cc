@@ -21,9 +21,10 @@ Communicator::Communicator(Device device, std::shared_ptr<comm::Member> member)
 
 namespace {
 
-/// Where maxima of floats are combined, if not by the member itself.
-const Communicator* elsewhere(const comm::Member& member, Combine combine) {
-  return combine == Combine::max ? member.of_maxima() : nullptr;
+/// The member that takes calls which combine floats.
+const std::shared_ptr<comm::Member>& taker(const std::shared_ptr<comm::Member>& member, Combine combine) {
+  const auto* const other = combine == Combine::max ? member->of_maxima() : nullptr;
+  return other == nullptr ? member : *other;
 }
 
 }  // namespace
@@ -34,9 +35,7 @@ int Communicator::size() const { return member_->size(); }
 void Communicator::all_reduce(std::span<const Tensor> tensors, Combine combine,
                               const CollectiveOptions& options) const {
   if (const comm::Nested* const nested = member_->nested()) return nested->all_reduce(tensors, combine, options);
-  if (const Communicator* const other = elsewhere(*member_, combine))
-    return other->all_reduce(tensors, combine, options);
-  CallOf<float> call(device_, member_, Kind::all_reduce, options);
+  CallOf<float> call(device_, taker(member_, combine), Kind::all_reduce, options);
   call.combine(combine);
   for (const Tensor& tensor : tensors) call.add(tensor, Use::update);
   call.push();
@@ -50,10 +49,7 @@ void Communicator::all_reduce(const IntTensor& tensor, Combine combine, const Co
 }
 void Communicator::reduce(std::span<const Tensor> tensors, int root, Combine combine,
                           const CollectiveOptions& options) const {
-  if (const Communicator* const other = elsewhere(*member_, combine)) {
-    return other->reduce(tensors, root, combine, options);
-  }
-  CallOf<float> call(device_, member_, Kind::reduce, options);
+  CallOf<float> call(device_, taker(member_, combine), Kind::reduce, options);
   call.combine(combine).peer(root);
   for (const Tensor& tensor : tensors) call.add(tensor, root == rank() ? Use::update : Use::read);
   call.push();
@@ -83,10 +79,7 @@ void Communicator::all_gather(const IntTensor& from, const IntTensor& to, const 
 }
 void Communicator::reduce_scatter(const Tensor& from, const Tensor& to, Combine combine,
                                   const CollectiveOptions& options) const {
-  if (const Communicator* const other = elsewhere(*member_, combine)) {
-    return other->reduce_scatter(from, to, combine, options);
-  }
-  CallOf<float>(device_, member_, Kind::reduce_scatter, options)
+  CallOf<float>(device_, taker(member_, combine), Kind::reduce_scatter, options)
       .combine(combine)
       .add(from, Use::read, size())
       .add(to, Use::write)

@@ -96,7 +96,7 @@ class NcclMember final : public comm::Member {
     return on_lane(kind) ? Member::most_elements(kind) : messenger_->most_elements(kind);
   }
   /// NCCL's maximum of a number and NaN is the number.
-  const Communicator* of_maxima() const override { return exchanger_.get(); }
+  const std::shared_ptr<comm::Member>* of_maxima() const override { return &exchanger_->member(); }
   bool on_lane(Kind kind) const override { return messenger_ == nullptr || kind < Kind::send; }
   std::uint64_t number(Kind kind, int peer) override {
     return on_lane(kind) ? Member::number(kind, peer) : messenger_->number(kind, peer);

@@ -170,7 +170,7 @@ class Member {
   virtual Index most_elements(Kind kind [[maybe_unused]]) const { return std::numeric_limits<Index>::max(); }
   /// The member of another group, with the same ranks, that combines the maxima of floats, for a back end that would
   /// lose a NaN; null: this one does.
-  virtual const Communicator* of_maxima() const { return nullptr; }
+  virtual const std::shared_ptr<Member>* of_maxima() const { return nullptr; }
   /// Whether begin() comes before take(), for calls of this kind.
   virtual bool on_lane(Kind kind [[maybe_unused]]) const { return false; }
   /// Called inside an op of the device's ordered lane. Work that is issued behind the lane's present end may use the
