@@ -1,4 +1,4 @@
-// The headers of the standard library that most sources include, for WINDROW_PRECOMPILE.
+// The headers of the standard library that most sources include, for WINDROW_JOIN.
 #pragma once
 
 #include <algorithm>

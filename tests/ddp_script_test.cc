@@ -1,4 +1,6 @@
 // scripts/ddp, with programs in the place of mpirun and PyTorch that say what the tests choose.
+#include <algorithm>
+
 #include "tests/programs.h"
 
 namespace windrow::testing {

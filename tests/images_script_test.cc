@@ -1,4 +1,6 @@
 // scripts/images, with programs in the place of windrow-perf and PyTorch that say what the tests choose.
+#include <algorithm>
+
 #include "tests/programs.h"
 
 namespace windrow::testing {

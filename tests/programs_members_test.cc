@@ -1,4 +1,5 @@
 // windrow train with several devices and processes.
+#include <algorithm>
 #include <map>
 
 #include "tests/programs.h"

@@ -1,5 +1,6 @@
 #include "timeline.h"
 
+#include <new>
 #include <utility>
 
 #include "hardware.h"

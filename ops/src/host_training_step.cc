@@ -3,6 +3,8 @@
 #define HWY_TARGET_INCLUDE "host_training_step.cc"
 #include "hwy/foreach_target.h"
 // foreach_target.h comes first.
+#include <cmath>
+
 #include "host_simd.h"
 #include "windrow/ops/operators.h"
 

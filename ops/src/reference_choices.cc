@@ -1,6 +1,7 @@
 // The reference kernels of the largest elements of rows, and of draws.
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <vector>
 
 #include "reference.h"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "tests/batching/cells.h"
 #include "tests/batching/random_row.h"

@@ -1,6 +1,7 @@
 // Random vertex functions, which run both on a Vertex and on the oracle.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <random>
 #include <string>

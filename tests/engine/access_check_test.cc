@@ -1,6 +1,7 @@
 // Checking mode: EngineOptions::check and Engine::watch.
 #include <csetjmp>
 #include <csignal>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <span>

@@ -1,6 +1,8 @@
 // The contract of order, with every policy.
 #include "windrow/engine/engine.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <deque>
 #include <memory>

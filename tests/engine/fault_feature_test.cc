@@ -2,6 +2,7 @@
 // commute, reductions, coroutines, senders, cancellation, limits, checks, traces and reports.
 #include <unistd.h>
 
+#include <array>
 #include <coroutine>
 #include <filesystem>
 #include <optional>

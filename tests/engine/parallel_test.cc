@@ -1,6 +1,7 @@
 // Loops inside ops: every piece once, with helpers that never are too many.
 #include "windrow/engine/parallel.h"
 
+#include <algorithm>
 #include <atomic>
 #include <numeric>
 #include <set>

@@ -1,4 +1,5 @@
 // What is pending can be asked for, and is told when nothing finishes.
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <sstream>

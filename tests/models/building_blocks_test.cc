@@ -1,6 +1,8 @@
 // The cells that vertex functions and lazy expressions share compute the same with both.
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "tests/batching/cells.h"
 #include "tests/batching/random_row.h"
 #include "tests/engine/support.h"

@@ -1,6 +1,7 @@
 // The sentences of the small grammar: they have the statistics that conllu.h states, and can be learned.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <sstream>

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <bit>
+#include <functional>
 
 namespace windrow::lazy {
 namespace {

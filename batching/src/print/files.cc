@@ -1,6 +1,7 @@
 // Prints the files of an exported model around its steps.
 #include <algorithm>
 #include <array>
+#include <cstdio>
 
 #include "print/print.h"
 

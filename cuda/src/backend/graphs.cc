@@ -1,6 +1,7 @@
 #include "backend/graphs.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 
 namespace windrow::cuda {

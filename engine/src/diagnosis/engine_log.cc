@@ -12,6 +12,8 @@
 #undef spdlog
 #undef fmt
 
+#include <memory>
+
 #include "process/immortal.h"
 
 namespace windrow {

@@ -1,7 +1,12 @@
 // A queue of ready ops, from many threads to many: moodycamel::ConcurrentQueue as the engine uses it.
 #pragma once
 
+// Version 1.0.4 moved its headers.
+#if __has_include(<concurrentqueue/moodycamel/concurrentqueue.h>)
+#include <concurrentqueue/moodycamel/concurrentqueue.h>
+#else
 #include <concurrentqueue/concurrentqueue.h>
+#endif
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,7 @@
 #include "checker.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "world.h"
 
