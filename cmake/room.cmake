@@ -1,12 +1,10 @@
 # windrow_room(NAME ABOUT text SOURCES file... PUBLIC lib... PRIVATE lib... PC_REQUIRES package... PC_LIBS flag...)
 #
-# A room is one library, windrow::NAME, with public headers in NAME/include and the rest in NAME/src. Its include path
-# holds its own headers and those of the rooms it links, so that a forbidden include does not compile. Every public
-# header is also compiled alone. For pkg-config the room is windrow-NAME, whose file describes it by ABOUT and names
+# A room is one library, windrow::NAME, static unless BUILD_SHARED_LIBS is set, with public headers in NAME/include and the
+# rest in NAME/src. Its include path holds its own headers and those of the rooms it links, so that a forbidden include
+# does not compile. Every public header is also compiled alone. For pkg-config the room is windrow-NAME, whose file describes it by ABOUT and names
 # what PRIVATE links by PC_REQUIRES (packages of pkg-config) and PC_LIBS (flags of the linker).
 find_package(Threads REQUIRED)
-
-option(WINDROW_JOIN_ROOMS "Compile the sources of rooms together, which is quick; the code is not that of Release" OFF)
 
 add_library(windrow_flags INTERFACE)
 # Places in messages are told from the top of the tree, wherever that lies.
@@ -18,31 +16,37 @@ target_compile_options(windrow_flags INTERFACE -Wall -Wextra -Wpedantic
 # Code for SSE, such as that of libm, is then up to 20 times as slow on Intel processors. For all code, since an object
 # that uses a precompiled header takes over the options of that header.
 target_compile_options(windrow_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-fexpensive-optimizations>)
+# Position-independent code of rooms is inlined as other code is.
+target_compile_options(windrow_flags INTERFACE -fno-semantic-interposition)
 if(WINDROW_SANITIZE)
   # Of UndefinedBehaviorSanitizer's checks, those at each access through a pointer lengthen the build most. AddressSanitizer
   # finds accesses to memory that is not there, but not those that are only misaligned.
   target_compile_options(windrow_flags INTERFACE -fsanitize=${WINDROW_SANITIZE} -fno-omit-frame-pointer
                                                  -fno-sanitize-recover=all
-                                                 -fno-sanitize=null,alignment,object-size,vptr
-                                                 $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+                                                 -fno-sanitize=null,alignment,object-size,vptr)
   target_link_options(windrow_flags INTERFACE -fsanitize=${WINDROW_SANITIZE})
-elseif(NOT WINDROW_JOIN_ROOMS)
+endif()
+
+# Most sources spend much of their compilation on headers of the standard library and on templates that others use, too.
+# Sixteen sources of a target that are compiled as one take less than half the time; so do, for tests and under sanitizers,
+# precompiled headers. So names in the unnamed namespaces of a target must differ, and a source that lacks an include may
+# compile. ccache keeps smaller objects longer, and none that uses precompiled headers.
+set(join ON)
+if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")
+  set(join OFF)
+endif()
+option(WINDROW_JOIN "Compile sixteen sources as one, and precompile headers for tests and under sanitizers" ${join})
+if(WINDROW_JOIN OR WINDROW_SANITIZE)
+  # Where sources are joined, a local variable may be named as a constant of another source.
+  target_compile_options(windrow_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+else()
   target_compile_options(windrow_flags INTERFACE -Wshadow)
 endif()
 
-# Most sources spend much of their compilation on headers of the standard library. ccache cannot keep objects that use
-# precompiled headers.
-set(precompile ON)
-if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")
-  set(precompile OFF)
-endif()
-option(WINDROW_PRECOMPILE "Precompile headers for tests, and under sanitizers for all code" ${precompile})
-
 # Code that ships goes without precompiled headers: with them GCC inlines other functions, and warns where nothing is
-# wrong. A source of a room that lacks an include is found by that build. The engine, one source with options of its own
-# beside a large one, gains nothing.
+# wrong. The engine, one source with options of its own beside a large one, gains nothing.
 function(windrow_use_precompiled target)
-  if(NOT WINDROW_PRECOMPILE OR NOT WINDROW_SANITIZE OR target STREQUAL windrow_engine)
+  if(NOT WINDROW_JOIN OR NOT WINDROW_SANITIZE OR target STREQUAL windrow_engine)
     return()
   endif()
   if(NOT TARGET windrow_precompiled)
@@ -55,12 +59,8 @@ function(windrow_use_precompiled target)
   target_precompile_headers(${target} REUSE_FROM windrow_precompiled)
 endfunction()
 
-# Sixteen sources of a target are compiled as one, which takes less than half the time: those of tests where headers are
-# precompiled, since no cache keeps their objects then; those of rooms under sanitizers and for the analysis, but not in a
-# Release build, which would inline other functions. So names in the unnamed namespaces of a target must differ, and some
-# warnings, which the Release build gives of rooms, would be wrong.
 function(windrow_join_sources target)
-  if(WINDROW_SANITIZE OR WINDROW_JOIN_ROOMS OR (WINDROW_PRECOMPILE AND NOT "ROOM" IN_LIST ARGN))
+  if(WINDROW_SANITIZE OR WINDROW_JOIN)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
   endif()
 endfunction()
@@ -68,7 +68,7 @@ endfunction()
 function(windrow_room name)
   cmake_parse_arguments(ROOM "" "ABOUT" "SOURCES;PUBLIC;PRIVATE;PC_REQUIRES;PC_LIBS" ${ARGN})
   set(target windrow_${name})
-  add_library(${target} STATIC ${ROOM_SOURCES})
+  add_library(${target} ${ROOM_SOURCES})
   add_library(windrow::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   target_compile_features(${target} PUBLIC cxx_std_20)
@@ -78,8 +78,13 @@ function(windrow_room name)
     PRIVATE src)
   target_link_libraries(${target} PUBLIC Threads::Threads ${ROOM_PUBLIC} PRIVATE ${ROOM_PRIVATE}
                                                                                  $<BUILD_INTERFACE:windrow_flags>)
+  # So that plug-ins and Python's extensions may link the static libraries. Sanitizers' builds link programs only.
+  if(NOT WINDROW_SANITIZE)
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  endif()
+  windrow_export_symbols(${target})
   windrow_use_precompiled(${target})
-  windrow_join_sources(${target} ROOM)
+  windrow_join_sources(${target})
   install(TARGETS ${target} EXPORT windrow)
   install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   windrow_pkg_config(${name})
@@ -88,15 +93,42 @@ function(windrow_room name)
   endif()
 endfunction()
 
-# Writes and installs windrow-NAME.pc, with the arguments of windrow_room. The libraries are static, so that what they
-# link is needed by every program; and paths start from the file, so that the installed tree may be moved.
+# A shared library shows the symbols of namespace windrow alone, by the linker's version script: the headers need no macro,
+# and no copy of another library's template or of spdlog leaves it.
+configure_file(${PROJECT_SOURCE_DIR}/cmake/symbols.map.in ${PROJECT_BINARY_DIR}/symbols.map @ONLY)
+function(windrow_export_symbols target)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "SHARED_LIBRARY")
+    set_target_properties(
+      ${target} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+                           LINK_DEPENDS ${PROJECT_BINARY_DIR}/symbols.map)
+    target_link_options(${target} PRIVATE -Wl,--version-script=${PROJECT_BINARY_DIR}/symbols.map)
+  endif()
+endfunction()
+
+# windrow_plug_in(NAME target): a module of the build's bin folder, windrow_NAME.so, that libraries open when it is first
+# used. Installed if it was built.
+function(windrow_plug_in name target)
+  set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME windrow_${name}
+                                             LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
+  install(TARGETS ${target} DESTINATION ${CMAKE_INSTALL_LIBDIR}/windrow COMPONENT ${name} OPTIONAL)
+  install(CODE "if(NOT EXISTS \"${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/windrow_${name}.so\")
+  message(STATUS \"Without windrow_${name}.so, which was not built (target ${target})\")
+endif()" COMPONENT ${name})
+endfunction()
+
+# Writes and installs windrow-NAME.pc, with the arguments of windrow_room. What static libraries link is needed by every
+# program; and paths start from the file, so that the installed tree may be moved.
 function(windrow_pkg_config name)
   set(folder ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
   string(REGEX REPLACE "[^/]+" .. to_prefix ${folder})
-  string(REPLACE windrow:: windrow- requires "${ROOM_PUBLIC};${ROOM_PC_REQUIRES}")
-  list(REMOVE_ITEM requires "")
+  string(REPLACE windrow:: windrow- requires "${ROOM_PUBLIC}")
+  set(libs)
+  if(NOT BUILD_SHARED_LIBS)
+    list(APPEND requires ${ROOM_PC_REQUIRES})
+    list(JOIN ROOM_PC_LIBS " " libs)
+  endif()
   list(JOIN requires ", " requires)
-  list(JOIN ROOM_PC_LIBS " " libs)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/room.pc.in ${PROJECT_BINARY_DIR}/windrow-${name}.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/windrow-${name}.pc DESTINATION ${folder})
 endfunction()

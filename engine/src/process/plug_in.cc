@@ -11,13 +11,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where the library may be, in this order.
+/// Where the library may be, in this order. WINDROW_LIBRARIES: the folder of libraries in an installed tree, such as lib.
 std::vector<std::string> places(const PlugIn& what) {
   if (const char* const set = std::getenv(what.variable); set != nullptr && *set != '\0') return {set};
   std::vector<std::string> all;
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const fs::path& place : {program / what.file, program / ".." / "lib" / "windrow" / what.file}) {
+  for (const fs::path& place : {program / what.file, program / ".." / WINDROW_LIBRARIES / "windrow" / what.file}) {
     if (!program.empty() && fs::exists(place, error)) all.push_back(place.string());
   }
   all.emplace_back(what.file);
