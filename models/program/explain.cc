@@ -14,7 +14,7 @@
 namespace windrow::program {
 namespace {
 
-struct Arguments {
+struct ExplainArguments {
   std::string model, schedule = "level";
   WorkloadOptions workload;
   std::size_t batch = 64, minibatches = 4;
@@ -43,7 +43,7 @@ constexpr std::size_t elements_of_bandwidth = 1 << 24;  // of two arrays; more t
 
 /// Trains on the minibatches again and again; the peaks are measured in between, so that other work on the machine
 /// affects all of them.
-Speed measured(const Device& device, Workload& workload, const Arguments& arguments, const RunnerOptions& runner) {
+Speed measured(const Device& device, Workload& workload, const ExplainArguments& arguments, const RunnerOptions& runner) {
   constexpr int rounds = 3;
   RunnerOptions timed = runner;
   timed.time_steps = true;
@@ -274,7 +274,7 @@ void print_json_of_ops(Record record, const Speed& speed) {
   print("%s\n", record.json(JsonStyle::compact).c_str());
 }
 
-void print_json(const Arguments& arguments, const std::optional<BatchFacts>& facts, const Speed& speed) {
+void print_json(const ExplainArguments& arguments, const std::optional<BatchFacts>& facts, const Speed& speed) {
   Record record;
   record.set("model", arguments.model).set("schedule", arguments.schedule).set("batch", arguments.batch);
   record.set("workers", arguments.workers);
@@ -307,7 +307,7 @@ void print_json(const Arguments& arguments, const std::optional<BatchFacts>& fac
   print("%s\n", record.json(JsonStyle::compact).c_str());
 }
 
-void run(const Arguments& arguments) {
+void run(const ExplainArguments& arguments) {
   Engine engine({.workers = arguments.workers});
   const ToldOnce once(engine);
   const Device device = host_device(engine);
@@ -335,7 +335,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 std::function<void()> add_explain(CLI::App& app) {
-  const auto to = std::make_shared<Arguments>();
+  const auto to = std::make_shared<ExplainArguments>();
   CLI::App& command = *app.add_subcommand("explain",
                                           "Prints what the speed of a model depends on: batches, critical path, shares "
                                           "of time and of the machine's speed.");

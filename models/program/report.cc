@@ -15,7 +15,7 @@ namespace windrow::program {
 namespace {
 
 template <class... Values>
-std::string formatted(const char* format, Values... values) {
+std::string cell_text(const char* format, Values... values) {
   std::array<char, 120> text{};
   std::snprintf(text.data(), text.size(), format, values...);
   return text.data();
@@ -222,8 +222,8 @@ std::string epoch_table(const TrainingReport& report) {
                      (report.epochs.size() == 1 ? " row" : " rows") + "</summary>\n<table class=\"numbers\">\n" +
                      row(head, "th");
   for (const Epoch& epoch : report.epochs) {
-    std::vector<std::string> cells = {std::to_string(epoch.number), formatted("%.4f", epoch.training_loss),
-                                      epoch.validation_loss ? formatted("%.4f", *epoch.validation_loss) : "-"};
+    std::vector<std::string> cells = {std::to_string(epoch.number), cell_text("%.4f", epoch.training_loss),
+                                      epoch.validation_loss ? cell_text("%.4f", *epoch.validation_loss) : "-"};
     for (const std::string& name : known) {
       const Metric* const metric = find(epoch.training_metrics, name);
       cells.push_back(metric == nullptr ? "-" : metric_text(*metric));
@@ -231,7 +231,7 @@ std::string epoch_table(const TrainingReport& report) {
     for (const Metric& metric : epoch.metrics) cells.push_back(metric_text(metric));
     cells.insert(cells.end(), {count_text(std::llround(epoch.units_per_second)), seconds_text(epoch.seconds),
                                seconds_text(epoch.evaluation_seconds)});
-    if (grouped_members) cells.push_back(formatted("%.1f %%", 100 * epoch.collective_seconds / epoch.timed_seconds));
+    if (grouped_members) cells.push_back(cell_text("%.1f %%", 100 * epoch.collective_seconds / epoch.timed_seconds));
     text += row(cells, "td");
   }
   return text + "</table>\n</details>\n";
@@ -243,11 +243,11 @@ std::vector<Fact> batch_table(const TrainingReport& report) {
     return {{"batches", report.has_graphs ? "not known in advance: the model builds its graphs while it runs"
                                           : "none: the model has no graphs, and each operator computes a minibatch"}};
   }
-  const auto each = [&](std::int64_t sum) { return formatted("%.1f", ratio(sum, facts.minibatches)); };
+  const auto each = [&](std::int64_t sum) { return cell_text("%.1f", ratio(sum, facts.minibatches)); };
   return {{"minibatches looked at", count_text(facts.minibatches)},
           {"vertices per minibatch", each(facts.vertices)},
           {"batches per minibatch", each(facts.batches)},
-          {"vertices per batch", formatted("%.1f", ratio(facts.vertices, facts.batches))},
+          {"vertices per batch", cell_text("%.1f", ratio(facts.vertices, facts.batches))},
           {"groups of samples per minibatch", each(facts.groups)}};
 }
 
@@ -260,8 +260,8 @@ std::string operator_section(const TrainingReport& report) {
   std::string rows = row({"op", "calls", "ms", "us a call", "share"}, "th");
   for (const TraceSummary::Row& op : report.ops) {
     rows +=
-        row({op.name, count_text(static_cast<std::int64_t>(op.count)), formatted("%.1f", 1e3 * seconds(op.total)),
-             formatted("%.1f", 1e6 * seconds(op.mean)), formatted("%.1f %%", 100 * seconds(op.total) / seconds(all))},
+        row({op.name, count_text(static_cast<std::int64_t>(op.count)), cell_text("%.1f", 1e3 * seconds(op.total)),
+             cell_text("%.1f", 1e6 * seconds(op.mean)), cell_text("%.1f %%", 100 * seconds(op.total) / seconds(all))},
             "td");
   }
   return "<section><h2>Operators</h2>\n<p>Ops of the first epoch, at most " + count_text(most_profiled_ops) +
@@ -274,7 +274,7 @@ std::string group_section(const TrainingReport& report) {
   const TrainingReport::Group& group = report.group;
   if (group.samples.empty()) return {};
   std::string samples;
-  for (const double each : group.samples) samples += (samples.empty() ? "" : ", ") + formatted("%.1f", each);
+  for (const double each : group.samples) samples += (samples.empty() ? "" : ", ") + cell_text("%.1f", each);
   double collectives = 0, seconds = 0;
   for (const Epoch& epoch : report.epochs) {
     collectives += epoch.collective_seconds;
@@ -283,7 +283,7 @@ std::string group_section(const TrainingReport& report) {
   std::vector<Fact> facts = {{"members", group.members},
                              {"samples per minibatch, by rank", samples + " on average; dealt out by vertices"}};
   if (seconds > 0) {
-    facts.push_back({"time in collectives", formatted("%.1f %%", 100 * collectives / seconds) +
+    facts.push_back({"time in collectives", cell_text("%.1f %%", 100 * collectives / seconds) +
                                                 " of the time of training; computation goes on meanwhile"});
   }
   return "<section><h2>Group</h2>\n<p>Throughput and losses by epoch are those of the group; the rest, "
@@ -299,7 +299,7 @@ std::string cards(const TrainingReport& report) {
   if (!report.epochs.empty()) {
     const Epoch& last = report.epochs.back();
     for (const Metric& metric : last.metrics) card(metric_text(metric), "validation " + metric.name + ", last epoch");
-    card(formatted("%.4f", last.training_loss), "training loss, last epoch");
+    card(cell_text("%.4f", last.training_loss), "training loss, last epoch");
     double best = 0, seconds = 0;
     for (const Epoch& epoch : report.epochs) {
       best = std::max(best, epoch.units_per_second);
@@ -317,8 +317,8 @@ std::string cards(const TrainingReport& report) {
 }  // namespace
 
 std::string metric_text(const Metric& metric) {
-  return metric.unit == Metric::Unit::fraction ? formatted("%.1f %%", 100 * metric.value)
-                                               : formatted(metric.value < 1e15 ? "%.1f" : "%.3e", metric.value);
+  return metric.unit == Metric::Unit::fraction ? cell_text("%.1f %%", 100 * metric.value)
+                                               : cell_text(metric.value < 1e15 ? "%.1f" : "%.3e", metric.value);
 }
 
 Chart::Series thinned(const Chart::Series& series, std::size_t most) {

@@ -12,7 +12,7 @@
 namespace windrow::program {
 namespace {
 
-struct Arguments {
+struct ScheduleArguments {
   std::string model = "tree-lstm", policies = "level,depth,agenda,learned,serial", device = "cpu";
   WorkloadOptions workload;
   std::size_t batch = 64;
@@ -39,7 +39,7 @@ void print_row(const std::vector<TypedGraph>& minibatches, SchedulePolicy policy
         share(best, vertices));
 }
 
-void run(const Arguments& arguments) {
+void run(const ScheduleArguments& arguments) {
   Engine engine;
   const ToldOnce once(engine);
   const Workload workload =
@@ -66,7 +66,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 std::function<void()> add_schedule(CLI::App& app) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<ScheduleArguments>();
   CLI::App& command =
       *app.add_subcommand("schedule", "Prints how many batches a minibatch takes under each schedule policy.");
   flag(command, "model", arguments->model, "Model whose training graphs are scheduled", one_of(graph_workload_names()));

@@ -53,7 +53,7 @@ std::vector<Layer> bert_base() {
   return layers;
 }
 
-struct Arguments {
+struct SimulateArguments {
   std::string model = "uniform", devices = "1,4,16,64,256", bandwidths = "12.5", network = "ring";
   int layers = 12, steps = 3;
   double parameters = 75, computation = 100, update = 1, latency = 5, gap = 0.2, jitter = 0;
@@ -72,7 +72,7 @@ std::size_t bytes_of(double megabytes) { return 4 * static_cast<std::size_t>(std
 
 VirtualClock::Time nanoseconds(double milliseconds) { return VirtualClock::Time(std::llround(milliseconds * mega)); }
 
-std::vector<SimulatedLayer> layers_of(const Arguments& arguments) {
+std::vector<SimulatedLayer> layers_of(const SimulateArguments& arguments) {
   std::vector<Layer> layers = arguments.model == "vgg16"       ? vgg16()
                               : arguments.model == "bert-base" ? bert_base()
                                                                : uniform(arguments.layers, arguments.parameters * mega);
@@ -89,7 +89,7 @@ std::vector<SimulatedLayer> layers_of(const Arguments& arguments) {
   return result;
 }
 
-SimulationOptions options_of(const Arguments& arguments, int devices, double bandwidth) {
+SimulationOptions options_of(const SimulateArguments& arguments, int devices, double bandwidth) {
   return {.layers = layers_of(arguments),
           .devices = devices,
           .network = {.algorithm =
@@ -126,7 +126,7 @@ std::string number_of_parameters(double parameters) {
   return text.str();
 }
 
-void print_heading(const Arguments& arguments) {
+void print_heading(const SimulateArguments& arguments) {
   const auto layers = layers_of(arguments);
   double parameters = 0;
   for (const SimulatedLayer& layer : layers) parameters += static_cast<double>(layer.bytes) / 4;
@@ -140,7 +140,7 @@ void print_heading(const Arguments& arguments) {
       "       parts\n");
 }
 
-void run(const Arguments& arguments) {
+void run(const SimulateArguments& arguments) {
   std::vector<std::string> left_out;  // a row each
   if (arguments.compare) {
     left_out = {""};
@@ -194,7 +194,7 @@ Check numbers_within(double low, double high) {
 }  // namespace
 
 std::function<void()> add_simulate(CLI::App& app) {
-  const auto to = std::make_shared<Arguments>();
+  const auto to = std::make_shared<SimulateArguments>();
   CLI::App& command = *app.add_subcommand(
       "simulate", "Predicts data-parallel steps on many devices: the real schedule, in virtual time.");
   flag(command, "--devices", to->devices, "Devices; several numbers have a row each", whole_numbers(1, 4096));

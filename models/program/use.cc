@@ -21,7 +21,7 @@
 namespace windrow::program {
 namespace {
 
-struct Arguments {
+struct UseArguments {
   std::string folder, data;
   std::vector<std::string> texts;
   std::size_t minibatch = 64;
@@ -30,7 +30,7 @@ struct Arguments {
   bool parts = false, json = false;
 };
 
-void add_model_flags(CLI::App& command, Arguments& to) {
+void add_model_flags(CLI::App& command, UseArguments& to) {
   flag(command, "run", to.folder, "Folder of checkpoints, which windrow train --save has written", folder())
       ->required();
   flag(command, "--workers", to.workers, "Worker threads: ops that run at the same time", whole_number(1, 1024));
@@ -38,7 +38,7 @@ void add_model_flags(CLI::App& command, Arguments& to) {
 
 /// A model that is ready for use.
 struct Loaded {
-  Loaded(const Arguments& arguments, const SavedModel& model, const SavedCheckpoint& checkpoint)
+  Loaded(const UseArguments& arguments, const SavedModel& model, const SavedCheckpoint& checkpoint)
       : engine({.workers = arguments.workers}), workload(load_model(host_device(engine), checkpoint, model)) {}
 
   Engine engine;
@@ -46,7 +46,7 @@ struct Loaded {
   Workload workload;
 };
 
-void evaluate(const Arguments& arguments) {
+void evaluate(const UseArguments& arguments) {
   const SavedCheckpoint checkpoint = newest_checkpoint(arguments.folder);
   SavedModel model = saved_model(checkpoint);
   if (!model.generated && arguments.data.empty()) {
@@ -150,7 +150,7 @@ void require_utf8(const std::string& text, std::size_t number) {
 /// Predicts for texts and prints. Refers to a network.
 class Predictor {
  public:
-  Predictor(Network& network, const Arguments& arguments, const CLI::App& program)
+  Predictor(Network& network, const UseArguments& arguments, const CLI::App& program)
       : network_(network), names_(network.labels()), arguments_(arguments), program_(program) {}
 
   /// `first`: the number of the first text. Prints an error for each text that the model cannot read.
@@ -202,7 +202,7 @@ class Predictor {
 
   Network& network_;
   const std::vector<std::string> names_;
-  const Arguments& arguments_;
+  const UseArguments& arguments_;
   const CLI::App& program_;
   bool refused_ = false, separate_ = false;
 };
@@ -226,7 +226,7 @@ void predict_conllu(Predictor& predictor, std::vector<std::string> lines) {
   if (!sentences.ended().empty()) take();
 }
 
-void predict(const Arguments& arguments, const CLI::App& program) {
+void predict(const UseArguments& arguments, const CLI::App& program) {
   const SavedCheckpoint checkpoint = newest_checkpoint(arguments.folder);
   SavedModel model = saved_model(checkpoint);
   model.options.samples = 1;  // generated data, which are not used
@@ -257,7 +257,7 @@ void predict(const Arguments& arguments, const CLI::App& program) {
 
 std::function<void()> add_eval(CLI::App& app) {
   CLI::App& eval = *app.add_subcommand("eval", "Scores a trained model on a validation set.");
-  const auto to = std::make_shared<Arguments>();
+  const auto to = std::make_shared<UseArguments>();
   add_model_flags(eval, *to);
   flag(eval, "--data", to->data, "Folder with the model's data files; of several, that of the validation set is enough",
        folder())
@@ -269,7 +269,7 @@ std::function<void()> add_eval(CLI::App& app) {
 std::function<void()> add_predict(CLI::App& app) {
   CLI::App& predict_command =
       *app.add_subcommand("predict", "Predicts for texts with a trained model: a line of input each.");
-  const auto to = std::make_shared<Arguments>();
+  const auto to = std::make_shared<UseArguments>();
   add_model_flags(predict_command, *to);
   predict_command.add_option("--text", to->texts, "A text, in place of the lines of standard input")
       ->allow_extra_args(false)  // else a text in square brackets would be taken for a list of texts

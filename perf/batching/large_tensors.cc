@@ -10,7 +10,7 @@
 namespace windrow::perf {
 namespace {
 
-constexpr int layers = 3;
+constexpr int square_layers = 3;
 
 /// Three square layers with tanh; the loss is half the squared distance to a target.
 class Mlp {
@@ -22,7 +22,7 @@ class Mlp {
     Generator generator(engine_, seed);
     generator.uniform(input_, -1, 1);
     generator.uniform(target_, -1, 1);
-    for (int i = 0; i < layers; ++i) generator.uniform(weights_.emplace_back(host_, width, width), -0.05f, 0.05f);
+    for (int i = 0; i < square_layers; ++i) generator.uniform(weights_.emplace_back(host_, width, width), -0.05f, 0.05f);
   }
 
   /// A turn, in samples a second.
@@ -47,7 +47,7 @@ class Mlp {
       states.push_back(apply(host_, op::tanh, {.in = {apply(host_, op::matmul, {.in = {states.back(), weights}})}}));
     }
     Tensor gradient = apply(host_, op::sub, {.in = {states.back(), target_}});
-    for (std::size_t i = layers; i-- > 0;) {
+    for (std::size_t i = square_layers; i-- > 0;) {
       const Tensor slope = apply(host_, op::tanh_gradient, {.in = {states[i + 1], gradient}});
       const Tensor of_weights = apply(host_, op::matmul_tn, {.in = {states[i], slope}});
       if (i > 0) gradient = apply(host_, op::matmul_nt, {.in = {slope, weights_[i]}});
@@ -76,7 +76,7 @@ Result large_tensors(const TableOptions& options) {
   Result result{.name = "mlp",
                 .title = "Operators on large tensors, by number of workers",
                 .command = {},
-                .about = "Training a perceptron of " + std::to_string(layers) + " layers, " + std::to_string(width) +
+                .about = "Training a perceptron of " + std::to_string(square_layers) + " layers, " + std::to_string(width) +
                          " wide, by plain operators on minibatches of " + std::to_string(batch) +
                          "; medians of repetitions in which all variants took turns. Workers without an op help in "
                          "the loops of other ops.",

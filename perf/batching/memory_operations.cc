@@ -8,7 +8,7 @@ namespace {
 const struct {
   const char* steps;
   Optimisations optimisations;
-} variants[] = {{"fused", {}}, {"fused, no slots", {.slots = false}}, {"unfused", {.fusion = false}}};
+} fusions[] = {{"fused", {}}, {"fused, no slots", {.slots = false}}, {"unfused", {.fusion = false}}};
 
 /// Times in ms per sample.
 struct Spent {
@@ -76,7 +76,7 @@ Result memory_operations(const TableOptions& options) {
     Turns turns;
     std::vector<std::unique_ptr<Timed>> all;
     for (const int batch : options.batches) {
-      for (const auto& variant : variants) {
+      for (const auto& variant : fusions) {
         all.push_back(std::make_unique<Timed>(loaded, batch, RunnerOptions{.optimisations = variant.optimisations}));
         turns.add([one = all.back().get()] { return one->run(); });
       }
@@ -90,9 +90,9 @@ Result memory_operations(const TableOptions& options) {
               .form = Plot::Form::stacked};
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Spent spent = all[i]->spent();
-      const int batch = options.batches[i / std::size(variants)];
-      const std::size_t variant = i % std::size(variants);
-      result.table.add({model, static_cast<double>(batch), variants[variant].steps, spent.products, spent.arithmetic,
+      const int batch = options.batches[i / std::size(fusions)];
+      const std::size_t variant = i % std::size(fusions);
+      result.table.add({model, static_cast<double>(batch), fusions[variant].steps, spent.products, spent.arithmetic,
                         spent.moves, spent.share_of_moves(), turns.median(i)});
       if (variant != 0) continue;
       plot.places.push_back(std::to_string(batch));

@@ -22,7 +22,7 @@ std::string number(double value, int digits) {
 }
 
 /// Escapes the text for a cell of a Markdown table.
-std::string escaped(const std::string& text) {
+std::string escaped_cell(const std::string& text) {
   std::string result;
   for (const char c : text) {
     if (c == '|') result += '\\';
@@ -46,7 +46,7 @@ void Table::add(std::vector<Entry> row) {
 
 std::string Table::markdown() const {
   std::string text = "|";
-  for (const Column& column : columns_) text += " " + escaped(column.name) + " |";
+  for (const Column& column : columns_) text += " " + escaped_cell(column.name) + " |";
   text += "\n|";
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     const bool numbers = rows_.empty() || std::holds_alternative<double>(rows_.front()[c]);
@@ -59,7 +59,7 @@ std::string Table::markdown() const {
       const double* const value = std::get_if<double>(&row[c]);
       text += " ";
       if (value == nullptr) {
-        text += escaped(std::get<std::string>(row[c]));
+        text += escaped_cell(std::get<std::string>(row[c]));
       } else {
         text += number(*value, columns_[c].digits) + (std::isfinite(*value) ? columns_[c].unit : "");
       }

@@ -32,7 +32,7 @@ std::string label(double value) {
   return text;
 }
 
-struct Point {
+struct Spot {
   double x, y;
 };
 
@@ -82,15 +82,15 @@ class Drawing {
   double x_of(std::size_t place) const { return left + pitch() * (static_cast<double>(place) + 0.5); }
   static const char* colour(std::size_t series) { return colours[series % colours.size()]; }
 
-  void text(Point at, const std::string& words, const std::string& style) {
+  void text(Spot at, const std::string& words, const std::string& style) {
     out_ += "<text x=\"" + number(at.x) + "\" y=\"" + number(from_top_ + at.y) + "\" " + style + ">" + escaped(words) +
             "</text>\n";
   }
-  void line(Point from, Point to, const std::string& style) {
+  void line(Spot from, Spot to, const std::string& style) {
     out_ += "<line x1=\"" + number(from.x) + "\" y1=\"" + number(from_top_ + from.y) + "\" x2=\"" + number(to.x) +
             "\" y2=\"" + number(from_top_ + to.y) + "\" " + style + "/>\n";
   }
-  void box(Point corner, double wide, double high, const std::string& fill) {
+  void box(Spot corner, double wide, double high, const std::string& fill) {
     out_ += "<rect x=\"" + number(corner.x) + "\" y=\"" + number(from_top_ + corner.y) + "\" width=\"" + number(wide) +
             "\" height=\"" + number(high) + "\" fill=\"" + fill + "\"/>\n";
   }

@@ -13,9 +13,9 @@ namespace {
 constexpr std::int64_t timed_pushes = 20'000;
 
 /// One system on one pattern, and its measurements.
-class Contestant {
+class EngineContestant {
  public:
-  Contestant(const EngineBenchmark& options, const Pattern& pattern, const std::string& system)
+  EngineContestant(const EngineBenchmark& options, const Pattern& pattern, const std::string& system)
       : options_(options), rss_(in_child([&] { return growth(options, pattern, system); })) {}
 
   void begin(const Pattern& pattern, const std::string& system) {
@@ -95,14 +95,14 @@ Record record_of(const EngineBenchmark& options, const Pattern& pattern, const s
 void benchmark_engines(const EngineBenchmark& options, const Report& report) {
   struct Row {
     const Contest& contest;
-    std::vector<std::unique_ptr<Contestant>> contestants;  // by system
+    std::vector<std::unique_ptr<EngineContestant>> contestants;  // by system
   };
   const std::vector<Contest> contests = contests_of(options, Pattern::names());
   std::vector<Row> rows;
   for (const Contest& contest : contests) {  // memory first, because the systems start threads
     Row& row = rows.emplace_back(Row{contest, {}});
     for (const std::string& system : contest.systems) {
-      row.contestants.push_back(std::make_unique<Contestant>(options, contest.pattern, system));
+      row.contestants.push_back(std::make_unique<EngineContestant>(options, contest.pattern, system));
     }
   }
   for (Row& row : rows) {

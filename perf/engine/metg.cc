@@ -18,22 +18,22 @@ std::vector<double> swept_lengths() {
   return lengths;
 }
 
-struct Point {
+struct SweepPoint {
   double length = 0;               // in nanoseconds
   std::vector<double> efficiency;  // by repetition
 };
 
 /// One system and its efficiency curve.
-class Sweep {
+class MetgSweep {
  public:
-  Sweep(const EngineBenchmark& options, const Contest& contest, const std::string& system)
+  MetgSweep(const EngineBenchmark& options, const Contest& contest, const std::string& system)
       : options_(options), trial_(system, contest.pattern, {.workers = options.workers}) {
     for (const double length : swept_lengths()) points_.push_back({length, {}});
     trial_.run({.ops = options.ops / 10 + 1});
   }
 
   void repeat(std::size_t point) {
-    Point& at = points_[point];
+    SweepPoint& at = points_[point];
     const double shared = at.length / options_.workers;  // the best possible time per op
     const auto ops = std::clamp<std::int64_t>(std::llround(most_seconds * 1e9 / shared), 1, options_.ops);
     const Times times = trial_.run({.ops = ops, .task_ns = std::llround(at.length)});
@@ -43,7 +43,7 @@ class Sweep {
   /// Computes the curve and returns its highest efficiency. Call it after the last repetition, before record().
   double best() {
     double most = 0;
-    for (Point& point : points_) {
+    for (SweepPoint& point : points_) {
       curve_.push_back({point.length, percentile(point.efficiency, 0.5)});
       most = std::max(most, curve_.back().share);
     }
@@ -60,7 +60,7 @@ class Sweep {
  private:
   const EngineBenchmark& options_;
   Trial trial_;
-  std::vector<Point> points_;
+  std::vector<SweepPoint> points_;
   std::vector<Efficiency> curve_;  // medians of the points
 };
 
@@ -77,9 +77,9 @@ double metg_of(const std::vector<Efficiency>& curve, double enough) {
 
 void find_metg(const EngineBenchmark& options, const Report& report) {
   for (const Contest& contest : contests_of(options, {"D"})) {
-    std::vector<std::unique_ptr<Sweep>> sweeps;
+    std::vector<std::unique_ptr<MetgSweep>> sweeps;
     for (const std::string& system : contest.systems) {
-      sweeps.push_back(std::make_unique<Sweep>(options, contest, system));
+      sweeps.push_back(std::make_unique<MetgSweep>(options, contest, system));
     }
     for (int i = 0; i < options.repetitions; ++i) {
       for (std::size_t point = 0; point < swept_lengths().size(); ++point) {
