@@ -15,7 +15,8 @@ constexpr std::size_t most_rounded = std::numeric_limits<std::size_t>::max() / 2
 Pool::Pool(std::shared_ptr<Allocator> below, PoolOptions options)
     : DividingAllocator(std::move(below), "pool"),
       limit_(options.limit),
-      largest_piece_(options.largest_piece > most_rounded ? PoolOptions{}.largest_piece : rounded(options.largest_piece)),
+      largest_piece_(options.largest_piece > most_rounded ? PoolOptions{}.largest_piece
+                                                          : rounded(options.largest_piece)),
       patience_(options.patience),
       name_("pool of " + std::string(below_->name())) {}
 

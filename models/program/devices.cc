@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "program.h"
+#include "windrow/engine/system_limits.h"
 
 namespace windrow::program {
 namespace {
@@ -30,9 +31,23 @@ auto value_of(const Values& values, const std::string& name) {
   return std::ranges::find_if(values, [&](const auto& one) { return one.first == name; })->second;
 }
 
+double gib(std::uint64_t bytes) { return static_cast<double>(bytes) / static_cast<double>(std::size_t{1} << 30); }
+
+/// What tensors may take of the memory of a container. The rest is for data sets, graphs and the program itself.
+std::uint64_t share_for_tensors(std::uint64_t bytes) { return bytes / 10 * 9; }
+
 void print_devices() {
   print("device   architecture     memory  name\n");
   print("cpu      %-12s  %9s  %u hardware threads\n", "-", "-", std::max(1u, std::thread::hardware_concurrency()));
+  const SystemLimits limits = system_limits();
+  if (limits.cpus) {
+    print("         limit of %g CPUs in %s: %d workers by default\n", limits.cpus->limit, limits.cpus->file.c_str(),
+          limits.threads());
+  }
+  if (limits.memory) {
+    print("         limit of %.1f GiB in %s: %.1f GiB for tensors by default\n", gib(limits.memory->limit),
+          limits.memory->file.c_str(), gib(share_for_tensors(limits.memory->limit)));
+  }
   try {
     for (const cuda::DeviceInfo& info : cuda::list_devices()) {
       const std::string name = std::string(cuda_prefix) + std::to_string(info.number);
@@ -40,8 +55,8 @@ void print_devices() {
         print("%-7s  cannot be used: %s\n", name.c_str(), info.problem.c_str());
         continue;
       }
-      print("%-7s  %-12s  %5.1f GiB  %s\n", name.c_str(), info.architecture.c_str(),
-            static_cast<double>(info.memory) / static_cast<double>(std::size_t{1} << 30), info.name.c_str());
+      print("%-7s  %-12s  %5.1f GiB  %s\n", name.c_str(), info.architecture.c_str(), gib(info.memory),
+            info.name.c_str());
     }
   } catch (const Error& e) {
     print("%s\n", e.what());
@@ -70,7 +85,7 @@ void add_device_flags(CLI::App& command, DeviceFlags& to) {
 void add_memory_flag(CLI::App& command, DeviceFlags& to) {
   flag(command, "--memory-limit", to.memory_limit,
        "The most bytes of the device's memory for tensors; minibatches are computed one at a time if it is tight; 0: "
-       "no limit",
+       "no limit, or nine tenths of the container's on the host",
        whole_number(0, std::int64_t{1} << 48));
 }
 
@@ -82,7 +97,10 @@ void add_levels_flags(CLI::App& command, DeviceFlags& to) {
 
 Device open_device(Engine& engine, const DeviceFlags& flags) {
   if (flags.device == "cpu") {
-    const std::size_t limit = flags.memory_limit == 0 ? unlimited : flags.memory_limit;
+    const auto of_container = flags.memory_limit == 0 ? system_limits().memory : std::nullopt;
+    const std::size_t limit = of_container              ? share_for_tensors(of_container->limit)
+                              : flags.memory_limit == 0 ? unlimited
+                                                        : flags.memory_limit;
     if (flags.precision == "float32") return host_device(engine, limit);
     throw MisuseError("device cpu with --precision " + flags.precision + "; expected a device of CUDA");
   }

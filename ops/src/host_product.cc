@@ -3,7 +3,11 @@
 #include <dnnl.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <string>
+
+#include "windrow/engine/process_exit.h"
 
 // Functions of libgomp, the OpenMP runtime that oneDNN uses. Declared here, since omp.h depends on the compiler.
 extern "C" int omp_get_max_threads();
@@ -38,6 +42,16 @@ Index columns_at_once(const Product& p) {
   return (p.out.width / parts / line + 1) * line;
 }
 
+/// oneDNN makes static objects, its kernels, when a product of another kind comes. Engines rest before these end.
+void note_kernels(const Product& p) {
+  static std::atomic<std::uint64_t> known{0};
+  const auto size = [](Index of) { return of <= 1 ? 0 : of <= 16 ? 1 : 2; };
+  const int kind = (p.x.as == Factor::As::it_is) + 2 * (p.y.as == Factor::As::it_is) +
+                   4 * (size(p.out.rows) + 3 * size(p.out.width));
+  const std::uint64_t bit = std::uint64_t{1} << kind;
+  if ((known.load(std::memory_order_relaxed) & bit) == 0 && (known.fetch_or(bit) & bit) == 0) rest_before_statics_end();
+}
+
 }  // namespace
 
 // For a single long row with a transposed matrix, oneDNN is faster. The bounds are rough, and found on one machine with
@@ -70,6 +84,7 @@ void multiply(const Product& p) {
                    adds ? 1.0f : 0.0f, out.data + begin, leading(out));
     if (status != dnnl_success) throw Error("oneDNN refused a matrix product, status " + std::to_string(status));
   }
+  note_kernels(p);
 }
 
 }  // namespace windrow

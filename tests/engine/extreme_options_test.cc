@@ -60,7 +60,11 @@ TEST_P(ExtremeOptions, AnyLimitAndAnyTimeWorks) {
        .push_patience = Nanoseconds::max(),
        .watchdog = Nanoseconds::max(),
        .fork_patience = Nanoseconds::max()});
-  use({.policy = GetParam(), .workers = 2, .max_pending_ops = 1, .max_pending_bytes = 1, .fork_patience = Nanoseconds::min()});
+  use({.policy = GetParam(),
+       .workers = 2,
+       .max_pending_ops = 1,
+       .max_pending_bytes = 1,
+       .fork_patience = Nanoseconds::min()});
 }
 
 TEST_P(ExtremeOptions, AnyTimeLimitOfAWaitWorks) {

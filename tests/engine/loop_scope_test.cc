@@ -40,9 +40,7 @@ WINDROW_EVERY_POLICY(LoopScope);
 TEST_P(LoopScope, PiecesPushIntoTheCaptureOfTheirOp) {
   std::atomic<int> ran = 0;
   Graph graph;
-  in_op([&] {
-    graph = engine_.capture([&] { loop([&] { engine_.push([&] { ++ran; }, {}); }); });
-  });
+  in_op([&] { graph = engine_.capture([&] { loop([&] { engine_.push([&] { ++ran; }, {}); }); }); });
   EXPECT_EQ(graph.size(), 32u);
   EXPECT_EQ(ran, 0);
   graph.launch();
@@ -144,7 +142,9 @@ WINDROW_EVERY_POLICY(LoopScopeWithoutSpares);
 
 TEST_P(LoopScopeWithoutSpares, AnEngineMayEndInAPiece) {
   in_op([] { parallel_for(8, 1, [](std::size_t, std::size_t) { use_an_engine(); }); });
-  in_op([] { parallel_for(4, 1, [](std::size_t, std::size_t) { parallel_for(2, 1, [](auto, auto) { use_an_engine(); }); }); });
+  in_op([] {
+    parallel_for(4, 1, [](std::size_t, std::size_t) { parallel_for(2, 1, [](auto, auto) { use_an_engine(); }); });
+  });
 }
 
 TEST(LoopScopeTrace, AWaitInAPieceIsTakenFromTheTimeOfItsOpOnce) {

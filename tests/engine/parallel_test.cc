@@ -42,6 +42,21 @@ TEST_P(Parallel, LoopsCallEachPieceOnce) {
   });
 }
 
+std::atomic<std::size_t> counted{0};
+void count_piece(std::size_t begin, std::size_t end) { counted += end - begin; }
+
+TEST_P(Parallel, LoopsTakeFunctionsAndPointersToThem) {
+  counted = 0;
+  void (*pointer)(std::size_t, std::size_t) = count_piece;
+  in_op([&] {
+    parallel_for(10, 3, count_piece);
+    parallel_for(10, 3, &count_piece);
+    parallel_for(10, 3, pointer);
+    parallel_for(10, 3, [](auto begin, auto end) { count_piece(begin, end); });
+  });
+  EXPECT_EQ(counted, 40u);
+}
+
 TEST_P(Parallel, ReductionsCombinePiecesInTheirOrder) {
   in_op([] {
     const auto text = [](std::size_t begin, std::size_t end) {

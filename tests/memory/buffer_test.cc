@@ -6,8 +6,10 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "tests/engine/support.h"
 #include "tests/memory/counting_allocator.h"
@@ -367,6 +369,14 @@ TEST(Arena, ItsBuffersAreIndependentForTheEngine) {
       },
       {overwrite(b.var())});
   engine.wait_all();
+}
+
+TEST(BufferNames, MayPassThroughForwardingFunctions) {
+  Engine engine({.workers = 1});
+  const auto one = std::make_unique<Buffer>(engine, host_allocator(), 100, "literal");
+  std::vector<Buffer> several;
+  several.emplace_back(engine, host_allocator(), 100, "another");
+  EXPECT_EQ(one->size() + several.front().size(), 200u);
 }
 
 }  // namespace

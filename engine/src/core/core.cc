@@ -10,6 +10,7 @@
 #include "graph/capture.h"
 #include "policy/slots_free.h"
 #include "process/environment.h"
+#include "process/exit.h"
 #include "trace/environment.h"
 
 namespace windrow {
@@ -74,6 +75,7 @@ Core::Core(EngineOptions given)
   if (!trace_path_.empty()) start_trace({});
   WaitGraph::of_process().add_engine(*this);
   Forks::of_process().add(*this);
+  watch_exit_of_this_thread();
 }
 
 Core::~Core() {
@@ -283,7 +285,7 @@ bool Core::end() noexcept {
       shutdown();
       ended = true;
     }
-    if (!ended) {
+    if (!ended && !engines_rest()) {
       engine_log().error("windrow: an engine is leaked, since ops are pending for which shutdown_for() has not waited");
     }
   } catch (const std::exception& e) {

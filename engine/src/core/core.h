@@ -74,6 +74,8 @@ class Core {
   bool gives_up() const { return (detours_ & by_end) != 0; }
   /// Shuts down, and logs the failures that no wait reported. Returns false if ops may still run, or a fork lost them.
   bool end() noexcept;
+  void finish_at_exit() noexcept;  ///< waits for as many ops as are pending, as long as they make progress
+  void rest_at_exit() noexcept;    ///< the same; then no op begins any more, and no other thread runs one
   void refuse_torn() const { fork_gate_.refuse_torn(); }  ///< MisuseError in a fork whose copy of the engine is torn
   bool torn() const { return fork_gate_.torn(); }
   EngineStats stats() const;
@@ -111,10 +113,8 @@ class Core {
   void start_trace(const TraceOptions& options);
   void stop_trace();
   TraceRecorder& trace() { return trace_; }
-  /// The contents of the trace so far.
-  TraceGraph traced();
-  /// Throws an Error that names the path.
-  void save_trace(const std::string& path);
+  TraceGraph traced();                       ///< the contents of the trace so far
+  void save_trace(const std::string& path);  ///< throws an Error that names the path
   /// Records that an op, which runs on this thread, has waited since `begun`.
   void record_wait_inside(OpRecord& op, Ticks begun);
   /// Throws MisuseError inside a push.
@@ -354,7 +354,7 @@ class Core {
   std::atomic<std::uint32_t> threads_numbered_{0};
   std::atomic<bool> has_ordered_{false};
   /// Reasons for which ops may not take the fast path; by_ordered_lanes holds unless is_apart_from_lanes().
-  enum Detour : unsigned { by_ordered_lanes = 1, by_trace = 2, by_check = 4, by_end = 8, by_leak = 16 };
+  enum Detour : unsigned { by_ordered_lanes = 1, by_trace = 2, by_check = 4, by_end = 8, by_leak = 16, by_exit = 32 };
   std::atomic<unsigned> detours_{0};
   std::atomic<Life> life_{Life::running};
 

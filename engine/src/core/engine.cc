@@ -6,13 +6,10 @@
 
 #include "core/core.h"
 #include "diagnosis/engine_log.h"
+#include "process/exit.h"
 #include "windrow/engine/bulk_scope.h"
 #include "windrow/engine/engine_use.h"
 #include "windrow/engine/push_refusal.h"
-
-#if defined(__linux__)
-#include <sched.h>
-#endif
 
 namespace windrow {
 namespace {
@@ -36,14 +33,6 @@ std::string_view to_string(Policy policy) {
   return "no policy";
 }
 
-int default_workers() {
-#if defined(__linux__)
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-#endif
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
 Engine::Engine(EngineOptions options)
     : Engine(std::make_unique<Core>(std::move(options)), std::make_shared<EngineLife>()) {}
 
@@ -54,7 +43,7 @@ Engine::Engine(std::unique_ptr<Core> core, std::shared_ptr<EngineLife> life)
 
 Engine::~Engine() {
   if (core_ == nullptr) return;  // the heir below has taken over
-  if (core_->frame_of_mine() == nullptr || core_->torn()) {
+  if (core_->frame_of_mine() == nullptr || core_->torn() || engines_rest()) {
     // The core stays in place until then, since ops still push to it during the drain. It is leaked if ops may still
     // run.
     life_->leaked = !core_->end();

@@ -34,8 +34,7 @@ std::exception_ptr called_off_error() {
 
 void OpLimits::require_begin() const {
   if (stop.stop_requested()) throw Cancelled();
-  if (passed())
-    throw DeadlineError("its deadline had passed by " + late_by(deadline) + " when its turn came");
+  if (passed()) throw DeadlineError("its deadline had passed by " + late_by(deadline) + " when its turn came");
 }
 
 void OpLimits::require_end() const {

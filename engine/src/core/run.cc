@@ -2,6 +2,7 @@
 #include "core/core.h"
 #include "core/entry.h"
 #include "graph/launch.h"
+#include "process/exit.h"
 
 namespace windrow {
 namespace {
@@ -33,6 +34,7 @@ void Core::run(OpRecord& first, Slots* slots) noexcept {
     if (policy_->wants_thread_back() || policy_->work_in_sight()) break;
     row.runs = 0;
   }
+  op->set_stage(OpRecord::Stage::queued);
   policy_->add(*op);
   if (row.runs == most_runs_in_a_row) policy_->end_row();
 }
@@ -53,6 +55,11 @@ inline bool Core::gives_way(const Row& row) const {
 }
 
 OpRecord* Core::run_detoured(OpRecord& op, Row& row) {
+  if ((detours_ & by_exit) != 0) {
+    op.set_stage(OpRecord::Stage::queued);
+    stay_unless_exiting();
+    op.set_stage(OpRecord::Stage::runs);
+  }
   const Begin begin{row.slots, begin_traced(row.slots)};
   if (detours_ != by_trace || failures_.any_poison()) return run_with_care(op, begin);
   Row traced{.slots = row.slots, .goes_on = row.goes_on, .port = row.port, .begun = begin.begun};
@@ -122,9 +129,9 @@ OpRecord* Core::run_detoured(OpRecord& op, Row& row) {
       return end_plain(op, others, row);
     }
     Port::add(row.port.left, 1);
+    op->set_stage(OpRecord::Stage::runs);  // before the detours are read; see rest_at_exit()
     if (detours_ != 0 || failures_.any_poison() || gives_way(row)) return op;
     node = next;
-    op->set_stage(OpRecord::Stage::runs);
   }
 }
 

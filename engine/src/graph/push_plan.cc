@@ -16,7 +16,8 @@ PushPlan::PushPlan(Core& core, CapturedOps captured)
     : core_(core),
       link_(core.link()),
       captured_(std::move(captured)),
-      uses_(core.ports_.count() + static_cast<std::uint32_t>(std::min(core.options.workers, most_counts)) + 2, captured_.size() >= 8) {
+      uses_(core.ports_.count() + static_cast<std::uint32_t>(std::min(core.options.workers, most_counts)) + 2,
+            captured_.size() >= 8) {
   for (const std::shared_ptr<CapturedOp>& op : captured_) {
     ops.push_back({op.get(), op->info, op->priority, op->kind, static_cast<std::uint32_t>(op->accesses.size())});
     accesses.insert(accesses.end(), op->accesses.begin(), op->accesses.end());

@@ -7,6 +7,7 @@
 #include "policy/crew.h"
 #include "policy/lane_workers.h"
 #include "policy/worker_pool.h"
+#include "process/exit.h"
 
 namespace windrow {
 namespace {
@@ -77,6 +78,7 @@ class Chaos final : public RunningPolicy {
 }  // namespace
 
 void call_start_hook(const std::function<void()>& on_thread_start) noexcept {
+  watch_exit_of_this_thread();
   try {
     if (on_thread_start) on_thread_start();
   } catch (const std::exception& e) {

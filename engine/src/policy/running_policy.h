@@ -21,6 +21,41 @@ struct PolicyCounts {
   }
 };
 
+/// Slots of an engine for ops that threads of other engines run, while threads that have a slot keep it, and wait. Each
+/// op takes the slot of one such thread. A wait inside the op frees no slot. Any thread may call the members.
+class GuestSlots final : public Slots {
+ public:
+  /// During its lifetime, a thread that keeps its slot waits.
+  class Offer {
+   public:
+    explicit Offer(GuestSlots& to) : to_(to) { ++to_.offered_; }
+    ~Offer() { --to_.offered_; }
+    Offer(const Offer&) = delete;
+    Offer& operator=(const Offer&) = delete;
+
+   private:
+    GuestSlots& to_;
+  };
+
+  /// Returns false if no slot is offered.
+  bool take() {
+    if (offered_.fetch_sub(1) > 0) return true;
+    ++offered_;
+    return false;
+  }
+  void give_back() { ++offered_; }
+
+  void block() override { throw Error("a wait inside an op would leave its engine without a thread"); }
+  OpRecord* take_wanted(const Wanted&) override { return nullptr; }
+  bool lacks_threads() const override { return false; }
+  void unblock(Patience) override {}
+  bool may_unblock_other() const override { return false; }
+  void unblock_other() override {}
+
+ private:
+  std::atomic<int> offered_{0};  // negative while a thread whose slot is taken goes on
+};
+
 /// Decides where and when ready ops run. Any thread may call the members; threads that run ops may call add(), too.
 class RunningPolicy {
  public:
@@ -51,9 +86,11 @@ class RunningPolicy {
   /// Whether there may be ready ops that no thread has taken up.
   virtual bool work_in_sight() const { return true; }
 
-  /// For a thread whose op waits: takes a wanted ready op, wherever it is, to run it on that thread; null if there is
-  /// none.
+  /// For a thread whose op waits, of this engine or another one: takes a wanted ready op, wherever it is, to run it on
+  /// that thread; null if there is none. The thread must have a port of this engine.
   virtual OpRecord* take_wanted_anywhere(const Wanted& wanted) = 0;
+
+  GuestSlots& guest_slots() { return guest_slots_; }
 
   virtual int spares() const = 0;
   /// The approximate number of ready ops that no thread has taken up.
@@ -70,6 +107,9 @@ class RunningPolicy {
 
  protected:
   PolicyCounts policy_counts_;  ///< used by policies whose threads continue with successors by themselves
+
+ private:
+  GuestSlots guest_slots_;
 };
 
 /// What a policy needs from its engine.
@@ -81,8 +121,8 @@ struct PolicyContext {
   std::function<void()> out_of_work;
 };
 
-/// Called by each thread of a policy before its first op: calls EngineOptions::on_thread_start, if it is set, and logs
-/// what it throws.
+/// Called by each thread of a policy before its first op: watches its exit, and calls EngineOptions::on_thread_start,
+/// if it is set, and logs what it throws.
 void call_start_hook(const std::function<void()>& on_thread_start) noexcept;
 
 std::unique_ptr<RunningPolicy> make_policy(PolicyContext context);

@@ -90,7 +90,7 @@ OpRecord* WorkerPool::take_wanted(const Wanted& wanted) {
 OpRecord* WorkerPool::take_wanted_anywhere(const Wanted& wanted) {
   // One thread at a time: while one thread looks, others would find nothing.
   MutexLock lock(search_mutex_);
-  ReadyRing& mine = worker().port->ready;
+  ReadyRing& mine = ports_.mine().ready;
   // Move all ready ops to this thread's ring, where they can be inspected.
   for (Port* port = ports_.first(); port != nullptr; port = port->next) {
     if (&port->ready == &mine) continue;

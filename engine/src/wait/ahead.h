@@ -9,6 +9,11 @@
 //   - the wait graph has a path from W to Y of edges "cannot finish before" (wait_graph.h).
 // Both conditions hold until Y has finished. Y was taken from the ready ops, so it has not begun.
 //
+// Why no wait is stuck where all threads wait. Go from a wait to ops that are ahead of it, and on through the waits of
+// those that have begun. Without a cycle this leads to a ready op. If it is of the thread's own engine, the thread runs
+// it. If it is of another engine all of whose threads wait as well, the thread runs it in the place of one of these
+// (GuestSlots).
+//
 // How many threads wait at the same time, if ops wait only for ops that they have pushed. A thread leaves its place to
 // a spare thread only when the ops that its innermost op waits for run on other threads, or are among their ready ops.
 // An op moves only to a thread whose stack is empty. Now go from a waiting thread to the thread that runs, at the
@@ -22,6 +27,7 @@
 #include <set>
 
 #include "core/core.h"
+#include "core/entry.h"
 #include "core/ports.h"
 #include "wait/inside_wait.h"
 
@@ -74,18 +80,24 @@ class Core::Ahead {
     const auto is_wanted = [this](OpRecord& op) { return op.body() == OpRecord::Body::none || is_ahead(op); };
     run(is_wanted, [this](const Wanted& wanted) { return frame_->slots->take_wanted(wanted); });
   }
-  /// Runs all ready ops ahead of the wait, in whichever queue they are. To find them, it inspects all pending ops.
+  /// Runs all ready ops ahead of the wait, in whichever queue they are; of other engines only after offer(), or the
+  /// slot of the op below would be of no use meanwhile. To find them, it inspects all pending ops.
   void run_any() {
     search_took_ = {};
-    while (is_possible() && !awaited_.waiter->granted.is_set() && frame_->core->policy_->ready() > 0) {
+    while (is_possible() && !is_granted()) {
       const auto began = std::chrono::steady_clock::now();
-      const std::set<OpId> ahead = WaitGraph::of_process().ahead_of(keys_, *frame_->core);
+      const std::set<OpKey> ahead = WaitGraph::of_process().ahead_of(keys_);
       search_took_ = std::chrono::steady_clock::now() - began;
-      const auto is_wanted = [&ahead](OpRecord& op) { return ahead.contains(op.id()); };
-      const auto take = [this](const Wanted& wanted) { return frame_->core->policy_->take_wanted_anywhere(wanted); };
-      if (ahead.empty() || !run(is_wanted, take)) return;
+      if (ahead.empty()) return;
+      if (!run_own(ahead) && !(offered_ && run_of_others(ahead))) return;
     }
   }
+  /// From offer() to withdraw(), or to the end of the wait, other threads may run ops on the slot that this thread
+  /// keeps. To be called only where is_possible().
+  void offer() {
+    if (!offered_) offered_.emplace(guest_slots());
+  }
+  void withdraw() { offered_.reset(); }
   /// How long the last search of run_any() took.
   std::chrono::nanoseconds search_took() const { return search_took_; }
 
@@ -126,22 +138,58 @@ class Core::Ahead {
   bool run(const Wanted& wanted, const Take& take) {
     OpRecord* op = take(wanted);
     if (op == nullptr) return false;
-    std::optional<Below> below;
     try {
       enter();
-      below.emplace();
     } catch (...) {
       frame_->core->policy_->add(*op);
       throw;
     }
-    for (; op != nullptr; op = is_granted() || !Stack::has_room() ? nullptr : take(wanted)) run(*op, wanted);
+    const Below below;
+    const bool offered = offered_.has_value();
+    withdraw();
+    for (; op != nullptr; op = is_granted() || !Stack::has_room() ? nullptr : take(wanted)) {
+      run(*op, wanted, *frame_->core, frame_->slots);
+    }
+    if (offered) offer();
     return true;
   }
 
-  /// Runs the op, and then successors that it makes ready as long as they are wanted, too.
-  void run(OpRecord& first, const Wanted& wanted) noexcept {
+  bool run_own(const std::set<OpKey>& ahead) {
     Core& core = *frame_->core;
-    Row row{.slots = frame_->slots, .goes_on = false, .port = core.ports_.mine()};
+    const auto is_wanted = [&](OpRecord& op) { return ahead.contains({core.number, op.id()}); };
+    return run(is_wanted, [&](const Wanted& wanted) { return core.policy_->take_wanted_anywhere(wanted); });
+  }
+
+  /// Runs an op of another engine whose threads wait, too. Not of one with policy serial, whose ops run one at a time
+  /// although threads go on from their waits.
+  bool run_of_others(const std::set<OpKey>& ahead) {
+    enter();
+    for (auto key = ahead.begin(); key != ahead.end(); key = ahead.upper_bound({key->engine, ~OpId{0}})) {
+      if (key->engine == frame_->core->number) continue;
+      OpRecord* op = nullptr;
+      std::optional<Visit> visit;  // the engine may end as soon as the op has finished
+      Core* other = nullptr;
+      const auto is_wanted = [&](OpRecord& each) { return ahead.contains({key->engine, each.id()}); };
+      WaitGraph::of_process().with_engine(key->engine, [&](Core& core) {
+        core.ports_.mine();
+        if (core.callers_run_ || core.torn() || !core.policy_->guest_slots().take()) return;
+        op = core.policy_->take_wanted_anywhere(is_wanted);
+        if (op == nullptr) return core.policy_->guest_slots().give_back();
+        visit.emplace(core);
+        other = &core;
+      });
+      if (op == nullptr) continue;
+      const Below below;
+      run(*op, is_wanted, *other, &other->policy_->guest_slots());
+      other->policy_->guest_slots().give_back();
+      return true;
+    }
+    return false;
+  }
+
+  /// Runs the op, and then successors that it makes ready as long as they are wanted, too.
+  static void run(OpRecord& first, const Wanted& wanted, Core& core, Slots* slots) noexcept {
+    Row row{.slots = slots, .goes_on = false, .port = core.ports_.mine()};
     OpRecord* next = &first;
     do {
       next = core.run_one(*next, row);
@@ -149,6 +197,7 @@ class Core::Ahead {
     if (next != nullptr) core.policy_->add(*next);
   }
 
+  GuestSlots& guest_slots() const { return frame_->core->policy_->guest_slots(); }
   bool is_granted() const { return awaited_.waiter->granted.is_set(); }
 
   /// Whether the wait directly depends on the op, which is ready and belongs to this thread.
@@ -170,6 +219,7 @@ class Core::Ahead {
   Running* const frame_;
   std::vector<OpKey> keys_;
   std::optional<Waiting> waiting_;
+  std::optional<GuestSlots::Offer> offered_;
   std::chrono::nanoseconds search_took_{0};
 };
 

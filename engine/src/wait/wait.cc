@@ -201,8 +201,8 @@ class RingWatch {
     if (!ring.text.empty()) throw WaitCycleError(ring.text);
     if (!ring.whole) looks_ *= 2;
     const Clock::time_point now = Clock::now();
-    patience_ = std::max(std::min<Clock::duration>(2 * patience_, longest_ring_patience),
-                         share_of_searches * (now - began));
+    patience_ =
+        std::max(std::min<Clock::duration>(2 * patience_, longest_ring_patience), share_of_searches * (now - began));
     next_ = now + patience_;
   }
 
@@ -253,8 +253,12 @@ bool Core::Waits::wait_long(const VariableWait& wait, Deadline deadline) {
     if (waiter.granted.is_set()) return true;
     {
       const SlotsFree slots(waiter, ahead.is_possible() ? IfNobodyIsLeft::keep_them : IfNobodyIsLeft::refuse);
-      if (!slots.kept()) return wait_beside_others(waiter, deadline, slots, rings);
+      if (!slots.kept()) {
+        ahead.withdraw();
+        return wait_beside_others(waiter, deadline, slots, rings);
+      }
     }
+    ahead.offer();
     ahead.run_any();
     if (wait_as_last(waiter, ahead.search_took(), deadline, rings)) return true;
   } while (!has_passed(deadline));

@@ -1,5 +1,7 @@
 #include "wait/wait_graph.h"
 
+#include <algorithm>
+
 #include "core/core.h"
 #include "diagnosis/pending_queues.h"
 #include "process/immortal.h"
@@ -92,10 +94,11 @@ void WaitGraph::append_ahead(const PendingQueues& seen, std::size_t op, std::vec
   }
 }
 
-std::set<OpId> WaitGraph::ahead_of(const std::vector<OpKey>& wait, const Core& engine) const {
+std::set<OpKey> WaitGraph::ahead_of(const std::vector<OpKey>& wait) const {
   MutexLock lock(mutex_);  // no engine ends meanwhile
+  if (std::ranges::none_of(engines_, [](const Core* engine) { return engine->policy().ready() > 0; })) return {};
   const PendingQueues seen = look_at(engines_);
-  std::set<OpId> ids;
+  std::set<OpKey> keys;
   std::vector<std::size_t> walk;
   for (const OpKey& record : wait) {
     const std::size_t begin = seen.find(record);
@@ -110,10 +113,24 @@ std::set<OpId> WaitGraph::ahead_of(const std::vector<OpKey>& wait, const Core& e
       if (known[op]) continue;
       known[op] = true;
       walk.push_back(op);
-      if (seen.ops[op].key.engine == engine.number) ids.insert(seen.ops[op].key.id);
+      keys.insert(seen.ops[op].key);
     }
   }
-  return ids;
+  return keys;
+}
+
+std::vector<std::shared_ptr<CoreLink>> WaitGraph::links() const {
+  MutexLock lock(mutex_);
+  std::vector<std::shared_ptr<CoreLink>> links;
+  for (const Core* engine : engines_) links.push_back(engine->link());
+  return links;
+}
+
+void WaitGraph::with_engine(std::uint32_t number, const std::function<void(Core&)>& f) const {
+  MutexLock lock(mutex_);
+  for (Core* const engine : engines_) {
+    if (engine->number == number) return f(*engine);
+  }
 }
 
 }  // namespace windrow

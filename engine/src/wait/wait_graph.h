@@ -11,7 +11,9 @@
 #pragma once
 
 #include <compare>
+#include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -23,6 +25,7 @@
 namespace windrow {
 
 class Core;
+class CoreLink;
 class PendingQueues;
 struct Running;
 
@@ -65,9 +68,13 @@ class WaitGraph {
   /// them. Keeps threads from pushing to the engines of these ops meanwhile.
   Ring find_ring(const Running* frames, std::size_t most) const WINDROW_EXCLUDES(mutex_);
 
-  /// The ops of `engine` that must finish before the wait, which may be of any engine, can end. Each of them stays
-  /// ahead of the wait until it has finished.
-  std::set<OpId> ahead_of(const std::vector<OpKey>& wait, const Core& engine) const WINDROW_EXCLUDES(mutex_);
+  /// The ops, of all engines, that must finish before the wait can end. Each of them stays ahead of the wait until it
+  /// has finished. Empty if no op of any engine is ready.
+  std::set<OpKey> ahead_of(const std::vector<OpKey>& wait) const WINDROW_EXCLUDES(mutex_);
+  /// Of all engines.
+  std::vector<std::shared_ptr<CoreLink>> links() const WINDROW_EXCLUDES(mutex_);
+  /// Calls f(engine) if the engine with that number exists. It does not end during the call.
+  void with_engine(std::uint32_t number, const std::function<void(Core&)>& f) const WINDROW_EXCLUDES(mutex_);
 
   /// An op that waits, or an op or a wait that is blocked by another one.
   struct Blocked {

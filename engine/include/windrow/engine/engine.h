@@ -78,7 +78,7 @@ std::string_view to_string(Policy policy);
 /// and are 0 for the thread that pushed first; beyond 65,535 pushing threads, several share these bits.
 using OpId = std::uint64_t;
 
-/// The number of cores that this process may use.
+/// SystemLimits::threads() of this process (system_limits.h), with the CPU quota as it was at the first call.
 int default_workers();
 
 /// The values of the environment variables WINDROW_POLICY and WINDROW_WORKERS; pool and default_workers() if they are

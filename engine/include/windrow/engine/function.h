@@ -33,7 +33,8 @@ class Function;
 /// Owns one callable, or none. Callables of up to `inline_bytes` bytes whose move constructor does not throw are stored
 /// inside, larger ones in CallableMemory. Accepts anything callable with `Args...`; also anything callable with no
 /// arguments, so that a function need not declare parameters that it does not use. Empty if constructed from a null
-/// pointer or an empty std::function. Construction throws std::bad_alloc if there is no memory for the callable.
+/// pointer or an empty std::function. Construction throws std::bad_alloc if there is no memory for the callable. A
+/// callable whose destructor may throw does not compile: nobody could catch what it throws on a thread of the engine.
 template <class Result, class... Args>
 class Function<Result(Args...)> {
  public:
@@ -47,6 +48,7 @@ class Function<Result(Args...)> {
            (std::is_invocable_r_v<Result, std::decay_t<F>&, Args...> ||
             std::is_invocable_r_v<Result, std::decay_t<F>&>)) Function(F&& f) {
     using Target = std::decay_t<F>;
+    require_silent_end<Target>();
     if constexpr (may_be_empty<std::remove_cvref_t<F>>) {
       if (f == nullptr) return;
     }
@@ -101,6 +103,7 @@ class Function<Result(Args...)> {
   template <class T>
   static const Table& table_for() {
     static_assert(fits<T>);
+    require_silent_end<T>();
     return table_of<Inline<T>>;
   }
 
@@ -117,6 +120,13 @@ class Function<Result(Args...)> {
   template <class T>
   static constexpr bool fits = sizeof(T) <= inline_bytes &&
                                alignof(T) <= alignof(std::max_align_t) && std::is_nothrow_move_constructible_v<T>;
+
+  template <class T>
+  static constexpr void require_silent_end() {
+    static_assert(std::is_nothrow_destructible_v<T>,
+                  "the function, or something that it captures, has a destructor that may throw (noexcept(false)); "
+                  "expected one that does not");
+  }
 
   template <class T>
   struct Inline {

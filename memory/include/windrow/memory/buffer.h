@@ -28,6 +28,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "windrow/engine/engine.h"
 #include "windrow/memory/allocator.h"
@@ -85,6 +86,11 @@ class Buffer {
   /// and unless the lane is an ordered one for a device's memory, and a host lane for the host's.
   Buffer(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, OpName name = "buffer",
          LaneId lane = host_lane);
+  /// The same for a literal that a forwarding function passes on, such as std::make_unique. The name is interned.
+  template <std::size_t N>
+  Buffer(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, const char (&name)[N],
+         LaneId lane = host_lane)
+      : Buffer(std::move(engine), std::move(memory), bytes, OpName(std::string_view(name)), lane) {}
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer();

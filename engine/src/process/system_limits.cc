@@ -1,0 +1,162 @@
+#include "windrow/engine/system_limits.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "windrow/engine/engine.h"
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+namespace windrow {
+namespace {
+
+int allowed_cores() {
+#if defined(__linux__)
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+#endif
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+/// The words of the first line of a file; none if it cannot be read.
+std::vector<std::string> words_of(const std::string& file) {
+  std::ifstream in(file);
+  std::string first, word;
+  std::getline(in, first);
+  std::istringstream words(first);
+  std::vector<std::string> all;
+  while (words >> word) all.push_back(word);
+  return all;
+}
+
+/// None for "max" and whatever else is no whole number.
+std::optional<std::int64_t> number_of(const std::string& word) {
+  std::int64_t number = 0;
+  const char* const end = word.data() + word.size();
+  const auto [parsed_to, error] = std::from_chars(word.data(), end, number);
+  if (error != std::errc() || parsed_to != end) return std::nullopt;
+  return number;
+}
+
+bool has_word(const std::string& list, std::string_view word) {
+  std::istringstream words(list);
+  for (std::string each; std::getline(words, each, ',');) {
+    if (each == word) return true;
+  }
+  return false;
+}
+
+/// The folder of the process's group for one resource, and that of the outermost group which the process can see.
+struct GroupFolders {
+  std::string own, outermost;
+  int version;
+};
+
+/// The path of the process's group; of version 2 if `controller` is empty.
+std::optional<std::string> path_of_group(const std::string& root, std::string_view controller) {
+  std::ifstream in(root + "/proc/self/cgroup");
+  for (std::string entry; std::getline(in, entry);) {
+    const std::size_t first = entry.find(':'), second = entry.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = entry.substr(first + 1, second - first - 1);
+    if (controller.empty() ? controllers.empty() : has_word(controllers, controller)) return entry.substr(second + 1);
+  }
+  return std::nullopt;
+}
+
+std::optional<GroupFolders> folders_of(const std::string& root, std::string_view controller) {
+  const auto path = path_of_group(root, controller);
+  if (!path) return std::nullopt;
+  std::ifstream in(root + "/proc/self/mountinfo");
+  for (std::string entry; std::getline(in, entry);) {
+    // id, parent, device, root, place, options..., "-", type, source, options
+    std::istringstream words(entry);
+    std::string id, parent, device, shown, place, word, type, source, options;
+    words >> id >> parent >> device >> shown >> place;
+    while (words >> word && word != "-") {
+    }
+    words >> type >> source >> options;
+    if (controller.empty() ? type != "cgroup2" : type != "cgroup" || !has_word(options, controller)) continue;
+    // In a container, the path may be that outside of it, whose beginning is what is mounted.
+    std::string inside = *path;
+    if (shown != "/" && (inside + '/').starts_with(shown + '/')) inside = inside.substr(shown.size());
+    if (inside == "/") inside.clear();
+    return GroupFolders{root + place + inside, root + place, controller.empty() ? 2 : 1};
+  }
+  return std::nullopt;
+}
+
+std::optional<double> cpus_of(const std::string& folder, int version, std::string& file) {
+  std::vector<std::string> words;
+  if (version == 2) {
+    words = words_of(file = folder + "/cpu.max");
+  } else {
+    words = words_of(file = folder + "/cpu.cfs_quota_us");
+    const auto period = words_of(folder + "/cpu.cfs_period_us");
+    words.insert(words.end(), period.begin(), period.end());
+  }
+  if (words.size() != 2) return std::nullopt;
+  const auto quota = number_of(words[0]), period = number_of(words[1]);
+  if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
+  return static_cast<double>(*quota) / static_cast<double>(*period);
+}
+
+std::optional<std::uint64_t> memory_of(const std::string& folder, int version, std::string& file) {
+  const auto words = words_of(file = folder + (version == 2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  const auto bytes = words.empty() ? std::nullopt : number_of(words[0]);
+  constexpr std::int64_t boundless = std::int64_t{1} << 60;  // version 1 states the largest number of whole pages
+  if (!bytes || *bytes <= 0 || *bytes >= boundless) return std::nullopt;
+  return static_cast<std::uint64_t>(*bytes);
+}
+
+/// The smallest limit that `read` finds in the process's group and those around it.
+template <class T, class Read>
+void find_limit(const std::string& root, std::string_view controller, std::optional<SystemLimits::OfGroup<T>>& limit,
+                Read&& read) {
+  for (const std::string_view of : {controller, std::string_view()}) {
+    const auto folders = folders_of(root, of);
+    if (!folders) continue;
+    for (std::string folder = folders->own; folder.size() >= folders->outermost.size();) {
+      std::string file;
+      const std::optional<T> here = read(folder, folders->version, file);
+      if (here && (!limit || *here < limit->limit)) limit = SystemLimits::OfGroup<T>{*here, file.substr(root.size())};
+      const std::size_t end = folder.find_last_of('/');
+      if (end == std::string::npos) break;
+      folder.resize(end);
+    }
+  }
+}
+
+}  // namespace
+
+int SystemLimits::threads() const {
+  if (!cpus) return cores;
+  return std::max(1, static_cast<int>(std::min<double>(cores, std::ceil(cpus->limit))));
+}
+
+SystemLimits system_limits(const std::string& root) {
+  const std::string folder = root == "/" ? std::string() : root;
+  SystemLimits limits{.cores = allowed_cores()};
+  find_limit(folder, "cpu", limits.cpus, cpus_of);
+  find_limit(folder, "memory", limits.memory, memory_of);
+  return limits;
+}
+
+int default_workers() {
+  // The affinity may change, and costs little to ask for. More CPUs than cores are no limit.
+  static const double cpus = [] {
+    const auto found = system_limits().cpus;
+    return found ? found->limit : 1e9;
+  }();
+  return SystemLimits{.cores = allowed_cores(), .cpus = SystemLimits::OfGroup<double>{cpus, {}}}.threads();
+}
+
+}  // namespace windrow
