@@ -1,7 +1,9 @@
 // What an op on an ordered lane may rely on while it issues work, and how much may be in flight.
 #include <atomic>
+#include <future>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "sim_device.h"
 #include "support.h"
@@ -349,6 +351,28 @@ TEST_P(ThreadedLaneIssueTest, PushesBesideARemovalRunFailOrAreRefused) {
       EXPECT_NE(std::string(error.what()).find("was removed"), std::string::npos) << error.what();
     }
   }
+}
+
+/// An op that becomes ready when its lane is free again comes before later pushes that were ready all the time.
+TEST_P(LaneIssueTest, TakesTheEarliestPushOfThoseThatAreReady) {
+  if (GetParam().policy == Policy::chaos) GTEST_SKIP() << "takes any";
+  std::promise<void> pushed;
+  std::vector<int> order;  // of ops of one lane, one at a time
+  const Var held = engine.new_var("held");
+  const auto note = [&](int number) { return [&order, number] { order.push_back(number); }; };
+  const bool beside = GetParam().policy != Policy::serial;  // otherwise a push runs the op
+  engine.push(
+      [&, all = pushed.get_future().share()] {
+        if (beside) all.wait();
+      },
+      {mutate(held)}, {.lane = on_lane});
+  engine.push(note(1), {mutate(a)}, {.lane = on_lane});
+  engine.push(note(2), {read(a)}, {.lane = on_lane});
+  engine.push(note(3), {mutate(b)}, {.lane = on_lane});
+  pushed.set_value();
+  engine.wait_all();
+  EXPECT_EQ(order, (std::vector{1, 2, 3}));
+  engine.retire(held);
 }
 
 TEST_P(LaneIssueTest, HostOpsThatShareNoVariableWithALaneAreUnaffected) {
