@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "lazy/kinds.h"
@@ -53,6 +54,9 @@ class Epochs {
     std::vector<std::int32_t> row_of = {};  // by vertex; -1 if its value is not retained
     std::vector<NodeId> nodes = {};         // by row
     std::optional<Tensor> tensor = {};      // set when it is collected, reset when it is released
+    /// What the host has read of the tensor of a device, which is written once: by blocks of rows, see
+    /// read_device_row().
+    std::vector<std::vector<float>> on_host = {};
     std::size_t released = 0;  // the first `released` nodes are known to have no handles, and never get new ones
     bool needed = false;       // by the current flush
     bool later = false;        // a later epoch computes with it, so gradients may need it
@@ -179,6 +183,7 @@ class Epochs {
   void forget_empty();
   void forget_failed();
   std::vector<float> read_row(NodeId node, std::source_location from);
+  static std::span<const float> read_device_row(Output& output, Index row, std::source_location from);
   void tell_failures();
   bool repair(NodeId node, const OpError& error, std::source_location from);
   bool curable(const OpError& error, std::source_location from);

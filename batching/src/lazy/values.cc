@@ -43,6 +43,7 @@ void Epochs::release() {
     for (auto& [column, output] : computed.outputs) {
       const bool needed = std::exchange(output.needed, false) || named_still(output);
       const bool for_gradients = gradients && output.later && !holds_all;
+      if (!needed) output.on_host = {};
       if (!needed && !for_gradients) output.tensor.reset();
       holds |= output.tensor.has_value();
     }
@@ -77,13 +78,29 @@ void Epochs::forget_failed() {
   std::erase_if(failed_, [&](const auto& failed) { return !record_.named(failed.first); });
 }
 
+/// A program that looks at one value mostly looks at others of its output, too, and a copy from a device takes as long
+/// for a row as for thousands. So the first look copies the whole tensor, or a block of rows of a large one.
+std::span<const float> Epochs::read_device_row(Output& output, Index row, std::source_location from) {
+  constexpr Index block_floats = Index{1} << 16;
+  const Tensor& tensor = *output.tensor;
+  const Index width = tensor.width(), each = std::max(block_floats / std::max<Index>(width, 1), Index{1});
+  const Index block = row / each, begin = block * each;
+  output.on_host.resize(static_cast<std::size_t>((tensor.rows() + each - 1) / each));
+  std::vector<float>& rows = output.on_host[static_cast<std::size_t>(block)];
+  if (rows.empty()) rows = tensor.row_range(begin, std::min(begin + each, tensor.rows())).get(from);
+  return std::span(rows).subspan(static_cast<std::size_t>((row - begin) * width), static_cast<std::size_t>(width));
+}
+
 /// Waits for the value.
 std::vector<float> Epochs::read_row(NodeId node, std::source_location from) {
   if (const auto failed = failed_.find(node); failed != failed_.end()) std::rethrow_exception(failed->second);
   Computed& computed = *epochs_[epoch_of(node)].computed;
   const OutputRow& at_row = computed.output_row(node);
   const Tensor& tensor = tensor_of(computed, at_row.output, from);
-  if (!device_.memory->on_host()) return tensor.row_range(at_row.row, at_row.row + 1).get(from);
+  if (!device_.memory->on_host()) {
+    const std::span<const float> row = read_device_row(computed.outputs.at(at_row.output), at_row.row, from);
+    return {row.begin(), row.end()};
+  }
   device_.engine->wait(tensor.var(), from);
   const Matrix<const float> all = tensor.view().read();
   return {all.row(at_row.row), all.row(at_row.row) + all.width};
