@@ -259,6 +259,8 @@ void Interpretation::collect(std::size_t output, std::vector<std::int32_t> row_o
   device_.engine->push(
       [self = self(), output, parts = std::move(parts), words = std::move(words), view = out.view()](OpContext& op) {
         Lane* const lane = op.lane();
+        // It may be read only when the next minibatch has been issued, and must not wait for that.
+        if (lane != nullptr) lane->anticipate_next();
         Allocator& memory = *self->device_.memory;
         const Matrix<float> to = view.write(lane);
         self->fill(to, 0, Write::overwrite, lane);
@@ -279,6 +281,10 @@ void Interpretation::collect(std::size_t output, std::vector<std::int32_t> row_o
         memory.deallocate(start, bytes);
       },
       {read(memory()), overwrite(out.var())}, {.name = "push", .lane = device_.lane, .pushed_at = from});
+  if (!verdict_) return;
+  // The device may have collected the output before the host has looked at the losses.
+  device_.engine->push([self = self()] {}, {read(verdict_), mutate(out.var())},
+                       {.name = "loss", .lane = verdict_lane(), .pushed_at = from});
 }
 
 }  // namespace windrow

@@ -55,9 +55,9 @@ void Interpretation::push_download(const std::shared_ptr<Check>& check, std::vec
       {read(copied), overwrite(check->found)}, {.name = "losses", .pushed_at = from});
 }
 
-/// `refuses` are the accesses of an op that fails if there is a bad loss. It is an op of the lane: so it waits for the
-/// host's look at the losses, but not for what the device computes meanwhile.
-void Interpretation::push_verdict(const std::shared_ptr<Check>& check, std::vector<Access> refuses,
+/// `refuses` are the accesses of an op that fails if there is a bad loss. It is an op of a lane of the device: so it
+/// waits for the host's look at the losses, but not for what the device computes meanwhile.
+void Interpretation::push_verdict(const std::shared_ptr<Check>& check, std::vector<Access> refuses, LaneId lane,
                                   std::source_location from) {
   refuses.push_back(read(check->found));
   for (const std::size_t number : numbers_of_inputs()) {
@@ -74,7 +74,7 @@ void Interpretation::push_verdict(const std::shared_ptr<Check>& check, std::vect
         if (op.lane() != nullptr) wait_for(*op.lane());
         self->refuse(check->bad->what + self->culprit(*check), check->note);
       },
-      refuses, {.name = "loss", .lane = device_.lane, .pushed_at = from});
+      refuses, {.name = "loss", .lane = lane, .pushed_at = from});
 }
 
 /// Returns null if there are no losses.
@@ -133,7 +133,16 @@ void Interpretation::push_end(const Pushing& pushing, const std::shared_ptr<Chec
   // `mutate`, so a failure of the minibatch reaches its end.
   const std::vector<Access> ends = {mutate(memory()), mutate(end_->over.var())};
   if (check == nullptr) return push(pushing, "loss", ends, [self = self()](Lane*) {});
-  push_verdict(check, ends, pushing.from);
+  push_verdict(check, ends, device_.lane, pushing.from);
+  ++pushing.stats.ops;
+}
+
+/// Without a backward pass behind it. Whoever waits for the loss or an output does not wait for work of later
+/// minibatches, which the device's own lane may have when the host has looked at the losses: see collect().
+void Interpretation::push_end_of_forward(const Pushing& pushing, const std::shared_ptr<Check>& check) {
+  if (check == nullptr) return push_end(pushing, check);
+  verdict_ = add_tag();
+  push_verdict(check, {read(memory()), overwrite(verdict_), mutate(end_->over.var())}, verdict_lane(), pushing.from);
   ++pushing.stats.ops;
 }
 
@@ -149,7 +158,7 @@ void Interpretation::check_losses(LossCheck losses, std::source_location from) {
   for (Var var : about->poisoned) refuses.push_back(mutate(var));
   if (about->skips) refuses.push_back(mutate(end_->over.var()));
   push_download(check, {read(about->values.var())}, from);
-  push_verdict(check, std::move(refuses), from);
+  push_verdict(check, std::move(refuses), device_.lane, from);
 }
 
 /// Computes the forward pass on the host, from the same parameters and inputs, and looks at its values.

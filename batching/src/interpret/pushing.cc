@@ -29,7 +29,7 @@ void Interpretation::push(const Pushing& pushing, OpName name, std::vector<Acces
 void Interpretation::forward(const Pushing& pushing) {
   push_start(pushing);
   push_forward(pushing);
-  push_end(pushing, push_losses(pushing));
+  push_end_of_forward(pushing, push_losses(pushing));
 }
 
 /// The host looks at the losses while the device computes the backward pass.
@@ -42,7 +42,10 @@ void Interpretation::differentiate(const Pushing& pushing) {
   push_tensors(pushing, late);
 }
 
-void Interpretation::backward(const Pushing& pushing) { push_tensors(pushing, push_backward(pushing)); }
+void Interpretation::backward(const Pushing& pushing) {
+  if (verdict_) push(pushing, "loss", {read(verdict_), mutate(memory())}, [self = self()](Lane*) {});
+  push_tensors(pushing, push_backward(pushing));
+}
 
 /// Takes the memory, copies the indices and inputs, and computes tensors from parameters alone.
 void Interpretation::push_start(const Pushing& pushing) {

@@ -20,7 +20,8 @@ class GraphNetwork::ValidationScore final : public Score {
   ValidationScore(Runner& runner, const std::vector<LabelledGraph>& validation, std::unique_ptr<GraphScore> score)
       : runner_(runner), samples_(validation), score_(std::move(score)) {}
 
-  /// Starts a minibatch, then scores the previous one: so one minibatch is always in flight.
+  /// Starts a minibatch, asks it for what the score needs, then scores the previous one: so one minibatch is always in
+  /// flight, and no answer waits for the next one.
   void add(SampleNumbers numbers) override {
     std::vector<const LabelledGraph*> labelled;
     std::vector<const InputGraph*> graphs;
@@ -28,7 +29,10 @@ class GraphNetwork::ValidationScore final : public Score {
       labelled.push_back(&samples_[number]);
       graphs.push_back(&samples_[number].graph);
     }
-    finish(std::exchange(last_, Running{std::move(labelled), runner_.run(graphs)}));
+    const Minibatch minibatch = runner_.run(graphs);
+    Running started{.score = score_->pending(minibatch, labelled), .loss = minibatch.pending_loss()};
+    for (const LabelledGraph* graph : labelled) started.labels += count_labels(graph->labels());
+    finish(std::exchange(last_, std::move(started)));
   }
   std::vector<Metric> metrics() override {
     finish(std::exchange(last_, std::nullopt));
@@ -41,14 +45,15 @@ class GraphNetwork::ValidationScore final : public Score {
 
  private:
   struct Running {
-    std::vector<const LabelledGraph*> graphs;
-    Minibatch minibatch;
+    std::function<void()> score;
+    std::function<double()> loss;
+    std::int64_t labels = 0;
   };
   void finish(const std::optional<Running>& running) {
     if (!running) return;
-    score_->add(running->minibatch, running->graphs);
-    loss_ += running->minibatch.loss();
-    for (const LabelledGraph* graph : running->graphs) labels_ += count_labels(graph->labels());
+    running->score();
+    loss_ += running->loss();
+    labels_ += running->labels;
   }
 
   Runner& runner_;
@@ -69,9 +74,10 @@ class GraphNetwork::GraphLearner final : public Learner {
     if (!training_score_) return minibatch.pending_loss();
     std::vector<const LabelledGraph*> labelled;
     for (const std::size_t number : numbers) labelled.push_back(&network_.training[number]);
-    return [minibatch, labelled = std::move(labelled), score = training_score_] {
-      const double loss = minibatch.loss();
-      score->add(minibatch, labelled);
+    return [loss_of = minibatch.pending_loss(), add = training_score_->pending(minibatch, std::move(labelled)),
+            score = training_score_] {
+      const double loss = loss_of();
+      add();
       return loss;
     };
   }

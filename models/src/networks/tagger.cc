@@ -161,26 +161,32 @@ GraphData Tagger::graph(const TaggerInput& input) const {
   return SentenceGraph(input, {tag(), first_character()}).make();
 }
 
-std::vector<std::int32_t> Tagger::tags(const Minibatch& minibatch) const {
-  const auto width = static_cast<std::size_t>(sizes_.tags);
-  std::vector<std::int32_t> result;
+std::vector<std::int32_t> Tagger::tags(const Minibatch& minibatch) const { return pending_tags(minibatch)(); }
+
+std::function<std::vector<std::int32_t>()> Tagger::pending_tags(const Minibatch& minibatch) const {
   if (!crf_) {
-    const std::vector<float> logits = minibatch.output("logits").get();
-    for (auto row = logits.begin(); row != logits.end(); row += sizes_.tags) {
-      result.push_back(static_cast<std::int32_t>(std::max_element(row + sizes_.no_answers, row + sizes_.tags) - row));
+    return [logits_of = minibatch.output("logits"), tags = sizes_.tags, no_answers = sizes_.no_answers] {
+      const std::vector<float> logits = logits_of.get();
+      std::vector<std::int32_t> result;
+      for (auto row = logits.begin(); row != logits.end(); row += tags) {
+        result.push_back(static_cast<std::int32_t>(std::max_element(row + no_answers, row + tags) - row));
+      }
+      return result;
+    };
+  }
+  return [last_of = minibatch.output("last"), came_from_of = minibatch.output("came from"),
+          width = static_cast<std::size_t>(sizes_.tags)] {
+    const std::vector<float> last = last_of.get(), came_from = came_from_of.get();
+    std::vector<std::int32_t> result(last.size(), no_tag);
+    for (std::size_t end = 0; end < last.size(); ++end) {
+      std::int32_t tag = static_cast<std::int32_t>(last[end]) - 1;  // no_tag for vertices that end nothing
+      for (std::size_t v = end; tag != no_tag;) {
+        result[--v] = tag;
+        tag = Crf::before(std::span(came_from).subspan(v * width, width), tag);
+      }
     }
     return result;
-  }
-  const std::vector<float> last = minibatch.output("last").get(), came_from = minibatch.output("came from").get();
-  result.assign(last.size(), no_tag);
-  for (std::size_t end = 0; end < last.size(); ++end) {
-    std::int32_t tag = static_cast<std::int32_t>(last[end]) - 1;  // no_tag for vertices that end nothing
-    for (std::size_t v = end; tag != no_tag;) {
-      result[--v] = tag;
-      tag = Crf::before(std::span(came_from).subspan(v * width, width), tag);
-    }
-  }
-  return result;
+  };
 }
 
 double Tagger::flops(const TaggerInput& input) const {

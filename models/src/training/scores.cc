@@ -26,9 +26,11 @@ struct Count {
 
 class Perplexity final : public GraphScore {
  public:
-  void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) override {
-    loss_ += minibatch.loss();
-    for (const LabelledGraph* graph : graphs) labels_ += count_labels(graph->labels());
+  std::function<void()> pending(const Minibatch& minibatch, std::vector<const LabelledGraph*> graphs) override {
+    return [this, loss = minibatch.pending_loss(), graphs = std::move(graphs)] {
+      loss_ += loss();
+      for (const LabelledGraph* graph : graphs) labels_ += count_labels(graph->labels());
+    };
   }
   std::vector<Metric> metrics() const override {
     const double mean = labels_ == 0 ? 0 : loss_ / static_cast<double>(labels_);
@@ -41,35 +43,38 @@ class Perplexity final : public GraphScore {
 };
 
 /// The columns with the highest scores.
-std::vector<std::int32_t> highest(const Minibatch& minibatch) {
-  const Tensor logits = minibatch.output("logits");
-  const std::vector<float> scores = logits.get();
-  std::vector<std::int32_t> answers;
-  for (auto row = scores.begin(); row != scores.end(); row += logits.width()) {
-    answers.push_back(static_cast<std::int32_t>(std::max_element(row, row + logits.width()) - row));
-  }
-  return answers;
+PendingAnswers highest(const Minibatch& minibatch) {
+  return [logits = minibatch.output("logits")] {
+    const std::vector<float> scores = logits.get();
+    std::vector<std::int32_t> answers;
+    for (auto row = scores.begin(); row != scores.end(); row += logits.width()) {
+      answers.push_back(static_cast<std::int32_t>(std::max_element(row, row + logits.width()) - row));
+    }
+    return answers;
+  };
 }
 
 /// Scores that compare predicted labels, the answers, with the labels of vertices.
 class ByAnswers : public GraphScore {
  public:
   explicit ByAnswers(Answers answers) : answers_(std::move(answers)) {}
-  void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) final {
-    const std::vector<std::int32_t> answers = answers_(minibatch);
-    auto first = answers.begin();
-    for (const LabelledGraph* graph : graphs) {
-      const std::vector<std::int32_t> labels = graph->labels();
-      const auto behind = first + static_cast<std::ptrdiff_t>(labels.size());
-      add(labels, {first, behind});
-      first = behind;
-    }
+  std::function<void()> pending(const Minibatch& minibatch, std::vector<const LabelledGraph*> graphs) final {
+    return [this, answers_of = answers_(minibatch), graphs = std::move(graphs)] {
+      const std::vector<std::int32_t> answers = answers_of();
+      auto first = answers.begin();
+      for (const LabelledGraph* graph : graphs) {
+        const std::vector<std::int32_t> labels = graph->labels();
+        const auto behind = first + static_cast<std::ptrdiff_t>(labels.size());
+        add_answers(labels, {first, behind});
+        first = behind;
+      }
+    };
   }
 
  private:
   const Answers answers_;
 
-  virtual void add(std::span<const std::int32_t> labels, const std::vector<std::int32_t>& answers) = 0;
+  virtual void add_answers(std::span<const std::int32_t> labels, const std::vector<std::int32_t>& answers) = 0;
 };
 
 class Accuracy : public ByAnswers {
@@ -78,7 +83,7 @@ class Accuracy : public ByAnswers {
   std::vector<Metric> metrics() const override { return {{name_, all_.share()}}; }
 
  protected:
-  void add(std::span<const std::int32_t> labels, const std::vector<std::int32_t>& answers) override {
+  void add_answers(std::span<const std::int32_t> labels, const std::vector<std::int32_t>& answers) override {
     for (std::size_t v = 0; v < labels.size(); ++v) all_.add(labels[v], answers[v]);
   }
 
@@ -95,8 +100,8 @@ class RootAccuracy final : public Accuracy {
   }
 
  private:
-  void add(std::span<const std::int32_t> labels, const std::vector<std::int32_t>& answers) override {
-    Accuracy::add(labels, answers);
+  void add_answers(std::span<const std::int32_t> labels, const std::vector<std::int32_t>& answers) override {
+    Accuracy::add_answers(labels, answers);
     if (!labels.empty()) root_.add(labels.back(), answers.back());
   }
 
@@ -134,8 +139,8 @@ class TaggingScore final : public Accuracy {
     return result;
   }
 
-  void add(std::span<const std::int32_t> labels, const std::vector<std::int32_t>& answers) override {
-    Accuracy::add(labels, answers);
+  void add_answers(std::span<const std::int32_t> labels, const std::vector<std::int32_t>& answers) override {
+    Accuracy::add_answers(labels, answers);
     std::vector<std::int32_t> right, told;
     for (std::size_t v = 0; v < labels.size(); ++v) {
       if (labels[v] < 0) continue;

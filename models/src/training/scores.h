@@ -14,8 +14,10 @@ namespace windrow {
 /// e to the power of the mean loss per label.
 std::unique_ptr<GraphScore> make_perplexity();
 
-/// The answer for each vertex of a minibatch; any number for vertices without a label.
-using Answers = std::function<std::vector<std::int32_t>(const Minibatch&)>;
+/// Asks a minibatch for the answers of its vertices, and returns what waits for them; any number for vertices without a
+/// label.
+using PendingAnswers = std::function<std::vector<std::int32_t>()>;
+using Answers = std::function<PendingAnswers(const Minibatch&)>;
 
 /// The share, among the vertices that have a label, of those whose label has the highest score.
 std::unique_ptr<GraphScore> make_accuracy(const char* name);

@@ -118,8 +118,9 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
                          .function = model.function(),
                          .score =
                              [names = gold.names, model] {
-                               return make_tagging_score(
-                                   names, [model](const Minibatch& minibatch) { return model.tags(minibatch); });
+                               return make_tagging_score(names, [model](const Minibatch& minibatch) {
+                                 return model.pending_tags(minibatch);
+                               });
                              },
                          .vocabularies = vocabularies.all()};
   workload.embedding = embedding_of(*workload.parameters, "words", numbering.words);

@@ -93,17 +93,20 @@ struct Translation {
 /// them.
 class WordScore : public GraphScore {
  public:
-  void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) override {
-    perplexity_->add(minibatch, graphs);
-    const std::vector<float> margins = minibatch.output("margin").get();
-    auto margin = margins.begin();
-    for (const LabelledGraph* graph : graphs) {
-      for (const std::int32_t label : graph->labels()) {
-        words_ += label >= 0;
-        right_ += label >= 0 && *margin == 0;
-        ++margin;
+  std::function<void()> pending(const Minibatch& minibatch, std::vector<const LabelledGraph*> graphs) override {
+    return [this, add_loss = perplexity_->pending(minibatch, graphs), margin_of = minibatch.output("margin"),
+            graphs = std::move(graphs)] {
+      add_loss();
+      const std::vector<float> margins = margin_of.get();
+      auto margin = margins.begin();
+      for (const LabelledGraph* graph : graphs) {
+        for (const std::int32_t label : graph->labels()) {
+          words_ += label >= 0;
+          right_ += label >= 0 && *margin == 0;
+          ++margin;
+        }
       }
-    }
+    };
   }
   std::vector<Metric> metrics() const override {
     return {perplexity_->metrics().front(),
@@ -120,17 +123,19 @@ class TranslationScore final : public WordScore {
  public:
   explicit TranslationScore(std::shared_ptr<const Translation> of) : of_(std::move(of)) {}
 
-  void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) override {
-    WordScore::add(minibatch, graphs);
-    std::vector<std::vector<std::int32_t>> sentences;
-    for (const LabelledGraph* graph : graphs) {
-      sentences.push_back(of_->languages.source.numbers(of_->references[graph->number].source));
-    }
-    if (!translator_) translator_.emplace(of_->device, of_->parameters, of_->model);
-    const auto found = translator_->translate(sentences);
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      bleu_.add(of_->languages.target.words(found[i].front().words), of_->references[graphs[i]->number].target);
-    }
+  std::function<void()> pending(const Minibatch& minibatch, std::vector<const LabelledGraph*> graphs) override {
+    return [this, add_words = WordScore::pending(minibatch, graphs), graphs = std::move(graphs)] {
+      add_words();
+      std::vector<std::vector<std::int32_t>> sentences;
+      for (const LabelledGraph* graph : graphs) {
+        sentences.push_back(of_->languages.source.numbers(of_->references[graph->number].source));
+      }
+      if (!translator_) translator_.emplace(of_->device, of_->parameters, of_->model);
+      const auto found = translator_->translate(sentences);
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        bleu_.add(of_->languages.target.words(found[i].front().words), of_->references[graphs[i]->number].target);
+      }
+    };
   }
   std::vector<Metric> metrics() const override {
     std::vector<Metric> metrics = WordScore::metrics();

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "windrow/models/workload.h"
@@ -23,12 +24,20 @@ struct LabelledGraph {
   std::vector<std::int32_t> labels() const;
 };
 
-/// Accumulates a score over minibatches.
+/// Accumulates a score over minibatches. A class of yours overrides one of pending() and add(); the other calls it.
 class GraphScore {
  public:
   virtual ~GraphScore() = default;
-  /// Adds a minibatch that was run over these graphs; waits for it.
-  virtual void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) = 0;
+  /// Asks a minibatch that runs over these graphs for what the score needs, so that the device computes it before
+  /// minibatches that are started later. Returns a function that waits for this, and adds it; the score and the graphs
+  /// must outlive it.
+  virtual std::function<void()> pending(const Minibatch& minibatch, std::vector<const LabelledGraph*> graphs) {
+    return [this, minibatch, graphs = std::move(graphs)] { add(minibatch, graphs); };
+  }
+  /// The same at once.
+  virtual void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) {
+    pending(minibatch, {graphs.begin(), graphs.end()})();
+  }
   virtual std::vector<Metric> metrics() const = 0;
 };
 

@@ -17,6 +17,7 @@
 #include "windrow/engine/requirements.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -70,6 +71,8 @@ class Tagger {
   /// The tag of each vertex of a minibatch: of tag vertices, the one with the highest score, or the one in the best
   /// sequence of the sentence; of other vertices, any number. Waits.
   std::vector<std::int32_t> tags(const Minibatch& minibatch) const;
+  /// Asks the minibatch for them, and returns what waits; see GraphScore::pending().
+  std::function<std::vector<std::int32_t>()> pending_tags(const Minibatch& minibatch) const;
 
   /// The kind of the first vertex that has a tag; those of all words follow each other.
   std::size_t tag_kind() const { return tag(); }

@@ -123,8 +123,11 @@ class Interpretation : public Execution {
   struct Check;
   std::shared_ptr<Check> push_losses(const Pushing& pushing);
   void push_end(const Pushing& pushing, const std::shared_ptr<Check>& check);
+  void push_end_of_forward(const Pushing& pushing, const std::shared_ptr<Check>& check);
   void push_download(const std::shared_ptr<Check>& check, std::vector<Access> reads, std::source_location from);
-  void push_verdict(const std::shared_ptr<Check>& check, std::vector<Access> refuses, std::source_location from);
+  void push_verdict(const std::shared_ptr<Check>& check, std::vector<Access> refuses, LaneId lane,
+                    std::source_location from);
+  LaneId verdict_lane() const { return device_.copy_out.value_or(device_.lane); }
   std::string culprit(const Check& check) const;
 
   // Issuing, in ops of the lane.
@@ -150,6 +153,8 @@ class Interpretation : public Execution {
   std::vector<std::vector<Index>> local_offsets_;  // by type and number, in elements
   PackedLayout packed_;                            // fixed
   std::vector<Buffer> tags_;
+  /// Poisoned if the losses of forward() are not finite; empty if memory() is.
+  Var verdict_;
   float* data_ = nullptr;  // written by the first op
 };
 
