@@ -51,7 +51,7 @@ TEST_F(GpuScript, WritesAReport) {
       "results.jsonl",
       R"({"model": "tree-lstm", "mode": "training", "levels": "automatic", "precision": "tf32", "hidden": 256, "batch": 64, "unit": "trees", )"
       R"("units_per_s": 123456.7, "minibatch_ms": 0.51234, "device_ms": 0.4, "schedule_ms": 0.1, )"
-      R"("calls_per_minibatch": 181.2, "product_share": null, "idle_share": 0.2, "roofline_share": 0.5})");
+      R"("calls_per_minibatch": 181.2, "traced_ms": 0.5, "idle_share": 0.2, "latency_ms": null})");
   const Outcome outcome = run_script("gpu --report " + in("") + "--out " + in("report.md"));
   EXPECT_EQ(outcome.err, "");
   EXPECT_EQ(outcome.status, 0);
@@ -61,14 +61,16 @@ TEST_F(GpuScript, WritesAReport) {
         "conformance: 10 tests passed, 1 failed Some.Test\n", "memcheck: ERROR SUMMARY: 0 errors\n",
         "synccheck: not run\n", "| tree-lstm | training | tf32 | 256 | 64 | trees | 12346 | 123457 | 10 |\n",
         "| tree-lstm | training | float32 | 256 | 64 | trees | 12346 | - | - |\n", "## Training\n\n```\nepoch 1\n```\n",
-        "| tree-lstm | training | automatic | tf32 | 256 | 64 | trees | 123457 | 0.512 | 0.4 | 0.1 | 181 | - | 0.2 | "
-        "0.5 | - |\n"}) {
+        "| tree-lstm | training | automatic | tf32 | 256 | 64 | trees | 123457 | 0.512 | 0.1 | 181 | 0.5 | 0.4 | 0.2 | "
+        "- |\n"}) {
     EXPECT_NE(report.find(expected), std::string::npos) << expected << " in " << report;
   }
 }
 
 TEST_F(GpuScript, MeasuresTheHost) {
-  std::ofstream(folder / "train.txt") << "(3 (2 It) (4 works))\n(1 (2 It) (0 fails))\n";
+  std::ofstream train(folder / "train.txt");
+  for (int i = 0; i < 512; ++i) train << "(3 (2 It) (4 works))\n(1 (2 It) (0 fails))\n";  // a minibatch of 1,024
+  train.close();
   std::ofstream(folder / "dev.txt") << "(3 (2 It) (4 works))\n";
   const Outcome outcome = run_script("gpu --host --bin '" WINDROW_BIN "' --data " + in("") + "--out " + in("host.md"));
   EXPECT_EQ(outcome.err, "");

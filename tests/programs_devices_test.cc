@@ -65,6 +65,7 @@ TEST_F(DevicesOfPrograms, AreMeasuredWithoutWork) {
       EXPECT_GT(field(record, "schedule_ms"), 0) << record;
       EXPECT_GT(field(record, "calls_per_minibatch"), 10) << record;
       EXPECT_EQ(field(record, "device_ms"), 0) << record;
+      EXPECT_EQ(field(record, "idle_share"), 1) << record;
       EXPECT_EQ(record.find("latency"), std::string::npos) << record;  // of single samples alone
     }
     EXPECT_EQ(field(records[3], "hidden"), 12);
@@ -100,13 +101,34 @@ TEST_F(DevicesOfPrograms, AreMeasured) {
   ASSERT_EQ(together.size(), 1u);
   EXPECT_LT(field(together[0], "calls_per_minibatch"), field(records[0], "calls_per_minibatch"));
   EXPECT_GT(field(records[0], "device_ms"), 0);
-  EXPECT_GT(field(records[0], "product_share"), 0);
-  EXPECT_LT(field(records[0], "product_share"), 1);
-  EXPECT_GT(field(records[0], "roofline_ms"), 0);
   const auto graphs = lines_of(run(command + "--levels launches --graphs"));
   ASSERT_EQ(graphs.size(), 1u);
   EXPECT_LT(field(graphs[0], "calls_per_minibatch"), field(records[0], "calls_per_minibatch") / 2);
   EXPECT_GT(field(graphs[0], "device_ms"), 0);
+  for (const auto* of : {&records, &together, &graphs}) {
+    EXPECT_LT(field(of->front(), "device_ms"), field(of->front(), "traced_ms")) << of->front();
+    EXPECT_GE(field(of->front(), "idle_share"), 0) << of->front();
+    EXPECT_LT(field(of->front(), "idle_share"), 1) << of->front();
+  }
+}
+
+/// Words of equally long pieces: `steps` of them a sample.
+TEST_F(DevicesOfPrograms, AreMeasuredWithFullMinibatchesAlone) {
+  const std::string command =
+      "windrow-perf gpu --without-work --model fixed-lstm --steps 8 --hidden 8 --passes 1 --json --samples 100 "
+      "--batch ";
+  for (const std::string mode : {"", " --inference"}) {
+    for (const int batch : {3, 7, 64}) {  // none divides the number of samples
+      const auto records = lines_of(run(command + std::to_string(batch) + mode));
+      ASSERT_EQ(records.size(), 1u);
+      const double units = field(records[0], "units_per_s") * field(records[0], "minibatch_ms") * 1e-3;
+      EXPECT_NEAR(units, 8 * batch, 0.01 * batch) << records[0];
+    }
+  }
+  const Outcome few = run(command + "1024");
+  EXPECT_EQ(few.status, 2);
+  EXPECT_TRUE(few.err.starts_with("windrow-perf: fixed-lstm: ")) << few.err;
+  EXPECT_TRUE(few.err.ends_with(" training samples; expected at least 1024, a full minibatch\n")) << few.err;
 }
 
 TEST_F(DevicesOfPrograms, AreListed) {

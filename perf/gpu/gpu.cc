@@ -4,7 +4,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <limits>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "program.h"
@@ -42,8 +43,6 @@ WorkloadOptions sized(const std::string& model, WorkloadOptions options, int hid
   return options;
 }
 
-bool is_product(const std::string& work) { return work == "products" || work.starts_with("matmul"); }
-
 class Measurement {
  public:
   struct Case {
@@ -59,19 +58,24 @@ class Measurement {
         trainer_(
             device_, workload_,
             {.minibatch = static_cast<std::size_t>(of.batch), .optimiser = {.rate = workload_.kind->learning_rate}}) {
-    if (samples().empty())
-      throw MisuseError(of.model + ": no validation samples; expected at least one for --inference");
+    const std::size_t least = options.inference ? 1 : static_cast<std::size_t>(of.batch);
+    if (samples().size() < least) {
+      throw MisuseError(of.model + ": " + std::to_string(samples().size()) +
+                        (options.inference
+                             ? " validation samples; expected at least one for --inference"
+                             : " training samples; expected at least " + std::to_string(least) + ", a full minibatch"));
+    }
   }
 
   Record measure() {
     for (int i = 0; i < 2; ++i) pass();  // compiles kernels, and takes memory
-    const RunnerStats before = trainer_.stats();
+    const RunnerStats before = stats();
     Passed best{.ms = 1e18, .units = 1, .flops = 0};
     for (int i = 0; i < options_.passes; ++i) {
       const Passed one = pass();
       if (one.ms / one.units < best.ms / best.units) best = one;
     }
-    const RunnerStats after = trainer_.stats();
+    const RunnerStats after = stats();
     const auto passes = static_cast<double>(options_.passes);
     const double minibatches = static_cast<double>(after.minibatches - before.minibatches) / passes;
     const double schedule_ms = static_cast<double>(after.schedule_ns - before.schedule_ns) * 1e-6 / passes;
@@ -84,31 +88,30 @@ class Measurement {
     record.add("batch", std::int64_t{of_.batch}).add("unit", workload_.kind->unit);
     record.add("units_per_s", best.units / best.ms * 1e3).add("gflops", best.flops / best.ms * 1e-6);
     record.add("minibatch_ms", best.ms / minibatches).add("schedule_ms", schedule_ms / minibatches);
-    add_device_time(record, best.ms / minibatches);
+    add_device_time(record);
     if (options_.inference && of_.batch == 1) record.add("latency_ms", latency_ms());
     return record.add("data", options_.workload.data.empty() ? "generated" : options_.workload.data);
   }
 
  private:
   const std::vector<Sample>& samples() const { return options_.inference ? workload_.validation : workload_.training; }
+  RunnerStats stats() const { return options_.inference ? evaluator_->stats() : trainer_.stats(); }
 
   struct Passed {
     double ms, units, flops;
   };
-  /// Over the whole set, but at most 512 minibatches of training.
+  /// All minibatches are full: of the training set, as many as it fills; of the validation set, which is smaller, at
+  /// least some, for which its samples come again and again.
   Passed pass() {
-    constexpr std::size_t most_minibatches = 512;
+    constexpr std::size_t most = 512, some = 16;
+    const auto batch = static_cast<std::size_t>(of_.batch);
+    const std::size_t minibatches = std::min(samples().size() / batch, most);
     const auto began = Clock::now();
     Passed passed{};
     if (options_.inference) {
-      trainer_.evaluate();
-      for (const Sample& sample : samples()) {
-        passed.units += static_cast<double>(sample.units);
-        passed.flops += sample.flops;
-      }
+      passed = evaluate(std::max(minibatches, some));
     } else {
-      const std::size_t most = most_minibatches * static_cast<std::size_t>(of_.batch);
-      const Trainer::Pass trained = trainer_.train(std::min(samples().size(), most));
+      const Trainer::Pass trained = trainer_.train(minibatches * batch);
       passed.units = static_cast<double>(trained.units);
       passed.flops = 3 * trained.flops;
     }
@@ -117,13 +120,28 @@ class Measurement {
     return passed;
   }
 
+  Passed evaluate(std::size_t minibatches) {
+    Passed passed{};
+    const std::unique_ptr<Score> score = evaluator_->score();
+    std::vector<std::size_t> numbers(static_cast<std::size_t>(of_.batch));
+    for (std::size_t i = 0, next = 0; i < minibatches; ++i) {
+      for (std::size_t& number : numbers) {
+        number = next++ % samples().size();
+        passed.units += static_cast<double>(samples()[number].units);
+        passed.flops += samples()[number].flops;
+      }
+      score->add(numbers);
+    }
+    score->metrics();
+    return passed;
+  }
+
   /// From the call for one sample until its score is known: the median of some.
   double latency_ms() {
-    const auto learner = workload_.network->learner({});
     std::vector<double> times;
     for (std::size_t i = 0; i < std::min<std::size_t>(samples().size(), 200); ++i) {
       const auto began = Clock::now();
-      const auto score = learner->score();
+      const auto score = evaluator_->score();
       score->add({&i, 1});
       score->metrics();
       times.push_back(milliseconds(Clock::now() - began));
@@ -132,30 +150,25 @@ class Measurement {
     return times[times.size() / 2];
   }
 
-  /// From further minibatches, which are traced: the events of a trace take time of their own.
-  void add_device_time(Record& record, double minibatch_ms) {
+  /// From a further pass, which is traced. The events of a trace take time of their own, so the device's time is
+  /// compared with that of this pass. They enclose calls, and so gaps in which the device waits for a launch; a lane's
+  /// calls do not overlap.
+  void add_device_time(Record& record) {
     const double floor = launch_floor_ms(device_);
-    const std::int64_t before = trainer_.stats().minibatches;
+    const std::int64_t before = stats().minibatches;
     engine_.trace().start();
-    pass();
+    const double traced = pass().ms;
     engine_.trace().stop();
-    const auto minibatches = static_cast<double>(trainer_.stats().minibatches - before);
+    const auto minibatches = static_cast<double>(stats().minibatches - before);
     const TraceSummary summary = engine_.trace().summary();
-    double busy = 0, products = 0, bound = 0, calls = 0;
-    constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
-    for (const TraceSummary::Row& row : summary.device_work) {
-      const double total = milliseconds(row.total);
-      busy += total;
-      calls += static_cast<double>(row.count);
-      if (row.name.ends_with("_levels") || row.name == "graph") products = bound = unknown;
-      if (!is_product(row.name)) continue;
-      products += total;
-      bound += std::max(total, static_cast<double>(row.count) * floor);
+    double busy = 0, calls = 0;
+    for (const TraceSummary::Row& row : summary.device_work) calls += static_cast<double>(row.count);
+    for (const TraceSummary::Track& track : summary.tracks) {
+      if (track.name == device_.name + " device") busy = milliseconds(track.busy);
     }
-    record.add("launch_floor_us", floor * 1e3).add("device_ms", busy / minibatches);
-    record.add("calls_per_minibatch", calls / minibatches).add("product_share", products / busy);
-    record.add("idle_share", 1 - busy / minibatches / minibatch_ms);
-    record.add("roofline_ms", bound / minibatches).add("roofline_share", bound / minibatches / minibatch_ms);
+    record.add("launch_floor_us", floor * 1e3).add("calls_per_minibatch", calls / minibatches);
+    record.add("traced_ms", traced / minibatches).add("device_ms", busy / minibatches);
+    record.add("idle_share", std::max(1 - busy / traced, 0.0));
   }
 
   const GpuOptions& options_;
@@ -165,24 +178,25 @@ class Measurement {
   const Device device_;
   Workload workload_;
   Trainer trainer_;
+  const std::unique_ptr<Learner> evaluator_ = workload_.network->learner({});
 };
 
 }  // namespace
 
 const char* const gpu_fields =
+    "All minibatches are full. With --inference the samples of the validation set come again and again.\n"
     "Fields of a record (a unit is a tree, a sentence or a word):\n"
     "  units_per_s          throughput of the best pass\n"
     "  gflops               the same in floating point operations, by the model's formula\n"
     "  minibatch_ms         time of a minibatch in that pass\n"
     "  schedule_ms          time of a minibatch in which the host builds and schedules it\n"
     "  launch_floor_us      time of the smallest op in a chain\n"
-    "  device_ms            time of a minibatch in which the device works, from a further pass, which is traced\n"
     "  calls_per_minibatch  kernels, products and copies; a graph is one call\n"
-    "  product_share        share of products in device_ms; null if a kernel for levels or a graph contains products\n"
-    "  idle_share           1 - device_ms / minibatch_ms\n"
-    "  roofline_ms          time of a minibatch if only products took time, each at least launch_floor_us; null as\n"
-    "                       above\n"
-    "  roofline_share       roofline_ms / minibatch_ms\n"
+    "  traced_ms            time of a minibatch in a further pass, which is traced\n"
+    "  device_ms            the part of it in which the device computes a call, or waits for the launch of one that "
+    "has\n"
+    "                       begun: at most so long it works\n"
+    "  idle_share           1 - device_ms / traced_ms: at least this share of the time the device is idle\n"
     "  latency_ms           with --inference and one sample a minibatch: time from the call for one sample until its\n"
     "                       score is known, one after the other; the median\n";
 
