@@ -6,6 +6,7 @@
 namespace windrow::cuda {
 
 bool can_compile();
+void compiler_facts(int architecture, CompilerFacts* facts);
 int compile(const char* source, int architecture, Compiled* made);
 void free_compiled(Compiled* made);
 

@@ -103,6 +103,10 @@ constexpr Plugin plugin = {
     .copy = [](Queue*, void*, const void*, const CopyShape*) -> int { return success; },
     .clear = [](Queue*, void*, std::size_t) -> int { return success; },
     .can_compile = [] { return true; },
+    .compiler =
+        [](int, CompilerFacts* facts) {
+          *facts = {"no compiler", ""};
+        },
     .compile = compile,
     .free_compiled = [](Compiled*) {},
     .load = [](const char*, Module** made) { return make(made); },
@@ -110,6 +114,10 @@ constexpr Plugin plugin = {
     .function = [](Module*, const char*, Function** found) { return make(found); },
     .launch = [](Queue*, Function*, Index, void*) -> int { return success; },
     .allow_shared = [](Function*, std::size_t, int) -> int { return success; },
+    .teams_together = [](Function*, std::size_t, int* teams) -> int {
+      *teams = 1 << 20;
+      return success;
+    },
     .launch_together = [](Queue*, Function*, int, std::size_t, void*) -> int { return success; },
     .multiply = [](Queue*, const Products*) -> int { return success; },
     .prepare_capture = [](Queue*) -> int { return success; },

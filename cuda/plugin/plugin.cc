@@ -143,6 +143,18 @@ int allow_shared(Function* function, std::size_t shared_bytes, int device) {
                                          device);
 }
 
+int teams_together(Function* function, std::size_t shared_bytes, int* teams) {
+  int device = 0, multiprocessors = 0, of_each = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  if (error == cudaSuccess) {
+    error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_each, reinterpret_cast<const void*>(function),
+                                                          most_threads, shared_bytes);
+  }
+  *teams = multiprocessors * of_each;
+  return error;
+}
+
 int launch_together(Queue* queue, Function* function, int teams, std::size_t shared_bytes, void* argument) {
   return cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(function), dim3(static_cast<unsigned>(teams)),
                                      dim3(most_threads), &argument, shared_bytes, queue->stream);
@@ -182,6 +194,7 @@ constexpr Plugin plugin = {
       return cudaMemsetAsync(start, 0, bytes, queue->stream);
     },
     .can_compile = can_compile,
+    .compiler = compiler_facts,
     .compile = compile,
     .free_compiled = free_compiled,
     .load = load,
@@ -189,6 +202,7 @@ constexpr Plugin plugin = {
     .function = function,
     .launch = launch_function,
     .allow_shared = allow_shared,
+    .teams_together = teams_together,
     .launch_together = launch_together,
     .multiply = [](Queue* queue, const Products* products) -> int { return multiply(*queue, *products); },
     .prepare_capture = prepare_capture,

@@ -28,6 +28,8 @@ enum Result : int {
   out_of_memory = 2,
   driver_too_old = 35,
   devices_unavailable = 46,
+  /// The teams of a kernel that waits for all of them cannot run at the same time.
+  teams_refused = 720,
   no_device = 100,
   not_ready = 600,
   /// Of compile(): the source has errors; there is no compiler.
@@ -41,6 +43,12 @@ struct DeviceFacts {
   std::size_t memory;        ///< bytes
   int teams_together;        ///< that can run at the same time and wait for each other
   std::size_t shared_bytes;  ///< the most of a team
+};
+
+/// What the result of compile() depends on, besides the source. Empty if there is no compiler.
+struct CompilerFacts {
+  char version[32];   ///< such as "NVRTC 13.0"
+  char options[128];  ///< one after the other
 };
 
 /// What compile() has made, or the compiler's messages.
@@ -77,7 +85,7 @@ struct QueueOptions {
 /// Functions that return int return an error of the CUDA runtime, or success. None throws. Threads: all may be called
 /// from any thread; those that issue work on one queue, by one thread at a time.
 struct Plugin {
-  static constexpr int current_version = 5;
+  static constexpr int current_version = 6;
   /// Of this table. It stays the first member.
   int version;
 
@@ -126,6 +134,8 @@ struct Plugin {
 
   /// Whether there is a compiler, NVRTC.
   bool (*can_compile)();
+  /// What compile() uses for an architecture.
+  void (*compiler)(int architecture, CompilerFacts* facts);
   /// Compiles CUDA C++ by NVRTC, for an architecture such as 90; to PTX if NVRTC does not know that. The caller frees
   /// the result, also after bad_source.
   int (*compile)(const char* source, int architecture, Compiled* made);
@@ -138,6 +148,8 @@ struct Plugin {
   int (*launch)(Queue* queue, Function* function, Index elements, void* argument);
   /// Lets a kernel have so much shared memory for each of its teams.
   int (*allow_shared)(Function* function, std::size_t shared_bytes, int device);
+  /// How many teams of a kernel can run at the same time on the thread's device.
+  int (*teams_together)(Function* function, std::size_t shared_bytes, int* teams);
   /// Launches a kernel whose teams run at the same time; argument as for launch().
   int (*launch_together)(Queue* queue, Function* function, int teams, std::size_t shared_bytes, void* argument);
   int (*multiply)(Queue* queue, const Products* products);

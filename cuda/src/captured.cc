@@ -37,9 +37,11 @@ class CapturedGraph final : public CapturedWork {
 std::unique_ptr<CapturedWork> CudaLane::capture_work(const std::function<void()>& work) {
   if (!can_capture()) return nullptr;
   std::size_t calls = 0;
-  Graph* const graph = capture(work, &calls);
+  std::unique_ptr<Graph, void (*)(Graph*)> graph(capture(work, &calls), cuda_.free_graph);
   if (graph == nullptr) return nullptr;
-  return std::make_unique<CapturedGraph>(*this, cuda_, graph);
+  auto made = std::make_unique<CapturedGraph>(*this, cuda_, graph.get());
+  graph.release();
+  return made;
 }
 
 }  // namespace windrow::cuda

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <map>
+#include <new>
 
 #include "backend/code.h"
 #include "lane.h"
@@ -38,7 +40,11 @@ std::shared_ptr<Hardware> Hardware::open(int number) {
   return made;
 }
 
-Hardware::Hardware(int number) : cuda_(plugin()), number_(number), name_(device_name(number)) {
+Hardware::Hardware(int number)
+    : cuda_(plugin()),
+      number_(number),
+      name_(device_name(number)),
+      lost_(std::make_exception_ptr(Error(name_ + ": the device failed"))) {
   const OnThread here(cuda_, number);
   std::size_t free = 0;
   int error = here.error();  // whichever call creates the context
@@ -78,11 +84,15 @@ std::exception_ptr Hardware::failure() const {
   return failure_;
 }
 
-std::exception_ptr Hardware::fail(int error) {
+std::exception_ptr Hardware::fail(int error) noexcept {
   if (const std::exception_ptr before = failure()) return before;
-  const Error made(name_ + ": the device failed: " + cuda_.text(error) + in_flight());
+  std::exception_ptr made = lost_;
+  try {
+    made = std::make_exception_ptr(Error(name_ + ": the device failed: " + cuda_.text(error) + in_flight()));
+  } catch (const std::bad_alloc&) {
+  }
   std::lock_guard lock(mutex_);
-  if (failure_ == nullptr) failure_ = std::make_exception_ptr(made);
+  if (failure_ == nullptr) failure_ = made;
   return failure_;
 }
 
@@ -99,22 +109,40 @@ std::string Hardware::in_flight() const {
   return text;
 }
 
-int Hardware::take_event(Event** taken) {
-  {
-    std::lock_guard lock(mutex_);
-    if (!events_.empty()) {
-      *taken = events_.back();
-      events_.pop_back();
-      return success;
-    }
+/// There is room for an event before it is made, so that give_back() needs no memory.
+int Hardware::take_event(Event** taken) noexcept try {
+  std::unique_lock lock(mutex_);
+  if (!events_.empty()) {
+    *taken = events_.back();
+    events_.pop_back();
+    return success;
   }
+  events_.reserve(events_made_ + 1);
+  ++events_made_;
+  lock.unlock();
   const OnThread here(cuda_, number_);
-  return cuda_.make_event(taken);
+  const int error = cuda_.make_event(taken);
+  lock.lock();
+  if (error != success) --events_made_;
+  return error;
+} catch (const std::bad_alloc&) {
+  return out_of_memory;
 }
 
-void Hardware::give_back(Event* event) {
+void Hardware::give_back(Event* event) noexcept {
   std::lock_guard lock(mutex_);
   events_.push_back(event);
+}
+
+void Hardware::refuse_teams_together() noexcept {
+  teams_refused_ = true;
+  say_levels_are_launched("it has refused a kernel whose teams wait for each other");
+}
+
+void Hardware::say_levels_are_launched(const char* why) noexcept {
+  if (said_.exchange(true)) return;
+  std::fprintf(stderr, "windrow: %s: levels of minibatches are computed by launches alone, since %s\n", name_.c_str(),
+               why);
 }
 
 const Code* Hardware::code_of(const std::string& source, const std::function<std::unique_ptr<const Code>()>& make) {
@@ -141,7 +169,7 @@ void Hardware::wake() {
 // The thread looks at all lanes in turn, passing over what is not done: it must not stay with one event. While points
 // are reached soon it does not sleep, but leaves the driver alone between two looks, since a query and a launch on
 // another thread wait for each other. Then it looks ever less often.
-void Hardware::serve(Watch& watch) {
+void Hardware::serve(Watch& watch) noexcept {
   using namespace std::chrono_literals;
   constexpr auto pause = 8us, shortest = 10us, longest = 100us;
   std::unique_lock lock(watch.mutex);
@@ -154,16 +182,19 @@ void Hardware::serve(Watch& watch) {
     }
     watch.awake = false;
     std::erase_if(watch.lanes, [](const auto& lane) { return lane.expired(); });
-    const std::vector<std::weak_ptr<CudaLane>> lanes = watch.lanes;
-    lock.unlock();
     bool advanced = false, open = false;
-    for (const auto& weak : lanes) {
-      if (const std::shared_ptr<CudaLane> lane = weak.lock()) {
-        const CudaLane::Seen seen = lane->look();
-        advanced = advanced || seen.advanced;
-        open = open || seen.open;
-      }
+    // Others only append lanes meanwhile.
+    for (std::size_t i = 0; i < watch.lanes.size(); ++i) {
+      std::shared_ptr<CudaLane> lane = watch.lanes[i].lock();
+      if (lane == nullptr) continue;
+      lock.unlock();
+      const CudaLane::Seen seen = lane->look();
+      advanced = advanced || seen.advanced;
+      open = open || seen.open;
+      lane.reset();  // perhaps the last use of the device, whose end takes the lock
+      lock.lock();
     }
+    lock.unlock();
     in_vain = advanced ? 0 : in_vain + 1;
     if (open && in_vain > 50) {
       std::this_thread::sleep_for(std::min<std::chrono::microseconds>(longest, shortest * (in_vain - 50)));

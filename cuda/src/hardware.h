@@ -2,6 +2,7 @@
 // asks which points are reached.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -57,11 +58,18 @@ class Hardware {
   /// Null while the device works.
   std::exception_ptr failure() const;
   /// Notes that the device is lost, with what is in flight on its lanes. The first call counts. Returns the failure.
-  std::exception_ptr fail(int error);
+  std::exception_ptr fail(int error) noexcept;
 
   /// Returns an error of the CUDA runtime, or success.
-  int take_event(Event** taken);
-  void give_back(Event* event);
+  int take_event(Event** taken) noexcept;
+  void give_back(Event* event) noexcept;
+
+  /// Whether the device runs kernels whose teams wait for each other.
+  bool runs_teams_together() const { return !teams_refused_; }
+  /// It has refused one, so it gets no more of them.
+  void refuse_teams_together() noexcept;
+  /// Says, once, on standard error that levels are computed by launches, and why.
+  void say_levels_are_launched(const char* why) noexcept;
 
   /// Compiled kernels by their source. They are kept as long as the device is open, since work in flight may use them.
   /// `make` is called if there are none.
@@ -81,16 +89,19 @@ class Hardware {
     bool awake = false, ending = false;
     std::condition_variable woken;
   };
-  static void serve(Watch& watch);
+  static void serve(Watch& watch) noexcept;
 
   const Plugin& cuda_;
   const int number_;
   const std::string name_;
-  DeviceFacts facts_{};       // constant once the object exists
+  const std::exception_ptr lost_;  // the failure if there is no memory for what it says
+  DeviceFacts facts_{};            // constant once the object exists
+  std::atomic<bool> teams_refused_{false}, said_{false};
   mutable std::mutex mutex_;  // guards what follows
   std::exception_ptr failure_;
-  std::vector<Event*> events_;  // not in use
-  std::mutex compiling_;        // guards codes_; held while code is compiled
+  std::vector<Event*> events_;  // not in use; has room for all
+  std::size_t events_made_ = 0;
+  std::mutex compiling_;  // guards codes_; held while code is compiled
   std::map<std::string, std::unique_ptr<const Code>> codes_;
   const std::shared_ptr<Watch> watch_ = std::make_shared<Watch>();
   std::thread thread_;

@@ -9,19 +9,33 @@
 namespace windrow::cuda {
 namespace {
 
-/// What enter() has replaced on this thread. Sections nest.
 struct Section {
-  int device;   // of the thread before
+  int own;      // device
+  int before;   // the device that the thread gets back
   int error;    // of this section, found by one inside it or by enter(); or success
   bool failed;  // whether the lane had: then points tell, and nobody needs to hear of it from each op
+
+  void note(int found) {
+    if (found != not_ready && error == success) error = found;
+  }
 };
-thread_local std::vector<Section> sections;
+
+/// The sections of a thread, which nest. They take no memory, since enter() must not fail: if there are more than have
+/// room, which needs ops that push ops on the same thread, the inner ones are parts of the last one that has.
+struct Sections {
+  static constexpr std::size_t most = 32;
+  std::size_t count;
+  std::array<Section, most> all;
+
+  Section& innermost() { return all[std::min(count, most) - 1]; }
+};
+constinit thread_local Sections sections{};
 
 /// Keeps the thread's last error for the innermost section, before calls that may set another one. That work is not
 /// done yet is none.
 void save_error(const Plugin& cuda) {
   const int error = cuda.take_error();
-  if (error != not_ready && !sections.empty() && sections.back().error == success) sections.back().error = error;
+  if (sections.count > 0) sections.innermost().note(error);
 }
 
 }  // namespace
@@ -63,15 +77,23 @@ CudaLane& CudaLane::of(Lane* lane, std::string_view work) {
 
 void CudaLane::enter() noexcept {
   save_error(cuda_);  // it is that of the section around this one, or nobody's
-  Section section{hardware_->number(), success, fails_at(recorded_ + 1)};
-  cuda_.device(&section.device);
-  if (section.device != hardware_->number()) section.error = cuda_.set_device(hardware_->number());
-  sections.push_back(section);
+  const int own = hardware_->number();
+  int now = own, error = success;
+  cuda_.device(&now);
+  if (now != own) {
+    error = cuda_.set_device(own);
+    if (sections.count == 0 && thread_is_free()) now = own;  // it stays: the next op needs it, too
+  }
+  if (++sections.count > Sections::most) return sections.innermost().note(error);
+  sections.innermost() = {own, now, error, fails_at(recorded_ + 1)};
 }
 
 std::exception_ptr CudaLane::leave() noexcept {
-  const Section section = sections.back();
-  sections.pop_back();
+  Section section = sections.innermost();
+  if (sections.count-- > Sections::most) {
+    sections.innermost().error = success;
+    section.before = section.own;
+  }
   const int last = cuda_.take_error();
   const int error = section.error != success ? section.error : last;
   std::exception_ptr found;
@@ -83,10 +105,10 @@ std::exception_ptr CudaLane::leave() noexcept {
       fail(hardware_->fail(error));
       if (!section.failed) found = failure_at(recorded_ + 1);
     } else {
-      found = std::make_exception_ptr(Error(options_.name + ": " + cuda_.text(error)));
+      found = error_of_section(error);
     }
   }
-  if (section.device != hardware_->number()) cuda_.restore_device(section.device);
+  if (section.before != hardware_->number()) cuda_.restore_device(section.before);
   if (found != nullptr) hardware_->wake();
   return found;
 }
@@ -135,11 +157,15 @@ void CudaLane::wait(Point point, IfFailed) noexcept {
 void CudaLane::when_reached(Point point, Reached callback) noexcept {
   std::unique_lock lock(mutex_);
   if (!reached(point)) {
-    callbacks_.emplace(point.serial, std::move(callback));
-    if (has_room()) covering(point.serial);
-    lock.unlock();
-    hardware_->wake();
-    return;
+    try {
+      callbacks_.emplace(point.serial, std::move(callback));
+      if (has_room()) covering(point.serial);
+      lock.unlock();
+      hardware_->wake();
+      return;
+    } catch (const std::bad_alloc&) {  // the callback is as it was
+      drain();
+    }
   }
   const std::exception_ptr error = failure_at(point.serial);
   lock.unlock();
@@ -216,6 +242,18 @@ Error CudaLane::error_of(const char* work, int error) const {
   return Error(options_.name + ": " + work + ": " + cuda_.text(error));
 }
 
+void CudaLane::throw_error(const char* work, int error) const {
+  const Error made = error_of(work, error);
+  if (error == teams_refused) throw TeamsRefused(made.what());
+  throw made;
+}
+
+std::exception_ptr CudaLane::error_of_section(int error) const noexcept try {
+  return std::make_exception_ptr(Error(options_.name + ": " + cuda_.text(error)));
+} catch (const std::bad_alloc&) {
+  return std::current_exception();  // that the op has failed is not lost
+}
+
 void CudaLane::keep(std::shared_ptr<void> object) {
   {
     std::lock_guard lock(mutex_);
@@ -225,11 +263,11 @@ void CudaLane::keep(std::shared_ptr<void> object) {
 }
 
 /// An event in flight that is reached no sooner than the point. Null if the point is reached now.
-Event* CudaLane::covering(std::uint64_t serial) {
+Event* CudaLane::covering(std::uint64_t serial) noexcept {
   if (reached({this, serial})) return nullptr;
   const auto found = std::ranges::lower_bound(marks_, serial, {}, &Mark::serial);
   if (found != marks_.end()) return found->event;
-  if (!sections.empty()) save_error(cuda_);
+  if (sections.count > 0) save_error(cuda_);
   const OnThread here(cuda_, hardware_->number());  // another device of the thread may have failed
   Event* event = nullptr;
   int error = hardware_->take_event(&event);
@@ -237,19 +275,23 @@ Event* CudaLane::covering(std::uint64_t serial) {
   const std::uint64_t newest = recorded_;
   if (error == success) {
     error = cuda_.record(event, queue_);
-    if (error != success) hardware_->give_back(event);
+    if (error == success && note_mark({newest, event})) return event;
+    hardware_->give_back(event);
   }
-  if (error != success) {
-    drain();
-    return nullptr;
-  }
-  marks_.push_back({newest, event});
-  return event;
+  drain();
+  return nullptr;
+}
+
+bool CudaLane::note_mark(const Mark& mark) noexcept try {
+  marks_.push_back(mark);
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 /// Without the lock while it asks: a query waits for launches of other threads, and threads that issue work need the
 /// lock.
-void CudaLane::ask_marks(std::unique_lock<std::mutex>& lock) {
+void CudaLane::ask_marks(std::unique_lock<std::mutex>& lock) noexcept {
   if (const std::exception_ptr failure = hardware_->failure()) return fail(failure);
   while (!marks_.empty()) {
     const Mark first = marks_.front();
@@ -266,9 +308,9 @@ void CudaLane::ask_marks(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-/// For calls about events that fail, for example since memory is short, on a device that perhaps works: waits for all
+/// For calls about events that fail, and for notes that have no memory, on a device that perhaps works: waits for all
 /// that is issued, so that nothing is taken for done that is not. It is rare.
-void CudaLane::drain() {
+void CudaLane::drain() noexcept {
   const OnThread here(cuda_, hardware_->number());
   const std::uint64_t newest = recorded_;
   const int error = cuda_.drain(queue_);
@@ -280,7 +322,7 @@ void CudaLane::drain() {
 }
 
 /// All points that are not reached fail, and count as reached: nothing of the device works any more.
-void CudaLane::fail(const std::exception_ptr& error) {
+void CudaLane::fail(const std::exception_ptr& error) noexcept {
   if (failed_at_ != 0) return;
   {
     std::lock_guard lock(error_mutex_);
@@ -289,8 +331,8 @@ void CudaLane::fail(const std::exception_ptr& error) {
   failed_at_ = reached_ + 1;
 }
 
-bool CudaLane::fails_at(std::uint64_t serial) const { return failed_at_ != 0 && serial >= failed_at_; }
-std::exception_ptr CudaLane::failure_at(std::uint64_t serial) const {
+bool CudaLane::fails_at(std::uint64_t serial) const noexcept { return failed_at_ != 0 && serial >= failed_at_; }
+std::exception_ptr CudaLane::failure_at(std::uint64_t serial) const noexcept {
   if (!fails_at(serial)) return nullptr;
   std::lock_guard lock(error_mutex_);
   return error_;
@@ -308,22 +350,18 @@ std::string CudaLane::in_flight() const {
   return text;
 }
 
-CudaLane::Seen CudaLane::look() {
-  std::vector<Reached> due;
-  std::vector<std::exception_ptr> errors;
-  std::vector<std::shared_ptr<void>> free;
+CudaLane::Seen CudaLane::look() noexcept {
+  decltype(callbacks_) due;
+  decltype(kept_) free;
   std::unique_lock lock(mutex_);
   const std::uint64_t before = reached_, failed_before = failed_at_;
   ask_marks(lock);
   while (!callbacks_.empty() && reached({this, callbacks_.begin()->first})) {
-    errors.push_back(failure_at(callbacks_.begin()->first));
-    due.push_back(std::move(callbacks_.begin()->second));
-    callbacks_.erase(callbacks_.begin());
+    due.insert(due.end(), callbacks_.extract(callbacks_.begin()));
   }
   const bool lost = hardware_->failure() != nullptr;
   while (!kept_.empty() && (lost || kept_.front().first <= reached_)) {
-    free.push_back(std::move(kept_.front().second));
-    kept_.pop_front();
+    free.splice(free.end(), kept_, kept_.begin());
   }
   // What is kept for an op that is still being issued has no point yet.
   const bool open = !callbacks_.empty() || (!kept_.empty() && kept_.front().first <= recorded_);
@@ -331,7 +369,7 @@ CudaLane::Seen CudaLane::look() {
   if (open && has_room() && recorded_ > covered) covering(recorded_);
   const bool advanced = reached_ != before || failed_at_ != failed_before;
   lock.unlock();
-  for (std::size_t i = 0; i < due.size(); ++i) due[i](errors[i]);
+  for (const auto& [serial, callback] : due) callback(failure_at(serial));
   return {advanced, open};
 }
 

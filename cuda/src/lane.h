@@ -9,6 +9,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,14 @@
 
 namespace windrow::cuda {
 
+/// The device has refused a kernel whose teams wait for each other: Result::teams_refused. Nothing was issued.
+class TeamsRefused : public Error {
+ public:
+  using Error::Error;
+};
+
+/// What the engine and the thread of the device call needs no memory of the host; where there is none for what someone
+/// waits for, they wait for the device instead.
 class CudaLane final : public Lane, public CapturingLane {
  public:
   struct Options {
@@ -59,15 +68,16 @@ class CudaLane final : public Lane, public CapturingLane {
   const std::shared_ptr<Hardware>& shared_hardware() const { return hardware_; }
   Queue* queue() const { return capturing_ ? capture_queue_ : queue_; }
   /// Issues work, a string literal or an operator's name, by a function that returns the error of the call. Throws
-  /// Error if there is one.
+  /// Error if there is one; TeamsRefused, then the op may go on.
   template <class Function>
   void issue(const char* work, Function function) {
     note(work);
     const bool timed = timeline_.on() && !capturing_;
     if (timed) begin_timed(work);
     const int error = function();
+    if (error == teams_refused) cuda_.take_error();
     if (timed) end_timed();
-    if (error != success) throw error_of(work, error);
+    if (error != success) throw_error(work, error);
   }
   /// Whether there is memory for capture(): the first call takes it, or finds that there is none.
   bool can_capture();
@@ -84,7 +94,7 @@ class CudaLane final : public Lane, public CapturingLane {
     bool advanced, open;  // whether points were reached, and whether someone waits for more
   };
   /// Called by the thread of the device: asks which points are reached, and calls back.
-  Seen look();
+  Seen look() noexcept;
 
  private:
   /// Covers all points up to `serial`.
@@ -99,15 +109,18 @@ class CudaLane final : public Lane, public CapturingLane {
   void begin_timed(const char* work) noexcept;
   void end_timed() noexcept;
   Error error_of(const char* work, int error) const;
+  [[noreturn]] void throw_error(const char* work, int error) const;
+  std::exception_ptr error_of_section(int error) const noexcept;
   // Called with mutex_.
-  Event* covering(std::uint64_t serial);
+  Event* covering(std::uint64_t serial) noexcept;
+  bool note_mark(const Mark& mark) noexcept;
   bool has_room() const { return std::ranges::count(marks_, false, &Mark::anticipated) < most_marks; }
-  void ask_marks(std::unique_lock<std::mutex>& lock);
-  void drain();
-  void fail(const std::exception_ptr& error);
+  void ask_marks(std::unique_lock<std::mutex>& lock) noexcept;
+  void drain() noexcept;
+  void fail(const std::exception_ptr& error) noexcept;
   // Called with or without it.
-  std::exception_ptr failure_at(std::uint64_t serial) const;
-  bool fails_at(std::uint64_t serial) const;
+  std::exception_ptr failure_at(std::uint64_t serial) const noexcept;
+  bool fails_at(std::uint64_t serial) const noexcept;
 
   static constexpr std::ptrdiff_t most_marks = 8;
   static constexpr std::size_t most_marks_in_all = 64;
@@ -134,8 +147,9 @@ class CudaLane final : public Lane, public CapturingLane {
 
   mutable std::mutex mutex_;  // guards what follows
   std::deque<Mark> marks_;    // in flight, in the order of their points
+  // What is due moves from them to containers of the same kind, which takes no memory.
   std::multimap<std::uint64_t, Reached> callbacks_;
-  std::deque<std::pair<std::uint64_t, std::shared_ptr<void>>> kept_;
+  std::list<std::pair<std::uint64_t, std::shared_ptr<void>>> kept_;
 
   struct Issued {
     std::uint64_t serial;

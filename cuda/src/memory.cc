@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 namespace windrow::cuda {
 namespace {
@@ -38,9 +39,14 @@ std::byte* PinnedMemory::allocate(std::size_t bytes) {
     throw OutOfMemory(name_ + ": " + std::to_string(bytes) +
                       " bytes are not to be had: " + hardware_->cuda().text(error));
   }
-  PinnedRanges& ranges = pinned_ranges();
-  std::lock_guard lock(ranges.mutex);
-  ranges.all.emplace(address(static_cast<std::byte*>(made)), size);
+  try {
+    PinnedRanges& ranges = pinned_ranges();
+    std::lock_guard lock(ranges.mutex);
+    ranges.all.emplace(address(static_cast<std::byte*>(made)), size);
+  } catch (const std::bad_alloc&) {
+    hardware_->cuda().free_pinned(made);
+    throw;
+  }
   return static_cast<std::byte*>(made);
 }
 
@@ -70,6 +76,12 @@ DeviceMemory::DeviceMemory(std::shared_ptr<CudaLane> lane, std::shared_ptr<Alloc
       limit_(limit),
       name_(lane_->name()) {}
 
+DeviceMemory::~DeviceMemory() {
+  for (const auto& [lane, held] : workspaces_) {
+    if (held.start != nullptr) deallocate(held.start, held.bytes);
+  }
+}
+
 std::byte* DeviceMemory::allocate(std::size_t bytes) {
   const std::size_t size = aligned_size(std::max<std::size_t>(bytes, 1), alignment());
   const OnThread here(hardware_->cuda(), hardware_->number());
@@ -95,6 +107,19 @@ void DeviceMemory::deallocate(std::byte* start, std::size_t bytes) noexcept {
   const OnThread here(hardware_->cuda(), hardware_->number());
   hardware_->cuda().free(start);
   in_use_ -= aligned_size(std::max<std::size_t>(bytes, 1), alignment());
+}
+
+/// A lane does its work in order, so one workspace serves all of its kernels; and a smaller one ends only when the
+/// device has finished with it, as the runtime waits then.
+std::byte* DeviceMemory::workspace_beside(Lane* lane, std::size_t bytes) {
+  if (&lane_of(lane, "a kernel with a workspace") == lane_.get()) return nullptr;
+  std::lock_guard lock(mutex_);
+  Workspace& held = workspaces_[lane];
+  if (held.start != nullptr && held.bytes < bytes) {
+    deallocate(std::exchange(held.start, nullptr), std::exchange(held.bytes, 0));
+  }
+  if (held.start == nullptr) held = {allocate(bytes), bytes};
+  return held.start;
 }
 
 CudaLane& DeviceMemory::lane_of(Lane* lane, const char* work) const {

@@ -35,6 +35,7 @@ class DeviceMemory final : public Allocator {
  public:
   /// `limit`: the most bytes; 0 for all of the device's.
   DeviceMemory(std::shared_ptr<CudaLane> lane, std::shared_ptr<Allocator> staging, std::size_t limit);
+  ~DeviceMemory() override;
 
   std::string_view name() const override { return name_; }
   bool on_host() const override { return false; }
@@ -47,6 +48,7 @@ class DeviceMemory final : public Allocator {
   void download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape) override;
   void clear(Lane* lane, std::byte* start, std::size_t bytes) override;
   std::shared_ptr<Allocator> staging() override { return staging_; }
+  std::byte* workspace_beside(Lane* lane, std::size_t bytes) override;
 
   const CudaLane& lane() const { return *lane_; }
 
@@ -59,6 +61,13 @@ class DeviceMemory final : public Allocator {
   const std::size_t limit_;
   const std::string name_;
   std::atomic<std::size_t> in_use_{0};
+
+  struct Workspace {
+    std::byte* start = nullptr;
+    std::size_t bytes = 0;
+  };
+  std::mutex mutex_;
+  std::map<const Lane*, Workspace> workspaces_;  // of other lanes; guarded by mutex_
 };
 
 }  // namespace windrow::cuda

@@ -32,6 +32,7 @@ void Timeline::start(std::uint64_t most) noexcept try {
   give_up();
   done_.clear();
   room_ = most;
+  free_.reserve(2);
   while (free_.size() < 2) {
     Event* made = nullptr;
     if (cuda_.make_clock(&made) != success) return give_up();
@@ -63,8 +64,9 @@ void Timeline::begin(Queue* queue, const char* work) noexcept try {
   std::lock_guard lock(mutex_);
   if (room_ == 0 || origin_ == nullptr) return;
   --room_;
+  open_.push_back({work, nullptr, nullptr});
   Event* const event = record(queue);
-  if (event != nullptr) open_.push_back({work, event, nullptr});
+  if (event != nullptr) open_.back().begin = event;
 } catch (const std::bad_alloc&) {
 }
 
@@ -95,7 +97,7 @@ Event* Timeline::record(Queue* queue) {
     return nullptr;
   }
   if (cuda_.record(event, queue) == success) return event;
-  free_.push_back(event);
+  cuda_.end_event(event);
   give_up();
   return nullptr;
 }
@@ -125,7 +127,7 @@ void Timeline::collect() {
 void Timeline::give_up() noexcept {
   on_ = false;
   for (const Open& open : open_) {
-    cuda_.end_event(open.begin);
+    if (open.begin != nullptr) cuda_.end_event(open.begin);
     if (open.end != nullptr) cuda_.end_event(open.end);
   }
   open_.clear();

@@ -18,8 +18,8 @@ std::vector<Matrix<T>> shapes_of(std::span<const Matrix<T>> matrices) {
 
 }  // namespace
 
-/// On a device, the lane orders later uses of the workspace behind the kernel, so it is freed as soon as that is
-/// issued.
+/// On a device, the lane that orders the memory puts later uses of the workspace behind the kernel, so it is freed as
+/// soon as that is issued. A kernel on another lane gets one that this lane alone uses.
 template <class Real>
 void Kernel<Real>::run_with_workspace(const KernelCall<Real>& call, Allocator& memory) const {
   const auto in = shapes_of(call.in);
@@ -32,6 +32,8 @@ void Kernel<Real>::run_with_workspace(const KernelCall<Real>& call, Allocator& m
   shapes.out.data = nullptr;
   const std::size_t bytes = workspace(shapes);
   KernelCall<Real> whole = call;
+  whole.workspace = call.lane == nullptr ? nullptr : memory.workspace_beside(call.lane, bytes);
+  if (whole.workspace != nullptr) return run(whole);
   if (KeptWorkspaces* const kept = KeepWorkspaces::here()) {
     whole.workspace = kept->add(memory, bytes);
     return run(whole);

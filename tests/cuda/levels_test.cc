@@ -95,5 +95,32 @@ TEST(CudaLevels, GiveTheLossOfTheHostHoweverTheyAreDivided) {
   }
 }
 
+/// A process may have fewer multiprocessors than its device says, or a tool takes what teams need.
+TEST(CudaLevels, AreComputedByLaunchesWhereTeamsCannotRunTogether) {
+  fake::reset();
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const double expected = loss_of_training("tree-lstm", host_device(engine), 36);
+  const auto said_of = [&](const fake::Options& options, const cuda::DeviceOptions& of_device) {
+    fake::reset(options);
+    Engine another({.policy = Policy::pool, .workers = 2});
+    const cuda::OpenDevice opened = cuda::open_device(another, 0, of_device);
+    ::testing::internal::CaptureStderr();
+    EXPECT_NEAR(loss_of_training("tree-lstm", opened.device, 36), expected, 1e-4 * expected);
+    EXPECT_NEAR(loss_of_training("tree-lstm", opened.device, 36), expected, 1e-4 * expected);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string said = "windrow: cuda:0: levels of minibatches are computed by launches alone, since ";
+  const std::string refused = said + "it has refused a kernel whose teams wait for each other\n";
+  for (const cuda::Levels levels : {cuda::Levels::automatic, cuda::Levels::together}) {
+    for (const bool graphs : {false, true}) {
+      EXPECT_EQ(said_of({}, {.levels = levels, .graphs = graphs}), "");
+      // The device knows, or only a launch tells.
+      EXPECT_EQ(said_of({.teams_each = 0}, {.levels = levels, .graphs = graphs}),
+                said + "their teams cannot run at the same time\n");
+      EXPECT_EQ(said_of({.cooperative = false}, {.levels = levels, .graphs = graphs}), refused);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace windrow::testing

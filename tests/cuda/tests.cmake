@@ -49,8 +49,8 @@ target_link_libraries(windrow_cuda_test_kernels PRIVATE windrow_cuda_flags)
 
 windrow_test(
   fake_cuda_test
-  SOURCES cuda/captured_test.cc cuda/cuda_device_test.cc cuda/failures_test.cc cuda/fake_test.cc cuda/fusion_test.cc cuda/levels_test.cc cuda/minibatch_test.cc cuda/streams_test.cc
-          cuda/threads_test.cc $<TARGET_OBJECTS:windrow_conformance>
+  SOURCES cuda/captured_test.cc cuda/code_test.cc cuda/cuda_device_test.cc cuda/evaluation_test.cc cuda/failures_test.cc cuda/fake_test.cc cuda/fusion_test.cc cuda/lanes_test.cc
+          cuda/lazy_values_test.cc cuda/levels_test.cc cuda/minibatch_test.cc cuda/streams_test.cc cuda/threads_test.cc $<TARGET_OBJECTS:windrow_conformance>
   LINKS windrow::models windrow::cuda windrow_fake_cuda
   INSIDE cuda
   DEFINITIONS ${fake_plugin})
@@ -61,6 +61,17 @@ set_target_properties(fake_cuda_test PROPERTIES LINKER_LANGUAGE CXX)
 add_dependencies(fake_cuda_test windrow_fake_cuda_plugin)
 foreach(number RANGE 1 8)
   set_tests_properties(fake_cuda_test.${number}_of_8 PROPERTIES LABELS fake-cuda)
+endforeach()
+
+# Allocations of the host fail one after the other.
+windrow_test(
+  cuda_fault_test
+  SOURCES cuda/cuda_fault_test.cc engine/faults.cc
+  LINKS windrow::batching windrow::cuda windrow_fake_cuda ${CMAKE_DL_LIBS}
+  DEFINITIONS ${fake_plugin} WINDROW_FAULT_STRIDES=${fault_strides})
+add_dependencies(cuda_fault_test windrow_fake_cuda_plugin)
+foreach(number RANGE 1 8)
+  set_tests_properties(cuda_fault_test.${number}_of_8 PROPERTIES LABELS fake-cuda)
 endforeach()
 
 # The random programs of CudaPrograms, many more.

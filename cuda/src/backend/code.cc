@@ -16,7 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 /// FNV-1a, with two beginnings for 128 bits.
-std::string hash_of(const std::string& text) {
+constexpr std::size_t hash_digits = 32;
+std::string hash_of(std::string_view text) {
   std::string digits;
   for (std::uint64_t hash : {0xcbf29ce484222325u, 0x84222325cbf29ce4u}) {
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
@@ -35,15 +36,17 @@ fs::path cache_folder() {
   return home == nullptr || *home == '\0' ? fs::path() : fs::path(home) / ".cache" / "windrow";
 }
 
-/// The file begins with its key, so that another key of the same hash, and a torn file, are noticed.
+/// The file is the key, a zero, the hash of the code, and the code: so another key of the same hash is noticed, and
+/// code that is torn or damaged. Nothing of a damaged file is used, since a driver may take it all the same.
 std::optional<std::string> read_kept(const fs::path& file, const std::string& key) {
   std::ifstream in(file, std::ios::binary);
   if (!in) return std::nullopt;
   const std::string all((std::istreambuf_iterator<char>(in)), {});
   const std::string head = key + '\0';
-  constexpr std::string_view end = "end of code";
-  if (!all.starts_with(head) || !all.ends_with(end)) return std::nullopt;
-  return all.substr(head.size(), all.size() - head.size() - end.size());
+  if (!all.starts_with(head) || all.size() < head.size() + hash_digits) return std::nullopt;
+  std::string code = all.substr(head.size() + hash_digits);
+  if (all.compare(head.size(), hash_digits, hash_of(code)) != 0) return std::nullopt;
+  return code;
 }
 
 /// Other processes may do the same at the same time, so the file appears complete. Failures are of no interest.
@@ -53,7 +56,7 @@ void keep(const fs::path& file, const std::string& key, const std::string& code)
   static std::atomic<unsigned> files{0};  // devices compile at the same time
   const fs::path unfinished = file.string() + "." + std::to_string(::getpid()) + "." + std::to_string(++files);
   std::ofstream out(unfinished, std::ios::binary);
-  out << key << '\0' << code << "end of code";
+  out << key << '\0' << hash_of(code) << code;
   out.close();
   if (out) {
     fs::rename(unfinished, file, error);
@@ -63,12 +66,21 @@ void keep(const fs::path& file, const std::string& key, const std::string& code)
 
 std::string compile(const Plugin& cuda, const std::string& source, int architecture, const std::string& device) {
   Compiled made;
+  const std::unique_ptr<Compiled, void (*)(Compiled*)> owner(&made, cuda.free_compiled);
   const int error = cuda.compile(source.c_str(), architecture, &made);
-  const std::string result(made.start == nullptr ? "" : made.start, made.start == nullptr ? 0 : made.bytes);
-  cuda.free_compiled(&made);
+  std::string result(made.start == nullptr ? "" : made.start, made.start == nullptr ? 0 : made.bytes);
   if (error == success) return result;
   throw Error(device +
               ": a fused kernel does not compile: " + (error == bad_source ? result.c_str() : cuda.text(error)));
+}
+
+/// All that decides what the code is, and whether the device can run it. The name keeps devices of tests apart.
+std::string key_of(const Hardware& hardware, const std::string& source) {
+  const DeviceFacts& facts = hardware.facts();
+  CompilerFacts compiler{};
+  hardware.cuda().compiler(facts.major * 10 + facts.minor, &compiler);
+  return std::string(compiler.version) + " " + compiler.options + " for " + architecture_of(facts) + ", " + facts.name +
+         "\n" + source;
 }
 
 }  // namespace
@@ -76,12 +88,7 @@ std::string compile(const Plugin& cuda, const std::string& source, int architect
 const Code* Code::of(Hardware& hardware, const std::string& source, const std::vector<KernelNeeds>& kernels) {
   return hardware.code_of(source, [&]() -> std::unique_ptr<const Code> {
     const Plugin& cuda = hardware.cuda();
-    const DeviceFacts& facts = hardware.facts();
-    const int architecture = facts.major * 10 + facts.minor;
-    int driver = 0, runtime = 0;
-    cuda.versions(&driver, &runtime);
-    const std::string key = "sm_" + std::to_string(architecture) + " of " + facts.name + ", CUDA " +
-                            std::to_string(runtime) + "\n" + source;
+    const std::string key = key_of(hardware, source);
     const fs::path folder = cache_folder(), file = folder / ("kernels-" + hash_of(key));
     if (!folder.empty()) {
       try {
@@ -93,6 +100,7 @@ const Code* Code::of(Hardware& hardware, const std::string& source, const std::v
         cuda.take_error();  // the file is of no use; it is replaced
       }
     }
+    const int architecture = hardware.facts().major * 10 + hardware.facts().minor;
     const std::string code = compile(cuda, source, architecture, hardware.name());
     std::unique_ptr<const Code> made(new Code(hardware, code, kernels));
     if (!folder.empty()) keep(file, key, code);
@@ -101,23 +109,23 @@ const Code* Code::of(Hardware& hardware, const std::string& source, const std::v
 }
 
 Code::Code(const Hardware& hardware, const std::string& code, const std::vector<KernelNeeds>& kernels)
-    : cuda_(hardware.cuda()) {
-  const OnThread here(cuda_, hardware.number());
-  const auto require = [&](int error, const std::string& what) {
-    if (error == success) return;
-    if (module_ != nullptr) cuda_.end_module(module_);
-    throw Error(hardware.name() + ": " + what + ": " + cuda_.text(error));
+    : module_(nullptr, hardware.cuda().end_module) {
+  const Plugin& cuda = hardware.cuda();
+  const OnThread here(cuda, hardware.number());
+  const auto require = [&](int error, const char* what, const std::string& kernel = {}) {
+    if (error != success) throw Error(hardware.name() + ": " + what + kernel + ": " + cuda.text(error));
   };
-  require(cuda_.load(code.c_str(), &module_), "fused kernels cannot be loaded");
+  Module* loaded = nullptr;
+  require(cuda.load(code.c_str(), &loaded), "fused kernels cannot be loaded");
+  module_.reset(loaded);
   for (const KernelNeeds& kernel : kernels) {
     functions_.emplace_back();
-    require(cuda_.function(module_, kernel.name.c_str(), &functions_.back()), "no kernel " + kernel.name);
+    require(cuda.function(loaded, kernel.name.c_str(), &functions_.back()), "no kernel ", kernel.name);
     if (kernel.shared_bytes == 0) continue;
-    require(cuda_.allow_shared(functions_.back(), kernel.shared_bytes, hardware.number()),
-            "no shared memory for " + kernel.name);
+    if (cuda.allow_shared(functions_.back(), kernel.shared_bytes, hardware.number()) == success) continue;
+    cuda.take_error();
+    functions_.back() = nullptr;
   }
 }
-
-Code::~Code() { cuda_.end_module(module_); }
 
 }  // namespace windrow::cuda

@@ -18,22 +18,21 @@ struct KernelNeeds {
 /// The kernels of one source on one device.
 class Code {
  public:
-  /// Compiles the source, or takes what was compiled before for this architecture: files in WINDROW_CUDA_CACHE, by
-  /// default $XDG_CACHE_HOME/windrow or ~/.cache/windrow; an empty value turns them off.
-  /// The device keeps the code. Throws Error if the source does not compile. Threads: any.
+  /// Compiles the source, or takes what the same compiler has made of it before with the same options for this
+  /// architecture: files in WINDROW_CUDA_CACHE, by default $XDG_CACHE_HOME/windrow or ~/.cache/windrow; an empty value
+  /// turns them off. A damaged file is replaced. The device keeps the code. Throws Error if the source does not
+  /// compile. Threads: any.
   static const Code* of(Hardware& hardware, const std::string& source, const std::vector<KernelNeeds>& kernels);
-  ~Code();
   Code(const Code&) = delete;
   Code& operator=(const Code&) = delete;
 
-  /// By number in `kernels`.
+  /// By number in `kernels`; null for one that does not get its shared memory.
   Function* function(std::size_t number) const { return functions_[number]; }
 
  private:
   Code(const Hardware& hardware, const std::string& code, const std::vector<KernelNeeds>& kernels);
 
-  const Plugin& cuda_;
-  Module* module_ = nullptr;
+  std::unique_ptr<Module, int (*)(Module*)> module_;
   std::vector<Function*> functions_;
 };
 

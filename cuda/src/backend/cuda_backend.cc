@@ -39,6 +39,7 @@ class CudaBackend final : public Backend {
   std::shared_ptr<const LoweredPlan> lower(const Device& device, std::shared_ptr<const Plan> plan) const override {
     Interpretation::require_kernels(*plan, device.kernels);
     auto made = std::make_shared<CudaPlan>();
+    made->hardware = hardware_;
     made->levels = wanted_.levels;
     made->precision = wanted_.precision;
     if (wanted_.graphs) made->graphs = std::make_shared<Graphs>(hardware_->cuda());
@@ -51,10 +52,26 @@ class CudaBackend final : public Backend {
       kernels.push_back({made->fused.levels[i]->name, made->fused.levels[i]->shared_bytes});
     }
     if (!kernels.empty()) made->code = Code::of(*hardware_, source_of(made->fused, *plan), kernels);
+    for (std::size_t i = 0; i < made->fused.levels.size(); ++i) {
+      std::optional<LevelsKernel>& kernel = made->fused.levels[i];
+      if (kernel && !fits(*kernel, made->code->function(made->levels_function[i]))) kernel.reset();
+    }
     return std::make_shared<LoweredForCuda>(device, std::move(plan), std::move(made));
   }
 
  private:
+  /// The process may have a part of the device only, and tools take registers and shared memory.
+  bool fits(const LevelsKernel& kernel, Function* function) const {
+    const Plugin& cuda = hardware_->cuda();
+    const OnThread here(cuda, hardware_->number());
+    int teams = 0;
+    const int error = function == nullptr ? success : cuda.teams_together(function, kernel.shared_bytes, &teams);
+    if (error != success) cuda.take_error();  // a launch will tell
+    if (error != success || teams >= kernel.teams) return true;
+    hardware_->say_levels_are_launched("their teams cannot run at the same time");
+    return false;
+  }
+
   Grid grid() const {
     const DeviceFacts& facts = hardware_->facts();
     int driver = 0, runtime = 0;

@@ -180,7 +180,7 @@ std::shared_ptr<CudaExecution> CudaExecution::make(const Device& device, std::sh
     }
     for (std::size_t i = 0; i < cuda->fused.levels.size(); ++i) {
       const auto& kernel = cuda->fused.levels[i];
-      if (!kernel || !whole) continue;
+      if (!kernel || !whole || !cuda->hardware->runs_teams_together()) continue;
       const Phase phase = i == 0 ? Phase::level : Phase::back_level;
       const std::size_t first =
           cuda->levels == Levels::together ? 0 : first_of_kernel(*kernel, *plan, to.layout, phase, cuda->precision);
@@ -211,19 +211,35 @@ void CudaExecution::run_stage(const Stage& stage, Lane* lane) {
   // Launches cannot become a cooperative one: where the kernel for levels begins belongs to the shape.
   const std::size_t number = number_of(stage.of);
   const MoreWords::Batches& batches = words_->batches[number];
-  const std::size_t kernel_at = batches.count == 0 ? 0 : batches.first + 1;
-  cuda_->graphs->run(CudaLane::of(lane, "a pass"), 2 * kernel_at + number,
-                     [&] { Interpretation::run_stage(stage, lane); });
+  const auto run_graph = [&] {
+    const bool has_kernel = batches.count > 0 && cuda_->hardware->runs_teams_together();
+    const std::size_t kernel_at = has_kernel ? batches.first + 1 : 0;
+    cuda_->graphs->run(CudaLane::of(lane, "a pass"), 2 * kernel_at + number,
+                       [&] { Interpretation::run_stage(stage, lane); });
+  };
+  try {
+    run_graph();
+  } catch (const TeamsRefused&) {
+    cuda_->hardware->refuse_teams_together();
+    run_graph();
+  }
 }
 
 void CudaExecution::run_levels(Phase phase, Range batches, Lane* lane) {
   const Passes of = phase == Phase::level ? Passes::forward : Passes::backward;
   const MoreWords::Batches& kernel = words_->batches[number_of(of)];
   const auto first = static_cast<Index>(kernel.first);
-  if (kernel.count == 0 || batches.end <= first) return Interpretation::run_levels(phase, batches, lane);
+  const bool has_kernel = kernel.count > 0 && batches.end > first && cuda_->hardware->runs_teams_together();
+  if (!has_kernel) return Interpretation::run_levels(phase, batches, lane);
   const Range launches{batches.begin, first};
   if (of == Passes::forward) Interpretation::run_levels(phase, launches, lane);
-  run_kernel_of_levels(number_of(of), lane);
+  try {
+    run_kernel_of_levels(number_of(of), lane);
+  } catch (const TeamsRefused&) {
+    if (cuda_->graphs != nullptr) throw;  // the graph is made again
+    cuda_->hardware->refuse_teams_together();
+    Interpretation::run_levels(phase, {first, batches.end}, lane);
+  }
   if (of == Passes::backward) Interpretation::run_levels(phase, launches, lane);
 }
 

@@ -17,6 +17,7 @@ namespace windrow::cuda {
 
 /// A plan with its kernels. Immutable.
 struct CudaPlan {
+  std::shared_ptr<Hardware> hardware;
   FusedPlan fused;
   const Code* code = nullptr;  ///< of the device; null if nothing is fused
   Levels levels = Levels::automatic;
@@ -55,6 +56,7 @@ class CudaExecution final : public Interpretation {
   void run_levels(Phase phase, Range batches, Lane* lane) override;
   /// In FusedPlan::levels and MoreWords::batches.
   static std::size_t number_of(Passes passes) { return static_cast<std::size_t>(passes); }
+  /// Throws TeamsRefused if the device does not take it.
   void run_kernel_of_levels(std::size_t number, Lane* lane);
   void add_arguments(const FusedKernel& kernel, const At& at, std::vector<std::uint64_t>& to) const;
   void run_fused(const FusedKernel& kernel, Function* function, const At& at) const;

@@ -20,8 +20,8 @@ class Graphs {
   Graphs& operator=(const Graphs&) = delete;
 
   /// Issues, in an op of the lane, what `issue` issues on it, as one graph; call by call if there is no memory for a
-  /// capture. `shape`: any number; those of other shapes have other graphs. Throws what `issue` throws, and Error if a
-  /// call fails.
+  /// capture. `shape`: any number; those of other shapes have other graphs. Throws what `issue` throws, Error if a call
+  /// fails, and TeamsRefused if that is the reason; then nothing was issued.
   void run(CudaLane& lane, std::size_t shape, const std::function<void()>& issue);
 
  private:

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <utility>
 
+#include "core/running.h"
 #include "diagnosis/engine_log.h"
 #include "policy/crew.h"
 #include "policy/lane_workers.h"
@@ -77,8 +78,15 @@ class Chaos final : public RunningPolicy {
 
 }  // namespace
 
+namespace {
+constinit thread_local bool started_without_hook = false;
+}
+
+bool Lane::thread_is_free() noexcept { return started_without_hook && Running::innermost() == nullptr; }
+
 void call_start_hook(const std::function<void()>& on_thread_start) noexcept {
   watch_exit_of_this_thread();
+  started_without_hook = !on_thread_start;
   try {
     if (on_thread_start) on_thread_start();
   } catch (const std::exception& e) {

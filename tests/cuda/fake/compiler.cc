@@ -59,6 +59,12 @@ struct Folder {
 
 }  // namespace
 
+nvrtcResult nvrtcVersion(int* major, int* minor) {
+  *major = CUDART_VERSION / 1000;
+  *minor = world().options.compiler_minor;
+  return NVRTC_SUCCESS;
+}
+
 nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* source, const char*, int, const char* const*,
                                const char* const*) {
   *program = reinterpret_cast<nvrtcProgram>(new Program{.source = std::string(before) + source, .code = {}, .log = {}});

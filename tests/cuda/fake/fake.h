@@ -44,6 +44,9 @@ struct Options {
   bool kernels_run = true;     ///< otherwise they are issued and do nothing
   int driver_version = 13000;  ///< 0: there is no driver
   int major = 9;               ///< of the devices' architecture
+  int teams_each = 1;          ///< that a multiprocessor is said to run at the same time
+  bool cooperative = true;     ///< otherwise kernels whose teams wait for each other are refused at their launch
+  int compiler_minor = 0;      ///< of NVRTC's version
 };
 
 /// Begins anew, with no failure, no report and all counters zero. Waits a while for streams to
@@ -67,6 +70,10 @@ void fail(std::uint64_t call, int error, bool lasts);
 bool has_context(int device);
 /// The next work of a device fails when it runs, as a kernel with a wrong address does. The device is lost.
 void fail_next_work(int device = 0);
+
+/// For tests that make allocations fail: the runtime calls `begin` before it allocates for itself on a thread, and
+/// `end` afterwards. To be called before anything else.
+void around_own_allocations(void (*begin)(), void (*end)());
 
 /// Calls since reset().
 struct Counters {

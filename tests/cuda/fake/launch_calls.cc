@@ -105,9 +105,16 @@ cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 teams, dim3 t
   ++world().counters.launches;
   const auto found = known().compiled.find(function);
   if (found == known().compiled.end()) return returns(cudaErrorInvalidDeviceFunction);
-  if (teams.x > multiprocessors) return returns(cudaErrorCooperativeLaunchTooLarge);
+  if (teams.x > multiprocessors || !world().options.cooperative) return returns(cudaErrorCooperativeLaunchTooLarge);
   if (static_cast<int>(shared) > found->second.shared_bytes) return returns(cudaErrorInvalidValue);
   return returns(launch_compiled(found->second, teams.x, threads.x, true, arguments[0], stream_of(stream)));
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function, int, std::size_t) {
+  WINDROW_BEGIN_CALL();
+  if (!known().compiled.contains(function)) return returns(cudaErrorInvalidDeviceFunction);
+  *blocks = world().options.teams_each;
+  return cudaSuccess;
 }
 
 cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, cudaFuncAttribute attribute, int value, int) {

@@ -108,6 +108,11 @@ void fail(std::uint64_t call, int error, bool lasts) {
   std::lock_guard lock(world().mutex);
   world().injected = {call, error, lasts};
 }
+void around_own_allocations(void (*begin)(), void (*end)()) {
+  std::lock_guard lock(world().mutex);
+  world().begin_allocating = begin;
+  world().end_allocating = end;
+}
 void fail_next_work(int device) {
   std::lock_guard lock(world().mutex);
   world().fail_next_work[static_cast<std::size_t>(device)] = true;

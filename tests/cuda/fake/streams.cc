@@ -59,6 +59,7 @@ void Stream::wake() {
 void Stream::serve() {
   World& w = world();
   std::unique_lock lock(w.mutex);
+  if (w.begin_allocating != nullptr) w.begin_allocating();
   while (true) {
     changed_.wait(lock, [&] { return may_run() || (ending_ && tasks_.empty()); });
     if (tasks_.empty()) return;

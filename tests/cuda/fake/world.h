@@ -42,6 +42,9 @@ struct World {
   std::vector<Stream*> streams;
   std::size_t streams_made = 0;
 
+  void (*begin_allocating)() = nullptr;
+  void (*end_allocating)() = nullptr;
+
   void report(std::string line) { reports.push_back(std::move(line)); }
 };
 
@@ -53,7 +56,14 @@ int& current_device();
 /// A call of a function that can fail: takes the world's mutex.
 class Call {
  public:
-  Call() : lock(world().mutex) {}
+  Call() : lock(world().mutex) {
+    if (world().begin_allocating != nullptr) world().begin_allocating();
+  }
+  ~Call() {
+    if (world().end_allocating != nullptr) world().end_allocating();
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
 
   /// Counts the call, and returns the error that it is to fail with, or 0.
   int begin() {

@@ -18,7 +18,9 @@
 // Several devices. A tensor moves between devices by get() and set(), or by a copy that an op issues: kernels access
 // the memory of their own device alone. An op that uses a value of another device is issued when that is computed, and
 // is skipped if that device has failed. A device that is opened twice is two Devices, each with memory of its own.
-// Threads that issue work keep the device that they had chosen, unless they had used none.
+// Threads that issue work keep the device that they had chosen, unless they had used none; but a thread that an engine
+// has started keeps the device of the op that it issued last (not with EngineOptions::on_thread_start), so a host op
+// that calls CUDA itself chooses its device first.
 //
 // Errors. A device that fails, for example since a kernel used a wrong address, is lost for the process: its variables
 // are poisoned, with an error that names the kernels and copies in flight, and everything else goes on.
@@ -51,7 +53,7 @@ std::vector<DeviceInfo> list_devices();
 enum class Levels : std::uint8_t {
   automatic,  ///< wide levels by launches, narrow ones together
   launches,   ///< some kernels and products for each level
-  together,   ///< one kernel for all levels of a pass, where that is possible
+  together,   ///< one kernel for all levels of a pass, where that is possible; launches elsewhere
 };
 
 /// How products of matrices are computed. All are added up in float32.

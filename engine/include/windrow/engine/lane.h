@@ -67,6 +67,10 @@ class Lane {
   /// one is known already, for example that a kernel could not be launched: the op fails with it, unless its function
   /// has thrown. Successive ops of the lane are not affected.
   virtual std::exception_ptr leave() noexcept { return nullptr; }
+  /// For enter(): whether nobody else relies on what the calling thread has set, such as its device, so that leave()
+  /// may let it stay. The thread was started by an engine without EngineOptions::on_thread_start, and is not inside an
+  /// op.
+  static bool thread_is_free() noexcept;
 
   /// Returns the point after all work issued so far.
   virtual Point record() noexcept = 0;

@@ -88,6 +88,13 @@ class Allocator {
   virtual void clear(Lane* lane, std::byte* start, std::size_t bytes);
   /// The host's memory from which, and to which, copies are fastest: pinned memory for a GPU.
   virtual std::shared_ptr<Allocator> staging();
+  /// At least so many bytes for work of another ordered lane of the device than the one that orders this memory: an op
+  /// of `lane` calls it, and issues the work that uses the bytes before the next such call for the lane. Null for the
+  /// lane that orders this memory, and on the host: there allocate() serves. Throws OutOfMemory, and Error for a lane
+  /// that is not the device's.
+  virtual std::byte* workspace_beside(Lane* lane [[maybe_unused]], std::size_t bytes [[maybe_unused]]) {
+    return nullptr;
+  }
 
   /// Zeros, unless the allocator counts.
   virtual MemoryUse use() const { return {}; }
@@ -105,6 +112,7 @@ class DividingAllocator : public Allocator {
   void download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape) override;
   void clear(Lane* lane, std::byte* start, std::size_t bytes) override;
   std::shared_ptr<Allocator> staging() override { return below_->staging(); }
+  std::byte* workspace_beside(Lane* lane, std::size_t bytes) override { return below_->workspace_beside(lane, bytes); }
   /// The other allocator.
   const Allocator& below() const { return *below_; }
 

@@ -1,0 +1,103 @@
+// Kernels that are kept on disk.
+#include "backend/code.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "tests/cuda/support.h"
+#include "tests/sanitized.h"
+
+namespace windrow::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Kept kernels lie in a folder of the test's own.
+class CudaCode : public ::testing::Test {
+ protected:
+  CudaCode() : folder_(fs::temp_directory_path() / ("windrow-code-" + std::to_string(::getpid()))) {
+    fs::remove_all(folder_);
+    ::setenv("WINDROW_CUDA_CACHE", folder_.c_str(), 1);
+  }
+  ~CudaCode() override {
+    ::setenv("WINDROW_CUDA_CACHE", WINDROW_FAKE_CACHE, 1);
+    fs::remove_all(folder_);
+  }
+
+  /// How often a new device compiles the source.
+  static std::uint64_t compilations(const fake::Options& options = {}, const std::string& source = source_of_kernel) {
+    fake::reset(options);
+    const std::shared_ptr<cuda::Hardware> hardware = cuda::Hardware::open(0);
+    EXPECT_NE(cuda::Code::of(*hardware, source, {{"k"}})->function(0), nullptr);
+    return fake::counters().compilations;
+  }
+  fs::path only_file() const {
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+    return fs::directory_iterator(folder_)->path();
+  }
+  static std::string read(const fs::path& file) {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  static void write(const fs::path& file, const std::string& text) {
+    std::ofstream(file, std::ios::binary | std::ios::trunc) << text;
+  }
+
+  /// What the fake runtime wants of a kernel.
+  static constexpr const char* source_of_kernel =
+      "extern \"C\" const unsigned k_argument_bytes = 8;\nextern \"C\" void k(const void*) {}\n"
+      "extern \"C\" void k_accesses(const void*, void*, void*) {}\n";
+  const fs::path folder_;
+};
+
+TEST_F(CudaCode, IsCompiledOnce) {
+  EXPECT_EQ(compilations(), 1u);
+  EXPECT_EQ(compilations(), 0u);
+}
+
+TEST_F(CudaCode, IsMadeAnewWhereItsFileIsDamaged) {
+  EXPECT_EQ(compilations(), 1u);
+  const fs::path file = only_file();
+  const std::string whole = read(file);
+  const std::size_t code = whole.find('\0') + 1;
+  const auto damage = [&](const std::string& text, const std::string& what) {
+    write(file, text);
+    EXPECT_EQ(compilations(), 1u) << what;
+    EXPECT_NE(read(file), text) << what;
+    EXPECT_EQ(compilations(), 0u) << what;  // the file was replaced
+  };
+  for (const std::size_t at :
+       {std::size_t{0}, code - 1, code, code + 32, code + (whole.size() - code) / 2, whole.size() - 1}) {
+    std::string changed = whole;
+    changed[at] = static_cast<char>(changed[at] ^ 1);
+    damage(changed, "byte " + std::to_string(at) + " of " + std::to_string(whole.size()));
+  }
+  for (const std::size_t bytes : {std::size_t{0}, code, code + 31, code + 32, whole.size() / 2, whole.size() - 1}) {
+    damage(whole.substr(0, bytes), std::to_string(bytes) + " bytes of " + std::to_string(whole.size()));
+  }
+  damage(whole + '\0', "a byte too much");
+}
+
+TEST_F(CudaCode, OfAnotherCompilerOrArchitectureOrSourceIsNotUsed) {
+  EXPECT_EQ(compilations(), 1u);
+  EXPECT_EQ(compilations({.compiler_minor = 1}), 1u);
+  EXPECT_EQ(compilations({.major = 8}), 1u);
+  EXPECT_EQ(compilations({}, source_of_kernel + std::string("// another one\n")), 1u);
+  EXPECT_EQ(compilations({.compiler_minor = 1}), 0u);
+  EXPECT_EQ(compilations(), 0u);
+}
+
+/// The key is what the compiler was told.
+TEST_F(CudaCode, IsKeptBehindTheVersionAndTheOptionsOfItsCompiler) {
+  compilations();
+  const std::string key = read(only_file());
+  EXPECT_EQ(key.rfind("NVRTC 13.0 --gpu-architecture=sm_90 --std=c++17 for 9.0, fake CUDA device\n", 0), 0u)
+      << key.substr(0, 100);
+}
+
+}  // namespace
+}  // namespace windrow::testing

@@ -1,0 +1,190 @@
+// Lanes of a device besides its own one, and of several devices.
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lane.h"
+#include "memory.h"
+#include "tests/cuda/support.h"
+#include "tests/engine/support.h"
+#include "windrow/ops/apply.h"
+
+namespace windrow::testing {
+namespace {
+
+using cuda::open_device;
+using Floats = std::vector<float>;
+
+Tensor full(const Device& device, Index rows, Index width, float value) {
+  Tensor made(device, rows, width);
+  made.set(Floats(static_cast<std::size_t>(rows * width), value));
+  return made;
+}
+
+/// Adds up columns in an op of a lane. The kernel has a workspace.
+void add_columns_on(LaneId lane, const Device& device, const Tensor& x, const Tensor& sum) {
+  device.engine->push(
+      [kernel = device.kernels.find(op::column_sum), memory = device.memory, x = x.view(),
+       sum = sum.view()](OpContext& op) {
+        const Matrix<const float> in[] = {x.read(op.lane())};
+        kernel({.in = in, .out = sum.update(op.lane()), .op = &op::column_sum, .lane = op.lane()}, *memory);
+      },
+      {read(x.var()), mutate(sum.var())}, {.lane = lane});
+}
+
+/// The checker of the fake runtime sees two kernels that use one workspace without an order.
+TEST(CudaWorkspaces, AreOfTheLaneOnWhichTheKernelRuns) {
+  for (unsigned run = 0; run < 6; ++run) {
+    fake::reset({.order = run % 2 == 0 ? fake::Order::random : fake::Order::lazy, .seed = run});
+    Engine engine({.policy = Policy::pool, .workers = 2});
+    const cuda::OpenDevice opened = open_device(engine, 0);
+    const Device& device = opened.device;
+    const LaneId lanes[] = {device.lane, opened.copy_out, opened.copy_in, opened.collectives,
+                            cuda::add_stream(device, {.name = "another"})};
+    // Later kernels need larger workspaces.
+    for (const Index rows : {1000, 100, 5000}) {
+      const Tensor x = full(device, rows, 8, 1), y = full(device, rows, 8, 5);
+      apply(device, op::column_sum, {.in = {y}}).get();  // the pool has a piece now
+      std::vector<Tensor> sums, own;
+      for (const LaneId lane : lanes) {
+        sums.push_back(full(device, 1, 8, 0));
+        add_columns_on(lane, device, x, sums.back());
+        own.push_back(apply(device, op::column_sum, {.in = {y}}));
+        add_columns_on(lane, device, x, sums.back());
+      }
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        EXPECT_EQ(sums[i].get(), Floats(8, static_cast<float>(rows))) << i;
+        EXPECT_EQ(own[i].get(), Floats(8, 5 * static_cast<float>(rows))) << i;
+      }
+    }
+  }
+}
+
+TEST(CudaWorkspaces, GrowAndCountWithinTheLimitOfMemory) {
+  fake::reset();
+  const std::shared_ptr<cuda::Hardware> hardware = cuda::Hardware::open(0);
+  const auto own = cuda::CudaLane::make(hardware, {.name = "own"}),
+             other = cuda::CudaLane::make(hardware, {.name = "other"});
+  cuda::DeviceMemory memory(own, nullptr, 4096);
+  EXPECT_EQ(memory.workspace_beside(own.get(), 100), nullptr);
+  std::byte* const first = memory.workspace_beside(other.get(), 100);
+  EXPECT_NE(first, nullptr);
+  EXPECT_EQ(memory.workspace_beside(other.get(), 50), first);
+  EXPECT_THROW(memory.workspace_beside(other.get(), 5000), OutOfMemory);
+  EXPECT_NE(memory.workspace_beside(other.get(), 4096), nullptr);
+  EXPECT_NE(error_of<Error>([&] { memory.workspace_beside(nullptr, 8); }).find("expected a lane of a CUDA device"),
+            std::string::npos);
+}
+
+/// The calls that can fail and that a chain of small ops takes; copies and events do not count.
+double calls_of_chain(Engine& engine, const Device& device) {
+  constexpr int ops = 200;
+  const Tensor x = full(device, 1, 64, 1);
+  engine.wait_all();
+  fake::hold(true);
+  const fake::Counters before = fake::counters();
+  for (int i = 0; i < ops; ++i) apply(device, op::neg, {.in = {x}}, x);
+  while (fake::counters().launches < before.launches + ops) std::this_thread::yield();
+  const fake::Counters after = fake::counters();
+  fake::hold(false);
+  engine.wait_all();
+  const auto others = [](const fake::Counters& counters) {
+    return counters.calls - counters.queries - counters.records;
+  };
+  return static_cast<double>(others(after) - others(before)) / ops;
+}
+
+TEST(CudaDevices, TakeAsManyCallsAnOpWhicheverTheyAre) {
+  fake::reset({.devices = 3});
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  for (int number = 0; number < 3; ++number) {
+    EXPECT_LT(calls_of_chain(engine, open_device(engine, number).device), 1.1) << number;
+  }
+}
+
+int device_of_thread() {
+  int device = -1;
+  cudaGetDevice(&device);
+  return device;
+}
+
+TEST(CudaDevices, LeaveTheDeviceOfAThreadThatIsNotTheEngines) {
+  fake::reset({.devices = 2});
+  cudaSetDevice(0);
+  Engine engine({.policy = Policy::serial});
+  const Device device = open_device(engine, 1).device;
+  const Tensor x = full(device, 1, 8, 2);
+  EXPECT_EQ(apply(device, op::neg, {.in = {x}}).get(), Floats(8, -2));
+  EXPECT_EQ(device_of_thread(), 0);
+}
+
+/// What an op waits for may run on its thread.
+TEST(CudaDevices, LeaveTheDeviceThatAnOpHasChosen) {
+  for (const Policy policy : {Policy::pool, Policy::serial}) {
+    fake::reset({.devices = 2});
+    Engine engine({.policy = policy, .workers = 1});
+    const Device device = open_device(engine, 1).device;
+    const Tensor x = full(device, 1, 8, 2);
+    const Var done = engine.new_var("done");
+    int found = -1;
+    engine.push(
+        [&] {
+          cudaSetDevice(0);
+          const Tensor y = apply(device, op::neg, {.in = {x}});
+          EXPECT_EQ(y.get(), Floats(8, -2));
+          found = device_of_thread();
+        },
+        {mutate(done)});
+    engine.wait(done);
+    EXPECT_EQ(found, 0) << to_string(policy);
+    engine.retire(done);
+  }
+}
+
+TEST(CudaDevices, LeaveTheDeviceThatAThreadHasChosenWhenItStarted) {
+  fake::reset({.devices = 2});
+  Engine engine({.policy = Policy::pool, .workers = 1, .on_thread_start = [] { cudaSetDevice(0); }});
+  const Device device = open_device(engine, 1).device;
+  const Tensor x = full(device, 1, 8, 2);
+  EXPECT_EQ(apply(device, op::neg, {.in = {x}}).get(), Floats(8, -2));
+  const Var done = engine.new_var("done");
+  int found = -1;
+  engine.push([&] { found = device_of_thread(); }, {mutate(done)});
+  engine.wait(done);
+  EXPECT_EQ(found, 0);
+  engine.retire(done);
+}
+
+/// Each push runs inside the op before it. Errors of calls are found in the innermost ones.
+TEST(CudaLanes, NestAsDeepAsOpsPushOps) {
+  fake::reset({.devices = 2});
+  cudaSetDevice(0);
+  Engine engine({.policy = Policy::serial});
+  const Device devices[] = {open_device(engine, 0).device, open_device(engine, 1).device};
+  std::vector<Tensor> values;
+  std::function<void(int)> descend = [&](int depth) {
+    const Device& device = devices[depth % 2];
+    values.push_back(full(device, 1, 8, static_cast<float>(depth)));
+    const Var here = engine.new_var("here");
+    engine.push(
+        [&, depth](OpContext&) {
+          if (depth < 100) descend(depth + 1);
+        },
+        {mutate(here)}, {.lane = device.lane});
+    values[static_cast<std::size_t>(depth)] = apply(device, op::neg, {.in = {values[static_cast<std::size_t>(depth)]}});
+    engine.retire(here);
+  };
+  descend(0);
+  for (int depth = 0; depth <= 100; ++depth) {
+    EXPECT_EQ(values[static_cast<std::size_t>(depth)].get(), Floats(8, static_cast<float>(-depth))) << depth;
+  }
+  engine.wait_all();
+  EXPECT_EQ(device_of_thread(), 0);
+}
+
+}  // namespace
+}  // namespace windrow::testing
