@@ -156,7 +156,7 @@ TEST(House, NoTwoRoomsDefineATypeOfOneName) {
   EXPECT_TRUE(room_of.contains("windrow::Engine"));
 }
 
-/// The sources of each target of the tests, and of each room.
+/// The sources of each target of the tests and of the programs, and of each room.
 std::map<std::string, std::set<fs::path>> sources_by_target() {
   const std::regex sets(R"(set\((\w+)\s([^)]*)\))"), uses(R"(\$\{(\w+)\})"), source(R"([\w/]+\.cc)"),
       target(R"((?:windrow_test|add_library|add_executable)\(\s*(\w+)\s([^)]*)\))");
@@ -164,20 +164,22 @@ std::map<std::string, std::set<fs::path>> sources_by_target() {
     for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) visit(*it);
   };
   std::map<std::string, std::set<fs::path>> result;
-  std::string text = read_file(root / "tests/CMakeLists.txt");
-  for (const auto& entry : fs::recursive_directory_iterator(root / "tests")) {
-    if (entry.path().extension() == ".cmake") text += read_file(entry.path());
-  }
-  std::map<std::string, std::string> lists;
-  each(text, sets, [&](const std::smatch& set) { lists[set[1]] += set[2]; });
-  each(text, target, [&](const std::smatch& made) {
-    std::string all = made[2];
-    each(made[2], uses, [&](const std::smatch& use) { all += " " + lists[use[1]]; });
-    each(all, source, [&](const std::smatch& file) {
-      const fs::path path = root / "tests" / file.str();
-      if (fs::exists(path)) result[made[1]].insert(path);
+  for (const char* folder : {"tests", "models", "perf"}) {
+    std::string text = read_file(root / folder / "CMakeLists.txt");
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      if (entry.path().extension() == ".cmake") text += read_file(entry.path());
+    }
+    std::map<std::string, std::string> lists;
+    each(text, sets, [&](const std::smatch& set) { lists[set[1]] += set[2]; });
+    each(text, target, [&](const std::smatch& made) {
+      std::string all = made[2];
+      each(made[2], uses, [&](const std::smatch& use) { all += " " + lists[use[1]]; });
+      each(all, source, [&](const std::smatch& file) {
+        const fs::path path = root / folder / file.str();
+        if (fs::exists(path)) result[made[1]].insert(path);
+      });
     });
-  });
+  }
   for (const auto& [room, below] : allowed_rooms) {
     if (!fs::exists(root / room / "src")) continue;
     for (const fs::path& file : sources_of(room + "/src")) {
