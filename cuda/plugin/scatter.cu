@@ -5,7 +5,7 @@ namespace windrow::cuda {
 namespace {
 
 /// What items are added to.
-struct Sums {
+struct ScatteredSums {
   Out out;
   float* lost;  ///< what the last addition to an element lost; the next one makes up for it (Kahan 1965). May be null
 
@@ -41,7 +41,7 @@ struct Scatter {
   static constexpr const char* name = Items::name;
   Items items;
   Index count;  ///< of items
-  Sums sums;
+  ScatteredSums sums;
   Index block;  ///< rows of the result that a team owns
   bool add;
 
@@ -94,7 +94,7 @@ struct ScatterRows {
   In x;
   Indices rows;
   WINDROW_ON_DEVICE Segment segment(Index i) const { return {at(rows, i, 0), Index{at(rows, i, 0)} + 1}; }
-  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment, const Sums& sums) const {
+  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment, const ScatteredSums& sums) const {
     sums.add(segment.first, c, at(x, i, c));
   }
   template <class A>
@@ -113,7 +113,7 @@ struct ScatterBags {
     const Index row = at(rows, i / rows.width, i % rows.width);
     return {row, row + 1};
   }
-  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment, const Sums& sums) const {
+  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment, const ScatteredSums& sums) const {
     sums.add(segment.first, c, at(x, i / rows.width, c));
   }
   template <class A>
@@ -129,7 +129,7 @@ struct SegmentSpread {
   In x;
   Indices bounds;
   WINDROW_ON_DEVICE Segment segment(Index i) const { return segment_of(bounds, i); }
-  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment owned, const Sums& sums) const {
+  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment owned, const ScatteredSums& sums) const {
     float value = at(x, i, c);
     if (mean) value /= static_cast<float>(segment.last - segment.first);
     const Index first = segment.first > owned.first ? segment.first : owned.first;
@@ -148,7 +148,7 @@ struct SegmentMaxGradient {
   In x, g;
   Indices bounds;
   WINDROW_ON_DEVICE Segment segment(Index i) const { return segment_of(bounds, i); }
-  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment owned, const Sums& sums) const {
+  WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment owned, const ScatteredSums& sums) const {
     const Index top = first_maximum(x, c, segment);
     if (owned.first <= top && top < owned.last) sums.add(top, c, at(g, i, c));
   }
