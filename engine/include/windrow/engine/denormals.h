@@ -1,5 +1,6 @@
 // Whether a thread computes with denormal numbers, which make kernels up to 200 times slower.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #if defined(__x86_64__)

@@ -1,5 +1,6 @@
 // What an engine counts.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 

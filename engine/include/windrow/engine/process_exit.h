@@ -1,5 +1,6 @@
 // Libraries whose static objects ops use, and the end of the process.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 namespace windrow {
 

@@ -1,5 +1,6 @@
 // What the system lets this process use: cores, and the limits of its container.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <cstdint>
 #include <optional>

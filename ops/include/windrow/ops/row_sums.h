@@ -4,6 +4,7 @@
 // is off by a thousandth if they are added one after the other. So more than a few rows are added up in blocks, in
 // float, and the sums of blocks in double. The blocks depend on the number of rows alone.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include <algorithm>
 #include <array>
