@@ -19,7 +19,7 @@ namespace windrow::testing {
 namespace {
 
 using Floats = std::vector<float>;
-constexpr Index table_rows = 5, width = 3;
+constexpr Index table_rows = 5, table_width = 3;
 constexpr double rate = 0.01;
 
 /// The rows of a table that a step changes, by gradients that seem to belong to a whole step or to lookups.
@@ -35,7 +35,7 @@ ChangedRows draw_change(std::mt19937& random) {
   for (std::int32_t r = 0; r < table_rows; ++r) {
     if (made.dense || (looked_up >> r & 1) != 0) made.rows.push_back(r);
   }
-  for (std::size_t i = 0; i < made.rows.size() * width; ++i) {
+  for (std::size_t i = 0; i < made.rows.size() * table_width; ++i) {
     made.gradient.push_back(static_cast<float>(random() % 2001) / 1000 - 1);
   }
   return made;
@@ -43,11 +43,11 @@ ChangedRows draw_change(std::mt19937& random) {
 
 /// Adam in double precision, with a number of steps for each row.
 struct OracleTable {
-  std::vector<double> value = std::vector<double>(table_rows * width, 0), m = value, v = value, steps = value;
+  std::vector<double> value = std::vector<double>(table_rows * table_width, 0), m = value, v = value, steps = value;
 
   void step(const ChangedRows& change) {
     for (std::size_t i = 0; i < change.gradient.size(); ++i) {
-      const std::size_t at = static_cast<std::size_t>(change.rows[i / width]) * width + i % width;
+      const std::size_t at = static_cast<std::size_t>(change.rows[i / table_width]) * table_width + i % table_width;
       const double g = static_cast<double>(change.gradient[i]);
       m[at] = 0.9 * m[at] + 0.1 * g;
       v[at] = 0.999 * v[at] + 0.001 * g * g;
@@ -66,7 +66,7 @@ struct Trained {
     parameters.begin_minibatch();
     Floats gradient = change.gradient;
     if (!finite) gradient.at(0) = std::numeric_limits<float>::infinity();
-    const Tensor g(host, static_cast<Index>(change.rows.size()), width);
+    const Tensor g(host, static_cast<Index>(change.rows.size()), table_width);
     g.set(gradient);
     change.dense ? parameters.set_gradient(table, g) : parameters.set_gradient(table, change.rows, g);
   }
@@ -79,7 +79,7 @@ struct Trained {
   Engine engine;
   Device host = host_device(engine);
   Parameters parameters;
-  Parameter table = parameters.add("table", table_rows, width, Initial::zeros()),
+  Parameter table = parameters.add("table", table_rows, table_width, Initial::zeros()),
             other = parameters.add("other", 1, 2, Initial::zeros());
   Optimiser optimiser{parameters, Method::adam(), {.rate = rate}};
 };
@@ -114,7 +114,7 @@ std::vector<double> steps_of_late_one(const std::function<void(Trained&, int)>& 
   double last = 0;
   for (int k = 0; k < 310; ++k) {
     before(trained, k);
-    trained.give({.dense = true, .rows = {0, 1, 2, 3, 4}, .gradient = Floats(table_rows * width, 1)});
+    trained.give({.dense = true, .rows = {0, 1, 2, 3, 4}, .gradient = Floats(table_rows * table_width, 1)});
     if (k >= 300 || trained.parameters.frozen(trained.other)) trained.parameters.add_gradient(trained.other, one);
     trained.optimiser.step(1);
     const double now = static_cast<double>(trained.parameters.value(trained.other).get()[0]);
@@ -135,10 +135,10 @@ TEST(StepCounts, BeginWithTheFirstGradientOfAParameterOrWhenItIsUnfrozen) {
 
 TEST(StepCounts, OfARowBeginWithItsFirstLookup) {
   Trained trained;
-  for (int k = 0; k < 300; ++k) trained.step({.dense = false, .rows = {1, 3}, .gradient = Floats(2 * width, 1)});
+  for (int k = 0; k < 300; ++k) trained.step({.dense = false, .rows = {1, 3}, .gradient = Floats(2 * table_width, 1)});
   for (int k = 1; k <= 5; ++k) {
-    trained.step({.dense = false, .rows = {2, 3}, .gradient = Floats(2 * width, 1)});
-    EXPECT_NEAR(trained.values()[2 * width], -k * rate, 1e-6);
+    trained.step({.dense = false, .rows = {2, 3}, .gradient = Floats(2 * table_width, 1)});
+    EXPECT_NEAR(trained.values()[2 * table_width], -k * rate, 1e-6);
   }
 }
 
@@ -175,7 +175,7 @@ TEST_F(StepCountFiles, KeepThem) {
 
 TEST_F(StepCountFiles, WithoutThemCountTheStepsOfTheOptimiser) {
   // As checkpoints were before.
-  std::vector<ChangedRows> all(6, {.dense = false, .rows = {1, 3}, .gradient = Floats(2 * width, 0.5f)});
+  std::vector<ChangedRows> all(6, {.dense = false, .rows = {1, 3}, .gradient = Floats(2 * table_width, 0.5f)});
   const auto without = [](CheckpointContents& contents) {
     std::erase_if(contents.tensors, [](const NamedArray& one) { return one.name.find(".steps/") != one.name.npos; });
     Record training = contents.document.at("training").record();
@@ -201,8 +201,8 @@ TEST(StepCounts, GoOnInRecordedSteps) {
   Static step(recorded.host, make(recorded));
   const auto run = [](Trained& trained, const auto& body) {
     for (int k = 0; k < 60; ++k) {
-      Tensor of_table(trained.host, table_rows, width), of_other(trained.host, 1, 2);
-      of_table.set(Floats(table_rows * width, static_cast<float>(k % 7) - 3));
+      Tensor of_table(trained.host, table_rows, table_width), of_other(trained.host, 1, 2);
+      of_table.set(Floats(table_rows * table_width, static_cast<float>(k % 7) - 3));
       of_other.set({1, static_cast<float>(k % 5) - 2});
       StaticInputs in{.in = {of_table}};
       if (k >= 40) in.in.push_back(of_other);
@@ -241,8 +241,8 @@ TEST(StepCounts, AreEqualAtAllMembersOfAGroupShardedOrNot) {
           for (std::size_t i = 0; i < change.rows.size(); ++i) {
             if (!change.dense && i % 3 != rank) continue;
             part.rows.push_back(change.rows[i]);
-            for (std::size_t c = 0; c < width; ++c) {
-              const float g = change.gradient[i * width + c];
+            for (std::size_t c = 0; c < table_width; ++c) {
+              const float g = change.gradient[i * table_width + c];
               part.gradient.push_back(change.dense && i % 3 != rank ? 0 : g);
             }
           }
