@@ -39,22 +39,25 @@ void RingSearch::visit_behind(std::size_t step) {
   stop(*at.core);
   OpRecord& op = *at.op;
   for (const Dep::Access& access : op.accesses()) {
-    Dep::for_each_behind(access, [&](OpRecord& next) { visit({at.core, &next}, step, false); });
+    Dep::for_each_behind(access, [&](OpRecord& next) {
+      visit({at.core, &next}, step, false);
+      if (next.body() == OpRecord::Body::gate) visit_opened(next, step);
+    });
   }
-  if (op.body() == OpRecord::Body::node || op.body() == OpRecord::Body::gate) visit_behind_node(op, step);
+  if (op.body() == OpRecord::Body::node) visit_behind_node(op, step);
   if (waits_inside && op.commutes()) visit_behind_turns(op, step);
   if (op.body() == OpRecord::Body::wait) visit_waiters(step);
 }
 
+void RingSearch::visit_opened(OpRecord& gate, std::size_t step) {
+  GraphLaunch& launch = *gate.gate().launch;
+  for (const std::uint32_t node : launch.plan().gates()[gate.gate().gate].opens) {
+    visit({walk_[step].at.core, &launch.record(node)}, step, false);
+  }
+}
+
 void RingSearch::visit_behind_node(OpRecord& op, std::size_t step) {
   Core* const core = walk_[step].at.core;
-  if (op.body() == OpRecord::Body::gate) {
-    GraphLaunch& launch = *op.gate().launch;
-    for (const std::uint32_t node : launch.plan().gates()[op.gate().gate].opens) {
-      visit({core, &launch.record(node)}, step, false);
-    }
-    return;
-  }
   const auto [launch, node] = op.node();
   for (const PlanNode::Successor next : launch->plan().successors_of(*node)) {
     visit({core, &launch->record(next.node)}, step, false);

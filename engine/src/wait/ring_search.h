@@ -43,6 +43,8 @@ class RingSearch {
 
   void visit(WaitGraph::Blocked at, std::size_t blocked_by, bool waits_inside);
   void visit_behind(std::size_t step);
+  /// Of a gate that is not granted. What a granted one has opened may have run and left.
+  void visit_opened(OpRecord& gate, std::size_t step);
   void visit_behind_node(OpRecord& op, std::size_t step);
   void visit_behind_turns(OpRecord& op, std::size_t step);
   void visit_waiters(std::size_t step);
