@@ -45,14 +45,14 @@ LazyWeight::Made::~Made() {
 
 template <class Result, class Leaf, class Apply>
 Result LazyWeight::Made::evaluate(const LazyWeight& weight, Leaf&& leaf, Apply&& apply) {
-  struct Step {
+  struct Visited {
     const LazyWeight* of;
     bool has_operands;
   };
-  std::vector<Step> steps{{&weight, false}};
+  std::vector<Visited> steps{{&weight, false}};
   std::vector<Result> results;
   while (!steps.empty()) {
-    const Step step = steps.back();
+    const Visited step = steps.back();
     if (!step.has_operands && !step.of->parameter_) {
       steps.back().has_operands = true;
       const std::vector<LazyWeight>& operands = step.of->made_->in;

@@ -28,10 +28,6 @@ class TensorOf {
   /// to the device's lane, whose ops write it first (see Buffer). Throws MisuseError for a negative size, OutOfMemory
   /// for a size that is not representable.
   TensorOf(const Device& device, Index rows, Index width, OpName name = "tensor");
-  /// The same for a literal that a forwarding function passes on, such as emplace_back. The name is interned.
-  template <std::size_t N>
-  TensorOf(const Device& device, Index rows, Index width, const char (&name)[N])
-      : TensorOf(device, rows, width, OpName(std::string_view(name))) {}
   /// A view of rows x width contiguous elements of a buffer, from element `offset` on. Throws MisuseError if they do
   /// not lie within it.
   TensorOf(std::shared_ptr<Buffer> buffer, Index rows, Index width, Index offset = 0);
