@@ -37,11 +37,10 @@
 //            meanwhile, or thousands fail. If no value is requested, a later flush throws, and can be called again.
 //   Memory   A value stays available only if at least one handle has existed continuously since before its flush.
 //            Values of one flush with the same width and the same place in the program share one tensor, which is freed
-//            at the first flush after the last of their handles ends. The first look at one of them copies that tensor
-//            from a device to the host, in blocks of 256 KiB, where it stays as long. For training, a tensor is kept
-//            until backward() if later flushes computed with it. A flush of at least recompute_below keeps its whole
-//            minibatch until backward(). Use LazyOptions::For::inference if no gradient is needed: nothing is kept for
-//            gradients. The graph also holds about 60 bytes of host memory for each expression, and its inputs: for
+//            at the first flush after the last of their handles ends; a device's is copied to the host, in blocks of
+//            256 KiB, at the first look. For training, it is kept until backward() if later flushes computed with it. A
+//            flush of at least recompute_below keeps its whole minibatch until backward(). For::inference keeps nothing
+//            for gradients. The graph also holds about 60 bytes of host memory for each expression, and its inputs: for
 //            inference until some flushes after its last handle has ended, for training until clear().
 //   Threads  One at a time, for a graph and its expressions.
 #pragma once
