@@ -44,6 +44,16 @@ TEST_F(Completion, OfBashKnowsCommandsFlagsAndValues) {
   EXPECT_EQ(offered({"windrow", "predict", "my"}), (Words{"my data"}));
 }
 
+TEST_F(Manual, HasNoLineThatATerminalOf80ColumnsBreaks) {
+  bool kept = false;  // the line breaks of the page
+  for (const std::string& line : lines_of(run("windrow man"))) {
+    if (line == ".nf") kept = true;
+    if (line == ".fi") kept = false;
+    const std::string shown = std::regex_replace(line, std::regex("\\\\(-|e|&|\\(aq)"), "x");
+    if (kept) EXPECT_LE(shown.size(), 73u) << shown;
+  }
+}
+
 /// Also where these shells are not installed.
 TEST_F(Completion, OfOtherShellsNamesEveryFlag) {
   const std::string help = run("windrow train --help").out;

@@ -167,8 +167,26 @@ TEST_F(SavedModels, TranslateTexts) {
   ASSERT_EQ(lines.size(), 2u);
   const std::regex record(R"(\{"log_probability": -[0-9.e-]+,"text": "la bolok","translation": "[^"]*"\})");
   EXPECT_TRUE(std::regex_match(lines[0], record)) << lines[0];
-  EXPECT_EQ(run("windrow predict " + run_folder + " --text na --text ' '").err,
-            "windrow: input 2: no word; expected a sentence\n");
+  const Outcome blank = run("windrow predict " + run_folder + " --text na --text ' ' --text na");
+  EXPECT_EQ(blank.err, "windrow: input 2: no word; expected a sentence\n");
+  const std::vector<std::string> three = lines_of({blank.out, "", 0});
+  ASSERT_EQ(three.size(), 3u);
+  EXPECT_EQ(three[1], "");
+  EXPECT_EQ(three[0], three[2]);
+}
+
+TEST_F(SavedModels, PrintALineForEachLineWhateverBytesItHas) {
+  const std::string run_folder = "'" + (folder / "run").string() + "'";
+  ASSERT_EQ(run("windrow train tree-lstm --hidden 4 --embedding 4 --samples 16 --epochs 1 --save " + run_folder).err,
+            "");
+  const Outcome outcome = run_command(
+      "printf 'a\\0b c\\n\\377 \\302\\205 x\\r\\ry\\n\\0\\n' | '" WINDROW_BIN "'/windrow predict " + run_folder);
+  EXPECT_EQ(outcome.err, "");
+  const std::vector<std::string> lines = lines_of(outcome);
+  ASSERT_EQ(lines.size(), 3u) << outcome.out;
+  EXPECT_TRUE(lines[0].ends_with(std::string("  a\0b c", 7))) << lines[0];
+  EXPECT_TRUE(lines[1].ends_with("  \377 \302\205 x  y")) << lines[1];
+  EXPECT_TRUE(lines[2].ends_with(std::string("  \0", 3))) << lines[2];
 }
 
 TEST_F(SavedModels, PredictForAllLinesThatTheyCanReadAndNameTheOthers) {
@@ -188,8 +206,12 @@ TEST_F(SavedModels, PredictForAllLinesThatTheyCanReadAndNameTheOthers) {
   EXPECT_EQ(plain.status, 2);
   EXPECT_TRUE(std::regex_match(plain.err, std::regex(errors))) << plain.err;
   const std::vector<std::string> labelled = lines_of({plain.out, "", 0});
-  ASSERT_EQ(labelled.size(), 146u);
-  EXPECT_TRUE(labelled[38].ends_with("  [MAX 1 ]")) << labelled[38];  // of line 41
+  ASSERT_EQ(labelled.size(), 150u);
+  for (std::size_t i = 1; i <= 150; ++i) {
+    const std::string& line = labelled[i - 1];
+    if (bad.contains(i)) EXPECT_EQ(line, "");
+    if (!bad.contains(i)) EXPECT_TRUE(line.ends_with("  [MAX " + std::to_string(i % 10) + " ]")) << line;
+  }
   const Outcome json = run_command(predict + " --json <" + file);
   EXPECT_EQ(json.status, 2);
   EXPECT_EQ(json.err, plain.err);
@@ -212,9 +234,9 @@ TEST_F(SavedModels, PredictForAllLinesThatTheyCanReadAndNameTheOthers) {
   // An answer comes before the end of the input: this input ends only after it.
   ASSERT_EQ(run_command("mkfifo '" + (folder / "answers").string() + "'").status, 0);
   const std::string answers = "'" + (folder / "answers").string() + "'";
-  const Outcome early = run_command("{ (head -n 64 " + file + "; timeout 30 head -n 1 " + answers + " >&2) | " +
+  const Outcome early = run_command("{ (head -n 64 " + file + "; timeout 30 head -n 2 " + answers + " >&2) | " +
                                     predict + " 2>&1 >" + answers + " | grep -v input; }");
-  EXPECT_TRUE(std::regex_match(early.err, std::regex("[0-9] [01]\\.[0-9]{2}  \\[MAX 2 \\]\n"))) << early.err;
+  EXPECT_TRUE(std::regex_match(early.err, std::regex("\n[0-9] [01]\\.[0-9]{2}  \\[MAX 2 \\]\n"))) << early.err;
 }
 
 TEST_F(SavedModels, PredictWithTheAccuracyThatTrainingPrinted) {

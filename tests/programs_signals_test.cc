@@ -23,7 +23,9 @@ class Signalled : public Programs {
   }
 };
 
-const std::string saved = "ls run/*.json >/dev/null 2>&1";
+// An epoch has ended.
+const std::string trained = "grep -q ' %' out";
+const std::string saved = "ls run/0*.json >/dev/null 2>&1";
 const std::string stopping = ": stopping after this minibatch; press again to quit now\n";
 const std::string endless = "train tree-lstm --hidden 8 --embedding 8 --samples 64 --epochs 1000000";
 
@@ -40,17 +42,26 @@ TEST_F(Signalled, EndAtOnceInOneLineBeforeTheTrainingBegins) {
 }
 
 TEST_F(Signalled, SayAtOnceThatTheyStopAfterTheMinibatchAndSaveThen) {
+  std::string resume;
   for (const auto& [signal, status] : {std::pair("INT", 130), std::pair("TERM", 143), std::pair("HUP", 129)}) {
-    std::filesystem::remove_all(folder / "run");
-    const Outcome outcome = beside(endless + saving() + reporting(), saved, "kill -" + std::string(signal) + " $p");
+    const Outcome outcome =
+        beside(endless + saving() + reporting() + resume, trained, "kill -" + std::string(signal) + " $p");
+    resume = " --resume";
     EXPECT_EQ(outcome.status, status) << outcome.out << outcome.err;
     EXPECT_EQ(outcome.err, "windrow: SIG" + std::string(signal) + stopping);
     EXPECT_TRUE(std::regex_search(outcome.out, std::regex("stopped by SIG" + std::string(signal) +
                                                           " after minibatch [0-9,]+; --resume continues from "
                                                           "there\nreport: .*/run/report.html\n$")))
         << outcome.out;
-    EXPECT_TRUE(std::filesystem::exists(folder / "run" / "report.html"));
+    EXPECT_NE(read_file(folder / "run" / "report.html").find("Stopped by a signal after minibatch "),
+              std::string::npos);
   }
+}
+
+TEST_F(Signalled, WriteTheirTimeline) {
+  const Outcome outcome = beside(endless + " --trace run.json", trained, "kill -INT $p");
+  EXPECT_EQ(outcome.status, 130) << outcome.err;
+  EXPECT_NE(read_file(folder / "run.json").find("\"sgd_step\""), std::string::npos);
 }
 
 /// Ctrl-C goes to all programs of a pipeline, and the reader of the output is the first one that ends.
@@ -67,6 +78,27 @@ TEST_F(Signalled, GoOnUnderNohup) {
   const Outcome outcome = beside(endless + saving(), saved, "kill -HUP $p; sleep 0.1; kill -TERM $p", "trap '' HUP; ");
   EXPECT_EQ(outcome.status, 143) << outcome.out << outcome.err;
   EXPECT_EQ(outcome.err, "windrow: SIGTERM" + stopping);
+}
+
+/// Also if no epoch ends for long.
+TEST_F(Signalled, ShowTheirProgressInALogWhileAnEpochRuns) {
+  const Outcome outcome = beside("train tree-lstm --samples 30000 --hidden 256 --embedding 256 --epochs 1" + saving(),
+                                 "grep -q 'epoch 1/1 ' out", "kill -KILL $p");
+  EXPECT_TRUE(std::regex_search(
+      outcome.out, std::regex("trees/s\nepoch 1/1 \\[#*\\.*\\] +[0-9]+ %  (loss [0-9.]+  )?[0-9,]+ trees/s.*\n$")))
+      << outcome.out;
+}
+
+TEST_F(Signalled, KeepTheirTimelineSmallAndSaySo) {
+  const std::string train = "windrow train tree-lstm --hidden 8 --embedding 8 --samples 4000 --batch 2 --workers 1 ";
+  const std::string file = (folder / "run.json").string();
+  const Outcome outcome = run(train + "--epochs 1 --trace '" + file + "'");
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_TRUE(std::regex_search(
+      outcome.out,
+      std::regex("\ntrace: .*/run.json: the first 65,536 ops of each thread; [0-9,]+ more are left out\n$")))
+      << outcome.out;
+  EXPECT_NE(read_file(file).find("the trace was full"), std::string::npos);
 }
 
 }  // namespace

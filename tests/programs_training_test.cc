@@ -1,4 +1,4 @@
-// windrow train: optimisers, checkpoints, and signals.
+// windrow train: optimisers, checkpoints, reports.
 #include <algorithm>
 #include <regex>
 
@@ -101,20 +101,6 @@ TEST_F(TrainingPrograms, GoOnFromCheckpointsThatHaveNoFlags) {
       << outcome.out;
 }
 
-TEST_F(TrainingPrograms, SaveWhenASignalEndsThem) {
-  const std::string endless = train("--epochs 1000000 --samples 64" + saving());
-  for (const auto& [signal, status] : {std::pair("INT", 130), std::pair("TERM", 143)}) {
-    const std::string resume = signal == std::string("TERM") ? " --resume" : "";
-    const Outcome outcome = run_command("timeout --preserve-status -s " + std::string(signal) +
-                                        " 1.5 '" WINDROW_BIN "'/" + endless + resume);
-    EXPECT_EQ(outcome.status, status) << outcome.out << outcome.err;
-    EXPECT_TRUE(
-        std::regex_search(outcome.out, std::regex("stopped by SIG" + std::string(signal) +
-                                                  " after minibatch [0-9,]+; --resume continues from there\n$")))
-        << outcome.out;
-  }
-}
-
 TEST_F(TrainingPrograms, SayInOneLineWhatTheyCannotGoOnFrom) {
   const auto refused = [&](const std::string& more) {
     const Outcome outcome = run(train(more));
@@ -153,6 +139,16 @@ TEST_F(TrainingPrograms, SayInOneLineWhatTheyCannotGoOnFrom) {
   const std::string damaged = refused("--resume" + saving());
   EXPECT_TRUE(damaged.starts_with("windrow: DIR/run/000000000014.safetensors: ")) << damaged;
   EXPECT_TRUE(damaged.ends_with("; the older checkpoint is damaged, too\n")) << damaged;
+}
+
+TEST_F(TrainingPrograms, MakeTheFoldersAboveTheirCheckpoints) {
+  const std::filesystem::path deep = folder / "a" / "b" / "c";
+  EXPECT_EQ(run(train("--epochs 1 --keep-best --save '" + deep.string() + "'")).err, "");
+  EXPECT_TRUE(std::filesystem::exists(deep / "best"));
+  std::ofstream(folder / "file") << "x";
+  const std::string below = (folder / "file" / "a").string();
+  EXPECT_EQ(run(train("--save '" + below + "/b'")).err,
+            "windrow: " + below + ": cannot be created: Not a directory; expected a folder\n");
 }
 
 TEST_F(TrainingPrograms, DoNotTrainForATraceThatTheyCannotWrite) {
@@ -268,13 +264,6 @@ TEST_F(TrainingPrograms, WriteATimeline) {
   EXPECT_EQ(outcome.status, 2);
 }
 
-TEST_F(TrainingPrograms, WriteTheTimelineWhenASignalEndsThem) {
-  const std::string file = (folder / "run.json").string();
-  const std::string endless = train("--epochs 1000000 --samples 64 --trace '" + file + "'");
-  EXPECT_EQ(run_command("timeout --preserve-status -s INT 0.6 '" WINDROW_BIN "'/" + endless).status, 130);
-  EXPECT_NE(read_file(file).find("\"adam_step\""), std::string::npos);
-}
-
 TEST_F(TrainingPrograms, WriteAReportForABrowser) {
   const std::string report = " --report '" + (folder / "deep" / "report").string() + "' ";
   const Outcome outcome = run(train("--epochs 3 --batch 16 --rate 0.01" + report));
@@ -350,15 +339,6 @@ TEST_F(TrainingPrograms, WriteTheirReportWhenTheyFail) {
   EXPECT_EQ(outcome.status, 2);
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   EXPECT_NE(read_file(folder / "report.html").find("Failed after minibatch "), std::string::npos);
-}
-
-TEST_F(TrainingPrograms, WriteTheirReportWhenASignalEndsThem) {
-  const std::string endless = train("--epochs 1000000 --samples 64 --report '" + folder.string() + "'");
-  const Outcome outcome = run_command("timeout --preserve-status -s INT 0.6 '" WINDROW_BIN "'/" + endless);
-  EXPECT_EQ(outcome.status, 130) << outcome.err;
-  EXPECT_TRUE(std::regex_search(outcome.out, std::regex("stopped by SIGINT after minibatch [0-9,]+\nreport: ")))
-      << outcome.out;
-  EXPECT_NE(read_file(folder / "report.html").find("Stopped by a signal after minibatch "), std::string::npos);
 }
 
 }  // namespace

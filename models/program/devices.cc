@@ -1,6 +1,7 @@
 #include "devices.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "program.h"
 #include "windrow/engine/system_limits.h"
+#include "windrow/training/record.h"
 
 namespace windrow::program {
 namespace {
@@ -35,6 +37,25 @@ double gib(std::uint64_t bytes) { return static_cast<double>(bytes) / static_cas
 
 /// What tensors may take of the memory of a container. The rest is for data sets, graphs and the program itself.
 std::uint64_t share_for_tensors(std::uint64_t bytes) { return bytes / 10 * 9; }
+
+void print_devices_as_json() {
+  print_record(
+      Record().set("device", "cpu").set("hardware_threads", std::max(1u, std::thread::hardware_concurrency())));
+  try {
+    for (const cuda::DeviceInfo& info : cuda::list_devices()) {
+      Record record;
+      record.set("device", std::string(cuda_prefix) + std::to_string(info.number));
+      if (info.problem.empty()) {
+        record.set("architecture", info.architecture).set("memory", info.memory).set("name", info.name);
+      } else {
+        record.set("problem", info.problem);
+      }
+      print_record(record);
+    }
+  } catch (const Error& e) {
+    print_record(Record().set("device", "cuda").set("problem", e.what()));
+  }
+}
 
 void print_devices() {
   print("device   architecture     memory  name\n");
@@ -112,8 +133,11 @@ Device open_device(Engine& engine, const DeviceFlags& flags) {
 }
 
 std::function<void()> add_devices(CLI::App& app) {
-  app.add_subcommand("devices", "Lists the devices of this machine; or says why none of CUDA can be used.");
-  return print_devices;
+  CLI::App* const command =
+      app.add_subcommand("devices", "Lists the devices of this machine; or says why none of CUDA can be used.");
+  const auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "Prints a line of JSON for each device")->disable_flag_override();
+  return [json] { *json ? print_devices_as_json() : print_devices(); };
 }
 
 }  // namespace windrow::program

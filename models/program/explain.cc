@@ -341,6 +341,7 @@ std::function<void()> add_explain(CLI::App& app) {
                                           "of time and of the machine's speed.");
   flag(command, "model", to->model, "Model to explain", one_of(workload_names()))->required();
   add_workload_flags(command, to->workload);
+  command.get_option("--samples")->excludes(command.get_option("--data"));  // which is used as a whole
   flag(command, "--batch", to->batch, "Samples per minibatch", whole_number(1, 1 << 20));
   flag(command, "--minibatches", to->minibatches, "Minibatches to look at", whole_number(1, 1 << 20));
   flag(command, "--schedule", to->schedule, "How vertices are grouped into batches", one_of(schedule_policies()));

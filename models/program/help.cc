@@ -28,6 +28,10 @@ class Help final : public CLI::Formatter {
  public:
   Help() { column_width(30); }
 
+  /// Without the names that stand for it, too.
+  std::string make_option_name(const CLI::Option* option, bool positional) const override {
+    return option->get_name(positional);
+  }
   std::string make_option_opts(const CLI::Option* option) const override {
     return option->nonpositional() && takes_value(*option) ? " " + value_of(*option) : std::string();
   }

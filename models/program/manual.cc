@@ -45,11 +45,31 @@ std::string entry(const FlagFacts& flag) {
   return text + "\n";
 }
 
+/// The line in lines of at most 72 characters, of which all but the first begin below its second column, if it has one.
+std::string folded(std::string line) {
+  constexpr std::size_t width = 72;  // beside the margin of a page
+  const std::size_t text = std::min(line.find_first_not_of(' '), line.size()), gap = line.find("  ", text);
+  const std::size_t column = gap == std::string::npos ? line.size() : line.find_first_not_of(' ', gap);
+  const std::size_t indent = column < width / 2 ? column : text + 4;
+  std::string result;
+  while (line.size() > width) {
+    std::size_t cut = line.rfind(' ', width);
+    if (cut == std::string::npos || cut < indent) cut = line.find(' ', width);
+    if (cut == std::string::npos) break;
+    result += line.substr(0, cut) + "\n";
+    line = std::string(indent, ' ') + line.substr(cut + 1);
+  }
+  return result + line;
+}
+
 /// Lines that keep their breaks.
 std::string lines(const std::string& text) {
   if (text.empty()) return {};
   std::string result = ".PP\n.nf\n";
   std::istringstream in(text);
+  std::string all;
+  for (std::string line; std::getline(in, line);) all += folded(line) + "\n";
+  in = std::istringstream(all);
   for (std::string line; std::getline(in, line);) result += (line.empty() ? "\\&" : roff(line)) + "\n";
   return result + ".fi\n";
 }

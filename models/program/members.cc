@@ -355,7 +355,7 @@ int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& fl
   }
   const MemberFlags unused;
   const auto alone = [&](const char* flag, bool given) {
-    if (given) throw MisuseError(std::string(flag) + " without --devices or --comm mpi; expected both");
+    if (given) throw MisuseError(std::string(flag) + "; expected --devices or --comm mpi, too");
   };
   if (flags.devices.empty()) {
     alone("--compress", flags.compress != unused.compress);

@@ -1,5 +1,6 @@
 #include "program.h"
 
+#include <execinfo.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -15,21 +16,18 @@
 #include <filesystem>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "flags.h"
 #include "help.h"
+#include "parse_errors.h"
 #include "signals.h"
 #include "windrow/comm/mpi.h"
 #include "windrow/memory/allocator.h"
+#include "windrow/training/record.h"
 
 namespace windrow::program {
 namespace {
-
-std::string list(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return words.size() > 1 ? "one of " + text : text;
-}
 
 std::string in_quotes(const std::string& text) { return "'" + text + "'"; }
 
@@ -105,66 +103,6 @@ int refuse(const CLI::App& app, const std::string& why) {
   return 2;
 }
 
-// --- Messages about wrong arguments
-
-std::vector<std::string> command_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* one : commands_of(app)) names.push_back(one->get_name());
-  return names;
-}
-
-/// A message about an argument that no flag or command accepts; empty if there is none.
-std::string unknown(const CLI::App& app, const CLI::App& command) {
-  const std::vector<std::string> early = app.remaining(false), all = app.remaining(true);
-  if (all.empty()) return {};
-  if (&command != &app && !early.empty()) {
-    return in_quotes(early.front()) + " comes before the command; expected it after '" + command.get_name() + "'";
-  }
-  const auto flag = std::find_if(all.begin(), all.end(), [](const std::string& word) { return word[0] == '-'; });
-  if (&command == &app && flag == all.end()) {
-    return "unknown command " + in_quotes(all.back()) + "; expected " + list(command_names(app));
-  }
-  std::vector<std::string> names;
-  for (const CLI::Option* option : command.get_options()) names.push_back(option->get_name());
-  return "unknown argument " + in_quotes(flag == all.end() ? all.back() : *flag) + "; expected " + list(names);
-}
-
-std::string missing(const CLI::App& app, const CLI::App& command) {
-  if (&command == &app) return "no command; expected " + list(command_names(app));
-  for (const CLI::Option* option : command.get_options()) {
-    if (option->get_required() && option->count() == 0) {
-      return "no " + option->get_name() + "; expected " + expected_of(*option);
-    }
-  }
-  return {};
-}
-
-std::string without_value(const CLI::App& command, const std::string& error) {
-  const CLI::Option* option = command.get_option_no_throw(error.substr(0, error.find(':')));
-  if (option == nullptr || option->get_expected_max() == 0) return {};
-  return option->get_name() + ": no value; expected " + expected_of(*option);
-}
-
-/// A message about a value for a flag that takes none, as in --compare=false. CLI11's error omits the dashes.
-std::string with_value(const CLI::App& command, const std::string& error) {
-  const std::size_t end = error.find(" was given a disallowed flag override");
-  if (end == std::string::npos) return {};
-  const CLI::Option* option = command.get_option_no_throw("--" + error.substr(0, end));
-  return option == nullptr ? std::string() : option->get_name() + ": has a value; expected none";
-}
-
-int refuse(const CLI::App& app, const CLI::ParseError& error) {
-  const auto commands = app.get_subcommands();
-  const CLI::App& command = commands.empty() ? app : *commands.front();
-  std::string why = unknown(app, command);
-  if (why.empty() && dynamic_cast<const CLI::RequiredError*>(&error)) why = missing(app, command);
-  if (why.empty() && dynamic_cast<const CLI::ArgumentMismatch*>(&error)) why = without_value(command, error.what());
-  if (why.empty() && dynamic_cast<const CLI::ArgumentMismatch*>(&error)) why = with_value(command, error.what());
-  if (why.empty()) why = error.what();
-  const std::string of = &command == &app ? "" : " " + command.get_name();
-  return refuse(app, why + "; see " + app.get_name() + of + " --help");
-}
-
 }  // namespace
 
 Check whole_number(std::int64_t low, std::int64_t high) {
@@ -232,17 +170,17 @@ Check factor() {
 }
 
 Check one_of(std::vector<std::string> words) {
-  return {"NAME", list(words), [words](std::string& text) -> std::string {
+  return {"NAME", listed(words), [words](std::string& text) -> std::string {
             if (std::find(words.begin(), words.end(), text) != words.end()) return {};
-            return in_quotes(text) + "; expected " + list(words);
+            return in_quotes(text) + "; expected " + listed(words);
           }};
 }
 
 Check some_of(std::vector<std::string> words) {
-  return {"NAME,...", list(words) + several_separated, [words](std::string& text) -> std::string {
+  return {"NAME,...", listed(words) + several_separated, [words](std::string& text) -> std::string {
             for (const std::string& word : words_of(text)) {
               if (std::find(words.begin(), words.end(), word) != words.end()) continue;
-              return in_quotes(word) + "; expected " + list(words) + several_separated;
+              return in_quotes(word) + "; expected " + listed(words) + several_separated;
             }
             return {};
           }};
@@ -291,24 +229,38 @@ std::string grouped(std::size_t number) {
 namespace {
 thread_local bool silent = false;
 }
-Silence::Silence() { silent = true; }
-Silence::~Silence() { silent = false; }
+Silence::Silence() : before_(std::exchange(silent, true)) {}
+Silence::~Silence() { silent = before_; }
 bool Silence::here() { return silent; }
+
+/// A reader that a signal has ended, too, or a terminal that is gone, keeps nobody from saving what there is.
+static void finish_print(bool written) {
+  if ((written && std::fflush(stdout) == 0) || noted_signal() != 0) return;
+  throw Error(std::string("cannot write standard output: ") + std::strerror(errno));
+}
 
 void print(const char* format, ...) {
   if (silent) return;
   std::va_list arguments;
   va_start(arguments, format);
-  const int written = std::vprintf(format, arguments);
+  const bool written = std::vprintf(format, arguments) >= 0;
   va_end(arguments);
-  // A reader that the same signal has ended, or a terminal that is gone, keeps nobody from saving what there is.
-  if ((written < 0 || std::fflush(stdout) != 0) && noted_signal() == 0) {
-    throw Error(std::string("cannot write standard output: ") + std::strerror(errno));
-  }
+  finish_print(written);
 }
 
+static void write_text(const std::string& text) {
+  finish_print(std::fwrite(text.data(), 1, text.size(), stdout) == text.size());
+}
+
+void print_text(const std::string& text) {
+  if (!silent) write_text(text);
+}
+
+void print_record(const Record& record) { write_text(record.json(JsonStyle::compact) + "\n"); }
+
 void print_error(const CLI::App& app, const std::string& why) {
-  std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), line(why).c_str());
+  const std::string text = app.get_name() + ": " + line(why) + "\n";
+  std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
 std::string naming_rank(int rank, const std::string& why) {
@@ -337,13 +289,32 @@ static void hold_standard_streams() {
   }
 }
 
+/// The C library opens libgcc_s when an exception first passes one of its functions, such as pthread_once, and aborts
+/// if it has no memory for that. So an exception for lack of memory must not be the first one.
+static void load_unwinder() {
+  void* frame = nullptr;
+  ::backtrace(&frame, 1);
+}
+
+/// "help train" stands for "train --help", as with other programs that have commands.
+static void parse_arguments(CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || std::string_view(argv[1]) != "help") return app.parse(argc, argv);
+  if (argc == 2) throw CLI::CallForHelp();
+  require_command(app, argv[2]);
+  std::vector<std::string> arguments = {"--help", argv[2]};  // the last one first
+  app.parse(arguments);
+}
+
 int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
   hold_standard_streams();
+  load_unwinder();
   lay_out_help(app);
   running = &app;
   try {
     try {
-      app.parse(argc, argv);
+      parse_arguments(app, argc, argv);
+      body();
+      return 0;
     } catch (const CLI::CallForVersion& version) {
       print("%s\n", version.what());
       return 0;
@@ -351,10 +322,8 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body)
       print("%s", app.help().c_str());
       return 0;
     } catch (const CLI::ParseError& error) {
-      return refuse(app, error);
+      return refuse(app, why_refused(app, error));
     }
-    body();
-    return 0;
   } catch (const ErrorsPrinted&) {
     return 2;
   } catch (const std::exception&) {

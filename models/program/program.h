@@ -13,11 +13,21 @@ namespace CLI {
 class App;
 }
 
+namespace windrow {
+class Record;
+}
+
 namespace windrow::program {
 
 /// Prints to standard output as printf does, and flushes. Throws Error if that fails, unless a signal was noted
 /// (signals.h).
 [[gnu::format(printf, 1, 2)]] void print(const char* format, ...);
+
+/// Prints the text, whatever bytes it has; otherwise as print() does.
+void print_text(const std::string& text);
+
+/// Prints the record as a line of JSON, also in a thread that is silent.
+void print_record(const Record& record);
 
 /// Prints a line on standard error that begins with the program's name.
 void print_error(const CLI::App& app, const std::string& why);
@@ -40,6 +50,9 @@ class Silence {
   static bool here();  ///< whether this thread is silent
   Silence(const Silence&) = delete;
   Silence& operator=(const Silence&) = delete;
+
+ private:
+  const bool before_;
 };
 
 /// "8,544" for 8544.

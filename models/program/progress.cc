@@ -1,5 +1,6 @@
 #include "progress.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <cstdio>
 
 #include "program.h"
+#include "report.h"
 #include "windrow/comm/mpi.h"
 
 namespace windrow::program {
@@ -31,22 +33,49 @@ std::string time_text(double seconds) {
 
 }  // namespace
 
-std::string to_string(const ProgressLine& line) {
+std::string to_string(const ProgressLine& line, std::size_t width) {
   constexpr std::size_t bar = 12;
   const std::size_t of = std::max<std::size_t>(line.of, 1), done = std::min(line.samples, of);
-  std::string text = formatted("epoch %zu/%zu [", line.epoch, line.epochs);
-  text += std::string(bar * done / of, '#') + std::string(bar - bar * done / of, '.');
-  text += formatted("] %3zu %%  ", 100 * done / of);
-  if (line.loss != 0) text += formatted("loss %.4f  ", line.loss);
-  text += grouped(static_cast<std::size_t>(line.units_per_second)) + " " + line.unit + "/s  ";
-  text += time_text(line.seconds_left);
-  return text.substr(0, std::min<std::size_t>(text.find_last_not_of(' ') + 1, 79));
+  const std::string epoch = formatted("epoch %zu/%zu ", line.epoch, line.epochs);
+  const std::string percent = formatted("%3zu %%", 100 * done / of);
+  const std::string drawn = "[" + std::string(bar * done / of, '#') + std::string(bar - bar * done / of, '.') + "] ";
+  const std::string loss = line.loss == 0 ? "" : "  loss " + loss_text(line.loss);
+  const std::string speed = "  " + grouped(static_cast<std::size_t>(line.units_per_second)) + " " + line.unit + "/s";
+  std::string left = time_text(line.seconds_left);
+  if (!left.empty()) left = "  " + left;
+  for (const std::string& text : {epoch + drawn + percent + loss + speed + left, epoch + percent + loss + speed + left,
+                                  epoch + percent + loss + left, epoch + percent + left}) {
+    if (text.size() <= width) return text;
+  }
+  return fitted(epoch + percent, width);
 }
 
-Progress::Progress() : terminal_(!Silence::here() && !MpiWorld::under_mpirun() && ::isatty(STDOUT_FILENO) == 1) {}
+std::string fitted(const std::string& text, std::size_t width) {
+  std::size_t characters = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool begins = (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80;
+    if (begins && ++characters > width) return text.substr(0, i);
+  }
+  return text;
+}
+
+Progress::Form Progress::form_here() {
+  if (Silence::here()) return Form::none;
+  return !MpiWorld::under_mpirun() && ::isatty(STDOUT_FILENO) == 1 ? Form::terminal : Form::log;
+}
+
+Progress::Progress() : next_(form_ == Form::terminal ? Clock::time_point{} : Clock::now() + std::chrono::seconds(4)) {}
+
+/// Without the last column, in which some terminals begin a new line.
+std::size_t Progress::width() const {
+  winsize size{};
+  if (form_ != Form::terminal || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 79;
+  return std::max<std::size_t>(size.ws_col, 2) - 1;
+}
 
 void Progress::write(const std::string& line) {
-  print("\r\033[K%s", line.substr(0, 79).c_str());
+  if (form_ == Form::log) return print("%s\n", line.c_str());
+  print("\r\033[K%s", line.c_str());
   shown_ = true;
 }
 

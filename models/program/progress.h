@@ -1,4 +1,4 @@
-// The line on a terminal that shows how far an epoch is.
+// The line that shows how far an epoch is.
 #pragma once
 
 #include <chrono>
@@ -16,11 +16,15 @@ struct ProgressLine {
   std::string unit;
   double seconds_left;  ///< of all epochs; not finite if that is not known yet
 };
-/// At most 79 characters.
-std::string to_string(const ProgressLine& line);
+/// At most `width` characters: what matters least is left out first.
+std::string to_string(const ProgressLine& line, std::size_t width);
 
-/// Shows the line on standard output if that is a terminal; otherwise nothing. The line is rewritten ten times a second
-/// at most, and is gone when other output begins. An owner.
+/// The text, or its begin of so many characters of UTF-8.
+std::string fitted(const std::string& text, std::size_t width);
+
+/// Shows the line on standard output. On a terminal it fits the width that the terminal has at that time, is rewritten
+/// ten times a second at most, and is gone when other output begins. Elsewhere, such as in a log, a line is printed
+/// after some seconds, and every half a minute then. An owner.
 class Progress {
  public:
   Progress();
@@ -28,23 +32,29 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `make` makes the line, when it is to be shown; it should have at most 79 characters.
+  /// `make(width)` makes the line, when it is to be shown; it is cut at that width.
   template <class Make>
   void show(Make make) {
-    const auto now = std::chrono::steady_clock::now();
-    if (!terminal_ || now - last_ < std::chrono::milliseconds(100)) return;
-    last_ = now;
-    write(make());
+    const Clock::time_point now = Clock::now();
+    if (form_ == Form::none || now < next_) return;
+    next_ = now + (form_ == Form::terminal ? std::chrono::milliseconds(100) : std::chrono::seconds(30));
+    const std::size_t width = this->width();
+    write(fitted(make(width), width));
   }
   /// Removes the line.
   void clear();
 
  private:
+  using Clock = std::chrono::steady_clock;
+  enum class Form { none, terminal, log };
+
+  static Form form_here();
+  std::size_t width() const;
   void write(const std::string& line);
 
-  const bool terminal_;
+  const Form form_ = form_here();
+  Clock::time_point next_;
   bool shown_ = false;
-  std::chrono::steady_clock::time_point last_ = {};
 };
 
 }  // namespace windrow::program

@@ -222,8 +222,8 @@ std::string epoch_table(const TrainingReport& report) {
                      (report.epochs.size() == 1 ? " row" : " rows") + "</summary>\n<table class=\"numbers\">\n" +
                      row(head, "th");
   for (const Epoch& epoch : report.epochs) {
-    std::vector<std::string> cells = {std::to_string(epoch.number), cell_text("%.4f", epoch.training_loss),
-                                      epoch.validation_loss ? cell_text("%.4f", *epoch.validation_loss) : "-"};
+    std::vector<std::string> cells = {std::to_string(epoch.number), loss_text(epoch.training_loss),
+                                      epoch.validation_loss ? loss_text(*epoch.validation_loss) : "-"};
     for (const std::string& name : known) {
       const Metric* const metric = find(epoch.training_metrics, name);
       cells.push_back(metric == nullptr ? "-" : metric_text(*metric));
@@ -299,7 +299,7 @@ std::string cards(const TrainingReport& report) {
   if (!report.epochs.empty()) {
     const Epoch& last = report.epochs.back();
     for (const Metric& metric : last.metrics) card(metric_text(metric), "validation " + metric.name + ", last epoch");
-    card(cell_text("%.4f", last.training_loss), "training loss, last epoch");
+    card(loss_text(last.training_loss), "training loss, last epoch");
     double best = 0, seconds = 0;
     for (const Epoch& epoch : report.epochs) {
       best = std::max(best, epoch.units_per_second);
@@ -318,8 +318,10 @@ std::string cards(const TrainingReport& report) {
 
 std::string metric_text(const Metric& metric) {
   return metric.unit == Metric::Unit::fraction ? cell_text("%.1f %%", 100 * metric.value)
-                                               : cell_text(metric.value < 1e15 ? "%.1f" : "%.3e", metric.value);
+                                               : cell_text(metric.value < 1e6 ? "%.1f" : "%.3e", metric.value);
 }
+
+std::string loss_text(double loss) { return cell_text(std::abs(loss) < 1e6 ? "%.4f" : "%.4e", loss); }
 
 Chart::Series thinned(const Chart::Series& series, std::size_t most) {
   const std::size_t together = series.y.empty() ? 1 : (series.y.size() - 1) / most + 1;

@@ -55,8 +55,11 @@ inline constexpr std::int64_t most_profiled_ops = 100'000;
 /// A page that needs no other file.
 std::string html(const TrainingReport& report);
 
-/// "45.0 %", or "12.3" for a metric that is no fraction.
+/// "45.0 %", or "12.3" for a metric that is no fraction; at most 10 characters.
 std::string metric_text(const Metric& metric);
+
+/// At most 11 characters, whatever the loss is.
+std::string loss_text(double loss);
 
 /// At most `most` points: means of neighbours.
 Chart::Series thinned(const Chart::Series& series, std::size_t most);

@@ -50,12 +50,16 @@ Saving::Saving(const SavingFlags& flags, bool leads) : flags_(flags) {
     return;
   }
   if (!leads) return;
+  const std::filesystem::path parent = std::filesystem::path(flags.folder).parent_path();
   // Before the writer makes the folder.
   std::error_code ignored;
   const bool there = std::filesystem::exists(flags.folder, ignored);
   if (flags.resume && (!there || CheckpointFolder(flags.folder).steps().empty())) {
     throw FileError(why_no_checkpoint(flags.folder, {}));
   }
+  std::error_code error;
+  if (!parent.empty()) std::filesystem::create_directories(parent, error);
+  if (error) throw FileError(parent.string() + ": cannot be created: " + error.message() + "; expected a folder");
   open(writer_, flags.folder, flags.keep);
   if (flags.keep_best) open(best_, flags.folder + "/best", keep_of_best);
 }
@@ -73,6 +77,10 @@ std::int64_t Saving::resume(Trainer& trainer, Scores& scores) {
   const SavedCheckpoint checkpoint = newest_checkpoint(flags_.folder);
   checkpoint.document.require_format(training_format);
   require_same_model(checkpoint.document.at("model").record(), model_, checkpoint.tensors.path().string());
+  if (checkpoint.document.contains("data") && checkpoint.document.at("data").integer() != data_) {
+    throw FileError(checkpoint.tensors.path().string() +
+                    ": of a training on other data; expected the same samples, so that the same bits follow");
+  }
   trainer.resume(checkpoint);
   scores.set(checkpoint.document.at("scores").record());
   if (reporting_ != nullptr && checkpoint.document.contains("epochs")) {
@@ -95,6 +103,7 @@ void Saving::save(Trainer& trainer, const Scores& scores, std::optional<Checkpoi
   document.set_format(training_format)
       .set("model", model_)
       .set("flags", training_flags_)
+      .set("data", data_)
       .set("scores", scores.record());
   if (reporting_ != nullptr && reporting_->on()) document.set("epochs", reporting_->epochs());
   trainer.save(*writer, std::move(document));

@@ -34,6 +34,8 @@ class Saving {
 
   /// With --save, call it before the following; see model_record().
   void set_model(Record model) { model_ = std::move(model); }
+  /// Call it before the following: the fingerprint of the samples. A training goes on only with the same samples.
+  void set_data(std::int64_t fingerprint) { data_ = fingerprint; }
   /// Call it before the following; see training_record().
   void set_flags(Record flags) { training_flags_ = std::move(flags); }
   /// Call it before the following: checkpoints have the epochs of this report. It must outlive this object.
@@ -64,6 +66,7 @@ class Saving {
 
   const SavingFlags flags_;
   Record model_, training_flags_;
+  std::int64_t data_ = 0;
   std::optional<CheckpointWriter> writer_, best_;
   Reporting* reporting_ = nullptr;  // null for none
   std::uint64_t saved_ = 0;         // minibatches at the last checkpoint

@@ -7,7 +7,9 @@
 
 #include "devices.h"
 #include "flags.h"
+#include "program.h"
 #include "windrow/batching/schedule.h"
+#include "windrow/training/record.h"
 
 namespace windrow::program {
 namespace {
@@ -16,9 +18,11 @@ struct ScheduleArguments {
   std::string model = "tree-lstm", policies = "level,depth,agenda,learned,serial", device = "cpu";
   WorkloadOptions workload;
   std::size_t batch = 64;
+  bool json = false;
 };
 
-void print_row(const std::vector<TypedGraph>& minibatches, SchedulePolicy policy, const ScheduleTable* table) {
+void print_row(const std::vector<TypedGraph>& minibatches, SchedulePolicy policy, const ScheduleTable* table,
+               bool json) {
   using Clock = std::chrono::steady_clock;
   std::size_t batches = 0, vertices = 0;
   double best = 0;  // ns for all minibatches, best of three passes
@@ -34,14 +38,22 @@ void print_row(const std::vector<TypedGraph>& minibatches, SchedulePolicy policy
     best = pass == 0 ? took : std::min(best, took);
   }
   const auto share = [](double part, std::size_t all) { return part / static_cast<double>(all); };
-  print("%-11s  %21.1f  %18.1f  %24.1f\n", std::string(to_string(policy)).c_str(),
-        share(static_cast<double>(batches), minibatches.size()), share(static_cast<double>(vertices), batches),
-        share(best, vertices));
+  const double per_minibatch = share(static_cast<double>(batches), minibatches.size());
+  const double per_batch = share(static_cast<double>(vertices), batches), ns = share(best, vertices);
+  const std::string name(to_string(policy));
+  if (json) {
+    Record record;
+    record.set("policy", name).set("batches_per_minibatch", per_minibatch).set("vertices_per_batch", per_batch);
+    return print_record(record.set("scheduling_ns_per_vertex", ns));
+  }
+  print("%-11s  %21.1f  %18.1f  %24.1f\n", name.c_str(), per_minibatch, per_batch, ns);
 }
 
 void run(const ScheduleArguments& arguments) {
   Engine engine;
   const ToldOnce once(engine);
+  std::optional<Silence> silence;
+  if (arguments.json) silence.emplace();
   const Workload workload =
       make_workload(arguments.model, open_device(engine, {.device = arguments.device}), arguments.workload);
   const std::vector<TypedGraph> minibatches = workload.network->typed_graphs(arguments.batch);
@@ -58,9 +70,11 @@ void run(const ScheduleArguments& arguments) {
     if (policy == SchedulePolicy::learned) {
       table = ScheduleTable::learn(std::span(minibatches).first(1), {.seed = arguments.workload.seed});
     }
-    print_row(minibatches, policy, table ? &*table : nullptr);
+    print_row(minibatches, policy, table ? &*table : nullptr, arguments.json);
   }
-  print("lower bound  %21.1f\n", static_cast<double>(fewest) / static_cast<double>(minibatches.size()));
+  const double least = static_cast<double>(fewest) / static_cast<double>(minibatches.size());
+  if (arguments.json) return print_record(Record().set("policy", "lower bound").set("batches_per_minibatch", least));
+  print("lower bound  %21.1f\n", least);
 }
 
 }  // namespace
@@ -71,9 +85,11 @@ std::function<void()> add_schedule(CLI::App& app) {
       *app.add_subcommand("schedule", "Prints how many batches a minibatch takes under each schedule policy.");
   flag(command, "model", arguments->model, "Model whose training graphs are scheduled", one_of(graph_workload_names()));
   add_workload_flags(command, arguments->workload);
+  command.get_option("--samples")->excludes(command.get_option("--data"));  // which is used as a whole
   flag(command, "--schedule", arguments->policies, "Schedule policies to compare", some_of(schedule_policies()));
   flag(command, "--device", arguments->device, "Device that would compute", device_name());
   flag(command, "--batch", arguments->batch, "Samples per minibatch", whole_number(1, 1 << 20));
+  command.add_flag("--json", arguments->json, "Prints a line of JSON for each policy")->disable_flag_override();
   command.footer(command.get_footer() + "\n\n" + schedule_policies_text());
   return [arguments] { run(*arguments); };
 }

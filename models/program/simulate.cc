@@ -9,6 +9,7 @@
 
 #include "flags.h"
 #include "program.h"
+#include "windrow/training/record.h"
 #include "windrow/training/simulation.h"
 
 namespace windrow::program {
@@ -56,6 +57,7 @@ std::vector<Layer> bert_base() {
 struct SimulateArguments {
   std::string model = "uniform", devices = "1,4,16,64,256", bandwidths = "12.5", network = "ring";
   int layers = 12, steps = 3;
+  bool json = false;
   double parameters = 75, computation = 100, update = 1, latency = 5, gap = 0.2, jitter = 0;
   double bucket = 4, part = 1, window = 4;  // MB
   std::string without;
@@ -111,8 +113,18 @@ void leave_out(SimulationOptions& options, const std::string& technique) {
   if (technique == "priority") options.parallel.priority = false;
 }
 
-void print_row(int devices, double bandwidth, const std::string& without, const SimulationOptions& options) {
+void print_json(int devices, double bandwidth, const std::string& without, const SimulatedStep& step) {
+  const auto ms = [](VirtualClock::Time time) { return static_cast<double>(time.count()) / mega; };
+  Record record;
+  record.set("devices", devices).set("gigabytes_per_second", bandwidth).set("without", without);
+  record.set("step_ms", ms(step.step)).set("computation_ms", ms(step.computation)).set("network_ms", ms(step.network));
+  record.set("hidden", step.hidden()).set("efficiency", step.efficiency()).set("limit", step.limit());
+  print_record(record.set("parts", static_cast<std::uint64_t>(step.parts)));
+}
+
+void print_row(int devices, double bandwidth, const std::string& without, const SimulationOptions& options, bool json) {
   const SimulatedStep step = simulate(options);
+  if (json) return print_json(devices, bandwidth, without, step);
   const auto ms = [](VirtualClock::Time time) { return static_cast<double>(time.count()) / mega; };
   print("%7d  %9g  %-26s  %10.2f  %14.2f  %10.2f  %6.1f %%  %8.1f %%  %-11s  %8llu\n", devices, bandwidth,
         without.c_str(), ms(step.step), ms(step.computation), ms(step.network), 100 * step.hidden(),
@@ -166,8 +178,8 @@ void run(const SimulateArguments& arguments) {
       }
     }
   }
-  print_heading(arguments);
-  for (const Row& row : rows) print_row(row.devices, row.bandwidth, row.without, row.options);
+  if (!arguments.json) print_heading(arguments);
+  for (const Row& row : rows) print_row(row.devices, row.bandwidth, row.without, row.options, arguments.json);
 }
 
 /// A number from low to high: beyond, times would not fit their type.
@@ -223,6 +235,8 @@ std::function<void()> add_simulate(CLI::App& app) {
   command.add_flag("--compare", to->compare, "Has a row without each of the techniques")
       ->disable_flag_override()
       ->excludes(without);
+  command.add_flag("--json", to->json, "Prints a line of JSON for each row; shares are from 0 to 1")
+      ->disable_flag_override();
   command.footer(
       "Techniques:\n"
       "  overlap   sums begin while the backward pass still runs\n"

@@ -1,24 +1,31 @@
 #include "train.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
 
 #include "devices.h"
+#include "epochs.h"
 #include "flags.h"
 #include "members.h"
 #include "progress.h"
 #include "reporting.h"
+#include "run_options.h"
 #include "saving.h"
 #include "signals.h"
 #include "training_flags.h"
+#include "windrow/batching/not_finite.h"
 #include "windrow/comm/mpi.h"
 #include "windrow/models/trainer.h"
 #include "windrow/models/word_vectors.h"
 
 namespace windrow::program {
 namespace {
+
+/// Of a thread. A file of so many ops of two threads has about 50 MB.
+constexpr std::uint64_t most_traced_ops = std::uint64_t{1} << 16;
 
 struct Arguments {
   std::string model, policy = "pool", schedule = "level";
@@ -30,7 +37,7 @@ struct Arguments {
   SavingFlags saving;
   std::string trace, report, vectors;
   int epochs = 8, patience = 0, workers = default_workers();
-  bool compare = false, freeze_embedding = false;
+  bool json = false, compare = false, freeze_embedding = false;
 };
 
 /// "for tree-lstm, bilstm".
@@ -45,6 +52,7 @@ std::string models_that(bool WorkloadKind::*holds) {
 void add_flags(CLI::App& train, Arguments& to) {
   flag(train, "model", to.model, "Model to train", one_of(workload_names()))->required();
   add_workload_flags(train, to.workload);
+  train.get_option("--samples")->excludes(train.get_option("--data"));  // which is used as a whole
   flag(train, "--dropout", to.workload.dropout.element,
        "Rate of dropout of words and states; " + models_that(&WorkloadKind::takes_dropout), fraction());
   flag(train, "--word-dropout", to.workload.dropout.word, "Rate of dropout of words as a whole; for the same models",
@@ -70,41 +78,24 @@ void add_flags(CLI::App& train, Arguments& to) {
   add_device_flags(train, to.device);
   add_memory_flag(train, to.device);
   add_member_flags(train, to.members);
-  flag(train, "--trace", to.trace, "Writes a timeline of all ops, for ui.perfetto.dev", new_file())->default_str("");
+  flag(train, "--trace", to.trace,
+       "Writes a timeline for ui.perfetto.dev: of each thread, the first " + grouped(most_traced_ops) + " ops",
+       new_file())
+      ->default_str("");
   flag(train, "--report", to.report, "Folder for report.html: curves, throughput, batches and times, for a browser",
        new_folder());
   train
       .add_flag("--compare", to.compare,
                 "Afterwards also train one vertex at a time, and print the speedup by batching")
       ->disable_flag_override();
+  train
+      .add_flag("--json", to.json,
+                "Prints a line of JSON for each epoch, and nothing else; --save also writes them to epochs.jsonl")
+      ->disable_flag_override();
   train.footer(
       train.get_footer() + "\n\n" + running_policies_text() + "\n" + schedule_policies_text() +
       "\nThe training loss is the mean over all labels of an epoch. The validation set is evaluated after each\n"
       "epoch.");
-}
-
-/// The title of a metric's column.
-std::string validation(const std::string& metric) { return "validation " + metric; }
-
-int width_of(const std::string& column) { return static_cast<int>(std::max<std::size_t>(column.size(), 8)); }
-
-void print_head(Trainer& trainer, const Workload& workload) {
-  print("epoch  training loss");
-  for (const std::string& name : trainer.metric_names()) {
-    const std::string column = validation(name);
-    print("  %*s", width_of(column), column.c_str());
-  }
-  const std::string throughput = workload.kind->unit + "/s";
-  print("  %*s\n", width_of(throughput), throughput.c_str());
-}
-
-void print_epoch(int epoch, const Trainer::Pass& pass, const std::vector<Metric>& score, const Workload& workload) {
-  print("%5d  %13.4f", epoch, pass.loss);
-  for (const Metric& metric : score) {
-    const std::string text = workload.validation.empty() ? "-" : metric_text(metric);  // there is no validation set
-    print("  %*s", width_of(validation(metric.name)), text.c_str());
-  }
-  print("  %*.0f\n", width_of(workload.kind->unit + "/s"), pass.units_per_second());
 }
 
 /// Trains on, alternating between batched and one vertex at a time, so that the machine's load affects both alike.
@@ -143,6 +134,8 @@ struct Keeping {
   Saving& saving;
   Reporting& reporting;
   Scores& scores;
+  std::optional<EpochLog>& log;
+  bool leads;  ///< it prints
 };
 
 void require_scores(const Arguments& arguments, const Workload& workload) {
@@ -163,18 +156,21 @@ bool lost_patience(const Arguments& arguments, const Scores& scores) {
 
 /// Trains until the last epoch has ended, or a signal stops it. Returns the signal, or 0.
 int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workload, Keeping& keeping) {
-  auto& [saving, reporting, scores] = keeping;
+  auto& [saving, reporting, scores, log, leads] = keeping;
   const auto epochs = static_cast<std::size_t>(arguments.epochs);
   if (trainer.epochs() >= epochs) {
     print("all %zu epoch%s are done; more with --epochs\n", epochs, epochs == 1 ? "" : "s");
     return 0;
   }
   if (lost_patience(arguments, scores)) return 0;  // before it was resumed
-  print_head(trainer, workload);
+  const EpochTable table(trainer, workload);
+  table.print_head();
   Progress progress;
   while (trainer.epochs() < epochs) {
     const Trainer::Pass pass = trainer.train_epoch([&](const Trainer::Pass& so_far) {
-      progress.show([&] { return to_string(progress_line({trainer.epochs() + 1, epochs}, so_far, workload)); });
+      progress.show([&](std::size_t width) {
+        return to_string(progress_line({trainer.epochs() + 1, epochs}, so_far, workload), width);
+      });
       return saving.after_step(trainer, scores);
     });
     if (trainer.in_epoch()) saving.after_stop(trainer, scores);
@@ -184,8 +180,10 @@ int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workloa
     const std::vector<Metric> metrics = trainer.evaluate();
     if (!workload.validation.empty()) reporting.evaluated(trainer, metrics);
     if (!workload.validation.empty()) scores.report(metrics.front(), trainer.optimiser());
+    const Record record = epoch_record(trainer, pass, metrics, workload);
+    if (log) log->add(record);            // before the checkpoint, since a resumed training drops later epochs
     saving.after_epoch(trainer, scores);  // first, since output may end this program
-    print_epoch(static_cast<int>(trainer.epochs()), pass, metrics, workload);
+    arguments.json&& leads ? print_record(record) : table.print_epoch(trainer.epochs(), pass, metrics);
     if (saving.stops(trainer)) return saving.stopped(trainer);
     if (lost_patience(arguments, scores)) break;
   }
@@ -209,7 +207,8 @@ void set_embedding(const Arguments& arguments, Workload& workload, bool several)
   std::error_code of_pipe;  // which has no size, and tells no progress
   const std::uint64_t size = std::max<std::uint64_t>(std::filesystem::file_size(arguments.vectors, of_pipe), 1);
   const WordVectors found = set_word_vectors(workload, arguments.vectors, [&](std::uint64_t bytes) {
-    progress.show([&] { return "reading " + arguments.vectors + ": " + std::to_string(100 * bytes / size) + " %"; });
+    progress.show(
+        [&](std::size_t) { return "reading " + arguments.vectors + ": " + std::to_string(100 * bytes / size) + " %"; });
   });
   progress.clear();
   print("%s: vectors of %s of the %s words; %s in the file\n", arguments.vectors.c_str(),
@@ -231,6 +230,25 @@ std::string outcome_of(const Trainer& trainer, int signal) {
   return "Ended after epoch " + grouped(trainer.epochs());
 }
 
+bool is_not_finite(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const NotFiniteError&) {
+    return true;
+  } catch (const OpError& failed) {
+    return is_not_finite(failed.failures().front()->root().error);
+  } catch (...) {
+    return false;
+  }
+}
+
+/// Throws the error, in words that help where a training diverges.
+[[noreturn]] void rethrow(const std::exception_ptr& error, const Trainer& trainer) {
+  if (!is_not_finite(error)) std::rethrow_exception(error);
+  throw Error("the loss is not finite at minibatch " + grouped(trainer.failed_minibatch()) +
+              "; try a lower --rate or --clip-norm");
+}
+
 /// The curves of a training that failed say most about why. Its own failure is the one that counts.
 void report_failure(Reporting& reporting, const Trainer& trainer) {
   try {
@@ -239,9 +257,20 @@ void report_failure(Reporting& reporting, const Trainer& trainer) {
   }
 }
 
+void save_trace(Engine& engine, const std::string& file) {
+  engine.trace().stop();
+  engine.trace().save(file);
+  const std::uint64_t left_out = engine.trace().summary().left_out;
+  if (left_out == 0) return;
+  print("trace: %s: the first %s ops of each thread; %s more are left out\n", file.c_str(),
+        grouped(most_traced_ops).c_str(), grouped(left_out).c_str());
+}
+
 /// Trains as one member. Returns the signal that stopped it, or 0.
 int train_member(const CLI::App& command, Arguments arguments, Engine& engine, const Member& member) {
   require_same_flags(command, member);
+  std::optional<Silence> silence;
+  if (arguments.json) silence.emplace();
   if (!member.leads) arguments.report = arguments.trace = "";
   std::optional<Reporting> own_reporting;
   std::optional<Saving> own_saving;
@@ -250,11 +279,15 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   TrainerOptions& options = arguments.trainer;
   together(member, [&] {
     require_used(arguments.training);
+    if (arguments.json && arguments.compare) throw MisuseError("--json and --compare; expected one of both");
     own_reporting.emplace(arguments.report);
     own_saving.emplace(arguments.saving, member.leads);
     own_saving->set_reporting(*own_reporting);
     own_workload = make_workload(arguments.model, member.device, arguments.workload);
-    if (!arguments.saving.folder.empty()) own_saving->set_model(model_record(*own_workload));
+    if (!arguments.saving.folder.empty()) {
+      own_saving->set_model(model_record(*own_workload));
+      own_saving->set_data(own_workload->network->fingerprint());
+    }
     require_scores(arguments, *own_workload);
     flags = training_record(arguments.training, *own_workload->kind, static_cast<std::uint64_t>(arguments.epochs));
     flags.set("batch", options.minibatch).set("schedule", arguments.schedule);
@@ -286,27 +319,27 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
         members.empty() ? "" : "\n");
   if (!arguments.trace.empty()) {
     engine.trace().save(arguments.trace);  // fails now, and not after the training
-    engine.trace().start();
+    engine.trace().start({.max_ops_per_thread = most_traced_ops});
   }
   Scores scores(arguments.training);
   std::int64_t resumed = 0;
   together(member, [&] { resumed = saving.resume(trainer, scores); });
+  if (member.leads && !arguments.saving.folder.empty()) save_options(command, arguments.saving.folder);
   require_equal(resumed, member, "resumes from another checkpoint", "one folder of --save, or equal ones");
   reporting.set_flags(command, workload.options, flags.at("rate").number());
   reporting.begin({about + ".", arguments.workers, options.seed, members, engine}, workload, trainer, options);
-  Keeping keeping{saving, reporting, scores};
+  std::optional<EpochLog> log;
+  if (member.leads && !arguments.saving.folder.empty()) log.emplace(arguments.saving.folder, trainer.epochs());
+  Keeping keeping{saving, reporting, scores, log, member.leads};
   int signal = 0;
   Signals::begin_training();
   try {
     signal = train_epochs(arguments, trainer, workload, keeping);
   } catch (...) {
     report_failure(reporting, trainer);
-    throw;
+    rethrow(std::current_exception(), trainer);
   }
-  if (!arguments.trace.empty()) {
-    engine.trace().stop();
-    engine.trace().save(arguments.trace);
-  }
+  if (!arguments.trace.empty()) save_trace(engine, arguments.trace);
   reporting.write_if_trained(trainer, outcome_of(trainer, signal));
   Signals::end_training();
   if (signal == 0) signal = noted_signal();  // it came when the training was over

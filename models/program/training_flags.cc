@@ -54,10 +54,11 @@ std::string about_rate() {
 }  // namespace
 
 void add_training_flags(CLI::App& command, TrainingFlags& to) {
-  flag(command, "--optimiser", to.method, "How a step follows from a gradient",
+  flag(command, "--optimiser,--optimizer,--optim", to.method, "How a step follows from a gradient",
        one_of({"sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam"}));
   flag<double>(
-      command, "--rate", [&to](const double& rate) { to.rate = rate; }, about_rate(), positive_number())
+      command, "--rate,--lr,--learning-rate", [&to](const double& rate) { to.rate = rate; }, about_rate(),
+      positive_number())
       ->default_str("see below");
   flag(command, "--momentum", to.momentum, "Coefficient of momentum and nesterov", fraction());
   flag(command, "--penalty", to.penalty, "L2 penalty: adds this times the value to each gradient", number());

@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include "conllu_text.h"
+#include "devices.h"
+#include "epochs.h"
 #include "flags.h"
 #include "help.h"
 #include "report.h"
@@ -23,6 +27,7 @@ namespace {
 
 struct UseArguments {
   std::string folder, data;
+  DeviceFlags device;
   std::vector<std::string> texts;
   std::size_t minibatch = 64;
   PredictOptions predict;
@@ -34,17 +39,38 @@ void add_model_flags(CLI::App& command, UseArguments& to) {
   flag(command, "run", to.folder, "Folder of checkpoints, which windrow train --save has written", folder())
       ->required();
   flag(command, "--workers", to.workers, "Worker threads: ops that run at the same time", whole_number(1, 1024));
+  add_device_flags(command, to.device);
 }
 
 /// A model that is ready for use.
 struct Loaded {
   Loaded(const UseArguments& arguments, const SavedModel& model, const SavedCheckpoint& checkpoint)
-      : engine({.workers = arguments.workers}), workload(load_model(host_device(engine), checkpoint, model)) {}
+      : engine({.workers = arguments.workers}),
+        device(open_device(engine, arguments.device)),
+        workload(load_model(device, checkpoint, model)) {}
 
   Engine engine;
   const ToldOnce once{engine};
+  const Device device;
   Workload workload;
 };
+
+/// A folder has the file that validated the training; a file is scored itself.
+void set_data(WorkloadOptions& options, const std::filesystem::path& data) {
+  options.data = data.string();
+  options.validation_only = true;
+  if (data.empty() || std::filesystem::is_directory(data)) return;
+  options.data = data.has_parent_path() ? data.parent_path().string() : ".";
+  options.validation_file = data.filename().string();
+}
+
+Check folder_or_file() {
+  return {"PATH", "an existing folder or file", [](std::string& text) -> std::string {
+            return folder().read(text).empty() || existing_file().read(text).empty()
+                       ? ""
+                       : "'" + text + "' is neither a folder nor a file; expected one of both";
+          }};
+}
 
 void evaluate(const UseArguments& arguments) {
   const SavedCheckpoint checkpoint = newest_checkpoint(arguments.folder);
@@ -52,16 +78,25 @@ void evaluate(const UseArguments& arguments) {
   if (!model.generated && arguments.data.empty()) {
     throw MisuseError("no --data; expected the folder with the model's data files, since it was trained on such files");
   }
-  model.options.data = arguments.data;
-  model.options.validation_only = true;
+  set_data(model.options, arguments.data);
   Loaded loaded(arguments, model, checkpoint);
   if (loaded.workload.validation.empty()) throw MisuseError("no validation set; expected one");
-  Trainer trainer(host_device(loaded.engine), loaded.workload, {.minibatch = arguments.minibatch});
+  Trainer trainer(loaded.device, loaded.workload, {.minibatch = arguments.minibatch});
+  std::optional<Silence> silence;
+  if (arguments.json) silence.emplace();
   print("%s, %s: minibatch %s, on %s validation %ss%s\n%s", model.name.c_str(), data_text(model.options).c_str(),
         grouped(checkpoint.step).c_str(), grouped(loaded.workload.validation.size()).c_str(),
         loaded.workload.kind->sample.c_str(), of_files(loaded.workload.validation_source, model.options).c_str(),
         left_out_text(loaded.workload).c_str());
-  for (const Metric& metric : trainer.evaluate()) {
+  const std::vector<Metric> metrics = trainer.evaluate();
+  if (arguments.json) {
+    Record record;
+    record.set("model", model.name).set("minibatch", checkpoint.step);
+    record.set("samples", loaded.workload.validation.size()).set("validation", metrics_record(metrics));
+    if (trainer.validation_loss()) record.set("validation_loss", *trainer.validation_loss());
+    return print_record(record);
+  }
+  for (const Metric& metric : metrics) {
     print("%s %s\n", metric.name.c_str(), metric_text(metric).c_str());
   }
 }
@@ -85,12 +120,12 @@ std::string in_one_line(std::string text) {
 std::string field(const std::string& text) { return text.empty() ? "_" : text; }
 
 void print_tree(const std::string& text, const std::vector<Prediction::Word>& words) {
-  if (is_conllu_sentence(text)) return print("%s\n", conllu_with_tree(text, words).c_str());
-  print("# text = %s\n", in_one_line(text).c_str());
+  if (is_conllu_sentence(text)) return print_text(conllu_with_tree(text, words) + "\n");
+  print_text("# text = " + in_one_line(text) + "\n");
   std::size_t number = 0;
   for (const Prediction::Word& word : words) {
-    print("%zu\t%s\t_\t%s\t_\t_\t%d\t%s\t_\t_\n", ++number, word.form.c_str(), field(word.tag).c_str(),
-          static_cast<int>(word.head), field(word.relation).c_str());
+    print_text(std::to_string(++number) + "\t" + word.form + "\t_\t" + field(word.tag) + "\t_\t_\t" +
+               std::to_string(word.head) + "\t" + field(word.relation) + "\t_\t_\n");
   }
   print("\n");
 }
@@ -119,8 +154,9 @@ void print_json(const std::string& text, const Prediction& prediction, const std
 
 void print_line(const std::string& indent, const std::string& text, const Prediction::Label& label,
                 const std::vector<std::string>& names) {
-  print("%s%s %.2f  %s\n", indent.c_str(), names[label.number].c_str(), label.probabilities[label.number],
-        in_one_line(text).c_str());
+  print_text(indent + names[label.number] + " ");
+  print("%.2f", label.probabilities[label.number]);
+  print_text("  " + in_one_line(text) + "\n");
 }
 
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
@@ -150,8 +186,12 @@ void require_utf8(const std::string& text, std::size_t number) {
 /// Predicts for texts and prints. Refers to a network.
 class Predictor {
  public:
-  Predictor(Network& network, const UseArguments& arguments, const CLI::App& program)
-      : network_(network), names_(network.labels()), arguments_(arguments), program_(program) {}
+  Predictor(const Workload& model, const UseArguments& arguments, const CLI::App& program)
+      : network_(*model.network),
+        names_(network_.labels()),
+        prints_trees_(!model.kind->graphs_known),
+        arguments_(arguments),
+        program_(program) {}
 
   /// `first`: the number of the first text. Prints an error for each text that the model cannot read.
   void predict(std::span<const std::string> texts, std::size_t first) {
@@ -185,14 +225,16 @@ class Predictor {
     refused_ = true;
     print_error(program_, why);
     if (arguments_.json) {
-      print("%s\n", Record().set("line", number).set("error", why).json(JsonStyle::compact).c_str());
+      return print("%s\n", Record().set("line", number).set("error", why).json(JsonStyle::compact).c_str());
     }
+    // So output stays beside its input. A tree has several lines, of which the first one tells which input it is of.
+    if (!prints_trees_) print("\n");
   }
 
   void print_prediction(const std::string& text, const Prediction& prediction) {
     if (arguments_.json) return print_json(text, prediction, names_);
     if (!prediction.words.empty()) return print_tree(text, prediction.words);
-    if (prediction.text) return print("%s\n", prediction.text->text.c_str());
+    if (prediction.text) return print_text(in_one_line(prediction.text->text) + "\n");
     if (prediction.label) print_line("", text, *prediction.label, names_);
     if (!prediction.label && std::exchange(separate_, true)) print("\n");
     for (const Prediction::Part& part : prediction.parts) {
@@ -202,6 +244,7 @@ class Predictor {
 
   Network& network_;
   const std::vector<std::string> names_;
+  const bool prints_trees_;
   const UseArguments& arguments_;
   const CLI::App& program_;
   bool refused_ = false, separate_ = false;
@@ -232,7 +275,7 @@ void predict(const UseArguments& arguments, const CLI::App& program) {
   model.options.samples = 1;  // generated data, which are not used
   model.options.validation_only = true;
   Loaded loaded(arguments, model, checkpoint);
-  Predictor predictor(*loaded.workload.network, arguments, program);
+  Predictor predictor(loaded.workload, arguments, program);
   predictor.predict({}, 1);  // a model that predicts nothing is refused before input is waited for
   const std::span<const std::string> texts = arguments.texts;
   for (std::size_t begin = 0; begin < texts.size(); begin += most_lines) {
@@ -259,10 +302,14 @@ std::function<void()> add_eval(CLI::App& app) {
   CLI::App& eval = *app.add_subcommand("eval", "Scores a trained model on a validation set.");
   const auto to = std::make_shared<UseArguments>();
   add_model_flags(eval, *to);
-  flag(eval, "--data", to->data, "Folder with the model's data files; of several, that of the validation set is enough",
-       folder())
+  flag(eval, "--data", to->data,
+       "Folder with the file of the validation set, under the name that it had for the training; or a file to score, "
+       "such "
+       "as that of a test set",
+       folder_or_file())
       ->default_str("generated data");
   flag(eval, "--batch", to->minibatch, "Samples per minibatch", whole_number(1, 1 << 20));
+  eval.add_flag("--json", to->json, "Prints an object of JSON; shares are from 0 to 1")->disable_flag_override();
   return [to] { evaluate(*to); };
 }
 

@@ -11,6 +11,7 @@
 #include "flags.h"
 #include "manual.h"
 #include "program.h"
+#include "resume.h"
 #include "schedule.h"
 #include "simulate.h"
 #include "train.h"
@@ -30,6 +31,10 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   std::map<std::string, std::function<void()>> commands;
   commands["train"] = program::add_train(app);
+  commands["resume"] = [resume = program::add_resume(app), train = commands["train"]] {
+    resume();
+    train();
+  };
   commands["eval"] = program::add_eval(app);
   commands["predict"] = program::add_predict(app);
   commands["export"] = program::add_export(app);

@@ -8,6 +8,7 @@
 #include "run/origins.h"
 #include "run/runner_notes.h"
 #include "run/tag.h"
+#include "windrow/batching/not_finite.h"
 
 namespace windrow {
 
@@ -109,13 +110,13 @@ std::optional<Execution::BadLoss> Execution::find_bad(const LossCheck& check, Ma
       const auto found = std::find(vertices.begin(), vertices.end(), loss.vertex);
       if (found != vertices.end()) return BadLoss{{t, found - vertices.begin()}, what, check.output};
     }
-    throw Error(what + "its vertex is not known");
+    throw NotFiniteError(what + "its vertex is not known");
   }
   return std::nullopt;
 }
 
 void Execution::refuse(const std::string& text, bool note) const {
-  if (!note) throw Error(text);
+  if (!note) throw NotFiniteError(text);
   end_->not_finite = text;
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "windrow/batching/not_finite.h"
+
 namespace windrow {
 namespace {
 
@@ -45,7 +47,7 @@ void each_legal(const ArcHybrid& state, std::size_t actions, Body body) {
 
 void require_finite(float score) {
   if (!std::isfinite(score))
-    throw Error("parser: a score is not finite; expected finite scores, try a lower learning rate");
+    throw NotFiniteError("parser: a score is not finite; expected finite scores, try a lower learning rate");
 }
 
 /// The best action that loses no arc, and the best of the other actions.

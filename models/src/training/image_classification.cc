@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "training/making.h"
+#include "windrow/batching/not_finite.h"
 #include "windrow/models/image_classifier.h"
 #include "windrow/models/images.h"
 #include "windrow/ops/source.h"
@@ -173,7 +174,7 @@ class ImageNetwork::ImageLearner final : public Learner {
         if (scores_) Accuracy::count_into(counted_, part.answers.get(), *network_.training, part.numbers);
         sum += part.loss.get().at(0);
       }
-      if (!std::isfinite(sum)) throw Error("the loss of a minibatch is not finite");
+      if (!std::isfinite(sum)) throw NotFiniteError("the loss of a minibatch is not finite");
       return sum;
     };
   }

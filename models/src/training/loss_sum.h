@@ -15,8 +15,9 @@ namespace windrow {
 class Trainer::LossSum {
  public:
   explicit LossSum(const std::function<void(double)>& each) : each_(each) {}
-  void add(Learner::Loss loss, std::int64_t labels) {
-    pending_.push_back({std::move(loss), labels});
+  /// `number`: of the minibatch.
+  void add(Learner::Loss loss, std::int64_t labels, std::uint64_t number) {
+    pending_.push_back({std::move(loss), labels, number});
     if (pending_.size() > 1) take();
   }
   /// After a failure: waits for the other losses, so that their failures are not reported later.
@@ -38,6 +39,8 @@ class Trainer::LossSum {
     labels_ = labels;
   }
   double sum() const { return sum_; }
+  /// The minibatch whose loss could not be had; 0 if there is none.
+  std::uint64_t failed() const { return waiting_for_; }
   std::int64_t labels() const { return labels_; }
   /// Per label, of the minibatches whose loss was waited for; 0 without labels.
   double mean() const { return sum_ / static_cast<double>(std::max<std::int64_t>(labels_, 1)); }
@@ -46,9 +49,12 @@ class Trainer::LossSum {
   struct Pending {
     Learner::Loss loss;
     std::int64_t labels;
+    std::uint64_t number;
   };
   void take() {
+    waiting_for_ = pending_.front().number;
     const double loss = pending_.front().loss();
+    waiting_for_ = 0;
     const std::int64_t labels = pending_.front().labels;
     pending_.pop_front();
     sum_ += loss;
@@ -60,6 +66,7 @@ class Trainer::LossSum {
   std::deque<Pending> pending_;
   double sum_ = 0;
   std::int64_t labels_ = 0;
+  std::uint64_t waiting_for_ = 0;
 };
 
 }  // namespace windrow

@@ -111,6 +111,10 @@ Trainer::Trainer(const Device& device, Workload& workload, TrainerOptions option
 
 Trainer::~Trainer() = default;
 
+std::uint64_t Trainer::failed_minibatch() const {
+  return epoch_loss_->failed() != 0 ? epoch_loss_->failed() : minibatches();
+}
+
 void Trainer::require_samples() const {
   if (order_.empty()) throw MisuseError("trainer: no training samples; expected at least one");
 }
@@ -228,7 +232,7 @@ void Trainer::step(Learner& learner, std::size_t most_samples, Pass& pass, LossS
   take_step(own.samples, next.size());
   if (averages_ && !between_steps()) averages_->update();
   count(pass, workload_.training, next);
-  loss.add(std::move(own.loss), own.labels);
+  loss.add(std::move(own.loss), own.labels, minibatches());
   pass.loss = loss.mean();
 }
 

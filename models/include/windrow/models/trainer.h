@@ -78,8 +78,8 @@ class Trainer {
     double units_per_second() const { return static_cast<double>(units) / seconds; }
   };
   /// Trains on the next `samples` samples, in an order that is drawn anew for each epoch. Returns when everything has
-  /// finished. Throws OpError if a loss is not finite; the parameters are poisoned then, and the workload cannot be
-  /// used any more.
+  /// finished. Throws OpError if a loss is not finite, with a NotFiniteError at its root; the parameters are poisoned
+  /// then, and the workload cannot be used any more.
   Pass train(std::size_t samples, Batching batching = Batching::batched);
   /// Trains for one epoch: on each sample once, in a new order.
   Pass train();
@@ -96,6 +96,8 @@ class Trainer {
   Pass train_epoch(const Between& between);
   std::uint64_t epochs() const { return epochs_; }                                   ///< that have ended
   std::uint64_t minibatches() const { return workload_.parameters->minibatches(); }  ///< trained on so far
+  /// Call it after train_epoch() has thrown: the minibatch whose loss was waited for, or else the last one that began.
+  std::uint64_t failed_minibatch() const;
   bool in_epoch() const { return next_ < order_.size(); }
 
   /// Writes a checkpoint of everything that the results of later steps depend on. Its step is the number of minibatches

@@ -1,0 +1,20 @@
+// The options of a training, kept beside its checkpoints, so that it goes on without them being typed again.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace windrow::program {
+
+/// Writes the options with which a command was called to the folder. Paths become absolute. Throws FileError.
+void save_options(const CLI::App& command, const std::string& folder);
+
+/// The arguments of `windrow train` that go on with the training in the folder: those that save_options() has written,
+/// then `more`, which overrule these. Throws FileError if the folder has none.
+std::vector<std::string> resuming_arguments(const std::string& folder, const std::vector<std::string>& more);
+
+}  // namespace windrow::program
