@@ -271,7 +271,7 @@ TEST_P(OnDevice, SumsLongSegmentsOfRows) {
 /// An operator on `rows` rows of 0.1, in which a float that becomes large loses a part of each further addend.
 Application long_sum(const Operator& op, Index rows) {
   const auto count = static_cast<std::size_t>(rows);
-  const Type column{Rows::count(rows), 1}, row{Rows::count(1), rows}, one{Rows::count(1), 1};
+  const Type column{Rows::count(rows), 1}, row{Rows::count(1), rows};
   const Values tenths(count, static_cast<double>(0.1f)), ones(count, 1);
   const std::vector<std::int32_t> all = {0, static_cast<std::int32_t>(rows)}, zeros(count, 0);
   std::vector<std::int32_t> numbers(count);
