@@ -1,5 +1,6 @@
 // Host kernels of the linear operators: matrix products by oneDNN, the rest by loops.
 #include <algorithm>
+#include <vector>
 
 #include "host.h"
 #include "host_product.h"
@@ -20,6 +21,21 @@ void matmul(const HostCall& k) {
   multiply({{k.in[0], x_as}, {k.in[1], y_as}, k.out, k.write});
 }
 
+/// Adds a product of transposed operands of which one has a single column: oneDNN adds all of its terms one after the
+/// other.
+void add_long_vector(const HostCall& k) {
+  const bool is_row = k.out.rows == 1;
+  const Matrix<const float>&factors = k.in[is_row ? 0 : 1], &terms = k.in[is_row ? 1 : 0];
+  std::vector<float> sum(static_cast<std::size_t>(terms.width));
+  add_rows(sum.data(), terms.width, terms.rows, [&](Index r, Index begin, float* part, Index n) {
+    const float factor = *factors.row(r);
+    const float* const row = terms.row(r) + begin;
+    for (Index c = 0; c < n; ++c) part[c] += factor * row[c];
+  });
+  for (Index c = 0; c < terms.width; ++c)
+    (is_row ? k.out.row(0)[c] : *k.out.row(c)) += sum[static_cast<std::size_t>(c)];
+}
+
 /// A product adds up the rows of its operands. oneDNN adds the sums of a few hundred of them one after the other, so
 /// very many rows are several products.
 void matmul_tn(const HostCall& k) {
@@ -27,6 +43,7 @@ void matmul_tn(const HostCall& k) {
   const Index rows = k.in[0].rows;
   if (rows <= most) return matmul<As::transposed, As::it_is>(k);
   zero_unless_adding(k);
+  if (k.out.rows == 1 || k.out.width == 1) return add_long_vector(k);
   MatrixSum sum(k.out, (rows + most - 1) / most);
   for (Index first = 0; first < rows; first += most) {
     const auto part = [&](Matrix<const float> x) {

@@ -22,7 +22,7 @@ inline void take_result(const Operator& op, Application& c) {
 /// Whether the rule says what becomes of any number in operand k.
 inline bool takes_any_number(const Operator& op, const Application& c, std::size_t k) {
   if (&op == &op::binary_cross_entropy) return k != 1;  // which refuses what is outside [0, 1]
-  if (&op == &op::limit_norm) return k != 0;            // which has the numbers of a step
+  if (&op == &op::limit_norm) return false;             // the numbers of a step, and squares, which are not negative
   // Whether padding counts as zeros or not at all is up to the device.
   const bool padded = &op == &op::conv2d || &op == &op::conv2d_filter_gradient;
   return !padded || k != 1 || c.signature.attributes.sizes[6] == 0;

@@ -1,5 +1,6 @@
 // The error of a loss that is not finite.
 #pragma once
+#include "windrow/engine/requirements.h"
 
 #include "windrow/engine/error.h"
 
