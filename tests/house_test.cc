@@ -32,7 +32,8 @@ const std::map<std::string, std::set<std::string>> allowed_rooms = {
 /// The libraries that a room may include; the standard library is free to all.
 const std::map<std::string, std::set<std::string>> allowed_libraries = {
     {"engine",
-     {"oneapi", "tbb", "concurrentqueue", "spdlog", "pthread.h", "dlfcn.h", "linux", "sched.h", "sys", "unistd.h"}},
+     {"oneapi", "tbb", "concurrentqueue", "spdlog", "pthread.h", "dlfcn.h", "linux", "sched.h", "sys", "unistd.h",
+      "xmmintrin.h"}},
     {"memory", {"sys", "malloc.h"}},
     {"ops", {"dnnl.h", "hwy"}},
     {"comm", {"mpi.h", "nccl.h"}},
@@ -40,7 +41,7 @@ const std::map<std::string, std::set<std::string>> allowed_libraries = {
     {"training", {"nlohmann", "dirent.h", "fcntl.h", "sys", "unistd.h"}},
     {"cuda",
      {"cublas_v2.h", "cuda.h", "cuda_runtime_api.h", "dlfcn.h", "elementwise_formulas.h", "nvrtc.h", "unistd.h"}},
-    {"models", {"CLI", "dnnl.h", "fcntl.h", "malloc.h", "sys", "unistd.h", "zlib.h"}},
+    {"models", {"CLI", "dnnl.h", "execinfo.h", "fcntl.h", "malloc.h", "sys", "unistd.h", "zlib.h"}},
     {"perf",
      {"sys", "unistd.h", "fcntl.h", "malloc.h", "chart.h", "devices.h", "mpi_calls.h", "program.h", "flags.h", "peak.h",
       "model.h", "oneapi", "omp.h", "pthread.h", "taskflow", "starpu.h", "dynet"}},

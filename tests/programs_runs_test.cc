@@ -1,4 +1,5 @@
 // What a training leaves in its folder besides checkpoints, and what goes on from it.
+#include <algorithm>
 #include <regex>
 
 #include "tests/programs.h"

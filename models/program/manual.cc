@@ -1,5 +1,6 @@
 #include "manual.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include "about.h"

@@ -19,7 +19,8 @@ TEST(ProgressLines, FitEveryWidth) {
                           .seconds_left = 3723};
   EXPECT_EQ(to_string(line, 200), "epoch 3/12 [######......]  50 %  loss 1.2500  12,345 trees/s  1:02:03 left");
   EXPECT_EQ(to_string(line, 50), "epoch 3/12  50 %  loss 1.2500  1:02:03 left");
-  EXPECT_EQ(to_string(line, 30), "epoch 3/12  50 %");
+  EXPECT_EQ(to_string(line, 30), "epoch 3/12  50 %  1:02:03 left");
+  EXPECT_EQ(to_string(line, 29), "epoch 3/12  50 %");
   for (std::size_t width = 0; width < 100; ++width) EXPECT_LE(to_string(line, width).size(), width);
   ProgressLine large = line;
   large.loss = 1e300;

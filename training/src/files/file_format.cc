@@ -8,7 +8,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-struct Known {
+struct KnownFormat {
   std::string_view begin;
   FileFormat format;
 };
@@ -16,37 +16,37 @@ struct Known {
 constexpr auto pickle = ", as torch.save wrote"sv;
 constexpr auto page = ", which a download may get instead of a file"sv;
 constexpr std::array all_known = {
-    Known{"\x1f\x8b"sv, {"a gzip file", "", "gunzip unpacks it"}},
-    Known{"BZh"sv, {"a bzip2 file", "", "bunzip2 unpacks it"}},
-    Known{"\xfd"
-          "7zXZ\0"sv,
-          {"an xz file", "", "unxz unpacks it"}},
-    Known{"\x28\xb5\x2f\xfd"sv, {"a zstd file", "", "unzstd unpacks it"}},
-    Known{"PK\x03\x04"sv, {"a zip archive", ", as torch.save and numpy.savez write", "unzip unpacks it"}},
-    Known{"7z\xbc\xaf\x27\x1c"sv, {"a 7-zip archive", "", "7z x unpacks it"}},
-    Known{"\x80\x02"sv, {"a pickle of Python", pickle, ""}},
-    Known{"\x80\x03"sv, {"a pickle of Python", pickle, ""}},
-    Known{"\x80\x04"sv, {"a pickle of Python", pickle, ""}},
-    Known{"\x80\x05"sv, {"a pickle of Python", pickle, ""}},
-    Known{"\xff\xfe"sv, {"text in UTF-16", "", "iconv -f UTF-16 -t UTF-8 converts it"}},
-    Known{"\xfe\xff"sv, {"text in UTF-16", "", "iconv -f UTF-16 -t UTF-8 converts it"}},
-    Known{"%PDF-"sv, {"a PDF document", "", ""}},
-    Known{"\x89HDF"sv, {"an HDF5 file", ", as Keras writes", ""}},
-    Known{"PAR1\x15"sv, {"a Parquet file", "", ""}},
-    Known{"\x93NUMPY"sv, {"an array of NumPy", "", ""}},
-    Known{"GGUF\x02\0\0\0"sv, {"a GGUF file", "", ""}},
-    Known{"GGUF\x03\0\0\0"sv, {"a GGUF file", "", ""}},
-    Known{"version https://git-lfs.github.com/spec/"sv,
-          {"a pointer of Git LFS", "", "git lfs pull gets the file itself"}},
-    Known{"<!doctype html"sv, {"a page of HTML", page, "", true}},
-    Known{"<html"sv, {"a page of HTML", page, "", true}},
-    Known{"<?xml"sv, {"an XML file", "", "", true}},
-    Known{"{"sv, {"a JSON file", "", "", true}},
+    KnownFormat{"\x1f\x8b"sv, {"a gzip file", "", "gunzip unpacks it"}},
+    KnownFormat{"BZh"sv, {"a bzip2 file", "", "bunzip2 unpacks it"}},
+    KnownFormat{"\xfd"
+                "7zXZ\0"sv,
+                {"an xz file", "", "unxz unpacks it"}},
+    KnownFormat{"\x28\xb5\x2f\xfd"sv, {"a zstd file", "", "unzstd unpacks it"}},
+    KnownFormat{"PK\x03\x04"sv, {"a zip archive", ", as torch.save and numpy.savez write", "unzip unpacks it"}},
+    KnownFormat{"7z\xbc\xaf\x27\x1c"sv, {"a 7-zip archive", "", "7z x unpacks it"}},
+    KnownFormat{"\x80\x02"sv, {"a pickle of Python", pickle, ""}},
+    KnownFormat{"\x80\x03"sv, {"a pickle of Python", pickle, ""}},
+    KnownFormat{"\x80\x04"sv, {"a pickle of Python", pickle, ""}},
+    KnownFormat{"\x80\x05"sv, {"a pickle of Python", pickle, ""}},
+    KnownFormat{"\xff\xfe"sv, {"text in UTF-16", "", "iconv -f UTF-16 -t UTF-8 converts it"}},
+    KnownFormat{"\xfe\xff"sv, {"text in UTF-16", "", "iconv -f UTF-16 -t UTF-8 converts it"}},
+    KnownFormat{"%PDF-"sv, {"a PDF document", "", ""}},
+    KnownFormat{"\x89HDF"sv, {"an HDF5 file", ", as Keras writes", ""}},
+    KnownFormat{"PAR1\x15"sv, {"a Parquet file", "", ""}},
+    KnownFormat{"\x93NUMPY"sv, {"an array of NumPy", "", ""}},
+    KnownFormat{"GGUF\x02\0\0\0"sv, {"a GGUF file", "", ""}},
+    KnownFormat{"GGUF\x03\0\0\0"sv, {"a GGUF file", "", ""}},
+    KnownFormat{"version https://git-lfs.github.com/spec/"sv,
+                {"a pointer of Git LFS", "", "git lfs pull gets the file itself"}},
+    KnownFormat{"<!doctype html"sv, {"a page of HTML", page, "", true}},
+    KnownFormat{"<html"sv, {"a page of HTML", page, "", true}},
+    KnownFormat{"<?xml"sv, {"an XML file", "", "", true}},
+    KnownFormat{"{"sv, {"a JSON file", "", "", true}},
 };
 
 char lower(char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-bool begins(std::string_view text, const Known& known) {
+bool begins(std::string_view text, const KnownFormat& known) {
   const std::string_view with = known.begin;
   if (text.size() < with.size()) return false;
   const auto same = [&](char a, char b) { return known.format.text ? lower(a) == lower(b) : a == b; };
@@ -72,7 +72,7 @@ FileFormat file_format(std::string_view first_bytes) {
   const std::size_t blanks = std::min(text.find_first_not_of(" \t\r\n"), text.size());
   if (blanks < text.size() && text[blanks] == '<') text.remove_prefix(blanks);
   const auto found =
-      std::find_if(all_known.begin(), all_known.end(), [&](const Known& known) { return begins(text, known); });
+      std::find_if(all_known.begin(), all_known.end(), [&](const KnownFormat& known) { return begins(text, known); });
   return found == all_known.end() ? FileFormat{} : found->format;
 }
 
