@@ -275,7 +275,7 @@ TEST(Trainer, StopsAtALossThatIsNotFinite) {
 
 TEST(Trainer, RefusesWhatCannotTrain) {
   EXPECT_EQ(error_of<MisuseError>([] { Trees(trees(1, 1), {.optimiser = {.rate = -1}}); }),
-            "learning rate -1.000000; expected a number, 0 or more");
+            "learning rate -1; expected a number, 0 or more, that a float holds");
   EXPECT_EQ(error_of<MisuseError>([] { Trees(trees(1, 1), {.minibatch = 0}); }),
             "trainer: minibatch size 0; expected 1 to 16777216");
   EXPECT_EQ(error_of<MisuseError>([] { Trees(trees(1, 1), {.micro_batches = 0}); }),

@@ -186,9 +186,9 @@ TEST_F(CheckpointFolderTest, RefusesManifestsOfOtherFormats) {
     replace_in_manifest(name, from, to);
     return reason(1);
   };
-  EXPECT_EQ(refusal("\"version\": 1\n}", "\"version\": 7\n}"),
+  EXPECT_EQ(refusal("\"version\": 2\n}", "\"version\": 7\n}"),
             name +
-                ": manifest has format version 7; this program reads up to 1; expected a file of this version, or a "
+                ": manifest has format version 7; this program reads up to 2; expected a file of this version, or a "
                 "newer program");
   EXPECT_EQ(refusal("windrow checkpoint", "else"),
             name + ": manifest has format 'else'; expected 'windrow checkpoint'");

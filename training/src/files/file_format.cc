@@ -59,8 +59,10 @@ bool begins(std::string_view text, const KnownFormat& known) {
 bool may_be_tensors(std::string_view bytes) {
   constexpr std::size_t before_header = 8;
   if (bytes.size() > before_header && bytes[before_header] == '{') return true;
-  const bool frame_of_pickle = bytes.starts_with("\x80\x04\x95") || bytes.starts_with("\x80\x05\x95");
-  return bytes.size() >= before_header && bytes.substr(4, 4) == "\0\0\0\0"sv && !frame_of_pickle;
+  // Zeros may stand there also in a frame of a pickle, and in a gzip file without a time.
+  const auto others = {"\x80\x04\x95"sv, "\x80\x05\x95"sv, "\x1f\x8b\x08"sv};
+  const bool is_other = std::ranges::any_of(others, [&](std::string_view begin) { return bytes.starts_with(begin); });
+  return bytes.size() >= before_header && bytes.substr(4, 4) == "\0\0\0\0"sv && !is_other;
 }
 
 }  // namespace
