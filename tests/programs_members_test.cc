@@ -156,7 +156,7 @@ TEST_F(MemberPrograms, RefuseWhatMembersCannotDo) {
   EXPECT_EQ(refused("--devices cpu:0,cpu:1 --compress bfloat16 --compress-threshold 0.1"),
             "windrow: --compress-threshold without --compress largest; expected both\n");
   EXPECT_EQ(refused("--devices cpu:0,cpu:1 --data /tmp"),
-            "windrow: /tmp/train.txt: no such file; expected a file of trees, one per line\n");
+            "windrow: --data excludes --samples; see windrow train --help\n");
   EXPECT_EQ(refused("--comm nccl"),
             "windrow: --comm nccl: not started by mpirun; expected mpirun -n PROCESSES windrow ...\n");
   EXPECT_EQ(refused("--comm mpi"),

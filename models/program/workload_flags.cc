@@ -62,7 +62,7 @@ CLI::Option* set_flag(CLI::App& command, const char* name, WorkloadOptions& to, 
     to.*file = text;
     if (to.data.empty()) to.data = ".";
   };
-  return flag<std::string>(command, name, set, about, name_of_file())->default_str("by its name, see below");
+  return flag<std::string>(command, name, set, about, name_of_file())->default_str("by its name");
 }
 
 Check language() {

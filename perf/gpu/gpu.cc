@@ -43,6 +43,14 @@ WorkloadOptions sized(const std::string& model, WorkloadOptions options, int hid
   return options;
 }
 
+/// With as many training samples as full minibatches take, so that no epoch ends with a smaller one.
+Workload in_full_minibatches(Workload workload, std::size_t batch) {
+  std::vector<Sample>& samples = workload.training;
+  if (samples.size() > batch)
+    samples.erase(samples.end() - static_cast<std::ptrdiff_t>(samples.size() % batch), samples.end());
+  return workload;
+}
+
 class Measurement {
  public:
   struct Case {
@@ -54,7 +62,8 @@ class Measurement {
         of_(of),
         engine_(EngineOptions{}),
         device_(program::open_device(engine_, options.device)),
-        workload_(make_workload(of.model, device_, sized(of.model, options.workload, of.hidden))),
+        workload_(in_full_minibatches(make_workload(of.model, device_, sized(of.model, options.workload, of.hidden)),
+                                      static_cast<std::size_t>(of.batch))),
         trainer_(
             device_, workload_,
             {.minibatch = static_cast<std::size_t>(of.batch), .optimiser = {.rate = workload_.kind->learning_rate}}) {
