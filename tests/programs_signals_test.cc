@@ -90,7 +90,8 @@ TEST_F(Signalled, ShowTheirProgressInALogWhileAnEpochRuns) {
 }
 
 TEST_F(Signalled, KeepTheirTimelineSmallAndSaySo) {
-  const std::string train = "windrow train tree-lstm --hidden 8 --embedding 8 --samples 4000 --batch 2 --workers 1 ";
+  const std::string train =
+      "windrow train tree-lstm --hidden 8 --embedding 8 --samples 4000 --batch 2 --policy serial ";
   const std::string file = (folder / "run.json").string();
   const Outcome outcome = run(train + "--epochs 1 --trace '" + file + "'");
   EXPECT_EQ(outcome.err, "");
