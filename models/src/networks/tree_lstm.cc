@@ -94,9 +94,10 @@ std::vector<std::string> words_and_brackets(const std::string& line) {
 /// A binary tree of which all labels are left open. A line is a tree in brackets, as in a treebank, or words alone, of
 /// which each phrase is then a word and the phrase behind it.
 LabelledTree tree_of(const std::string& line, const std::string& name) {
-  std::string text = line;
-  if (!is_tree(line)) {
-    const std::vector<std::string> words = words_and_brackets(line);
+  std::string text;  // without NUL bytes, which the reader of treebanks refuses
+  for (const char c : line) c == '\0' ? text += "\xef\xbf\xbd" : text += c;
+  if (!is_tree(text)) {
+    const std::vector<std::string> words = words_and_brackets(text);
     if (words.empty()) throw DataError(name + ": no word; expected a sentence, or a tree such as (3 (2 It) (4 works))");
     text.clear();
     for (std::size_t i = 0; i + 1 < words.size(); ++i) text += "(2 (2 " + words[i] + ") ";
