@@ -21,29 +21,29 @@ void matmul(const HostCall& k) {
   multiply({{k.in[0], x_as}, {k.in[1], y_as}, k.out, k.write});
 }
 
-/// Adds a product of transposed operands of which one has a single column: oneDNN adds all of its terms one after the
-/// other.
-void add_long_vector(const HostCall& k) {
-  const bool is_row = k.out.rows == 1;
-  const Matrix<const float>&factors = k.in[is_row ? 0 : 1], &terms = k.in[is_row ? 1 : 0];
-  std::vector<float> sum(static_cast<std::size_t>(terms.width));
-  add_rows(sum.data(), terms.width, terms.rows, [&](Index r, Index begin, float* part, Index n) {
-    const float factor = *factors.row(r);
-    const float* const row = terms.row(r) + begin;
-    for (Index c = 0; c < n; ++c) part[c] += factor * row[c];
+/// A product of one column: the sum of the rows of `rows`, each times the element of the column.
+void add_scaled_rows(float* out, Matrix<const float> rows, Matrix<const float> column) {
+  add_rows(out, rows.width, rows.rows, [&](Index r, Index begin, float* part, Index n) {
+    add_scaled(part, rows.row(r) + begin, n, *column.row(r));
   });
-  for (Index c = 0; c < terms.width; ++c)
-    (is_row ? k.out.row(0)[c] : *k.out.row(c)) += sum[static_cast<std::size_t>(c)];
 }
 
-/// A product adds up the rows of its operands. oneDNN adds the sums of a few hundred of them one after the other, so
-/// very many rows are several products.
+/// A product adds up the rows of its operands. oneDNN adds the sums of a few hundred of them one after the other, and
+/// each row by itself if one operand is a column. So very many rows are several products, or a sum of our own.
 void matmul_tn(const HostCall& k) {
-  constexpr Index most = Index{1} << 12;
+  constexpr Index most_with_column = 512, most = 4096;
   const Index rows = k.in[0].rows;
-  if (rows <= most) return matmul<As::transposed, As::it_is>(k);
+  const bool one_row = k.out.rows == 1, one_column = k.out.width == 1;
+  if (rows <= (one_row || one_column ? most_with_column : most)) return matmul<As::transposed, As::it_is>(k);
   zero_unless_adding(k);
-  if (k.out.rows == 1 || k.out.width == 1) return add_long_vector(k);
+  if (one_row) return add_scaled_rows(k.out.data, k.in[1], k.in[0]);
+  if (one_column) {
+    std::vector<float> column(static_cast<std::size_t>(k.out.rows));
+    for (Index r = 0; r < k.out.rows; ++r) column[static_cast<std::size_t>(r)] = *k.out.row(r);
+    add_scaled_rows(column.data(), k.in[0], k.in[1]);
+    for (Index r = 0; r < k.out.rows; ++r) *k.out.row(r) = column[static_cast<std::size_t>(r)];
+    return;
+  }
   MatrixSum sum(k.out, (rows + most - 1) / most);
   for (Index first = 0; first < rows; first += most) {
     const auto part = [&](Matrix<const float> x) {

@@ -3,9 +3,6 @@
 #include "windrow/engine/requirements.h"
 
 #include <cstdint>
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
 
 namespace windrow {
 
@@ -46,8 +43,8 @@ class DenormalsScope {
 #if defined(__x86_64__)
   using Word = std::uint32_t;
   static constexpr Word flushing = 0x8040;  // flush to zero, denormals are zero
-  static Word read() { return _mm_getcsr(); }
-  static void write(Word word) { _mm_setcsr(word); }
+  static Word read() { return __builtin_ia32_stmxcsr(); }
+  static void write(Word word) { __builtin_ia32_ldmxcsr(word); }
 #elif defined(__aarch64__)
   using Word = std::uint64_t;
   static constexpr Word flushing = Word{1} << 24;
