@@ -18,16 +18,10 @@ bool flushes() {
   EXPECT_EQ(results, operands);
   return results;
 }
-/// Elsewhere the mode cannot be set.
-bool can_flush() {
-  const DenormalsScope scope(Denormals::flush);
-  return flushes();
-}
-
 class DenormalOps : public EveryPolicy {
  protected:
   void SetUp() override {
-    if (!can_flush()) GTEST_SKIP() << "this processor has no such mode";
+    if (!DenormalsScope::can_flush()) GTEST_SKIP() << "this processor has no such mode";
   }
 };
 WINDROW_EVERY_POLICY(DenormalOps);
@@ -89,7 +83,7 @@ TEST_P(DenormalOps, OfAnEngineInsideAnotherOneHaveTheirOwnMode) {
 }
 
 TEST(DenormalsScopes, NestAndGiveBackTheModeOfTheirThread) {
-  if (!can_flush()) GTEST_SKIP() << "this processor has no such mode";
+  if (!DenormalsScope::can_flush()) GTEST_SKIP() << "this processor has no such mode";
   std::thread([] {
     EXPECT_FALSE(flushes());
     {

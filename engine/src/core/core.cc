@@ -25,6 +25,7 @@ EngineOptions checked(EngineOptions options) {
   if (options.max_pending_ops < 1) {
     throw MisuseError("EngineOptions.max_pending_ops = 0; expected 1 or more");
   }
+  if (!DenormalsScope::can_flush()) options.denormals = Denormals::keep;
   if (options.max_pending_bytes == 0) options.max_pending_bytes = std::numeric_limits<std::uint64_t>::max();
   if (options.max_spare_threads < 0) {
     throw MisuseError("EngineOptions.max_spare_threads = " + std::to_string(options.max_spare_threads) +

@@ -22,7 +22,10 @@ bool may_be_called_off(OpRecord& op) {
 }  // namespace
 
 void Core::run(OpRecord& first, Slots* slots) noexcept {
-  const DenormalsScope denormals(options.denormals);
+  if (!DenormalsScope::is_in(options.denormals)) [[unlikely]] {  // a thread of the program, or of another engine
+    const DenormalsScope denormals(options.denormals);
+    return run(first, slots);
+  }
   Row row{.slots = slots, .goes_on = may_go_on(slots), .port = ports_.mine()};
   OpRecord* op = &first;
   for (;; ++row.runs) {

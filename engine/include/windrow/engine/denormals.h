@@ -8,9 +8,10 @@ namespace windrow {
 
 /// What floating point instructions of a thread do with numbers nearer to zero than the smallest normal one: 1.2e-38
 /// for float, 2.2e-308 for double.
-enum class Denormals {
-  keep,   ///< compute with them, as IEEE 754 says
-  flush,  ///< take them as zeros, as operands and as results
+/// As values all or no bits, so that they are compared with the register at once.
+enum class Denormals : std::uint32_t {
+  keep = 0,     ///< compute with them, as IEEE 754 says
+  flush = ~0u,  ///< take them as zeros, as operands and as results
 };
 
 /// Sets the mode of the calling thread until the scope ends; then the thread has its previous mode again. Must end on
@@ -18,11 +19,9 @@ enum class Denormals {
 /// than x86-64 and ARM64.
 class DenormalsScope {
  public:
-  explicit DenormalsScope(Denormals mode) : before_(read()) {
-    const Word wanted = mode == Denormals::flush ? before_ | flushing : before_ & ~flushing;
-    changed_ = wanted != before_;
+  explicit DenormalsScope(Denormals mode) : before_(read()), changed_(!is_in(mode)) {
     if (changed_) [[unlikely]]
-      write(wanted);
+      set(mode);
   }
   ~DenormalsScope() {
     if (changed_) [[unlikely]]
@@ -33,6 +32,13 @@ class DenormalsScope {
 
   /// The mode of the calling thread.
   static Denormals mode() { return (read() & flushing) != 0 ? Denormals::flush : Denormals::keep; }
+  /// Whether a scope with this mode would change nothing.
+  static bool is_in(Denormals mode) { return ((read() ^ static_cast<Word>(mode)) & flushing) == 0; }
+  /// Whether threads can flush denormal numbers: false on other processors, and under some emulators.
+  static bool can_flush() {
+    const DenormalsScope scope(Denormals::flush);
+    return flushing != 0 && is_in(Denormals::flush);
+  }
   /// Sets the mode of the calling thread for good.
   static void set(Denormals mode) {
     const Word before = read();
@@ -62,7 +68,7 @@ class DenormalsScope {
 #endif
 
   const Word before_;
-  bool changed_;
+  const bool changed_;
 };
 
 }  // namespace windrow
