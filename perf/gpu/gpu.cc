@@ -43,11 +43,9 @@ WorkloadOptions sized(const std::string& model, WorkloadOptions options, int hid
   return options;
 }
 
-/// With as many training samples as full minibatches take, so that no epoch ends with a smaller one.
+/// Without the training samples that would be less than a minibatch at the end of an epoch.
 Workload in_full_minibatches(Workload workload, std::size_t batch) {
-  std::vector<Sample>& samples = workload.training;
-  if (samples.size() > batch)
-    samples.erase(samples.end() - static_cast<std::ptrdiff_t>(samples.size() % batch), samples.end());
+  if (workload.training.size() >= batch) workload.training.resize(workload.training.size() / batch * batch);
   return workload;
 }
 
