@@ -36,7 +36,8 @@ Source read_source(const files::path& path) {
 /// Every header and source of the tree, by path.
 std::map<files::path, Source> read_tree() {
   std::map<files::path, Source> result;
-  for (const char* folder : {"engine", "memory", "ops", "comm", "batching", "training", "cuda", "models", "perf", "tests"}) {
+  for (const char* folder :
+       {"engine", "memory", "ops", "comm", "batching", "training", "cuda", "models", "perf", "tests"}) {
     for (const auto& entry : files::recursive_directory_iterator(tree / folder)) {
       const std::string ending = entry.path().extension();
       if (ending == ".h" || ending == ".cc" || ending == ".cu") result[entry.path()] = read_source(entry.path());
@@ -59,8 +60,9 @@ TEST(HouseHeaders, EachPublicOneFirstChecksWhatItRequires) {
 /// For names that compilers have missed: standard libraries differ in which headers include others.
 std::map<std::string, std::string> headers_of_names() {
   const std::vector<std::pair<std::string, std::string>> names_of = {
-      {"algorithm", "any_of all_of clamp copy copy_n count count_if fill fill_n find find_if lower_bound max max_element "
-                    "min min_element minmax none_of reverse sort stable_sort transform unique upper_bound"},
+      {"algorithm",
+       "any_of all_of clamp copy copy_n count count_if fill fill_n find find_if lower_bound max max_element "
+       "min min_element minmax none_of reverse sort stable_sort transform unique upper_bound"},
       {"array", "array"},
       {"cmath", "ceil exp exp2 expm1 floor fma fmod isfinite isinf isnan log log1p log2 pow round sqrt tanh"},
       {"cstdint", "int32_t int64_t uint16_t uint32_t uint64_t uint8_t uintptr_t"},
@@ -80,7 +82,8 @@ std::map<std::string, std::string> headers_of_names() {
   return result;
 }
 
-/// The standard headers that a source needs for these names, each with a name. "initializer_list" for loops over braces.
+/// The standard headers that a source needs for these names, each with a name. "initializer_list" for loops over
+/// braces.
 std::map<std::string, std::string> needed_headers(const std::string& code) {
   static const std::map<std::string, std::string> headers = headers_of_names();
   std::map<std::string, std::string> result;
@@ -136,14 +139,15 @@ class Includes {
 TEST(HouseHeaders, FilesIncludeTheStandardOnesOfWhatTheyUse) {
   const std::map<files::path, Source> all = read_tree();
   // These include <initializer_list>, says the standard.
-  const std::vector<std::string> of_lists = {"initializer_list", "algorithm", "array", "map", "set", "string", "utility", "vector"};
+  const std::vector<std::string> of_lists = {"initializer_list", "algorithm", "array", "map", "set",
+                                             "string",           "utility",   "vector"};
   Includes includes(all);
   for (const auto& [path, source] : all) {
     const std::set<std::string>& reached = includes.reached(path);
     for (const auto& [header, name] : needed_headers(source.code)) {
-      const bool met = header == "initializer_list"
-                           ? std::any_of(of_lists.begin(), of_lists.end(), [&](auto& list) { return reached.contains(list); })
-                           : reached.contains(header);
+      const bool met = header == "initializer_list" ? std::any_of(of_lists.begin(), of_lists.end(),
+                                                                  [&](auto& list) { return reached.contains(list); })
+                                                    : reached.contains(header);
       EXPECT_TRUE(met) << path << " lacks <" << header << ">, for " << name;
     }
   }

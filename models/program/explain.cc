@@ -43,7 +43,8 @@ constexpr std::size_t elements_of_bandwidth = 1 << 24;  // of two arrays; more t
 
 /// Trains on the minibatches again and again; the peaks are measured in between, so that other work on the machine
 /// affects all of them.
-Speed measured(const Device& device, Workload& workload, const ExplainArguments& arguments, const RunnerOptions& runner) {
+Speed measured(const Device& device, Workload& workload, const ExplainArguments& arguments,
+               const RunnerOptions& runner) {
   constexpr int rounds = 3;
   RunnerOptions timed = runner;
   timed.time_steps = true;

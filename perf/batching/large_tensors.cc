@@ -22,7 +22,8 @@ class Mlp {
     Generator generator(engine_, seed);
     generator.uniform(input_, -1, 1);
     generator.uniform(target_, -1, 1);
-    for (int i = 0; i < square_layers; ++i) generator.uniform(weights_.emplace_back(host_, width, width), -0.05f, 0.05f);
+    for (int i = 0; i < square_layers; ++i)
+      generator.uniform(weights_.emplace_back(host_, width, width), -0.05f, 0.05f);
   }
 
   /// A turn, in samples a second.
@@ -76,8 +77,9 @@ Result large_tensors(const TableOptions& options) {
   Result result{.name = "mlp",
                 .title = "Operators on large tensors, by number of workers",
                 .command = {},
-                .about = "Training a perceptron of " + std::to_string(square_layers) + " layers, " + std::to_string(width) +
-                         " wide, by plain operators on minibatches of " + std::to_string(batch) +
+                .about = "Training a perceptron of " + std::to_string(square_layers) + " layers, " +
+                         std::to_string(width) + " wide, by plain operators on minibatches of " +
+                         std::to_string(batch) +
                          "; medians of repetitions in which all variants took turns. Workers without an op help in "
                          "the loops of other ops.",
                 .table = Table({{"workers", 0}, {"samples/s", 0}, {"speedup", 2, " x"}}),

@@ -11,7 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where the library may be, in this order. WINDROW_LIBRARIES: the folder of libraries in an installed tree, such as lib.
+/// Where the library may be, in this order. WINDROW_LIBRARIES: the folder of libraries in an installed tree, such as
+/// lib.
 std::vector<std::string> places(const PlugIn& what) {
   if (const char* const set = std::getenv(what.variable); set != nullptr && *set != '\0') return {set};
   std::vector<std::string> all;
