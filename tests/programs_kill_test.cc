@@ -208,7 +208,8 @@ TEST_F(KilledMembers, LeaveItToTheLowestRankToSayWhoIsMissing) {
     std::vector<std::string> lines;
     std::ifstream errors(folder / "err");
     for (std::string line; std::getline(errors, line);) {
-      if (line.starts_with("windrow: ")) lines.push_back(line);
+      // mpirun ends the others by SIGTERM, which they confirm.
+      if (line.starts_with("windrow: ") && !line.starts_with("windrow: SIGTERM")) lines.push_back(line);
     }
     ASSERT_EQ(lines.size(), 1u) << read_file(folder / "err");
     const std::string lowest = stopped == 0 ? "1" : "0";

@@ -50,7 +50,9 @@ TEST_F(Manual, HasNoLineThatATerminalOf80ColumnsBreaks) {
     if (line == ".nf") kept = true;
     if (line == ".fi") kept = false;
     const std::string shown = std::regex_replace(line, std::regex("\\\\(-|e|&|\\(aq)"), "x");
-    if (kept) EXPECT_LE(shown.size(), 73u) << shown;
+    if (kept) {
+      EXPECT_LE(shown.size(), 73u) << shown;
+    }
   }
 }
 

@@ -16,8 +16,9 @@ class MemberPrograms : public Programs {
     words >> number >> loss;
     return loss;
   }
-  static std::string train(const std::string& more) {
-    return "windrow train tree-lstm --hidden 8 --embedding 8 --samples 200 --epochs 2 --optimiser adam " + more;
+  static std::string train(const std::string& more) { return train_on("--samples 200", more); }
+  static std::string train_on(const std::string& samples, const std::string& more) {
+    return "windrow train tree-lstm --hidden 8 --embedding 8 " + samples + " --epochs 2 --optimiser adam " + more;
   }
   Outcome run_processes(int count, const std::string& command) const {
     return run_mpi("-n " + std::to_string(count) + " '" WINDROW_BIN "'/" + command);
@@ -262,10 +263,11 @@ TEST_F(MemberPrograms, OfSeveralProcessesRefuseInOneLine) {
     }
     return lines;
   };
-  const Outcome no_data = run_processes(3, train("--comm mpi --data /tmp"));
+  const Outcome no_data = run_processes(3, train_on("--data /tmp", "--comm mpi"));
   EXPECT_NE(no_data.status, 0);
   EXPECT_EQ(lines_of_windrow(no_data.err),
-            std::vector<std::string>{"windrow: /tmp/train.txt: no such file; expected a file of trees, one per line"});
+            std::vector<std::string>{"windrow: /tmp: no train.txt; expected the training set under such a name, or "
+                                     "another file by --train"});
   const auto refused = [&](const std::string& more) {
     const Outcome outcome = run_processes(2, train("--devices cpu:0,cpu:1 " + more));
     EXPECT_NE(outcome.status, 0);
@@ -316,7 +318,7 @@ TEST_F(MemberPrograms, OfSeveralProcessesRefuseInOneLine) {
       }
     }
     const std::string in = "sh -c 'cd \"" + folder.string() + "/$0\" && exec \"" WINDROW_BIN "\"/" +
-                           train("--comm mpi --data data") + "' ";
+                           train_on("--data data", "--comm mpi") + "' ";
     EXPECT_EQ(lines_of_windrow(run_mpi("-n 1 " + in + "one : -n 1 " + in + "other").err), other_data);
   }
   const std::string there = "--comm mpi --device cuda:9";

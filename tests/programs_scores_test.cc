@@ -209,8 +209,11 @@ TEST_F(SavedModels, PredictForAllLinesThatTheyCanReadAndNameTheOthers) {
   ASSERT_EQ(labelled.size(), 150u);
   for (std::size_t i = 1; i <= 150; ++i) {
     const std::string& line = labelled[i - 1];
-    if (bad.contains(i)) EXPECT_EQ(line, "");
-    if (!bad.contains(i)) EXPECT_TRUE(line.ends_with("  [MAX " + std::to_string(i % 10) + " ]")) << line;
+    if (bad.contains(i)) {
+      EXPECT_EQ(line, "");
+    } else {
+      EXPECT_TRUE(line.ends_with("  [MAX " + std::to_string(i % 10) + " ]")) << line;
+    }
   }
   const Outcome json = run_command(predict + " --json <" + file);
   EXPECT_EQ(json.status, 2);

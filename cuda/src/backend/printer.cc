@@ -24,7 +24,8 @@ std::string number_text(double value) {
   if (std::isinf(value)) return value > 0 ? "(1e38f * 1e38f)" : "(-1e38f * 1e38f)";
   char digits[64];  // not by printf, which writes a decimal comma in some locales
   const char* const end = std::to_chars(digits, std::end(digits), std::abs(value), std::chars_format::hex).ptr;
-  return std::string("float(") + (std::signbit(value) ? "-0x" : "0x") + std::string(digits, static_cast<std::size_t>(end - digits)) + ")";
+  return std::string("float(") + (std::signbit(value) ? "-0x" : "0x") +
+         std::string(digits, static_cast<std::size_t>(end - digits)) + ")";
 }
 
 std::string count_text(Index count) { return std::to_string(count) + "ll"; }

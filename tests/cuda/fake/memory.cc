@@ -6,7 +6,9 @@
 
 namespace windrow::fake {
 
-constexpr std::uintptr_t first_address = 0x7e9d00000000;
+// The lower half of an address is a large number: a small one, such as 0, beside a padding with what is left of an
+// address would look like one.
+constexpr std::uintptr_t first_address = 0x7e9d5a5a0000;
 constexpr std::uintptr_t distance = std::uintptr_t{1} << 34;
 
 std::unique_ptr<TwiceMapped> make_memory(int device, std::size_t capacity) {
