@@ -53,6 +53,7 @@ class RingSearch {
 
   const WaitGraph::Waiters& waiters_;
   const std::size_t most_;
+  /// In whatever order the search meets them. WaitGraph runs one search at a time, and nothing else stops two engines.
   std::map<Core*, std::unique_ptr<Stopped>> stopped_;
   std::vector<Step> walk_;
   std::unordered_set<const OpRecord*> known_, mine_;
