@@ -29,10 +29,10 @@ TEST_F(Simulate, PrintsTheTablesOfTheDocument) {
     const auto lines = lines_of(run(command));
     ASSERT_GE(lines.size(), 10u) << command;
     for (std::size_t i = 4; i < lines.size(); ++i) {
-      const auto words =
-          words_without_units(lines[i]);  // devices, GB/s, without, step, computation, network, hidden, ...
-      ASSERT_EQ(words.size(), 10u) << lines[i];
-      const std::string row = "| " + words[3] + " | " + words[5] + " | " + words[6] + " % | " + words[8] + " |";
+      EXPECT_LE(lines[i].size(), 80u) << lines[i];
+      const auto words = words_without_units(lines[i]);  // devices, GB/s, step, network, hidden, efficiency, limit, ...
+      ASSERT_GE(words.size(), 7u) << lines[i];
+      const std::string row = "| " + words[2] + " | " + words[3] + " | " + words[4] + " % | " + words[6] + " |";
       EXPECT_NE(document.find(row), std::string::npos) << command << "\n" << row;
     }
   }

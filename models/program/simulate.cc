@@ -122,13 +122,16 @@ void print_json(int devices, double bandwidth, const std::string& without, const
   print_record(record.set("parts", static_cast<std::uint64_t>(step.parts)));
 }
 
-void print_row(int devices, double bandwidth, const std::string& without, const SimulationOptions& options, bool json) {
-  const SimulatedStep step = simulate(options);
-  if (json) return print_json(devices, bandwidth, without, step);
+/// 80 columns, of which `without` takes the last 12; none if that is empty.
+void print_row(int devices, double bandwidth, const std::string& without, const SimulatedStep& step) {
   const auto ms = [](VirtualClock::Time time) { return static_cast<double>(time.count()) / mega; };
-  print("%7d  %9g  %-26s  %10.2f  %14.2f  %10.2f  %6.1f %%  %8.1f %%  %-11s  %8llu\n", devices, bandwidth,
-        without.c_str(), ms(step.step), ms(step.computation), ms(step.network), 100 * step.hidden(),
-        100 * step.efficiency(), step.limit().c_str(), static_cast<unsigned long long>(step.parts));
+  print("%7d %5g %9.2f %10.2f %5.1f %% %8.1f %%  ", devices, bandwidth, ms(step.step), ms(step.network),
+        100 * step.hidden(), 100 * step.efficiency());
+  if (without.empty()) {
+    print("%s\n", step.limit().c_str());
+  } else {
+    print("%-11s  %s\n", step.limit().c_str(), without.c_str());
+  }
 }
 
 std::string number_of_parameters(double parameters) {
@@ -144,20 +147,21 @@ void print_heading(const SimulateArguments& arguments) {
   for (const SimulatedLayer& layer : layers) parameters += static_cast<double>(layer.bytes) / 4;
   print("%s: %zu %s, %s; %g ms of computation per step\n", arguments.model.c_str(), layers.size(),
         layers.size() == 1 ? "layer" : "layers", number_of_parameters(parameters).c_str(), arguments.computation);
-  print("%s, latency %g us, gap %g us; jitter %g, seed %llu\n\n", arguments.network.c_str(), arguments.latency,
+  print("%s, latency %g us, gap %g us; jitter %g, seed %llu\n", arguments.network.c_str(), arguments.latency,
         arguments.gap, arguments.jitter, static_cast<unsigned long long>(arguments.seed));
-  print(
-      "devices       GB/s  without                        step ms  computation ms  network ms    hidden  efficiency  "
-      "limit    "
-      "       parts\n");
+  if (!arguments.without.empty()) print("without %s\n", arguments.without.c_str());
+  print("\ndevices  GB/s   step ms network ms  hidden efficiency  limit%s\n",
+        arguments.compare ? "        without" : "");
 }
+
+constexpr const char* all_but_overlap = "buckets,parts,priority";
 
 void run(const SimulateArguments& arguments) {
   std::vector<std::string> left_out;  // a row each
   if (arguments.compare) {
     left_out = {""};
     for (const std::string& name : techniques()) left_out.push_back(name);
-    left_out.push_back("buckets,parts,priority");
+    left_out.push_back(all_but_overlap);
   } else {
     left_out = {arguments.without};
   }
@@ -174,12 +178,20 @@ void run(const SimulateArguments& arguments) {
         SimulationOptions options = options_of(arguments, devices, std::stod(bandwidth));
         for (const std::string& technique : words_of(without)) leave_out(options, technique);
         check(options);
-        rows.push_back({devices, std::stod(bandwidth), without.empty() ? "-" : without, std::move(options)});
+        rows.push_back({devices, std::stod(bandwidth), without, std::move(options)});
       }
     }
   }
   if (!arguments.json) print_heading(arguments);
-  for (const Row& row : rows) print_row(row.devices, row.bandwidth, row.without, row.options, arguments.json);
+  for (const auto& [devices, bandwidth, without, options] : rows) {
+    const SimulatedStep step = simulate(options);
+    const std::string named = without.empty() ? "-" : without;
+    if (arguments.json) {
+      print_json(devices, bandwidth, named, step);
+    } else {
+      print_row(devices, bandwidth, !arguments.compare ? "" : named == all_but_overlap ? "overlap only" : named, step);
+    }
+  }
 }
 
 /// A number from low to high: beyond, times would not fit their type.
@@ -246,12 +258,12 @@ std::function<void()> add_simulate(CLI::App& app) {
       "\n"
       "Columns:\n"
       "  step         time of a step, when the pipeline is filled\n"
-      "  computation  the same with a network that takes no time\n"
       "  network      time in which the network moves something\n"
       "  hidden       share of the network's time in which devices compute\n"
       "  efficiency   speed-up over one device, divided by the number of devices\n"
       "  limit        what costs most: computation, stragglers (devices that wait for slower ones), bandwidth, "
       "latency\n"
+      "With --json also the step with a network that takes no time, and the parts that moved.\n"
       "\n"
       "The engine, the buckets, the parts and the queue of collectives are those of 'windrow train'. Devices and\n"
       "network are simulated; the model is described in docs/scaling.md.");

@@ -311,17 +311,17 @@ OpRecord* Core::finish(OpRecord& op, const Ending& ending) noexcept {
   if (ended != nullptr) free(*ended);
   // What is ready now joins the ops that wait for the lane before it takes the next one, the earliest push of all.
   ReadyList beside;
-  while (OpRecord* const op = lane.ordered ? ready.pop() : nullptr) {
-    if (is_plainly_ready(*op) || may_run(*op, ready)) beside.push(*op);
+  while (OpRecord* const each = lane.ordered ? ready.pop() : nullptr) {
+    if (is_plainly_ready(*each) || may_run(*each, ready)) beside.push(*each);
   }
   // Successive ops of a lane stay on one thread: what a device's driver keeps for the queue is in its core's caches.
   OpRecord* next = lane.ordered && !keeps_lane ? lane.release() : nullptr;
   if (next != nullptr && (!may_go_on(ending.slots) || next->priority != 0)) policy_->add(*std::exchange(next, nullptr));
-  while (OpRecord* const op = beside.pop()) {
-    if (next == nullptr && may_go_on(ending.slots) && op->priority == 0) {
-      next = op;
+  while (OpRecord* const each = beside.pop()) {
+    if (next == nullptr && may_go_on(ending.slots) && each->priority == 0) {
+      next = each;
     } else {
-      policy_->add(*op);
+      policy_->add(*each);
     }
   }
   next = go_on(next, ready, ending.slots);
