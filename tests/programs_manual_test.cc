@@ -174,7 +174,8 @@ TEST_F(Manual, NamesEveryFlagAndIsCleanRoff) {
   const Outcome manual = run("windrow man");
   EXPECT_EQ(manual.err, "");
   const std::string page = std::regex_replace(manual.out, std::regex("\\\\-"), "-");
-  for (const std::string command : {"train", "eval", "predict", "export", "explain", "schedule", "completion"}) {
+  for (const std::string command :
+       {"train", "eval", "predict", "sample", "export", "explain", "schedule", "completion"}) {
     const std::string help = run("windrow " + command + " --help").out;
     const std::regex flag("\n  (--[a-z-]+)");
     for (std::sregex_iterator it(help.begin(), help.end(), flag), end; it != end; ++it) {

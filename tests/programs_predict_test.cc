@@ -85,8 +85,8 @@ TEST_F(Predictions, LabelWords) {
   const std::string other = "'" + (folder / "other").string() + "'";
   ASSERT_EQ(run("windrow train tree-fc --hidden 8 --leaves 4 --samples 16 --epochs 1 --save " + other).err, "");
   EXPECT_EQ(run("windrow predict " + other + " </dev/null").err,
-            "windrow: this model predicts nothing from texts; expected one of tree-lstm, bilstm, bilstm-char, listops, "
-            "seq2seq, parser\n");
+            "windrow: this model predicts nothing from texts; expected one of tree-lstm, fixed-lstm, var-lstm, bilstm, "
+            "bilstm-char, listops, seq2seq, parser\n");
   EXPECT_EQ(run("windrow predict '" + folder.string() + "' --text x").err,
             "windrow: " + folder.string() + ": no checkpoint; expected one that windrow train --save has written\n");
 }

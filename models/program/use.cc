@@ -31,6 +31,7 @@ struct UseArguments {
   std::vector<std::string> texts;
   std::size_t minibatch = 64;
   PredictOptions predict;
+  SamplingOptions sampling;
   int workers = default_workers();
   bool parts = false, json = false;
 };
@@ -134,6 +135,10 @@ void print_json(const std::string& text, const Prediction& prediction, const std
   Record record = prediction.label ? record_of(*prediction.label, names) : Record();
   const bool conllu = !prediction.words.empty() && is_conllu_sentence(text);
   record.set("text", conllu ? words_of_conllu(prediction.words) : text);
+  if (const auto& likelihood = prediction.likelihood) {
+    record.set("tokens", likelihood->tokens).set("unknown", likelihood->unknown);
+    record.set("log_probability", likelihood->log_probability).set("perplexity", likelihood->perplexity());
+  }
   if (prediction.text) {
     record.set("translation", prediction.text->text).set("log_probability", prediction.text->log_probability);
     print("%s\n", record.json(JsonStyle::compact).c_str());
@@ -159,8 +164,16 @@ void print_line(const std::string& indent, const std::string& text, const Predic
   print_text("  " + in_one_line(text) + "\n");
 }
 
+void print_likelihood(const std::string& text, const Prediction::Likelihood& of) {
+  const std::string unknown = of.unknown == 0 ? "" : " (" + grouped(static_cast<std::size_t>(of.unknown)) + " unknown)";
+  print("%.2f for %s tokens%s, perplexity %.2f", of.log_probability,
+        grouped(static_cast<std::size_t>(of.tokens)).c_str(), unknown.c_str(), of.perplexity());
+  print_text("  " + in_one_line(text) + "\n");
+}
+
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
-constexpr std::size_t most_lines = 64;  // of a minibatch, so that memory does not grow with the input
+constexpr std::size_t most_sampled = 256;  // of a minibatch, whose rows of probabilities lie in memory
+constexpr std::size_t most_lines = 64;     // of a minibatch, so that memory does not grow with the input
 
 /// The next lines of standard input; empty at its end. Throws Error if it cannot be read.
 std::vector<std::string> next_lines(std::size_t most) {
@@ -235,6 +248,7 @@ class Predictor {
     if (arguments_.json) return print_json(text, prediction, names_);
     if (!prediction.words.empty()) return print_tree(text, prediction.words);
     if (prediction.text) return print_text(in_one_line(prediction.text->text) + "\n");
+    if (prediction.likelihood) return print_likelihood(text, *prediction.likelihood);
     if (prediction.label) print_line("", text, *prediction.label, names_);
     if (!prediction.label && std::exchange(separate_, true)) print("\n");
     for (const Prediction::Part& part : prediction.parts) {
@@ -269,11 +283,29 @@ void predict_conllu(Predictor& predictor, std::vector<std::string> lines) {
   if (!sentences.ended().empty()) take();
 }
 
+/// Without data: those of a generated sample are not used.
+SavedModel model_alone(const SavedCheckpoint& checkpoint) {
+  SavedModel model = saved_model(checkpoint);
+  model.options.samples = 1;
+  model.options.validation_only = true;
+  return model;
+}
+
+void sample(const UseArguments& arguments, std::size_t lines, const std::string& start) {
+  const SavedCheckpoint checkpoint = newest_checkpoint(arguments.folder);
+  Loaded loaded(arguments, model_alone(checkpoint), checkpoint);
+  SamplingOptions options = arguments.sampling;
+  for (; options.first <= lines; options.first += options.texts) {
+    options.texts = std::min(most_sampled, lines - options.first + 1);
+    for (std::string& line : loaded.workload.network->sample_texts(start, options)) {
+      print_text(in_one_line(std::move(line)) + "\n");
+    }
+  }
+}
+
 void predict(const UseArguments& arguments, const CLI::App& program) {
   const SavedCheckpoint checkpoint = newest_checkpoint(arguments.folder);
-  SavedModel model = saved_model(checkpoint);
-  model.options.samples = 1;  // generated data, which are not used
-  model.options.validation_only = true;
+  const SavedModel model = model_alone(checkpoint);
   Loaded loaded(arguments, model, checkpoint);
   Predictor predictor(loaded.workload, arguments, program);
   predictor.predict({}, 1);  // a model that predicts nothing is refused before input is waited for
@@ -334,6 +366,24 @@ std::function<void()> add_predict(CLI::App& app) {
   }
   predict_command.footer(inputs);
   return [to, &app] { predict(*to, app); };
+}
+
+std::function<void()> add_sample(CLI::App& app) {
+  CLI::App& command = *app.add_subcommand("sample", "Writes sentences by a trained language model: a line each.");
+  struct SampleArguments : UseArguments {
+    std::size_t lines = 10;
+    std::string start;
+  };
+  const auto to = std::make_shared<SampleArguments>();
+  add_model_flags(command, *to);
+  flag(command, "--lines", to->lines, "Sentences to write", whole_number(1, 1 << 30));
+  flag(command, "--seed", to->sampling.seed, "Seed of the draws", whole_number(0, UINT32_MAX));
+  flag(command, "--temperature", to->sampling.temperature,
+       "Divides log-probabilities before a word is drawn; 0 takes the most probable word", number());
+  flag(command, "--max-words", to->sampling.longest,
+       "Words drawn for a sentence, which is cut off there if it has not ended before", whole_number(1, 1 << 20));
+  command.add_option("--start", to->start, "Words that each sentence begins with")->type_name("TEXT:words");
+  return [to] { sample(*to, to->lines, to->start); };
 }
 
 }  // namespace windrow::program

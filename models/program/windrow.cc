@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
   };
   commands["eval"] = program::add_eval(app);
   commands["predict"] = program::add_predict(app);
+  commands["sample"] = program::add_sample(app);
   commands["export"] = program::add_export(app);
   commands["explain"] = program::add_explain(app);
   commands["schedule"] = program::add_schedule(app);

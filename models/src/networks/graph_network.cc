@@ -128,6 +128,10 @@ std::int64_t GraphNetwork::fingerprint() const {
   return windrow::fingerprint(all);
 }
 
+std::vector<std::string> GraphNetwork::sample_texts(const std::string& start, const SamplingOptions& options) {
+  return sample ? sample(start, options) : Network::sample_texts(start, options);
+}
+
 PrintedSource GraphNetwork::source(const SourceOptions& options) const {
   Runner runner(device_, function_, parameters_);
   runner.set_history(options.history);

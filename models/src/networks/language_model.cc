@@ -2,11 +2,15 @@
 #include "windrow/models/language_model.h"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <ranges>
 
+#include "data/lines.h"
 #include "training/making.h"
 #include "training/scores.h"
 #include "windrow/models/data_error.h"
+#include "windrow/models/sentence_model.h"
 #include "windrow/models/sentences.h"
 #include "windrow/models/vocabulary.h"
 
@@ -56,17 +60,25 @@ class WordNumbering {
  public:
   WordNumbering(Vocabulary words, Index size) : words_(std::move(words)), size_(size) { unknown_ = number("<unk>"); }
 
-  static constexpr std::int32_t end = 1;
+  static constexpr std::int32_t end = SentenceModel::end;
 
   void append(Numbers& numbers, const Sentence& sentence) const {
     for (const std::string& word : sentence) numbers.push_back(number(word));
     numbers.push_back(end);
   }
-
- private:
-  std::int32_t number(const std::string& word) const {
+  std::int32_t number(std::string_view word) const { return knows(word) ? words_.number(word) + 1 : unknown_; }
+  bool knows(std::string_view word) const {
     const std::int32_t number = words_.number(word);
-    return number == Vocabulary::unknown || number + 1 >= size_ ? unknown_ : number + 1;
+    return number != Vocabulary::unknown && number + 1 < size_;
+  }
+  /// Words by number: the marks have none, and neither have unknown words without "<unk>".
+  std::vector<std::string> words() const {
+    std::vector<std::string> named(2);
+    for (std::string& word : words_.words()) {
+      if (static_cast<Index>(named.size()) == size_) break;
+      named.push_back(std::move(word));
+    }
+    return named;
   }
 
   Vocabulary words_;
@@ -130,6 +142,71 @@ Split<Sentence> text_of(const WorkloadKind& kind, const Device& device, const Wo
                   std::to_string(steps) + ", the length of a piece");
 }
 
+/// A language model that reads and writes texts.
+class LanguageTexts {
+ public:
+  LanguageTexts(const Device& device, Parameters& parameters, const LanguageModel& model, WordNumbering numbering)
+      : device_(device),
+        parameters_(parameters),
+        model_(model),
+        numbering_(std::move(numbering)),
+        words_(numbering_.words()) {}
+
+  std::vector<Prediction> score(std::span<const std::string> lines, const PredictOptions& options) {
+    if (options.beam != 1) {
+      throw MisuseError("a beam of " + std::to_string(options.beam) + "; expected 1, because the model scores texts");
+    }
+    std::vector<Prediction> predictions;
+    std::vector<Numbers> read;
+    for (const std::string& line : lines) {
+      Prediction::Likelihood likelihood{.tokens = 1, .unknown = 0, .log_probability = 0};
+      Numbers& numbers = read.emplace_back();
+      for (const Token& word : tokens(line)) {
+        numbers.push_back(numbering_.number(word.text));
+        likelihood.unknown += !numbering_.knows(word.text);
+        ++likelihood.tokens;
+      }
+      if (numbers.empty()) {
+        throw DataError("input " + std::to_string(options.first + predictions.size()) +
+                        ": no word; expected a sentence");
+      }
+      predictions.push_back({.likelihood = likelihood});
+    }
+    const std::vector<double> scores = sentences().score(read);
+    for (std::size_t i = 0; i < scores.size(); ++i) predictions[i].likelihood->log_probability = scores[i];
+    return predictions;
+  }
+  std::vector<std::string> sample(const std::string& start, const SamplingOptions& options) {
+    Numbers numbers;
+    std::string begin;
+    for (const Token& word : tokens(start)) {
+      numbers.push_back(numbering_.number(word.text));
+      begin += (begin.empty() ? "" : " ") + std::string(word.text);
+    }
+    std::vector<std::string> texts;
+    for (const Numbers& drawn : sentences().sample(numbers, options)) {
+      std::string& text = texts.emplace_back(begin);
+      for (const std::int32_t word : drawn) {
+        text += (text.empty() ? "" : " ") + words_[static_cast<std::size_t>(word)];
+      }
+    }
+    return texts;
+  }
+
+ private:
+  SentenceModel& sentences() {
+    if (!sentences_) sentences_.emplace(device_, parameters_, model_, static_cast<std::int32_t>(words_.size()));
+    return *sentences_;
+  }
+
+  const Device device_;
+  Parameters& parameters_;
+  const LanguageModel model_;
+  const WordNumbering numbering_;
+  const std::vector<std::string> words_;
+  std::optional<SentenceModel> sentences_;  // made by the first call, for its plans
+};
+
 /// Cuts text into pieces if size "steps" is given, otherwise by sentences.
 Workload make_language_model(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const std::size_t steps = options.sizes.contains("steps") ? static_cast<std::size_t>(options.size("steps")) : 0;
@@ -163,6 +240,11 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
                          .function = model.function(),
                          .score = make_perplexity,
                          .vocabularies = vocabularies.all()};
+  const auto texts = std::make_shared<LanguageTexts>(device, *workload.parameters, model, numbering);
+  workload.write = [texts](std::span<const std::string> lines, const PredictOptions& how) {
+    return texts->score(lines, how);
+  };
+  workload.sample = [texts](const std::string& start, const SamplingOptions& how) { return texts->sample(start, how); };
   workload.embedding = embedding_of(*workload.parameters, "words", words, WordNumbering::end + 1);
   return with_samples(std::move(workload), std::move(split), [&](const Numbers& sequence) {
     const auto length = static_cast<std::int64_t>(sequence.size()) - 1;
@@ -176,6 +258,8 @@ std::vector<std::vector<std::string>> published_names() {
 }
 
 WorkloadSwitch tied() { return {"tied", "Classify words by the table of their embeddings"}; }
+
+std::string sentence_input() { return "words, which are separated as in the training set; scores the sentence"; }
 
 WorkloadSize vocabulary(Index preset) { return {"vocabulary", "Vocabulary size", preset}; }
 
@@ -193,7 +277,9 @@ WorkloadKind fixed_lstm_kind() {
           .switches = {tied()},
           .takes_dropout = true,
           .embeds_words = true,
+          .samples_texts = true,
           .samples = 512,
+          .input = sentence_input(),
           .learning_rate = 0.05,
           .make = make_language_model};
 }
@@ -210,7 +296,9 @@ WorkloadKind var_lstm_kind() {
           .switches = {tied()},
           .takes_dropout = true,
           .embeds_words = true,
+          .samples_texts = true,
           .samples = 2048,
+          .input = sentence_input(),
           .learning_rate = 0.1,
           .make = make_language_model};
 }

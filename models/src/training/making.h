@@ -140,6 +140,7 @@ struct GraphWorkload {
   std::optional<GraphNetwork::Texts> texts = {};
   std::optional<WordEmbedding> embedding = {};
   GraphNetwork::Write write = {};
+  GraphNetwork::SampleTexts sample = {};
   GraphNetwork::MakeScore training_score = {};  ///< if another one than `score`
 };
 /// Input of a sample. Its labels are the index "label" of the graph.
@@ -170,6 +171,7 @@ Workload with_samples(GraphWorkload made, Split<T> split, DraftOf draft_of) {
   auto network = std::make_unique<GraphNetwork>(made.device, *made.parameters, made.function, made.score);
   network->texts = std::move(made.texts);
   network->write = std::move(made.write);
+  network->sample = std::move(made.sample);
   if (made.training_score) network->training_score = std::move(made.training_score);
   Workload workload{.kind = &made.kind,
                     .formula = std::move(made.formula),

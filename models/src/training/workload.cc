@@ -1,6 +1,7 @@
 #include "windrow/models/workload.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "data/named_files.h"
 #include "training/making.h"
@@ -103,15 +104,28 @@ void find_languages(WorkloadOptions& options) {
   options.target_language = language(files.target);
 }
 
+/// Their names.
+std::string kinds_that(bool (*can)(const WorkloadKind&)) {
+  std::string names;
+  for (const WorkloadKind& kind : all_kinds()) {
+    if (can(kind)) names += (names.empty() ? "" : ", ") + kind.name;
+  }
+  return names;
+}
+
 }  // namespace
 
 std::vector<Prediction> Network::predict(std::span<const std::string>, const PredictOptions&) {
-  std::string able;
-  for (const WorkloadKind& kind : all_kinds()) {
-    if (!kind.input.empty()) able += (able.empty() ? "" : ", ") + kind.name;
-  }
-  throw MisuseError("this model predicts nothing from texts; expected one of " + able);
+  throw MisuseError("this model predicts nothing from texts; expected one of " +
+                    kinds_that([](const WorkloadKind& kind) { return !kind.input.empty(); }));
 }
+
+std::vector<std::string> Network::sample_texts(const std::string&, const SamplingOptions&) {
+  throw MisuseError("this model samples no texts; expected one of " +
+                    kinds_that([](const WorkloadKind& kind) { return kind.samples_texts; }));
+}
+
+double Prediction::Likelihood::perplexity() const { return std::exp(-log_probability / static_cast<double>(tokens)); }
 
 PrintedSource Network::source(const SourceOptions&) const {
   throw MisuseError(

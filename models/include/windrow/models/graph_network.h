@@ -74,6 +74,7 @@ class GraphNetwork final : public Network {
   std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
   std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const override;
   std::int64_t fingerprint() const override;
+  std::vector<std::string> sample_texts(const std::string& start, const SamplingOptions& options) override;
   PrintedSource source(const SourceOptions& options) const override;
 
   const VertexFunction& function() const { return function_; }
@@ -81,9 +82,12 @@ class GraphNetwork final : public Network {
   std::vector<LabelledGraph> training, validation;  ///< training set and validation set, by sample number
   MakeScore training_score;         ///< of minibatches that are trained on; for a start, that of validation
   std::optional<Texts> texts = {};  ///< none if the model labels no texts
-  /// predict() of models that write.
+  /// predict() of models that write, or score texts.
   using Write = std::function<std::vector<Prediction>(std::span<const std::string> lines, const PredictOptions&)>;
   Write write = {};
+  /// sample_texts() of language models.
+  using SampleTexts = std::function<std::vector<std::string>(const std::string& start, const SamplingOptions&)>;
+  SampleTexts sample = {};
 
  private:
   class GraphLearner;

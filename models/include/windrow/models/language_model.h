@@ -28,16 +28,30 @@ class LanguageModel {
   /// and hidden states have two widths.
   LanguageModel(Parameters& parameters, LanguageModelSizes sizes);
 
+  const LanguageModelSizes& sizes() const { return sizes_; }
   VertexFunction function() const { return VertexFunction("language_model", {.arity = arity}, *this); }
   /// A vertex for each word but the last; its label is the next word.
   static GraphData graph(const std::vector<std::int32_t>& words);
 
   void operator()(auto& v) const {
+    const auto scores = logits(v);
+    v.loss(softmax_cross_entropy(scores, v.pull_index("label")));
+  }
+
+  /// The part of the body that computes the logits of the next word, for cells that compute the same. States are "h"
+  /// and "h cell".
+  auto logits(auto& v) const {
     const auto word = sizes_.dropout.of_word(embedding(words_, v.pull_index("word")));
     const auto own = lstm_.step(v, lstm_.states(v, "h"), lstm_.project(word));
     const auto read = dropout(own, {.rate = sizes_.dropout.element});
-    const auto logits = head_ ? matmul(read, *head_) : matmul_nt(read, words_);
-    v.loss(softmax_cross_entropy(logits + head_bias_, v.pull_index("label")));
+    return (head_ ? matmul(read, *head_) : matmul_nt(read, words_)) + head_bias_;
+  }
+
+  /// The same network, without dropout: for cells, which cannot drop.
+  LanguageModel without_dropout() const {
+    LanguageModel same = *this;
+    same.sizes_.dropout = {};
+    return same;
   }
 
   /// Floating point operations of the forward products of a sequence: 8 h e per step, 8 h^2 per step but the first, 2 h

@@ -23,6 +23,7 @@
 
 #include "windrow/batching/runner.h"
 #include "windrow/models/dropout_rates.h"
+#include "windrow/models/sampling_options.h"
 
 namespace windrow {
 
@@ -115,6 +116,16 @@ struct Prediction {
     double log_probability;  ///< natural logarithm
   };
   std::optional<Text> text = {};
+  /// How probable the input is; only of language models.
+  struct Likelihood {
+    std::int64_t tokens;     ///< words, and the end of the sentence
+    std::int64_t unknown;    ///< those of the words that the model does not know
+    double log_probability;  ///< of all tokens; natural logarithm
+
+    /// The inverse of the geometric mean of the tokens' probabilities.
+    double perplexity() const;
+  };
+  std::optional<Likelihood> likelihood = {};
 };
 
 struct PredictOptions {
@@ -148,8 +159,11 @@ class Network {
   virtual std::vector<std::string> labels() const { return {}; }
   /// Predicts for texts, one input each, as one minibatch; waits. Throws DataError for a text that cannot be read,
   /// whose message names its number, counted from PredictOptions::first, before it computes anything; and MisuseError
-  /// if WorkloadKind::input is empty, or if the model labels texts and has another beam than 1.
+  /// if WorkloadKind::input is empty, or if the model writes no texts and has another beam than 1.
   virtual std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options = {});
+  /// Texts drawn from a language model that all begin with the words of `start`, as one minibatch; waits. Throws
+  /// MisuseError unless WorkloadKind::samples_texts, and as SentenceModel::sample() does.
+  virtual std::vector<std::string> sample_texts(const std::string& start, const SamplingOptions& options);
   /// The outputs of the network as a program of C++; see ops/source.h. Throws MisuseError if it cannot be printed.
   virtual PrintedSource source(const SourceOptions& options) const;
 
@@ -230,6 +244,7 @@ struct WorkloadKind {
   bool embeds_words = false;    ///< Workload::embedding
   bool graphs_known = true;     ///< before it runs: it has Network::typed_graphs() and Learner::grouped()
   bool has_graph_mode = false;  ///< WorkloadOptions::graph_mode
+  bool samples_texts = false;   ///< Network::sample_texts()
   bool translates = false;      ///< WorkloadOptions::source_language, target_language
   std::size_t samples;          ///< default number of generated training samples
   /// What Network::predict() reads as a line, and what it predicts; empty if texts do not suffice for a prediction.

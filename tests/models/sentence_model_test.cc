@@ -1,0 +1,198 @@
+// Language models of sentences: scores compared with the losses of the vertex function, and draws with probabilities.
+#include "windrow/models/sentence_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <sstream>
+
+#include "tests/engine/support.h"
+#include "tests/models/training.h"
+#include "tests/seed.h"
+
+namespace windrow {
+namespace {
+
+using testing::error_of;
+using Words = SentenceModel::Words;
+constexpr std::int32_t end = SentenceModel::end;
+
+/// A network of random parameters, which are large, so that its next words are not all alike. The last word of its
+/// vocabulary has no name.
+struct RandomLanguage {
+  explicit RandomLanguage(std::uint64_t seed, int workers = 2, bool tied = false)
+      : engine({.workers = workers}),
+        parameters(host, seed),
+        model(parameters, {.vocabulary = 7, .embedding = 4, .hidden = 4, .dropout = {.element = 0.5}, .tied = tied}) {
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      const Tensor& value = parameters.value(parameters[p]);
+      std::vector<float> values = value.get();
+      for (float& x : values) x *= 4;
+      value.set(values);
+    }
+  }
+
+  Engine engine;
+  Device host = host_device(engine);
+  Parameters parameters;
+  LanguageModel model;
+  VertexFunction function = model.function();
+  Runner runner{host, function, parameters};
+  SentenceModel sentences{host, parameters, model, 6};
+
+  /// By the vertex function, from an end mark.
+  double log_probability(Words words) {
+    words.insert(words.begin(), end);
+    const InputGraph graph(function, LanguageModel::graph(words));
+    const InputGraph* graphs[] = {&graph};
+    return -runner.run(graphs).loss();
+  }
+  /// Of each word that may follow these: those that can be drawn, at a temperature.
+  std::map<std::int32_t, double> next(Words words, double temperature = 1) {
+    const double before = words.empty() ? 0 : log_probability(words);
+    std::map<std::int32_t, double> result;
+    double sum = 0;
+    words.push_back(0);
+    for (std::int32_t word = end; word < 6; ++word) {
+      words.back() = word;
+      sum += result[word] = std::exp((log_probability(words) - before) / temperature);
+    }
+    for (auto& [word, probability] : result) probability /= sum;
+    return result;
+  }
+};
+
+TEST(SentenceModels, ScoreSentencesAsTheLossesOfTheirGraphsSay) {
+  for (const bool tied : {false, true}) {
+    RandomLanguage language(3, 2, tied);
+    const std::vector<Words> read = {{2, 5, 5, 0}, {}, {6}, {4, 3, 2, 2, 3, 4, 5}};
+    const std::vector<double> scores = language.sentences.score(read);
+    ASSERT_EQ(scores.size(), read.size());
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      Words whole = read[i];
+      whole.push_back(end);
+      EXPECT_NEAR(scores[i], language.log_probability(whole), 1e-4) << i;
+    }
+    EXPECT_TRUE(language.sentences.score({}).empty());
+  }
+}
+
+/// Within five standard deviations, for each first word, and for each word after the start.
+TEST(SentenceModels, DrawWordsWithTheirProbabilities) {
+  const unsigned seed = testing::first_seed();
+  RandomLanguage language(5);
+  constexpr std::size_t texts = 3000;
+  for (const double temperature : {1.0, 0.5, 3.0}) {
+    for (const Words& start : {Words{}, Words{3, 2}}) {
+      std::map<std::int32_t, double> count;
+      for (const Words& drawn :
+           language.sentences.sample(start, {.texts = texts, .seed = seed, .temperature = temperature, .longest = 1})) {
+        ASSERT_LE(drawn.size(), 1u);
+        ++count[drawn.empty() ? end : drawn[0]];
+      }
+      for (const auto& [word, p] : language.next(start, temperature)) {
+        EXPECT_NEAR(count[word] / texts, p, 5 * std::sqrt(p * (1 - p) / texts) + 1e-4)
+            << "word " << word << ", temperature " << temperature << ", seed " << seed;
+        count.erase(word);
+      }
+      EXPECT_TRUE(count.empty()) << "a word without a name was drawn";
+    }
+  }
+}
+
+TEST(SentenceModels, TakeTheBestWordAtEachStepAtTemperatureZero) {
+  bool some_long = false, some_end = false;
+  constexpr std::size_t longest = 6;
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    RandomLanguage language(seed);
+    const Words start = {static_cast<std::int32_t>(2 + seed % 4)};
+    Words best;
+    while (best.size() < longest) {
+      Words so_far = start;
+      so_far.insert(so_far.end(), best.begin(), best.end());
+      const auto next = language.next(so_far);
+      const auto word =
+          std::max_element(next.begin(), next.end(), [](auto& a, auto& b) { return a.second < b.second; });
+      if (word->first == end) break;
+      best.push_back(word->first);
+    }
+    const SamplingOptions greedy{.texts = 3, .seed = seed, .temperature = 0, .longest = longest};
+    EXPECT_EQ(language.sentences.sample(start, greedy), std::vector<Words>(3, best)) << "seed " << seed;
+    some_long |= best.size() == longest;
+    some_end |= best.size() < longest;
+  }
+  EXPECT_TRUE(some_long && some_end);
+}
+
+TEST(SentenceModels, DrawTheSameTextsForAnyNumberOfWorkersAndOfTexts) {
+  RandomLanguage one(4, 1), two(4, 2);
+  const SamplingOptions ten{.texts = 10, .seed = 8, .longest = 20};
+  const std::vector<Words> drawn = one.sentences.sample({2}, ten);
+  EXPECT_EQ(two.sentences.sample({2}, ten), drawn);
+  EXPECT_EQ(two.sentences.sample({2}, {.texts = 4, .first = 5, .seed = 8, .longest = 20}),
+            std::vector<Words>(drawn.begin() + 4, drawn.begin() + 8));
+  EXPECT_NE(two.sentences.sample({2}, {.texts = 10, .seed = 9, .longest = 20}), drawn);
+  EXPECT_TRUE(two.sentences.sample({2}, {.texts = 0}).empty());
+  EXPECT_EQ(two.sentences.sample({2}, {.longest = 0}), std::vector<Words>(1));
+}
+
+TEST(SentenceModels, RefuseWhatTheyCannotReadAndDraw) {
+  RandomLanguage language(1);
+  const auto refused = [&](const Words& start, double temperature) {
+    return error_of<MisuseError>([&] { language.sentences.sample(start, {.temperature = temperature}); });
+  };
+  EXPECT_EQ(refused({}, -1), "sentence model: temperature -1.000000; expected a finite number, 0 or more");
+  EXPECT_NE(refused({}, std::numeric_limits<double>::quiet_NaN()), "");
+  EXPECT_NE(refused({}, std::numeric_limits<double>::infinity()), "");
+  EXPECT_EQ(refused({7}, 1), "next word: index 7; expected 0 to 6");
+  EXPECT_EQ(error_of<MisuseError>([&] {
+              language.sentences.score(std::vector<Words>{{2, -1}});
+            }),
+            "score: index -1; expected 0 to 6");
+  EXPECT_EQ(error_of<MisuseError>([&] { SentenceModel(language.host, language.parameters, language.model, 8); }),
+            "sentence model: 8 words; expected 2 to 7");
+  EXPECT_EQ(language.sentences.score(std::vector<Words>{{2}}).size(), 1u) << "after an error";
+  const Tensor& bias = language.parameters.value(language.parameters.find("head_bias"));
+  bias.set(std::vector<float>(7, std::numeric_limits<float>::quiet_NaN()));
+  EXPECT_EQ(error_of<Error>([&] { language.sentences.sample({}, {}); }),
+            "language model: a log-probability is not a number; expected finite parameters");
+}
+
+TEST(LanguageWorkload, WritesTheTextThatItHasMemorised) {
+  const std::string text = "the cat sat on the mat\na dog ran in the garden\nwe like red apples\n";
+  const testing::TextFolder folder({{"train.txt", text}, {"valid.txt", text}});
+  Engine engine;
+  const WorkloadOptions options{.data = folder.path.string(),
+                                .sizes = {{"hidden", 32}, {"embedding", 16}, {"vocabulary", 40}}};
+  Workload workload = make_workload("var-lstm", host_device(engine), options);
+  Trainer trainer(host_device(engine), workload,
+                  {.minibatch = 3, .method = Method::adam(), .optimiser = {.rate = 0.02}});
+  for (int epoch = 0; epoch < 120; ++epoch) trainer.train();
+  std::istringstream in(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) {
+    const std::string start = " " + line.substr(0, line.find(' '));
+    EXPECT_EQ(workload.network->sample_texts(start, {.temperature = 0}), std::vector<std::string>{line});
+    lines.push_back(line);
+  }
+  for (const std::string& drawn : workload.network->sample_texts("", {.texts = 20, .temperature = 0.2})) {
+    EXPECT_NE(std::ranges::find(lines, drawn), lines.end()) << drawn;
+  }
+  // The loss is the mean over all words and ends of sentences.
+  trainer.evaluate();
+  double sum = 0;
+  std::int64_t tokens = 0;
+  for (const Prediction& prediction : workload.network->predict(lines)) {
+    EXPECT_EQ(prediction.likelihood->unknown, 0);
+    sum += prediction.likelihood->log_probability;
+    tokens += prediction.likelihood->tokens;
+  }
+  EXPECT_EQ(tokens, 7 + 7 + 5);
+  EXPECT_NEAR(-sum / static_cast<double>(tokens), *trainer.validation_loss(), 1e-5);
+}
+
+}  // namespace
+}  // namespace windrow
