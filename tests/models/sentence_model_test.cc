@@ -17,8 +17,8 @@ namespace windrow {
 namespace {
 
 using testing::error_of;
-using Words = SentenceModel::Words;
-constexpr std::int32_t end = SentenceModel::end;
+using DrawnWords = SentenceModel::Words;
+constexpr std::int32_t end_mark = SentenceModel::end;
 
 /// A network of random parameters, which are large, so that its next words are not all alike. The last word of its
 /// vocabulary has no name.
@@ -44,19 +44,19 @@ struct RandomLanguage {
   SentenceModel sentences{host, parameters, model, 6};
 
   /// By the vertex function, from an end mark.
-  double log_probability(Words words) {
-    words.insert(words.begin(), end);
+  double log_probability(DrawnWords words) {
+    words.insert(words.begin(), end_mark);
     const InputGraph graph(function, LanguageModel::graph(words));
     const InputGraph* graphs[] = {&graph};
     return -runner.run(graphs).loss();
   }
   /// Of each word that may follow these: those that can be drawn, at a temperature.
-  std::map<std::int32_t, double> next(Words words, double temperature = 1) {
+  std::map<std::int32_t, double> next(DrawnWords words, double temperature = 1) {
     const double before = words.empty() ? 0 : log_probability(words);
     std::map<std::int32_t, double> result;
     double sum = 0;
     words.push_back(0);
-    for (std::int32_t word = end; word < 6; ++word) {
+    for (std::int32_t word = end_mark; word < 6; ++word) {
       words.back() = word;
       sum += result[word] = std::exp((log_probability(words) - before) / temperature);
     }
@@ -68,12 +68,12 @@ struct RandomLanguage {
 TEST(SentenceModels, ScoreSentencesAsTheLossesOfTheirGraphsSay) {
   for (const bool tied : {false, true}) {
     RandomLanguage language(3, 2, tied);
-    const std::vector<Words> read = {{2, 5, 5, 0}, {}, {6}, {4, 3, 2, 2, 3, 4, 5}};
+    const std::vector<DrawnWords> read = {{2, 5, 5, 0}, {}, {6}, {4, 3, 2, 2, 3, 4, 5}};
     const std::vector<double> scores = language.sentences.score(read);
     ASSERT_EQ(scores.size(), read.size());
     for (std::size_t i = 0; i < read.size(); ++i) {
-      Words whole = read[i];
-      whole.push_back(end);
+      DrawnWords whole = read[i];
+      whole.push_back(end_mark);
       EXPECT_NEAR(scores[i], language.log_probability(whole), 1e-4) << i;
     }
     EXPECT_TRUE(language.sentences.score({}).empty());
@@ -86,12 +86,12 @@ TEST(SentenceModels, DrawWordsWithTheirProbabilities) {
   RandomLanguage language(5);
   constexpr std::size_t texts = 3000;
   for (const double temperature : {1.0, 0.5, 3.0}) {
-    for (const Words& start : {Words{}, Words{3, 2}}) {
+    for (const DrawnWords& start : {DrawnWords{}, DrawnWords{3, 2}}) {
       std::map<std::int32_t, double> count;
-      for (const Words& drawn :
+      for (const DrawnWords& drawn :
            language.sentences.sample(start, {.texts = texts, .seed = seed, .temperature = temperature, .longest = 1})) {
         ASSERT_LE(drawn.size(), 1u);
-        ++count[drawn.empty() ? end : drawn[0]];
+        ++count[drawn.empty() ? end_mark : drawn[0]];
       }
       for (const auto& [word, p] : language.next(start, temperature)) {
         EXPECT_NEAR(count[word] / texts, p, 5 * std::sqrt(p * (1 - p) / texts) + 1e-4)
@@ -108,19 +108,19 @@ TEST(SentenceModels, TakeTheBestWordAtEachStepAtTemperatureZero) {
   constexpr std::size_t longest = 6;
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     RandomLanguage language(seed);
-    const Words start = {static_cast<std::int32_t>(2 + seed % 4)};
-    Words best;
+    const DrawnWords start = {static_cast<std::int32_t>(2 + seed % 4)};
+    DrawnWords best;
     while (best.size() < longest) {
-      Words so_far = start;
+      DrawnWords so_far = start;
       so_far.insert(so_far.end(), best.begin(), best.end());
       const auto next = language.next(so_far);
       const auto word =
           std::max_element(next.begin(), next.end(), [](auto& a, auto& b) { return a.second < b.second; });
-      if (word->first == end) break;
+      if (word->first == end_mark) break;
       best.push_back(word->first);
     }
     const SamplingOptions greedy{.texts = 3, .seed = seed, .temperature = 0, .longest = longest};
-    EXPECT_EQ(language.sentences.sample(start, greedy), std::vector<Words>(3, best)) << "seed " << seed;
+    EXPECT_EQ(language.sentences.sample(start, greedy), std::vector<DrawnWords>(3, best)) << "seed " << seed;
     some_long |= best.size() == longest;
     some_end |= best.size() < longest;
   }
@@ -130,18 +130,18 @@ TEST(SentenceModels, TakeTheBestWordAtEachStepAtTemperatureZero) {
 TEST(SentenceModels, DrawTheSameTextsForAnyNumberOfWorkersAndOfTexts) {
   RandomLanguage one(4, 1), two(4, 2);
   const SamplingOptions ten{.texts = 10, .seed = 8, .longest = 20};
-  const std::vector<Words> drawn = one.sentences.sample({2}, ten);
+  const std::vector<DrawnWords> drawn = one.sentences.sample({2}, ten);
   EXPECT_EQ(two.sentences.sample({2}, ten), drawn);
   EXPECT_EQ(two.sentences.sample({2}, {.texts = 4, .first = 5, .seed = 8, .longest = 20}),
-            std::vector<Words>(drawn.begin() + 4, drawn.begin() + 8));
+            std::vector<DrawnWords>(drawn.begin() + 4, drawn.begin() + 8));
   EXPECT_NE(two.sentences.sample({2}, {.texts = 10, .seed = 9, .longest = 20}), drawn);
   EXPECT_TRUE(two.sentences.sample({2}, {.texts = 0}).empty());
-  EXPECT_EQ(two.sentences.sample({2}, {.longest = 0}), std::vector<Words>(1));
+  EXPECT_EQ(two.sentences.sample({2}, {.longest = 0}), std::vector<DrawnWords>(1));
 }
 
 TEST(SentenceModels, RefuseWhatTheyCannotReadAndDraw) {
   RandomLanguage language(1);
-  const auto refused = [&](const Words& start, double temperature) {
+  const auto refused = [&](const DrawnWords& start, double temperature) {
     return error_of<MisuseError>([&] { language.sentences.sample(start, {.temperature = temperature}); });
   };
   EXPECT_EQ(refused({}, -1), "sentence model: temperature -1.000000; expected a finite number, 0 or more");
@@ -149,12 +149,12 @@ TEST(SentenceModels, RefuseWhatTheyCannotReadAndDraw) {
   EXPECT_NE(refused({}, std::numeric_limits<double>::infinity()), "");
   EXPECT_EQ(refused({7}, 1), "next word: index 7; expected 0 to 6");
   EXPECT_EQ(error_of<MisuseError>([&] {
-              language.sentences.score(std::vector<Words>{{2, -1}});
+              language.sentences.score(std::vector<DrawnWords>{{2, -1}});
             }),
             "score: index -1; expected 0 to 6");
   EXPECT_EQ(error_of<MisuseError>([&] { SentenceModel(language.host, language.parameters, language.model, 8); }),
             "sentence model: 8 words; expected 2 to 7");
-  EXPECT_EQ(language.sentences.score(std::vector<Words>{{2}}).size(), 1u) << "after an error";
+  EXPECT_EQ(language.sentences.score(std::vector<DrawnWords>{{2}}).size(), 1u) << "after an error";
   const Tensor& bias = language.parameters.value(language.parameters.find("head_bias"));
   bias.set(std::vector<float>(7, std::numeric_limits<float>::quiet_NaN()));
   EXPECT_EQ(error_of<Error>([&] { language.sentences.sample({}, {}); }),
