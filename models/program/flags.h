@@ -46,6 +46,8 @@ std::string schedule_policies_text();
 Check folder();
 /// A regular file, or a pipe.
 Check existing_file();
+/// An existing folder or file.
+Check folder_or_file();
 /// A file that need not exist, in a folder that does.
 Check new_file();
 /// A folder that need not exist.

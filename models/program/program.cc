@@ -204,6 +204,14 @@ Check existing_file() {
           }};
 }
 
+Check folder_or_file() {
+  return {"PATH", "an existing folder or file", [](std::string& text) -> std::string {
+            return folder().read(text).empty() || existing_file().read(text).empty()
+                       ? ""
+                       : "'" + text + "' is neither a folder nor a file; expected one of both";
+          }};
+}
+
 Check new_folder() {
   return {"DIR", "the name of a folder", [](std::string& text) -> std::string {
             return text.empty() ? in_quotes(text) + " is not a folder; expected the name of a folder" : std::string();

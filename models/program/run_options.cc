@@ -24,7 +24,7 @@ bool names_path(const CLI::Option& option) {
 }  // namespace
 
 void save_options(const CLI::App& command, const std::string& folder) {
-  const std::set<std::string> of_each_run = {"--help", "--save", "--resume"};
+  const std::set<std::string> of_each_run = {"--help", "--save", "--resume", "--init-from"};
   RecordValue::List arguments;
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();

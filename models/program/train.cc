@@ -9,6 +9,7 @@
 #include "devices.h"
 #include "epochs.h"
 #include "flags.h"
+#include "initialising.h"
 #include "members.h"
 #include "progress.h"
 #include "reporting.h"
@@ -35,7 +36,7 @@ struct Arguments {
   TrainerOptions trainer;
   TrainingFlags training;
   SavingFlags saving;
-  std::string trace, report, vectors;
+  std::string trace, report, vectors, init_from;
   int epochs = 8, patience = 0, workers = default_workers();
   bool json = false, compare = false, freeze_embedding = false;
 };
@@ -72,6 +73,7 @@ void add_flags(CLI::App& train, Arguments& to) {
        whole_number(0, 1 << 20));
   add_training_flags(train, to.training);
   add_saving_flags(train, to.saving);
+  add_init_flag(train, to.init_from);
   flag(train, "--workers", to.workers, "Worker threads: ops that run at the same time", whole_number(1, 1024));
   flag(train, "--policy", to.policy, "How the engine runs ops", one_of({"serial", "pool", "per_device", "chaos"}));
   flag(train, "--schedule", to.schedule, "How vertices are grouped into batches", one_of(schedule_policies()));
@@ -276,6 +278,7 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   std::optional<Saving> own_saving;
   std::optional<Workload> own_workload;
   Record flags;
+  std::int64_t initialised = 0, resumed = 0;
   TrainerOptions& options = arguments.trainer;
   together(member, [&] {
     require_used(arguments.training);
@@ -299,12 +302,14 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
     set_members(options, arguments.members);
     own_reporting->watch(options);
     set_embedding(arguments, *own_workload, member.group.has_value());
+    if (!arguments.init_from.empty()) initialised = initialise(*own_workload, arguments.init_from, host_device(engine));
     if (member.group && arguments.compare) throw MisuseError("--compare with several members; expected one of both");
   });
   Reporting& reporting = *own_reporting;
   Saving& saving = *own_saving;
   Workload& workload = *own_workload;
   require_same_data(workload, member);
+  require_equal(initialised, member, "begins with another checkpoint", "the same one of --init-from");
   std::optional<Trainer> own_trainer;
   together(member, [&] { own_trainer.emplace(member.device, workload, options); });
   Trainer& trainer = *own_trainer;
@@ -322,7 +327,6 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
     engine.trace().start({.max_ops_per_thread = most_traced_ops});
   }
   Scores scores(arguments.training);
-  std::int64_t resumed = 0;
   together(member, [&] { resumed = saving.resume(trainer, scores); });
   if (member.leads && !arguments.saving.folder.empty()) save_options(command, arguments.saving.folder);
   require_equal(resumed, member, "resumes from another checkpoint", "one folder of --save, or equal ones");

@@ -65,14 +65,6 @@ void set_data(WorkloadOptions& options, const std::filesystem::path& data) {
   options.validation_file = data.filename().string();
 }
 
-Check folder_or_file() {
-  return {"PATH", "an existing folder or file", [](std::string& text) -> std::string {
-            return folder().read(text).empty() || existing_file().read(text).empty()
-                       ? ""
-                       : "'" + text + "' is neither a folder nor a file; expected one of both";
-          }};
-}
-
 void evaluate(const UseArguments& arguments) {
   const SavedCheckpoint checkpoint = newest_checkpoint(arguments.folder);
   SavedModel model = saved_model(checkpoint);

@@ -100,6 +100,10 @@ Workload make_dag(const WorkloadKind& kind, const Device& device, const Workload
       .score = [] { return make_accuracy("accuracy"); },
       .vocabularies = vocabularies.all()};
   workload.embedding = embedding_of(*workload.parameters, "words", numbering.words);
+  const std::vector<std::string> labels = numbering.labels.words();
+  workload.named_axes = {rows_of(*workload.parameters, "relations", "relations", numbering.relations.words()),
+                         columns_of(*workload.parameters, "head", "labels", labels),
+                         columns_of(*workload.parameters, "head_bias", "labels", labels)};
   return with_samples(std::move(workload), std::move(sentences), [&](const DependencySentence& sentence) {
     Draft draft = draft_of(numbering.graph(sentence), model);
     draft.gold = numbering.gold(draft.graph);

@@ -245,7 +245,12 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
     return texts->score(lines, how);
   };
   workload.sample = [texts](const std::string& start, const SamplingOptions& how) { return texts->sample(start, how); };
-  workload.embedding = embedding_of(*workload.parameters, "words", words, WordNumbering::end + 1);
+  constexpr std::size_t first = WordNumbering::end + 1;
+  workload.embedding = embedding_of(*workload.parameters, "words", words, first);
+  workload.named_axes = {columns_of(*workload.parameters, "head_bias", "words", words.words(), first)};
+  if (!options.switches.contains("tied")) {
+    workload.named_axes.push_back(columns_of(*workload.parameters, "head", "words", words.words(), first));
+  }
   return with_samples(std::move(workload), std::move(split), [&](const Numbers& sequence) {
     const auto length = static_cast<std::int64_t>(sequence.size()) - 1;
     return Draft{LanguageModel::graph(sequence), length, model.flops(length)};

@@ -174,6 +174,9 @@ Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const Wo
                          .vocabularies = vocabularies.all(),
                          .texts = texts_of(words, label_names(options.size("classes")))};
   workload.embedding = embedding_of(*workload.parameters, "words", words);
+  const std::vector<std::string> labels = label_names(options.size("classes"));
+  workload.named_axes = {columns_of(*workload.parameters, "head", "labels", labels, 0),
+                         columns_of(*workload.parameters, "head_bias", "labels", labels, 0)};
   return with_samples(std::move(workload), std::move(trees), [&](const LabelledTree& tree) {
     return Draft{numbered(tree, words), 1, cell.flops(shape_of(tree))};
   });

@@ -119,6 +119,14 @@ class VocabularySource {
 std::optional<WordEmbedding> embedding_of(const Parameters& parameters, const std::string& name,
                                           const Vocabulary& words, std::size_t first = 1);
 
+/// The rows or the columns of parameter `name`, which stand for these words or labels from number `first` on.
+NamedAxis rows_of(const Parameters& parameters, const std::string& name, const std::string& what,
+                  std::span<const std::string> names, std::size_t first = 1);
+NamedAxis columns_of(const Parameters& parameters, const std::string& name, const std::string& what,
+                     std::span<const std::string> names, std::size_t first = 1);
+/// The rows of an embedding.
+NamedAxis rows_of(const WordEmbedding& embedding);
+
 /// The number of labels that are not -1.
 std::int64_t count_labels(std::span<const std::int32_t> labels);
 
@@ -139,6 +147,7 @@ struct GraphWorkload {
   Vocabularies vocabularies = {};
   std::optional<GraphNetwork::Texts> texts = {};
   std::optional<WordEmbedding> embedding = {};
+  std::vector<NamedAxis> named_axes = {};  ///< beside that of `embedding`
   GraphNetwork::Write write = {};
   GraphNetwork::SampleTexts sample = {};
   GraphNetwork::MakeScore training_score = {};  ///< if another one than `score`
@@ -177,9 +186,11 @@ Workload with_samples(GraphWorkload made, Split<T> split, DraftOf draft_of) {
                     .formula = std::move(made.formula),
                     .parameters = std::move(made.parameters),
                     .embedding = std::move(made.embedding),
+                    .named_axes = std::move(made.named_axes),
                     .vocabularies = std::move(made.vocabularies),
                     .training_source = std::move(split.training_source),
                     .validation_source = std::move(split.validation_source)};
+  if (workload.embedding) workload.named_axes.push_back(rows_of(*workload.embedding));
   const auto add = [&](std::vector<T>& part, std::vector<LabelledGraph>& graphs, std::vector<Sample>& samples) {
     const auto make = [&](std::size_t i) {
       const T one = std::move(part[i]);

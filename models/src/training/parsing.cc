@@ -208,6 +208,16 @@ std::vector<std::string> usual_tags_of(const Treebank& treebank, const Vocabular
   return tags;
 }
 
+/// Of actions: see Parser::action().
+std::vector<NamedAxis> axes_of_parser(const Parameters& parameters, const Vocabularies& vocabularies) {
+  std::vector<std::string> actions;
+  for (const std::string& relation : vocabularies.at("relations")) {
+    for (const char* const way : {"left ", "right "}) actions.push_back(way + relation);
+  }
+  return {rows_of(parameters, "tags", "tags", vocabularies.at("tags")),
+          columns_of(parameters, "out", "actions", actions), columns_of(parameters, "out_bias", "actions", actions)};
+}
+
 Workload make_parsing(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_conllu(from...); };
   Split<DependencySentence> split = make_split(kind, device, options, read, generate_conllu);
@@ -255,6 +265,8 @@ Workload make_parsing(const WorkloadKind& kind, const Device& device, const Work
       .training_source = std::move(split.training_source),
       .validation_source = std::move(split.validation_source)};
   workload.embedding = embedding_of(*workload.parameters, "words", vocabulary_of_words);
+  workload.named_axes = axes_of_parser(*workload.parameters, workload.vocabularies);
+  workload.named_axes.push_back(rows_of(*workload.embedding));
   for (const DependencySentence& sentence : split.training) {
     network->training.push_back(parser.numbered(sentence));
     workload.training.push_back(counted(sentence));

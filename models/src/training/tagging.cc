@@ -89,6 +89,24 @@ struct GoldTags {
   }
 };
 
+/// Beside that of the words.
+std::vector<NamedAxis> axes_of_tagger(const Parameters& parameters, const TaggerSizes& sizes,
+                                      const TagNumbering& numbering) {
+  const std::vector<std::string> tags = numbering.tags.words();
+  std::vector<NamedAxis> axes = {columns_of(parameters, "head", "tags", tags),
+                                 columns_of(parameters, "head_bias", "tags", tags)};
+  if (sizes.crf) {
+    axes.push_back(rows_of(parameters, "crf transitions", "tags", tags));
+    axes.push_back(columns_of(parameters, "crf transitions", "tags", tags));
+    axes.push_back(columns_of(parameters, "crf start", "tags", tags));
+    axes.push_back(rows_of(parameters, "crf stop", "tags", tags));
+  }
+  if (sizes.characters > 0) {
+    axes.push_back(rows_of(parameters, "characters", "characters", numbering.characters.words()));
+  }
+  return axes;
+}
+
 /// Rare words are read by their characters if the kind has sizes for these; otherwise they are unknown.
 Workload make_tagging(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto read = [](auto&&... from) { return read_tagged_sentences(from...); };
@@ -124,6 +142,7 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
                              },
                          .vocabularies = vocabularies.all()};
   workload.embedding = embedding_of(*workload.parameters, "words", numbering.words);
+  workload.named_axes = axes_of_tagger(*workload.parameters, sizes, numbering);
   const std::int32_t rare = sizes.characters > 0 ? -1 : Vocabulary::unknown;
   workload.texts = GraphNetwork::Texts{
       .labels = numbering.tag_names(),

@@ -209,6 +209,12 @@ Workload make_translation(const WorkloadKind& kind, const Device& device, const 
                          .write = [of](std::span<const std::string> lines,
                                        const PredictOptions& how) { return translate(*of, lines, how); },
                          .training_score = [] { return std::make_unique<WordScore>(); }};
+  constexpr std::size_t first = SentenceVocabulary::end + 1;
+  const auto &source_words = workload.vocabularies.at("source"), &target_words = workload.vocabularies.at("target");
+  workload.named_axes = {rows_of(*workload.parameters, "source words", "source words", source_words, first),
+                         rows_of(*workload.parameters, "target words", "target words", target_words, first),
+                         columns_of(*workload.parameters, "head", "target words", target_words, first),
+                         columns_of(*workload.parameters, "head_bias", "target words", target_words, first)};
   return with_samples(std::move(workload), std::move(pairs), [&](const SentencePair& pair) {
     const auto [source, target] = languages.numbered(pair);
     const auto steps = static_cast<std::int64_t>(target.size()) - 1;

@@ -160,16 +160,34 @@ Workload make_workload(std::string_view name, const Device& device, const Worklo
   return workload;
 }
 
+/// Of `size` rows or columns, whose numbers from `first` on stand for these words. There may be more words.
+static std::vector<std::string> names_of(Index size, std::span<const std::string> words, std::size_t first) {
+  std::vector<std::string> names(static_cast<std::size_t>(size));
+  const std::size_t count = std::min(words.size(), names.size() - std::min(first, names.size()));
+  if (count > 0) std::ranges::copy(words.first(count), names.begin() + static_cast<std::ptrdiff_t>(first));
+  return names;
+}
+
 std::optional<WordEmbedding> embedding_of(const Parameters& parameters, const std::string& name,
                                           const Vocabulary& words, std::size_t first) {
   const Parameter table = parameters.find(name);
-  WordEmbedding embedding{.table = table};
-  embedding.words.assign(static_cast<std::size_t>(parameters.value(table).rows()), "");
-  for (std::string& word : words.words()) {
-    if (first == embedding.words.size()) break;  // the table may have fewer rows
-    embedding.words[first++] = std::move(word);
-  }
-  return embedding;
+  return WordEmbedding{.table = table, .words = names_of(parameters.value(table).rows(), words.words(), first)};
+}
+
+NamedAxis rows_of(const Parameters& parameters, const std::string& name, const std::string& what,
+                  std::span<const std::string> names, std::size_t first) {
+  const Parameter parameter = parameters.find(name);
+  return {parameter, NamedAxis::Of::rows, what, names_of(parameters.value(parameter).rows(), names, first)};
+}
+
+NamedAxis columns_of(const Parameters& parameters, const std::string& name, const std::string& what,
+                     std::span<const std::string> names, std::size_t first) {
+  const Parameter parameter = parameters.find(name);
+  return {parameter, NamedAxis::Of::columns, what, names_of(parameters.value(parameter).width(), names, first)};
+}
+
+NamedAxis rows_of(const WordEmbedding& embedding) {
+  return {embedding.table, NamedAxis::Of::rows, "words", embedding.words};
 }
 
 std::int64_t count_labels(std::span<const std::int32_t> labels) {

@@ -221,6 +221,15 @@ struct WordEmbedding {
   std::vector<std::string> words = {};  ///< of each row; empty if a row stands for no single word
 };
 
+/// A parameter with a row or a column for each word or label. A value.
+struct NamedAxis {
+  enum class Of { rows, columns };
+  Parameter parameter;
+  Of of;
+  std::string what = {};                ///< what the names are, in the plural: "words", "tags"
+  std::vector<std::string> names = {};  ///< by number; empty if it stands for no single one, such as unknown words
+};
+
 /// A part of a network that can be switched on. A value.
 struct WorkloadSwitch {
   std::string name = {}, about = {};
@@ -281,6 +290,7 @@ struct Workload {
   std::unique_ptr<Parameters> parameters = {};
   std::unique_ptr<Network> network = nullptr;
   std::optional<WordEmbedding> embedding = {};         ///< if the kind embeds words
+  std::vector<NamedAxis> named_axes = {};              ///< that of `embedding` among them
   Vocabularies vocabularies = {};                      ///< from which its numbers come
   std::optional<ImageSize> image = {};                 ///< of all images, for models of images
   WorkloadOptions options = {};                        ///< with the kind's defaults for everything left open
