@@ -2,6 +2,7 @@
 import os
 import pathlib
 import platform
+import shutil
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -17,6 +18,8 @@ def machine():
 
 
 def commit():
+    if shutil.which("git") is None:
+        return "unknown"
     git = lambda *arguments: subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True).stdout
     changed = git("status", "--porcelain", "-uno")
     return git("rev-parse", "--short", "HEAD").strip() + (" and changes" if changed else "")
