@@ -54,11 +54,9 @@ void add_init_flag(CLI::App& command, std::string& to) {
 std::int64_t initialise(Workload& workload, const std::string& from, const Device& host) {
   const SavedCheckpoint checkpoint = checkpoint_at(from);
   const std::string place = checkpoint.tensors.path().string();
-  SavedModel model = saved_model(checkpoint);
+  const SavedModel model = model_alone(checkpoint);
   require_same_model(architecture_of(model.options, model.name), architecture_of(workload.options, workload.kind->name),
                      place);
-  model.options.samples = 1;  // generated data, which are not used
-  model.options.validation_only = true;
   const Workload trained = load_model(host, checkpoint, model);
   TakenWeights taken;
   try {

@@ -20,6 +20,7 @@
 #include "report.h"
 #include "saved_model.h"
 #include "windrow/models/data_error.h"
+#include "windrow/models/sentence_model.h"
 #include "windrow/models/trainer.h"
 
 namespace windrow::program {
@@ -31,7 +32,6 @@ struct UseArguments {
   std::vector<std::string> texts;
   std::size_t minibatch = 64;
   PredictOptions predict;
-  SamplingOptions sampling;
   int workers = default_workers();
   bool parts = false, json = false;
 };
@@ -275,21 +275,19 @@ void predict_conllu(Predictor& predictor, std::vector<std::string> lines) {
   if (!sentences.ended().empty()) take();
 }
 
-/// Without data: those of a generated sample are not used.
-SavedModel model_alone(const SavedCheckpoint& checkpoint) {
-  SavedModel model = saved_model(checkpoint);
-  model.options.samples = 1;
-  model.options.validation_only = true;
-  return model;
-}
+struct SampleArguments : UseArguments {
+  SamplingOptions sampling;
+  std::size_t lines = 10;
+  std::string start;
+};
 
-void sample(const UseArguments& arguments, std::size_t lines, const std::string& start) {
+void sample(const SampleArguments& arguments) {
   const SavedCheckpoint checkpoint = newest_checkpoint(arguments.folder);
   Loaded loaded(arguments, model_alone(checkpoint), checkpoint);
   SamplingOptions options = arguments.sampling;
-  for (; options.first <= lines; options.first += options.texts) {
-    options.texts = std::min(most_sampled, lines - options.first + 1);
-    for (std::string& line : loaded.workload.network->sample_texts(start, options)) {
+  for (; options.first <= arguments.lines; options.first += options.texts) {
+    options.texts = std::min(most_sampled, arguments.lines - options.first + 1);
+    for (std::string& line : loaded.workload.network->sample_texts(arguments.start, options)) {
       print_text(in_one_line(std::move(line)) + "\n");
     }
   }
@@ -362,10 +360,6 @@ std::function<void()> add_predict(CLI::App& app) {
 
 std::function<void()> add_sample(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("sample", "Writes sentences by a trained language model: a line each.");
-  struct SampleArguments : UseArguments {
-    std::size_t lines = 10;
-    std::string start;
-  };
   const auto to = std::make_shared<SampleArguments>();
   add_model_flags(command, *to);
   flag(command, "--lines", to->lines, "Sentences to write", whole_number(1, 1 << 30));
@@ -375,7 +369,7 @@ std::function<void()> add_sample(CLI::App& app) {
   flag(command, "--max-words", to->sampling.longest,
        "Words drawn for a sentence, which is cut off there if it has not ended before", whole_number(1, 1 << 20));
   command.add_option("--start", to->start, "Words that each sentence begins with")->type_name("TEXT:words");
-  return [to] { sample(*to, to->lines, to->start); };
+  return [to] { sample(*to); };
 }
 
 }  // namespace windrow::program

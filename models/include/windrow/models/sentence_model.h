@@ -9,6 +9,7 @@
 #pragma once
 #include "windrow/engine/requirements.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -16,9 +17,18 @@
 #include "windrow/batching/lazy_cell.h"
 #include "windrow/batching/lazy_task.h"
 #include "windrow/models/language_model.h"
-#include "windrow/models/sampling_options.h"
 
 namespace windrow {
+
+/// A value. Each text has random numbers of its own, by the seed and the number of the text.
+struct SamplingOptions {
+  std::size_t texts = 1;
+  std::size_t first = 1;  ///< the number of the first text
+  std::uint64_t seed = 1;
+  /// Log-probabilities are divided by it before words are drawn; 0 takes the most probable word.
+  double temperature = 1;
+  std::size_t longest = 100;  ///< words drawn for a text, which ends there if it has not ended before
+};
 
 /// An owner. Uses the values that parameters have at each call, without dropout. Sentences are numbers of words,
 /// without marks.

@@ -23,7 +23,6 @@
 
 #include "windrow/batching/runner.h"
 #include "windrow/models/dropout_rates.h"
-#include "windrow/models/sampling_options.h"
 
 namespace windrow {
 
@@ -127,6 +126,8 @@ struct Prediction {
   };
   std::optional<Likelihood> likelihood = {};
 };
+
+struct SamplingOptions;  // sentence_model.h
 
 struct PredictOptions {
   std::size_t beam = 1;   ///< for models that write: the width of the beam search; 1 is greedy search
