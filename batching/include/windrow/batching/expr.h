@@ -94,6 +94,8 @@ class Operand : ExpressionOperators<ExprTypes> {
   Type type_;
 };
 
+WINDROW_DECLARE_EXPRESSION_OPERATORS(ExprTypes);
+
 /// Applies any operator, built-in or user-defined. It must compute each vertex from that vertex alone: elementwise, or
 /// rowwise with parameters as its `whole` operands. If some operands are values of edges, operands of the vertex are
 /// handed to each of its edges. A parameter of one row where the operator takes a row for each vertex counts as that

@@ -1,7 +1,8 @@
 // The operators of operators.h, by name, for expressions (expr.h) and lazy expressions (lazy.h).
 //
 // One definition serves both kinds of expressions, so an operator is added here only. The functions are friends that
-// argument-dependent lookup finds: call them without a namespace, as in `tanh(matmul(x, w))`. For vertex functions all
+// argument-dependent lookup finds: call them without a namespace, as in `tanh(matmul(x, w))`, or as `windrow::tanh(x)`
+// where a class has a member of that name. For vertex functions all
 // throw as apply() of expr.h does; for lazy expressions, as apply() of lazy.h does, with the line of the call.
 //
 // Not here: operators that differ between the two kinds, such as concat and embedding.
@@ -87,12 +88,12 @@ class ExpressionOperators {
   /// The approximation by tanh; see op::gelu.
   friend Result gelu(const First& x) { return Types::apply(op::gelu, x, {x}); }
   friend Result silu(const First& x) { return Types::apply(op::silu, x, {x}); }
-  friend Result elu(const First& x, double alpha = 1) {
-    return Types::apply(op::elu, x, {x}, {}, op::with_alpha(alpha));
-  }
-  friend Result leaky_relu(const First& x, double slope = 0.01) {
+  friend Result elu(const First& x, double alpha) { return Types::apply(op::elu, x, {x}, {}, op::with_alpha(alpha)); }
+  friend Result elu(const First& x) { return elu(x, 1); }
+  friend Result leaky_relu(const First& x, double slope) {
     return Types::apply(op::leaky_relu, x, {x}, {}, op::with_slope(slope));
   }
+  friend Result leaky_relu(const First& x) { return leaky_relu(x, 0.01); }
   friend Result clamp(const First& x, double low, double high) {
     return Types::apply(op::clamp, x, {x}, {}, op::within(low, high));
   }
@@ -103,9 +104,10 @@ class ExpressionOperators {
   /// x, as a constant.
   friend Result stop_gradient(const First& x) { return Types::apply(op::stop_gradient, x, {x}); }
   /// x, whose gradient is -factor times that of the result.
-  friend Result reverse_gradient(const First& x, double factor = 1) {
+  friend Result reverse_gradient(const First& x, double factor) {
     return Types::apply(op::reverse_gradient, x, {x}, {}, op::scaled_by(factor));
   }
+  friend Result reverse_gradient(const First& x) { return reverse_gradient(x, 1); }
 
   // Products.
   friend Result matmul(const Left& x, const Weight& w) { return Types::apply(op::matmul, x, {x, w}); }
@@ -155,20 +157,23 @@ class ExpressionOperators {
   /// A column drawn from softmax(x), as a float and a constant. The draw depends on the seed, the site, and the
   /// three keys of the vertex or sample only, so it can be repeated; see op::sample. Divide x by a temperature to
   /// sharpen or to flatten the distribution.
-  friend Result sample(const First& x, const Indices& keys, std::uint64_t seed, std::uint32_t site = 0) {
+  friend Result sample(const First& x, const Indices& keys, std::uint64_t seed, std::uint32_t site) {
     return Types::apply(op::sample, x, {x}, {keys}, op::drawn_by(seed, site));
   }
+  friend Result sample(const First& x, const Indices& keys, std::uint64_t seed) { return sample(x, keys, seed, 0); }
   /// log(sum of exp(x)) over the columns.
   friend Result log_sum_exp(const First& x) { return Types::apply(op::log_sum_exp, x, {x}); }
   friend Result softmax(const First& x) { return Types::apply(op::softmax, x, {x}); }
   friend Result log_softmax(const First& x) { return Types::apply(op::log_softmax, x, {x}); }
   /// Without factors and offsets: write `layer_norm(x) * gain + bias`, with parameters of one row.
-  friend Result layer_norm(const First& x, double epsilon = 1e-5) {
+  friend Result layer_norm(const First& x, double epsilon) {
     return Types::apply(op::layer_norm, x, {x}, {}, op::with_epsilon(epsilon));
   }
-  friend Result rms_norm(const First& x, double epsilon = 1e-5) {
+  friend Result layer_norm(const First& x) { return layer_norm(x, 1e-5); }
+  friend Result rms_norm(const First& x, double epsilon) {
     return Types::apply(op::rms_norm, x, {x}, {}, op::with_epsilon(epsilon));
   }
+  friend Result rms_norm(const First& x) { return rms_norm(x, 1e-5); }
   /// Drops in training; returns x in inference, and for a rate of 0. The mask depends on the seed of the parameters,
   /// the number of the minibatch (Parameters::minibatches()), the sample, the vertex and the place of this call in the
   /// function; in lazy expressions on the graph and the number of such calls since clear(). So neither schedules nor
@@ -190,9 +195,10 @@ class ExpressionOperators {
     return Types::apply(op::smoothed_cross_entropy, logits, {logits}, {label}, op::smoothed_by(epsilon));
   }
   /// By how much the score of the label is less than `margin` above the largest other one; 0 where the label is -1.
-  friend Result hinge(const First& scores, const Indices& label, double margin = 1) {
+  friend Result hinge(const First& scores, const Indices& label, double margin) {
     return Types::apply(op::hinge, scores, {scores}, {label}, op::with_margin(margin));
   }
+  friend Result hinge(const First& scores, const Indices& label) { return hinge(scores, label, 1); }
   /// One value per element, for targets within [0, 1]; use its row_sum or mean as a loss.
   friend Result binary_cross_entropy(const Left& logits, const Right& targets) {
     return Types::elementwise(op::binary_cross_entropy, logits, targets);
@@ -212,5 +218,72 @@ class ExpressionOperators {
     return Types::apply(op::add_channel_bias, images, {images, bias});
   }
 };
+
+/// Declares the functions of a kind of expressions beside the class, so that a call with the namespace finds them, too.
+#define WINDROW_DECLARE_EXPRESSION_OPERATORS(Types)                                                                \
+  Types::Result scale_shift(const Types::First& x, double factor, double shift);                                   \
+  Types::Result maximum(const Types::Left& x, const Types::Right& y);                                              \
+  Types::Result minimum(const Types::Left& x, const Types::Right& y);                                              \
+  Types::Result log_add_exp(const Types::Left& x, const Types::Right& y);                                          \
+  Types::Result tanh(const Types::First& x);                                                                       \
+  Types::Result sigmoid(const Types::First& x);                                                                    \
+  Types::Result relu(const Types::First& x);                                                                       \
+  Types::Result exp(const Types::First& x);                                                                        \
+  Types::Result log(const Types::First& x);                                                                        \
+  Types::Result square(const Types::First& x);                                                                     \
+  Types::Result sqrt(const Types::First& x);                                                                       \
+  Types::Result abs(const Types::First& x);                                                                        \
+  Types::Result softplus(const Types::First& x);                                                                   \
+  Types::Result log_sigmoid(const Types::First& x);                                                                \
+  Types::Result gelu(const Types::First& x);                                                                       \
+  Types::Result silu(const Types::First& x);                                                                       \
+  Types::Result elu(const Types::First& x, double alpha);                                                          \
+  Types::Result elu(const Types::First& x);                                                                        \
+  Types::Result leaky_relu(const Types::First& x, double slope);                                                   \
+  Types::Result leaky_relu(const Types::First& x);                                                                 \
+  Types::Result clamp(const Types::First& x, double low, double high);                                             \
+  Types::Result pow(const Types::First& x, double power);                                                          \
+  Types::Result stop_gradient(const Types::First& x);                                                              \
+  Types::Result reverse_gradient(const Types::First& x, double factor);                                            \
+  Types::Result reverse_gradient(const Types::First& x);                                                           \
+  Types::Result matmul(const Types::Left& x, const Types::Weight& w);                                              \
+  Types::Result matmul_nt(const Types::Left& x, const Types::Weight& w);                                           \
+  Types::Result log_matmul(const Types::Left& x, const Types::Weight& w);                                          \
+  Types::Result max_matmul(const Types::Left& x, const Types::Weight& w);                                          \
+  Types::Result argmax_matmul(const Types::Left& x, const Types::Weight& w);                                       \
+  Types::Result row_dot(const Types::Left& x, const Types::Right& y);                                              \
+  Types::Result mul_columns(const Types::Left& x, const Types::Right& factor);                                     \
+  Types::Result matmul_each(const Types::First& x, const Types::Second& y, Index rows);                            \
+  Types::Result matmul_each_nt(const Types::First& x, const Types::Second& y, Index rows);                         \
+  Types::Result slice(const Types::First& x, Index begin, Index end);                                              \
+  Types::Result pick(const Types::First& x, const Types::Indices& column);                                         \
+  Types::Result row_sum(const Types::First& x);                                                                    \
+  Types::Result column_sum(const Types::First& x);                                                                 \
+  Types::Result row_max(const Types::First& x);                                                                    \
+  Types::Result top_k(const Types::First& x, Index k);                                                             \
+  Types::Result top_k(const Types::First& x, Index k, Index columns, op::Order order);                             \
+  Types::Result arg_top_k(const Types::First& x, Index k);                                                         \
+  Types::Result argmax(const Types::First& x);                                                                     \
+  Types::Result sample(const Types::First& x, const Types::Indices& keys, std::uint64_t seed, std::uint32_t site); \
+  Types::Result sample(const Types::First& x, const Types::Indices& keys, std::uint64_t seed);                     \
+  Types::Result log_sum_exp(const Types::First& x);                                                                \
+  Types::Result softmax(const Types::First& x);                                                                    \
+  Types::Result log_softmax(const Types::First& x);                                                                \
+  Types::Result layer_norm(const Types::First& x, double epsilon);                                                 \
+  Types::Result layer_norm(const Types::First& x);                                                                 \
+  Types::Result rms_norm(const Types::First& x, double epsilon);                                                   \
+  Types::Result rms_norm(const Types::First& x);                                                                   \
+  Types::Result dropout(const Types::First& x, const Dropout& how);                                                \
+  Types::Result dropout(const Types::First& x, const Types::Indices& keys, double rate, std::uint64_t seed,        \
+                        std::uint32_t site);                                                                       \
+  Types::Result softmax_cross_entropy(const Types::First& logits, const Types::Indices& label);                    \
+  Types::Result smoothed_cross_entropy(const Types::First& logits, const Types::Indices& label, double epsilon);   \
+  Types::Result hinge(const Types::First& scores, const Types::Indices& label, double margin);                     \
+  Types::Result hinge(const Types::First& scores, const Types::Indices& label);                                    \
+  Types::Result binary_cross_entropy(const Types::Left& logits, const Types::Right& targets);                      \
+  Types::Result squared_distance(const Types::Left& x, const Types::Right& y);                                     \
+  Types::Result conv2d(const Types::First& images, const Types::Weight& filters, const op::Window2d& window);      \
+  Types::Result max_pool2d(const Types::First& images, const op::Window2d& window);                                \
+  Types::Result add_channel_bias(const Types::First& images, const Types::Weight& bias)
 
 }  // namespace windrow

@@ -122,8 +122,7 @@ struct LazyExprTypes {
   static Index width(const LazyHere& x);
 };
 
-/// An expression, and the source line of the call: operators cannot have a default argument for it. It refers to the
-/// expression, so it must not be stored.
+/// An expression for the duration of a call, and its source line: operators cannot have a default argument for it.
 class LazyHere : ExpressionOperators<LazyExprTypes> {
  public:
   LazyHere(const LazyExpr& operand, std::source_location from = std::source_location::current())
@@ -269,6 +268,7 @@ class lazy::OperandHere : public OperandRef {
 };
 inline lazy::OperandRef::OperandRef(const OperandHere& here)
     : expr_(here.expr_), parameter_(here.parameter_), weight_(here.weight_) {}
+WINDROW_DECLARE_EXPRESSION_OPERATORS(LazyExprTypes);
 
 struct LazyOptions {
   /// Training keeps what backward() needs; inference does not, and is faster.

@@ -64,6 +64,7 @@ class LazyWeight : ExpressionOperators<LazyWeightTypes> {
 };
 
 struct LazyWeightTypes::NoIndices {};
+WINDROW_DECLARE_EXPRESSION_OPERATORS(LazyWeightTypes);
 
 /// Applies any operator to parameters alone. Throws MisuseError, naming the operator and the shapes, if they do not
 /// fit. Operands of an elementwise operator that have one row or one column are used for all rows or columns.

@@ -109,6 +109,7 @@ class Parameter : ExpressionOperators<ParameterTypes> {
   std::shared_ptr<const std::string> name_;  // for errors, since its set may be gone
 };
 inline Index ParameterTypes::width(const Parameter& x) { return x.type().width; }
+WINDROW_DECLARE_EXPRESSION_OPERATORS(ParameterTypes);
 
 /// A gradient: the sum of its parts.
 struct Gradient {
