@@ -18,6 +18,9 @@ target_compile_options(windrow_flags INTERFACE -Wall -Wextra -Wpedantic
 target_compile_options(windrow_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-fexpensive-optimizations>)
 # Position-independent code of rooms is inlined as other code is.
 target_compile_options(windrow_flags INTERFACE -fno-semantic-interposition)
+# A compiler that may fuse products and sums does so in some copies of a loop only, so that what an element gives would
+# depend on how many elements there are. Training is as fast without; kernels that gain by it ask for it.
+target_compile_options(windrow_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 if(WINDROW_SANITIZE)
   # Of UndefinedBehaviorSanitizer's checks, those at each access through a pointer lengthen the build most. AddressSanitizer
   # finds accesses to memory that is not there, but not those that are only misaligned.
