@@ -33,7 +33,8 @@ TEST(QualifiedCall, FindsTheFunctionBesideAMemberOfItsName) {
                     parameters.add("b", 1, 3, windrow::Initial::uniform(-1, 1))};
   const std::vector<float> x = {0.5F, -2};
 
-  const windrow::VertexFunction function("f", {}, [&](windrow::Vertex& v) { v.push("loss", layer.loss(v.pull("x", 2))); });
+  const windrow::VertexFunction function("f", {},
+                                         [&](windrow::Vertex& v) { v.push("loss", layer.loss(v.pull("x", 2))); });
   windrow::Runner runner(host, function, parameters);
   const windrow::InputGraph vertex(function, {.child_begin = {0, 0}, .values = {{"x", x}}});
   const float of_vertex = runner.run(std::vector{&vertex}).output("loss").get()[0];

@@ -1,6 +1,7 @@
 #include "tests/engine/faults.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -12,6 +13,7 @@
 #include <cstdlib>
 #include <limits>
 #include <new>
+#include <string_view>
 
 namespace windrow::testing::faults {
 namespace {
@@ -36,9 +38,30 @@ bool strikes() {
   return fails;
 }
 
-void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
-  ++calls;
-  asked_bytes += static_cast<std::int64_t>(bytes);
+/// Where oneDNN lies in memory, some versions of which allocate in each product. Empty until asked() is called.
+std::atomic<std::uintptr_t> onednn_begin{0}, onednn_end{0};
+
+int find_onednn(dl_phdr_info* library, std::size_t, void*) {
+  if (std::string_view(library->dlpi_name).find("libdnnl") == std::string_view::npos) return 0;
+  for (int i = 0; i < library->dlpi_phnum; ++i) {
+    const auto& segment = library->dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) == 0) continue;
+    onednn_begin = library->dlpi_addr + segment.p_vaddr;
+    onednn_end = onednn_begin + segment.p_memsz;
+  }
+  return 1;
+}
+
+bool is_of_onednn(const void* code) {
+  const auto address = reinterpret_cast<std::uintptr_t>(code);
+  return address >= onednn_begin && address < onednn_end;
+}
+
+void* allocate(std::size_t bytes, std::size_t alignment, const void* caller) noexcept {
+  if (!is_of_onednn(caller)) {
+    ++calls;
+    asked_bytes += static_cast<std::int64_t>(bytes);
+  }
   if (strikes()) return nullptr;
   void* memory = nullptr;
   if (alignment <= alignof(std::max_align_t)) {
@@ -50,8 +73,8 @@ void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
   return memory;
 }
 
-void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
-  if (void* memory = allocate(bytes, alignment)) return memory;
+void* allocate_or_throw(std::size_t bytes, std::size_t alignment, const void* caller) {
+  if (void* memory = allocate(bytes, alignment, caller)) return memory;
   throw std::bad_alloc();
 }
 
@@ -88,7 +111,10 @@ Sheltered::~Sheltered() { --shelters; }
 Exposed::Exposed() : sheltered_(shelters) { shelters = 0; }
 Exposed::~Exposed() { shelters = sheltered_; }
 
-Asked asked() { return {calls, asked_bytes}; }
+Asked asked() {
+  [[maybe_unused]] static const int found = dl_iterate_phdr(find_onednn, nullptr);
+  return {calls, asked_bytes};
+}
 
 std::int64_t live_blocks() { return live; }
 
@@ -99,21 +125,25 @@ ThreadsRefused::~ThreadsRefused() { threads_allowed = std::numeric_limits<int>::
 
 namespace faults = windrow::testing::faults;
 
-void* operator new(std::size_t bytes) { return faults::allocate_or_throw(bytes, 1); }
-void* operator new[](std::size_t bytes) { return faults::allocate_or_throw(bytes, 1); }
+void* operator new(std::size_t bytes) { return faults::allocate_or_throw(bytes, 1, __builtin_return_address(0)); }
+void* operator new[](std::size_t bytes) { return faults::allocate_or_throw(bytes, 1, __builtin_return_address(0)); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return faults::allocate_or_throw(bytes, static_cast<std::size_t>(alignment));
+  return faults::allocate_or_throw(bytes, static_cast<std::size_t>(alignment), __builtin_return_address(0));
 }
 void* operator new[](std::size_t bytes, std::align_val_t alignment) {
-  return faults::allocate_or_throw(bytes, static_cast<std::size_t>(alignment));
+  return faults::allocate_or_throw(bytes, static_cast<std::size_t>(alignment), __builtin_return_address(0));
 }
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return faults::allocate(bytes, 1); }
-void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return faults::allocate(bytes, 1); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return faults::allocate(bytes, 1, __builtin_return_address(0));
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return faults::allocate(bytes, 1, __builtin_return_address(0));
+}
 void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  return faults::allocate(bytes, static_cast<std::size_t>(alignment));
+  return faults::allocate(bytes, static_cast<std::size_t>(alignment), __builtin_return_address(0));
 }
 void* operator new[](std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  return faults::allocate(bytes, static_cast<std::size_t>(alignment));
+  return faults::allocate(bytes, static_cast<std::size_t>(alignment), __builtin_return_address(0));
 }
 void operator delete(void* memory) noexcept { faults::release(memory); }
 void operator delete[](void* memory) noexcept { faults::release(memory); }

@@ -49,7 +49,8 @@ class Exposed {
   const int sheltered_;
 };
 
-/// The calls of operator new so far, by all threads, and the bytes that they requested.
+/// The calls of operator new so far, by all threads, and the bytes that they requested. Those of oneDNN count only
+/// until the first call of asked().
 struct Asked {
   std::int64_t calls, bytes;
 };
