@@ -264,24 +264,6 @@ TEST(House, TestsThatSanitizersLeaveOutExist) {
   EXPECT_GT(seen, 10u);
 }
 
-/// A function that is a friend only cannot be called with its namespace.
-TEST(House, FunctionsOfExpressionsAreDeclaredBesideTheClass) {
-  const std::string text = read_file(root / "batching/include/windrow/batching/expression_operators.h");
-  const std::string list = text.substr(text.find("#define WINDROW_DECLARE_EXPRESSION_OPERATORS"));
-  const auto plain = [](const std::string& code) {
-    return std::regex_replace(code, std::regex(R"([\s\\]+|Types::)"), "");
-  };
-  static const std::regex function(R"(friend Result (\w+)\(([^{]*)\) \{)");
-  std::size_t seen = 0;
-  for (std::sregex_iterator it(text.begin(), text.end(), function), end; it != end; ++it) {
-    if ((*it)[1].str().starts_with("operator")) continue;
-    const std::string declaration = "Result" + plain((*it)[1].str() + "(" + (*it)[2].str() + ")");
-    EXPECT_NE(plain(list).find(declaration), std::string::npos) << declaration;
-    ++seen;
-  }
-  EXPECT_GT(seen, 50u);
-}
-
 TEST(House, FilesHoldOneIdea) {
   std::vector<std::string> folders = {"tests", "examples"};
   for (const auto& [room, below] : allowed_rooms) folders.push_back(room);

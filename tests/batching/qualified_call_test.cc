@@ -14,6 +14,20 @@ using windrow::LazyExpr;
 using windrow::LazyWeight;
 using windrow::Parameter;
 
+/// Each function has a name in the namespace.
+namespace every_function {
+using windrow::abs, windrow::add_channel_bias, windrow::arg_top_k, windrow::argmax, windrow::argmax_matmul,
+    windrow::binary_cross_entropy, windrow::clamp, windrow::column_sum, windrow::conv2d, windrow::dropout, windrow::elu,
+    windrow::exp, windrow::gelu, windrow::hinge, windrow::layer_norm, windrow::leaky_relu, windrow::log,
+    windrow::log_add_exp, windrow::log_matmul, windrow::log_sigmoid, windrow::log_softmax, windrow::log_sum_exp,
+    windrow::matmul, windrow::matmul_each, windrow::matmul_each_nt, windrow::matmul_nt, windrow::max_matmul,
+    windrow::max_pool2d, windrow::maximum, windrow::minimum, windrow::mul_columns, windrow::pick, windrow::pow,
+    windrow::relu, windrow::reverse_gradient, windrow::rms_norm, windrow::row_dot, windrow::row_max, windrow::row_sum,
+    windrow::sample, windrow::scale_shift, windrow::sigmoid, windrow::silu, windrow::slice,
+    windrow::smoothed_cross_entropy, windrow::softmax, windrow::softmax_cross_entropy, windrow::softplus, windrow::sqrt,
+    windrow::square, windrow::squared_distance, windrow::stop_gradient, windrow::tanh, windrow::top_k;
+}
+
 struct Layer {
   Parameter w, b;
 
