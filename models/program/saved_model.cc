@@ -73,11 +73,4 @@ SavedCheckpoint newest_checkpoint(const std::string& folder) {
   return std::move(*newest.checkpoint);
 }
 
-SavedModel model_alone(const SavedCheckpoint& checkpoint) {
-  SavedModel model = saved_model(checkpoint);
-  model.options.samples = 1;  // generated data, which are not used
-  model.options.validation_only = true;
-  return model;
-}
-
 }  // namespace windrow::program

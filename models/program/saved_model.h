@@ -18,7 +18,4 @@ std::string changed_flags(const Record& saved, const Record& now);
 /// if there is none.
 SavedCheckpoint newest_checkpoint(const std::string& folder);
 
-/// The model of a checkpoint, for use without data. Throws FileError for a checkpoint of something else.
-SavedModel model_alone(const SavedCheckpoint& checkpoint);
-
 }  // namespace windrow::program

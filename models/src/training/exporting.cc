@@ -53,10 +53,7 @@ void write_lines(const std::filesystem::path& path, const std::vector<std::strin
 std::string export_model(const Device& device, const SavedCheckpoint& checkpoint, const std::filesystem::path& to,
                          const ExportOptions& options) {
   require_empty(to);
-  SavedModel model = saved_model(checkpoint);
-  model.options.samples = 1;  // generated data, which are not used
-  model.options.validation_only = true;
-  const Workload workload = load_model(device, checkpoint, model);
+  const Workload workload = load_model(device, checkpoint, model_alone(checkpoint));
   const std::vector<std::int64_t> history = saved_history(checkpoint);
   const PrintedSource source =
       workload.network->source({.history = history, .rows = options.rows, .name = options.name});

@@ -88,6 +88,13 @@ SavedModel saved_model(const SavedCheckpoint& checkpoint) {
   return model;
 }
 
+SavedModel model_alone(const SavedCheckpoint& checkpoint) {
+  SavedModel model = saved_model(checkpoint);
+  model.options.samples = 1;
+  model.options.validation_only = true;
+  return model;
+}
+
 std::string why_no_checkpoint(const std::filesystem::path& folder, const NewestCheckpoint& newest) {
   if (newest.skipped.empty()) {
     return folder.string() + ": no checkpoint; expected one that windrow train --save has written";
@@ -110,10 +117,7 @@ Workload load_model(const Device& device, const std::filesystem::path& folder) {
   if (!newest.checkpoint) {
     throw FileError(why_no_checkpoint(folder, newest));
   }
-  SavedModel model = saved_model(*newest.checkpoint);
-  model.options.samples = 1;  // generated data, which are not used
-  model.options.validation_only = true;
-  return load_model(device, *newest.checkpoint, model);
+  return load_model(device, *newest.checkpoint, model_alone(*newest.checkpoint));
 }
 
 }  // namespace windrow

@@ -29,6 +29,8 @@ struct SavedModel {
 };
 /// Throws FileError for a checkpoint of something else.
 SavedModel saved_model(const SavedCheckpoint& checkpoint);
+/// The same for use without data: its options ask for one generated sample, which is not used. Throws likewise.
+SavedModel model_alone(const SavedCheckpoint& checkpoint);
 
 /// Why none of a folder's checkpoints could be loaded, in one line.
 std::string why_no_checkpoint(const std::filesystem::path& folder, const NewestCheckpoint& newest);
