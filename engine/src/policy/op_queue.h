@@ -21,6 +21,7 @@ namespace windrow {
 class OpQueue {
  private:
   struct Traits : moodycamel::ConcurrentQueueDefaultTraits {
+    static constexpr bool RECYCLE_ALLOCATED_BLOCKS = true;  // as versions before 1.0.4 always do
     static void* malloc(std::size_t bytes) { return ::operator new(bytes, std::nothrow); }
     static void free(void* memory) { ::operator delete(memory); }
   };
