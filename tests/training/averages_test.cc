@@ -77,6 +77,21 @@ TEST(Averages, GoOnFromTheirTensors) {
   }
 }
 
+/// A parameter that was added later has had fewer updates, and goes on from these.
+TEST(Averages, GoOnFromTheUpdatesOfEachParameter) {
+  RowsModel model;
+  Averages averages(model.parameters, {.decay = 0});
+  train(model, averages, 2);
+  const Parameter late = model.parameters.add("late", 1, 1, Initial::constant(6));
+  averages.update();
+  EXPECT_EQ(averages.progress().updates, 3U);
+  EXPECT_EQ(averages.progress().updates_of, (std::map<std::string, std::uint64_t>{{"late", 1}}));
+  averages.restore(averages.progress());
+  model.parameters.value(late).set({0});
+  averages.update();
+  EXPECT_EQ(averages.tensors().back().tensor.get(), Floats{3});
+}
+
 /// An update in a Static or in a captured graph counts each time that it is replayed.
 TEST(Averages, AreThoseOfReplaysToo) {
   for (const double decay : {0.0, 0.5}) {

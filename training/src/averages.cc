@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "checked.h"
 #include "windrow/engine/engine.h"
@@ -44,9 +45,14 @@ void Averages::make_missing() {
   }
 }
 
-std::uint64_t Averages::updates() const {
+Averages::Progress Averages::progress() const {
   parameters_.device().engine->wait(counts_->var());
-  return counts_->of.empty() ? 0 : std::ranges::max(counts_->of);
+  const std::vector<std::uint64_t>& of = counts_->of;
+  Progress progress{.updates = of.empty() ? 0 : std::ranges::max(of)};
+  for (std::size_t i = 0; i < of.size(); ++i) {
+    if (of[i] != progress.updates) progress.updates_of[parameters_.name(parameters_[i])] = of[i];
+  }
+  return progress;
 }
 
 void Averages::update(std::source_location from) {
@@ -95,12 +101,16 @@ std::vector<OptimiserTensor> Averages::tensors() const {
   return all;
 }
 
-void Averages::restore(std::uint64_t updates) {
+void Averages::restore(const Progress& progress) {
   make_missing();
-  updated_ = updates > 0;
-  parameters_.device().engine->push(
-      [counts = counts_, of = std::vector<std::uint64_t>(averages_.size(), updates)] { counts->of = of; },
-      {mutate(counts_->var())}, {.name = "restore averages"});
+  updated_ = progress.updates > 0;
+  std::vector<std::uint64_t> of(averages_.size(), progress.updates);
+  for (std::size_t i = 0; i < of.size(); ++i) {
+    const auto found = progress.updates_of.find(parameters_.name(parameters_[i]));
+    if (found != progress.updates_of.end()) of[i] = found->second;
+  }
+  parameters_.device().engine->push([counts = counts_, of = std::move(of)] { counts->of = of; },
+                                    {mutate(counts_->var())}, {.name = "restore averages"});
 }
 
 }  // namespace windrow

@@ -1,6 +1,7 @@
 #include "windrow/training/checkpoint.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -41,6 +42,22 @@ std::set<std::string> frozen_of(const Record& training, const Parameters& parame
   }
   if (found < names.size()) refuse("frozen parameters that the model has not; expected its parameters only");
   return names;
+}
+
+using CountsByName = std::map<std::string, std::uint64_t>;
+
+/// Nothing is set if there are none, as in older checkpoints.
+void set_counts(Record& training, const std::string& name, const CountsByName& counts) {
+  Record record;
+  for (const auto& [of, count] : counts) record.set(of, count);
+  if (!counts.empty()) training.set(name, record);
+}
+
+CountsByName counts(const Record& training, const std::string& name) {
+  CountsByName result;
+  if (!training.contains(name)) return result;
+  for (const auto& [of, count] : training.at(name).record().values()) result[of] = count.count();
+  return result;
 }
 
 /// What is to be set once everything has been read.
@@ -91,7 +108,9 @@ void Snapshot::add(const TrainingParts& parts) {
   if (!frozen.empty()) training.set("frozen", std::move(frozen));
   if (const Averages* averages = parts.averages) {
     for (const auto& [name, tensor] : averages->tensors()) copy(of_average + name, tensor);
-    training.set("averaged", averages->updates());
+    const Averages::Progress progress = averages->progress();
+    training.set("averaged", progress.updates);
+    set_counts(training, "averaged_of", progress.updates_of);
   }
   if (const Optimiser* const optimiser = parts.optimiser) {
     if (optimiser->between_steps()) throw MisuseError("a snapshot between steps; expected one after a step");
@@ -100,9 +119,7 @@ void Snapshot::add(const TrainingParts& parts) {
     training.set("optimiser", optimiser->method().name)
         .set("steps", progress.steps)
         .set("rate_scale", progress.rate_scale);
-    Record steps_of;
-    for (const auto& [name, steps] : progress.steps_of) steps_of.set(name, steps);
-    if (!progress.steps_of.empty()) training.set("steps_of", steps_of);
+    set_counts(training, "steps_of", progress.steps_of);
   }
   trainings_.emplace_back(prefix + "training", std::move(training));
 }
@@ -146,11 +163,8 @@ void restore(const SavedCheckpoint& checkpoint, const TrainingParts& parts) {
     if (method != optimiser->method().name) {
       refuse("of optimiser " + method + "; expected " + optimiser->method().name);
     }
-    Optimiser::Progress progress{training.at("steps").count(), training.at("rate_scale").number()};
-    if (training.contains("steps_of")) {  // not in older checkpoints
-      const Record& steps_of = training.at("steps_of").record();
-      for (const auto& [name, count] : steps_of.values()) progress.steps_of[name] = count.count();
-    }
+    const Optimiser::Progress progress{training.at("steps").count(), training.at("rate_scale").number(),
+                                       counts(training, "steps_of")};
     try {
       optimiser->restore(progress, kept);
     } catch (const MisuseError& error) {
@@ -159,7 +173,7 @@ void restore(const SavedCheckpoint& checkpoint, const TrainingParts& parts) {
     for (const auto& [name, tensor] : optimiser->tensors()) restoration.add(prefix + of_optimiser + name, tensor);
   }
   if (Averages* const averages = parts.averages; averages != nullptr && training.contains("averaged")) {
-    averages->restore(training.at("averaged").count());
+    averages->restore({training.at("averaged").count(), counts(training, "averaged_of")});
     for (const auto& [name, tensor] : averages->tensors()) restoration.add(prefix + of_average + name, tensor);
   }
   for (const std::string& name : frozen) parameters.freeze(parameters.find(name));

@@ -17,8 +17,10 @@
 #include "windrow/engine/requirements.h"
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <source_location>
+#include <string>
 #include <vector>
 
 #include "windrow/batching/parameters.h"
@@ -43,15 +45,23 @@ class Averages {
 
   /// Pushes ops that take the current values in. Throws MisuseError while swapped.
   void update(std::source_location from = std::source_location::current());
-  /// Those of the parameter that has had the most; waits for them.
-  std::uint64_t updates() const;
+  struct Progress {
+    std::uint64_t updates = 0;  ///< those of the parameter that has had the most
+    /// By parameter, if it has had fewer.
+    std::map<std::string, std::uint64_t> updates_of = {};
+  };
+  /// Waits for the updates pushed so far.
+  Progress progress() const;
+  /// That of progress().
+  std::uint64_t updates() const { return progress().updates; }
   /// Pushes ops that exchange the values of the parameters with the averages; does nothing before the first update.
   void swap(std::source_location from = std::source_location::current());
 
   /// For checkpoints, by the names of the parameters; empty before the first update. Throws MisuseError while swapped.
   std::vector<OptimiserTensor> tensors() const;
-  /// Goes on from so many updates of each parameter that there is, with tensors that the caller sets.
-  void restore(std::uint64_t updates);
+  /// Goes on from these updates of the parameters that there are, with tensors that the caller sets.
+  void restore(const Progress& progress);
+  void restore(std::uint64_t updates) { restore(Progress{.updates = updates}); }
 
  private:
   void make_missing();
