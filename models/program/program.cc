@@ -327,6 +327,7 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body)
       print("%s\n", version.what());
       return 0;
     } catch (const CLI::CallForHelp&) {
+      require_known_command(app);
       print("%s", app.help().c_str());
       return 0;
     } catch (const CLI::ParseError& error) {
