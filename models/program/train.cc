@@ -328,7 +328,7 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   }
   Scores scores(arguments.training);
   together(member, [&] { resumed = saving.resume(trainer, scores); });
-  if (member.leads && !arguments.saving.folder.empty()) save_options(command, arguments.saving.folder);
+  if (member.leads && !arguments.saving.folder.empty()) save_options(command, arguments.saving.folder, workload);
   require_equal(resumed, member, "resumes from another checkpoint", "one folder of --save, or equal ones");
   reporting.set_flags(command, workload.options, flags.at("rate").number());
   reporting.begin({about + ".", arguments.workers, options.seed, members, engine}, workload, trainer, options);
