@@ -2,6 +2,7 @@
 
 #include <execinfo.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -295,6 +296,14 @@ static void hold_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) == -1) ::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
+}
+
+void require_address_space() {
+  constexpr rlim_t mebibyte = rlim_t{1} << 20, least = 256 * mebibyte;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= least) return;
+  throw MisuseError("address space is limited to " + std::to_string(limit.rlim_cur / mebibyte) +
+                    " MiB; expected at least " + std::to_string(least / mebibyte) + " MiB (ulimit -v)");
 }
 
 /// The C library opens libgcc_s when an exception first passes one of its functions, such as pthread_once, and aborts
