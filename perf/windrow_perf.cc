@@ -326,6 +326,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   const std::function<bool()> table = perf::add_tables(app, perf::command_line("windrow-perf", arguments));
   return program::run(app, argc, argv, [&] {
+    program::require_address_space();
     if (table()) return;
     if (gpu_command->parsed()) return gpu.run();
     if (comm_command->parsed()) return comm.run();

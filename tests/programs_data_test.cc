@@ -105,6 +105,20 @@ TEST_F(Data, OfWordVectorsMayComeThroughAPipeOrBeShortened) {
   EXPECT_NE(piped.out.find(" 2 in the file\n"), std::string::npos) << piped.out;
 }
 
+/// A file of GloVe has no first line with a number of words, so nothing is said of one.
+TEST_F(Data, OfWordVectorsWithoutAHeadAnnounceNoNumberOfWords) {
+  for (const char* part : {"train.txt", "dev.txt"}) std::ofstream(folder / part) << "(3 (2 It) (4 works))\n";
+  const std::string file = (folder / "v.txt").string();
+  std::ofstream(file) << "It 1 2 3 4\nbad 1 2\nworks 1 2 3 4\n";
+  const Outcome outcome = run("windrow train tree-lstm --hidden 4 --embedding 4 --epochs 1 --data '" + folder.string() +
+                              "' --vectors '" + file + "'");
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_TRUE(outcome.out.starts_with(file + ": vectors of 0 of the 0 words; 2 in the file\n" +
+                                      "left out of the vectors: 1 line, the first one is " + file +
+                                      ":2:1: 2 numbers; expected 4, the width of the table\n"))
+      << outcome.out;
+}
+
 /// And not after the first epoch.
 TEST_F(Data, ThatNoCheckpointCanKeepAreRefusedBeforeTheTraining) {
   for (const char* part : {"train.txt", "valid.txt"}) std::ofstream(folder / part) << "caf\xe9 a\n";

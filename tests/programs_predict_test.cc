@@ -91,14 +91,18 @@ TEST_F(Predictions, LabelWords) {
             "windrow: " + folder.string() + ": no checkpoint; expected one that windrow train --save has written\n");
 }
 
-/// Sentences keep their comments, and all fields but the head, the relation and what belongs to another tree.
+/// Sentences keep their comments and empty nodes, and all fields of words but the head, the relation and what belongs
+/// to another tree.
 TEST_F(Predictions, ParseSentencesInConllu) {
   const std::string parser = "'" + (folder / "parser").string() + "'", file = (folder / "in.conllu").string();
   ASSERT_EQ(run("windrow train parser --hidden 8 --samples 64 --epochs 1 --save " + parser).err, "");
-  std::ofstream(file) << "# newdoc\n\n# sent_id = 1\n# text = don't go\n1-2\tdon't\t_\t_\t_\t_\t_\t_\t_\t_\n"
+  std::ofstream(file) << "# newdoc\n\n# sent_id = 1\n# text = don't go\n0.1\tso\t_\t_\t_\t_\t_\t_\t_\t_\n"
+                         "1-2\tdon't\t_\t_\t_\t_\t_\t_\t_\t_\n"
                          "1\tdo\tdo\tAUX\tVB\tMood=Imp\t_\t_\t_\t_\n2\tn't\tnot\tPART\tRB\t_\t_\t_\t_\tX=1\n"
                          "2.1\tyou\tyou\tPRON\t_\t_\t_\t_\t3:nsubj\t_\n"
-                         "3\tgo\tgo\t_\tVB\t_\t99\troot\t0:root\t_\n\n"
+                         "2.2\tghost\t_\t_\t_\t_\t_\t_\t0:root\tX=2\n"
+                         "3\tgo\tgo\t_\tVB\t_\t99\troot\t0:root\t_\n"
+                         "3.1\tnow\t_\t_\t_\t_\t_\t_\t3:advmod\t_\n\n"
                          "1\tone\t_\tNUM\t_\t_\t_\t_\t_\t_\n";
   const std::string predict = "'" WINDROW_BIN "/windrow' predict " + parser;
   const Outcome parsed = run_command(predict + " < '" + file + "'");
@@ -106,9 +110,10 @@ TEST_F(Predictions, ParseSentencesInConllu) {
   EXPECT_TRUE(std::regex_match(
       parsed.out,
       std::regex(
-          "# sent_id = 1\n# text = don't go\n1-2\tdon't\t_\t_\t_\t_\t_\t_\t_\t_\n"
+          "# sent_id = 1\n# text = don't go\n0\\.1\tso\t_\t_\t_\t_\t_\t_\t_\t_\n1-2\tdon't\t_\t_\t_\t_\t_\t_\t_\t_\n"
           "1\tdo\tdo\tAUX\tVB\tMood=Imp\t[023]\t[a-z:]+\t_\t_\n2\tn't\tnot\tPART\tRB\t_\t[013]\t[a-z:]+\t_\tX=1\n"
-          "3\tgo\tgo\t(_|[A-Z]+)\tVB\t_\t[012]\t[a-z:]+\t_\t_\n\n"
+          "2\\.1\tyou\tyou\tPRON\t_\t_\t_\t_\t3:nsubj\t_\n2\\.2\tghost\t_\t_\t_\t_\t_\t_\t0:root\tX=2\n"
+          "3\tgo\tgo\t(_|[A-Z]+)\tVB\t_\t[012]\t[a-z:]+\t_\t_\n3\\.1\tnow\t_\t_\t_\t_\t_\t_\t3:advmod\t_\n\n"
           "1\tone\t_\tNUM\t_\t_\t0\troot\t_\t_\n\n")))
       << parsed.out;
   EXPECT_EQ(run_command(predict + " < '" + file + "' | " + predict).out, parsed.out) << "its own output is an input";

@@ -103,6 +103,38 @@ TEST_F(Runs, PrintNothingButJsonIfAsked) {
   EXPECT_EQ(Record::parse(lines_of(run("windrow devices --json")).at(0), "line").at("device").text(), "cpu");
 }
 
+/// How a training is printed is no option of its run.
+TEST_F(Runs, DoNotRememberHowTheyWerePrinted) {
+  ASSERT_EQ(train("--epochs 1 --json").err, "");
+  const std::string resume = "windrow resume '" + (folder / "run").string() + "' ";
+  EXPECT_EQ(epochs_of(run(resume + "--epochs 2").out).size(), 1u);
+  const std::vector<std::string> lines = lines_of(run(resume + "--json --epochs 3"));
+  EXPECT_EQ(lines, std::vector({lines_of_log().at(2)}));
+  EXPECT_EQ(run(resume + "--compare --epochs 4").err, "");
+  const std::string options = read_file(folder / "run" / "options.json");
+  EXPECT_EQ(options.find("--json"), std::string::npos) << options;
+  EXPECT_EQ(options.find("--compare"), std::string::npos) << options;
+  // As earlier versions have kept it.
+  std::ofstream(folder / "run" / "options.json")
+      << std::regex_replace(options, std::regex("\"tree-lstm\","), "\"tree-lstm\", \"--json\", \"--compare\",");
+  const Outcome fifth = run(resume + "--epochs 5");
+  EXPECT_EQ(fifth.err, "");
+  EXPECT_EQ(epochs_of(fifth.out).size(), 1u) << fifth.out;
+  EXPECT_EQ(fifth.out.find("one vertex at a time"), std::string::npos) << fifth.out;
+}
+
+/// Also where names of files were looked up in the folder of the data.
+TEST_F(Runs, GoOnWithFilesThatTheirFlagsHaveNamed) {
+  ASSERT_EQ(run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 1 --data '" + folder.string() +
+                "' --train dev.txt --valid test.txt --save '" + (folder / "named").string() + "'")
+                .err,
+            "");
+  const Outcome resumed = run("windrow resume '" + (folder / "named").string() + "' --epochs 2");
+  EXPECT_EQ(resumed.err, "");
+  EXPECT_EQ(epochs_of(resumed.out).size(), 1u);
+  EXPECT_NE(resumed.out.find(" of dev.txt, validating on 40 of test.txt\n"), std::string::npos) << resumed.out;
+}
+
 TEST_F(Runs, AreScoredOnAFileThatIsNamed) {
   ASSERT_EQ(train("--epochs 1").err, "");
   const std::string eval = "windrow eval '" + (folder / "run").string() + "' --device cpu --data '";

@@ -158,6 +158,55 @@ TEST_F(SavedModels, AreScoredOnTheLanguagesThatTheyTranslate) {
   EXPECT_EQ(run("windrow predict '" + run_folder + "' --text na").err, "");
 }
 
+/// The parts of parallel text are named without the language: in the folder of --data, or by a path.
+TEST_F(SavedModels, OfTranslationsTakeTheirPartsByPaths) {
+  std::filesystem::create_directory(folder / "mt");
+  for (const auto& [part, seed] : {std::pair("train", 1), std::pair("valid", 2), std::pair("test", 3)}) {
+    const ParallelText text = generate_parallel_text(40, static_cast<std::uint64_t>(seed));
+    std::ofstream(folder / "mt" / (part + std::string(".de"))) << text.source;
+    std::ofstream(folder / "mt" / (part + std::string(".en"))) << text.target;
+  }
+  const auto there = [&](const std::string& command) {
+    return run_command("cd '" + folder.string() + "' && '" WINDROW_BIN "'/windrow " + command);
+  };
+  const std::string train = "train seq2seq --hidden 8 --embedding 8 --epochs 1 ", mt = (folder / "mt").string();
+  const Outcome trained = there(train + "--data mt --save run");
+  ASSERT_EQ(trained.err, "");
+  for (const std::string& flags :
+       {"--data mt --train '" + mt + "/train' --valid valid",
+        std::string("--data mt --train mt/train --valid mt/valid"), std::string("--train mt/train --valid mt/valid"),
+        "--train '" + mt + "/train' --valid '" + mt + "/valid'"}) {
+    const Outcome same = there(train + flags);
+    EXPECT_EQ(same.err, "") << flags;
+    EXPECT_EQ(scores_of_training(same), scores_of_training(trained)) << flags;
+  }
+  EXPECT_EQ(there(train + "--data mt --train mt/valid --valid valid").err,
+            "windrow: mt: the training set and the validation set are mt/valid.LANGUAGE; expected two sets, by --train "
+            "and --valid\n");
+  EXPECT_EQ(there(train + "--data mt --train mt/tran").err,
+            "windrow: mt/mt: 0 files tran.LANGUAGE; expected two, such as tran.de and tran.en\n");
+
+  EXPECT_EQ(scores_of_evaluation(there("eval run --data mt/valid")), scores_of_training(trained));
+  for (const std::string& data : {std::string("mt/test"), mt + "/test"}) {
+    const Outcome scored = there("eval run --data '" + data + "'");
+    EXPECT_EQ(scored.err, "") << data;
+    EXPECT_NE(scored.out.find(" of test.de and test.en\n"), std::string::npos) << scored.out;
+  }
+  EXPECT_EQ(run_command("cd '" + mt + "' && '" WINDROW_BIN "'/windrow eval ../run --data test").err, "");
+  EXPECT_EQ(there("eval run --data mt/tset").err,
+            "windrow: --data: 'mt/tset' is neither a folder nor a file; expected one of both; see windrow eval "
+            "--help\n");
+
+  ASSERT_EQ(there(train + "--data mt --train train --valid mt/test --save other").err, "");
+  const Outcome resumed = run("windrow resume '" + (folder / "other").string() + "' --epochs 2");
+  EXPECT_EQ(resumed.err, "");
+  EXPECT_NE(resumed.out.find(" of train.de and train.en, validating on 40 of test.de and test.en\n"), std::string::npos)
+      << resumed.out;
+  const Outcome in_folder = there("eval other --data mt");
+  EXPECT_EQ(in_folder.err, "");
+  EXPECT_NE(in_folder.out.find(" of test.de and test.en\n"), std::string::npos) << in_folder.out;
+}
+
 TEST_F(SavedModels, TranslateTexts) {
   const std::string run_folder = "'" + (folder / "run").string() + "'";
   ASSERT_EQ(run("windrow train seq2seq --hidden 8 --embedding 8 --samples 40 --epochs 1 --save " + run_folder).err, "");

@@ -117,6 +117,39 @@ TEST_F(Train, SaysOnceThatMemoryRanOut) {
   }
 }
 
+/// Libraries of kernels end the process where they get too little.
+TEST_F(Train, IsRefusedAtItsBeginInLittleAddressSpace) {
+  if (sanitized) GTEST_SKIP() << "sanitizers need more memory than this test allows";
+  const std::string small = "train tree-lstm --hidden 4 --embedding 4 --samples 16 --epochs 1 --workers 2";
+  const std::string run_folder = " '" + (folder / "run").string() + "' ";
+  ASSERT_EQ(run("windrow " + small + " --save" + run_folder).err, "");
+  const auto within = [&](int megabytes, const std::string& command) {
+    return run_command("ulimit -v " + std::to_string(megabytes << 10) + "; '" WINDROW_BIN "'/" + command);
+  };
+  for (const int megabytes : {120, 255}) {
+    const std::string why =
+        ": address space is limited to " + std::to_string(megabytes) + " MiB; expected at least 256 MiB (ulimit -v)\n";
+    for (const std::string& command :
+         {small, "resume" + run_folder + "--epochs 2", "eval" + run_folder, "predict" + run_folder + "--text w1",
+          "sample" + run_folder, "export" + run_folder + "--out '" + (folder / "source").string() + "'",
+          std::string("explain tree-lstm"), std::string("schedule tree-lstm")}) {
+      const Outcome outcome = within(megabytes, "windrow " + command);
+      EXPECT_EQ(outcome.err, "windrow" + why) << command;
+      EXPECT_EQ(outcome.out, "") << command;
+      EXPECT_EQ(outcome.status, 2) << command;
+    }
+    EXPECT_EQ(within(megabytes, "windrow-perf train --model tree-lstm").err, "windrow-perf" + why);
+    for (const std::string command : {"--version", "--help", "train --help", "help train", "man", "devices"}) {
+      const Outcome outcome = within(megabytes, "windrow " + command);
+      EXPECT_EQ(outcome.err, "") << command;
+      EXPECT_EQ(outcome.status, 0) << command;
+    }
+  }
+  const Outcome enough = within(256, "windrow " + small);
+  EXPECT_EQ(enough.err, "");
+  EXPECT_EQ(enough.status, 0);
+}
+
 TEST_F(Train, PrintsTheLossAndTheValidationScoresOfEachEpoch) {
   const Outcome outcome = run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 2 --workers 2 --compare");
   EXPECT_EQ(outcome.err, "");

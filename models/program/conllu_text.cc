@@ -53,12 +53,11 @@ std::string conllu_with_tree(const std::string& sentence, const std::vector<Pred
   std::istringstream in(sentence);
   for (std::string line; std::getline(in, line);) {
     std::vector<std::string> fields = conllu_fields(line);
-    const bool comment = line.starts_with('#');
-    if (comment || fields[id_field].find('-') != std::string::npos) {
+    // Comments, ranges such as 1-2, and empty nodes such as 2.1 are no words of the tree.
+    if (line.starts_with('#') || fields[id_field].find_first_of("-.") != std::string::npos) {
       text += line + "\n";
       continue;
     }
-    if (fields[id_field].find('.') != std::string::npos) continue;
     fields[upos_field] = or_underscore(word->tag);
     fields[head_field] = std::to_string(word->head);
     fields[relation_field] = or_underscore(word->relation);

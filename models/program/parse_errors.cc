@@ -96,6 +96,19 @@ std::string unknown_flag(const CLI::App& app, const CLI::App& command, const std
   return text + "expected one of the flags of " + app.get_name() + " " + command.get_name();
 }
 
+bool is_flag(const std::string& argument) { return argument.starts_with('-'); }
+
+/// The argument that was meant as the command, where none was found: the first one unless that is a flag, or else the
+/// first one that is spelled nearly like a command. What follows belongs to it. Null if there is none.
+const std::string* meant_as_command(const CLI::App& app, const std::vector<std::string>& arguments) {
+  if (arguments.empty()) return nullptr;
+  if (!is_flag(arguments.front())) return &arguments.front();
+  const std::vector<std::string> names = command_names(app);
+  const auto meant = std::ranges::find_if(
+      arguments, [&](const std::string& one) { return !is_flag(one) && !similar_words(one, names).empty(); });
+  return meant == arguments.end() ? nullptr : &*meant;
+}
+
 /// A message about an argument that no flag or command accepts; empty if there is none.
 std::string unknown(const CLI::App& app, const CLI::App& command) {
   const std::vector<std::string> early = app.remaining(false), all = app.remaining(true);
@@ -103,9 +116,11 @@ std::string unknown(const CLI::App& app, const CLI::App& command) {
   if (&command != &app && !early.empty()) {
     return quoted_word(early.front()) + " comes before the command; expected it after '" + command.get_name() + "'";
   }
-  const auto flag = std::find_if(all.begin(), all.end(), [](const std::string& word) { return word[0] == '-'; });
-  if (&command == &app && flag == all.end()) return unknown_command(app, all.back());
-  return unknown_flag(app, command, flag == all.end() ? all.back() : *flag);
+  if (&command == &app) {
+    if (const std::string* const wrong = meant_as_command(app, all)) return unknown_command(app, *wrong);
+  }
+  const auto flag = std::ranges::find_if(all, is_flag);
+  return unknown_flag(app, command, flag == all.end() ? all.front() : *flag);
 }
 
 std::string missing(const CLI::App& app, const CLI::App& command) {
@@ -158,6 +173,12 @@ void require_command(const CLI::App& app, const std::string& name) {
   const std::vector<std::string> names = command_names(app);
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
   throw MisuseError(naming_help(unknown_command(app, name), app, app));
+}
+
+void require_known_command(const CLI::App& app) {
+  if (!app.get_subcommands().empty()) return;
+  const std::vector<std::string> arguments = app.remaining();
+  if (const std::string* const wrong = meant_as_command(app, arguments)) require_command(app, *wrong);
 }
 
 std::string why_refused(const CLI::App& app, const CLI::ParseError& error) {

@@ -21,6 +21,9 @@ std::vector<std::string> similar_words(const std::string& wrong, const std::vect
 /// Throws MisuseError unless the program has a command of that name.
 void require_command(const CLI::App& app, const std::string& name);
 
+/// The same for the command among arguments that app.parse() has left off at a call for help, which may be misspelt.
+void require_known_command(const CLI::App& app);
+
 /// One line for arguments that app.parse() has refused.
 std::string why_refused(const CLI::App& app, const CLI::ParseError& error);
 

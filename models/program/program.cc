@@ -2,6 +2,7 @@
 
 #include <execinfo.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -297,6 +298,14 @@ static void hold_standard_streams() {
   }
 }
 
+void require_address_space() {
+  constexpr rlim_t mebibyte = rlim_t{1} << 20, least = 256 * mebibyte;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= least) return;
+  throw MisuseError("address space is limited to " + std::to_string(limit.rlim_cur / mebibyte) +
+                    " MiB; expected at least " + std::to_string(least / mebibyte) + " MiB (ulimit -v)");
+}
+
 /// The C library opens libgcc_s when an exception first passes one of its functions, such as pthread_once, and aborts
 /// if it has no memory for that. So an exception for lack of memory must not be the first one.
 static void load_unwinder() {
@@ -327,6 +336,7 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body)
       print("%s\n", version.what());
       return 0;
     } catch (const CLI::CallForHelp&) {
+      require_known_command(app);
       print("%s", app.help().c_str());
       return 0;
     } catch (const CLI::ParseError& error) {

@@ -58,6 +58,11 @@ class Silence {
 /// "8,544" for 8544.
 std::string grouped(std::size_t number);
 
+/// Throws MisuseError if the address space of the process is limited to less than the smallest model needs with two
+/// workers. Below that, libraries of kernels end the process by a signal, which nothing here can catch. For commands
+/// that compute.
+void require_address_space();
+
 /// Construct after an engine. If an exception ends both, other failures of the engine are not reported: they usually
 /// have the same cause as the exception, such as lack of memory.
 class ToldOnce {

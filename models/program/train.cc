@@ -216,7 +216,7 @@ void set_embedding(const Arguments& arguments, Workload& workload, bool several)
   print("%s: vectors of %s of the %s words; %s in the file\n", arguments.vectors.c_str(),
         grouped(static_cast<std::size_t>(found.rows)).c_str(), grouped(static_cast<std::size_t>(found.of)).c_str(),
         grouped(static_cast<std::size_t>(found.words)).c_str());
-  if (found.announced.value_or(found.words) != found.words + found.left_out) {
+  if (found.announced && *found.announced != found.words + found.left_out) {
     print("%s: the first line says %s words\n", arguments.vectors.c_str(),
           grouped(static_cast<std::size_t>(*found.announced)).c_str());
   }
@@ -328,7 +328,7 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   }
   Scores scores(arguments.training);
   together(member, [&] { resumed = saving.resume(trainer, scores); });
-  if (member.leads && !arguments.saving.folder.empty()) save_options(command, arguments.saving.folder);
+  if (member.leads && !arguments.saving.folder.empty()) save_options(command, arguments.saving.folder, workload);
   require_equal(resumed, member, "resumes from another checkpoint", "one folder of --save, or equal ones");
   reporting.set_flags(command, workload.options, flags.at("rate").number());
   reporting.begin({about + ".", arguments.workers, options.seed, members, engine}, workload, trainer, options);

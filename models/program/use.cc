@@ -56,6 +56,25 @@ struct Loaded {
   Workload workload;
 };
 
+/// What eval --data names: an existing folder or file, or files by a name without their last ending, which is the
+/// language of a translation's side, or says that a file is compressed.
+Check scored_data() {
+  Check check = folder_or_file();
+  check.read = [of_path = check.read](std::string& text) -> std::string {
+    std::string why = of_path(text);
+    if (why.empty()) return why;
+    const std::filesystem::path path = text;
+    const std::string begin = path.filename().string() + ".";
+    std::error_code ignored;
+    std::filesystem::directory_iterator entry(path.has_parent_path() ? path.parent_path() : ".", ignored);
+    for (const std::filesystem::directory_iterator end; entry != end; entry.increment(ignored)) {
+      if (begin.size() > 1 && entry->path().filename().string().starts_with(begin)) return {};
+    }
+    return why;
+  };
+  return check;
+}
+
 /// A folder has the file that validated the training; a file is scored itself.
 void set_data(WorkloadOptions& options, const std::filesystem::path& data) {
   options.data = data.string();
@@ -326,9 +345,8 @@ std::function<void()> add_eval(CLI::App& app) {
   add_model_flags(eval, *to);
   flag(eval, "--data", to->data,
        "Folder with the file of the validation set, under the name that it had for the training; or a file to score, "
-       "such "
-       "as that of a test set",
-       folder_or_file())
+       "such as that of a test set; for seq2seq, its name without the language",
+       scored_data())
       ->default_str("generated data");
   flag(eval, "--batch", to->minibatch, "Samples per minibatch", whole_number(1, 1 << 20));
   eval.add_flag("--json", to->json, "Prints an object of JSON; shares are from 0 to 1")->disable_flag_override();

@@ -2,7 +2,9 @@
 // devices.
 #include <malloc.h>
 
+#include <functional>
 #include <map>
+#include <utility>
 
 #include "about.h"
 #include "devices.h"
@@ -29,18 +31,24 @@ int main(int argc, char** argv) {
       "windrow");
   app.set_version_flag("--version", "windrow " + program::version_text(), "Print the version and exit");
   app.require_subcommand(1);
+  const auto computing = [](std::function<void()> command) -> std::function<void()> {
+    return [command = std::move(command)] {
+      program::require_address_space();
+      command();
+    };
+  };
   std::map<std::string, std::function<void()>> commands;
-  commands["train"] = program::add_train(app);
+  commands["train"] = computing(program::add_train(app));
   commands["resume"] = [resume = program::add_resume(app), train = commands["train"]] {
     resume();
     train();
   };
-  commands["eval"] = program::add_eval(app);
-  commands["predict"] = program::add_predict(app);
-  commands["sample"] = program::add_sample(app);
-  commands["export"] = program::add_export(app);
-  commands["explain"] = program::add_explain(app);
-  commands["schedule"] = program::add_schedule(app);
+  commands["eval"] = computing(program::add_eval(app));
+  commands["predict"] = computing(program::add_predict(app));
+  commands["sample"] = computing(program::add_sample(app));
+  commands["export"] = computing(program::add_export(app));
+  commands["explain"] = computing(program::add_explain(app));
+  commands["schedule"] = computing(program::add_schedule(app));
   commands["simulate"] = program::add_simulate(app);
   commands["devices"] = program::add_devices(app);
   commands["completion"] = program::add_completion(app);

@@ -117,6 +117,22 @@ TEST(ParallelText, IsFoundByItsLanguages) {
             "/nowhere: 0 files test.LANGUAGE; expected two, such as test.de and test.en");
 }
 
+TEST(ParallelText, IsFoundByPathsWithoutTheLanguage) {
+  const testing::TextFolder folder({{"train.de", ""}, {"train.en.gz", ""}, {"train", ""}, {"other", ""}});
+  const std::filesystem::path elsewhere = std::filesystem::temp_directory_path();
+  const std::string absolute = (folder.path / "train").string(),
+                    relative = std::filesystem::relative(folder.path / "train").string();
+  EXPECT_EQ(find_parallel_text(elsewhere, absolute).source, folder.path / "train.de");
+  EXPECT_EQ(find_parallel_text(elsewhere, absolute, {.source = "en"}).source, folder.path / "train.en.gz");
+  const ParallelFiles found = find_parallel_text("/nowhere", relative);
+  EXPECT_TRUE(std::filesystem::equivalent(found.source, folder.path / "train.de")) << found.source;
+  EXPECT_TRUE(std::filesystem::equivalent(found.target, folder.path / "train.en.gz")) << found.target;
+  const std::string within = (folder.path.filename() / "train").string();
+  EXPECT_EQ(find_parallel_text(folder.path.parent_path(), within).source, folder.path / "train.de");
+  EXPECT_EQ(refusal([&] { find_parallel_text(elsewhere, (folder.path / "other").string()); }),
+            folder.path.string() + ": 0 files other.LANGUAGE; expected two, such as other.de and other.en");
+}
+
 TEST(SentenceVocabulary, NumbersWordsBehindTheMarks) {
   const auto pairs = parsed_parallel_text("a b a\n", "x y\n");
   const SentenceVocabulary source(source_vocabulary(pairs)), frequent(source_vocabulary(pairs, 2));

@@ -86,6 +86,30 @@ void require_as_many(const Side& source, const Side& target) {
                   "; expected as many, since each line translates the one of its number");
 }
 
+/// The files of a part in all languages, where the part is named by its path without the language.
+struct PartFiles {
+  std::filesystem::path folder;
+  std::string part;
+  std::vector<std::filesystem::path> found;
+
+  explicit PartFiles(const std::filesystem::path& path)
+      : folder(path.has_parent_path() ? path.parent_path() : "."), part(path.filename().string()) {
+    found = files_named(folder, part + ".*");
+    std::erase_if(found, [&](const std::filesystem::path& file) {
+      std::error_code ignored;
+      return uncompressed_name(file).stem() != part || !std::filesystem::is_regular_file(file, ignored);
+    });
+  }
+};
+
+/// As for other data, a part lies in the folder, or is named by its path.
+PartFiles part_files(const std::filesystem::path& data, const std::string& name) {
+  PartFiles in_folder(data / name);
+  if (!in_folder.found.empty()) return in_folder;
+  PartFiles by_path{std::filesystem::path(name)};
+  return by_path.found.empty() ? in_folder : by_path;
+}
+
 }  // namespace
 
 std::vector<SentencePair> read_parallel_text(NamedText source_text, NamedText target_text, std::size_t* blank) {
@@ -108,12 +132,12 @@ std::vector<SentencePair> read_parallel_text(const std::filesystem::path& source
   return read_parallel_text(NamedText{*from, source.string()}, NamedText{*to, target.string()}, blank);
 }
 
-ParallelFiles find_parallel_text(const std::filesystem::path& folder, const std::string& part,
+ParallelFiles find_parallel_text(const std::filesystem::path& data, const std::string& name,
                                  const LanguagePair& languages) {
-  std::vector<std::filesystem::path> found = files_named(folder, part + ".*");
-  std::erase_if(found, [&](const std::filesystem::path& path) {
-    return uncompressed_name(path).stem() != part || !std::filesystem::is_regular_file(path);
-  });
+  const PartFiles files = part_files(data, name);
+  const std::filesystem::path& folder = files.folder;
+  const std::string& part = files.part;
+  const std::vector<std::filesystem::path>& found = files.found;
   const auto& [source, target] = languages;
   const bool both = !source.empty() && !target.empty();
   if (found.size() < 2 || (found.size() > 2 && !both)) {

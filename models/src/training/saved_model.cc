@@ -42,7 +42,8 @@ Record model_record(const Workload& workload) {
   record.set("vocabularies", vocabularies).set("data", options.data.empty() ? from_generator : from_files);
   if (workload.kind->translates) {
     // The names of both files follow from this one, if it is not found again without.
-    if (!options.validation_file.empty()) record.set(validation_file, options.validation_file);
+    const std::filesystem::path part = options.validation_file;
+    if (!part.empty()) record.set(validation_file, part.filename().string());
   } else if (!options.data.empty() && (workload.kind->files.size() > 1 || !options.validation_file.empty())) {
     record.set(validation_file, uncompressed_name(workload.validation_source.files.front()).filename().string());
   }

@@ -43,11 +43,12 @@ Split<SentencePair> pairs_of(const Device& device, const WorkloadOptions& option
   const std::string training = training_part(options), validation = validation_part(options);
   split.validation = read(validation, split.validation_source);
   if (options.validation_only) return split;
-  if (training == validation) {
+  split.training = read(training, split.training_source);
+  std::error_code ignored;
+  if (std::filesystem::equivalent(split.training_source.files[0], split.validation_source.files[0], ignored)) {
     throw DataError(options.data + ": the training set and the validation set are " + training +
                     ".LANGUAGE; expected two sets, by --train and --valid");
   }
-  split.training = read(training, split.training_source);
   const std::size_t all = split.training.size();
   split.training_source.leave_out(
       std::erase_if(

@@ -52,9 +52,9 @@ struct LanguagePair {
 };
 
 /// The two files of a folder that are called `part` with a language as extension, such as train.de and train.en, which
-/// may be compressed (train.de.gz). If no language is given, the source is the first one in alphabetical order. Throws
-/// DataError if there are not two such files, unless both languages are given; if there is none of a language that is
-/// given; and for one language twice.
+/// may be compressed (train.de.gz). If the folder has none, `part` may also be a path, as shells complete it. If no
+/// language is given, the source is the first one in alphabetical order. Throws DataError if there are not two such
+/// files, unless both languages are given; if there is none of a language that is given; and for one language twice.
 ParallelFiles find_parallel_text(const std::filesystem::path& folder, const std::string& part,
                                  const LanguagePair& languages = {});
 
