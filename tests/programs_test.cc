@@ -126,9 +126,9 @@ TEST_F(Train, IsRefusedAtItsBeginInLittleAddressSpace) {
   const auto within = [&](int megabytes, const std::string& command) {
     return run_command("ulimit -v " + std::to_string(megabytes << 10) + "; '" WINDROW_BIN "'/" + command);
   };
-  for (const int megabytes : {120, 255}) {
+  for (const int megabytes : {120, 511}) {
     const std::string why =
-        ": address space is limited to " + std::to_string(megabytes) + " MiB; expected at least 256 MiB (ulimit -v)\n";
+        ": address space is limited to " + std::to_string(megabytes) + " MiB; expected at least 512 MiB (ulimit -v)\n";
     for (const std::string& command :
          {small, "resume" + run_folder + "--epochs 2", "eval" + run_folder, "predict" + run_folder + "--text w1",
           "sample" + run_folder, "export" + run_folder + "--out '" + (folder / "source").string() + "'",
@@ -145,7 +145,7 @@ TEST_F(Train, IsRefusedAtItsBeginInLittleAddressSpace) {
       EXPECT_EQ(outcome.status, 0) << command;
     }
   }
-  const Outcome enough = within(256, "windrow " + small);
+  const Outcome enough = within(512, "windrow " + small);
   EXPECT_EQ(enough.err, "");
   EXPECT_EQ(enough.status, 0);
 }

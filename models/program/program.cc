@@ -299,7 +299,7 @@ static void hold_standard_streams() {
 }
 
 void require_address_space() {
-  constexpr rlim_t mebibyte = rlim_t{1} << 20, least = 256 * mebibyte;
+  constexpr rlim_t mebibyte = rlim_t{1} << 20, least = 512 * mebibyte;
   rlimit limit{};
   if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= least) return;
   throw MisuseError("address space is limited to " + std::to_string(limit.rlim_cur / mebibyte) +
