@@ -1,10 +1,9 @@
 #include "checks.h"
 
-#include <locale>
-#include <sstream>
 #include <string>
 
 #include "windrow/engine/error.h"
+#include "windrow/ops/number.h"
 
 namespace windrow {
 
@@ -14,10 +13,8 @@ void throw_bad_index(Index index, Index row, const IndexRange& range) {
 }
 
 void throw_bad_target(double target, Index row, Index column) {
-  std::ostringstream text;
-  text.imbue(std::locale::classic());
-  text << "target " << target << " at row " << row << ", column " << column << "; expected 0 to 1";
-  throw MisuseError(text.str());
+  throw MisuseError("target " + shortest_text(static_cast<float>(target)) + " at row " + std::to_string(row) +
+                    ", column " + std::to_string(column) + "; expected 0 to 1");
 }
 
 void throw_bad_segment(Index begin, Index end, Index row, Index rows) {

@@ -1,8 +1,8 @@
 // Elementwise operators: shapes and gradients.
 #include <cmath>
 
-#include "float_range.h"
 #include "rules.h"
+#include "windrow/ops/number.h"
 #include "windrow/ops/operators.h"
 
 namespace windrow::op {
@@ -175,47 +175,42 @@ constinit const Operator sgd{.name = "sgd",
                              .scalar = "old - a * (x + b * old)",
                              .updates = true};
 
-namespace {
-
-/// Infinities may be meant; finite numbers that become infinite are not.
-double held(const char* what, double value) {
-  if (is_float(value) || !std::isfinite(value)) return value;
-  throw MisuseError(std::string(what) + " " + std::to_string(value) + "; expected a number that a float holds");
+Attributes scaled_by(double factor) {
+  return {.made_by = "scaled_by", .values = {float_or_infinity("scale: factor", factor), 0}};
 }
-
-}  // namespace
-
-Attributes scaled_by(double factor) { return {.made_by = "scaled_by", .values = {held("scale: factor", factor), 0}}; }
 Attributes scaled_and_shifted(double factor, double shift) {
-  held("scale_shift: factor", factor);
-  held("scale_shift: shift", shift);
+  float_or_infinity("scale_shift: factor", factor);
+  float_or_infinity("scale_shift: shift", shift);
   return {.made_by = "scaled_and_shifted", .values = {factor, shift}};
 }
 Attributes with_alpha(double alpha) {
   if (!(0 <= alpha && is_float(alpha))) {
-    throw MisuseError("elu: alpha " + std::to_string(alpha) + "; expected a finite float of 0 or more");
+    throw MisuseError("elu: alpha " + shortest_text(alpha) + "; expected a finite float of 0 or more");
   }
   return {.made_by = "with_alpha", .values = {alpha, 0}};
 }
 Attributes with_slope(double slope) {
-  if (!is_float(slope)) throw MisuseError("leaky_relu: slope " + std::to_string(slope) + "; expected a finite float");
+  if (!is_float(slope)) throw MisuseError("leaky_relu: slope " + shortest_text(slope) + "; expected a finite float");
   return {.made_by = "with_slope", .values = {slope, 0}};
 }
 Attributes within(double low, double high) {
   if (!(low <= high)) {
-    throw MisuseError("clamp: from " + std::to_string(low) + " to " + std::to_string(high) + "; expected low <= high");
+    throw MisuseError("clamp: from " + shortest_text(low) + " to " + shortest_text(high) + "; expected low <= high");
   }
-  held("clamp: lower bound", low);
-  held("clamp: upper bound", high);
+  float_or_infinity("clamp: lower bound", low);
+  float_or_infinity("clamp: upper bound", high);
   return {.made_by = "within", .values = {low, high}};
 }
 Attributes to_power(double power) {
-  if (power == 0 || !is_float(power)) {
-    throw MisuseError("pow: power " + std::to_string(power) + "; expected a finite float other than 0");
+  if (!is_positive_float(std::abs(power))) {
+    throw MisuseError("pow: power " + shortest_text(power) + "; expected a finite float other than 0");
   }
   const bool whole = power == std::floor(power), even = std::fmod(power, 2) == 0;
   return {.made_by = "to_power", .values = {power, !whole ? 0.0 : even ? 1.0 : -1.0}};
 }
-Attributes at_rate(double rate, double decay) { return {.made_by = "at_rate", .values = {rate, decay}}; }
+Attributes at_rate(double rate, double decay) {
+  require_rate("sgd", rate, decay);
+  return {.made_by = "at_rate", .values = {rate, decay}};
+}
 
 }  // namespace windrow::op

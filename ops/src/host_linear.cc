@@ -1,6 +1,5 @@
 // Host kernels of the linear operators: matrix products by oneDNN, the rest by loops.
 #include <algorithm>
-#include <vector>
 
 #include "host.h"
 #include "host_product.h"
@@ -19,39 +18,6 @@ Matrix<const float> matrix_of(const float* row, Index rows, Index width) { retur
 template <As x_as, As y_as>
 void matmul(const HostCall& k) {
   multiply({{k.in[0], x_as}, {k.in[1], y_as}, k.out, k.write});
-}
-
-/// A product of one column: the sum of the rows of `rows`, each times the element of the column.
-void add_scaled_rows(float* out, Matrix<const float> rows, Matrix<const float> column) {
-  add_rows(out, rows.width, rows.rows, [&](Index r, Index begin, float* part, Index n) {
-    add_scaled(part, rows.row(r) + begin, n, *column.row(r));
-  });
-}
-
-/// A product adds up the rows of its operands. oneDNN adds the sums of a few hundred of them one after the other, and
-/// each row by itself if one operand is a column. So very many rows are several products, or a sum of our own.
-void matmul_tn(const HostCall& k) {
-  constexpr Index most_with_column = 512, most = 4096;
-  const Index rows = k.in[0].rows;
-  const bool one_row = k.out.rows == 1, one_column = k.out.width == 1;
-  if (rows <= (one_row || one_column ? most_with_column : most)) return matmul<As::transposed, As::it_is>(k);
-  zero_unless_adding(k);
-  if (one_row) return add_scaled_rows(k.out.data, k.in[1], k.in[0]);
-  if (one_column) {
-    std::vector<float> column(static_cast<std::size_t>(k.out.rows));
-    for (Index r = 0; r < k.out.rows; ++r) column[static_cast<std::size_t>(r)] = *k.out.row(r);
-    add_scaled_rows(column.data(), k.in[0], k.in[1]);
-    for (Index r = 0; r < k.out.rows; ++r) *k.out.row(r) = column[static_cast<std::size_t>(r)];
-    return;
-  }
-  MatrixSum sum(k.out, (rows + most - 1) / most);
-  for (Index first = 0; first < rows; first += most) {
-    const auto part = [&](Matrix<const float> x) {
-      return Matrix<const float>{x.row(first), std::min(most, rows - first), x.width, x.stride};
-    };
-    multiply({{part(k.in[0]), As::transposed}, {part(k.in[1]), As::it_is}, sum.next(), Write::add});
-  }
-  sum.finish();
 }
 
 /// Calls oneDNN once for each row, which costs at least 0.1 us. Loops would be faster only below about 500 flops.
@@ -94,7 +60,7 @@ void column_sum(const HostCall& call) {
 void add_host_linear(KernelTable<float>& table) {
   table.add(op::matmul, matmul<As::it_is, As::it_is>);
   table.add(op::matmul_nt, matmul<As::it_is, As::transposed>);
-  table.add(op::matmul_tn, matmul_tn);
+  table.add(op::matmul_tn, matmul<As::transposed, As::it_is>);
   table.add(op::matmul_each, matmul_each<As::it_is, As::it_is>);
   table.add(op::matmul_each_nt, matmul_each<As::it_is, As::transposed>);
   table.add(op::matmul_each_tn, matmul_each<As::transposed, As::it_is>);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "windrow/engine/process_exit.h"
+#include "windrow/ops/row_sums.h"
 
 // Functions of libgomp, the OpenMP runtime that oneDNN uses. Declared here, since omp.h depends on the compiler.
 extern "C" int omp_get_max_threads();
@@ -52,6 +53,45 @@ void note_kernels(const Product& p) {
   if ((known.load(std::memory_order_relaxed) & bit) == 0 && (known.fetch_or(bit) & bit) == 0) rest_before_statics_end();
 }
 
+void set_zero(const Matrix<float>& out) {
+  for (Index r = 0; r < out.rows; ++r) std::fill_n(out.row(r), out.width, 0.0f);
+}
+
+/// How a long sum is cut.
+struct SumCut {
+  Index terms;     // the most of one product
+  Index products;  // the most that are added one after the other
+};
+
+/// oneDNN adds the sums of a few hundred terms one after the other to the result, but each term by itself if the result
+/// is one row or one column.
+SumCut sum_cut_of(const Product& p) {
+  const bool each_alone = (p.out.rows == 1 || p.out.width == 1) && !has_few_rows(p);
+  return each_alone ? SumCut{512, 1} : SumCut{4096, rows_of_block};
+}
+
+/// A product whose sums are short.
+void multiply_short(const Product& p) {
+  const Matrix<float> out = p.out;
+  if (has_few_rows(p)) return multiply_few_rows(p);
+  const bool adds = p.write == Write::add;
+  if (p.x.width() == 0) {  // dnnl_sgemm would not write the result
+    if (!adds) set_zero(out);
+    return;
+  }
+  const OneThread one_thread;
+  const Index columns = columns_at_once(p);
+  for (Index begin = 0; begin < out.width; begin += columns) {
+    const dnnl_status_t status =
+        dnnl_sgemm(static_cast<char>(p.x.as), static_cast<char>(p.y.as), out.rows, std::min(columns, out.width - begin),
+                   p.x.width(), 1.0f, p.x.matrix.data, leading(p.x.matrix),
+                   p.y.matrix.data + begin * (p.y.as == Factor::As::it_is ? 1 : p.y.matrix.stride), leading(p.y.matrix),
+                   adds ? 1.0f : 0.0f, out.data + begin, leading(out));
+    if (status != dnnl_success) throw Error("oneDNN refused a matrix product, status " + std::to_string(status));
+  }
+  note_kernels(p);
+}
+
 }  // namespace
 
 // For a single long row with a transposed matrix, oneDNN is faster. The bounds are rough, and found on one machine with
@@ -66,25 +106,22 @@ bool has_few_rows(const Product& p) {
 }
 
 void multiply(const Product& p) {
-  const Matrix<float> out = p.out;
-  if (out.rows == 0 || out.width == 0) return;
-  if (has_few_rows(p)) return multiply_few_rows(p);
-  const bool adds = p.write == Write::add;
-  if (p.x.width() == 0) {  // dnnl_sgemm would not write the result
-    for (Index r = 0; r < out.rows && !adds; ++r) std::fill_n(out.row(r), out.width, 0.0f);
-    return;
+  if (p.out.rows == 0 || p.out.width == 0) return;
+  const Index terms = p.x.width();
+  const SumCut cut = sum_cut_of(p);
+  if (terms <= cut.terms) return multiply_short(p);
+  if (p.write != Write::add) set_zero(p.out);
+  MatrixSum sum(p.out, (terms + cut.terms - 1) / cut.terms, cut.products);
+  for (Index first = 0; first < terms; first += cut.terms) {
+    const Index count = std::min(cut.terms, terms - first);
+    const auto part = [&](const Factor& f, Factor::As of_columns) {
+      const Matrix<const float> m = f.matrix;
+      return f.as == of_columns ? Factor{{m.data + first, m.rows, count, m.stride}, f.as}
+                                : Factor{{m.row(first), count, m.width, m.stride}, f.as};
+    };
+    multiply_short({part(p.x, Factor::As::it_is), part(p.y, Factor::As::transposed), sum.next(), Write::add});
   }
-  const OneThread one_thread;
-  const Index columns = columns_at_once(p);
-  for (Index begin = 0; begin < out.width; begin += columns) {
-    const dnnl_status_t status =
-        dnnl_sgemm(static_cast<char>(p.x.as), static_cast<char>(p.y.as), out.rows, std::min(columns, out.width - begin),
-                   p.x.width(), 1.0f, p.x.matrix.data, leading(p.x.matrix),
-                   p.y.matrix.data + begin * (p.y.as == Factor::As::it_is ? 1 : p.y.matrix.stride), leading(p.y.matrix),
-                   adds ? 1.0f : 0.0f, out.data + begin, leading(out));
-    if (status != dnnl_success) throw Error("oneDNN refused a matrix product, status " + std::to_string(status));
-  }
-  note_kernels(p);
+  sum.finish();
 }
 
 }  // namespace windrow

@@ -205,24 +205,62 @@ Index first_maximum(Matrix<const float> x, Index c, Index first, Index last) {
   return best;
 }
 
-void segment_max_gradient(const HostCall& k) {
-  zero_unless_adding(k);
-  for (Index r = 0; r < k.in[1].rows; ++r) {
-    const auto [first, last] = checked_segment(k.indices[0], r, k.in[0].rows);
+/// Whether some row might lie in more segments than a block has rows. Errs on that side.
+bool may_overlap(Indices segments) {
+  if (segments.rows <= rows_of_block) return false;
+  Index end = 0;
+  for (Index r = 0; r < segments.rows; ++r) {
+    const Index first = segments.row(r)[0], last = segments.row(r)[1];
     if (first == last) continue;
-    for (Index c = 0; c < k.out.width; ++c) {
-      k.out.row(first_maximum(k.in[0], c, first, last))[c] += k.in[1].row(r)[c];
-    }
+    if (first < end) return true;
+    end = last;
+  }
+  return false;
+}
+
+/// Calls add_all(add) after which each row of the result has the sum of what add(row, c, n, from, factor) added to its
+/// n columns from c on: in double, if a row might get many rows.
+template <class AddAll>
+void add_by_segment(const HostCall& k, AddAll add_all) {
+  zero_unless_adding(k);
+  if (!may_overlap(k.indices[0])) {
+    return add_all([&](Index row, Index c, Index n, const float* from, float factor) {
+      add_scaled(k.out.row(row) + c, from, n, factor);
+    });
+  }
+  const Index width = k.out.width;
+  std::vector<double> sums(static_cast<std::size_t>(k.out.rows * width));
+  add_all([&](Index row, Index c, Index n, const float* from, float factor) {
+    double* const to = sums.data() + row * width + c;
+    for (Index i = 0; i < n; ++i) to[i] += static_cast<double>(factor * from[i]);
+  });
+  for (Index r = 0; r < k.out.rows; ++r) {
+    float* const out = k.out.row(r);
+    std::transform(out, out + width, sums.begin() + r * width, out,
+                   [](float x, double sum) { return static_cast<float>(static_cast<double>(x) + sum); });
   }
 }
 
+void segment_max_gradient(const HostCall& k) {
+  add_by_segment(k, [&](auto add) {
+    for (Index r = 0; r < k.in[1].rows; ++r) {
+      const auto [first, last] = checked_segment(k.indices[0], r, k.in[0].rows);
+      if (first == last) continue;
+      for (Index c = 0; c < k.out.width; ++c) {
+        add(first_maximum(k.in[0], c, first, last), c, 1, k.in[1].row(r) + c, 1.0f);
+      }
+    }
+  });
+}
+
 void segment_spread(const HostCall& k, Share share) {
-  zero_unless_adding(k);
-  for (Index r = 0; r < k.in[0].rows; ++r) {
-    const auto [first, last] = checked_segment(k.indices[0], r, k.out.rows);
-    const float factor = share_of(share, first, last);
-    for (Index to = first; to < last; ++to) add_scaled(k.out.row(to), k.in[0].row(r), k.out.width, factor);
-  }
+  add_by_segment(k, [&](auto add) {
+    for (Index r = 0; r < k.in[0].rows; ++r) {
+      const auto [first, last] = checked_segment(k.indices[0], r, k.out.rows);
+      const float factor = share_of(share, first, last);
+      for (Index to = first; to < last; ++to) add(to, Index{0}, k.out.width, k.in[0].row(r), factor);
+    }
+  });
 }
 
 void pick(const HostCall& k) {

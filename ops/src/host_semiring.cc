@@ -55,13 +55,21 @@ HWY_INLINE void each_product(const HostCall& k, F f) {
 void log_matmul(const HostCall& k) {
   const Index inner = k.in[0].width;
   each_product(k, [&](const float* x, auto load) HWY_ATTR {
-    V top = hn::Set(d, -infinity), sum = hn::Zero(d);
+    V top = hn::Set(d, -infinity);
     for (Index i = 0; i < inner; ++i) top = hn::Max(top, hn::Add(hn::Set(d, x[i]), load(i)));
     const V shift = hn::IfThenZeroElse(hn::IsInf(top), top);  // of a sum that is 0 or infinite
-    for (Index i = 0; i < inner; ++i) {
-      sum = hn::Add(sum, exp_of(hn::Sub(hn::Add(hn::Set(d, x[i]), load(i)), shift)));
-    }
-    return hn::Add(shift, log_of(sum));
+    const auto add_terms = [&](V sum, Index first, Index last) HWY_ATTR {
+      for (Index i = first; i < last; ++i) {
+        sum = hn::Add(sum, exp_of(hn::Sub(hn::Add(hn::Set(d, x[i]), load(i)), shift)));
+      }
+      return sum;
+    };
+    if (inner <= rows_of_block) return hn::Add(shift, log_of(add_terms(hn::Zero(d), 0, inner)));
+    HWY_ALIGN float sums[HWY_MAX_BYTES / sizeof(float)] = {};
+    add_blocks(sums, static_cast<Index>(hn::Lanes(d)), inner,
+               [&](Index first, Index last, Index, float* part, Index)
+                   HWY_ATTR { hn::StoreU(add_terms(hn::LoadU(d, part), first, last), d, part); });
+    return hn::Add(shift, log_of(hn::Load(d, sums)));
   });
 }
 
@@ -88,12 +96,16 @@ void log_matmul_gradient(const HostCall& k) {
   for (Index r = 0; r < k.out.rows; ++r) {
     row.take(k, r);
     for (Index i = 0; i < k.out.width; ++i) {
-      V sum = hn::Zero(d);
-      for (Index c = 0; c < weights.stride(); c += lanes) {
-        sum = hn::Add(sum, row.share(k.in[0].row(r)[i], weights.row(i), c));
+      double sum = 0;  // of the sums of blocks: row_sums.h
+      for (Index begin = 0; begin < weights.stride(); begin += rows_of_block * lanes) {
+        V part = hn::Zero(d);
+        for (Index c = begin; c < std::min(begin + rows_of_block * lanes, weights.stride()); c += lanes) {
+          part = hn::Add(part, row.share(k.in[0].row(r)[i], weights.row(i), c));
+        }
+        sum += static_cast<double>(sum_of(part));
       }
       float& to = k.out.row(r)[i];
-      to = k.write == Write::add ? to + sum_of(sum) : sum_of(sum);
+      to = static_cast<float>(sum) + (k.write == Write::add ? to : 0);
     }
   }
 }
@@ -157,7 +169,12 @@ HWY_INLINE void each_best(const HostCall& k, Visit visit) {
 
 void max_matmul_gradient(const HostCall& k) {
   zero_unless_adding(k);
-  each_best(k, [&](Index r, Index i, Index c) { k.out.row(r)[i] += k.in[2].row(r)[c]; });
+  std::vector<double> sums(static_cast<std::size_t>(k.out.width));
+  each_best(k, [&](Index r, Index i, Index c) {
+    if (c == 0) std::copy_n(k.out.row(r), k.out.width, sums.begin());
+    sums[static_cast<std::size_t>(i)] += static_cast<double>(k.in[2].row(r)[c]);
+    if (c + 1 == k.in[1].width) std::ranges::copy(sums, k.out.row(r));
+  });
 }
 
 void max_matmul_weight_gradient(const HostCall& k) {

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <string>
 
-#include "float_range.h"
 #include "rules.h"
 #include "windrow/ops/dropout.h"
+#include "windrow/ops/number.h"
 #include "windrow/ops/operators.h"
 
 namespace windrow::op {
@@ -135,19 +135,19 @@ constinit const Operator dropout{.name = "dropout",
 
 Attributes smoothed_by(double epsilon) {
   if (!(0 <= epsilon && epsilon < 1)) {
-    throw MisuseError("smoothed_cross_entropy: epsilon " + std::to_string(epsilon) + "; expected 0 <= epsilon < 1");
+    throw MisuseError("smoothed_cross_entropy: epsilon " + shortest_text(epsilon) + "; expected 0 <= epsilon < 1");
   }
   return {.made_by = "smoothed_by", .values = {epsilon, 0}};
 }
 Attributes with_margin(double margin) {
   if (!(0 <= margin && is_float(margin))) {
-    throw MisuseError("hinge: margin " + std::to_string(margin) + "; expected a finite float of 0 or more");
+    throw MisuseError("hinge: margin " + shortest_text(margin) + "; expected a finite float of 0 or more");
   }
   return {.made_by = "with_margin", .values = {margin, 0}};
 }
 Attributes dropout_by(double rate, std::uint64_t seed, std::uint32_t site) {
   if (site >> 16 != 0) throw MisuseError("dropout: site " + std::to_string(site) + "; expected 0 to 65535");
-  if (!(0 <= rate && rate < 1)) throw MisuseError("dropout: rate " + std::to_string(rate) + "; expected 0 <= rate < 1");
+  if (!(0 <= rate && rate < 1)) throw MisuseError("dropout: rate " + shortest_text(rate) + "; expected 0 <= rate < 1");
   return {.made_by = "dropout_by", .sizes = {static_cast<Index>(seed), site}, .values = {rate, 0}};
 }
 

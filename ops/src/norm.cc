@@ -1,8 +1,8 @@
 // Normalisation of rows: shapes and gradients.
 #include <cmath>
 
-#include "float_range.h"
 #include "rules.h"
+#include "windrow/ops/number.h"
 #include "windrow/ops/operators.h"
 
 namespace windrow::op {
@@ -44,7 +44,7 @@ constinit const Operator rms_norm_gradient{.name = "rms_norm_gradient",
 
 Attributes with_epsilon(double epsilon) {
   if (!is_positive_float(epsilon)) {
-    throw MisuseError("with_epsilon: " + std::to_string(epsilon) + "; expected a finite float above 0");
+    throw MisuseError("with_epsilon: " + shortest_text(epsilon) + "; expected a finite float above 0");
   }
   return {.made_by = "with_epsilon", .values = {epsilon, 0}};
 }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "windrow/engine/parallel.h"
+#include "windrow/ops/number.h"
 
 namespace windrow {
 namespace {
@@ -65,7 +66,7 @@ std::array<double, 2> normal_pair(std::uint32_t length, std::uint32_t turn) {
 }
 
 MisuseError bad_range(const char* draw, float a, float b, const char* expected) {
-  return MisuseError(std::string(draw) + ": " + std::to_string(a) + ", " + std::to_string(b) + "; expected finite " +
+  return MisuseError(std::string(draw) + ": " + shortest_text(a) + ", " + shortest_text(b) + "; expected finite " +
                      expected);
 }
 

@@ -285,6 +285,7 @@ constinit const Operator sum_parts{
 Attributes columns(Index begin, Index end) { return {.made_by = "columns", .sizes = {begin, end}}; }
 Attributes at_column(Index begin, Index width) { return {.made_by = "at_column", .sizes = {begin, width}}; }
 Attributes rows_at_rate(Rows rows, double rate, double decay) {
+  require_rate("sgd_rows", rate, decay);
   return {.made_by = "rows_at_rate", .rows = rows, .values = {rate, decay}};
 }
 

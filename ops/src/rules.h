@@ -24,4 +24,7 @@ inline void require(bool fits, const Operator& op, const Signature& signature, c
 /// One index column for each row of in[0].
 void require_index(Index columns, const Operator& op, const Signature& signature);
 
+/// For the attributes of gradient descent: throws MisuseError unless floats hold both numbers.
+void require_rate(const char* op, double rate, double decay);
+
 }  // namespace windrow::op

@@ -194,7 +194,7 @@ TEST_F(Watched, MisuseIsNamedAtTheCall) {
   EXPECT_EQ(error_of<MisuseError>([&] { Runner(host_of(elsewhere), function, parameters); }),
             "watched_sum: its parameters are on another engine than its runner; expected the same");
   EXPECT_EQ(error_of<MisuseError>([&] { parameters.sgd(std::numeric_limits<double>::infinity()); }),
-            "sgd: rate inf, decay 0.000000; expected numbers that a float holds");
+            "sgd: rate inf, decay 0; expected numbers that a float holds");
   EXPECT_EQ(error_of<MisuseError>([&] { parameters[1]; }), "there is no parameter 1; expected less than 1");
   Runner runner(host, function, parameters);
   const InputGraph* null = nullptr;
@@ -254,8 +254,7 @@ TEST(Failure, OfAnInitialDrawNamesTheParameter) {
   const auto said = [&](Index rows, Initial initial) {
     return testing::error_of<MisuseError>([&] { parameters.add("u", rows, 3, initial); });
   };
-  EXPECT_EQ(said(2, Initial::normal(0, -1)),
-            "parameter 'u': normal: 0.000000, -1.000000; expected finite mean and deviation >= 0");
+  EXPECT_EQ(said(2, Initial::normal(0, -1)), "parameter 'u': normal: 0, -1; expected finite mean and deviation >= 0");
   EXPECT_EQ(said(2, Initial::uniform(1, 0)).substr(0, 23), "parameter 'u': uniform:");
   EXPECT_EQ(said(-2, Initial::zeros()), "parameter 'u': tensor 'parameter': -2 x 3; expected no negative size");
   EXPECT_EQ(parameters.size(), 0u);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <optional>
 
 #include "tests/engine/support.h"
@@ -110,6 +111,15 @@ TEST_F(Tracing, RefusesOperandsThatNeitherRowsNorColumnsFit) {
   EXPECT_EQ(said_of([&](Vertex& v) { v.pull("x", 3) - bias_; }),
             "cell: sub: operands vertices x 3, 1 x 4; expected operands of one shape");
   EXPECT_EQ(said_of([&](Vertex& v) { v.zeros(-1); }), "cell: 'constant' has width -1; expected 0 to 2147483647");
+}
+
+TEST_F(Tracing, RefusesConstantsThatNoFloatHolds) {
+  EXPECT_EQ(said_of([&](Vertex& v) { v.constant(1, -1e39); }),
+            "cell: constant -1e+39; expected a number that a float holds");
+  EXPECT_EQ(said_of([&](Vertex& v) { v.constant(1, std::numeric_limits<double>::quiet_NaN()); }),
+            "cell: constant nan; expected a number that a float holds");
+  EXPECT_NO_THROW(VertexFunction(
+      "cell", {}, [](Vertex& v) { v.push("masked", v.constant(1, -std::numeric_limits<double>::infinity())); }));
 }
 
 TEST_F(Tracing, RefusesStatesOfAnotherFunction) {

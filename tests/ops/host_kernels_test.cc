@@ -99,20 +99,6 @@ TEST(HostKernels, KeepThePrecisionOfActivations) {
       });
 }
 
-TEST(HostKernels, LoseNoDigitsInProductsThatSumManyRows) {
-  constexpr Index rows = 200'000;
-  for (const auto& [one, other] : {std::pair<Index, Index>{1, 1}, {1, 5}, {5, 1}, {3, 3}}) {
-    SCOPED_TRACE(std::to_string(one) + " x " + std::to_string(other));
-    const Application c{{.in = {{Rows::count(rows), one}, {Rows::count(rows), other}}},
-                        {Values(static_cast<std::size_t>(rows * one), static_cast<double>(0.1f)),
-                         Values(static_cast<std::size_t>(rows * other), 1)}};
-    for (const double value :
-         run_host(op::matmul_tn, c, Values(static_cast<std::size_t>(one * other), 1), Write::add, 1)) {
-      EXPECT_NEAR(value / (1 + rows * static_cast<double>(0.1f)), 1, 5e-6);
-    }
-  }
-}
-
 TEST(HostKernels, TakePowersOfNegativeNumbersAndOfZero) {
   const auto value = [](const Operator& op, double power, std::vector<double> operands) {
     Application c;

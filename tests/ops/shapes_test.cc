@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "tests/engine/support.h"
 #include "tests/ops/cases.h"
@@ -127,8 +129,7 @@ TEST(Shapes, AttributesOutOfRangeAreNamed) {
   const Signature far{.in = {sized(1, 1)}, .attributes = op::at_column(5, std::numeric_limits<Index>::min())};
   EXPECT_NE(error_of<MisuseError>([&] { infer(op::place, far); }).find("a width of -9223372036854775808"),
             std::string::npos);
-  EXPECT_EQ(error_of<MisuseError>([] { op::with_alpha(-1); }),
-            "elu: alpha -1.000000; expected a finite float of 0 or more");
+  EXPECT_EQ(error_of<MisuseError>([] { op::with_alpha(-1); }), "elu: alpha -1; expected a finite float of 0 or more");
   EXPECT_EQ(error_of<MisuseError>([] { op::with_slope(std::numeric_limits<double>::infinity()); }),
             "leaky_relu: slope inf; expected a finite float");
   for (const double wrong : {1e39, -1e300}) {
@@ -141,18 +142,64 @@ TEST(Shapes, AttributesOutOfRangeAreNamed) {
     EXPECT_THROW(op::with_margin(std::abs(wrong)), MisuseError);
     EXPECT_THROW(op::with_epsilon(std::abs(wrong)), MisuseError);
     EXPECT_THROW(op::with_epsilon(1 / std::abs(wrong)), MisuseError);
+    EXPECT_THROW(op::at_rate(wrong), MisuseError);
+    EXPECT_THROW(op::at_rate(1, wrong), MisuseError);
+    EXPECT_THROW(op::rows_at_rate(Rows::count(1), wrong), MisuseError);
+    EXPECT_THROW(op::rows_at_rate(Rows::count(1), 1, wrong), MisuseError);
   }
-  EXPECT_EQ(error_of<MisuseError>([] { op::within(2, 1); }), "clamp: from 2.000000 to 1.000000; expected low <= high");
-  EXPECT_EQ(error_of<MisuseError>([] { op::to_power(0); }),
-            "pow: power 0.000000; expected a finite float other than 0");
+  EXPECT_EQ(error_of<MisuseError>([] { op::within(2, 1); }), "clamp: from 2 to 1; expected low <= high");
+  EXPECT_EQ(error_of<MisuseError>([] { op::to_power(0); }), "pow: power 0; expected a finite float other than 0");
   EXPECT_EQ(error_of<MisuseError>([] { op::smoothed_by(1); }),
-            "smoothed_cross_entropy: epsilon 1.000000; expected 0 <= epsilon < 1");
+            "smoothed_cross_entropy: epsilon 1; expected 0 <= epsilon < 1");
   EXPECT_EQ(error_of<MisuseError>([] { op::with_margin(-1); }),
-            "hinge: margin -1.000000; expected a finite float of 0 or more");
-  EXPECT_EQ(error_of<MisuseError>([] { op::with_epsilon(0); }),
-            "with_epsilon: 0.000000; expected a finite float above 0");
-  EXPECT_EQ(error_of<MisuseError>([] { op::dropout_by(1, 1, 0); }), "dropout: rate 1.000000; expected 0 <= rate < 1");
+            "hinge: margin -1; expected a finite float of 0 or more");
+  EXPECT_EQ(error_of<MisuseError>([] { op::with_epsilon(0); }), "with_epsilon: 0; expected a finite float above 0");
+  EXPECT_EQ(error_of<MisuseError>([] { op::dropout_by(1, 1, 0); }), "dropout: rate 1; expected 0 <= rate < 1");
   EXPECT_EQ(error_of<MisuseError>([] { op::dropout_by(0.5, 1, 65536); }), "dropout: site 65536; expected 0 to 65535");
+}
+
+TEST(Attributes, RefuseWhatIsNotANumberAndWhatFloatsDoNotHold) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  const std::vector<std::function<void(double)>> makers = {
+      [](double x) { op::scaled_by(x); },
+      [](double x) { op::scaled_and_shifted(x, 0); },
+      [](double x) { op::scaled_and_shifted(1, x); },
+      [](double x) { op::with_alpha(x); },
+      [](double x) { op::with_slope(x); },
+      [inf](double x) { op::within(x, inf); },
+      [inf](double x) { op::within(-inf, x); },
+      [](double x) { op::to_power(x); },
+      [](double x) { op::smoothed_by(x); },
+      [](double x) { op::with_margin(x); },
+      [](double x) { op::with_epsilon(x); },
+      [](double x) { op::dropout_by(x, 1, 0); },
+      [](double x) { op::at_rate(x); },
+      [](double x) { op::at_rate(1, x); },
+      [](double x) { op::rows_at_rate(Rows::count(1), x); },
+      [](double x) { op::rows_at_rate(Rows::count(1), 1, x); },
+  };
+  for (std::size_t m = 0; m < makers.size(); ++m) {
+    for (const double wrong : {nan, 1e39, -1e39}) EXPECT_THROW(makers[m](wrong), MisuseError) << m << ", " << wrong;
+  }
+  for (const double infinite : {inf, -inf}) {
+    EXPECT_THROW(op::at_rate(infinite), MisuseError);
+    EXPECT_THROW(op::at_rate(1, infinite), MisuseError);
+    EXPECT_EQ(op::scaled_by(infinite).values[0], infinite) << "may be meant";
+  }
+}
+
+TEST(Attributes, AreNamedAsTheyWereGiven) {
+  const double nan = -std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(error_of<MisuseError>([] { op::to_power(1e-50); }),
+            "pow: power 1e-50; expected a finite float other than 0");
+  EXPECT_EQ(error_of<MisuseError>([] { op::with_epsilon(1e-50); }),
+            "with_epsilon: 1e-50; expected a finite float above 0");
+  EXPECT_EQ(error_of<MisuseError>([] { op::scaled_by(-1e39); }),
+            "scale: factor -1e+39; expected a number that a float holds");
+  EXPECT_EQ(error_of<MisuseError>([] { op::dropout_by(1.0000000001, 1, 0); }),
+            "dropout: rate 1.0000000001; expected 0 <= rate < 1");
+  EXPECT_EQ(error_of<MisuseError>([&] { op::at_rate(nan, 0.1); }),
+            "sgd: rate nan, decay 0.1; expected numbers that a float holds");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "windrow/batching/backend/plan.h"
+#include "windrow/ops/number.h"
 
 namespace windrow {
 namespace {
@@ -21,7 +22,7 @@ std::string line_of(const Plan& plan, const Step& step) {
       text += node.op == nullptr ? "copy" : std::string(node.op->name.text());
       break;
     case Step::Does::fill:
-      text += std::to_string(step.constant);
+      text += shortest_text(step.constant);
       break;
     case Step::Does::scatter:
       text += "scatter " + plan.program.function->states[step.state].name;

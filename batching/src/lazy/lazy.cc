@@ -3,6 +3,7 @@
 
 #include "lazy/epochs.h"
 #include "lazy/record.h"
+#include "windrow/ops/number.h"
 
 namespace windrow {
 
@@ -46,7 +47,8 @@ LazyExpr LazyGraph::constant(Index width, double value, std::source_location fro
   if (width < 0 || width > INT32_MAX) {
     throw MisuseError("a constant of width " + std::to_string(width) + "; expected 0 to " + std::to_string(INT32_MAX));
   }
-  return input(std::vector<float>(static_cast<std::size_t>(width), static_cast<float>(value)), from);
+  const auto element = static_cast<float>(float_or_infinity("constant", value));
+  return input(std::vector<float>(static_cast<std::size_t>(width), element), from);
 }
 static void require_row(const Type& type) {
   if (type.rows == Rows::count(1)) return;

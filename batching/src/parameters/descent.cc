@@ -56,17 +56,13 @@ std::vector<Access> NextStep::ends() const {
 bool NextStep::skipped() const { return check_ && check_->skip; }
 
 std::uint64_t ParameterStore::sgd(double rate, double decay, std::source_location from) {
-  constexpr double most = std::numeric_limits<float>::max();
-  if (!(std::abs(rate) <= most) || !(std::abs(decay) <= most)) {
-    throw MisuseError("sgd: rate " + std::to_string(rate) + ", decay " + std::to_string(decay) +
-                      "; expected numbers that a float holds");
-  }
+  const Attributes attributes = op::at_rate(rate, decay);
   const NextStep next = next_step(from);
   const DescentStep step{rate, decay, next, from};
   for (const Entry& entry : entries_) {
     if (entry.frozen) continue;  // a gradient from before it was frozen may be left
     if (entry.gradient.all) {
-      update(op::sgd, {.in = {*entry.gradient.all}, .attributes = op::at_rate(rate, decay)}, entry.value, step);
+      update(op::sgd, {.in = {*entry.gradient.all}, .attributes = attributes}, entry.value, step);
     }
     if (entry.depends) update_rows(entry, step);
   }

@@ -11,6 +11,7 @@
 #include "parameters/parameter_store.h"
 #include "parameters/skipped_steps.h"
 #include "windrow/batching/backend/execution.h"
+#include "windrow/ops/number.h"
 #include "windrow/ops/philox.h"
 #include "windrow/ops/recording.h"
 
@@ -23,7 +24,7 @@ std::uint64_t next_parameters_id() {
 }
 
 float finite(float factor) {
-  if (!std::isfinite(factor)) throw MisuseError("a factor of " + std::to_string(factor) + "; expected it finite");
+  if (!std::isfinite(factor)) throw MisuseError("a factor of " + shortest_text(factor) + "; expected it finite");
   return factor;
 }
 

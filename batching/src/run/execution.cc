@@ -9,6 +9,7 @@
 #include "run/runner_notes.h"
 #include "run/tag.h"
 #include "windrow/batching/not_finite.h"
+#include "windrow/ops/number.h"
 
 namespace windrow {
 
@@ -76,9 +77,6 @@ std::size_t Execution::number_of(const std::string& output) const {
 
 // --- Losses
 
-/// The sign of a NaN means nothing, and differs between kernels.
-static std::string text_of(float value) { return std::isnan(value) ? "nan" : std::to_string(value); }
-
 std::optional<Execution::BadLoss> Execution::add_up_losses(const ValuesOf& values_of) {
   double sum = 0;
   std::optional<BadLoss> bad;
@@ -91,7 +89,7 @@ std::optional<Execution::BadLoss> Execution::add_up_losses(const ValuesOf& value
         sum += value;
         if (std::isfinite(value) || bad) continue;
         const std::string of = name_of(VertexRow{t, r});
-        bad = {{t, r}, name() + ": the loss of " + of + " is " + text_of(value) + ", expected a finite number; "};
+        bad = {{t, r}, name() + ": the loss of " + of + " is " + shortest_text(value) + ", expected a finite number; "};
       }
     }
   }
@@ -104,7 +102,7 @@ std::optional<Execution::BadLoss> Execution::find_bad(const LossCheck& check, Ma
     const float value = *values.row(loss.row);
     if (std::isfinite(value)) continue;
     const std::string what =
-        "the loss recorded at " + line_of(loss.from) + " is " + text_of(value) + ", expected a finite number; ";
+        "the loss recorded at " + line_of(loss.from) + " is " + shortest_text(value) + ", expected a finite number; ";
     for (std::size_t t = 0; t < layout_.types.size(); ++t) {
       const auto& vertices = layout_.types[t].vertex;
       const auto found = std::find(vertices.begin(), vertices.end(), loss.vertex);

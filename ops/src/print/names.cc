@@ -1,12 +1,11 @@
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <limits>
 #include <string_view>
 
+#include "windrow/ops/number.h"
 #include "windrow/ops/printing.h"
 
 namespace windrow::print {
@@ -55,9 +54,7 @@ constexpr std::string_view global_names[] = {
 
 template <class Real>
 std::string digits(Real value) {
-  std::array<char, 64> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
-  std::string made(text.data(), end);
+  std::string made = shortest_text(value);
   if (made.find_first_of(".e") == std::string::npos) made += ".0";
   return made;
 }

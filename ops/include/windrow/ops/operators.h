@@ -294,7 +294,8 @@ struct Window2d {
 /// Throws MisuseError unless sizes and stride are between 1 and 65536, the padding is smaller than the window, and the
 /// window fits into the padded image.
 Attributes sliding(const Window2d& window);
-/// For scale, reciprocal and reverse_gradient.
+/// For scale, reciprocal and reverse_gradient. This and all that follow throw MisuseError for NaN, and for finite
+/// numbers beyond the range of a float.
 Attributes scaled_by(double factor);
 /// For scale_shift.
 Attributes scaled_and_shifted(double factor, double shift);
@@ -304,7 +305,7 @@ Attributes with_alpha(double alpha);
 Attributes with_slope(double slope);
 /// For clamp. Throws MisuseError unless low <= high; one or both may be infinite.
 Attributes within(double low, double high);
-/// For pow. Throws MisuseError unless the power is finite and not 0.
+/// For pow. Throws MisuseError unless the power is a finite float other than 0.
 Attributes to_power(double power);
 /// For operators whose operands do not determine the number of rows of the result.
 Attributes to_rows(Rows rows);
@@ -335,7 +336,7 @@ Attributes with_epsilon(double epsilon);
 /// For dropout. `site` distinguishes several dropouts with one seed. Throws MisuseError unless 0 <= rate < 1 and site <
 /// 65536.
 Attributes dropout_by(double rate, std::uint64_t seed, std::uint32_t site);
-/// For sgd: the learning rate and the weight decay.
+/// For sgd: the learning rate and the weight decay. Throws MisuseError unless floats hold both.
 Attributes at_rate(double rate, double decay = 0);
 /// For sgd_rows: the rows of the table, the learning rate and the weight decay.
 Attributes rows_at_rate(Rows rows, double rate, double decay = 0);

@@ -51,11 +51,12 @@ void add_rows(float* to, Index width, Index count, Add add) {
 ///   for (Index i = 0; i < images; ++i) add_product(i, sum.next());
 ///   sum.finish();
 ///
-/// Allocates three times the memory of `to` if `count` exceeds rows_of_block.
+/// Up to `of_block` matrices are added one after the other to what is there. With more, allocates three times the
+/// memory of `to`.
 class MatrixSum {
  public:
-  MatrixSum(Matrix<float> to, Index count) : to_(to) {
-    if (count <= rows_of_block) return;
+  MatrixSum(Matrix<float> to, Index count, Index of_block = rows_of_block) : to_(to), of_block_(of_block) {
+    if (count <= of_block) return;
     part_.resize(static_cast<std::size_t>(to.rows * to.width));
     total_.resize(part_.size());
   }
@@ -63,7 +64,7 @@ class MatrixSum {
   /// Where the next matrix is added. Valid until the next call.
   Matrix<float> next() {
     if (part_.empty()) return to_;
-    if (added_ == rows_of_block) take_block();
+    if (added_ == of_block_) take_block();
     ++added_;
     return {part_.data(), to_.rows, to_.width, to_.width};
   }
@@ -89,6 +90,7 @@ class MatrixSum {
   }
 
   const Matrix<float> to_;
+  const Index of_block_;
   std::vector<float> part_;  // the sum of `added_` matrices
   std::vector<double> total_;
   Index added_ = 0;

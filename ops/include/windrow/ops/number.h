@@ -1,0 +1,25 @@
+// Numbers that users give: attributes and constants are doubles, but kernels compute with floats.
+#pragma once
+#include "windrow/engine/requirements.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+namespace windrow {
+
+/// The shortest decimal that is read back as this number.
+std::string shortest_text(double value);
+std::string shortest_text(float value);
+
+inline bool is_float(double x) { return std::abs(x) <= static_cast<double>(std::numeric_limits<float>::max()); }
+/// Does not become 0 either.
+inline bool is_positive_float(double x) {
+  return is_float(x) && x >= static_cast<double>(std::numeric_limits<float>::min());
+}
+
+/// The value. Throws MisuseError "WHAT 1e+39; expected a number that a float holds". Infinities may be meant; NaN, and
+/// finite numbers that become infinite, are not.
+double float_or_infinity(const std::string& what, double value);
+
+}  // namespace windrow

@@ -1,0 +1,28 @@
+#include "windrow/ops/number.h"
+
+#include <array>
+#include <charconv>
+
+#include "windrow/engine/error.h"
+
+namespace windrow {
+namespace {
+
+template <class Real>
+std::string shortest(Real value) {
+  if (std::isnan(value)) return "nan";  // its sign means nothing, and differs between kernels
+  std::array<char, 64> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+}  // namespace
+
+std::string shortest_text(double value) { return shortest(value); }
+std::string shortest_text(float value) { return shortest(value); }
+
+double float_or_infinity(const std::string& what, double value) {
+  if (is_float(value) || std::isinf(value)) return value;
+  throw MisuseError(what + " " + shortest_text(value) + "; expected a number that a float holds");
+}
+
+}  // namespace windrow
