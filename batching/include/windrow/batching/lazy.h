@@ -12,9 +12,8 @@
 //   parameters.sgd(0.1);
 //   graph.clear();
 //
-// After DyNet (Neubig et al. 2017), which batches operations with the same key: operator, constants, parameters and
-// widths. Here, operations that recur one after the other, such as a cell, become a vertex function, with all its
-// optimisations; lazy expressions have no executor of their own.
+// After DyNet (Neubig et al. 2017), which batches operations of one operator, constants, parameters and widths. Here,
+// operations that recur one after the other, such as a cell, become a vertex function, with all its optimisations.
 //
 // A *flush* computes everything that was recorded since the last one. Programs that repeat large cells record them as
 // such: see lazy_cell.h. That costs less than operation by operation.
