@@ -119,8 +119,13 @@ struct LogSumExp {
 struct LogSumExpGradient {
   static constexpr const char* name = "log_sum_exp_gradient";
   In x, result, g;
-  WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
-    return at(g, r, 0) * share_of(at(x, r, c), at(result, r, 0));
+  /// The exponentials are off by what the result has been rounded, so they are divided by their sum.
+  template <class Team>
+  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+    const float of_row = at(result, r, 0);
+    const float sum = sum_of(team, x.width, [&](Index c) { return share_of(at(x, r, c), of_row); });
+    const float factor = at(g, r, 0) / (sum > 0 && sum < -lowest ? sum : 1);
+    return [x = x, r, of_row, factor](Index c) { return factor * share_of(at(x, r, c), of_row); };
   }
   template <class A>
   void accesses(A& to) const {
@@ -244,7 +249,7 @@ int rms_norm_gradient(const Call& call, const Queue& queue) {
 
 int log_sum_exp(const Call& call, const Queue& queue) { return run_rows(call, queue, LogSumExp{call.in[0]}); }
 int log_sum_exp_gradient(const Call& call, const Queue& queue) {
-  return run_each(call, queue, LogSumExpGradient{call.in[0], call.in[1], call.in[2]});
+  return run_rows(call, queue, LogSumExpGradient{call.in[0], call.in[1], call.in[2]});
 }
 
 int softmax(const Call& call, const Queue& queue) { return run_rows(call, queue, Softmax<false>{call.in[0]}); }

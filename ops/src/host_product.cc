@@ -64,10 +64,11 @@ struct SumCut {
 };
 
 /// oneDNN adds the sums of a few hundred terms one after the other to the result, but each term by itself if the result
-/// is one row or one column.
+/// is one row or column to which it adds the rows of a matrix.
 SumCut sum_cut_of(const Product& p) {
-  const bool each_alone = (p.out.rows == 1 || p.out.width == 1) && !has_few_rows(p);
-  return each_alone ? SumCut{512, 1} : SumCut{4096, rows_of_block};
+  const bool adds_rows =
+      (p.out.rows == 1 && p.y.as == Factor::As::it_is) || (p.out.width == 1 && p.x.as == Factor::As::transposed);
+  return adds_rows && !has_few_rows(p) ? SumCut{512, 1} : SumCut{4096, rows_of_block};
 }
 
 /// A product whose sums are short.

@@ -190,12 +190,12 @@ HWY_INLINE float sum_of(V v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
 
 /// The sum of the lanes of fold_row() from zero on. Sums of blocks of a long row are added in double: row_sums.h.
 template <std::size_t N, class F>
-HWY_INLINE float sum_row(std::array<const float*, N> in, Index n, F f) {
+HWY_INLINE float sum_row(std::array<const float*, N> in, Index n, F f, float pad = 0) {
   const Index block = rows_of_block * static_cast<Index>(hn::Lanes(d));
-  if (n <= block) return sum_of(fold_row<N>(in, n, hn::Zero(d), 0, f));
+  if (n <= block) return sum_of(fold_row<N>(in, n, hn::Zero(d), pad, f));
   double sum = 0;
   for (Index i = 0; i < n; i += block) {
-    sum += static_cast<double>(sum_of(fold_row<N>(in, std::min(block, n - i), hn::Zero(d), 0, f)));
+    sum += static_cast<double>(sum_of(fold_row<N>(in, std::min(block, n - i), hn::Zero(d), pad, f)));
     for (const float*& x : in) x += block;
   }
   return static_cast<float>(sum);

@@ -4,6 +4,7 @@
 #include "hwy/foreach_target.h"
 // foreach_target.h comes first.
 #include <cmath>
+#include <vector>
 
 #include "host_simd.h"
 #include "windrow/ops/operators.h"
@@ -28,7 +29,7 @@ HWY_INLINE float top_of(const float* x, Index n) {
 HWY_INLINE float exp_sum_above(float shift, const float* x, Index n) {
   const V by = hn::Set(d, shift);
   const auto add_exp = [=](V so_far, V v) HWY_ATTR { return hn::Add(so_far, exp_of(hn::Sub(v, by))); };
-  return sum_of(fold_row<1>({x}, n, hn::Zero(d), -infinity, add_exp));
+  return sum_row<1>({x}, n, add_exp, -infinity);
 }
 
 HWY_INLINE ExpSum exp_sum(const float* x, Index n) {
@@ -222,13 +223,24 @@ void log_sum_exp(const HostCall& k) {
   });
 }
 
+/// exp(x - result) is off by what the result has been rounded, which is a lot if a large number is common to all terms.
+/// So it is divided by the sum of these.
 void log_sum_exp_gradient(const HostCall& k) {
+  const Index n = k.out.width;
+  std::vector<float> shares(static_cast<std::size_t>(n) + hn::Lanes(d));
   for (Index r = 0; r < k.out.rows; ++r) {
-    const float of_row = *k.in[1].row(r);
+    const float of_row = *k.in[1].row(r), g = *k.in[2].row(r);
     const V result = hn::Set(d, of_row == -infinity ? infinity : of_row);  // nothing has a share in a sum of 0
-    const V g = hn::Set(d, *k.in[2].row(r));
-    write_row<1>(k.write, k.out.row(r), {k.in[0].row(r)}, k.out.width,
-                 [=](V v) HWY_ATTR { return hn::Mul(g, exp_of(hn::Sub(v, result))); });
+    float* share = shares.data();
+    const auto add_share = [&](V so_far, V v) HWY_ATTR {
+      const V e = exp_of(hn::Sub(v, result));
+      hn::StoreU(e, d, share);
+      share += hn::Lanes(d);
+      return hn::Add(so_far, e);
+    };
+    const float sum = sum_row<1>({k.in[0].row(r)}, n, add_share, -infinity);
+    const V factor = hn::Set(d, sum > 0 && sum < infinity ? g / sum : g);
+    write_row<1>(k.write, k.out.row(r), {shares.data()}, n, [=](V v) HWY_ATTR { return hn::Mul(factor, v); });
   }
 }
 

@@ -47,6 +47,11 @@ inline double share_of(double term, double result) {
   return std::exp(term - (result == -inf ? inf : result));
 }
 
+/// What shares are divided by so that they add up to 1 if `result` has been rounded. Those of infinite terms are kept.
+inline double whole_of(double sum_of_shares) {
+  return sum_of_shares > 0 && std::isfinite(sum_of_shares) ? sum_of_shares : 1;
+}
+
 /// log(1 + exp(x)).
 inline double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
 

@@ -87,7 +87,12 @@ void add_other_losses(KernelTable<double>& table) {
   table.add(op::log_sum_exp,
             [](const Call& k) { each(k, [&](Index r, Index) { return log_sum_exp(k.in[0].row(r), k.in[0].width); }); });
   table.add(op::log_sum_exp_gradient, [](const Call& k) {
-    each(k, [&](Index r, Index c) { return k.in[2].row(r)[0] * share_of(k.in[0].row(r)[c], k.in[1].row(r)[0]); });
+    each(k, [&](Index r, Index c) {
+      const double *x = k.in[0].row(r), result = k.in[1].row(r)[0], g = k.in[2].row(r)[0];
+      double sum = 0;
+      for (Index i = 0; i < k.in[0].width; ++i) sum += share_of(x[i], result);
+      return g * share_of(x[c], result) / whole_of(sum);
+    });
   });
 }
 

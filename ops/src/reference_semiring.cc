@@ -25,7 +25,12 @@ double top_of(const Call& k, Index r, Index c) {
 
 /// The gradient of element (r, c) of the result, times the share that term i has of it.
 double share(const Call& k, Index r, Index i, Index c) {
-  return k.in[3].row(r)[c] * share_of(k.in[0].row(r)[i] + k.in[1].row(i)[c], k.in[2].row(r)[c]);
+  const auto share = [&](Index term) {
+    return share_of(k.in[0].row(r)[term] + k.in[1].row(term)[c], k.in[2].row(r)[c]);
+  };
+  double sum = 0;
+  for (Index term = 0; term < k.in[0].width; ++term) sum += share(term);
+  return k.in[3].row(r)[c] * share(i) / whole_of(sum);
 }
 
 }  // namespace

@@ -302,9 +302,19 @@ Application random_case(const Operator& op, Index rows, std::mt19937& random, Nu
     if (found == table->end()) continue;
     Maker maker(rows, numbers, random);
     found->second(maker);
+    take_result(op, maker.made);
     return maker.made;
   }
   throw std::logic_error("no case for operator " + name);
+}
+
+void take_result(const Operator& op, Application& c) {
+  const bool product = &op == &op::log_matmul_gradient || &op == &op::log_matmul_weight_gradient;
+  if (!product && &op != &op::log_sum_exp_gradient) return;
+  const std::size_t operands = product ? 2 : 1;
+  Application forward{.signature = {.in = {c.signature.in.begin(), c.signature.in.begin() + operands}},
+                      .in = {c.in.begin(), c.in.begin() + operands}};
+  c.in[operands] = evaluate(reference_kernels(), product ? op::log_matmul : op::log_sum_exp, forward);
 }
 
 }  // namespace windrow::testing

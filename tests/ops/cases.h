@@ -28,6 +28,9 @@ enum class Numbers {
 /// floats.
 Application random_case(const Operator& op, Index rows, std::mt19937& random, Numbers numbers = Numbers::real);
 
+/// For gradients that take the result: what it is. Other results would be no gradients of anything.
+void take_result(const Operator& op, Application& c);
+
 /// Attributes that an operator accepts.
 inline Attributes some_attributes(const Operator& op) {
   std::mt19937 random;

@@ -99,6 +99,29 @@ TEST(HostKernels, KeepThePrecisionOfActivations) {
       });
 }
 
+TEST(HostKernels, GiveGradientsOfLogarithmsOfSumsThatAddUpToOne) {
+  for (const Index terms : {2, 3, 5, 16, 17, 64, 65, 1000}) {
+    for (const double offset : {0.0, -1e3, 1e5, 1e6, 1e7, -1e30}) {
+      SCOPED_TRACE(std::to_string(terms) + " terms, offset " + std::to_string(offset));
+      Values x;
+      for (Index i = 0; i < terms; ++i) x.push_back(static_cast<float>(offset + (std::abs(offset) < 1e6 ? i % 3 : 0)));
+      double sum = 0;
+      for (const double v : x) sum += std::exp(v - x[0]);
+      const Type row{Rows::count(1), terms}, column{Rows::count(terms), 1}, one{Rows::count(1), 1};
+      const auto check = [&](const Operator& op, const std::vector<Type>& types, const std::vector<Values>& operands) {
+        const Values shares = run_host(op, {{.in = types}, operands}, Values(x.size(), 1), Write::add, 1);
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          ASSERT_NEAR(shares[i], 1 + 3 * std::exp(x[i] - x[0]) / sum, 2e-6) << op.name.text() << ", term " << i;
+        }
+      };
+      const Values result = run_host(op::log_sum_exp, {{.in = {row}}, {x}}, {0}, Write::overwrite, 1);
+      check(op::log_sum_exp_gradient, {row, one, one}, {x, result, {3}});
+      check(op::log_matmul_gradient, {row, column, one, one}, {x, Values(x.size(), 0), result, {3}});
+      check(op::log_matmul_weight_gradient, {row, column, one, one}, {Values(x.size(), 0), x, result, {3}});
+    }
+  }
+}
+
 TEST(HostKernels, TakePowersOfNegativeNumbersAndOfZero) {
   const auto value = [](const Operator& op, double power, std::vector<double> operands) {
     Application c;

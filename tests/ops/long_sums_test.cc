@@ -99,18 +99,14 @@ TEST(LongSums, LoseNoDigitsInTheLogSemiring) {
   c.in[0][7] = second;
   const double sum = std::exp(second) + static_cast<double>(many - 1) * std::exp(term);
   EXPECT_NEAR(run_host(op::log_matmul, c, {0}, Write::overwrite, 1)[0], std::log(sum), 2e-6);
-  // One element of x, whose gradient is the sum over all columns.
-  const double share = std::exp(static_cast<double>(-0.7f)) * tenth;
-  expect_all(op::log_matmul_gradient,
-             equal_terms({{1, 1}, {1, many}, {1, many}, {1, many}}, {0, 0, static_cast<double>(0.7f), tenth}),
-             static_cast<double>(many) * share);
-  expect_all(op::log_matmul_weight_gradient,
-             equal_terms({{many, 1}, {1, 1}, {many, 1}, {many, 1}}, {0, 0, static_cast<double>(0.7f), tenth}),
-             static_cast<double>(many) * share);
-  expect_all(op::max_matmul_gradient, equal_terms({{1, 1}, {1, many}, {1, many}}, {0, 0, tenth}),
-             static_cast<double>(many) * tenth);
-  expect_all(op::max_matmul_weight_gradient, equal_terms({{many, 1}, {1, 1}, {many, 1}}, {0, 0, tenth}),
-             static_cast<double>(many) * tenth);
+  // One element of x, whose gradient is the sum over all columns; then one weight, whose gradient is that over all
+  // rows.
+  const double all = static_cast<double>(many) * tenth;
+  expect_all(op::log_matmul_gradient, equal_terms({{1, 1}, {1, many}, {1, many}, {1, many}}, {0, 0, 0, tenth}), all);
+  expect_all(op::log_matmul_weight_gradient, equal_terms({{many, 1}, {1, 1}, {many, 1}, {many, 1}}, {0, 0, 0, tenth}),
+             all);
+  expect_all(op::max_matmul_gradient, equal_terms({{1, 1}, {1, many}, {1, many}}, {0, 0, tenth}), all);
+  expect_all(op::max_matmul_weight_gradient, equal_terms({{many, 1}, {1, 1}, {many, 1}}, {0, 0, tenth}), all);
 }
 
 TEST(LongSums, LoseNoDigitsInRowsThatManySegmentsShare) {

@@ -9,16 +9,6 @@
 
 namespace windrow::testing {
 
-/// For gradients that take the result: what it is. Other results would be no gradients of anything.
-inline void take_result(const Operator& op, Application& c) {
-  const bool product = &op == &op::log_matmul_gradient || &op == &op::log_matmul_weight_gradient;
-  if (!product && &op != &op::log_sum_exp_gradient) return;
-  const std::size_t operands = product ? 2 : 1;
-  Application forward{.signature = {.in = {c.signature.in.begin(), c.signature.in.begin() + operands}},
-                      .in = {c.in.begin(), c.in.begin() + operands}};
-  c.in[operands] = evaluate(reference_kernels(), product ? op::log_matmul : op::log_sum_exp, forward);
-}
-
 /// Whether the rule says what becomes of any number in operand k.
 inline bool takes_any_number(const Operator& op, const Application& c, std::size_t k) {
   if (&op == &op::binary_cross_entropy) return k != 1;  // which refuses what is outside [0, 1]
