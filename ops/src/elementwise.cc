@@ -176,11 +176,11 @@ constinit const Operator sgd{.name = "sgd",
                              .updates = true};
 
 Attributes scaled_by(double factor) {
-  return {.made_by = "scaled_by", .values = {float_or_infinity("scale: factor", factor), 0}};
+  return {.made_by = "scaled_by", .values = {held_by_float("scale: factor", factor), 0}};
 }
 Attributes scaled_and_shifted(double factor, double shift) {
-  float_or_infinity("scale_shift: factor", factor);
-  float_or_infinity("scale_shift: shift", shift);
+  held_by_float("scale_shift: factor", factor);
+  held_by_float("scale_shift: shift", shift);
   return {.made_by = "scaled_and_shifted", .values = {factor, shift}};
 }
 Attributes with_alpha(double alpha) {
@@ -197,8 +197,8 @@ Attributes within(double low, double high) {
   if (!(low <= high)) {
     throw MisuseError("clamp: from " + shortest_text(low) + " to " + shortest_text(high) + "; expected low <= high");
   }
-  float_or_infinity("clamp: lower bound", low);
-  float_or_infinity("clamp: upper bound", high);
+  held_by_float("clamp: lower bound", low);
+  held_by_float("clamp: upper bound", high);
   return {.made_by = "within", .values = {low, high}};
 }
 Attributes to_power(double power) {

@@ -20,8 +20,8 @@ std::string shortest(Real value) {
 std::string shortest_text(double value) { return shortest(value); }
 std::string shortest_text(float value) { return shortest(value); }
 
-double float_or_infinity(const std::string& what, double value) {
-  if (is_float(value) || std::isinf(value)) return value;
+double held_by_float(const std::string& what, double value) {
+  if (is_float(value) || !std::isfinite(value)) return value;
   throw MisuseError(what + " " + shortest_text(value) + "; expected a number that a float holds");
 }
 

@@ -180,7 +180,7 @@ IndexExpr Vertex::pull_index_rows(const std::string& name, const Type& type, Pre
 
 Expr Vertex::constant(Index width, double value) {
   check_width(tracing_->function, "constant", width);
-  return tracing_->constant(width, float_or_infinity(tracing_->function.name + ": constant", value));
+  return tracing_->constant(width, held_by_float(tracing_->function.name + ": constant", value));
 }
 
 void Vertex::push(const std::string& name, const Expr& value) {

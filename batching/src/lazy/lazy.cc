@@ -47,7 +47,7 @@ LazyExpr LazyGraph::constant(Index width, double value, std::source_location fro
   if (width < 0 || width > INT32_MAX) {
     throw MisuseError("a constant of width " + std::to_string(width) + "; expected 0 to " + std::to_string(INT32_MAX));
   }
-  const auto element = static_cast<float>(float_or_infinity("constant", value));
+  const auto element = static_cast<float>(held_by_float("constant", value));
   return input(std::vector<float>(static_cast<std::size_t>(width), element), from);
 }
 static void require_row(const Type& type) {

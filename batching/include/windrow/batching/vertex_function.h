@@ -106,7 +106,7 @@ class Vertex {
   IndexExpr pull_edge_index(const std::string& name, Presence presence = Presence::always, Index width = 1);
 
   /// A row of equal numbers, for each vertex. Results that are known to be zero are not computed. Throws MisuseError
-  /// for NaN, and for a finite number beyond the range of a float.
+  /// for a finite number beyond the range of a float.
   Expr constant(Index width, double value);
   Expr zeros(Index width) { return constant(width, 0); }
   /// A parameter or a function of parameters as an expression, to compute with parameters alone: once for all vertices.

@@ -18,8 +18,8 @@ inline bool is_positive_float(double x) {
   return is_float(x) && x >= static_cast<double>(std::numeric_limits<float>::min());
 }
 
-/// The value. Throws MisuseError "WHAT 1e+39; expected a number that a float holds". Infinities may be meant; NaN, and
-/// finite numbers that become infinite, are not.
-double float_or_infinity(const std::string& what, double value);
+/// The value. Throws MisuseError "WHAT 1e+39; expected a number that a float holds". NaN and infinities may be meant;
+/// finite numbers that become infinite are not.
+double held_by_float(const std::string& what, double value);
 
 }  // namespace windrow

@@ -220,8 +220,8 @@ extern const Operator hinge_gradient;  ///< x, g of n x 1; n x 1 -> n x w; with_
 
 /// n x w -> n x 1: log(sum of exp(x)) over each row, natural logarithm; finite for all finite x; 0 if w is 0.
 extern const Operator log_sum_exp;
-/// x, result, g, both of n x 1 -> n x w: g * exp(x - result), divided by the sum of exp(x - result) of the row, since the
-/// result may have been rounded.
+/// x, result, g, both of n x 1 -> n x w: g * exp(x - result), divided by the sum of exp(x - result) of the row, since
+/// the result may have been rounded.
 extern const Operator log_sum_exp_gradient;
 
 /// Elementwise, for a logit x and a target y within [0, 1]: -y * log(sigmoid(x)) - (1 - y) * log(sigmoid(-x)). Relative
@@ -296,8 +296,8 @@ struct Window2d {
 /// Throws MisuseError unless sizes and stride are between 1 and 65536, the padding is smaller than the window, and the
 /// window fits into the padded image.
 Attributes sliding(const Window2d& window);
-/// For scale, reciprocal and reverse_gradient. This and all that follow throw MisuseError for NaN, and for finite
-/// numbers beyond the range of a float.
+/// For scale, reciprocal and reverse_gradient. This and all that follow throw MisuseError for finite numbers beyond the
+/// range of a float; except for this and scaled_and_shifted(), for NaN, too.
 Attributes scaled_by(double factor);
 /// For scale_shift.
 Attributes scaled_and_shifted(double factor, double shift);
