@@ -310,8 +310,7 @@ class LazyGraph {
   LazyExpr input(std::initializer_list<float> values, std::source_location from = std::source_location::current()) {
     return input(std::span(values.begin(), values.size()), from);
   }
-  /// A row of equal numbers, recorded as an input. Throws MisuseError as input() does, for a negative width, for NaN,
-  /// and for a finite number beyond the range of a float.
+  /// A row of equal numbers, as an input. Throws as input() does, and as Vertex::constant() for widths and numbers.
   LazyExpr constant(Index width, double value, std::source_location from = std::source_location::current());
   LazyExpr zeros(Index width, std::source_location from = std::source_location::current()) {
     return constant(width, 0, from);

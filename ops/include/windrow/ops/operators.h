@@ -220,8 +220,8 @@ extern const Operator hinge_gradient;  ///< x, g of n x 1; n x 1 -> n x w; with_
 
 /// n x w -> n x 1: log(sum of exp(x)) over each row, natural logarithm; finite for all finite x; 0 if w is 0.
 extern const Operator log_sum_exp;
-/// x, result, g, both of n x 1 -> n x w: g * exp(x - result), divided by the sum of exp(x - result) of the row, since the
-/// result may have been rounded.
+/// x, result, g, both of n x 1 -> n x w: g * exp(x - result), divided by the sum of exp(x - result) of the row, since
+/// the result may have been rounded.
 extern const Operator log_sum_exp_gradient;
 
 /// Elementwise, for a logit x and a target y within [0, 1]: -y * log(sigmoid(x)) - (1 - y) * log(sigmoid(-x)). Relative
