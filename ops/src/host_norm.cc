@@ -24,7 +24,7 @@ HWY_INLINE Norm norm_about(float centre, const float* x, Index n, double epsilon
     const V above = hn::Sub(v, at);
     return hn::MulAdd(above, above, so_far);
   };
-  const float squares = sum_of(fold_row<1>({x}, n, hn::Zero(d), centre, add_square));
+  const float squares = sum_row<1>({x}, n, add_square, centre);
   return {centre, 1 / std::sqrt(squares / static_cast<float>(n) + static_cast<float>(epsilon))};
 }
 
@@ -34,7 +34,7 @@ HWY_INLINE float mean_of(const float* x, Index n) {
   if (n == 0) return 0;
   const V first = hn::Set(d, x[0]);
   const auto add_above = [=](V so_far, V v) HWY_ATTR { return hn::Add(so_far, hn::Sub(v, first)); };
-  return x[0] + sum_of(fold_row<1>({x}, n, hn::Zero(d), x[0], add_above)) / static_cast<float>(n);
+  return x[0] + sum_row<1>({x}, n, add_above, x[0]) / static_cast<float>(n);
 }
 
 HWY_INLINE Norm layer_norm_of(const HostCall& k, Index r) {
@@ -58,7 +58,7 @@ HWY_INLINE void write_gradient(const HostCall& k, Index r, Norm norm, float mean
   const V centre = hn::Set(d, norm.centre), factor = hn::Set(d, norm.factor), of_all = hn::Set(d, mean);
   const auto add_product = [=](V so_far, V v, V w)
                                HWY_ATTR { return hn::MulAdd(hn::Sub(v, centre), hn::Sub(w, of_all), so_far); };
-  const float dot = sum_of(fold_row<2>({x, g}, k.out.width, hn::Zero(d), norm.centre, add_product));
+  const float dot = sum_row<2>({x, g}, k.out.width, add_product, norm.centre);
   const V slope = hn::Set(d, norm.factor * norm.factor * dot / static_cast<float>(k.out.width));
   write_row<2>(k.write, k.out.row(r), {x, g}, k.out.width, [=](V v, V w) HWY_ATTR {
     return hn::Mul(factor, hn::NegMulAdd(hn::Sub(v, centre), slope, hn::Sub(w, of_all)));

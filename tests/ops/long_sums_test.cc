@@ -1,11 +1,14 @@
 // Sums of very many terms on the host, against the exact sums.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "tests/ops/cases.h"
+#include "tests/seed.h"
 #include "windrow/ops/operators.h"
 
 namespace windrow {
@@ -107,6 +110,27 @@ TEST(LongSums, LoseNoDigitsInTheLogSemiring) {
              all);
   expect_all(op::max_matmul_gradient, equal_terms({{1, 1}, {1, many}, {1, many}}, {0, 0, tenth}), all);
   expect_all(op::max_matmul_weight_gradient, equal_terms({{many, 1}, {1, 1}, {many, 1}}, {0, 0, tenth}), all);
+}
+
+TEST(LongSums, LoseNoDigitsInNormsOfLongRows) {
+  std::mt19937 random(testing::first_seed());
+  std::uniform_real_distribution<float> uniform(0, 1);
+  Application c = equal_terms({{1, many}}, {0}, op::with_epsilon(1e-5));
+  double mean = 0, square = 0;
+  for (double& x : c.in[0]) {
+    x = static_cast<double>(uniform(random));
+    mean += x / static_cast<double>(many);
+    square += x * x / static_cast<double>(many);
+  }
+  for (const Operator* op : {&op::layer_norm, &op::rms_norm}) {
+    const double centre = op == &op::layer_norm ? mean : 0, factor = 1 / std::sqrt(square - centre * centre + 1e-5);
+    const Values values = run_host(*op, c, Values(c.in[0].size()), Write::overwrite, 1);
+    double worst = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      worst = std::max(worst, std::abs(values[i] - (c.in[0][i] - centre) * factor));
+    }
+    EXPECT_LE(worst, 1e-6) << op->name.text();
+  }
 }
 
 TEST(LongSums, LoseNoDigitsInRowsThatManySegmentsShare) {
