@@ -20,9 +20,9 @@ std::string shortest(Real value) {
 std::string shortest_text(double value) { return shortest(value); }
 std::string shortest_text(float value) { return shortest(value); }
 
-double held_by_float(const std::string& what, double value) {
+double held_by_float(std::string_view what, double value) {
   if (is_float(value) || !std::isfinite(value)) return value;
-  throw MisuseError(what + " " + shortest_text(value) + "; expected a number that a float holds");
+  throw MisuseError(std::string(what) + " " + shortest_text(value) + "; expected a number that a float holds");
 }
 
 }  // namespace windrow

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <string_view>
 
 namespace windrow {
 
@@ -20,6 +21,6 @@ inline bool is_positive_float(double x) {
 
 /// The value. Throws MisuseError "WHAT 1e+39; expected a number that a float holds". NaN and infinities may be meant;
 /// finite numbers that become infinite are not.
-double held_by_float(const std::string& what, double value);
+double held_by_float(std::string_view what, double value);
 
 }  // namespace windrow
