@@ -1,11 +1,10 @@
 #include "checked.h"
 
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "windrow/engine/error.h"
+#include "windrow/ops/number.h"
 
 namespace windrow {
 namespace {
@@ -14,13 +13,8 @@ constexpr double largest = std::numeric_limits<float>::max(), smallest = std::nu
 
 }  // namespace
 
-std::string text_of(double value) {
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
-}
-
 void require(bool holds, const std::string& what, double value, const char* expected) {
-  if (!holds) throw MisuseError(what + " " + text_of(value) + "; expected " + expected);
+  if (!holds) throw MisuseError(what + " " + shortest_text(value) + "; expected " + expected);
 }
 void require_not_negative(const std::string& what, double value) {
   require(value >= 0 && value <= largest, what, value, "a number, 0 or more, that a float holds");

@@ -5,9 +5,6 @@
 
 namespace windrow {
 
-/// The shortest decimal that is read back as this number.
-std::string text_of(double value);
-
 /// Throws MisuseError "WHAT 1e+39; expected EXPECTED" unless it holds.
 void require(bool holds, const std::string& what, double value, const char* expected);
 /// Throws MisuseError unless the value is 0 or more, and at most the largest float.

@@ -9,6 +9,7 @@
 
 #include "checked.h"
 #include "windrow/engine/error.h"
+#include "windrow/ops/number.h"
 
 namespace windrow {
 namespace {
@@ -23,7 +24,7 @@ LearningRate LearningRate::steps(double rate, std::uint64_t every, double factor
   require_rate(rate);
   require_not_negative("learning rate multiplied by", factor);
   if (every == 0 || factor == 0) {
-    throw MisuseError("learning rate multiplied by " + text_of(factor) + " every " + std::to_string(every) +
+    throw MisuseError("learning rate multiplied by " + shortest_text(factor) + " every " + std::to_string(every) +
                       " steps; expected both above 0");
   }
   return LearningRate([=](std::uint64_t step) {
