@@ -74,8 +74,8 @@ TEST(CudaLevels, AreComputedWhereATypeHasNoRows) {
 }
 
 /// The mean loss of the second epoch.
-double loss_of_training(const std::string& model, const Device& device, Index hidden) {
-  WorkloadOptions options{.seed = 1, .samples = 64};
+double loss_of_training(const std::string& model, const Device& device, Index hidden, std::size_t samples = 64) {
+  WorkloadOptions options{.seed = 1, .samples = samples};
   options.sizes["hidden"] = options.sizes["embedding"] = hidden;
   Workload workload = make_workload(model, device, options);
   Trainer trainer(device, workload, {.minibatch = 32, .optimiser = {.rate = 0.1}});
@@ -99,14 +99,15 @@ TEST(CudaLevels, GiveTheLossOfTheHostHoweverTheyAreDivided) {
 TEST(CudaLevels, AreComputedByLaunchesWhereTeamsCannotRunTogether) {
   fake::reset();
   Engine engine({.policy = Policy::pool, .workers = 2});
-  const double expected = loss_of_training("tree-lstm", host_device(engine), 36);
+  const auto loss_on = [](const Device& device) { return loss_of_training("tree-lstm", device, 36, 8); };
+  const double expected = loss_on(host_device(engine));
   const auto said_of = [&](const fake::Options& options, const cuda::DeviceOptions& of_device) {
     fake::reset(options);
     Engine another({.policy = Policy::pool, .workers = 2});
     const cuda::OpenDevice opened = cuda::open_device(another, 0, of_device);
     ::testing::internal::CaptureStderr();
-    EXPECT_NEAR(loss_of_training("tree-lstm", opened.device, 36), expected, 1e-4 * expected);
-    EXPECT_NEAR(loss_of_training("tree-lstm", opened.device, 36), expected, 1e-4 * expected);
+    EXPECT_NEAR(loss_on(opened.device), expected, 1e-4 * expected);
+    EXPECT_NEAR(loss_on(opened.device), expected, 1e-4 * expected);
     return ::testing::internal::GetCapturedStderr();
   };
   const std::string said = "windrow: cuda:0: levels of minibatches are computed by launches alone, since ";
