@@ -118,7 +118,7 @@ Order descending(const Lifetimes& lifetimes, const Key& key) {
 }
 
 double length_of(const Lifetimes::Buffer& buffer) {
-  return static_cast<double>(buffer.time.end) - static_cast<double>(buffer.time.begin);
+  return static_cast<double>(buffer.end) - static_cast<double>(buffer.begin);
 }
 
 /// Large buffers, long lives, or both first.

@@ -17,7 +17,7 @@ using testing::random_memory_program;
 class Exhaustive {
  public:
   explicit Exhaustive(const MemoryProgram& program) : program_(program) {
-    const auto before = testing::predecessors_of(program, {});
+    const auto before = testing::predecessors_of(program);
     const std::size_t count = program.buffers.size();
     std::vector<std::vector<std::uint32_t>> users(count);
     for (std::uint32_t step = 0; step < program.steps.size(); ++step) {
@@ -111,7 +111,8 @@ void compare_with_exhaustive_search(StepOrder order) {
     Exhaustive exhaustive(program);
     const MemoryPlan plan = plan_memory(program);
     const std::size_t least = exhaustive.optimum();
-    EXPECT_EQ(plan.lower_bound, exhaustive.largest_clique());
+    EXPECT_LE(plan.lower_bound, least);
+    if (order == StepOrder::serial) EXPECT_EQ(plan.lower_bound, exhaustive.largest_clique());
     EXPECT_GE(plan.bytes, least);
     planned += plan.bytes;
     optimal += least;
