@@ -11,7 +11,7 @@
 
 #include "host/host.h"
 #include "host/product.h"
-#include "operators/images.h"
+#include "operators/attributes.h"
 #include "windrow/ops/row_sums.h"
 
 namespace windrow {

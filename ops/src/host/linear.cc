@@ -3,7 +3,7 @@
 
 #include "host/host.h"
 #include "host/product.h"
-#include "operators/products.h"
+#include "operators/attributes.h"
 #include "windrow/ops/operators.h"
 #include "windrow/ops/row_sums.h"
 

@@ -1,9 +1,8 @@
 // Convolution and pooling: shapes and gradients.
-#include "operators/images.h"
-
 #include <algorithm>
 #include <string>
 
+#include "operators/attributes.h"
 #include "operators/rules.h"
 
 namespace windrow::op {

@@ -1,8 +1,7 @@
 // Products of rows with rows: shapes and gradients.
-#include "operators/products.h"
-
 #include <string>
 
+#include "operators/attributes.h"
 #include "operators/rules.h"
 #include "windrow/ops/operators.h"
 

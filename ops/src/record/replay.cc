@@ -18,6 +18,10 @@ using Use = RecordedOps::Use;
 using Op = RecordedOps::Op;
 using Order = StaticOptions::Order;
 
+void run_all(OpContext& op, std::span<OpFunction> functions) {
+  for (OpFunction& function : functions) function(op);
+}
+
 bool writes(AccessKind kind) { return kind != AccessKind::read; }
 
 /// Whether the op's own options decide whether it runs, so that it is no part of a larger op.
@@ -326,6 +330,31 @@ Replay Analysis::make() {
 }
 
 }  // namespace
+
+void CapturedRun::run(OpContext& op, std::span<OpFunction> functions) {
+  const auto own = functions.subspan(first_, end_ - first_);
+  if (work_ == nullptr && has_memory_ && !refused_) {
+    workspaces_.clear();  // of a capture that failed
+    const KeepWorkspaces keep(workspaces_);
+    work_ = dynamic_cast<CapturingLane&>(*op.lane()).capture_work([&] { run_all(op, own); });
+    refused_ = work_ == nullptr;
+  }
+  if (work_ != nullptr) return work_->issue();
+  run_all(op, own);
+  has_memory_ = true;
+}
+
+void ReplayedGroup::operator()(OpContext& op) const {
+  const std::span<OpFunction> functions = of->functions;
+  std::size_t next = first;
+  for (std::size_t k = first_run; k < end_run; ++k) {
+    CapturedRun& run = of->captured[k];
+    run_all(op, functions.subspan(next, run.first() - next));
+    run.run(op, functions);
+    next = run.end();
+  }
+  run_all(op, functions.subspan(next, end - next));
+}
 
 Replay make_replay(Engine& engine, RecordedOps recording, const HeldBuffers& held, const StaticOptions& options,
                    std::source_location from) {

@@ -14,24 +14,6 @@
 namespace windrow {
 namespace {
 
-/// What decides whether a recording fits a call.
-struct StaticKey {
-  explicit StaticKey(const StaticInputs& inputs) : key(inputs.key) {
-    for (const Tensor& tensor : inputs.in) in.emplace_back(tensor.rows(), tensor.width());
-    for (const IntTensor& tensor : inputs.indices) indices.emplace_back(tensor.rows(), tensor.width());
-  }
-  bool fits(const StaticInputs& inputs) const {
-    const auto same = [](const std::pair<Index, Index>& shape, const auto& tensor) {
-      return shape.first == tensor.rows() && shape.second == tensor.width();
-    };
-    return key == inputs.key && std::ranges::equal(in, inputs.in, same) &&
-           std::ranges::equal(indices, inputs.indices, same);
-  }
-
-  std::vector<std::pair<Index, Index>> in, indices;  // rows and widths
-  std::uint64_t key;
-};
-
 /// Copies the rows of a tensor into a whole buffer. Small enough to be stored in an op without the heap.
 template <class T>
 struct CopyRows {
@@ -161,7 +143,7 @@ class Static::Impl {
         throw;
       }
     }
-    const auto found = std::ranges::find_if(kept_, [&](const auto& one) { return one->key.fits(inputs); });
+    const auto found = std::ranges::find_if(kept_, [&](const auto& one) { return one->fits(inputs); });
     const bool replayed = found != kept_.end();
     Recorded& recorded = replayed ? **found : record(inputs, from);
     recorded.last_call = ++calls_;
@@ -200,7 +182,11 @@ class Static::Impl {
 
  private:
   struct Recorded {
-    explicit Recorded(const StaticInputs& inputs) : key(inputs) {}
+    bool fits(const StaticInputs& inputs) const {
+      const auto same = [](const auto& a, const auto& b) { return a.rows() == b.rows() && a.width() == b.width(); };
+      return own.key == inputs.key && std::ranges::equal(own.in, inputs.in, same) &&
+             std::ranges::equal(own.indices, inputs.indices, same);
+    }
     void count(HeldBuffers& held) const {
       for (const RecordedOps::Item& item : replay.run->items) ++held[item.buffer.get()];
       for (const auto* tensors : {&own.in, &results}) {
@@ -208,22 +194,18 @@ class Static::Impl {
       }
       for (const IntTensor& tensor : own.indices) ++held[tensor.buffer().get()];
     }
-
     /// Of its memory: its inputs, the tensors inside, and those that the body made and returned.
     std::size_t bytes() const {
-      std::unordered_set<const Buffer*> own_buffers;
-      for (const Tensor& tensor : own.in) own_buffers.insert(tensor.buffer().get());
-      for (const IntTensor& tensor : own.indices) own_buffers.insert(tensor.buffer().get());
+      std::size_t sum = replay.planned_bytes;
+      for (const Tensor& tensor : own.in) sum += tensor.buffer()->size();
+      for (const IntTensor& tensor : own.indices) sum += tensor.buffer()->size();
       for (const RecordedOps::Item& item : replay.run->items) {
         const auto is_it = [&](const Tensor& result) { return result.buffer() == item.buffer; };
-        if (item.made && std::ranges::any_of(results, is_it)) own_buffers.insert(item.buffer.get());
+        if (item.made && std::ranges::any_of(results, is_it)) sum += item.buffer->size();
       }
-      std::size_t sum = replay.planned_bytes;
-      for (const Buffer* buffer : own_buffers) sum += buffer->size();
       return sum;
     }
 
-    const StaticKey key;
     StaticInputs own;
     std::vector<Tensor> results;
     Replay replay;
@@ -267,7 +249,7 @@ class Static::Impl {
   }
 
   Recorded& record(const StaticInputs& inputs, std::source_location from) {
-    auto made = std::make_unique<Recorded>(inputs);
+    auto made = std::make_unique<Recorded>();
     Engine& engine = *device_.engine;
     std::optional<Recorder> recorder;
     try {

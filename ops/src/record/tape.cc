@@ -309,18 +309,17 @@ class Tape::Impl {
     for (std::size_t k = 0; k < operands.size(); ++k) {
       if (!wanted[k] || !gradients[k]) continue;
       require_shape(*gradients[k], operands[k], "the gradient that a noted function returned");
-      add_copy(*find(operands[k]), *gradients[k], pushed_at);
+      add(*find(operands[k]), op::concat, {.in = {*gradients[k]}}, pushed_at);  // a copy, since it may be written again
     }
   }
-  /// Adds a gradient that may be written again.
-  void add_copy(Value& to, const Tensor& gradient, std::source_location pushed_at) const {
-    Operands operands{.in = {gradient}};
+  /// Adds a gradient that the operator computes.
+  void add(Value& to, const Operator& op, Operands operands, std::source_location pushed_at) const {
     if (to.gradient && !to.shared) {
       operands.write = Write::add;
-      return apply_into(op::concat, operands, *to.gradient, pushed_at);
+      return apply_into(op, operands, *to.gradient, pushed_at);
     }
-    if (to.gradient) operands.in.insert(operands.in.begin(), *to.gradient);
-    to.gradient = apply_new(to.gradient ? op::add : op::concat, operands, pushed_at);
+    const Tensor made = apply_new(op, operands, pushed_at);
+    to.gradient = to.gradient ? apply_new(op::add, {.in = {*to.gradient, made}}, pushed_at) : made;
     to.shared = false;
   }
   /// Adds a gradient that is there.
@@ -347,13 +346,7 @@ class Tape::Impl {
     Operands operands{.attributes = term.attributes};
     for (const Ref& ref : term.in) operands.in.push_back(named(ref));
     for (const std::size_t index : term.indices) operands.indices.push_back(step.operands.indices[index]);
-    if (to.gradient && !to.shared) {
-      operands.write = Write::add;
-      return apply_into(*term.op, operands, *to.gradient, pushed_at);
-    }
-    const Tensor made = apply_new(*term.op, operands, pushed_at);
-    to.gradient = to.gradient ? apply_new(op::add, {.in = {*to.gradient, made}}, pushed_at) : made;
-    to.shared = false;
+    add(to, *term.op, std::move(operands), pushed_at);
   }
 
   const Device device_;

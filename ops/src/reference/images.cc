@@ -1,7 +1,7 @@
 // The reference kernels of convolution and pooling.
 #include <cmath>
 
-#include "operators/images.h"
+#include "operators/attributes.h"
 #include "reference/reference.h"
 #include "windrow/ops/operators.h"
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <numbers>
 
-#include "operators/products.h"
+#include "operators/attributes.h"
 #include "windrow/ops/operators.h"
 
 namespace windrow {

@@ -1,10 +1,20 @@
-// The window that the attributes of convolutions and pooling hold.
+// What operators' attributes hold, for kernels.
 #pragma once
 
 #include "windrow/ops/operators.h"
 
 namespace windrow {
 
+/// The sizes of products of matrices that lie in rows: rows x inner times inner x columns.
+struct ProductSizes {
+  Index rows, inner, columns;
+};
+
+inline ProductSizes product_sizes(const Attributes& product_of) {
+  return {product_of.sizes[0], product_of.sizes[1], product_of.sizes[2]};
+}
+
+/// The window of convolutions and pooling.
 inline op::Window2d window_of(const Attributes& sliding) {
   const auto& s = sliding.sizes;
   return {.channels = s[0],
