@@ -27,36 +27,22 @@ Type infer_sample(const Operator& op, const Signature& s) {
   return {s.in[0].rows, 1};
 }
 
-Terms of_top_k(const Signature& s) { return {GradientTerm{&top_k_gradient, {x(), gradient()}, {}, s.attributes}}; }
-
 /// Numbers of columns are constant wherever they have a slope.
 Terms of_places(const Signature&) { return {std::nullopt}; }
 
 }  // namespace
 
-constinit const Operator top_k{.name = "top_k",
-                               .infer = infer_top_k,
-                               .gradients = of_top_k,
-                               .locality = Locality::rowwise,
-                               .zero = 0b1,
-                               .attributes = "largest"};
-constinit const Operator top_k_gradient{.name = "top_k_gradient",
-                                        .inputs = 2,
-                                        .infer = infer_top_k_gradient,
-                                        .locality = Locality::rowwise,
-                                        .zero = 0b10,
-                                        .attributes = "largest"};
-constinit const Operator arg_top_k{.name = "arg_top_k",
-                                   .infer = infer_top_k,
-                                   .gradients = of_places,
-                                   .locality = Locality::rowwise,
-                                   .attributes = "largest"};
-constinit const Operator sample{.name = "sample",
-                                .index_inputs = 1,
-                                .infer = infer_sample,
-                                .gradients = of_places,
-                                .locality = Locality::rowwise,
-                                .attributes = "drawn_by"};
+constinit const Operator top_k = rowwise({.name = "top_k",
+                                          .infer = infer_top_k,
+                                          .gradients = term<top_k_gradient, x, gradient>,
+                                          .zero = 0b1,
+                                          .attributes = "largest"});
+constinit const Operator top_k_gradient = rowwise(
+    {.name = "top_k_gradient", .inputs = 2, .infer = infer_top_k_gradient, .zero = 0b10, .attributes = "largest"});
+constinit const Operator arg_top_k =
+    rowwise({.name = "arg_top_k", .infer = infer_top_k, .gradients = of_places, .attributes = "largest"});
+constinit const Operator sample = rowwise(
+    {.name = "sample", .index_inputs = 1, .infer = infer_sample, .gradients = of_places, .attributes = "drawn_by"});
 
 Attributes largest(Index k, Index columns, Order order) {
   if (k < 1 || columns < 1) {

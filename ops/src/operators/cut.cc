@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "inline_array.h"
 #include "host/host.h"
+#include "inline_array.h"
 #include "windrow/engine/error.h"
 #include "windrow/engine/parallel.h"
 #include "windrow/ops/operators.h"

@@ -29,31 +29,10 @@ Terms of_log_add_exp(const Signature&) {
   return {GradientTerm{&log_add_exp_gradient, {x(), y(), gradient()}},
           GradientTerm{&log_add_exp_gradient, {y(), x(), gradient()}}};
 }
-Terms of_neg(const Signature&) { return {GradientTerm{&neg, {gradient()}}}; }
-Terms of_scale(const Signature& s) { return {GradientTerm{&scale, {gradient()}, {}, s.attributes}}; }
 Terms of_scale_shift(const Signature& s) {
   const double factor = s.attributes.values[0];
   return {factor == 1 ? passed_on() : GradientTerm{&scale, {gradient()}, {}, scaled_by(factor)}};
 }
-Terms of_reciprocal(const Signature&) { return {GradientTerm{&div_gradient, {result(), x(), gradient()}}}; }
-Terms of_tanh(const Signature&) { return {GradientTerm{&tanh_gradient, {result(), gradient()}}}; }
-Terms of_sigmoid(const Signature&) { return {GradientTerm{&sigmoid_gradient, {result(), gradient()}}}; }
-Terms of_relu(const Signature&) { return {GradientTerm{&relu_gradient, {result(), gradient()}}}; }
-Terms of_exp(const Signature&) { return {GradientTerm{&mul, {result(), gradient()}}}; }
-Terms of_log(const Signature&) { return {GradientTerm{&div, {gradient(), x()}}}; }
-Terms of_square(const Signature&) { return {GradientTerm{&square_gradient, {x(), gradient()}}}; }
-Terms of_sqrt(const Signature&) { return {GradientTerm{&sqrt_gradient, {result(), gradient()}}}; }
-Terms of_abs(const Signature&) { return {GradientTerm{&abs_gradient, {x(), gradient()}}}; }
-Terms of_softplus(const Signature&) { return {GradientTerm{&softplus_gradient, {x(), gradient()}}}; }
-Terms of_log_sigmoid(const Signature&) { return {GradientTerm{&log_sigmoid_gradient, {x(), gradient()}}}; }
-Terms of_gelu(const Signature&) { return {GradientTerm{&gelu_gradient, {x(), gradient()}}}; }
-Terms of_silu(const Signature&) { return {GradientTerm{&silu_gradient, {x(), gradient()}}}; }
-Terms of_elu(const Signature& s) { return {GradientTerm{&elu_gradient, {x(), gradient()}, {}, s.attributes}}; }
-Terms of_leaky_relu(const Signature& s) {
-  return {GradientTerm{&leaky_relu_gradient, {x(), gradient()}, {}, s.attributes}};
-}
-Terms of_clamp(const Signature& s) { return {GradientTerm{&clamp_gradient, {x(), gradient()}, {}, s.attributes}}; }
-Terms of_pow(const Signature& s) { return {GradientTerm{&pow_gradient, {x(), gradient()}, {}, s.attributes}}; }
 Terms of_stop_gradient(const Signature&) { return {std::nullopt}; }
 Terms of_reverse_gradient(const Signature& s) {
   return {GradientTerm{&scale, {gradient()}, {}, scaled_by(-s.attributes.values[0])}};
@@ -88,30 +67,33 @@ constinit const Operator minimum = elementwise("minimum", 2, 0, "y < x || y != y
 constinit const Operator log_add_exp =
     elementwise("log_add_exp", 2, 0, "(x < y || y != y ? y : x) + log1p(exp(x == y ? decltype(x)(0) : -fabs(x - y)))",
                 of_log_add_exp);
-constinit const Operator neg = elementwise("neg", 1, 0b1, "-x", of_neg);
-constinit const Operator scale = elementwise("scale", 1, 0b1, "a * x", of_scale, "scaled_by");
+constinit const Operator neg = elementwise("neg", 1, 0b1, "-x", term<neg, gradient>);
+constinit const Operator scale = elementwise("scale", 1, 0b1, "a * x", term<scale, gradient>, "scaled_by");
 constinit const Operator scale_shift =
     elementwise("scale_shift", 1, 0, "a * x + b", of_scale_shift, "scaled_and_shifted");
-constinit const Operator reciprocal = elementwise("reciprocal", 1, 0, "a / x", of_reciprocal, "scaled_by");
-constinit const Operator tanh = elementwise("tanh", 1, 0b1, "tanh(x)", of_tanh);
-constinit const Operator sigmoid = elementwise("sigmoid", 1, 0, "1 / (1 + exp(-x))", of_sigmoid);
-constinit const Operator relu = elementwise("relu", 1, 0b1, "x < 0 ? 0 : x", of_relu);
-constinit const Operator exp = elementwise("exp", 1, 0, "exp(x)", of_exp);
-constinit const Operator log = elementwise("log", 1, 0, "log(x)", of_log);
-constinit const Operator square = elementwise("square", 1, 0b1, "x * x", of_square);
-constinit const Operator sqrt = elementwise("sqrt", 1, 0b1, "sqrt(x)", of_sqrt);
-constinit const Operator abs = elementwise("abs", 1, 0b1, "fabs(x)", of_abs);
+constinit const Operator reciprocal =
+    elementwise("reciprocal", 1, 0, "a / x", term<div_gradient, result, x, gradient>, "scaled_by");
+constinit const Operator tanh = elementwise("tanh", 1, 0b1, "tanh(x)", term<tanh_gradient, result, gradient>);
+constinit const Operator sigmoid =
+    elementwise("sigmoid", 1, 0, "1 / (1 + exp(-x))", term<sigmoid_gradient, result, gradient>);
+constinit const Operator relu = elementwise("relu", 1, 0b1, "x < 0 ? 0 : x", term<relu_gradient, result, gradient>);
+constinit const Operator exp = elementwise("exp", 1, 0, "exp(x)", term<mul, result, gradient>);
+constinit const Operator log = elementwise("log", 1, 0, "log(x)", term<div, gradient, x>);
+constinit const Operator square = elementwise("square", 1, 0b1, "x * x", term<square_gradient, x, gradient>);
+constinit const Operator sqrt = elementwise("sqrt", 1, 0b1, "sqrt(x)", term<sqrt_gradient, result, gradient>);
+constinit const Operator abs = elementwise("abs", 1, 0b1, "fabs(x)", term<abs_gradient, x, gradient>);
 constinit const Operator softplus =
-    elementwise("softplus", 1, 0, "(x < 0 ? 0 : x) + log1p(exp(-fabs(x)))", of_softplus);
+    elementwise("softplus", 1, 0, "(x < 0 ? 0 : x) + log1p(exp(-fabs(x)))", term<softplus_gradient, x, gradient>);
 constinit const Operator log_sigmoid =
-    elementwise("log_sigmoid", 1, 0, "(x < 0 ? x : 0) - log1p(exp(-fabs(x)))", of_log_sigmoid);
+    elementwise("log_sigmoid", 1, 0, "(x < 0 ? x : 0) - log1p(exp(-fabs(x)))", term<log_sigmoid_gradient, x, gradient>);
 constinit const Operator binary_cross_entropy =
     elementwise("binary_cross_entropy", 2, 0,
                 "y < 0 || y > 1 ? (x - x) / (y - y) : fabs(x) * (x < 0 ? y : 1 - y) + log1p(exp(-fabs(x)))",
                 of_binary_cross_entropy);
 // gelu(x) = x * sigmoid(v) for v = sqrt(8 / pi) * (x + 0.044715 * x^3), since (1 + tanh(v / 2)) / 2 = sigmoid(v).
 #define WINDROW_GELU_V(X) "decltype(x)(1.5957691216057308) * (" X " + decltype(x)(0.044715) * " X " * " X " * " X ")"
-constinit const Operator gelu = elementwise("gelu", 1, 0b1, "x / (1 + exp(-(" WINDROW_GELU_V("x") ")))", of_gelu);
+constinit const Operator gelu =
+    elementwise("gelu", 1, 0b1, "x / (1 + exp(-(" WINDROW_GELU_V("x") ")))", term<gelu_gradient, x, gradient>);
 // Slopes far from 0 are those at a distance at which they are 0 and 1, since 0 * inf is not a number.
 #define WINDROW_GELU_X "(x > 30 ? 30 : x < -30 ? -30 : x)"
 #define WINDROW_GELU_FAR_V WINDROW_GELU_V(WINDROW_GELU_X)
@@ -125,24 +107,25 @@ constinit const Operator gelu_gradient =
 #undef WINDROW_GELU_X
 #undef WINDROW_GELU_FAR_V
 #undef WINDROW_GELU_SLOPE_OF_V
-constinit const Operator silu = elementwise("silu", 1, 0b1, "x / (1 + exp(-x))", of_silu);
+constinit const Operator silu = elementwise("silu", 1, 0b1, "x / (1 + exp(-x))", term<silu_gradient, x, gradient>);
 constinit const Operator silu_gradient = elementwise(
     "silu_gradient", 2, 0b10, "y * (1 + (x > 104 ? 104 : x < -104 ? -104 : x) / (1 + exp(x))) / (1 + exp(-x))");
 // exp(x) - 1 = tanh(x / 2) * (exp(x) + 1), without cancellation.
-constinit const Operator elu =
-    elementwise("elu", 1, 0b1, "x > 0 ? x : a * (tanh(x / 2) * (exp(x) + 1))", of_elu, "with_alpha");
+constinit const Operator elu = elementwise("elu", 1, 0b1, "x > 0 ? x : a * (tanh(x / 2) * (exp(x) + 1))",
+                                           term<elu_gradient, x, gradient>, "with_alpha");
 constinit const Operator elu_gradient =
     elementwise("elu_gradient", 2, 0b10, "x > 0 ? y : y * (a * exp(x))", nullptr, "with_alpha");
 constinit const Operator leaky_relu =
-    elementwise("leaky_relu", 1, 0b1, "x < 0 ? a * x : x", of_leaky_relu, "with_slope");
+    elementwise("leaky_relu", 1, 0b1, "x < 0 ? a * x : x", term<leaky_relu_gradient, x, gradient>, "with_slope");
 constinit const Operator leaky_relu_gradient =
     elementwise("leaky_relu_gradient", 2, 0b10, "x > 0 ? y : a * y", nullptr, "with_slope");
-constinit const Operator clamp = elementwise("clamp", 1, 0, "x < a ? a : x > b ? b : x", of_clamp, "within");
+constinit const Operator clamp =
+    elementwise("clamp", 1, 0, "x < a ? a : x > b ? b : x", term<clamp_gradient, x, gradient>, "within");
 constinit const Operator clamp_gradient =
     elementwise("clamp_gradient", 2, 0b10, "x >= a && x <= b ? y : 0", nullptr, "within");
 // b is the sign of (-1)^a, or 0 if a is no whole number; see to_power().
-constinit const Operator pow =
-    elementwise("pow", 1, 0, "(x < 0 ? b : 1) * exp(a * log(b == 0 ? x : fabs(x)))", of_pow, "to_power");
+constinit const Operator pow = elementwise("pow", 1, 0, "(x < 0 ? b : 1) * exp(a * log(b == 0 ? x : fabs(x)))",
+                                           term<pow_gradient, x, gradient>, "to_power");
 constinit const Operator pow_gradient = elementwise(
     "pow_gradient", 2, 0, "y * a * (x < 0 ? -b : 1) * (a == 1 ? 1 : exp((a - 1) * log(b == 0 ? x : fabs(x))))", nullptr,
     "to_power");

@@ -67,9 +67,6 @@ Terms of_conv2d(const Signature& s) {
   return {GradientTerm{&conv2d_data_gradient, {gradient(), y()}, {}, s.attributes},
           GradientTerm{&conv2d_filter_gradient, {x(), gradient()}, {}, s.attributes}};
 }
-Terms of_max_pool2d(const Signature& s) {
-  return {GradientTerm{&max_pool2d_gradient, {x(), gradient()}, {}, s.attributes}};
-}
 Terms of_add_channel_bias(const Signature& s) {
   return {passed_on(), GradientTerm{&add_channel_bias_gradient, {gradient()}, {}, to_width(s.in[1].width)}};
 }
@@ -85,50 +82,43 @@ void require_sizes(const Window2d& w) {
 
 }  // namespace
 
-constinit const Operator conv2d{.name = "conv2d",
-                                .inputs = 2,
-                                .infer = infer_conv2d,
-                                .gradients = of_conv2d,
-                                .locality = Locality::rowwise,
-                                .whole = 0b10,
-                                .zero = 0b11,
-                                .attributes = "sliding"};
-constinit const Operator conv2d_data_gradient{.name = "conv2d_data_gradient",
-                                              .inputs = 2,
-                                              .infer = infer_data_gradient,
-                                              .locality = Locality::rowwise,
-                                              .whole = 0b10,
-                                              .zero = 0b11,
-                                              .attributes = "sliding"};
-constinit const Operator conv2d_filter_gradient{.name = "conv2d_filter_gradient",
-                                                .inputs = 2,
-                                                .infer = infer_filter_gradient,
-                                                .locality = Locality::sums_rows,
-                                                .zero = 0b11,
-                                                .attributes = "sliding"};
-constinit const Operator max_pool2d{.name = "max_pool2d",
-                                    .infer = infer_max_pool2d,
-                                    .gradients = of_max_pool2d,
-                                    .locality = Locality::rowwise,
-                                    .zero = 0b1,
-                                    .attributes = "sliding"};
-constinit const Operator max_pool2d_gradient{.name = "max_pool2d_gradient",
-                                             .inputs = 2,
-                                             .infer = infer_max_pool2d_gradient,
-                                             .locality = Locality::rowwise,
-                                             .zero = 0b10,
-                                             .attributes = "sliding"};
-constinit const Operator add_channel_bias{.name = "add_channel_bias",
-                                          .inputs = 2,
-                                          .infer = infer_add_channel_bias,
-                                          .gradients = of_add_channel_bias,
-                                          .locality = Locality::rowwise,
-                                          .whole = 0b10};
-constinit const Operator add_channel_bias_gradient{.name = "add_channel_bias_gradient",
-                                                   .infer = infer_add_channel_bias_gradient,
-                                                   .locality = Locality::sums_rows,
-                                                   .zero = 0b1,
-                                                   .attributes = "to_width"};
+constinit const Operator conv2d = rowwise({.name = "conv2d",
+                                           .inputs = 2,
+                                           .infer = infer_conv2d,
+                                           .gradients = of_conv2d,
+                                           .whole = 0b10,
+                                           .zero = 0b11,
+                                           .attributes = "sliding"});
+constinit const Operator conv2d_data_gradient = rowwise({.name = "conv2d_data_gradient",
+                                                         .inputs = 2,
+                                                         .infer = infer_data_gradient,
+                                                         .whole = 0b10,
+                                                         .zero = 0b11,
+                                                         .attributes = "sliding"});
+constinit const Operator conv2d_filter_gradient = sum_of_rows({.name = "conv2d_filter_gradient",
+                                                               .inputs = 2,
+                                                               .infer = infer_filter_gradient,
+                                                               .zero = 0b11,
+                                                               .attributes = "sliding"});
+constinit const Operator max_pool2d = rowwise({.name = "max_pool2d",
+                                               .infer = infer_max_pool2d,
+                                               .gradients = term<max_pool2d_gradient, x, gradient>,
+                                               .zero = 0b1,
+                                               .attributes = "sliding"});
+constinit const Operator max_pool2d_gradient = rowwise({.name = "max_pool2d_gradient",
+                                                        .inputs = 2,
+                                                        .infer = infer_max_pool2d_gradient,
+                                                        .zero = 0b10,
+                                                        .attributes = "sliding"});
+constinit const Operator add_channel_bias = rowwise({.name = "add_channel_bias",
+                                                     .inputs = 2,
+                                                     .infer = infer_add_channel_bias,
+                                                     .gradients = of_add_channel_bias,
+                                                     .whole = 0b10});
+constinit const Operator add_channel_bias_gradient = sum_of_rows({.name = "add_channel_bias_gradient",
+                                                                  .infer = infer_add_channel_bias_gradient,
+                                                                  .zero = 0b1,
+                                                                  .attributes = "to_width"});
 
 Attributes sliding(const Window2d& w) {
   require_sizes(w);

@@ -48,7 +48,6 @@ Terms of_matmul_nt(const Signature&) {
 Terms of_matmul_tn(const Signature&) {
   return {GradientTerm{&matmul_nt, {y(), gradient()}}, GradientTerm{&matmul, {x(), gradient()}}};
 }
-Terms of_transpose(const Signature&) { return {GradientTerm{&transpose, {gradient()}}}; }
 Terms of_add_bias(const Signature&) { return {passed_on(), GradientTerm{&column_sum, {gradient()}}}; }
 Terms of_mul_row(const Signature&) {
   return {GradientTerm{&mul_row, {gradient(), y()}}, GradientTerm{&column_dot, {x(), gradient()}}};
@@ -62,73 +61,46 @@ Terms of_column_sum(const Signature& s) {
 Terms of_row_sum(const Signature& s) {
   return {GradientTerm{&spread_columns, {gradient()}, {}, to_width(s.in[0].width)}};
 }
-Terms of_spread_rows(const Signature&) { return {GradientTerm{&column_sum, {gradient()}}}; }
-Terms of_spread_columns(const Signature&) { return {GradientTerm{&row_sum, {gradient()}}}; }
 
 }  // namespace
 
-constinit const Operator matmul{.name = "matmul",
-                                .inputs = 2,
-                                .infer = infer_matmul,
-                                .gradients = of_matmul,
-                                .locality = Locality::rowwise,
-                                .whole = 0b10,
-                                .zero = 0b11};
-constinit const Operator matmul_nt{.name = "matmul_nt",
-                                   .inputs = 2,
-                                   .infer = infer_matmul_nt,
-                                   .gradients = of_matmul_nt,
-                                   .locality = Locality::rowwise,
-                                   .whole = 0b10,
-                                   .zero = 0b11};
-constinit const Operator matmul_tn{.name = "matmul_tn",
-                                   .inputs = 2,
-                                   .infer = infer_matmul_tn,
-                                   .gradients = of_matmul_tn,
-                                   .locality = Locality::sums_rows,
-                                   .zero = 0b11};
+constinit const Operator matmul = rowwise(
+    {.name = "matmul", .inputs = 2, .infer = infer_matmul, .gradients = of_matmul, .whole = 0b10, .zero = 0b11});
+constinit const Operator matmul_nt = rowwise({.name = "matmul_nt",
+                                              .inputs = 2,
+                                              .infer = infer_matmul_nt,
+                                              .gradients = of_matmul_nt,
+                                              .whole = 0b10,
+                                              .zero = 0b11});
+constinit const Operator matmul_tn =
+    sum_of_rows({.name = "matmul_tn", .inputs = 2, .infer = infer_matmul_tn, .gradients = of_matmul_tn, .zero = 0b11});
 constinit const Operator transpose{
-    .name = "transpose", .infer = infer_transpose, .gradients = of_transpose, .zero = 0b1};
-constinit const Operator add_bias{.name = "add_bias",
-                                  .inputs = 2,
-                                  .infer = infer_row_operand,
-                                  .gradients = of_add_bias,
-                                  .locality = Locality::rowwise,
-                                  .whole = 0b10};
-constinit const Operator column_sum{.name = "column_sum",
-                                    .infer = infer_column_sum,
-                                    .gradients = of_column_sum,
-                                    .locality = Locality::sums_rows,
-                                    .zero = 0b1,
-                                    .columnwise = true};
-constinit const Operator row_sum{
-    .name = "row_sum", .infer = infer_row_sum, .gradients = of_row_sum, .locality = Locality::rowwise, .zero = 0b1};
+    .name = "transpose", .infer = infer_transpose, .gradients = term<transpose, gradient>, .zero = 0b1};
+constinit const Operator add_bias =
+    rowwise({.name = "add_bias", .inputs = 2, .infer = infer_row_operand, .gradients = of_add_bias, .whole = 0b10});
+constinit const Operator column_sum = sum_of_rows(
+    {.name = "column_sum", .infer = infer_column_sum, .gradients = of_column_sum, .zero = 0b1, .columnwise = true});
+constinit const Operator row_sum =
+    rowwise({.name = "row_sum", .infer = infer_row_sum, .gradients = of_row_sum, .zero = 0b1});
 constinit const Operator spread_rows{.name = "spread_rows",
                                      .infer = infer_spread_rows,
-                                     .gradients = of_spread_rows,
+                                     .gradients = term<column_sum, gradient>,
                                      .zero = 0b1,
                                      .attributes = "to_rows"};
-constinit const Operator spread_columns{.name = "spread_columns",
-                                        .infer = infer_spread_columns,
-                                        .gradients = of_spread_columns,
-                                        .locality = Locality::rowwise,
-                                        .zero = 0b1,
-                                        .attributes = "to_width"};
+constinit const Operator spread_columns = rowwise({.name = "spread_columns",
+                                                   .infer = infer_spread_columns,
+                                                   .gradients = term<row_sum, gradient>,
+                                                   .zero = 0b1,
+                                                   .attributes = "to_width"});
 
-constinit const Operator mul_row{.name = "mul_row",
-                                 .inputs = 2,
-                                 .infer = infer_row_operand,
-                                 .gradients = of_mul_row,
-                                 .locality = Locality::rowwise,
-                                 .whole = 0b10,
-                                 .zero = 0b11};
-constinit const Operator column_dot{.name = "column_dot",
-                                    .inputs = 2,
-                                    .infer = infer_column_dot,
-                                    .gradients = of_column_dot,
-                                    .locality = Locality::sums_rows,
-                                    .zero = 0b11,
-                                    .columnwise = true};
+constinit const Operator mul_row = rowwise(
+    {.name = "mul_row", .inputs = 2, .infer = infer_row_operand, .gradients = of_mul_row, .whole = 0b10, .zero = 0b11});
+constinit const Operator column_dot = sum_of_rows({.name = "column_dot",
+                                                   .inputs = 2,
+                                                   .infer = infer_column_dot,
+                                                   .gradients = of_column_dot,
+                                                   .zero = 0b11,
+                                                   .columnwise = true});
 
 Attributes to_rows(Rows rows) { return {.made_by = "to_rows", .rows = rows}; }
 Attributes to_width(Index width) {

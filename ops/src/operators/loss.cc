@@ -39,99 +39,74 @@ Type infer_dropout(const Operator& op, const Signature& s) {
   return s.in[0];
 }
 
-Terms of_softmax(const Signature&) { return {GradientTerm{&softmax_gradient, {result(), gradient()}}}; }
-Terms of_log_softmax(const Signature&) { return {GradientTerm{&log_softmax_gradient, {result(), gradient()}}}; }
 Terms of_squared_distance(const Signature&) {
   return {GradientTerm{&squared_distance_gradient, {x(), y(), gradient()}},
           GradientTerm{&squared_distance_gradient, {y(), x(), gradient()}}};
 }
-Terms of_cross_entropy(const Signature&) {
-  return {GradientTerm{&softmax_cross_entropy_gradient, {x(), gradient()}, {0}}};
-}
-Terms of_smoothed_cross_entropy(const Signature& s) {
-  return {GradientTerm{&smoothed_cross_entropy_gradient, {x(), gradient()}, {0}, s.attributes}};
-}
-Terms of_hinge(const Signature& s) { return {GradientTerm{&hinge_gradient, {x(), gradient()}, {0}, s.attributes}}; }
-Terms of_log_sum_exp(const Signature&) { return {GradientTerm{&log_sum_exp_gradient, {x(), result(), gradient()}}}; }
-Terms of_dropout(const Signature& s) { return {GradientTerm{&dropout, {gradient()}, {0}, s.attributes}}; }
 
 /// A label, or -1 for none.
 IndexRange labels(const Signature& s, std::size_t) { return {-1, s.in[0].width - 1}; }
 
 }  // namespace
 
-constinit const Operator softmax{
-    .name = "softmax", .infer = same_shape, .gradients = of_softmax, .locality = Locality::rowwise};
-constinit const Operator softmax_gradient{
-    .name = "softmax_gradient", .inputs = 2, .infer = same_shape, .locality = Locality::rowwise, .zero = 0b11};
-constinit const Operator log_softmax{
-    .name = "log_softmax", .infer = same_shape, .gradients = of_log_softmax, .locality = Locality::rowwise};
-constinit const Operator log_softmax_gradient{
-    .name = "log_softmax_gradient", .inputs = 2, .infer = same_shape, .locality = Locality::rowwise, .zero = 0b10};
-constinit const Operator squared_distance{.name = "squared_distance",
-                                          .inputs = 2,
-                                          .infer = infer_squared_distance,
-                                          .gradients = of_squared_distance,
-                                          .locality = Locality::rowwise};
-constinit const Operator squared_distance_gradient{.name = "squared_distance_gradient",
-                                                   .inputs = 3,
-                                                   .infer = infer_squared_distance_gradient,
-                                                   .locality = Locality::rowwise,
-                                                   .zero = 0b100};
-constinit const Operator softmax_cross_entropy{.name = "softmax_cross_entropy",
-                                               .index_inputs = 1,
-                                               .infer = infer_cross_entropy,
-                                               .gradients = of_cross_entropy,
-                                               .locality = Locality::rowwise,
-                                               .index_range = labels};
-constinit const Operator softmax_cross_entropy_gradient{.name = "softmax_cross_entropy_gradient",
-                                                        .inputs = 2,
-                                                        .index_inputs = 1,
-                                                        .infer = infer_cross_entropy_gradient,
-                                                        .locality = Locality::rowwise,
-                                                        .zero = 0b10};
-constinit const Operator smoothed_cross_entropy{.name = "smoothed_cross_entropy",
-                                                .index_inputs = 1,
-                                                .infer = infer_cross_entropy,
-                                                .gradients = of_smoothed_cross_entropy,
-                                                .locality = Locality::rowwise,
-                                                .attributes = "smoothed_by",
-                                                .index_range = labels};
-constinit const Operator smoothed_cross_entropy_gradient{.name = "smoothed_cross_entropy_gradient",
-                                                         .inputs = 2,
-                                                         .index_inputs = 1,
-                                                         .infer = infer_cross_entropy_gradient,
-                                                         .locality = Locality::rowwise,
-                                                         .zero = 0b10,
-                                                         .attributes = "smoothed_by"};
-constinit const Operator hinge{.name = "hinge",
-                               .index_inputs = 1,
-                               .infer = infer_cross_entropy,
-                               .gradients = of_hinge,
-                               .locality = Locality::rowwise,
-                               .attributes = "with_margin",
-                               .index_range = labels};
-constinit const Operator hinge_gradient{.name = "hinge_gradient",
-                                        .inputs = 2,
-                                        .index_inputs = 1,
-                                        .infer = infer_cross_entropy_gradient,
-                                        .locality = Locality::rowwise,
-                                        .zero = 0b10,
-                                        .attributes = "with_margin"};
-constinit const Operator log_sum_exp{
-    .name = "log_sum_exp", .infer = infer_log_sum_exp, .gradients = of_log_sum_exp, .locality = Locality::rowwise};
-constinit const Operator log_sum_exp_gradient{.name = "log_sum_exp_gradient",
-                                              .inputs = 3,
-                                              .infer = infer_log_sum_exp_gradient,
-                                              .locality = Locality::rowwise,
-                                              .zero = 0b100};
-constinit const Operator dropout{.name = "dropout",
-                                 .index_inputs = 1,
-                                 .infer = infer_dropout,
-                                 .gradients = of_dropout,
-                                 .locality = Locality::rowwise,
-                                 .zero = 0b1,
-                                 .attributes = "dropout_by"};
+constinit const Operator softmax =
+    rowwise({.name = "softmax", .infer = same_shape, .gradients = term<softmax_gradient, result, gradient>});
+constinit const Operator softmax_gradient =
+    rowwise({.name = "softmax_gradient", .inputs = 2, .infer = same_shape, .zero = 0b11});
+constinit const Operator log_softmax =
+    rowwise({.name = "log_softmax", .infer = same_shape, .gradients = term<log_softmax_gradient, result, gradient>});
+constinit const Operator log_softmax_gradient =
+    rowwise({.name = "log_softmax_gradient", .inputs = 2, .infer = same_shape, .zero = 0b10});
+constinit const Operator squared_distance = rowwise(
+    {.name = "squared_distance", .inputs = 2, .infer = infer_squared_distance, .gradients = of_squared_distance});
+constinit const Operator squared_distance_gradient = rowwise(
+    {.name = "squared_distance_gradient", .inputs = 3, .infer = infer_squared_distance_gradient, .zero = 0b100});
+constinit const Operator softmax_cross_entropy =
+    rowwise({.name = "softmax_cross_entropy",
+             .index_inputs = 1,
+             .infer = infer_cross_entropy,
+             .gradients = term<softmax_cross_entropy_gradient, x, gradient>,
+             .index_range = labels});
+constinit const Operator softmax_cross_entropy_gradient = rowwise({.name = "softmax_cross_entropy_gradient",
+                                                                   .inputs = 2,
+                                                                   .index_inputs = 1,
+                                                                   .infer = infer_cross_entropy_gradient,
+                                                                   .zero = 0b10});
+constinit const Operator smoothed_cross_entropy =
+    rowwise({.name = "smoothed_cross_entropy",
+             .index_inputs = 1,
+             .infer = infer_cross_entropy,
+             .gradients = term<smoothed_cross_entropy_gradient, x, gradient>,
+             .attributes = "smoothed_by",
+             .index_range = labels});
+constinit const Operator smoothed_cross_entropy_gradient = rowwise({.name = "smoothed_cross_entropy_gradient",
+                                                                    .inputs = 2,
+                                                                    .index_inputs = 1,
+                                                                    .infer = infer_cross_entropy_gradient,
+                                                                    .zero = 0b10,
+                                                                    .attributes = "smoothed_by"});
+constinit const Operator hinge = rowwise({.name = "hinge",
+                                          .index_inputs = 1,
+                                          .infer = infer_cross_entropy,
+                                          .gradients = term<hinge_gradient, x, gradient>,
+                                          .attributes = "with_margin",
+                                          .index_range = labels});
+constinit const Operator hinge_gradient = rowwise({.name = "hinge_gradient",
+                                                   .inputs = 2,
+                                                   .index_inputs = 1,
+                                                   .infer = infer_cross_entropy_gradient,
+                                                   .zero = 0b10,
+                                                   .attributes = "with_margin"});
+constinit const Operator log_sum_exp = rowwise(
+    {.name = "log_sum_exp", .infer = infer_log_sum_exp, .gradients = term<log_sum_exp_gradient, x, result, gradient>});
+constinit const Operator log_sum_exp_gradient =
+    rowwise({.name = "log_sum_exp_gradient", .inputs = 3, .infer = infer_log_sum_exp_gradient, .zero = 0b100});
+constinit const Operator dropout = rowwise({.name = "dropout",
+                                            .index_inputs = 1,
+                                            .infer = infer_dropout,
+                                            .gradients = term<dropout, gradient>,
+                                            .zero = 0b1,
+                                            .attributes = "dropout_by"});
 
 Attributes smoothed_by(double epsilon) {
   if (!(0 <= epsilon && epsilon < 1)) {

@@ -6,41 +6,22 @@
 #include "windrow/ops/operators.h"
 
 namespace windrow::op {
-namespace {
+namespace {}  // namespace
 
-Terms of_layer_norm(const Signature& s) {
-  return {GradientTerm{&layer_norm_gradient, {x(), gradient()}, {}, s.attributes}};
-}
-Terms of_rms_norm(const Signature& s) {
-  return {GradientTerm{&rms_norm_gradient, {x(), gradient()}, {}, s.attributes}};
-}
-
-}  // namespace
-
-constinit const Operator layer_norm{.name = "layer_norm",
-                                    .infer = same_shape,
-                                    .gradients = of_layer_norm,
-                                    .locality = Locality::rowwise,
-                                    .zero = 0b1,
-                                    .attributes = "with_epsilon"};
-constinit const Operator layer_norm_gradient{.name = "layer_norm_gradient",
-                                             .inputs = 2,
+constinit const Operator layer_norm = rowwise({.name = "layer_norm",
+                                               .infer = same_shape,
+                                               .gradients = term<layer_norm_gradient, x, gradient>,
+                                               .zero = 0b1,
+                                               .attributes = "with_epsilon"});
+constinit const Operator layer_norm_gradient = rowwise(
+    {.name = "layer_norm_gradient", .inputs = 2, .infer = same_shape, .zero = 0b10, .attributes = "with_epsilon"});
+constinit const Operator rms_norm = rowwise({.name = "rms_norm",
                                              .infer = same_shape,
-                                             .locality = Locality::rowwise,
-                                             .zero = 0b10,
-                                             .attributes = "with_epsilon"};
-constinit const Operator rms_norm{.name = "rms_norm",
-                                  .infer = same_shape,
-                                  .gradients = of_rms_norm,
-                                  .locality = Locality::rowwise,
-                                  .zero = 0b1,
-                                  .attributes = "with_epsilon"};
-constinit const Operator rms_norm_gradient{.name = "rms_norm_gradient",
-                                           .inputs = 2,
-                                           .infer = same_shape,
-                                           .locality = Locality::rowwise,
-                                           .zero = 0b10,
-                                           .attributes = "with_epsilon"};
+                                             .gradients = term<rms_norm_gradient, x, gradient>,
+                                             .zero = 0b1,
+                                             .attributes = "with_epsilon"});
+constinit const Operator rms_norm_gradient = rowwise(
+    {.name = "rms_norm_gradient", .inputs = 2, .infer = same_shape, .zero = 0b10, .attributes = "with_epsilon"});
 
 Attributes with_epsilon(double epsilon) {
   if (!is_positive_float(epsilon)) {

@@ -112,7 +112,6 @@ Type infer_segment_max_gradient(const Operator& op, const Signature& s) {
   return s.in[0];
 }
 Terms of_gather(const Signature& s) { return {GradientTerm{&scatter_rows, {gradient()}, {0}, to_rows(s.in[0].rows)}}; }
-Terms of_scatter(const Signature&) { return {GradientTerm{&gather_rows, {gradient()}, {0}}}; }
 Terms of_embedding_bag(const Signature& s) {
   return {GradientTerm{&scatter_bags, {gradient()}, {0}, to_rows(s.in[0].rows)}};
 }
@@ -133,16 +132,12 @@ Terms of_place(const Signature& s) {
   return {GradientTerm{&slice, {gradient()}, {}, columns(begin, begin + s.in[0].width)}};
 }
 Terms of_pick(const Signature& s) { return {GradientTerm{&pick_gradient, {gradient()}, {0}, to_width(s.in[0].width)}}; }
-Terms of_row_max(const Signature&) { return {GradientTerm{&row_max_gradient, {x(), gradient()}}}; }
 Terms of_segment_sum(const Signature& s) {
   return {GradientTerm{&segment_spread, {gradient()}, {0}, to_rows(s.in[0].rows)}};
 }
 Terms of_segment_mean(const Signature& s) {
   return {GradientTerm{&segment_spread_mean, {gradient()}, {0}, to_rows(s.in[0].rows)}};
 }
-Terms of_segment_max(const Signature&) { return {GradientTerm{&segment_max_gradient, {x(), gradient()}, {0}}}; }
-Terms of_segment_spread(const Signature&) { return {GradientTerm{&segment_sum, {gradient()}, {0}}}; }
-Terms of_segment_spread_mean(const Signature&) { return {GradientTerm{&segment_mean, {gradient()}, {0}}}; }
 
 IndexRange rows_of_table(const Signature& s, std::size_t) { return {0, s.in[0].rows.number() - 1}; }
 IndexRange rows_of_table_or_none(const Signature& s, std::size_t) { return {-1, s.in[0].rows.number() - 1}; }
@@ -150,89 +145,60 @@ IndexRange columns_or_none(const Signature& s, std::size_t) { return {-1, s.in[0
 
 }  // namespace
 
-constinit const Operator gather_rows{.name = "gather_rows",
-                                     .index_inputs = 1,
-                                     .infer = infer_gather,
-                                     .gradients = of_gather,
-                                     .locality = Locality::rowwise,
-                                     .whole = 0b1,
-                                     .zero = 0b1};
-constinit const Operator embedding{.name = "embedding",
-                                   .index_inputs = 1,
-                                   .infer = infer_embedding,
-                                   .gradients = of_gather,
-                                   .locality = Locality::rowwise,
-                                   .whole = 0b1,
-                                   .zero = 0b1,
-                                   .index_range = rows_of_table};
-constinit const Operator embedding_bag{.name = "embedding_bag",
-                                       .index_inputs = 1,
-                                       .infer = infer_embedding_bag,
-                                       .gradients = of_embedding_bag,
-                                       .locality = Locality::rowwise,
-                                       .whole = 0b1,
-                                       .zero = 0b1,
-                                       .index_range = rows_of_table_or_none};
-constinit const Operator scatter_bags{.name = "scatter_bags",
-                                      .index_inputs = 1,
-                                      .infer = infer_scatter_bags,
-                                      .locality = Locality::sums_rows,
-                                      .zero = 0b1,
-                                      .columnwise = true,
-                                      .attributes = "to_rows"};
-constinit const Operator gather_where{.name = "gather_where",
-                                      .inputs = 2,
-                                      .index_inputs = 1,
-                                      .infer = infer_gather_where,
-                                      .locality = Locality::rowwise,
-                                      .whole = 0b11,
-                                      .zero = 0b10};
-constinit const Operator scatter_rows{.name = "scatter_rows",
-                                      .index_inputs = 1,
-                                      .infer = infer_scatter,
-                                      .gradients = of_scatter,
-                                      .locality = Locality::sums_rows,
-                                      .zero = 0b1,
-                                      .columnwise = true,
-                                      .attributes = "to_rows"};
-constinit const Operator concat{.name = "concat",
-                                .inputs = Operator::any_number,
-                                .infer = infer_concat,
-                                .gradients = of_concat,
-                                .locality = Locality::rowwise};
-constinit const Operator slice{.name = "slice",
-                               .infer = infer_slice,
-                               .gradients = of_slice,
-                               .locality = Locality::rowwise,
-                               .zero = 0b1,
-                               .attributes = "columns"};
-constinit const Operator place{.name = "place",
-                               .infer = infer_place,
-                               .gradients = of_place,
-                               .locality = Locality::rowwise,
-                               .zero = 0b1,
-                               .attributes = "at_column"};
+constinit const Operator gather_rows = rowwise({.name = "gather_rows",
+                                                .index_inputs = 1,
+                                                .infer = infer_gather,
+                                                .gradients = of_gather,
+                                                .whole = 0b1,
+                                                .zero = 0b1});
+constinit const Operator embedding = rowwise({.name = "embedding",
+                                              .index_inputs = 1,
+                                              .infer = infer_embedding,
+                                              .gradients = of_gather,
+                                              .whole = 0b1,
+                                              .zero = 0b1,
+                                              .index_range = rows_of_table});
+constinit const Operator embedding_bag = rowwise({.name = "embedding_bag",
+                                                  .index_inputs = 1,
+                                                  .infer = infer_embedding_bag,
+                                                  .gradients = of_embedding_bag,
+                                                  .whole = 0b1,
+                                                  .zero = 0b1,
+                                                  .index_range = rows_of_table_or_none});
+constinit const Operator scatter_bags = sum_of_rows({.name = "scatter_bags",
+                                                     .index_inputs = 1,
+                                                     .infer = infer_scatter_bags,
+                                                     .zero = 0b1,
+                                                     .columnwise = true,
+                                                     .attributes = "to_rows"});
+constinit const Operator gather_where = rowwise(
+    {.name = "gather_where", .inputs = 2, .index_inputs = 1, .infer = infer_gather_where, .whole = 0b11, .zero = 0b10});
+constinit const Operator scatter_rows = sum_of_rows({.name = "scatter_rows",
+                                                     .index_inputs = 1,
+                                                     .infer = infer_scatter,
+                                                     .gradients = term<gather_rows, gradient>,
+                                                     .zero = 0b1,
+                                                     .columnwise = true,
+                                                     .attributes = "to_rows"});
+constinit const Operator concat =
+    rowwise({.name = "concat", .inputs = Operator::any_number, .infer = infer_concat, .gradients = of_concat});
+constinit const Operator slice =
+    rowwise({.name = "slice", .infer = infer_slice, .gradients = of_slice, .zero = 0b1, .attributes = "columns"});
+constinit const Operator place =
+    rowwise({.name = "place", .infer = infer_place, .gradients = of_place, .zero = 0b1, .attributes = "at_column"});
 
-constinit const Operator pick{.name = "pick",
-                              .index_inputs = 1,
-                              .infer = infer_pick,
-                              .gradients = of_pick,
-                              .locality = Locality::rowwise,
-                              .zero = 0b1,
-                              .index_range = columns_or_none};
-constinit const Operator pick_gradient{.name = "pick_gradient",
-                                       .index_inputs = 1,
-                                       .infer = infer_pick_gradient,
-                                       .locality = Locality::rowwise,
-                                       .zero = 0b1,
-                                       .attributes = "to_width"};
-constinit const Operator row_max{
-    .name = "row_max", .infer = infer_row_max, .gradients = of_row_max, .locality = Locality::rowwise, .zero = 0b1};
-constinit const Operator row_max_gradient{.name = "row_max_gradient",
-                                          .inputs = 2,
-                                          .infer = infer_row_max_gradient,
-                                          .locality = Locality::rowwise,
-                                          .zero = 0b10};
+constinit const Operator pick = rowwise({.name = "pick",
+                                         .index_inputs = 1,
+                                         .infer = infer_pick,
+                                         .gradients = of_pick,
+                                         .zero = 0b1,
+                                         .index_range = columns_or_none});
+constinit const Operator pick_gradient = rowwise(
+    {.name = "pick_gradient", .index_inputs = 1, .infer = infer_pick_gradient, .zero = 0b1, .attributes = "to_width"});
+constinit const Operator row_max =
+    rowwise({.name = "row_max", .infer = infer_row_max, .gradients = term<row_max_gradient, x, gradient>, .zero = 0b1});
+constinit const Operator row_max_gradient =
+    rowwise({.name = "row_max_gradient", .inputs = 2, .infer = infer_row_max_gradient, .zero = 0b10});
 
 /// A reduction of the rows of each segment.
 static consteval Operator reduction(OpName name, Terms (*gradients)(const Signature&)) {
@@ -246,7 +212,7 @@ static consteval Operator reduction(OpName name, Terms (*gradients)(const Signat
 }
 constinit const Operator segment_sum = reduction("segment_sum", of_segment_sum);
 constinit const Operator segment_mean = reduction("segment_mean", of_segment_mean);
-constinit const Operator segment_max = reduction("segment_max", of_segment_max);
+constinit const Operator segment_max = reduction("segment_max", term<segment_max_gradient, x, gradient>);
 constinit const Operator segment_argmax = reduction("segment_argmax", nullptr);
 
 constinit const Operator gather_sum{.name = "gather_sum", .index_inputs = 2, .infer = infer_gather_sum, .zero = 0b1};
@@ -255,22 +221,20 @@ constinit const Operator gather_weighted_sum{
 constinit const Operator gather_dot{
     .name = "gather_dot", .inputs = 2, .index_inputs = 2, .infer = infer_gather_dot, .zero = 0b11};
 
-constinit const Operator segment_spread{.name = "segment_spread",
-                                        .index_inputs = 1,
-                                        .infer = infer_segment_spread,
-                                        .gradients = of_segment_spread,
-                                        .locality = Locality::sums_rows,
-                                        .zero = 0b1,
-                                        .columnwise = true,
-                                        .attributes = "to_rows"};
-constinit const Operator segment_spread_mean{.name = "segment_spread_mean",
-                                             .index_inputs = 1,
-                                             .infer = infer_segment_spread,
-                                             .gradients = of_segment_spread_mean,
-                                             .locality = Locality::sums_rows,
-                                             .zero = 0b1,
-                                             .columnwise = true,
-                                             .attributes = "to_rows"};
+constinit const Operator segment_spread = sum_of_rows({.name = "segment_spread",
+                                                       .index_inputs = 1,
+                                                       .infer = infer_segment_spread,
+                                                       .gradients = term<segment_sum, gradient>,
+                                                       .zero = 0b1,
+                                                       .columnwise = true,
+                                                       .attributes = "to_rows"});
+constinit const Operator segment_spread_mean = sum_of_rows({.name = "segment_spread_mean",
+                                                            .index_inputs = 1,
+                                                            .infer = infer_segment_spread,
+                                                            .gradients = term<segment_mean, gradient>,
+                                                            .zero = 0b1,
+                                                            .columnwise = true,
+                                                            .attributes = "to_rows"});
 constinit const Operator segment_max_gradient{
     .name = "segment_max_gradient", .inputs = 2, .index_inputs = 1, .infer = infer_segment_max_gradient};
 constinit const Operator sgd_rows{.name = "sgd_rows",

@@ -52,47 +52,22 @@ Terms of_argmax(const Signature&) { return {std::nullopt, std::nullopt}; }
 
 }  // namespace
 
-constinit const Operator log_matmul{.name = "log_matmul",
-                                    .inputs = 2,
-                                    .infer = infer_product,
-                                    .gradients = of_log_matmul,
-                                    .locality = Locality::rowwise,
-                                    .whole = 0b10};
-constinit const Operator log_matmul_gradient{.name = "log_matmul_gradient",
-                                             .inputs = 4,
-                                             .infer = infer_gradient,
-                                             .locality = Locality::rowwise,
-                                             .whole = 0b10,
-                                             .zero = 0b1000};
-constinit const Operator log_matmul_weight_gradient{.name = "log_matmul_weight_gradient",
-                                                    .inputs = 4,
-                                                    .infer = infer_weight_gradient,
-                                                    .locality = Locality::sums_rows,
-                                                    .whole = 0b10,
-                                                    .zero = 0b1000};
-constinit const Operator max_matmul{.name = "max_matmul",
-                                    .inputs = 2,
-                                    .infer = infer_product,
-                                    .gradients = of_max_matmul,
-                                    .locality = Locality::rowwise,
-                                    .whole = 0b10};
-constinit const Operator max_matmul_gradient{.name = "max_matmul_gradient",
-                                             .inputs = 3,
-                                             .infer = infer_choice_gradient,
-                                             .locality = Locality::rowwise,
-                                             .whole = 0b10,
-                                             .zero = 0b100};
-constinit const Operator max_matmul_weight_gradient{.name = "max_matmul_weight_gradient",
-                                                    .inputs = 3,
-                                                    .infer = infer_choice_weight_gradient,
-                                                    .locality = Locality::sums_rows,
-                                                    .whole = 0b10,
-                                                    .zero = 0b100};
-constinit const Operator argmax_matmul{.name = "argmax_matmul",
-                                       .inputs = 2,
-                                       .infer = infer_product,
-                                       .gradients = of_argmax,
-                                       .locality = Locality::rowwise,
-                                       .whole = 0b10};
+constinit const Operator log_matmul =
+    rowwise({.name = "log_matmul", .inputs = 2, .infer = infer_product, .gradients = of_log_matmul, .whole = 0b10});
+constinit const Operator log_matmul_gradient =
+    rowwise({.name = "log_matmul_gradient", .inputs = 4, .infer = infer_gradient, .whole = 0b10, .zero = 0b1000});
+constinit const Operator log_matmul_weight_gradient = sum_of_rows(
+    {.name = "log_matmul_weight_gradient", .inputs = 4, .infer = infer_weight_gradient, .whole = 0b10, .zero = 0b1000});
+constinit const Operator max_matmul =
+    rowwise({.name = "max_matmul", .inputs = 2, .infer = infer_product, .gradients = of_max_matmul, .whole = 0b10});
+constinit const Operator max_matmul_gradient =
+    rowwise({.name = "max_matmul_gradient", .inputs = 3, .infer = infer_choice_gradient, .whole = 0b10, .zero = 0b100});
+constinit const Operator max_matmul_weight_gradient = sum_of_rows({.name = "max_matmul_weight_gradient",
+                                                                   .inputs = 3,
+                                                                   .infer = infer_choice_weight_gradient,
+                                                                   .whole = 0b10,
+                                                                   .zero = 0b100});
+constinit const Operator argmax_matmul =
+    rowwise({.name = "argmax_matmul", .inputs = 2, .infer = infer_product, .gradients = of_argmax, .whole = 0b10});
 
 }  // namespace windrow::op

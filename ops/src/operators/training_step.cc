@@ -103,8 +103,7 @@ constinit const Operator count_step_rows{.name = "count_step_rows",
                                          .attributes = "to_rows",
                                          .updates = true};
 
-constinit const Operator squared_norm{
-    .name = "squared_norm", .infer = infer_squared_norm, .locality = Locality::sums_rows, .zero = 0b1};
+constinit const Operator squared_norm = sum_of_rows({.name = "squared_norm", .infer = infer_squared_norm, .zero = 0b1});
 constinit const Operator limit_norm{.name = "limit_norm", .inputs = Operator::any_number, .infer = infer_limit_norm};
 
 }  // namespace op

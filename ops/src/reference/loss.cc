@@ -48,27 +48,32 @@ void each_labelled(const Call& k, Value value) {
   });
 }
 
-void add_other_losses(KernelTable<double>& table) {
-  table.add(op::smoothed_cross_entropy, [](const Call& k) {
-    const double epsilon = k.attributes.values[0];
-    const Index n = k.in[0].width;
-    each_labelled(k, [&](Index r, Index, Index label) {
-      const double* x = k.in[0].row(r);
-      const LogSum sum = log_sum_of(x, n);
-      double all = 0;
-      for (Index c = 0; epsilon > 0 && c < n; ++c) all += sum.below(x[c]);
-      return -(1 - epsilon) * sum.below(x[label]) - epsilon * all / static_cast<double>(n);
-    });
+void cross_entropy(const Call& k, double epsilon) {
+  const Index n = k.in[0].width;
+  each_labelled(k, [&](Index r, Index, Index label) {
+    const double* x = k.in[0].row(r);
+    const LogSum sum = log_sum_of(x, n);
+    double all = 0;
+    for (Index c = 0; epsilon > 0 && c < n; ++c) all += sum.below(x[c]);
+    return -(1 - epsilon) * sum.below(x[label]) - epsilon * all / static_cast<double>(n);
   });
-  table.add(op::smoothed_cross_entropy_gradient, [](const Call& k) {
-    const double epsilon = k.attributes.values[0];
-    const Index n = k.in[0].width;
-    each_labelled(k, [&](Index r, Index c, Index label) {
-      const double *x = k.in[0].row(r), g = k.in[1].row(r)[0];
-      const double of_all = g * (std::exp(log_sum_of(x, n).below(x[c])) - epsilon / static_cast<double>(n));
-      return c == label ? of_all - g * (1 - epsilon) : of_all;
-    });
+}
+
+void cross_entropy_gradient(const Call& k, double epsilon) {
+  const Index n = k.in[0].width;
+  each_labelled(k, [&](Index r, Index c, Index label) {
+    const double *x = k.in[0].row(r), g = k.in[1].row(r)[0];
+    const double of_all = g * (std::exp(log_sum_of(x, n).below(x[c])) - epsilon / static_cast<double>(n));
+    return c == label ? of_all - g * (1 - epsilon) : of_all;
   });
+}
+
+void add_labelled(KernelTable<double>& table) {
+  table.add(op::softmax_cross_entropy, [](const Call& k) { cross_entropy(k, 0); });
+  table.add(op::softmax_cross_entropy_gradient, [](const Call& k) { cross_entropy_gradient(k, 0); });
+  table.add(op::smoothed_cross_entropy, [](const Call& k) { cross_entropy(k, k.attributes.values[0]); });
+  table.add(op::smoothed_cross_entropy_gradient,
+            [](const Call& k) { cross_entropy_gradient(k, k.attributes.values[0]); });
   table.add(op::hinge, [](const Call& k) {
     each_labelled(k, [&](Index r, Index, Index label) {
       const double* x = k.in[0].row(r);
@@ -82,16 +87,6 @@ void add_other_losses(KernelTable<double>& table) {
       const Index other = rival(x, k.in[0].width, label);
       if (other < 0 || k.attributes.values[0] + x[other] - x[label] <= 0) return 0.0;
       return c == label ? -g : c == other ? g : 0.0;
-    });
-  });
-  table.add(op::log_sum_exp,
-            [](const Call& k) { each(k, [&](Index r, Index) { return log_sum_exp(k.in[0].row(r), k.in[0].width); }); });
-  table.add(op::log_sum_exp_gradient, [](const Call& k) {
-    each(k, [&](Index r, Index c) {
-      const double *x = k.in[0].row(r), result = k.in[1].row(r)[0], g = k.in[2].row(r)[0];
-      double sum = 0;
-      for (Index i = 0; i < k.in[0].width; ++i) sum += share_of(x[i], result);
-      return g * share_of(x[c], result) / whole_of(sum);
     });
   });
 }
@@ -131,36 +126,23 @@ void add_losses(KernelTable<double>& table) {
   table.add(op::squared_distance_gradient, [](const Call& k) {
     each(k, [&](Index r, Index c) { return 2 * (k.in[0].row(r)[c] - k.in[1].row(r)[c]) * k.in[2].row(r)[0]; });
   });
-  table.add(op::softmax_cross_entropy, [](const Call& k) {
-    each(k, [&](Index r, Index) {
-      const Index label = checked_label(k.indices[0], r, k.in[0].width);
-      const double* x = k.in[0].row(r);
-      return label < 0 ? 0.0 : -log_sum_of(x, k.in[0].width).below(x[label]);
-    });
-  });
-  table.add(op::softmax_cross_entropy_gradient, [](const Call& k) {
-    each(k, [&](Index r, Index c) {
-      const Index label = checked_label(k.indices[0], r, k.in[0].width);
-      const double *x = k.in[0].row(r), g = k.in[1].row(r)[0];
-      if (label < 0) return 0.0;
-      return g * std::exp(log_sum_of(x, k.in[0].width).below(x[c])) - (c == label ? g : 0);
-    });
-  });
   table.add(op::binary_cross_entropy, [](const Call& k) {
     each(k, [&](Index r, Index c) {
       const double x = k.in[0].row(r)[c], target = checked_target(k.in[1], r, c);
       return target * softplus(-x) + (1 - target) * softplus(x);
     });
   });
-  table.add(op::binary_cross_entropy_gradient, [](const Call& k) {
+  add_labelled(table);
+  table.add(op::log_sum_exp,
+            [](const Call& k) { each(k, [&](Index r, Index) { return log_sum_exp(k.in[0].row(r), k.in[0].width); }); });
+  table.add(op::log_sum_exp_gradient, [](const Call& k) {
     each(k, [&](Index r, Index c) {
-      const double x = k.in[0].row(r)[c], target = k.in[1].row(r)[c];
-      return k.in[2].row(r)[c] * ((1 - target) / (1 + std::exp(-x)) - target / (1 + std::exp(x)));
+      const double *x = k.in[0].row(r), result = k.in[1].row(r)[0], g = k.in[2].row(r)[0];
+      double sum = 0;
+      for (Index i = 0; i < k.in[0].width; ++i) sum += share_of(x[i], result);
+      return g * share_of(x[c], result) / whole_of(sum);
     });
   });
-  table.add(op::binary_cross_entropy_target_gradient,
-            [](const Call& k) { each(k, [&](Index r, Index c) { return -k.in[0].row(r)[c] * k.in[1].row(r)[c]; }); });
-  add_other_losses(table);
   table.add(op::dropout, [](const Call& k) {
     const double rate = k.attributes.values[0];
     const Index seed = k.attributes.sizes[0], site = k.attributes.sizes[1];

@@ -2,9 +2,11 @@
 #include "reference/reference.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <type_traits>
 
 #include "operators/attributes.h"
 #include "windrow/ops/operators.h"
@@ -14,18 +16,39 @@ namespace {
 
 using namespace reference;
 
-template <class F>
-void unary(const Call& call, F f) {
-  each(call, [&](Index r, Index c) { return f(call.in[0].row(r)[c]); });
-}
-template <class F>
-void binary(const Call& call, F f) {
-  each(call, [&](Index r, Index c) { return f(call.in[0].row(r)[c], call.in[1].row(r)[c]); });
-}
-template <class F>
-void ternary(const Call& call, F f) {
-  each(call, [&](Index r, Index c) { return f(call.in[0].row(r)[c], call.in[1].row(r)[c], call.in[2].row(r)[c]); });
-}
+/// The values of the attributes.
+using Constants = std::array<double, 2>;
+
+template <class F, class... X>
+constexpr bool takes = std::is_invocable_v<F, X...> || std::is_invocable_v<F, Constants, X...>;
+
+/// Adds kernels of elementwise operators: functions of the operands' elements, and of the attributes before them.
+class AddElementwise {
+ public:
+  explicit AddElementwise(KernelTable<double>& table) : table_(table) {}
+
+  template <class F>
+  void operator()(const Operator& op, F) const {
+    table_.add(op, [](const Call& k) {
+      const auto f = [&](auto... x) {
+        if constexpr (std::is_invocable_v<F, Constants, decltype(x)...>) {
+          return F()(k.attributes.values, x...);
+        } else {
+          return F()(x...);
+        }
+      };
+      each(k, [&](Index r, Index c) {
+        const auto at = [&](std::size_t operand) { return k.in[operand].row(r)[c]; };
+        if constexpr (takes<F, double>) return f(at(0));
+        if constexpr (takes<F, double, double>) return f(at(0), at(1));
+        if constexpr (takes<F, double, double, double>) return f(at(0), at(1), at(2));
+      });
+    });
+  }
+
+ private:
+  KernelTable<double>& table_;
+};
 
 /// x^power, NaN for x below 0 unless the power is whole.
 double power_of(double x, double power) {
@@ -36,105 +59,74 @@ double power_of(double x, double power) {
 double gelu_argument(double x) { return std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x); }
 double gelu_argument_slope(double x) { return std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x); }
 
-void add_activations(KernelTable<double>& table) {
-  table.add(op::gelu,
-            [](const Call& k) { unary(k, [](double x) { return x / 2 * (1 + std::tanh(gelu_argument(x))); }); });
-  table.add(op::silu, [](const Call& k) { unary(k, [](double x) { return x / (1 + std::exp(-x)); }); });
-  table.add(op::elu, [](const Call& k) {
-    unary(k, [alpha = k.attributes.values[0]](double x) { return x > 0 ? x : alpha * std::expm1(x); });
-  });
-  table.add(op::leaky_relu, [](const Call& k) {
-    unary(k, [slope = k.attributes.values[0]](double x) { return x < 0 ? slope * x : x; });
-  });
-  table.add(op::clamp, [](const Call& k) {
-    unary(k, [&](double x) { return std::clamp(x, k.attributes.values[0], k.attributes.values[1]); });
-  });
-  table.add(op::pow, [](const Call& k) { unary(k, [&](double x) { return power_of(x, k.attributes.values[0]); }); });
+void add_activations(const AddElementwise& add) {
+  add(op::gelu, [](double x) { return x / 2 * (1 + std::tanh(gelu_argument(x))); });
+  add(op::silu, [](double x) { return x / (1 + std::exp(-x)); });
+  add(op::elu, [](Constants a, double x) { return x > 0 ? x : a[0] * std::expm1(x); });
+  add(op::leaky_relu, [](Constants a, double x) { return x < 0 ? a[0] * x : x; });
+  add(op::clamp, [](Constants a, double x) { return std::clamp(x, a[0], a[1]); });
+  add(op::pow, [](Constants a, double x) { return power_of(x, a[0]); });
   // Slopes far from 0 are those at a distance at which they are 0 and 1 in double, since 0 * inf is not a number.
-  table.add(op::gelu_gradient, [](const Call& k) {
-    binary(k, [](double far, double g) {
-      const double x = std::clamp(far, -100.0, 100.0);
-      const double t = std::tanh(gelu_argument(x));
-      return g * ((1 + t) / 2 + x / 2 * (1 - t * t) * gelu_argument_slope(x));
-    });
+  add(op::gelu_gradient, [](double far, double g) {
+    const double x = std::clamp(far, -100.0, 100.0);
+    const double t = std::tanh(gelu_argument(x));
+    return g * ((1 + t) / 2 + x / 2 * (1 - t * t) * gelu_argument_slope(x));
   });
-  table.add(op::silu_gradient, [](const Call& k) {
-    binary(k, [](double far, double g) {
-      const double x = std::clamp(far, -1000.0, 1000.0), s = 1 / (1 + std::exp(-x));
-      return g * (s + x * s * (1 - s));
-    });
+  add(op::silu_gradient, [](double far, double g) {
+    const double x = std::clamp(far, -1000.0, 1000.0), s = 1 / (1 + std::exp(-x));
+    return g * (s + x * s * (1 - s));
   });
-  table.add(op::elu_gradient, [](const Call& k) {
-    binary(k, [alpha = k.attributes.values[0]](double x, double g) { return x > 0 ? g : g * alpha * std::exp(x); });
-  });
-  table.add(op::leaky_relu_gradient, [](const Call& k) {
-    binary(k, [slope = k.attributes.values[0]](double x, double g) { return x > 0 ? g : slope * g; });
-  });
-  table.add(op::clamp_gradient, [](const Call& k) {
-    const auto [low, high] = k.attributes.values;
-    binary(k, [low = low, high = high](double x, double g) { return low <= x && x <= high ? g : 0; });
-  });
-  table.add(op::pow_gradient, [](const Call& k) {
-    binary(k, [power = k.attributes.values[0]](double x, double g) { return g * power * power_of(x, power - 1); });
-  });
+  add(op::elu_gradient, [](Constants a, double x, double g) { return x > 0 ? g : g * a[0] * std::exp(x); });
+  add(op::leaky_relu_gradient, [](Constants a, double x, double g) { return x > 0 ? g : a[0] * g; });
+  add(op::clamp_gradient, [](Constants a, double x, double g) { return a[0] <= x && x <= a[1] ? g : 0; });
+  add(op::pow_gradient, [](Constants a, double x, double g) { return g * a[0] * power_of(x, a[0] - 1); });
 }
 
 void add_elementwise(KernelTable<double>& table) {
-  table.add(op::add, [](const Call& k) { binary(k, [](double x, double y) { return x + y; }); });
-  table.add(op::sub, [](const Call& k) { binary(k, [](double x, double y) { return x - y; }); });
-  table.add(op::mul, [](const Call& k) { binary(k, [](double x, double y) { return x * y; }); });
-  table.add(op::div, [](const Call& k) { binary(k, [](double x, double y) { return x / y; }); });
-  table.add(op::maximum,
-            [](const Call& k) { binary(k, [](double x, double y) { return x < y || std::isnan(y) ? y : x; }); });
-  table.add(op::minimum,
-            [](const Call& k) { binary(k, [](double x, double y) { return y < x || std::isnan(y) ? y : x; }); });
-  table.add(op::log_add_exp, [](const Call& k) {
-    binary(k, [](double x, double y) { return std::max(x, y) + softplus(x == y ? 0 : -std::abs(x - y)); });
+  const AddElementwise add(table);
+  add(op::add, [](double x, double y) { return x + y; });
+  add(op::sub, [](double x, double y) { return x - y; });
+  add(op::mul, [](double x, double y) { return x * y; });
+  add(op::div, [](double x, double y) { return x / y; });
+  add(op::maximum, [](double x, double y) { return x < y || std::isnan(y) ? y : x; });
+  add(op::minimum, [](double x, double y) { return y < x || std::isnan(y) ? y : x; });
+  add(op::log_add_exp, [](double x, double y) { return std::max(x, y) + softplus(x == y ? 0 : -std::abs(x - y)); });
+  add(op::neg, [](double x) { return -x; });
+  add(op::scale, [](Constants a, double x) { return a[0] * x; });
+  add(op::scale_shift, [](Constants a, double x) { return a[0] * x + a[1]; });
+  add(op::reciprocal, [](Constants a, double x) { return a[0] / x; });
+  add(op::tanh, [](double x) { return std::tanh(x); });
+  add(op::sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); });
+  add(op::relu, [](double x) { return std::max(x, 0.0); });
+  add(op::exp, [](double x) { return std::exp(x); });
+  add(op::log, [](double x) { return std::log(x); });
+  add(op::square, [](double x) { return x * x; });
+  add(op::sqrt, [](double x) { return std::sqrt(x); });
+  add(op::abs, [](double x) { return std::abs(x); });
+  add(op::softplus, [](double x) { return softplus(x); });
+  add(op::log_sigmoid, [](double x) { return -softplus(-x); });
+  add_activations(add);
+  add(op::stop_gradient, [](double x) { return x; });
+  add(op::reverse_gradient, [](double x) { return x; });
+  add(op::tanh_gradient, [](double y, double g) { return g * (1 - y * y); });
+  add(op::sigmoid_gradient, [](double y, double g) { return g * (y - y * y); });
+  add(op::relu_gradient, [](double y, double g) { return y <= 0 ? 0 : g; });
+  add(op::square_gradient, [](double x, double g) { return 2 * x * g; });
+  add(op::sqrt_gradient, [](double y, double g) { return g / (2 * y); });
+  add(op::abs_gradient, [](double x, double g) { return x > 0 ? g : x < 0 ? -g : 0 * x; });
+  add(op::softplus_gradient, [](double x, double g) { return g / (1 + std::exp(-x)); });
+  add(op::log_sigmoid_gradient, [](double x, double g) { return g / (1 + std::exp(x)); });
+  add(op::log_add_exp_gradient, [](double x, double y, double g) {
+    const bool no_sum = x == y && x < 0 && std::isinf(x);  // of which nothing has a share
+    return g / (1 + std::exp(no_sum ? -x : y - x));
   });
-  table.add(op::neg, [](const Call& k) { unary(k, [](double x) { return -x; }); });
-  table.add(op::scale, [](const Call& k) { unary(k, [&](double x) { return k.attributes.values[0] * x; }); });
-  table.add(op::scale_shift, [](const Call& k) {
-    const auto [factor, shift] = k.attributes.values;
-    unary(k, [factor = factor, shift = shift](double x) { return factor * x + shift; });
+  add(op::div_gradient, [](double quotient, double y, double g) { return -g * quotient / y; });
+  add(op::maximum_gradient, [](double x, double y, double g) { return x < y ? 0 : g; });
+  add(op::maximum_gradient_strict, [](double x, double y, double g) { return x > y ? g : 0; });
+  add(op::binary_cross_entropy_gradient, [](double x, double target, double g) {
+    return g * ((1 - target) / (1 + std::exp(-x)) - target / (1 + std::exp(x)));
   });
-  table.add(op::reciprocal, [](const Call& k) { unary(k, [&](double x) { return k.attributes.values[0] / x; }); });
-  table.add(op::tanh, [](const Call& k) { unary(k, [](double x) { return std::tanh(x); }); });
-  table.add(op::sigmoid, [](const Call& k) { unary(k, [](double x) { return 1 / (1 + std::exp(-x)); }); });
-  table.add(op::relu, [](const Call& k) { unary(k, [](double x) { return std::max(x, 0.0); }); });
-  table.add(op::exp, [](const Call& k) { unary(k, [](double x) { return std::exp(x); }); });
-  table.add(op::log, [](const Call& k) { unary(k, [](double x) { return std::log(x); }); });
-  table.add(op::square, [](const Call& k) { unary(k, [](double x) { return x * x; }); });
-  table.add(op::sqrt, [](const Call& k) { unary(k, [](double x) { return std::sqrt(x); }); });
-  table.add(op::abs, [](const Call& k) { unary(k, [](double x) { return std::abs(x); }); });
-  table.add(op::softplus, [](const Call& k) { unary(k, softplus); });
-  table.add(op::log_sigmoid, [](const Call& k) { unary(k, [](double x) { return -softplus(-x); }); });
-  add_activations(table);
-  table.add(op::stop_gradient, [](const Call& k) { unary(k, [](double x) { return x; }); });
-  table.add(op::reverse_gradient, [](const Call& k) { unary(k, [](double x) { return x; }); });
-  table.add(op::tanh_gradient, [](const Call& k) { binary(k, [](double y, double g) { return g * (1 - y * y); }); });
-  table.add(op::sigmoid_gradient, [](const Call& k) { binary(k, [](double y, double g) { return g * (y - y * y); }); });
-  table.add(op::relu_gradient, [](const Call& k) { binary(k, [](double y, double g) { return y <= 0 ? 0 : g; }); });
-  table.add(op::square_gradient, [](const Call& k) { binary(k, [](double x, double g) { return 2 * x * g; }); });
-  table.add(op::sqrt_gradient, [](const Call& k) { binary(k, [](double y, double g) { return g / (2 * y); }); });
-  table.add(op::abs_gradient, [](const Call& k) {
-    binary(k, [](double x, double g) { return x > 0 ? g : x < 0 ? -g : 0 * x; });
-  });
-  table.add(op::softplus_gradient,
-            [](const Call& k) { binary(k, [](double x, double g) { return g / (1 + std::exp(-x)); }); });
-  table.add(op::log_sigmoid_gradient,
-            [](const Call& k) { binary(k, [](double x, double g) { return g / (1 + std::exp(x)); }); });
-  table.add(op::log_add_exp_gradient, [](const Call& k) {
-    ternary(k, [](double x, double y, double g) {
-      const bool no_sum = x == y && x < 0 && std::isinf(x);  // of which nothing has a share
-      return g / (1 + std::exp(no_sum ? -x : y - x));
-    });
-  });
-  table.add(op::div_gradient,
-            [](const Call& k) { ternary(k, [](double quotient, double y, double g) { return -g * quotient / y; }); });
-  table.add(op::maximum_gradient,
-            [](const Call& k) { ternary(k, [](double x, double y, double g) { return x < y ? 0 : g; }); });
-  table.add(op::maximum_gradient_strict,
-            [](const Call& k) { ternary(k, [](double x, double y, double g) { return x > y ? g : 0; }); });
+  add(op::binary_cross_entropy_target_gradient, [](double x, double g) { return -x * g; });
   table.add(op::sgd, [](const Call& k) {
     const auto [rate, decay] = k.attributes.values;
     each(k, [&, rate = rate, decay = decay](Index r, Index c) {
