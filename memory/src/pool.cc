@@ -127,30 +127,35 @@ std::byte* Pool::count_taken(std::byte* start, std::size_t bytes) {
 std::byte* Pool::grow(std::size_t wanted) {
   const std::size_t bytes = counted(wanted), segment = segment_for(bytes);
   const bool shared = bytes <= most_shared;
-  const auto take = [&] {
+  std::string refusal;
+  const auto take = [&]() WINDROW_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     return take_kept(wanted);
   };
   MutexLock growing(growing_);
+  const auto has_added = [&](std::size_t size) WINDROW_REQUIRES(growing_) {
+    try {
+      add_segment(size, shared);
+      return true;
+    } catch (const OutOfMemory& e) {
+      refusal = e.what();
+      return false;
+    }
+  };
   while (true) {
     // Another thread may have added a segment or freed a block meanwhile.
     if (std::byte* const start = take()) return start;
-    try {
-      give_back(fast_below_ ? 0 : segment / 2, segment, 0);
-      add_segment(segment, shared);
-      continue;
-    } catch (const OutOfMemory&) {
-      give_back_all();
-    }
+    give_back(fast_below_ ? 0 : segment / 2, segment, 0);
+    if (has_added(segment)) continue;
+    give_back(0, unlimited, 0);
+    if (has_added(bytes)) continue;
+    give_back_all(0);
     if (std::byte* const start = take()) return start;  // of pieces that have become one
-    try {
-      add_segment(bytes, shared);
-    } catch (const OutOfMemory& e) {
-      MutexLock lock(mutex_);
-      if (std::byte* const start = take_free(bytes, !shared)) return start;
-      throw OutOfMemory(name_ + ": " + std::to_string(bytes) + " bytes are not to be had; " +
-                        std::to_string(stats_.in_use) + " are in use, and " + e.what());
-    }
+    if (has_added(bytes)) continue;
+    MutexLock lock(mutex_);
+    if (std::byte* const start = take_free(bytes, !shared)) return start;
+    throw OutOfMemory(name_ + ": " + std::to_string(bytes) + " bytes are not to be had; " +
+                      std::to_string(stats_.in_use) + " are in use, and " + refusal);
   }
 }
 
@@ -158,7 +163,7 @@ void Pool::add_segment(std::size_t bytes, bool shared) {
   const PoolStats now = stats();
   const std::size_t taken = now.in_use + now.kept;
   if (bytes > limit_ - taken) {
-    throw OutOfMemory(std::to_string(bytes) + " beside the " + std::to_string(taken) +
+    throw OutOfMemory(std::to_string(bytes) + " bytes beside the " + std::to_string(taken) +
                       " taken would exceed the limit of " + std::to_string(limit_));
   }
   // Made first, so that nothing fails once the memory is taken.

@@ -118,9 +118,7 @@ void add_losses(KernelTable<double>& table) {
   table.add(op::squared_distance, [](const Call& k) {
     each(k, [&](Index r, Index) {
       const double *x = k.in[0].row(r), *y = k.in[1].row(r);
-      double sum = 0;
-      for (Index c = 0; c < k.in[0].width; ++c) sum += (x[c] - y[c]) * (x[c] - y[c]);
-      return sum;
+      return sum(0, k.in[0].width, [&](Index c) { return (x[c] - y[c]) * (x[c] - y[c]); });
     });
   });
   table.add(op::squared_distance_gradient, [](const Call& k) {

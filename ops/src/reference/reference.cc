@@ -158,18 +158,10 @@ void add_linear(KernelTable<double>& table) {
     each(k, [&](Index, Index c) { return dot(x.data + c, x.stride, y.data + c, y.stride, x.rows); });
   });
   table.add(op::column_sum, [](const Call& k) {
-    each(k, [&](Index, Index c) {
-      double sum = 0;
-      for (Index r = 0; r < k.in[0].rows; ++r) sum += k.in[0].row(r)[c];
-      return sum;
-    });
+    each(k, [&](Index, Index c) { return sum(0, k.in[0].rows, [&](Index r) { return k.in[0].row(r)[c]; }); });
   });
   table.add(op::row_sum, [](const Call& k) {
-    each(k, [&](Index r, Index) {
-      double sum = 0;
-      for (Index c = 0; c < k.in[0].width; ++c) sum += k.in[0].row(r)[c];
-      return sum;
-    });
+    each(k, [&](Index r, Index) { return sum(0, k.in[0].width, [&](Index c) { return k.in[0].row(r)[c]; }); });
   });
   table.add(op::spread_rows, [](const Call& k) { each(k, [&](Index, Index c) { return k.in[0].row(0)[c]; }); });
   table.add(op::spread_columns, [](const Call& k) { each(k, [&](Index r, Index) { return k.in[0].row(r)[0]; }); });

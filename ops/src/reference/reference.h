@@ -31,11 +31,17 @@ void each(const Call& call, Value value) {
   }
 }
 
+/// The sum of term(i) for i in [first, last).
+template <class Term>
+double sum(Index first, Index last, Term term) {
+  double sum = 0;
+  for (Index i = first; i < last; ++i) sum += term(i);
+  return sum;
+}
+
 /// The sum of x[i * x_step] * y[i * y_step].
 inline double dot(const double* x, Index x_step, const double* y, Index y_step, Index n) {
-  double sum = 0;
-  for (Index i = 0; i < n; ++i) sum += x[i * x_step] * y[i * y_step];
-  return sum;
+  return sum(0, n, [&](Index i) { return x[i * x_step] * y[i * y_step]; });
 }
 
 /// True if `value` takes the place of `top` as the maximum: the first NaN wins, otherwise the first of the largest.

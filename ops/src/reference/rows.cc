@@ -59,10 +59,8 @@ void sum_parts(const Call& k) {
   each(k, [&](Index r, Index c) {
     const auto [row, first, last] =
         checked_bounds(k.indices[0], r, {0, std::numeric_limits<Index>::max(), k.indices[1].rows});
-    double sum = 0;
-    for (Index i = first; i < last; ++i)
-      sum += rows[static_cast<std::size_t>(checked_row(k.indices[1], i, row_count))][c];
-    return sum;
+    return sum(first, last,
+               [&](Index i) { return rows[static_cast<std::size_t>(checked_row(k.indices[1], i, row_count))][c]; });
   });
 }
 
@@ -100,9 +98,7 @@ void segments(const Call& k, Reduce reduce) {
 }
 
 double sum_of(In x, Index c, Index first, Index last) {
-  double sum = 0;
-  for (Index r = first; r < last; ++r) sum += x.row(r)[c];
-  return sum;
+  return sum(first, last, [&](Index r) { return x.row(r)[c]; });
 }
 
 /// The row of the first NaN, or otherwise of the first maximum.
@@ -152,9 +148,7 @@ void add_segments(KernelTable<double>& table) {
   table.add(op::gather_sum, [](const Call& k) {
     each(k, [&](Index r, Index c) {
       const auto [first, last] = checked_segment(k.indices[0], r, k.indices[1].rows);
-      double sum = 0;
-      for (Index q = first; q < last; ++q) sum += k.in[0].row(checked_row(k.indices[1], q, k.in[0].rows))[c];
-      return sum;
+      return sum(first, last, [&](Index q) { return k.in[0].row(checked_row(k.indices[1], q, k.in[0].rows))[c]; });
     });
   });
   table.add(op::gather_weighted_sum, [](const Call& k) {

@@ -46,32 +46,20 @@ void add_semirings(KernelTable<double>& table) {
     });
   });
   table.add(op::log_matmul_gradient, [](const Call& k) {
-    each(k, [&](Index r, Index i) {
-      double sum = 0;
-      for (Index c = 0; c < k.in[1].width; ++c) sum += share(k, r, i, c);
-      return sum;
-    });
+    each(k, [&](Index r, Index i) { return sum(0, k.in[1].width, [&](Index c) { return share(k, r, i, c); }); });
   });
   table.add(op::log_matmul_weight_gradient, [](const Call& k) {
-    each(k, [&](Index i, Index c) {
-      double sum = 0;
-      for (Index r = 0; r < k.in[0].rows; ++r) sum += share(k, r, i, c);
-      return sum;
-    });
+    each(k, [&](Index i, Index c) { return sum(0, k.in[0].rows, [&](Index r) { return share(k, r, i, c); }); });
   });
   table.add(op::max_matmul, [](const Call& k) { each(k, [&](Index r, Index c) { return top_of(k, r, c); }); });
   table.add(op::max_matmul_gradient, [](const Call& k) {
     each(k, [&](Index r, Index i) {
-      double sum = 0;
-      for (Index c = 0; c < k.in[1].width; ++c) sum += best_of(k, r, c) == i ? k.in[2].row(r)[c] : 0;
-      return sum;
+      return sum(0, k.in[1].width, [&](Index c) { return best_of(k, r, c) == i ? k.in[2].row(r)[c] : 0; });
     });
   });
   table.add(op::max_matmul_weight_gradient, [](const Call& k) {
     each(k, [&](Index i, Index c) {
-      double sum = 0;
-      for (Index r = 0; r < k.in[0].rows; ++r) sum += best_of(k, r, c) == i ? k.in[2].row(r)[c] : 0;
-      return sum;
+      return sum(0, k.in[0].rows, [&](Index r) { return best_of(k, r, c) == i ? k.in[2].row(r)[c] : 0; });
     });
   });
   table.add(op::argmax_matmul,

@@ -115,7 +115,8 @@ class Pool final : public DividingAllocator {
   /// Returns unused segments of `from` to `to` bytes while more than `keep` bytes are kept.
   void give_back(std::size_t from, std::size_t to, std::size_t keep) noexcept WINDROW_REQUIRES(growing_)
       WINDROW_EXCLUDES(mutex_);
-  void give_back_all(std::size_t keep = 0) noexcept WINDROW_REQUIRES(growing_) WINDROW_EXCLUDES(mutex_);
+  /// The same for all sizes, at last with the kept pieces made free.
+  void give_back_all(std::size_t keep) noexcept WINDROW_REQUIRES(growing_) WINDROW_EXCLUDES(mutex_);
   /// Waits until memory was freed after `frees` frees, and sets the number. False if there is none to wait for, or not
   /// in time.
   bool wait_for_free(std::uint64_t& frees, std::chrono::steady_clock::time_point deadline) WINDROW_EXCLUDES(mutex_);
