@@ -11,82 +11,38 @@ HWY_BEFORE_NAMESPACE();
 namespace windrow {
 namespace HWY_NAMESPACE {
 
-void add(const HostCall& k) {
-  map<2>(k, [](V x, V y) HWY_ATTR { return hn::Add(x, y); });
-}
-void sub(const HostCall& k) {
-  map<2>(k, [](V x, V y) HWY_ATTR { return hn::Sub(x, y); });
-}
-void mul(const HostCall& k) {
-  map<2>(k, [](V x, V y) HWY_ATTR { return hn::Mul(x, y); });
-}
-void div(const HostCall& k) {
-  map<2>(k, [](V x, V y) HWY_ATTR { return hn::Div(x, y); });
-}
-void maximum(const HostCall& k) {
-  map<2>(k, [](V x, V y) HWY_ATTR { return hn::IfThenElse(hn::Eq(y, y), hn::IfThenElse(hn::Lt(x, y), y, x), y); });
-}
-void minimum(const HostCall& k) {
-  map<2>(k, [](V x, V y) HWY_ATTR { return hn::IfThenElse(hn::Eq(y, y), hn::IfThenElse(hn::Lt(y, x), y, x), y); });
-}
-void neg(const HostCall& k) {
-  map<1>(k, [](V x) HWY_ATTR { return hn::Neg(x); });
-}
-void scale(const HostCall& k) {
-  const V factor = constant(k.attributes.values[0]);
-  map<1>(k, [=](V x) HWY_ATTR { return hn::Mul(factor, x); });
-}
-void scale_shift(const HostCall& k) {
-  const V factor = constant(k.attributes.values[0]), shift = constant(k.attributes.values[1]);
-  map<1>(k, [=](V x) HWY_ATTR { return hn::MulAdd(factor, x, shift); });
-}
-void reciprocal(const HostCall& k) {
-  const V factor = constant(k.attributes.values[0]);
-  map<1>(k, [=](V x) HWY_ATTR { return hn::Div(factor, x); });
-}
-void tanh(const HostCall& k) {
-  map<1>(k, [](V x) HWY_ATTR { return tanh_of(x); });
-}
-void sigmoid(const HostCall& k) {
-  map<1>(k, [](V x) HWY_ATTR { return sigmoid_of(x); });
-}
-void relu(const HostCall& k) {
-  map<1>(k, [](V x) HWY_ATTR { return hn::IfThenElse(hn::Lt(x, constant(0)), constant(0), x); });
-}
-void exp(const HostCall& k) {
-  map<1>(k, [](V x) HWY_ATTR { return exp_of(x); });
-}
-void log(const HostCall& k) {
-  map<1>(k, [](V x) HWY_ATTR { return log_of(x); });
-}
-void square(const HostCall& k) {
-  map<1>(k, [](V x) HWY_ATTR { return hn::Mul(x, x); });
-}
-void sqrt(const HostCall& k) {
-  map<1>(k, [](V x) HWY_ATTR { return hn::Sqrt(x); });
-}
-void abs(const HostCall& k) {
-  map<1>(k, [](V x) HWY_ATTR { return hn::Abs(x); });
-}
+/// The values of the attributes.
+struct Constants {
+  V a, b;
+};
+
+// An element of the result of each operator in WINDROW_FORMULAS, from those of the operands.
+HWY_INLINE V add_of(V x, V y) { return hn::Add(x, y); }
+HWY_INLINE V sub_of(V x, V y) { return hn::Sub(x, y); }
+HWY_INLINE V mul_of(V x, V y) { return hn::Mul(x, y); }
+HWY_INLINE V div_of(V x, V y) { return hn::Div(x, y); }
+HWY_INLINE V maximum_of(V x, V y) { return hn::IfThenElse(hn::Eq(y, y), hn::IfThenElse(hn::Lt(x, y), y, x), y); }
+HWY_INLINE V minimum_of(V x, V y) { return hn::IfThenElse(hn::Eq(y, y), hn::IfThenElse(hn::Lt(y, x), y, x), y); }
+HWY_INLINE V neg_of(V x) { return hn::Neg(x); }
+HWY_INLINE V scale_of(const Constants& c, V x) { return hn::Mul(c.a, x); }
+HWY_INLINE V scale_shift_of(const Constants& c, V x) { return hn::MulAdd(c.a, x, c.b); }
+HWY_INLINE V reciprocal_of(const Constants& c, V x) { return hn::Div(c.a, x); }
+HWY_INLINE V relu_of(V x) { return hn::IfThenElse(hn::Lt(x, constant(0)), constant(0), x); }
+HWY_INLINE V square_of(V x) { return hn::Mul(x, x); }
+HWY_INLINE V sqrt_of(V x) { return hn::Sqrt(x); }
+HWY_INLINE V abs_of(V x) { return hn::Abs(x); }
 /// log(1 + exp(x)) for x <= 0.
 HWY_INLINE V softplus_below_zero(V x) { return hn::Log1p(d, exp_of(x)); }
 HWY_INLINE V softplus_of(V x) {
   const V above = hn::IfThenElse(hn::Lt(x, constant(0)), constant(0), x);
   return hn::Add(above, softplus_below_zero(hn::Neg(hn::Abs(x))));
 }
-void softplus(const HostCall& k) {
-  map<1>(k, [](V x) HWY_ATTR { return softplus_of(x); });
+HWY_INLINE V log_add_exp_of(V x, V y) {
+  const V top = hn::IfThenElse(hn::Eq(y, y), hn::IfThenElse(hn::Lt(x, y), y, x), y);
+  const V apart = hn::IfThenElse(hn::Eq(x, y), constant(0), hn::Abs(hn::Sub(x, y)));  // equal infinities
+  return hn::Add(top, softplus_below_zero(hn::Neg(apart)));
 }
-void log_add_exp(const HostCall& k) {
-  map<2>(k, [](V x, V y) HWY_ATTR {
-    const V top = hn::IfThenElse(hn::Eq(y, y), hn::IfThenElse(hn::Lt(x, y), y, x), y);
-    const V apart = hn::IfThenElse(hn::Eq(x, y), constant(0), hn::Abs(hn::Sub(x, y)));  // equal infinities
-    return hn::Add(top, softplus_below_zero(hn::Neg(apart)));
-  });
-}
-void log_sigmoid(const HostCall& k) {
-  map<1>(k, [](V x) HWY_ATTR { return hn::Neg(softplus_of(hn::Neg(x))); });
-}
+HWY_INLINE V log_sigmoid_of(V x) { return hn::Neg(softplus_of(hn::Neg(x))); }
 
 /// Checks all targets before anything is written, since the result may overwrite them.
 HWY_INLINE void check_targets(Matrix<const float> targets) {
@@ -107,10 +63,8 @@ void binary_cross_entropy(const HostCall& k) {
     return hn::Add(hn::Mul(hn::Abs(x), missed), softplus_below_zero(hn::Neg(hn::Abs(x))));
   });
 }
-void stop_gradient(const HostCall& k) {
-  map<1>(k, [](V x) HWY_ATTR { return x; });
-}
-void reverse_gradient(const HostCall& k) { stop_gradient(k); }
+HWY_INLINE V stop_gradient_of(V x) { return x; }
+HWY_INLINE V reverse_gradient_of(V x) { return x; }
 
 /// 1 / (1 + exp(-x)), with a small relative error also where it is small.
 HWY_INLINE V logistic(V x) { return hn::Div(constant(1), hn::Add(constant(1), exp_of(hn::Neg(x)))); }
@@ -122,54 +76,36 @@ HWY_INLINE V gelu_logit(V x) {
 HWY_INLINE V gelu_logit_slope(V x) {
   return hn::MulAdd(constant(3 * 1.5957691216057308 * 0.044715), hn::Mul(x, x), constant(1.5957691216057308));
 }
-void gelu(const HostCall& k) {
-  map<1>(k, [](V x) HWY_ATTR { return hn::Mul(x, logistic(gelu_logit(x))); });
-}
+HWY_INLINE V gelu_of(V x) { return hn::Mul(x, logistic(gelu_logit(x))); }
 // Slopes far from 0 are those at a distance at which they are 0 and 1, since 0 * inf is not a number.
-void gelu_gradient(const HostCall& k) {
-  map<2>(k, [](V far, V g) HWY_ATTR {
-    const V x = limited(far, 30);
-    const V v = gelu_logit(x), bend = hn::Mul(hn::Mul(x, gelu_logit_slope(x)), logistic(hn::Neg(v)));
-    return hn::Mul(hn::Mul(g, logistic(v)), hn::Add(constant(1), bend));
-  });
+HWY_INLINE V gelu_gradient_of(V far, V g) {
+  const V x = limited(far, 30);
+  const V v = gelu_logit(x), bend = hn::Mul(hn::Mul(x, gelu_logit_slope(x)), logistic(hn::Neg(v)));
+  return hn::Mul(hn::Mul(g, logistic(v)), hn::Add(constant(1), bend));
 }
-void silu(const HostCall& k) {
-  map<1>(k, [](V x) HWY_ATTR { return hn::Mul(x, logistic(x)); });
+HWY_INLINE V silu_of(V x) { return hn::Mul(x, logistic(x)); }
+HWY_INLINE V silu_gradient_of(V far, V g) {
+  const V x = limited(far, 104);
+  return hn::Mul(hn::Mul(g, logistic(x)), hn::MulAdd(x, logistic(hn::Neg(x)), constant(1)));
 }
-void silu_gradient(const HostCall& k) {
-  map<2>(k, [](V far, V g) HWY_ATTR {
-    const V x = limited(far, 104);
-    return hn::Mul(hn::Mul(g, logistic(x)), hn::MulAdd(x, logistic(hn::Neg(x)), constant(1)));
-  });
+HWY_INLINE V elu_of(const Constants& c, V x) {
+  const V below = hn::Expm1(d, hn::Max(constant(-104), hn::Min(constant(0), x)));
+  return hn::IfThenElse(hn::Gt(x, constant(0)), x, hn::Mul(c.a, below));
 }
-void elu(const HostCall& k) {
-  const V alpha = constant(k.attributes.values[0]);
-  map<1>(k, [=](V x) HWY_ATTR {
-    const V below = hn::Expm1(d, hn::Max(constant(-104), hn::Min(constant(0), x)));
-    return hn::IfThenElse(hn::Gt(x, constant(0)), x, hn::Mul(alpha, below));
-  });
+HWY_INLINE V elu_gradient_of(const Constants& c, V x, V g) {
+  return hn::IfThenElse(hn::Gt(x, constant(0)), g, hn::Mul(g, hn::Mul(c.a, exp_of(x))));
 }
-void elu_gradient(const HostCall& k) {
-  const V alpha = constant(k.attributes.values[0]);
-  map<2>(k, [=](V x, V g)
-                HWY_ATTR { return hn::IfThenElse(hn::Gt(x, constant(0)), g, hn::Mul(g, hn::Mul(alpha, exp_of(x)))); });
+HWY_INLINE V leaky_relu_of(const Constants& c, V x) {
+  return hn::IfThenElse(hn::Lt(x, constant(0)), hn::Mul(c.a, x), x);
 }
-void leaky_relu(const HostCall& k) {
-  const V slope = constant(k.attributes.values[0]);
-  map<1>(k, [=](V x) HWY_ATTR { return hn::IfThenElse(hn::Lt(x, constant(0)), hn::Mul(slope, x), x); });
+HWY_INLINE V leaky_relu_gradient_of(const Constants& c, V x, V g) {
+  return hn::IfThenElse(hn::Gt(x, constant(0)), g, hn::Mul(c.a, g));
 }
-void leaky_relu_gradient(const HostCall& k) {
-  const V slope = constant(k.attributes.values[0]);
-  map<2>(k, [=](V x, V g) HWY_ATTR { return hn::IfThenElse(hn::Gt(x, constant(0)), g, hn::Mul(slope, g)); });
+HWY_INLINE V clamp_of(const Constants& c, V x) {
+  return hn::IfThenElse(hn::Lt(x, c.a), c.a, hn::IfThenElse(hn::Gt(x, c.b), c.b, x));
 }
-void clamp(const HostCall& k) {
-  const V low = constant(k.attributes.values[0]), high = constant(k.attributes.values[1]);
-  map<1>(k,
-         [=](V x) HWY_ATTR { return hn::IfThenElse(hn::Lt(x, low), low, hn::IfThenElse(hn::Gt(x, high), high, x)); });
-}
-void clamp_gradient(const HostCall& k) {
-  const V low = constant(k.attributes.values[0]), high = constant(k.attributes.values[1]);
-  map<2>(k, [=](V x, V g) HWY_ATTR { return hn::IfThenElseZero(hn::And(hn::Ge(x, low), hn::Le(x, high)), g); });
+HWY_INLINE V clamp_gradient_of(const Constants& c, V x, V g) {
+  return hn::IfThenElseZero(hn::And(hn::Ge(x, c.a), hn::Le(x, c.b)), g);
 }
 /// x^power; `sign` is that of (-1)^power, or 0 if the power is no whole number.
 HWY_INLINE V power_of(V x, double power, double sign) {
@@ -188,62 +124,76 @@ void pow_gradient(const HostCall& k) {
     return hn::Mul(g, slope);
   });
 }
-void tanh_gradient(const HostCall& k) {
-  map<2>(k, [](V y, V g) HWY_ATTR { return hn::Mul(g, hn::NegMulAdd(y, y, constant(1))); });
+HWY_INLINE V tanh_gradient_of(V y, V g) { return hn::Mul(g, hn::NegMulAdd(y, y, constant(1))); }
+HWY_INLINE V sigmoid_gradient_of(V y, V g) { return hn::Mul(g, hn::NegMulAdd(y, y, y)); }
+HWY_INLINE V relu_gradient_of(V y, V g) { return hn::IfThenElse(hn::Le(y, constant(0)), constant(0), g); }
+HWY_INLINE V square_gradient_of(V x, V g) { return hn::Mul(hn::Add(x, x), g); }
+HWY_INLINE V sqrt_gradient_of(V y, V g) { return hn::Div(g, hn::Add(y, y)); }
+HWY_INLINE V abs_gradient_of(V x, V g) {
+  const V none = hn::Mul(x, constant(0));  // a NaN stays one
+  return hn::IfThenElse(hn::Gt(x, constant(0)), g, hn::IfThenElse(hn::Lt(x, constant(0)), hn::Neg(g), none));
 }
-void sigmoid_gradient(const HostCall& k) {
-  map<2>(k, [](V y, V g) HWY_ATTR { return hn::Mul(g, hn::NegMulAdd(y, y, y)); });
-}
-void relu_gradient(const HostCall& k) {
-  map<2>(k, [](V y, V g) HWY_ATTR { return hn::IfThenElse(hn::Le(y, constant(0)), constant(0), g); });
-}
-void square_gradient(const HostCall& k) {
-  map<2>(k, [](V x, V g) HWY_ATTR { return hn::Mul(hn::Add(x, x), g); });
-}
-void sqrt_gradient(const HostCall& k) {
-  map<2>(k, [](V y, V g) HWY_ATTR { return hn::Div(g, hn::Add(y, y)); });
-}
-void abs_gradient(const HostCall& k) {
-  map<2>(k, [](V x, V g) HWY_ATTR {
-    const V none = hn::Mul(x, constant(0));  // a NaN stays one
-    return hn::IfThenElse(hn::Gt(x, constant(0)), g, hn::IfThenElse(hn::Lt(x, constant(0)), hn::Neg(g), none));
-  });
-}
-void softplus_gradient(const HostCall& k) {
-  map<2>(k, [](V x, V g) HWY_ATTR { return hn::Mul(g, logistic(x)); });
-}
-void log_sigmoid_gradient(const HostCall& k) {
-  map<2>(k, [](V x, V g) HWY_ATTR { return hn::Mul(g, logistic(hn::Neg(x))); });
-}
-void log_add_exp_gradient(const HostCall& k) {
+HWY_INLINE V softplus_gradient_of(V x, V g) { return hn::Mul(g, logistic(x)); }
+HWY_INLINE V log_sigmoid_gradient_of(V x, V g) { return hn::Mul(g, logistic(hn::Neg(x))); }
+HWY_INLINE V log_add_exp_gradient_of(V x, V y, V g) {
   const V none = hn::Set(d, -infinity);
-  map<3>(k, [=](V x, V y, V g) HWY_ATTR {
-    const auto no_sum = hn::And(hn::Eq(x, y), hn::Eq(x, none));  // of which neither has a share
-    return hn::Mul(g, logistic(hn::IfThenElse(no_sum, none, hn::Sub(x, y))));
-  });
+  const auto no_sum = hn::And(hn::Eq(x, y), hn::Eq(x, none));  // of which neither has a share
+  return hn::Mul(g, logistic(hn::IfThenElse(no_sum, none, hn::Sub(x, y))));
 }
-void binary_cross_entropy_gradient(const HostCall& k) {
-  // sigmoid(x) - y, without cancellation where a target is hit.
-  map<3>(k, [](V x, V y, V g) HWY_ATTR {
-    const V e = exp_of(hn::Neg(hn::Abs(x))), large = hn::Div(constant(1), hn::Add(constant(1), e));
-    const V small = hn::Mul(e, large);
-    const auto below = hn::Lt(x, constant(0));
-    const V one = hn::IfThenElse(below, small, large), zero = hn::IfThenElse(below, large, small);
-    return hn::Mul(g, hn::Sub(hn::Mul(hn::Sub(constant(1), y), one), hn::Mul(y, zero)));
-  });
+// sigmoid(x) - y, without cancellation where a target is hit.
+HWY_INLINE V binary_cross_entropy_gradient_of(V x, V y, V g) {
+  const V e = exp_of(hn::Neg(hn::Abs(x))), large = hn::Div(constant(1), hn::Add(constant(1), e));
+  const V small = hn::Mul(e, large);
+  const auto below = hn::Lt(x, constant(0));
+  const V one = hn::IfThenElse(below, small, large), zero = hn::IfThenElse(below, large, small);
+  return hn::Mul(g, hn::Sub(hn::Mul(hn::Sub(constant(1), y), one), hn::Mul(y, zero)));
 }
-void binary_cross_entropy_target_gradient(const HostCall& k) {
-  map<2>(k, [](V x, V g) HWY_ATTR { return hn::Neg(hn::Mul(x, g)); });
+HWY_INLINE V binary_cross_entropy_target_gradient_of(V x, V g) { return hn::Neg(hn::Mul(x, g)); }
+HWY_INLINE V div_gradient_of(V quotient, V y, V g) { return hn::Neg(hn::Div(hn::Mul(g, quotient), y)); }
+HWY_INLINE V maximum_gradient_of(V x, V y, V g) { return hn::IfThenElse(hn::Lt(x, y), constant(0), g); }
+HWY_INLINE V maximum_gradient_strict_of(V x, V y, V g) { return hn::IfThenElse(hn::Gt(x, y), g, constant(0)); }
+// The kernels, each named like its operator.
+// clang-format off
+#define WINDROW_FORMULAS(X) \
+  X(add) X(sub) X(mul) X(div) X(maximum) X(minimum) X(neg) X(tanh) X(sigmoid) X(relu) X(exp) X(log) X(square) \
+  X(sqrt) X(abs) X(softplus) X(log_add_exp) X(log_sigmoid) X(stop_gradient) X(gelu) X(gelu_gradient) X(silu) \
+  X(silu_gradient) X(tanh_gradient) X(sigmoid_gradient) X(relu_gradient) X(square_gradient) X(sqrt_gradient) \
+  X(abs_gradient) X(softplus_gradient) X(log_sigmoid_gradient) X(binary_cross_entropy_target_gradient) \
+  X(div_gradient) X(maximum_gradient) X(maximum_gradient_strict) X(reverse_gradient) X(scale) X(scale_shift) \
+  X(reciprocal) X(elu) X(elu_gradient) X(leaky_relu) X(leaky_relu_gradient) X(clamp) X(clamp_gradient) \
+  X(log_add_exp_gradient) X(binary_cross_entropy_gradient)
+#define WINDROW_OTHERS(X) X(pow) X(pow_gradient) X(binary_cross_entropy) X(sgd)
+// clang-format on
+
+template <V (*f)(V)>
+void map(const HostCall& k) {
+  map<1>(k, [](V x) HWY_ATTR { return f(x); });
 }
-void div_gradient(const HostCall& k) {
-  map<3>(k, [](V quotient, V y, V g) HWY_ATTR { return hn::Neg(hn::Div(hn::Mul(g, quotient), y)); });
+template <V (*f)(V, V)>
+void map(const HostCall& k) {
+  map<2>(k, [](V x, V y) HWY_ATTR { return f(x, y); });
 }
-void maximum_gradient(const HostCall& k) {
-  map<3>(k, [](V x, V y, V g) HWY_ATTR { return hn::IfThenElse(hn::Lt(x, y), constant(0), g); });
+template <V (*f)(V, V, V)>
+void map(const HostCall& k) {
+  map<3>(k, [](V x, V y, V z) HWY_ATTR { return f(x, y, z); });
 }
-void maximum_gradient_strict(const HostCall& k) {
-  map<3>(k, [](V x, V y, V g) HWY_ATTR { return hn::IfThenElse(hn::Gt(x, y), g, constant(0)); });
+HWY_INLINE Constants constants_of(const HostCall& k) {
+  return {constant(k.attributes.values[0]), constant(k.attributes.values[1])};
 }
+template <V (*f)(const Constants&, V)>
+void map(const HostCall& k) {
+  map<1>(k, [c = constants_of(k)](V x) HWY_ATTR { return f(c, x); });
+}
+template <V (*f)(const Constants&, V, V)>
+void map(const HostCall& k) {
+  map<2>(k, [c = constants_of(k)](V x, V y) HWY_ATTR { return f(c, x, y); });
+}
+
+#define WINDROW_MAP(NAME) \
+  void NAME(const HostCall& k) { map<NAME##_of>(k); }
+WINDROW_FORMULAS(WINDROW_MAP)
+#undef WINDROW_MAP
+
 auto step_of(double rate, double decay) {
   const V down = constant(-rate), decays = constant(decay);
   return [=](V old, V g) HWY_ATTR { return hn::MulAdd(down, hn::MulAdd(decays, old, g), old); };
@@ -271,21 +221,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace windrow {
 
-// The kernels, each named like its operator.
-// clang-format off
-#define WINDROW_KERNELS(X)                                                                                            \
-  X(add) X(sub) X(mul) X(div) X(maximum) X(minimum) X(neg) X(scale) X(tanh) X(sigmoid) X(relu) X(exp) X(log)          \
-  X(square) X(sqrt) X(abs) X(softplus) X(tanh_gradient) X(sigmoid_gradient) X(relu_gradient) X(square_gradient)       \
-  X(sqrt_gradient) X(abs_gradient) X(softplus_gradient) X(div_gradient) X(maximum_gradient)                           \
-  X(maximum_gradient_strict) X(log_sigmoid) X(log_sigmoid_gradient) X(binary_cross_entropy)                           \
-  X(binary_cross_entropy_gradient) X(binary_cross_entropy_target_gradient) X(sgd)                                     \
-  X(scale_shift) X(reciprocal) X(gelu) X(silu) X(elu) X(leaky_relu) X(clamp) X(pow) X(gelu_gradient)                  \
-  X(silu_gradient) X(elu_gradient) X(leaky_relu_gradient) X(clamp_gradient) X(pow_gradient)            \
-  X(stop_gradient) X(reverse_gradient) X(log_add_exp) X(log_add_exp_gradient)
-// clang-format on
-
 #define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);
-WINDROW_KERNELS(WINDROW_EXPORT)
+WINDROW_FORMULAS(WINDROW_EXPORT)
+WINDROW_OTHERS(WINDROW_EXPORT)
 HWY_EXPORT(add_scaled);
 HWY_EXPORT(descend);
 
@@ -299,7 +237,8 @@ void descend(float* to, const float* gradient, Index n, float rate, float decay)
 
 void add_host_elementwise(KernelTable<float>& table) {
 #define WINDROW_ADD(NAME) table.add(op::NAME, [](const HostCall& call) { HWY_DYNAMIC_DISPATCH(NAME)(call); });
-  WINDROW_KERNELS(WINDROW_ADD)
+  WINDROW_FORMULAS(WINDROW_ADD)
+  WINDROW_OTHERS(WINDROW_ADD)
 }
 
 }  // namespace windrow
