@@ -132,21 +132,6 @@ TEST(Shapes, AttributesOutOfRangeAreNamed) {
   EXPECT_EQ(error_of<MisuseError>([] { op::with_alpha(-1); }), "elu: alpha -1; expected a finite float of 0 or more");
   EXPECT_EQ(error_of<MisuseError>([] { op::with_slope(std::numeric_limits<double>::infinity()); }),
             "leaky_relu: slope inf; expected a finite float");
-  for (const double wrong : {1e39, -1e300}) {
-    EXPECT_THROW(op::scaled_by(wrong), MisuseError);
-    EXPECT_THROW(op::scaled_and_shifted(1, wrong), MisuseError);
-    EXPECT_THROW(op::within(std::min(wrong, 0.0), std::max(wrong, 0.0)), MisuseError);
-    EXPECT_THROW(op::with_slope(wrong), MisuseError);
-    EXPECT_THROW(op::with_alpha(std::abs(wrong)), MisuseError);
-    EXPECT_THROW(op::to_power(wrong), MisuseError);
-    EXPECT_THROW(op::with_margin(std::abs(wrong)), MisuseError);
-    EXPECT_THROW(op::with_epsilon(std::abs(wrong)), MisuseError);
-    EXPECT_THROW(op::with_epsilon(1 / std::abs(wrong)), MisuseError);
-    EXPECT_THROW(op::at_rate(wrong), MisuseError);
-    EXPECT_THROW(op::at_rate(1, wrong), MisuseError);
-    EXPECT_THROW(op::rows_at_rate(Rows::count(1), wrong), MisuseError);
-    EXPECT_THROW(op::rows_at_rate(Rows::count(1), 1, wrong), MisuseError);
-  }
   EXPECT_EQ(error_of<MisuseError>([] { op::within(2, 1); }), "clamp: from 2 to 1; expected low <= high");
   EXPECT_EQ(error_of<MisuseError>([] { op::to_power(0); }), "pow: power 0; expected a finite float other than 0");
   EXPECT_EQ(error_of<MisuseError>([] { op::smoothed_by(1); }),
