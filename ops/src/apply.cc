@@ -45,7 +45,7 @@ struct Launch {
     }
     const InlineArray<Matrix<const float>> inputs(in.size(), [&](std::size_t k) { return in[k].read(lane); });
     const InlineArray<Matrix<const std::int32_t>> index_inputs(indices.size(),
-                                                       [&](std::size_t k) { return indices[k].read(lane); });
+                                                               [&](std::size_t k) { return indices[k].read(lane); });
     const InlineArray<Matrix<float>> updated(states.size(), [&](std::size_t k) { return states[k].update(lane); });
     const KernelCall<float> call{.in = inputs,
                                  .indices = index_inputs,

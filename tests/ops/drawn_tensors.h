@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-
 #include "tests/engine/support.h"
 #include "windrow/ops/random.h"
 
