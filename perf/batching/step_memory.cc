@@ -15,6 +15,7 @@
 #include <span>
 #include <unordered_map>
 
+#include "batching/antichain.h"
 #include "batching/operator_programs.h"
 #include "batching/tables.h"
 #include "batching/turns.h"
@@ -93,7 +94,9 @@ class StepListing {
     MemoryProgram program = program_;
     program.order = order;
     program.buffers[result_].held = held;
-    return plan_memory(program);
+    MemoryPlan made = plan_memory(program);
+    if (order == StepOrder::dependences) made.lower_bound = Antichain(program).bytes();
+    return made;
   }
 
  private:

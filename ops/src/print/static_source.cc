@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "recorder.h"
+#include "record/recorder.h"
 #include "windrow/memory/planner.h"
 #include "windrow/ops/operators.h"
 #include "windrow/ops/printing.h"
