@@ -101,7 +101,7 @@ TEST_F(KilledPrograms, EndWithTheBitsOfARunThatWasNeverKilled) {
     const Arguments& model = round % 2 == 0 ? parser : trees;
     const std::filesystem::path straight = folder / (model[1] + ".straight"), run = folder / "run";
     if (round < 2) {
-      ASSERT_TRUE(wait_for(start(with(model, {"--save", straight.string()}))));
+      ASSERT_TRUE(wait_for(start(with(model, {"--save", straight.string(), "--save-every", "1", "--keep", "2"}))));
     }
     std::filesystem::remove_all(run);
     const Arguments saving = with(model, {"--save", run.string(), "--save-every", "1", "--keep", "2"});

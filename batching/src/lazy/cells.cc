@@ -315,18 +315,6 @@ Cell& Record::own_cell(OwnCell which, const std::vector<Index>& each) {
   return *own_cells_.back();
 }
 
-void Record::read_list_places(NumberReader& from) {
-  const auto cell = [&](std::int32_t number) -> const Cell* {
-    return 0 < number && number <= std::ssize(cells_) ? cells_[at(number - 1)].get() : nullptr;
-  };
-  list_places_.read(from, [&](const ListPlaces::Place& place, const ListPlaces::Result& result) {
-    const Cell *const reader = cell(place.cell), *const made_by = cell(result.cell);
-    const bool is_input = result == ListPlaces::Result{0, 0};
-    return reader != nullptr && at(place.number) < reader->each.size() &&
-           (is_input || (made_by != nullptr && at(result.number) < made_by->results.size()));
-  });
-}
-
 LazyCell Record::make_cell(std::string name, std::function<void(CellBody&)> body) {
   cells_.push_back(std::make_shared<Cell>(std::move(name), std::move(body), *parameters_, use_));
   cells_.back()->number = static_cast<std::int32_t>(cells_.size());

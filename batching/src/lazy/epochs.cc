@@ -49,13 +49,19 @@ void Epochs::clear() {
   of_inputs_.clear();
   again_.clear();
   differentiated_ = false;
-  if (kinds_.remember_too_much() || runs_.remember_too_much()) forget();
+  if (kinds_.remember_too_much() || runs_.remember_too_much()) forget_structure();
   drop_replaced();
+}
+
+void Epochs::forget() {
+  forget_structure();
+  drop_replaced();
+  lessons_ = nullptr;
 }
 
 /// Without this, a program whose structure keeps changing would take more and more memory and time. Kinds that are
 /// still in use are found again.
-void Epochs::forget() {
+void Epochs::forget_structure() {
   forget_kinds();
   record_.forget_keys();
 }

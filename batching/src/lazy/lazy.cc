@@ -78,8 +78,7 @@ std::vector<float> LazyGraph::gradient(const LazyExpr& input, std::source_locati
   return record_->epochs().gradient(record_->checked(input, "gradient"), from);
 }
 void LazyGraph::clear() { record_->clear(); }
-std::vector<std::int64_t> LazyGraph::history() const { return record_->history(); }
-void LazyGraph::set_history(std::span<const std::int64_t> history) { record_->set_history(history); }
+void LazyGraph::forget() { record_->forget(); }
 LazyStats LazyGraph::stats() const { return record_->epochs().stats(); }
 std::string LazyGraph::describe() const { return record_->epochs().describe(); }
 

@@ -38,14 +38,4 @@ std::optional<ListPlaces::Result> ListPlaces::group_of(const Result& result) con
   return Result{cell, number};
 }
 
-/// Those that are read in place say all: what is copied follows from them.
-void ListPlaces::write(NumberWriter& to) const {
-  to.add(std::ranges::count_if(decided_, [](const auto& one) { return one.second; }));
-  for (const auto& [what, in_place] : decided_) {
-    if (!in_place) continue;
-    const auto& [place, result] = what;
-    for (const std::int32_t number : {place.cell, place.number, result.cell, result.number}) to.add(number);
-  }
-}
-
 }  // namespace windrow::lazy

@@ -65,6 +65,11 @@ void Record::clear() {
   epochs_->clear();
 }
 
+void Record::forget() {
+  if (size() > 0) throw MisuseError("forget() while expressions are recorded; expected it after clear()");
+  epochs_->forget();
+}
+
 void Record::refuse(const LazyExpr& expr, std::string_view what) const {
   expr.record(what);
   if (expr.record_ != this) throw MisuseError(std::string(what) + ": an expression of another lazy graph");

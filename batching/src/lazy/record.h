@@ -16,7 +16,6 @@
 #include "lazy/list_places.h"
 #include "lazy/weights.h"
 #include "parameters/parameter_stores.h"
-#include "schedule/numbers.h"
 #include "windrow/batching/lazy.h"
 
 namespace windrow::lazy {
@@ -222,9 +221,8 @@ class Record : public Uses {
   /// A clock for what was used long ago: it counts minibatches, and in inference flushes as well, 16 as one.
   std::uint32_t age() const { return minibatch_ + flushes_ / 16; }
   void count_flush() { ++flushes_; }
-  /// All that was learned: the record's part, then that of the epochs. See LazyGraph.
-  std::vector<std::int64_t> history() const;
-  void set_history(std::span<const std::int64_t> history);
+  /// See LazyGraph::forget().
+  void forget();
   /// Precondition: there are no nodes.
   void forget_keys() {
     keys_ = {};
@@ -317,12 +315,8 @@ class Record : public Uses {
                                     std::source_location from);
   bool is_copied(const Cell& cell, NodeId id, std::size_t place);
   NodeId copy(const Cell& cell, NodeId id, std::size_t place, std::source_location from);
-  void read_list_places(NumberReader& from);
   void begin_run(NodeId id, std::span<const NodeId> operands, bool apart);
   std::uint32_t number_of_key();
-  void write(const Key& key, NumberWriter& to) const;
-  const Cell& read_cell(NumberReader& from);
-  Key read_key(NumberReader& from);
 
   std::uint32_t minibatch_ = 0;
   std::uint32_t flushes_ = 0;  // see age()

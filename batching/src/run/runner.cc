@@ -106,9 +106,24 @@ void Runner::see_types(Graphs graphs) {
       types_->count(graph.type(run.type), run.end - run.begin);
     }
   }
-  if (!counted || !types_->decide()) return;
+  if (counted) decide_types();
+}
+
+void Runner::decide_types() {
+  if (!types_->decide()) return;
   plans_.clear();
   lessons_->begin_anew();
+}
+
+void Runner::see(std::span<const std::int64_t> types) {
+  for (const std::int64_t number : types) {
+    const auto type = static_cast<ir::VertexType>(number);
+    if (!ir::has_type(*function_.function_, type)) {
+      throw MisuseError(function_.name() + ": a vertex type of another vertex function; expected those of its graphs");
+    }
+    types_->count(type, 1);
+  }
+  decide_types();
 }
 
 const Runner::Planned& Runner::plan_for(Graphs graphs, Purpose purpose) {
@@ -161,22 +176,10 @@ std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
   return made;
 }
 
-std::vector<std::int64_t> Runner::history() const {
-  NumberWriter numbers;
-  types_->write(numbers);
-  lessons_->write(numbers);
-  return numbers.take();
-}
-
-void Runner::set_history(std::span<const std::int64_t> history) {
-  NumberReader numbers(history);
-  OwnTypes types(function_.function_, specialise(options_.optimisations), static_cast<std::size_t>(options_.own_types));
-  ScheduleLessons lessons;
-  types.read(numbers);
-  lessons.read(numbers);
-  numbers.end();
-  *types_ = std::move(types);
-  *lessons_ = std::move(lessons);
+void Runner::forget() {
+  types_ = std::make_unique<OwnTypes>(function_.function_, specialise(options_.optimisations),
+                                      static_cast<std::size_t>(options_.own_types));
+  lessons_ = std::make_shared<ScheduleLessons>();
   plans_.clear();
 }
 

@@ -1,7 +1,6 @@
 #include "schedule/own_types.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 namespace windrow {
@@ -72,52 +71,6 @@ ir::ProgramTypes OwnTypes::types_of(const std::vector<OfKind>& kinds) {
     types.general.insert(types.general.end(), kind.general.begin(), kind.general.end());
   }
   return types;
-}
-
-void OwnTypes::write(NumberWriter& to) const {
-  to.add(static_cast<std::int64_t>(kinds_.size()));
-  for (const OfKind& kind : kinds_) {
-    to.add(kind.counted);
-    to.add(kind.decide_at);
-    to.add(kind.crowded ? 1 : 0);
-    to.add(static_cast<std::int64_t>(kind.vertices.size()));
-    const std::map<VertexType, std::int64_t> ascending(kind.vertices.begin(), kind.vertices.end());
-    for (const auto& [type, vertices] : ascending) {
-      to.add(static_cast<std::int64_t>(type));
-      to.add(vertices);
-    }
-    to.add_list(kind.own);
-    to.add_list(kind.general);
-  }
-}
-
-void OwnTypes::read(NumberReader& from) {
-  std::vector<OfKind> kinds(from.count());
-  if (kinds.size() != kinds_.size()) NumberReader::refuse();
-  for (std::size_t k = 0; k < kinds.size(); ++k) {
-    const auto checked = [&](std::int64_t number) {
-      const auto type = static_cast<VertexType>(number);
-      const VertexType all = ir::general(*function_, VertexType{k} << ir::type_bits);
-      const ir::Kind& of = function_->kinds[k];
-      const VertexType edges = ((VertexType{1} << of.per_edge) - 1) << of.arity;  // a general type keeps these bits
-      if (ir::kind_of(type) != k || (type & ~(all | edges)) != 0) NumberReader::refuse();
-      return type;
-    };
-    OfKind& kind = kinds[k];
-    kind.counted = from.next();
-    kind.decide_at = from.next();
-    kind.crowded = from.next() != 0;
-    for (std::size_t left = from.count(); left > 0; --left) {
-      const VertexType type = checked(from.next());
-      kind.vertices[type] = from.next();
-    }
-    for (std::vector<VertexType>* list : {&kind.own, &kind.general}) {
-      for (const std::int64_t type : from.list<std::int64_t>()) list->push_back(checked(type));
-      if (!std::ranges::is_sorted(*list)) NumberReader::refuse();
-    }
-  }
-  types_ = types_of(kinds);
-  kinds_ = std::move(kinds);
 }
 
 void OwnTypes::decide(OfKind& kind) const {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "ir/passes.h"
-#include "schedule/numbers.h"
 
 namespace windrow {
 
@@ -30,10 +29,6 @@ class OwnTypes {
   /// Decides by the counts; returns whether the types changed. If it throws, the types are unchanged.
   bool decide();
   const ir::ProgramTypes& types() const { return types_; }
-
-  /// What was counted and decided. Types of another function throw MisuseError, and change nothing.
-  void write(NumberWriter& to) const;
-  void read(NumberReader& from);
 
  private:
   struct OfKind {

@@ -6,7 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "schedule/numbers.h"
 #include "windrow/batching/schedule.h"
 
 namespace windrow {
@@ -30,10 +29,6 @@ class ScheduleLessons {
   void begin_anew();
   /// The table learned so far; null if there is none.
   const ScheduleTable* table() const { return table_ ? &*table_ : nullptr; }
-
-  /// All that it knows. Numbers of anything else throw MisuseError, and change nothing.
-  void write(NumberWriter& to) const;
-  void read(NumberReader& from);
 
  private:
   static constexpr int most_looks = 32;

@@ -345,14 +345,12 @@ class LazyGraph {
   /// Forgets all expressions. Keeps what was learned about batching them, unless most of it has not been used for long.
   void clear();
 
-  /// What rounding depends on besides what the program records: what this graph has learned about batching it. A graph
-  /// of the same program, parameters and options that is given it goes on as this one does, bit by bit. Call it after
-  /// clear(). Throws MisuseError while expressions are recorded, and for an operator that is not the one of its name in
-  /// the device's kernel table, by which set_history() finds operators.
-  std::vector<std::int64_t> history() const;
-  /// Call it before anything is recorded, and after the cells were made that the other graph had, in the same order.
-  /// Throws MisuseError for numbers that are no history of such a graph, which is unchanged then.
-  void set_history(std::span<const std::int64_t> history);
+  /// Forgets what this graph has learned about batching, on which rounding depends. A program that saves a checkpoint
+  /// calls it there, so that it goes on as a new graph of the same program, parameters and options does, bit by bit.
+  /// Throws MisuseError while expressions are recorded; call it after clear().
+  void forget();
+  [[deprecated("call forget() where a checkpoint is saved")]] std::vector<std::int64_t> history() const { return {}; }
+  [[deprecated("a new graph needs none: see forget()")]] void set_history(std::span<const std::int64_t>) {}
 
   LazyStats stats() const;
   /// The kinds of vertices that were found, and the plans that compute them. For people.

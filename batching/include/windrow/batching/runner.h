@@ -256,16 +256,19 @@ class Runner {
   void backward(const Minibatch& minibatch, const std::map<std::string, Tensor>& gradients,
                 Gradients of_parameters = Gradients::set, std::source_location from = std::source_location::current());
 
-  /// What rounding depends on besides the minibatch: the vertex types that this runner has seen, and what it has
-  /// learned about schedules. Types that were seen also have gradients in minibatches without them: zeros, with which
-  /// optimisers take a step. A runner of the same function and options that is given it goes on as this one does, bit
-  /// by bit.
-  std::vector<std::int64_t> history() const;
-  /// Call it before the first minibatch. Throws MisuseError for numbers that are no history of such a runner.
-  void set_history(std::span<const std::int64_t> history);
+  /// Forgets the vertex types that this runner has seen, and what it has learned about schedules; rounding depends on
+  /// both. Types that were seen also have gradients in minibatches without them: zeros, with which optimisers take a
+  /// step. A program that saves a checkpoint calls it there, so that it goes on as a new runner of the same function and
+  /// options does, bit by bit.
+  void forget();
+  /// Counts vertex types as seen, as vertex_types() gives them; for source(). Throws MisuseError for types that the
+  /// function does not have.
+  void see(std::span<const std::int64_t> types);
+  [[deprecated("call forget() where a checkpoint is saved")]] std::vector<std::int64_t> history() const { return {}; }
+  [[deprecated("a new runner needs none: see forget()")]] void set_history(std::span<const std::int64_t>) {}
 
-  /// How this runner would divide a minibatch that it differentiates; computes nothing. It counts as seen for
-  /// history(). Throws MisuseError as differentiate() does.
+  /// How this runner would divide a minibatch that it differentiates; computes nothing. Counts its vertex types as
+  /// seen. Throws MisuseError as differentiate() does.
   GroupedMinibatch grouped(Graphs graphs);
 
   RunnerStats stats() const;
@@ -292,6 +295,7 @@ class Runner {
   };
   void require_near(const ParameterStore& parameters) const;
   void see_types(Graphs graphs);
+  void decide_types();
   struct Planned {
     std::shared_ptr<const Plan> plan;
     std::shared_ptr<const LoweredPlan> lowered;

@@ -90,7 +90,6 @@ class ScheduleTable {
  private:
   friend class Frontier;
   friend class ScheduleLearner;
-  friend class ScheduleLessons;
 
   std::int32_t types_ = 0;
   std::unordered_map<std::string, std::int32_t> best_;  // by state
