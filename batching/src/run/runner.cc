@@ -11,7 +11,6 @@
 #include "parameters/parameter_stores.h"
 #include "print/print.h"
 #include "run/runner_notes.h"
-#include "schedule/own_types.h"
 #include "schedule/schedule_lessons.h"
 #include "windrow/batching/backend.h"
 #include "windrow/ops/operators.h"
@@ -65,8 +64,7 @@ Runner::Runner(const Device& device, const VertexFunction& function, std::shared
   require_option(options.batch_rows >= 1, given("batch_rows", options.batch_rows));
   require_option(options.own_types >= 0, "own_types is " + std::to_string(options.own_types) + "; expected 0 or more");
   if (options_.schedule == SchedulePolicy::serial) options_.batch_rows = 1;
-  types_ = std::make_unique<OwnTypes>(function.function_, specialise(options.optimisations),
-                                      static_cast<std::size_t>(options.own_types));
+  types_ = std::make_unique<ir::ProgramTypes>();
   if (options_.time_steps) clock_ = std::make_shared<StepClock>();
   for (const auto& set : parameters_->sets()) require_near(*set);
   ir::check_complete(*function.function_);
@@ -91,28 +89,31 @@ void Runner::require_near(const ParameterStore& parameters) const {
 
 Runner::~Runner() = default;
 
-/// Plans depend on the types seen so far, so they are dropped when the types change.
-void Runner::see_types(Graphs graphs) {
-  bool counted = false;
-  for (std::size_t g = 0; g < graphs.size(); ++g) {
-    InputGraph::prefetch_after(graphs, g);
-    const InputGraph& graph = *graphs[g];
-    bool settled = true;
-    for (std::int32_t t = 0; settled && t < graph.types_; ++t) settled = types_->settled(graph.type(t));
-    if (settled) continue;
-    counted = true;
-    for (std::int32_t r = 0; r < graph.type_runs_; ++r) {
-      const InputGraph::TypeRun run = graph.type_run(r);
-      types_->count(graph.type(run.type), run.end - run.begin);
-    }
-  }
-  if (counted) decide_types();
-}
-
-void Runner::decide_types() {
-  if (!types_->decide()) return;
+/// Plans depend on the types seen so far, so they are dropped before a new one joins these.
+void Runner::see_type(std::uint64_t type) {
+  const ir::Function& function = *function_.function_;
+  const bool specialised = options_.optimisations.specialisation;
+  const ir::VertexType own = specialised ? type : ir::with_all_children(function, type);
+  const auto is_new = [&](const std::vector<ir::VertexType>& types, ir::VertexType one) {
+    return !std::ranges::binary_search(types, one);
+  };
+  if (!is_new(types_->own, own)) return;
+  const auto of_kind =
+      std::ranges::count_if(types_->own, [&](ir::VertexType other) { return ir::kind_of(other) == ir::kind_of(own); });
+  const bool has_room = of_kind < options_.own_types;
+  const ir::VertexType computed_as = has_room ? own : ir::general(function, own);
+  std::vector<ir::VertexType>& types = has_room ? types_->own : types_->general;
+  if (!is_new(types, computed_as)) return;
   plans_.clear();
   lessons_->begin_anew();
+  types.insert(std::ranges::lower_bound(types, computed_as), computed_as);
+}
+
+void Runner::see_types(Graphs graphs) {
+  for (std::size_t g = 0; g < graphs.size(); ++g) {
+    InputGraph::prefetch_after(graphs, g);
+    for (std::int32_t t = 0; t < graphs[g]->types_; ++t) see_type(graphs[g]->type(t));
+  }
 }
 
 void Runner::see(std::span<const std::int64_t> types) {
@@ -121,9 +122,8 @@ void Runner::see(std::span<const std::int64_t> types) {
     if (!ir::has_type(*function_.function_, type)) {
       throw MisuseError(function_.name() + ": a vertex type of another vertex function; expected those of its graphs");
     }
-    types_->count(type, 1);
+    see_type(type);
   }
-  decide_types();
 }
 
 const Runner::Planned& Runner::plan_for(Graphs graphs, Purpose purpose) {
@@ -156,7 +156,7 @@ void Runner::forget_a_plan() {
 std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
   const Optimisations& on = options_.optimisations;
   const ir::Use use = purpose.training ? ir::Use::training : ir::Use::inference;
-  ir::Program program = ir::specialise(function_.function_, types_->types(), specialise(on), use);
+  ir::Program program = ir::specialise(function_.function_, *types_, specialise(on), use);
   const PlanOptions options = backend_->options_for({.training = purpose.training,
                                                      .eager = on.eager,
                                                      .lazy = on.lazy,
@@ -177,8 +177,7 @@ std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
 }
 
 void Runner::forget() {
-  types_ = std::make_unique<OwnTypes>(function_.function_, specialise(options_.optimisations),
-                                      static_cast<std::size_t>(options_.own_types));
+  *types_ = {};
   lessons_ = std::make_shared<ScheduleLessons>();
   plans_.clear();
 }

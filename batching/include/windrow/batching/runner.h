@@ -17,7 +17,7 @@
 //   Order    A minibatch reads parameters, and writes gradients, in the order of pushes. Its own ops wait for each
 //            other only where necessary; samples are divided into groups that run concurrently.
 //   Numbers  The same calls give the same bits with every policy and number of workers. Rounding also depends on which
-//            vertex types this runner has already seen, and how often, because they fix the order of sums.
+//            vertex types this runner has already seen, because they fix the order of sums.
 //   Waiting  A call waits only until fewer than `ahead` minibatches are unfinished. So the next minibatch is scheduled
 //            while one runs, and at most `ahead` minibatches hold memory.
 //   Devices  Parameters, given tensors and gradients of outputs lie in the memory of the runner's device.
@@ -49,7 +49,6 @@ namespace windrow {
 class Execution;
 struct MinibatchEnd;
 class Origins;
-class OwnTypes;
 class LayoutMemory;
 struct LayoutOptions;
 class ScheduleLessons;
@@ -58,6 +57,9 @@ struct Plan;
 class LoweredPlan;
 class ParameterStores;
 struct PlanOptions;
+namespace ir {
+struct ProgramTypes;
+}
 namespace lazy {
 class Epochs;
 }
@@ -105,9 +107,9 @@ struct RunnerOptions {
   /// serial makes batches of one vertex.
   SchedulePolicy schedule = SchedulePolicy::level;
   /// The most vertex types, per kind, with a computation of their own; at least 0. A vertex type is the set of children
-  /// and optional indices that a vertex has. If more types than this have been seen, only frequent types are computed
-  /// without what they lack; vertices of all other types are computed with all children and indices, with zeros for
-  /// missing ones. Choose fewer for a function whose minibatches have few vertices of each type.
+  /// and optional indices that a vertex has. The first types that this runner sees are computed without what they lack;
+  /// vertices of all later types are computed with all children and indices, with zeros for missing ones. Choose fewer
+  /// for a function whose minibatches have few vertices of each type.
   std::int64_t own_types = 32;
   /// The most vertices of one batch, at least 1; 1 computes vertices one at a time, with the same kernels.
   std::int64_t batch_rows = INT64_MAX;
@@ -258,10 +260,10 @@ class Runner {
 
   /// Forgets the vertex types that this runner has seen, and what it has learned about schedules; rounding depends on
   /// both. Types that were seen also have gradients in minibatches without them: zeros, with which optimisers take a
-  /// step. A program that saves a checkpoint calls it there, so that it goes on as a new runner of the same function and
-  /// options does, bit by bit.
+  /// step. A program that saves a checkpoint calls it there, so that it goes on as a new runner of the same function
+  /// and options does, bit by bit.
   void forget();
-  /// Counts vertex types as seen, as vertex_types() gives them; for source(). Throws MisuseError for types that the
+  /// Counts these vertex types as seen; for source(). See vertex_types(). Throws MisuseError for types that the
   /// function does not have.
   void see(std::span<const std::int64_t> types);
   [[deprecated("call forget() where a checkpoint is saved")]] std::vector<std::int64_t> history() const { return {}; }
@@ -295,7 +297,7 @@ class Runner {
   };
   void require_near(const ParameterStore& parameters) const;
   void see_types(Graphs graphs);
-  void decide_types();
+  void see_type(std::uint64_t type);
   struct Planned {
     std::shared_ptr<const Plan> plan;
     std::shared_ptr<const LoweredPlan> lowered;
@@ -326,7 +328,7 @@ class Runner {
   std::vector<std::size_t> numbers_;  // in parameters_, of the parameters of the function
   RunnerOptions options_;
   const std::uint64_t id_;                    // unique among the runners of the process
-  std::unique_ptr<OwnTypes> types_;           // of all graphs so far
+  std::unique_ptr<ir::ProgramTypes> types_;   // of all graphs so far
   std::map<Purpose, Planned> plans_;          // cleared when the types change
   std::shared_ptr<ScheduleLessons> lessons_;  // restarted when the types change
   std::deque<std::shared_ptr<MinibatchEnd>> unfinished_;
