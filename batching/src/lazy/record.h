@@ -168,6 +168,8 @@ class Record : public Uses {
   std::coroutine_handle<> next;  ///< the coroutine to resume when the running one suspends or ends; null for none
 
   LazyExpr add_input(std::span<const float> values, std::source_location from);
+  /// Null for a parameter or a function of parameters.
+  static const LazyExpr* expr_of(const OperandRef& operand) { return operand.expr_; }
   /// Throws MisuseError for an empty handle.
   static Record& of(const LazyExpr& x, std::string_view what) { return x.record(what); }
   /// Of one call of dropout(), by op::dropout. None in inference.
@@ -188,9 +190,8 @@ class Record : public Uses {
     if (!counted_) counted_ = parameters_->next_minibatch();
   }
   LazyIndex index(std::span<const std::int32_t> values);
-  /// Records an operation. T is LazyExpr, LazyOperand or OperandRef.
-  template <class T>
-  static LazyExpr apply(const Operator& op, std::span<const T> in, std::span<const LazyIndex> indices,
+  /// Records an operation.
+  static LazyExpr apply(const Operator& op, std::span<const OperandRef> in, std::span<const LazyIndex> indices,
                         const Attributes& attributes, std::source_location from);
   /// The width of an operand; 0 for one that apply() refuses.
   static Index width_of(const OperandRef& x) {
@@ -275,34 +276,23 @@ class Record : public Uses {
   // Throw MisuseError.
   [[noreturn]] void refuse_to_record(std::string_view what) const;
   [[noreturn]] void refuse(const LazyExpr& expr, std::string_view what) const;
-  // The expression that an operand is; null if it is none.
-  static const LazyExpr* expr_of(const LazyExpr& operand) { return &operand; }
-  static const LazyExpr* expr_of(const OperandRef& operand) { return operand.expr_; }
-  static const LazyExpr* expr_of(const LazyOperand& operand) { return operand.weight_ ? nullptr : &operand.expr_; }
-  // The number of an operand that is no expression; see Key.
-  std::int32_t number_of(const LazyExpr&) { return Key::expression; }
-  std::int32_t number_of(const LazyOperand& operand) { return weights_.number_of(*operand.weight_, *parameters_); }
+  /// The number of an operand that is no expression; see Key.
   std::int32_t number_of(const OperandRef& operand) {
     if (operand.weight_ != nullptr) return weights_.number_of(*operand.weight_, *parameters_);
     return parameters_->number_of(*operand.parameter_);
   }
   /// An application of an operator, as the program calls it.
-  template <class T>
   struct Written {
     const Operator& op;
-    std::span<const T> in;
+    std::span<const OperandRef> in;
     std::span<const LazyIndex> indices;
     const Attributes& attributes;
     bool has_seed() const { return &op == &op::dropout && attributes.made_by == op.attributes && indices.size() == 1; }
   };
-  template <class T>
-  static Record& record_of(const Written<T>& written);
-  template <class T>
-  void take_operands(const Written<T>& written);
-  template <class T>
-  bool is(const Key& key, const Written<T>& written);
-  template <class T>
-  void set_key(const Written<T>& written);
+  static Record& record_of(const Written& written);
+  void take_operands(const Written& written);
+  bool is(const Key& key, const Written& written);
+  void set_key(const Written& written);
   void check_indices(std::uint32_t key, std::span<const LazyIndex> indices) const;
   const std::vector<std::uint32_t>& keys_of(Cell& cell, std::uint32_t missing);
   const std::vector<std::uint32_t>& add_keys_of(Cell& cell, std::uint32_t missing);
