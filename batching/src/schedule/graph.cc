@@ -21,9 +21,6 @@ std::optional<std::size_t> missing_state(const ir::Kind& consumer, std::size_t k
 
 }  // namespace
 
-InputGraph::InputGraph(const VertexFunction& function, const GraphData& data, std::string name)
-    : InputGraph(function, data, std::move(name), Checks::all) {}
-
 InputGraph::InputGraph(const VertexFunction& function, const GraphData& data, std::string name, Checks checks)
     : name_(name.empty() ? nullptr : std::make_shared<const std::string>(std::move(name))),
       function_(function.function_) {
