@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
                      .method = Method::adam(),
                      .optimiser = {.rate = LearningRate::cosine(1e-2, 15), .clip_norm = 1, .accumulate = 2},
                      .averages = AveragesOptions{.decay = 0.9},
-                     .runner = {.schedule = SchedulePolicy::learned}}},
+                     .runner = {.schedule = SchedulePolicy::complete}}},
         ResumedCase{"var-lstm",
                     small({{"hidden", 8}, {"embedding", 8}, {"vocabulary", 50}}, {.element = 0.3}),
                     {.minibatch = 8, .method = Method::momentum()}},
@@ -122,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(
                     {.minibatch = 8, .method = Method::rmsprop(), .runner = {.own_types = 1}}},
         ResumedCase{"dag",
                     small({{"hidden", 8}, {"embedding", 8}}),
-                    {.minibatch = 8, .runner = {.schedule = SchedulePolicy::learned}}},
+                    {.minibatch = 8, .runner = {.schedule = SchedulePolicy::complete}}},
         ResumedCase{"seq2seq", small({{"hidden", 8}, {"embedding", 8}}), {.minibatch = 8, .method = Method::adam()}},
         ResumedCase{"parser", small({{"hidden", 8}, {"embedding", 8}, {"tag-embedding", 4}, {"scorer", 8}})}));
 

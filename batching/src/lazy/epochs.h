@@ -135,7 +135,6 @@ class Epochs {
   void find_kinds();
   void find_fewer_kinds();
   bool find_all_kinds();
-  void forget_structure();
   void forget_kinds();
   void drop_replaced();
   /// The nodes whose values a computation retains, ascending, and those of them that have a gradient.
@@ -209,7 +208,6 @@ class Epochs {
   Kinds kinds_;
   Versions versions_;
   std::shared_ptr<Runner> runner_;
-  std::shared_ptr<ScheduleLessons> lessons_;  // shared by all runners, one after the other
   std::optional<VertexFunction> function_;
   std::int64_t version_ = -1;  // the version of kinds_ that function_ was made of
   std::vector<Epoch> epochs_;

@@ -11,7 +11,6 @@
 #include "parameters/parameter_stores.h"
 #include "print/print.h"
 #include "run/runner_notes.h"
-#include "schedule/schedule_lessons.h"
 #include "windrow/batching/backend.h"
 #include "windrow/ops/operators.h"
 
@@ -51,7 +50,6 @@ Runner::Runner(const Device& device, const VertexFunction& function, std::shared
       parameters_(std::move(parameters)),
       options_(options),
       id_(next_runner_id()),
-      lessons_(std::make_shared<ScheduleLessons>()),
       layouts_(std::make_shared<LayoutMemory>()) {
   const auto given = [](const char* name, std::int64_t value) {
     return std::string(name) + " is " + std::to_string(value) + "; expected 1 or more";
@@ -105,7 +103,6 @@ void Runner::see_type(std::uint64_t type) {
   std::vector<ir::VertexType>& types = has_room ? types_->own : types_->general;
   if (!is_new(types, computed_as)) return;
   plans_.clear();
-  lessons_->begin_anew();
   types.insert(std::ranges::lower_bound(types, computed_as), computed_as);
 }
 
@@ -178,7 +175,6 @@ std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
 
 void Runner::forget() {
   *types_ = {};
-  lessons_ = std::make_shared<ScheduleLessons>();
   plans_.clear();
 }
 
@@ -258,8 +254,8 @@ void Runner::require_own(Graphs graphs) const {
 LayoutOptions Runner::layout_options() const {
   return {.groups = backend_->takes_groups() ? options_.groups : 1,
           .group_flops = options_.group_flops,
-          .schedule = options_.schedule,
-          .waits_for_more = waits_for_more_};
+          .schedule = waits_for_more_ && options_.schedule == SchedulePolicy::agenda ? SchedulePolicy::complete
+                                                                                     : options_.schedule};
 }
 
 std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& given_tensors, const Purpose& purpose,
@@ -272,11 +268,6 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
   const auto [plan, lowered, used] = plan_for(graphs, purpose);
   const auto began = std::chrono::steady_clock::now();
   LayoutOptions options = layout_options();
-  if (options.schedule == SchedulePolicy::learned) {
-    if (!lessons_->done()) lessons_->look_at(Layout::typed(graphs, *plan));
-    options.table = lessons_->table();
-    if (options.table == nullptr) options.schedule = SchedulePolicy::agenda;  // as an empty table would choose
-  }
   for (const Given* one : given) options.given.push_back({one->rows.rows(), &one->row_of});
   std::vector<char> announced_rows;
   for (const auto& row_of : rows) announced_rows.push_back(!row_of.empty());

@@ -51,7 +51,6 @@ struct MinibatchEnd;
 class Origins;
 class LayoutMemory;
 struct LayoutOptions;
-class ScheduleLessons;
 class StepClock;
 struct Plan;
 class LoweredPlan;
@@ -101,10 +100,8 @@ struct RunnerOptions {
   /// least 1.
   std::int64_t op_flops = 20'000'000;
   std::int64_t split_rows = 32;
-  /// The schedule: in which batches vertices that others depend on are computed; see schedule.h. Policy learned learns
-  /// a table from the first minibatch and from some later ones that are harder, and relearns it when the vertex types
-  /// change, until its trial schedules have processed 20 million vertices; without a table it works as agenda. Policy
-  /// serial makes batches of one vertex.
+  /// The schedule: in which batches vertices that others depend on are computed; see schedule.h. Policy serial makes
+  /// batches of one vertex.
   SchedulePolicy schedule = SchedulePolicy::level;
   /// The most vertex types, per kind, with a computation of their own; at least 0. A vertex type is the set of children
   /// and optional indices that a vertex has. The first types that this runner sees are computed without what they lack;
@@ -173,7 +170,7 @@ struct RunnerStats {
   std::int64_t ops = 0;      ///< engine ops, except those of Minibatch::output and gradient
   std::int64_t multiply_flops = 0;  ///< floating point operations of products with rows of vertices
   std::int64_t peak_bytes = 0;      ///< the largest memory of a minibatch, without parameters and tensors
-  std::int64_t schedule_ns = 0;     ///< host time to make layouts (rows, slots, ordered inputs), and to learn schedules
+  std::int64_t schedule_ns = 0;     ///< host time to make layouts (rows, slots, ordered inputs)
   std::int64_t plans = 0;           ///< plans made
   std::int64_t planned_types = 0;   ///< vertex types of these plans, added up
   StepTimes times = {};             ///< zero unless RunnerOptions::time_steps is set
@@ -258,10 +255,9 @@ class Runner {
   void backward(const Minibatch& minibatch, const std::map<std::string, Tensor>& gradients,
                 Gradients of_parameters = Gradients::set, std::source_location from = std::source_location::current());
 
-  /// Forgets the vertex types that this runner has seen, and what it has learned about schedules; rounding depends on
-  /// both. Types that were seen also have gradients in minibatches without them: zeros, with which optimisers take a
-  /// step. A program that saves a checkpoint calls it there, so that it goes on as a new runner of the same function
-  /// and options does, bit by bit.
+  /// Forgets the vertex types that this runner has seen, on which rounding depends. Types that were seen also have
+  /// gradients in minibatches without them: zeros, with which optimisers take a step. A program that saves a checkpoint
+  /// calls it there, so that it goes on as a new runner of the same function and options does, bit by bit.
   void forget();
   /// Counts these vertex types as seen; for source(). See vertex_types(). Throws MisuseError for types that the
   /// function does not have.
@@ -327,16 +323,15 @@ class Runner {
   std::shared_ptr<ParameterStores> parameters_;
   std::vector<std::size_t> numbers_;  // in parameters_, of the parameters of the function
   RunnerOptions options_;
-  const std::uint64_t id_;                    // unique among the runners of the process
-  std::unique_ptr<ir::ProgramTypes> types_;   // of all graphs so far
-  std::map<Purpose, Planned> plans_;          // cleared when the types change
-  std::shared_ptr<ScheduleLessons> lessons_;  // restarted when the types change
+  const std::uint64_t id_;                   // unique among the runners of the process
+  std::unique_ptr<ir::ProgramTypes> types_;  // of all graphs so far
+  std::map<Purpose, Planned> plans_;         // cleared when the types change
   std::deque<std::shared_ptr<MinibatchEnd>> unfinished_;
   std::shared_ptr<LayoutMemory> layouts_;   // of minibatches that have ended
   std::shared_ptr<StepClock> clock_;        // null unless steps are timed
   std::shared_ptr<const Origins> origins_;  // of the next minibatch; null if its errors name vertices
   bool counts_minibatches_ = true;          // not by a lazy graph, which counts its minibatches itself
-  bool waits_for_more_ = false;             // see LayoutOptions; a lazy graph sets it for what it computes again
+  bool waits_for_more_ = false;             // a lazy graph sets it for what it computes again: rather fewer batches
   RunnerStats stats_;
 };
 
