@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow-perf serial --out ''",
               "windrow-perf: --out: '' is not a folder; expected the name of a folder; see windrow-perf serial --help"},
         Wrong{"windrow schedule --schedule best",
-              "windrow: --schedule: 'best'; expected one of level, depth, agenda, learned, serial, or several "
+              "windrow: --schedule: 'best'; expected one of level, depth, agenda, complete, serial, or several "
               "separated by "
               "commas; see windrow schedule --help"},
         Wrong{"windrow-perf train --model rnn",

@@ -159,7 +159,7 @@ TEST_F(Data, AreScheduledByEveryPolicy) {
                      "level                          2.5                 1.8 N\n"
                      "depth                          2.5                 1.8 N\n"
                      "agenda                         2.5                 1.8 N\n"
-                     "learned                        2.5                 1.8 N\n"
+                     "complete                       2.5                 1.8 N\n"
                      "serial                         4.5                 1.0 N\n"
                      "lower bound N\n");
 }

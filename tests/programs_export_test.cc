@@ -84,7 +84,7 @@ struct Library {
   /// The bits of the output "logits".
   std::vector<float> logits(const std::vector<GraphData>& data) const {
     Runner runner(host_device(engine), network().function(), *workload.parameters);
-    runner.set_history(saved_history(checkpoint));
+    runner.see(saved_vertex_types(checkpoint));
     std::vector<InputGraph> graphs;
     for (const GraphData& one : data) graphs.emplace_back(network().function(), one);
     std::vector<const InputGraph*> pointers;

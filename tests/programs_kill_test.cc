@@ -91,7 +91,7 @@ TEST_F(KilledPrograms, EndWithTheBitsOfARunThatWasNeverKilled) {
   std::mt19937 random(seed);
   const Arguments trees = words_of(
                       "train tree-lstm --hidden 16 --embedding 16 --samples 256 --batch 16 --epochs 3 --optimiser adam "
-                      "--dropout 0.2 --accumulate 2 --average 0.9 --schedule learned"),
+                      "--dropout 0.2 --accumulate 2 --average 0.9 --schedule complete"),
                   parser = words_of("train parser --hidden 8 --samples 48 --batch 8 --epochs 2");
   const auto with = [](Arguments all, const Arguments& more) {
     all.insert(all.end(), more.begin(), more.end());
@@ -101,7 +101,7 @@ TEST_F(KilledPrograms, EndWithTheBitsOfARunThatWasNeverKilled) {
     const Arguments& model = round % 2 == 0 ? parser : trees;
     const std::filesystem::path straight = folder / (model[1] + ".straight"), run = folder / "run";
     if (round < 2) {
-      ASSERT_TRUE(wait_for(start(with(model, {"--save", straight.string()}))));
+      ASSERT_TRUE(wait_for(start(with(model, {"--save", straight.string(), "--save-every", "1", "--keep", "2"}))));
     }
     std::filesystem::remove_all(run);
     const Arguments saving = with(model, {"--save", run.string(), "--save-every", "1", "--keep", "2"});

@@ -41,8 +41,8 @@ TEST_F(SavedModels, AreScoredAgainFromTheirCheckpoints) {
   for (const std::string model :
        {"tree-lstm --embedding 8", "tree-lstm --classes 2 --cell child-sum --embedding 8", "tree-fc --leaves 8",
         "fixed-lstm --embedding 8 --vocabulary 50", "var-lstm --embedding 8 --vocabulary 50", "bilstm --embedding 8",
-        "bilstm-char --embedding 8 --character-hidden 8", "listops", "dag --embedding 8", "seq2seq --embedding 8",
-        "parser --embedding 8", "mlp"}) {
+        "bilstm-char --embedding 8 --character-hidden 8", "listops", "dag --embedding 8", "lattice-lstm --embedding 8",
+        "seq2seq --embedding 8", "parser --embedding 8", "mlp"}) {
     const std::string run_folder = (folder / model).string();
     const Outcome trained =
         run("windrow train " + model + " --hidden 8 --samples 40 --epochs 1 --average 0.5 --save '" + run_folder + "'");

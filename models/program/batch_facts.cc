@@ -81,16 +81,16 @@ TypedGraph joined(const std::vector<TypedGraph>& groups) {
   return all;
 }
 
-void add(BatchFacts& to, const GroupedMinibatch& minibatch, SchedulePolicy policy, const ScheduleTable* table) {
+void add(BatchFacts& to, const GroupedMinibatch& minibatch, SchedulePolicy policy) {
   if (minibatch.groups.empty()) return;
   std::vector<BatchFacts::Type> types;
   for (std::size_t t = 0; t < minibatch.types.size(); ++t) {
     types.push_back({.name = minibatch.types[t], .flops = minibatch.groups.front().costs[t]});
   }
   const TypedGraph all = joined(minibatch.groups);
-  const Schedule whole = make_schedule(all, policy, table);
+  const Schedule whole = make_schedule(all, policy);
   const std::int64_t before = to.batches;
-  for (const TypedGraph& group : minibatch.groups) add_group(to, types, group, make_schedule(group, policy, table));
+  for (const TypedGraph& group : minibatch.groups) add_group(to, types, group, make_schedule(group, policy));
   const std::int64_t fewest = fewest_batches(all), in_one = static_cast<std::int64_t>(whole.batches.size());
   const std::int64_t occur =
       std::count_if(types.begin(), types.end(), [](const BatchFacts::Type& type) { return type.vertices > 0; });
@@ -120,7 +120,6 @@ BatchFacts batch_facts(const Workload& workload, const FactsOptions& options) {
   const std::unique_ptr<Learner> learner = workload.network->learner(options.runner);
   std::vector<std::size_t> numbers(std::min(workload.training.size(), options.minibatch * options.most));
   std::iota(numbers.begin(), numbers.end(), std::size_t{0});
-  std::optional<ScheduleTable> table;
   // All first: the types of a runner grow with the graphs that it has seen.
   std::vector<GroupedMinibatch> minibatches;
   for (int pass = 0; pass < 2; ++pass) {
@@ -132,13 +131,7 @@ BatchFacts batch_facts(const Workload& workload, const FactsOptions& options) {
       left = left.subspan(next.size());
     }
   }
-  if (options.runner.schedule == SchedulePolicy::learned && !minibatches.empty()) {
-    const TypedGraph first = joined(minibatches.front().groups);
-    table = ScheduleTable::learn(std::span(&first, 1), {.seed = options.seed});
-  }
-  for (const GroupedMinibatch& minibatch : minibatches) {
-    add(facts, minibatch, options.runner.schedule, table ? &*table : nullptr);
-  }
+  for (const GroupedMinibatch& minibatch : minibatches) add(facts, minibatch, options.runner.schedule);
   return facts;
 }
 

@@ -35,17 +35,16 @@ struct BatchFacts {
   double path_flops = 0, flops = 0;
 };
 
-/// Adds a minibatch. The types of all minibatches must be those of one runner. `table`: as for make_schedule().
-void add(BatchFacts& to, const GroupedMinibatch& minibatch, SchedulePolicy policy, const ScheduleTable* table);
+/// Adds a minibatch. The types of all minibatches must be those of one runner.
+void add(BatchFacts& to, const GroupedMinibatch& minibatch, SchedulePolicy policy);
 
 struct FactsOptions {
   RunnerOptions runner;
   std::size_t minibatch, most;  ///< samples per minibatch; minibatches
-  std::uint64_t seed;
-  int members = 1;  ///< of the group that trains; above 1: the facts are those of the parts of rank 0
+  int members = 1;              ///< of the group that trains; above 1: the facts are those of the parts of rank 0
 };
-/// Of the first minibatches of the training set, in the order of the data. Policy learned uses a table that was learned
-/// from the first of them. Empty for a network whose graphs are built only as the program runs.
+/// Of the first minibatches of the training set, in the order of the data. Empty for a network whose graphs are built
+/// only as the program runs.
 BatchFacts batch_facts(const Workload& workload, const FactsOptions& options);
 
 /// All groups as one graph.

@@ -316,10 +316,7 @@ void run(const ExplainArguments& arguments) {
   const RunnerOptions runner{.schedule = parse_schedule_policy(arguments.schedule)};
   std::optional<BatchFacts> facts;
   if (workload.kind->graphs_known) {
-    facts = batch_facts(workload, {.runner = runner,
-                                   .minibatch = arguments.batch,
-                                   .most = arguments.minibatches,
-                                   .seed = arguments.workload.seed});
+    facts = batch_facts(workload, {.runner = runner, .minibatch = arguments.batch, .most = arguments.minibatches});
   }
   const Speed speed = measured(device, workload, arguments, runner);
   if (arguments.json) return print_json(arguments, facts, speed);

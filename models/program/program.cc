@@ -187,7 +187,7 @@ Check some_of(std::vector<std::string> words) {
           }};
 }
 
-std::vector<std::string> schedule_policies() { return {"level", "depth", "agenda", "learned", "serial"}; }
+std::vector<std::string> schedule_policies() { return {"level", "depth", "agenda", "complete", "serial"}; }
 
 Check folder() {
   return {"DIR", "an existing folder", [](std::string& text) -> std::string {

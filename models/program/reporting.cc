@@ -145,7 +145,7 @@ void Reporting::begin(const Run& run, const Workload& workload, const Trainer& t
   report_.workers = run.workers;
   report_.first_minibatch = trainer.minibatches();
   constexpr std::size_t minibatches = 8;
-  FactsOptions facts{.runner = options.runner, .minibatch = options.minibatch, .most = minibatches, .seed = run.seed};
+  FactsOptions facts{.runner = options.runner, .minibatch = options.minibatch, .most = minibatches};
   if (options.group) {
     group_ = options.group;
     facts.members = group_->size();

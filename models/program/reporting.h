@@ -35,7 +35,6 @@ class Reporting {
   struct Run {
     std::string about;  ///< a sentence
     int workers;
-    std::uint64_t seed;
     std::string members;  ///< of the group, if there is one
     Engine& engine;
   };

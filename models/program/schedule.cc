@@ -15,14 +15,13 @@ namespace windrow::program {
 namespace {
 
 struct ScheduleArguments {
-  std::string model = "tree-lstm", policies = "level,depth,agenda,learned,serial", device = "cpu";
+  std::string model = "tree-lstm", policies = "level,depth,agenda,complete,serial", device = "cpu";
   WorkloadOptions workload;
   std::size_t batch = 64;
   bool json = false;
 };
 
-void print_row(const std::vector<TypedGraph>& minibatches, SchedulePolicy policy, const ScheduleTable* table,
-               bool json) {
+void print_row(const std::vector<TypedGraph>& minibatches, SchedulePolicy policy, bool json) {
   using Clock = std::chrono::steady_clock;
   std::size_t batches = 0, vertices = 0;
   double best = 0;  // ns for all minibatches, best of three passes
@@ -30,7 +29,7 @@ void print_row(const std::vector<TypedGraph>& minibatches, SchedulePolicy policy
     batches = vertices = 0;
     const auto began = Clock::now();
     for (const TypedGraph& graph : minibatches) {
-      const Schedule schedule = make_schedule(graph, policy, table);
+      const Schedule schedule = make_schedule(graph, policy);
       batches += schedule.batches.size();
       vertices += schedule.order.size();
     }
@@ -65,12 +64,7 @@ void run(const ScheduleArguments& arguments) {
         minibatches.size() == 1 ? "minibatch" : "minibatches");
   print("policy       batches per minibatch  vertices per batch  scheduling ns per vertex\n");
   for (const std::string& name : words_of(arguments.policies)) {
-    const SchedulePolicy policy = parse_schedule_policy(name);
-    std::optional<ScheduleTable> table;
-    if (policy == SchedulePolicy::learned) {
-      table = ScheduleTable::learn(std::span(minibatches).first(1), {.seed = arguments.workload.seed});
-    }
-    print_row(minibatches, policy, table ? &*table : nullptr, arguments.json);
+    print_row(minibatches, parse_schedule_policy(name), arguments.json);
   }
   const double least = static_cast<double>(fewest) / static_cast<double>(minibatches.size());
   if (arguments.json) return print_record(Record().set("policy", "lower bound").set("batches_per_minibatch", least));

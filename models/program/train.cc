@@ -331,7 +331,7 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   if (member.leads && !arguments.saving.folder.empty()) save_options(command, arguments.saving.folder, workload);
   require_equal(resumed, member, "resumes from another checkpoint", "one folder of --save, or equal ones");
   reporting.set_flags(command, workload.options, flags.at("rate").number());
-  reporting.begin({about + ".", arguments.workers, options.seed, members, engine}, workload, trainer, options);
+  reporting.begin({about + ".", arguments.workers, members, engine}, workload, trainer, options);
   std::optional<EpochLog> log;
   if (member.leads && !arguments.saving.folder.empty()) log.emplace(arguments.saving.folder, trainer.epochs());
   Keeping keeping{saving, reporting, scores, log, member.leads};

@@ -189,7 +189,7 @@ std::string schedule_policies_text() {
          "  level       the vertices of one type and level, level by level\n"
          "  depth       the same, with levels recomputed for each minibatch\n"
          "  agenda      all ready vertices of the type with the lowest mean level (DyNet)\n"
-         "  learned     all ready vertices of the type that a learned table selects (ED-Batch)\n"
+         "  complete    all ready vertices of the type that loses least by not waiting for more\n"
          "  serial      one vertex\n";
 }
 

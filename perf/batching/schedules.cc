@@ -7,7 +7,8 @@
 namespace windrow::perf {
 namespace {
 
-constexpr SchedulePolicy policies[] = {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::level};
+constexpr SchedulePolicy policies[] = {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::complete,
+                                       SchedulePolicy::level};
 
 /// The number of samples for one vertex at a time, which is slow.
 constexpr std::size_t serial_samples = 4;

@@ -95,7 +95,7 @@ void run(char** given) {
   const Workload workload = load_model(host, given[1]);
   const VertexFunction function = dynamic_cast<GraphNetwork&>(*workload.network).function();
   Runner runner(host, function, *workload.parameters);
-  runner.set_history(saved_history(checkpoint));
+  runner.see(saved_vertex_types(checkpoint));
   tree_lstm::Predictor predictor(given[2], static_cast<int>(workers));
   const Trees trees = make_trees(workload, function, batch, count);
   const std::vector<float> one = run_library(runner, trees), other = run_exported(predictor, trees);

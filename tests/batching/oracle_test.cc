@@ -133,7 +133,7 @@ TYPED_TEST(EveryCell, ComputesInManyOpsAsTheOracleDoes) {
 TYPED_TEST(EveryCell, ComputesByEverySchedulesAsTheOracleDoes) {
   if (this->adds_no_races()) GTEST_SKIP() << "other tests divide the same ops among threads";
   for (const SchedulePolicy policy :
-       {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::learned, SchedulePolicy::serial}) {
+       {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::complete, SchedulePolicy::serial}) {
     SCOPED_TRACE(to_string(policy));
     this->check(Form::dag, {.groups = 2, .group_flops = 1, .schedule = policy}, first_seed() + 6);
     this->check(Form::any_order, {.schedule = policy}, first_seed() + 7);
@@ -176,7 +176,7 @@ TYPED_TEST(EveryCell, ComputesManyTypesOfVerticesAsOneAsTheOracleDoes) {
   this->check(Form::dag, {.own_types = 0}, first_seed());
   this->check(Form::any_order, {.groups = 2, .group_flops = 1, .own_types = 1}, first_seed() + 1);
   this->check(Form::trees, {.own_types = 2, .optimisations = {.slots = false}}, first_seed() + 2);
-  this->check(Form::dag, {.schedule = SchedulePolicy::learned, .own_types = 0, .optimisations = {.lazy = false}},
+  this->check(Form::dag, {.schedule = SchedulePolicy::complete, .own_types = 0, .optimisations = {.lazy = false}},
               first_seed() + 3);
   this->check(Form::dag, {.own_types = 0, .batch_rows = 3, .optimisations = {.eager = false, .fusion = false}},
               first_seed() + 4);
@@ -199,7 +199,7 @@ TYPED_TEST(EveryCell, ComputesTheSameBitsWithoutSlots) {
   compare({.optimisations = all}, "all others");
   for (const Optimisations& other : others) compare({.optimisations = other}, "one other left out");
   for (const SchedulePolicy policy :
-       {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::learned, SchedulePolicy::serial}) {
+       {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::complete, SchedulePolicy::serial}) {
     compare({.groups = 3, .group_flops = 1, .schedule = policy}, to_string(policy));
   }
 }

@@ -16,7 +16,7 @@ TypedGraph chain_and_leaf() {
 TEST(BatchFacts, CountWhyThereAreSoManyBatches) {
   const GroupedMinibatch minibatch{.types = {"leaf", "inner", "rare"}, .groups = {chain_and_leaf(), chain_and_leaf()}};
   BatchFacts facts;
-  add(facts, minibatch, SchedulePolicy::level, nullptr);
+  add(facts, minibatch, SchedulePolicy::level);
   EXPECT_EQ(facts.vertices, 8);
   EXPECT_EQ(facts.groups, 2);
   EXPECT_EQ(facts.batches, 6) << "leaves, and two levels of inner vertices, in each group";
@@ -36,7 +36,7 @@ TEST(BatchFacts, CountWhyThereAreSoManyBatches) {
   EXPECT_EQ(facts.flops, 160);
 
   BatchFacts one_by_one;
-  add(one_by_one, minibatch, SchedulePolicy::serial, nullptr);
+  add(one_by_one, minibatch, SchedulePolicy::serial);
   EXPECT_EQ(one_by_one.batches, 8);
   EXPECT_EQ(one_by_one.causes.schedule, 5);
   EXPECT_EQ(one_by_one.causes.groups, 0);
@@ -46,7 +46,7 @@ TEST(BatchFacts, OfAModelAreThoseOfItsRunner) {
   Engine engine({.workers = 1});
   for (const char* const model : {"tree-lstm", "dag", "bilstm-char", "parser"}) {
     const Workload workload = make_workload(model, host_device(engine), {.samples = 40, .sizes = {{"hidden", 8}}});
-    const BatchFacts facts = batch_facts(workload, {.runner = {}, .minibatch = 16, .most = 2, .seed = 1});
+    const BatchFacts facts = batch_facts(workload, {.runner = {}, .minibatch = 16, .most = 2});
     if (!workload.kind->graphs_known) {
       EXPECT_EQ(facts.minibatches, 0);
       continue;

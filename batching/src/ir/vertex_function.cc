@@ -178,6 +178,8 @@ IndexExpr Vertex::pull_index_rows(const std::string& name, const Type& type, Pre
   return tracing_->index_expr(f.index_pulls.size() - 1);
 }
 
+Expr Vertex::parameter(const Parameter& parameter) { return tracing_->expr_of(tracing_->value_of(parameter)); }
+
 Expr Vertex::constant(Index width, double value) {
   check_width(tracing_->function, "constant", width);
   return tracing_->constant(width, held_by_float(tracing_->function.name + ": constant", value));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "ir/tracing.h"
 #include "schedule/loading.h"
@@ -19,9 +20,6 @@ std::optional<std::size_t> missing_state(const ir::Kind& consumer, std::size_t k
 }
 
 }  // namespace
-
-InputGraph::InputGraph(const VertexFunction& function, const GraphData& data, std::string name)
-    : InputGraph(function, data, std::move(name), Checks::all) {}
 
 InputGraph::InputGraph(const VertexFunction& function, const GraphData& data, std::string name, Checks checks)
     : name_(name.empty() ? nullptr : std::make_shared<const std::string>(std::move(name))),
@@ -343,6 +341,14 @@ std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, 
     graphs[g]->append_to(minibatches.back(), numbers.data(), memory);
   }
   return minibatches;
+}
+
+std::vector<std::int64_t> vertex_types(std::span<const InputGraph* const> graphs) {
+  std::set<ir::VertexType> types;
+  for (const InputGraph* graph : graphs) {
+    for (std::int32_t t = 0; t < graph->types_; ++t) types.insert(graph->type(t));
+  }
+  return {types.begin(), types.end()};
 }
 
 }  // namespace windrow

@@ -4,13 +4,15 @@
 #include <array>
 #include <numeric>
 
-#include "schedule/frontier.h"
 #include "windrow/batching/graph.h"
 
 namespace windrow {
 namespace {
 
-constexpr std::array<std::string_view, 5> names = {"level", "depth", "agenda", "learned", "serial"};
+/// The number of a vertex, type or level as an index.
+std::size_t at(std::int32_t number) { return static_cast<std::size_t>(number); }
+
+constexpr std::array<std::string_view, 5> names = {"level", "depth", "agenda", "complete", "serial"};
 
 void check(const TypedGraph& graph) {
   const auto text = [](std::int64_t value) { return std::to_string(value); };
@@ -51,42 +53,19 @@ void check(const TypedGraph& graph) {
   throw MisuseError("schedule: vertex " + std::to_string(v) + " is its own descendant; expected no cycles");
 }
 
-Schedule by_level(const ScheduleFacts& facts) {
-  const TypedGraph& graph = facts.graph;
-  const std::int32_t levels = facts.level.empty() ? 0 : *std::max_element(facts.level.begin(), facts.level.end()) + 1;
-  const auto cell = [&](std::int32_t v) { return at(facts.level[at(v)]) * at(graph.types) + at(graph.type[at(v)]); };
-  std::vector<std::int32_t> next(at(levels) * at(graph.types) + 1, 0);
-  for (std::int32_t v = 0; v < graph.vertices(); ++v) ++next[cell(v) + 1];
-  for (std::size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
-  Schedule schedule;
-  for (std::size_t i = 0; i + 1 < next.size(); ++i) {
-    if (next[i] == next[i + 1]) continue;
-    schedule.batches.push_back({static_cast<std::int32_t>(i % at(graph.types)), next[i], next[i + 1]});
-  }
-  schedule.order.resize(graph.type.size());
-  for (std::int32_t v = 0; v < graph.vertices(); ++v) schedule.order[at(next[cell(v)]++)] = v;
-  return schedule;
-}
+/// Properties of a graph that all its schedules share. The graph must outlive it, and it must outlive its frontiers.
+struct ScheduleFacts {
+  /// Throws MisuseError as make_schedule does.
+  explicit ScheduleFacts(const TypedGraph& graph);
 
-Schedule one_by_one(const ScheduleFacts& facts) {
-  Schedule schedule{facts.order, {}};
-  schedule.batches.reserve(schedule.order.size());
-  for (std::int32_t i = 0; i < facts.graph.vertices(); ++i) {
-    schedule.batches.push_back({facts.graph.type[at(schedule.order[at(i)])], i, i + 1});
-  }
-  return schedule;
-}
-
-template <class Choose>
-Schedule by_frontier(const ScheduleFacts& facts, Choose choose) {
-  Frontier frontier(facts);
-  while (!frontier.empty()) frontier.take(choose(frontier));
-  return std::move(frontier.schedule);
-}
-
-}  // namespace
-
-// ---- facts of a graph ----
+  const TypedGraph& graph;
+  // Consumers of each vertex in CSR format, once for each edge.
+  std::vector<std::int32_t> consumer_begin, consumers;
+  std::vector<std::int32_t> waits_for;  ///< by vertex: its number of children
+  std::vector<std::int32_t> order;      ///< all vertices, each after its children
+  std::vector<std::int32_t> level;
+  std::vector<double> mean_level;  ///< by type
+};
 
 ScheduleFacts::ScheduleFacts(const TypedGraph& of) : graph(of) {
   check(graph);
@@ -134,6 +113,79 @@ ScheduleFacts::ScheduleFacts(const TypedGraph& of) : graph(of) {
     mean_level[t] /= static_cast<double>(std::max<std::int64_t>(count[t], 1));
 }
 
+/// The vertices whose children were all taken. A value that refers to its facts.
+class Frontier {
+ public:
+  explicit Frontier(const ScheduleFacts& facts);
+
+  bool empty() const { return left_ == 0; }
+  /// The number of ready vertices of a type.
+  std::size_t ready(std::int32_t type) const { return ready_[static_cast<std::size_t>(type)].size(); }
+  std::span<const std::int32_t> ready_vertices(std::int32_t type) const {
+    return ready_[static_cast<std::size_t>(type)];
+  }
+  /// The ready type with the lowest mean level. Of two such types, the one with lower costs: meanwhile more vertices of
+  /// the other may become ready.
+  std::int32_t lowest_type() const;
+  /// The same order.
+  bool is_lower(std::int32_t type, std::int32_t than) const;
+  /// Makes a batch of all ready vertices of the type.
+  void take(std::int32_t type);
+
+  Schedule schedule;
+
+ private:
+  const ScheduleFacts& facts_;
+  std::vector<std::int32_t> waits_for_;
+  std::vector<std::vector<std::int32_t>> ready_;  // by type
+  std::size_t left_;
+};
+
+Frontier::Frontier(const ScheduleFacts& facts)
+    : facts_(facts), waits_for_(facts.waits_for), ready_(at(facts.graph.types)), left_(facts.graph.type.size()) {
+  schedule.order.reserve(left_);
+  for (std::size_t v = 0; v < waits_for_.size(); ++v) {
+    if (waits_for_[v] == 0) ready_[at(facts_.graph.type[v])].push_back(static_cast<std::int32_t>(v));
+  }
+}
+
+bool Frontier::is_lower(std::int32_t type, std::int32_t than) const {
+  const auto rank = [&](std::int32_t of) {
+    const auto& costs = facts_.graph.costs;
+    return std::pair(facts_.mean_level[at(of)], costs.empty() ? 0 : costs[at(of)]);
+  };
+  return rank(type) < rank(than);
+}
+
+std::int32_t Frontier::lowest_type() const {
+  std::int32_t best = -1;
+  for (std::int32_t type = 0; type < facts_.graph.types; ++type) {
+    if (ready(type) == 0) continue;
+    if (best < 0 || is_lower(type, best)) best = type;
+  }
+  return best;
+}
+
+void Frontier::take(std::int32_t type) {
+  std::vector<std::int32_t> batch;
+  batch.swap(ready_[at(type)]);
+  const auto begin = static_cast<std::int32_t>(schedule.order.size());
+  schedule.order.insert(schedule.order.end(), batch.begin(), batch.end());
+  schedule.batches.push_back({type, begin, begin + static_cast<std::int32_t>(batch.size())});
+  left_ -= batch.size();
+  for (const std::int32_t v : batch) {
+    for (auto c = facts_.consumer_begin[at(v)]; c < facts_.consumer_begin[at(v) + 1]; ++c) {
+      const std::int32_t consumer = facts_.consumers[at(c)];
+      if (--waits_for_[at(consumer)] == 0) ready_[at(facts_.graph.type[at(consumer)])].push_back(consumer);
+    }
+  }
+  if (ready_[at(type)].empty()) {  // reuse the memory of the list
+    batch.clear();
+    ready_[at(type)].swap(batch);
+  }
+}
+
+/// By vertex: the largest number of vertices of its own type on a path from it to a root, including itself.
 std::vector<std::int32_t> own_heights(const ScheduleFacts& facts) {
   const TypedGraph& graph = facts.graph;
   std::vector<std::int32_t> heights(graph.type.size(), 0), of_type(graph.type.size());
@@ -150,8 +202,6 @@ std::vector<std::int32_t> own_heights(const ScheduleFacts& facts) {
   }
   return heights;
 }
-
-namespace {
 
 /// By vertex: the number of vertices of its own type on the longest path below it, in vertices of that type.
 std::vector<std::int32_t> own_depths(const ScheduleFacts& facts) {
@@ -207,16 +257,49 @@ class Completeness {
   std::vector<Type> types_;
 };
 
-}  // namespace
+Schedule by_level(const ScheduleFacts& facts) {
+  const TypedGraph& graph = facts.graph;
+  const std::int32_t levels = facts.level.empty() ? 0 : *std::max_element(facts.level.begin(), facts.level.end()) + 1;
+  const auto cell = [&](std::int32_t v) { return at(facts.level[at(v)]) * at(graph.types) + at(graph.type[at(v)]); };
+  std::vector<std::int32_t> next(at(levels) * at(graph.types) + 1, 0);
+  for (std::int32_t v = 0; v < graph.vertices(); ++v) ++next[cell(v) + 1];
+  for (std::size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
+  Schedule schedule;
+  for (std::size_t i = 0; i + 1 < next.size(); ++i) {
+    if (next[i] == next[i + 1]) continue;
+    schedule.batches.push_back({static_cast<std::int32_t>(i % at(graph.types)), next[i], next[i + 1]});
+  }
+  schedule.order.resize(graph.type.size());
+  for (std::int32_t v = 0; v < graph.vertices(); ++v) schedule.order[at(next[cell(v)]++)] = v;
+  return schedule;
+}
 
-Schedule make_complete_schedule(const TypedGraph& graph) {
-  const ScheduleFacts facts(graph);
+Schedule one_by_one(const ScheduleFacts& facts) {
+  Schedule schedule{facts.order, {}};
+  schedule.batches.reserve(schedule.order.size());
+  for (std::int32_t i = 0; i < facts.graph.vertices(); ++i) {
+    schedule.batches.push_back({facts.graph.type[at(schedule.order[at(i)])], i, i + 1});
+  }
+  return schedule;
+}
+
+template <class Choose>
+Schedule by_frontier(const ScheduleFacts& facts, Choose choose) {
+  Frontier frontier(facts);
+  while (!frontier.empty()) frontier.take(choose(frontier));
+  return std::move(frontier.schedule);
+}
+
+/// A schedule that often has fewer batches than agenda, and takes longer to make. A batch is of the ready type that
+/// lacks the smallest share: of its vertices that are left and have no more vertices of the type below them than a
+/// ready one has, those that are not ready. A type that lacks none loses nothing by not waiting.
+Schedule by_completeness(const ScheduleFacts& facts) {
   Completeness completeness(facts);
   Frontier frontier(facts);
   while (!frontier.empty()) {
     std::int32_t best = -1;
     double most = 0;
-    for (std::int32_t type = 0; type < graph.types; ++type) {
+    for (std::int32_t type = 0; type < facts.graph.types; ++type) {
       if (frontier.ready(type) == 0) continue;
       const double share = completeness.of(type, frontier.ready_vertices(type));
       if (best >= 0 && (share < most || (share == most && !frontier.is_lower(type, best)))) continue;
@@ -229,83 +312,18 @@ Schedule make_complete_schedule(const TypedGraph& graph) {
   return std::move(frontier.schedule);
 }
 
-// ---- the frontier ----
-
-Frontier::Frontier(const ScheduleFacts& facts)
-    : facts_(facts), waits_for_(facts.waits_for), ready_(at(facts.graph.types)), left_(facts.graph.type.size()) {
-  schedule.order.reserve(left_);
-  for (std::size_t v = 0; v < waits_for_.size(); ++v) {
-    if (waits_for_[v] == 0) ready_[at(facts_.graph.type[v])].push_back(static_cast<std::int32_t>(v));
-  }
-}
-
-std::string Frontier::state() const {
-  std::vector<std::int32_t> types;
-  for (std::int32_t type = 0; type < facts_.graph.types; ++type) {
-    if (ready(type) > 0) types.push_back(type);
-  }
-  std::sort(types.begin(), types.end(),
-            [&](std::int32_t a, std::int32_t b) { return std::pair(ready(b), a) < std::pair(ready(a), b); });
-  return {reinterpret_cast<const char*>(types.data()), types.size() * sizeof(std::int32_t)};
-}
-
-bool Frontier::is_lower(std::int32_t type, std::int32_t than) const {
-  const auto rank = [&](std::int32_t of) {
-    const auto& costs = facts_.graph.costs;
-    return std::pair(facts_.mean_level[at(of)], costs.empty() ? 0 : costs[at(of)]);
-  };
-  return rank(type) < rank(than);
-}
-
-std::int32_t Frontier::lowest_type() const {
-  std::int32_t best = -1;
-  for (std::int32_t type = 0; type < facts_.graph.types; ++type) {
-    if (ready(type) == 0) continue;
-    if (best < 0 || is_lower(type, best)) best = type;
-  }
-  return best;
-}
-
-std::int32_t Frontier::best_type(const ScheduleTable& table) const {
-  const auto found = table.best_.find(state());
-  return found == table.best_.end() ? lowest_type() : found->second;
-}
-
-void Frontier::take(std::int32_t type) {
-  std::vector<std::int32_t> batch;
-  batch.swap(ready_[at(type)]);
-  const auto begin = static_cast<std::int32_t>(schedule.order.size());
-  schedule.order.insert(schedule.order.end(), batch.begin(), batch.end());
-  schedule.batches.push_back({type, begin, begin + static_cast<std::int32_t>(batch.size())});
-  left_ -= batch.size();
-  for (const std::int32_t v : batch) {
-    for (auto c = facts_.consumer_begin[at(v)]; c < facts_.consumer_begin[at(v) + 1]; ++c) {
-      const std::int32_t consumer = facts_.consumers[at(c)];
-      if (--waits_for_[at(consumer)] == 0) ready_[at(facts_.graph.type[at(consumer)])].push_back(consumer);
-    }
-  }
-  if (ready_[at(type)].empty()) {  // reuse the memory of the list
-    batch.clear();
-    ready_[at(type)].swap(batch);
-  }
-}
-
-std::span<const std::int32_t> Frontier::last() const {
-  const Schedule::Batch& batch = schedule.batches.back();
-  return std::span(schedule.order).subspan(at(batch.begin), at(batch.end - batch.begin));
-}
-
-// ---- the interface ----
+}  // namespace
 
 SchedulePolicy parse_schedule_policy(std::string_view name) {
   const auto found = std::find(names.begin(), names.end(), name);
   if (found != names.end()) return static_cast<SchedulePolicy>(found - names.begin());
-  throw MisuseError("schedule policy '" + std::string(name) + "'; expected level, depth, agenda, learned or serial");
+  if (name == "learned") return SchedulePolicy::complete;  // for a release
+  throw MisuseError("schedule policy '" + std::string(name) + "'; expected level, depth, agenda, complete or serial");
 }
 
 std::string_view to_string(SchedulePolicy policy) { return names[static_cast<std::size_t>(policy)]; }
 
-Schedule make_schedule(const TypedGraph& graph, SchedulePolicy policy, const ScheduleTable* table) {
+Schedule make_schedule(const TypedGraph& graph, SchedulePolicy policy) {
   const ScheduleFacts facts(graph);
   switch (policy) {
     case SchedulePolicy::level:
@@ -313,14 +331,8 @@ Schedule make_schedule(const TypedGraph& graph, SchedulePolicy policy, const Sch
       return by_level(facts);
     case SchedulePolicy::agenda:
       return by_frontier(facts, [](const Frontier& frontier) { return frontier.lowest_type(); });
-    case SchedulePolicy::learned:
-      if (table == nullptr)
-        throw MisuseError("schedule: policy learned without a table; expected one of ScheduleTable::learn");
-      if (table->types() != graph.types) {
-        throw MisuseError("schedule: a table for " + std::to_string(table->types()) + " types, and a graph of " +
-                          std::to_string(graph.types) + "; expected as many");
-      }
-      return by_frontier(facts, [&](const Frontier& frontier) { return frontier.best_type(*table); });
+    case SchedulePolicy::complete:
+      return by_completeness(facts);
     case SchedulePolicy::serial:
       break;
   }

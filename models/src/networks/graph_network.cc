@@ -91,8 +91,7 @@ class GraphNetwork::GraphLearner final : public Learner {
   }
   RunnerStats stats() const override { return runner_.stats(); }
   GroupedMinibatch grouped(SampleNumbers numbers) override { return runner_.grouped(graphs_of(numbers)); }
-  std::vector<std::int64_t> history() const override { return runner_.history(); }
-  void set_history(std::span<const std::int64_t> history) override { runner_.set_history(history); }
+  void forget() override { runner_.forget(); }
 
  private:
   std::vector<const InputGraph*> graphs_of(SampleNumbers numbers) const {
@@ -116,6 +115,14 @@ std::vector<TypedGraph> GraphNetwork::typed_graphs(std::size_t minibatch) const 
   return windrow::typed_graphs(graphs, minibatch);
 }
 
+std::vector<std::int64_t> GraphNetwork::vertex_types() const {
+  std::vector<const InputGraph*> graphs;
+  for (const auto* samples : {&training, &validation}) {
+    for (const LabelledGraph& one : *samples) graphs.push_back(&one.graph);
+  }
+  return windrow::vertex_types(graphs);
+}
+
 std::int64_t GraphNetwork::fingerprint() const {
   std::string all;
   for (const auto* samples : {&training, &validation}) {
@@ -134,7 +141,7 @@ std::vector<std::string> GraphNetwork::sample_texts(const std::string& start, co
 
 PrintedSource GraphNetwork::source(const SourceOptions& options) const {
   Runner runner(device_, function_, parameters_);
-  runner.set_history(options.history);
+  runner.see(options.types);
   return runner.source(options.name);
 }
 

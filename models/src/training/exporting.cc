@@ -54,9 +54,8 @@ std::string export_model(const Device& device, const SavedCheckpoint& checkpoint
                          const ExportOptions& options) {
   require_empty(to);
   const Workload workload = load_model(device, checkpoint, model_alone(checkpoint));
-  const std::vector<std::int64_t> history = saved_history(checkpoint);
-  const PrintedSource source =
-      workload.network->source({.history = history, .rows = options.rows, .name = options.name});
+  const std::vector<std::int64_t> types = saved_vertex_types(checkpoint);
+  const PrintedSource source = workload.network->source({.types = types, .rows = options.rows, .name = options.name});
   std::error_code error;
   std::filesystem::create_directories(to, error);
   if (error) throw FileError(to.string() + ": " + error.message());

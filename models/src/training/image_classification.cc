@@ -191,8 +191,6 @@ class ImageNetwork::ImageLearner final : public Learner {
             .peak_bytes = static_cast<std::int64_t>(differentiate_.bytes())};
   }
   GroupedMinibatch grouped(SampleNumbers) override { refuse_graphs_of_images(); }
-  std::vector<std::int64_t> history() const override { return {}; }
-  void set_history(std::span<const std::int64_t>) override {}
 
  private:
   /// Images that are computed together.

@@ -221,6 +221,7 @@ WorkloadKind bilstm_kind();
 WorkloadKind bilstm_char_kind();
 WorkloadKind listops_kind();
 WorkloadKind dag_kind();
+WorkloadKind lattice_lstm_kind();
 WorkloadKind seq2seq_kind();
 WorkloadKind parser_kind();
 WorkloadKind mlp_kind();

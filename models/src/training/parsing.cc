@@ -118,8 +118,7 @@ class ParserNetwork::ParserLearner final : public Learner {
   std::unique_ptr<Score> score() override { return std::make_unique<Attachment>(network_, options_); }
   RunnerStats stats() const override { return graph_.stats().runner; }
   GroupedMinibatch grouped(SampleNumbers) override { refuse_graphs(); }
-  std::vector<std::int64_t> history() const override { return graph_.history(); }
-  void set_history(std::span<const std::int64_t> history) override { graph_.set_history(history); }
+  void forget() override { graph_.forget(); }
 
  private:
   const ParserNetwork& network_;

@@ -13,8 +13,9 @@ namespace {
 
 const std::vector<WorkloadKind>& all_kinds() {
   static const std::vector<WorkloadKind> kinds = {
-      tree_lstm_kind(), tree_fc_kind(), fixed_lstm_kind(), var_lstm_kind(), bilstm_kind(), bilstm_char_kind(),
-      listops_kind(),   dag_kind(),     seq2seq_kind(),    parser_kind(),   mlp_kind(),    cnn_kind(),
+      tree_lstm_kind(),   tree_fc_kind(), fixed_lstm_kind(), var_lstm_kind(),     bilstm_kind(),
+      bilstm_char_kind(), listops_kind(), dag_kind(),        lattice_lstm_kind(), seq2seq_kind(),
+      parser_kind(),      mlp_kind(),     cnn_kind(),
   };
   return kinds;
 }

@@ -41,10 +41,10 @@
 #include <vector>
 
 #include "windrow/batching/expr.h"
-#include "windrow/batching/lazy_weight.h"
 
 namespace windrow {
 
+class LazyWeight;
 class VertexFunction;
 namespace lazy {
 class CellInputs;
@@ -109,7 +109,9 @@ class Vertex {
   /// for a finite number beyond the range of a float.
   Expr constant(Index width, double value);
   Expr zeros(Index width) { return constant(width, 0); }
-  /// A parameter or a function of parameters as an expression, to compute with parameters alone: once for all vertices.
+  /// A parameter or a function of parameters (lazy_weight.h) as an expression, to compute with parameters alone: once
+  /// for all vertices.
+  Expr parameter(const Parameter& parameter);
   Expr parameter(const LazyWeight& weight);
 
   /// Makes the value an output of the minibatch. Each name once.

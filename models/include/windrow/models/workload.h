@@ -81,10 +81,9 @@ class Learner {
   /// How a minibatch of training samples would be divided; see Runner::grouped(). Throws MisuseError if graphs are
   /// built only as the program runs.
   virtual GroupedMinibatch grouped(SampleNumbers training) = 0;
-  /// What results depend on besides parameters and samples; see Runner::history(). A new learner of the same network
-  /// that is given it continues as this one does.
-  virtual std::vector<std::int64_t> history() const = 0;
-  virtual void set_history(std::span<const std::int64_t> history) = 0;
+  /// Forgets what results depend on besides parameters and samples, as Runner::forget() does, so that it continues as a
+  /// new learner of the same network does.
+  virtual void forget() {}
 };
 
 /// What a model says about one input. A value.
@@ -138,10 +137,9 @@ struct PredictOptions {
 };
 
 struct SourceOptions {
-  /// What the training has seen; see Learner::history().
-  std::span<const std::int64_t> history = {};
-  std::size_t rows = 64;  ///< of a recorded schedule: the samples that it computes together
-  std::string name = {};  ///< of the program and its namespace; empty: the network's
+  std::span<const std::int64_t> types = {};  ///< see Network::vertex_types()
+  std::size_t rows = 64;                     ///< of a recorded schedule: the samples that it computes together
+  std::string name = {};                     ///< of the program and its namespace; empty: the network's
 };
 
 /// Computes a workload's samples, and holds them: a vertex function over graphs (graph_network.h), or a program that
@@ -154,6 +152,9 @@ class Network {
   /// The training graphs in minibatches, as input for schedules. Throws MisuseError if graphs are built only as the
   /// program runs, and for minibatches of 0 graphs.
   virtual std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const = 0;
+  /// The vertex types of the training and the validation graphs; see windrow::vertex_types(). None if graphs are built
+  /// only as the program runs.
+  virtual std::vector<std::int64_t> vertex_types() const { return {}; }
   /// Of the training and the validation samples, as fingerprint() of a text: different if one differs.
   virtual std::int64_t fingerprint() const = 0;
   /// The names of the labels that predict() chooses from.

@@ -1,6 +1,4 @@
 // Which types of vertices have a computation of their own, and what the others cost.
-#include "batching/src/schedule/own_types.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,129 +11,8 @@
 namespace windrow {
 namespace {
 
-using ir::VertexType;
 using testing::dense;
 using testing::Graphs;
-using Types = std::vector<VertexType>;
-
-// --- The choice
-
-std::shared_ptr<const ir::Function> of_kinds(const std::vector<ir::Kind>& kinds) {
-  auto function = std::make_shared<ir::Function>();
-  function->kinds = kinds;
-  return function;
-}
-
-std::shared_ptr<const ir::Function> of_arity(std::size_t arity, std::size_t kinds = 1) {
-  const bool any = arity == any_arity;
-  return of_kinds(std::vector<ir::Kind>(kinds, {.name = "kind", .arity = any ? 0 : arity, .per_edge = any ? 1u : 0u}));
-}
-
-struct Choice {
-  OwnTypes types;
-
-  Choice(std::size_t arity, std::size_t most, std::size_t kinds = 1)
-      : types(of_arity(arity, kinds), ir::Specialise::yes, most) {}
-  Choice(const ir::Kind& kind, std::size_t most) : types(of_kinds({kind}), ir::Specialise::yes, most) {}
-  bool see(const std::vector<std::pair<VertexType, std::int64_t>>& vertices) {
-    for (const auto& [type, count] : vertices) types.count(type, count);
-    return types.decide();
-  }
-  const Types& own() const { return types.types().own; }
-  const Types& general() const { return types.types().general; }
-};
-
-TEST(OwnTypes, AreAllThatWereSeenWhileTheseAreFew) {
-  Choice choice(8, 3);
-  EXPECT_TRUE(choice.see({{5, 1}, {2, 1000}}));
-  EXPECT_EQ(choice.own(), (Types{2, 5}));
-  EXPECT_TRUE(choice.types.settled(5));
-  EXPECT_FALSE(choice.types.settled(6));
-  EXPECT_FALSE(choice.see({{5, 1}}));
-  EXPECT_TRUE(choice.see({{6, 1}}));
-  EXPECT_EQ(choice.own(), (Types{2, 5, 6}));
-  EXPECT_EQ(choice.general(), Types{});
-}
-
-TEST(OwnTypes, AreTheMostFrequentOnesOfMany) {
-  Choice choice(8, 2);
-  EXPECT_TRUE(choice.see({{1, 10}, {2, 30}, {3, 20}, {4, 1}}));
-  EXPECT_EQ(choice.own(), (Types{2, 3}));
-  EXPECT_EQ(choice.general(), Types{255});
-  EXPECT_FALSE(choice.types.settled(2)) << "its vertices are counted for the next choice";
-}
-
-/// Vertices with and without edges have a general type each, also if the first types of one were few and are rare.
-TEST(OwnTypes, LeaveAGeneralTypeForEachThatTheyAreNot) {
-  Choice choice({.name = "kind", .arity = 2, .per_edge = 1}, 2);  // bits: two fixed children, and edges
-  EXPECT_TRUE(choice.see({{0, 1}, {1, 1}}));
-  EXPECT_EQ(choice.own(), (Types{0, 1}));
-  EXPECT_TRUE(choice.see({{4, 100}}));
-  EXPECT_EQ(choice.own(), Types{4});
-  EXPECT_EQ(choice.general(), (Types{3, 7}));
-}
-
-TEST(OwnTypes, AreNoneOfManyThatAreAllRare) {
-  Choice choice(8, 4);
-  std::vector<std::pair<VertexType, std::int64_t>> all;
-  for (VertexType type = 0; type < 200; ++type) all.emplace_back(type, 1);
-  EXPECT_TRUE(choice.see(all));
-  EXPECT_EQ(choice.own(), Types{});
-  EXPECT_EQ(choice.general(), Types{255});
-}
-
-TEST(OwnTypes, AreChosenAnewWhenTwiceAsManyVerticesWereSeen) {
-  Choice choice(8, 1);
-  EXPECT_TRUE(choice.see({{1, 10}, {2, 5}}));
-  EXPECT_EQ(choice.own(), Types{1});
-  EXPECT_FALSE(choice.see({{2, 14}})) << "29 vertices";
-  EXPECT_TRUE(choice.see({{2, 1}}));
-  EXPECT_EQ(choice.own(), Types{2});
-  EXPECT_FALSE(choice.see({{1, 29}}));
-  EXPECT_TRUE(choice.see({{1, 1}}));
-  EXPECT_EQ(choice.own(), Types{1});
-}
-
-TEST(OwnTypes, AreChosenAFewTimesWhateverComes) {
-  Choice choice(20, 4);
-  std::mt19937 random(1);
-  int changes = 0;
-  for (int minibatch = 0; minibatch < 2000; ++minibatch) {
-    for (int v = 0; v < 50; ++v) choice.types.count(random() % (1u << 20), 1);
-    changes += choice.types.decide();
-  }
-  EXPECT_LE(changes, 20);
-  EXPECT_LE(choice.own().size(), 4u);
-}
-
-TEST(OwnTypes, KeepAFrequentTypeAmongMillionsOfRareOnes) {
-  Choice choice(20, 4);
-  std::mt19937 random(1);
-  for (int minibatch = 0; minibatch < 500; ++minibatch) {
-    for (int v = 0; v < 50; ++v) choice.types.count(v % 3 == 0 ? 77 : random() % (1u << 20), 1);
-    choice.types.decide();
-  }
-  EXPECT_EQ(choice.own(), Types{77});
-}
-
-TEST(OwnTypes, OfOneKindDoNotCrowdAnother) {
-  Choice choice(4, 2, 2);
-  constexpr VertexType other = VertexType{1} << ir::type_bits;
-  EXPECT_TRUE(choice.see({{1, 1}, {2, 1}, {3, 1}, {other | 1, 1}}));
-  EXPECT_EQ(choice.own(), (Types{1, 2, other | 1}));
-  EXPECT_EQ(choice.general(), Types{15});
-  EXPECT_TRUE(choice.types.settled(other | 1));
-}
-
-TEST(OwnTypes, OfAnyArityAreGeneralWithAndWithoutChildren) {
-  Choice choice(any_arity, 0);
-  EXPECT_TRUE(choice.see({{0, 1}}));
-  EXPECT_EQ(choice.general(), Types{0});
-  EXPECT_TRUE(choice.see({{1, 1}}));
-  EXPECT_EQ(choice.general(), (Types{0, 1}));
-}
-
-// --- What it brings
 
 /// Rows that many tables hold, of which a vertex has any.
 struct ManyIndices {
@@ -188,15 +65,15 @@ struct ManyIndices {
   }
 };
 
-TEST(ManyTypes, ArePlannedAFewTimesForAFewTypes) {
+TEST(ManyTypes, ArePlannedOnceForAFewTypes) {
   ManyIndices s(16);
   Runner runner(s.host, s.function, s.parameters);
   std::mt19937 random(1);
   for (int step = 0; step < 10; ++step) {
     EXPECT_TRUE(std::isfinite(s.differentiate(runner, s.graph(128, random)).loss));
   }
-  EXPECT_LE(runner.stats().plans, 3);
-  EXPECT_LE(runner.stats().planned_types, 3 * 33);
+  EXPECT_EQ(runner.stats().plans, 1);
+  EXPECT_EQ(runner.stats().planned_types, 33);
 }
 
 TEST(ManyTypes, ThatComeOneByOneArePlannedUntilThereAreMany) {
@@ -207,8 +84,30 @@ TEST(ManyTypes, ThatComeOneByOneArePlannedUntilThereAreMany) {
     for (int i = 0; i < 6; ++i) data.indices[s.name(i)] = {(type >> i & 1) != 0 ? 0 : -1};
     s.differentiate(runner, data);
   }
-  EXPECT_LE(runner.stats().plans, 4 + 6) << "and once whenever twice as many were seen";
-  EXPECT_LE(runner.stats().planned_types, 1 + 2 + 3 + 4 + 6 * 5);
+  EXPECT_EQ(runner.stats().plans, 5);
+  EXPECT_EQ(runner.stats().planned_types, 1 + 2 + 3 + 4 + 5);
+}
+
+TEST(ManyTypes, OfAnyArityAreComputedTogetherWithAndWithoutChildren) {
+  Engine engine;
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const VertexFunction function("any", {.arity = any_arity}, [&](Vertex& v) {
+    const State s = v.state("s", 1);
+    const Expr sum = v.pull("x", 1) + sum_children(v.each(s));
+    v.scatter(s, sum);
+    v.push("sum", sum);
+  });
+  Runner runner(host, function, parameters, {.own_types = 0});
+  const auto sums = [&](const GraphData& data) {
+    const Graphs graphs(function, {data});
+    return runner.run(graphs.pointers).output("sum").get();
+  };
+  EXPECT_EQ(sums({.child_begin = {0, 0}, .values = {{"x", {3}}}}), std::vector<float>{3});
+  EXPECT_EQ(runner.stats().planned_types, 1);
+  const GraphData chain{.child_begin = {0, 0, 1}, .children = {0}, .values = {{"x", {3, 4}}}};
+  EXPECT_EQ(sums(chain), (std::vector<float>{3, 7}));
+  EXPECT_EQ(runner.stats().planned_types, 1 + 2);
 }
 
 /// What a minibatch costs after some others, of graphs that are all different.
@@ -222,7 +121,7 @@ RunnerStats cost_of_a_minibatch(Runner& runner, const VertexFunction& function, 
     EXPECT_TRUE(std::isfinite(runner.differentiate(graphs.pointers).loss()));
     after = runner.stats();
   }
-  EXPECT_LE(after.plans, 4) << "one when they are seen, and one whenever their number has doubled";
+  EXPECT_EQ(after.plans, 1);
   after.batches -= before.batches;
   after.kernels -= before.kernels;
   after.ops -= before.ops;
