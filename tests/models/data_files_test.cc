@@ -11,9 +11,9 @@
 #include "tests/engine/support.h"
 #include "tests/models/refusal.h"
 #include "tests/models/training.h"
-#include "windrow/models/data_error.h"
 #include "windrow/models/images.h"
 #include "windrow/models/listops.h"
+#include "windrow/models/vocabulary.h"
 #include "windrow/models/word_vectors.h"
 
 namespace windrow {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "windrow/models/data_error.h"
+#include "windrow/models/vocabulary.h"
 
 namespace windrow {
 

@@ -1,6 +1,4 @@
 // Language models of sentences: scores compared with the losses of the vertex function, and draws with probabilities.
-#include "windrow/models/sentence_model.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include "tests/engine/support.h"
 #include "tests/models/training.h"
 #include "tests/seed.h"
+#include "windrow/models/language_model.h"
 
 namespace windrow {
 namespace {

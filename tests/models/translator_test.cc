@@ -1,6 +1,4 @@
 // Beam search, and translations by it: compared with the vertex function of the same network, and with all sequences.
-#include "windrow/models/translator.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,8 +10,8 @@
 
 #include "tests/engine/support.h"
 #include "tests/models/training.h"
-#include "windrow/models/bleu.h"
 #include "windrow/models/parallel_text.h"
+#include "windrow/models/seq2seq.h"
 
 namespace windrow {
 namespace {
