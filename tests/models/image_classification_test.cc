@@ -100,39 +100,8 @@ TEST_P(ImageModels, LearnWhatHoldsOnTheValidationSet) {
   EXPECT_GT(trainer.evaluate().at(0).value, 0.85);
 }
 
-TEST_P(ImageModels, FailWithALossThatIsNotFinite) {
-  Engine engine;
-  Workload workload = make_workload(GetParam(), host_device(engine), options(48));
-  Trainer trainer(host_device(engine), workload, {.minibatch = 16, .optimiser = {.rate = 1e30}});
-  EXPECT_EQ(error_of<Error>([&] { trainer.train(), trainer.train(); }), "the loss of a minibatch is not finite");
-}
-
 INSTANTIATE_TEST_SUITE_P(All, ImageModels, ::testing::Values("mlp", "cnn"),
                          [](const auto& each) { return std::string(each.param); });
-
-TEST(ImageClassification, ReadsThePublishedFiles) {
-  const auto files_of_digits = [](const char* part, std::size_t count, std::map<std::string, std::string>& texts) {
-    std::ostringstream images, labels;
-    write_idx(generate_digits(count, count), images, labels);
-    texts[std::string(part) + "-images-idx3-ubyte"] = images.str();
-    texts[std::string(part) + "-labels-idx1-ubyte"] = labels.str();
-  };
-  std::map<std::string, std::string> texts;
-  files_of_digits("train", 30, texts);
-  files_of_digits("t10k", 20, texts);
-  Engine engine;
-  {
-    const testing::TextFolder folder(texts);
-    const Workload workload = make_workload("mlp", host_device(engine), {.data = folder.path});
-    EXPECT_EQ(workload.training.size(), 30u);
-    EXPECT_EQ(workload.validation.size(), 20u);
-  }
-  texts.erase("t10k-labels-idx1-ubyte");
-  const testing::TextFolder folder(texts);
-  EXPECT_EQ(
-      error_of<DataError>([&] { make_workload("cnn", host_device(engine), {.data = folder.path}); }),
-      (folder.path / "t10k-labels-idx1-ubyte").string() + ": no such file; expected a file of labels in IDX format");
-}
 
 TEST(ImageClassification, RefusesWhatDoesNotFit) {
   Engine engine;

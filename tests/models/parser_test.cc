@@ -157,14 +157,6 @@ TEST(ParserWorkload, TrainsOnProjectiveSentencesAndValidatesOnAll) {
             (none.path / "train.conllu").string() + ": 0 of 1 training sentences are projective; expected at least 1");
 }
 
-TEST(ParserWorkload, StopsAtScoresThatAreNotFinite) {
-  Engine engine;
-  Workload workload = make_workload("parser", host_device(engine), {.samples = 40, .sizes = small_sizes});
-  Trainer trainer(host_device(engine), workload, {.minibatch = 16, .optimiser = {.rate = 3e38}});
-  EXPECT_EQ(error_of<Error>([&] { trainer.train(); }),
-            "parser: a score is not finite; expected finite scores, try a lower learning rate");
-}
-
 TEST(ParserWorkload, TrainsAlikeWithAnyOptimisationDisabled) {
   const auto train = [](const RunnerOptions& options) {
     Engine engine;
