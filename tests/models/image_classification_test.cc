@@ -1,9 +1,6 @@
 // Workloads of images: that they learn, and give the same bits recorded and operator by operator.
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
-
 #include "tests/engine/support.h"
 #include "tests/models/training.h"
 #include "tests/sanitized.h"
@@ -15,7 +12,8 @@ namespace windrow {
 namespace {
 
 using testing::error_of;
-using testing::parameters_of;
+using testing::train_twice;
+using testing::Trained;
 
 /// A model of images at a size for tests.
 class ImageModels : public ::testing::TestWithParam<const char*> {
@@ -28,22 +26,9 @@ class ImageModels : public ::testing::TestWithParam<const char*> {
     }
     return options;
   }
-  struct Trained {
-    std::vector<std::vector<float>> parameters;
-    std::vector<double> losses;
-    friend bool operator==(const Trained&, const Trained&) = default;
-  };
-  static Trained train(const EngineOptions& engine_options, WorkloadOptions options, TrainerOptions training,
-                       Trainer::Batching batching = Trainer::Batching::batched) {
-    Engine engine(engine_options);
-    Workload workload = make_workload(GetParam(), host_device(engine), options);
-    Trainer trainer(host_device(engine), workload, training);
-    Trained result;
-    for (int pass = 0; pass < 2; ++pass) {
-      result.losses.push_back(trainer.train(workload.training.size(), batching).loss);
-    }
-    result.parameters = parameters_of(workload);
-    return result;
+  static Trained train(const EngineOptions& engine_options, const WorkloadOptions& options,
+                       const TrainerOptions& training, Trainer::Batching batching = Trainer::Batching::batched) {
+    return train_twice(GetParam(), engine_options, options, training, batching);
   }
 };
 

@@ -26,12 +26,7 @@ struct RandomLanguage {
       : engine({.workers = workers}),
         parameters(host, seed),
         model(parameters, {.vocabulary = 7, .embedding = 4, .hidden = 4, .dropout = {.element = 0.5}, .tied = tied}) {
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-      const Tensor& value = parameters.value(parameters[p]);
-      std::vector<float> values = value.get();
-      for (float& x : values) x *= 4;
-      value.set(values);
-    }
+    testing::scale(parameters, 4);
   }
 
   Engine engine;

@@ -25,12 +25,7 @@ constexpr std::int32_t begin = SentenceVocabulary::begin, end = SentenceVocabula
 struct RandomNetwork {
   explicit RandomNetwork(std::uint64_t seed)
       : parameters(host, seed), model(parameters, {.source = 6, .target = 5, .embedding = 3, .hidden = 4}) {
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-      const Tensor& value = parameters.value(parameters[p]);
-      std::vector<float> values = value.get();
-      for (float& x : values) x *= 3;
-      value.set(values);
-    }
+    testing::scale(parameters, 3);
   }
 
   Engine engine{{.workers = 2}};

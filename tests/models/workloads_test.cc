@@ -16,9 +16,10 @@ namespace {
 
 using testing::error_of;
 using testing::graphs_of;
-using testing::parameters_of;
 using testing::sanitized;
 using testing::TextFolder;
+using testing::train_twice;
+using testing::Trained;
 
 /// A workload at a size for tests, and what it must come to: the metric of its score after so many passes.
 struct WorkloadCase {
@@ -39,24 +40,11 @@ void PrintTo(const WorkloadCase& value, std::ostream* out) { *out << value.name 
 
 class EveryWorkload : public ::testing::TestWithParam<WorkloadCase> {
  protected:
-  struct Trained {
-    std::vector<std::vector<float>> parameters;
-    std::vector<double> losses;
-    friend bool operator==(const Trained&, const Trained&) = default;
-  };
-
-  /// After two passes over a few samples.
-  static Trained train(const EngineOptions& engine_options, TrainerOptions training = {.minibatch = 16},
+  static Trained train(const EngineOptions& engine_options, const TrainerOptions& training = {.minibatch = 16},
                        Trainer::Batching batching = Trainer::Batching::batched) {
-    Engine engine(engine_options);
-    WorkloadOptions options = GetParam().options;
-    options.samples = 40;
-    Workload workload = make_workload(GetParam().name, host_device(engine), options);
-    Trainer trainer(host_device(engine), workload, training);
-    Trained result;
-    for (int pass = 0; pass < 2; ++pass) result.losses.push_back(trainer.train(40, batching).loss);
-    result.parameters = parameters_of(workload);
-    return result;
+    WorkloadOptions few = GetParam().options;
+    few.samples = 40;
+    return train_twice(GetParam().name, engine_options, few, training, batching);
   }
 
   static double value_of(const std::vector<Metric>& metrics, const std::string& name) {
