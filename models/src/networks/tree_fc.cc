@@ -64,21 +64,18 @@ GraphData draw_tree(std::size_t leaves, Draws& draws) {
 Workload make_tree_fc(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const Index leaves = options.size("leaves");
   if (leaves < 2) throw MisuseError("tree-fc: leaves " + std::to_string(leaves) + "; expected at least 2");
-  auto parameters = std::make_unique<Parameters>(device, options.seed);
-  const TreeFc model(*parameters, {vocabulary, options.size("hidden"), classes});
-  GraphWorkload workload{.kind = kind,
-                         .device = device,
-                         .formula = "4 h^2 per inner vertex, 8 h per tree",
-                         .parameters = std::move(parameters),
-                         .function = model.function(),
-                         .score = [] { return make_accuracy("accuracy"); }};
+  Workload workload{.kind = &kind,
+                    .formula = "4 h^2 per inner vertex, 8 h per tree",
+                    .parameters = std::make_unique<Parameters>(device, options.seed)};
+  const TreeFc model(*workload.parameters, {vocabulary, options.size("hidden"), classes});
+  auto network = std::make_unique<GraphNetwork>(device, *workload.parameters, model.function(), make_accuracy);
   Split<GraphData> trees = generate_split(options, [&](std::size_t count, std::uint64_t seed, const char*) {
     Draws draws(seed);
     std::vector<GraphData> drawn;
     while (drawn.size() < count) drawn.push_back(draw_tree(static_cast<std::size_t>(leaves), draws));
     return drawn;
   });
-  return with_samples(std::move(workload), std::move(trees), [&](const GraphData& tree) {
+  return with_samples({device, std::move(workload), std::move(network)}, std::move(trees), [&](const GraphData& tree) {
     return Draft{tree, 1, model.flops(leaves)};
   });
 }
@@ -90,9 +87,7 @@ WorkloadKind tree_fc_kind() {
           .about = "fully connected tree network, classifies complete binary trees (Looks et al. 2017)",
           .sample = "tree",
           .unit = "trees",
-          .files = {},
           .sizes = {hidden(512), {"leaves", "Leaves per tree", 256}},
-          .cells = {},
           .samples = 512,
           .learning_rate = 0.1,
           .make = make_tree_fc};

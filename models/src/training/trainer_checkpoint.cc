@@ -1,11 +1,12 @@
 // Checkpoints of a trainer.
 #include <algorithm>
 #include <bit>
+#include <locale>
+#include <sstream>
 #include <string>
 #include <utility>
 
 #include "training/loss_sum.h"
-#include "training/random_numbers.h"
 #include "windrow/models/trainer.h"
 #include "windrow/training/file_error.h"
 
@@ -37,6 +38,31 @@ bool is_order(const std::vector<std::int64_t>& numbers, std::size_t size) {
     }
   }
   return numbers.size() == size;
+}
+
+// The random number generator as numbers.
+
+std::vector<std::int64_t> numbers_of(const std::mt19937_64& random) {
+  std::stringstream text;  // the state as words, by the standard
+  text.imbue(std::locale::classic());
+  text << random;
+  std::vector<std::int64_t> numbers;
+  for (std::uint64_t word; text >> word;) numbers.push_back(static_cast<std::int64_t>(word));
+  return numbers;
+}
+
+/// Throws MisuseError for numbers that are no generator.
+std::mt19937_64 random_of(std::span<const std::int64_t> numbers) {
+  std::stringstream text;
+  text.imbue(std::locale::classic());
+  for (const std::int64_t number : numbers) text << static_cast<std::uint64_t>(number) << ' ';
+  std::mt19937_64 random;
+  text >> random;
+  if (!text || numbers_of(random).size() != numbers.size()) {
+    throw MisuseError("a random number generator of " + std::to_string(numbers.size()) +
+                      " words; expected the state of one");
+  }
+  return random;
 }
 
 }  // namespace

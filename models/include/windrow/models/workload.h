@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "windrow/batching/runner.h"
-#include "windrow/models/dropout_rates.h"
+#include "windrow/models/lstm.h"
 
 namespace windrow {
 

@@ -1,0 +1,44 @@
+// Charts as SVG inside an HTML page, and the page around them. A page needs no other file and no script. Its colours
+// follow the reader's choice of a light or a dark display. Equal charts give equal bytes.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace windrow::program {
+
+/// A value. Points that are not finite are left out.
+struct Chart {
+  enum class Form {
+    lines,
+    faint_line,  ///< the first series is drawn faintly, behind the others
+    bars,        ///< one series; a bar for each point
+    stacked,     ///< the bars of all series on one another; they have the same x
+  };
+  struct Series {
+    std::string name;
+    std::vector<double> x, y;  ///< of one length
+  };
+
+  std::string title, x, y;  ///< of the axes, with units
+  Form form = Form::lines;
+  std::vector<Series> series = {};
+  std::optional<double> top = {};  ///< the end of the y axis, if it does not follow from the points
+};
+
+/// The chart as an <svg> element, which uses the style sheet of page(). It says "nothing to show" without points.
+std::string svg(const Chart& chart);
+
+/// A complete HTML page. `body` is HTML.
+std::string page(const std::string& title, const std::string& body);
+/// A text as HTML shows it.
+std::string escaped(const std::string& text);
+
+/// The ticks of an axis from 0 to `most`: four to six multiples of 1, 2 or 5 times a power of ten, the last at `most`
+/// or above. Returns 0 and 1 if `most` is not positive.
+std::vector<double> linear_ticks(double most);
+/// The same for an axis that need not begin at 0: the first tick is at `least` or below.
+std::vector<double> linear_ticks(double least, double most);
+
+}  // namespace windrow::program
