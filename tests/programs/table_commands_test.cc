@@ -6,7 +6,7 @@
 #include <regex>
 #include <sstream>
 
-#include "tests/programs.h"
+#include "tests/programs/programs.h"
 
 namespace windrow::testing {
 namespace {

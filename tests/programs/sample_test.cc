@@ -2,7 +2,7 @@
 #include <cmath>
 #include <regex>
 
-#include "tests/programs.h"
+#include "tests/programs/programs.h"
 
 namespace windrow::testing {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <regex>
 
-#include "tests/programs.h"
+#include "tests/programs/programs.h"
 
 namespace windrow::testing {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <regex>
 
-#include "tests/programs.h"
+#include "tests/programs/programs.h"
 #include "windrow/models/workload.h"
 
 namespace windrow::testing {

@@ -1,6 +1,6 @@
 // Wrong arguments of the programs.
-#include "tests/programs.h"
-#include "tests/programs_lists.h"
+#include "tests/programs/programs.h"
+#include "tests/programs/lists.h"
 
 namespace windrow::testing {
 namespace {

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <regex>
 
-#include "tests/programs.h"
-#include "tests/programs_lists.h"
+#include "tests/programs/programs.h"
+#include "tests/programs/lists.h"
 #include "windrow/models/treebank.h"
 
 namespace windrow::testing {

@@ -1,13 +1,13 @@
 // The programs as a person meets them: their output and their error messages. benchmarks_test.cc tests what
 // windrow-perf measures.
-#include "tests/programs.h"
+#include "tests/programs/programs.h"
 
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <regex>
 
-#include "tests/programs_lists.h"
+#include "tests/programs/lists.h"
 #include "tests/sanitized.h"
 #include "windrow/models/treebank.h"
 

@@ -6,7 +6,7 @@
 #include <random>
 #include <regex>
 
-#include "tests/programs.h"
+#include "tests/programs/programs.h"
 #include "windrow/models/exporting.h"
 #include "windrow/models/graph_network.h"
 #include "windrow/models/image_classifier.h"

@@ -3,7 +3,7 @@
 
 #include <regex>
 
-#include "tests/programs.h"
+#include "tests/programs/programs.h"
 
 namespace windrow::testing {
 namespace {

@@ -1,7 +1,7 @@
 // windrow simulate.
 #include <sstream>
 
-#include "tests/programs.h"
+#include "tests/programs/programs.h"
 
 namespace windrow::testing {
 namespace {

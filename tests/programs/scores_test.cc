@@ -2,7 +2,7 @@
 #include <regex>
 #include <set>
 
-#include "tests/programs.h"
+#include "tests/programs/programs.h"
 #include "windrow/models/conllu.h"
 #include "windrow/models/parallel_text.h"
 #include "windrow/models/sentences.h"

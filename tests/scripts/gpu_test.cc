@@ -1,7 +1,7 @@
 // scripts/gpu: bundles, and reports of results that the tests write.
 #include <algorithm>
 
-#include "tests/programs.h"
+#include "tests/programs/programs.h"
 
 namespace windrow::testing {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <regex>
 
-#include "tests/programs.h"
+#include "tests/programs/programs.h"
 #include "windrow/models/treebank.h"
 #include "windrow/training/record.h"
 

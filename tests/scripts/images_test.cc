@@ -1,7 +1,7 @@
 // scripts/images, with programs in the place of windrow-perf and PyTorch that say what the tests choose.
 #include <algorithm>
 
-#include "tests/programs.h"
+#include "tests/programs/programs.h"
 
 namespace windrow::testing {
 namespace {

@@ -1,7 +1,7 @@
 // windrow explain.
 #include <regex>
 
-#include "tests/programs.h"
+#include "tests/programs/programs.h"
 
 namespace windrow::testing {
 namespace {

@@ -1,7 +1,7 @@
 // scripts/ddp, with programs in the place of mpirun and PyTorch that say what the tests choose.
 #include <algorithm>
 
-#include "tests/programs.h"
+#include "tests/programs/programs.h"
 
 namespace windrow::testing {
 namespace {

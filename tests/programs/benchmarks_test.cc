@@ -3,7 +3,7 @@
 #include <map>
 #include <regex>
 
-#include "tests/programs.h"
+#include "tests/programs/programs.h"
 #include "windrow/models/treebank.h"
 
 namespace windrow::testing {

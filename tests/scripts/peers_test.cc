@@ -1,5 +1,5 @@
 // scripts/peers, with programs in the place of Windrow and its peers that say what the tests choose.
-#include "tests/programs.h"
+#include "tests/programs/programs.h"
 
 namespace windrow::testing {
 namespace {

@@ -1,5 +1,5 @@
 // scripts/timeline, with a trace of two devices.
-#include "tests/programs.h"
+#include "tests/programs/programs.h"
 
 namespace windrow::testing {
 namespace {

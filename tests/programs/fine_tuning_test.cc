@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "tests/programs.h"
+#include "tests/programs/programs.h"
 #include "windrow/models/treebank.h"
 
 namespace windrow::testing {

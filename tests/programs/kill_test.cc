@@ -13,7 +13,7 @@
 #include <random>
 #include <thread>
 
-#include "tests/programs.h"
+#include "tests/programs/programs.h"
 #include "tests/seed.h"
 #include "windrow/training/checkpoint_folder.h"
 
