@@ -256,11 +256,6 @@ std::string page(const std::string& title, const std::string& body) {
          escaped(title) + "</title>\n<style>" + style + "</style>\n</head>\n<body>\n" + body + "</body>\n</html>\n";
 }
 
-std::vector<double> linear_ticks(double most) {
-  if (!(most > 0)) return {0, 1};
-  return linear_ticks(0, most);
-}
-
 std::vector<double> linear_ticks(double least, double most) {
   if (!(most > least)) {
     const double half = most == 0 ? 1 : std::abs(most) / 2;

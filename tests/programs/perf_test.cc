@@ -1,4 +1,5 @@
-// What benchmarks are made of: systems that run every op, hazards, graphs, child processes, METG.
+// What benchmarks are made of: systems that run every op, hazards, graphs, child processes, METG, tables, turns, and
+// the tagger with manual batching.
 #include <gtest/gtest.h>
 #include <sched.h>
 
@@ -10,12 +11,19 @@
 #include <set>
 #include <vector>
 
+#include "batching/hand_tagger.h"
+#include "batching/tables.h"
+#include "batching/turns.h"
+#include "engine/benchmark.h"
 #include "engine/graph.h"
 #include "engine/hazards.h"
-#include "engine/metg.h"
 #include "engine/process.h"
 #include "engine/trial.h"
+#include "tests/batching/cells.h"
+#include "tests/engine/support.h"
+#include "tests/ops/cases.h"
 #include "windrow/engine/error.h"
+#include "windrow/models/tagger.h"
 
 namespace windrow::perf {
 namespace {
@@ -208,6 +216,88 @@ TEST(Metg, LiesBetweenThePointsAroundIt) {
   EXPECT_TRUE(std::isnan(metg_of(curve, 0.95))) << "never";
   EXPECT_TRUE(std::isnan(metg_of(curve, 0.05))) << "below the shortest";
   EXPECT_TRUE(std::isnan(metg_of({}, 0.5)));
+}
+
+TEST(Tables, AreMarkdownOrJson) {
+  Table table("A title", "What was measured.", {{"model"}, {"batch", 0}, {"share", 1, " %"}});
+  table.add({"a", 1.0, 12.345});
+  table.add({"c", 2.0, NAN});
+  EXPECT_EQ(testing::error_of<MisuseError>([&] { table.add({1.0}); }), "a row of 1 entries; expected 3");
+  EXPECT_EQ(table.markdown(),
+            "# A title\n\nWhat was measured.\n\n"
+            "| model | batch | share |\n"
+            "|---|---:|---:|\n"
+            "| a | 1 | 12.3 % |\n"
+            "| c | 2 | - |\n");
+  EXPECT_EQ(table.json(),
+            "{\"model\": \"a\", \"batch\": 1, \"share\": 12.345}\n"
+            "{\"model\": \"c\", \"batch\": 2, \"share\": null}\n");
+}
+
+TEST(Turns, AreTakenInEachRepetition) {
+  Turns turns;
+  std::string order;
+  double speed = 1;
+  const std::size_t a = turns.add([&] { return order += 'a', speed *= 2; });
+  const std::size_t b = turns.add([&] { return order += 'b', 3 * speed; });
+  turns.take(3);
+  EXPECT_EQ(order, "ababbaab") << "once unmeasured, then beginning with another one each time";
+  EXPECT_EQ(turns.median(a), 8);
+  EXPECT_EQ(turns.ratio(b, a), 3) << "whatever the machine's mood";
+  EXPECT_TRUE(std::isnan(median_of({})));
+  EXPECT_EQ(median_of({4, 1, 2, 3}), 2.5);
+}
+
+/// Minibatches of the same sentences, by hand and as a vertex function.
+TEST(HandTagger, ComputesWhatTheVertexFunctionDoes) {
+  Engine engine({.workers = 2});
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const Tagger tagger(parameters, {.vocabulary = 9, .tags = 4, .embedding = 5, .hidden = 6, .layers = 2});
+  const VertexFunction function = tagger.function();
+  std::mt19937 random(7);
+  constexpr std::size_t length = 5, sentences = 3;
+  std::vector<TaggerInput> inputs(sentences);
+  std::vector<std::int32_t> words, tags;
+  for (std::size_t word = 0; word < length; ++word) {
+    for (TaggerInput& input : inputs) {
+      input.words.push_back(words.emplace_back(static_cast<std::int32_t>(random() % 9)));
+      input.tags.push_back(tags.emplace_back(static_cast<std::int32_t>(random() % 4)));
+      input.characters.emplace_back();
+    }
+  }
+  std::vector<GraphData> data;
+  for (const TaggerInput& input : inputs) data.push_back(tagger.graph(input));
+  const testing::Graphs graphs(function, data);
+  Runner runner(host, function, parameters);
+  const double loss = runner.differentiate(graphs.pointers).loss();
+
+  HandTagger by_hand(host, parameters, 6, 2);
+  const TensorSentences minibatch = to_tensors(host, words, tags, sentences);
+  for (int again = 0; again < 2; ++again) EXPECT_NEAR(by_hand.differentiate(minibatch).get()[0], loss, 1e-4);
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const std::string& name = parameters.name(parameters[p]);
+    SCOPED_TRACE(name);
+    const std::vector<double> expected = testing::dense(parameters, parameters[p]);
+    const std::vector<float> found = by_hand.gradient(name).get();
+    std::vector<double> sums(found.begin(), found.end());
+    if (name == "words") {
+      sums.assign(expected.size(), 0);
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        sums[static_cast<std::size_t>(words[i / 5]) * 5 + i % 5] += static_cast<double>(found[i]);
+      }
+    }
+    testing::expect_close(sums, expected, 1e-4);
+  }
+  parameters.sgd(0.1);
+  std::vector<std::vector<float>> stepped;
+  for (std::size_t p = 0; p < parameters.size(); ++p) stepped.push_back(parameters.value(parameters[p]).get());
+  parameters.sgd(-0.1);
+  by_hand.sgd(0.1);
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const std::vector<float> found = parameters.value(parameters[p]).get();
+    testing::expect_close({found.begin(), found.end()}, {stepped[p].begin(), stepped[p].end()}, 1e-4);
+  }
 }
 
 }  // namespace

@@ -112,6 +112,12 @@ TEST(Charts, HaveTicksAroundTheirValues) {
   EXPECT_EQ(linear_ticks(2, 9), (std::vector<double>{2, 4, 6, 8, 10}));
   EXPECT_EQ(linear_ticks(-3, 3), (std::vector<double>{-4, -2, 0, 2, 4}));
   EXPECT_EQ(linear_ticks(5, 5), (std::vector<double>{2, 3, 4, 5, 6, 7, 8}));
+  for (double most = 1e-3; most < 1e6; most *= 1.07) {
+    const std::vector<double> ticks = linear_ticks(0, most);
+    EXPECT_GE(ticks.size(), 4u) << most;
+    EXPECT_LE(ticks.size(), 6u) << most;
+    EXPECT_GE(ticks.back(), most * (1 - 1e-6));
+  }
 }
 
 TEST(Charts, ThinManyPointsToMeans) {

@@ -30,7 +30,7 @@ windrow_test(
   program_test
   SOURCES programs/batch_facts_test.cc programs/progress_test.cc programs/report_test.cc
   LINKS windrow_program)
-windrow_test(perf_test SOURCES programs/perf_test.cc programs/tables_test.cc batching/oracle.cc LINKS windrow_perf)
+windrow_test(perf_test SOURCES programs/perf_test.cc batching/oracle.cc LINKS windrow_perf)
 
 add_test(NAME training.kill_soak COMMAND programs_test --gtest_filter=KilledPrograms.*)
 set_tests_properties(training.kill_soak PROPERTIES LABELS soak TIMEOUT 600 ENVIRONMENT "WINDROW_TEST_KILLS=200")

@@ -38,7 +38,7 @@ struct Synthetic {
 class Taggers {
  public:
   Taggers(const TableOptions& options, std::size_t sentences)
-      : engine_({.workers = options.workers}),
+      : engine_({.workers = options.workers.front()}),
         parameters_(device_, options.workload.seed),
         layers_(static_cast<int>(options.workload.size("layers"))),
         hidden_(options.workload.size("hidden")),
@@ -121,7 +121,7 @@ class Taggers {
 
 }  // namespace
 
-Result by_hand(const TableOptions& options) {
+Table manual_batching(const TableOptions& options) {
   const auto largest = static_cast<std::size_t>(*std::max_element(options.batches.begin(), options.batches.end()));
   const std::size_t sentences = std::max({options.workload.samples, largest, serial_sentences});
   Taggers taggers(options, sentences);
@@ -136,40 +136,22 @@ Result by_hand(const TableOptions& options) {
   turns.take(options.repetitions);
 
   const auto of = [&](const char* size) { return std::to_string(options.workload.size(size)); };
-  Result result{
-      .name = "by_hand",
-      .title = "Manual batching compared with automatic batching",
-      .command = {},
-      .about = "Training throughput in sentences/s of a tagger on synthetic sentences of " +
-               std::to_string(sentence_words) + " words (" + of("layers") + " bidirectional LSTM layers, embedding " +
-               of("embedding") + ", hidden " + of("hidden") + ", " + std::to_string(tags) + " labels), " +
-               turns_text(options) +
-               ". Manual: operators on tensors that each hold a whole minibatch, forward and backward, pushed to the "
-               "engine. Automatic: the same network as a vertex function, with graphs loaded in advance. One vertex at "
-               "a time: schedule policy serial, in minibatches of one. All start from the same parameters, and all "
-               "include the parameter update.",
-      .table = Table({{"batch", 0},
-                      {"manual", 0},
-                      {"automatic", 0},
-                      {"automatic / manual", 2, " x"},
-                      {"one vertex at a time", 0}}),
-      .plots = {}};
-  Plot plot{.title = "tagger, sentences of " + std::to_string(sentence_words) + " words",
-            .x = "sentences per minibatch",
-            .y = "sentences/s",
-            .places = {},
-            .series = {{"manual", {}}, {"automatic", {}}, {"one vertex at a time", {}}}};
+  Table table(
+      "Manual batching compared with automatic batching",
+      "Training throughput in sentences/s of a tagger on synthetic sentences of " + std::to_string(sentence_words) +
+          " words (" + of("layers") + " bidirectional LSTM layers, embedding " + of("embedding") + ", hidden " +
+          of("hidden") + ", " + std::to_string(tags) + " labels). " + turns_text(options) +
+          ". Manual: operators on tensors that each hold a whole minibatch, forward and backward, pushed to the "
+          "engine. Automatic: the same network as a vertex function, with graphs loaded in advance. One vertex "
+          "at a time: schedule policy serial, in minibatches of one. All start from the same parameters, and "
+          "all include the parameter update.",
+      {{"batch", 0}, {"manual", 0}, {"automatic", 0}, {"automatic / manual", 2, " x"}, {"one vertex at a time", 0}});
   for (std::size_t i = 0; i < options.batches.size(); ++i) {
     const std::size_t written = serial + 1 + 2 * i, found = written + 1;
-    result.table.add({static_cast<double>(options.batches[i]), turns.median(written), turns.median(found),
-                      turns.ratio(found, written), turns.median(serial)});
-    plot.places.push_back(std::to_string(options.batches[i]));
-    plot.series[0].values.push_back(turns.median(written));
-    plot.series[1].values.push_back(turns.median(found));
-    plot.series[2].values.push_back(turns.median(serial));
+    table.add({static_cast<double>(options.batches[i]), turns.median(written), turns.median(found),
+               turns.ratio(found, written), turns.median(serial)});
   }
-  result.plots.push_back(std::move(plot));
-  return result;
+  return table;
 }
 
 }  // namespace windrow::perf
