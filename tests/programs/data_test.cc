@@ -3,7 +3,6 @@
 #include <regex>
 
 #include "tests/programs/programs.h"
-#include "tests/programs/lists.h"
 #include "windrow/models/treebank.h"
 
 namespace windrow::testing {
@@ -15,11 +14,8 @@ TEST_F(Data, ThatAreWrongAreReportedByFileLineAndColumn) {
   const auto& data = folder;
   std::ofstream(data / "train.txt") << "(3 (2 It) (4 works))\n(3 (2 It) (7 works))\n";
   std::ofstream(data / "dev.txt") << "(2 Yes)\n";
-  const Outcome outcome = run("windrow train tree-lstm --data " + data.string());
-  EXPECT_EQ(outcome.err,
-            "windrow: " + (data / "train.txt").string() + ":2:12: label '7'; expected a label from 0 to 4\n");
-  EXPECT_EQ(outcome.out, "");
-  EXPECT_EQ(outcome.status, 2);
+  expect_refused(run("windrow train tree-lstm --data " + data.string()),
+                 "windrow: " + (data / "train.txt").string() + ":2:12: label '7'; expected a label from 0 to 4\n");
   EXPECT_EQ(read_file(data / "train.txt"), "(3 (2 It) (4 works))\n(3 (2 It) (7 works))\n");
 }
 
@@ -27,20 +23,18 @@ TEST_F(Data, ComeFromRegularFiles) {
   const auto& data = folder;
   std::filesystem::create_directories(data / "train.txt");
   std::ofstream(data / "dev.txt") << "(2 Yes)\n";
-  const Outcome outcome = run("windrow train tree-lstm --data " + data.string());
-  EXPECT_EQ(outcome.err, "windrow: " + (data / "train.txt").string() +
-                             ": not a regular file; expected a file of trees, one per line\n");
-  EXPECT_EQ(outcome.status, 2);
+  expect_refused(
+      run("windrow train tree-lstm --data " + data.string()),
+      "windrow: " + (data / "train.txt").string() + ": not a regular file; expected a file of trees, one per line\n");
 }
 
 TEST_F(Data, MayNotBeEmpty) {
   const auto& data = folder;
   std::ofstream(data / "train.txt") << "(2 Yes)\n";
   std::ofstream(data / "dev.txt") << "\n";
-  const Outcome outcome = run("windrow train tree-lstm --data " + data.string());
-  EXPECT_EQ(outcome.err, "windrow: " + (data / "dev.txt").string() +
-                             ":1:1: no tree; expected one per line, such as (3 (2 It) (4 works))\n");
-  EXPECT_EQ(outcome.status, 2);
+  expect_refused(run("windrow train tree-lstm --data " + data.string()),
+                 "windrow: " + (data / "dev.txt").string() +
+                     ":1:1: no tree; expected one per line, such as (3 (2 It) (4 works))\n");
 }
 
 TEST_F(Data, MustHoldAtLeastOnePieceOfText) {
@@ -50,11 +44,7 @@ TEST_F(Data, MustHoldAtLeastOnePieceOfText) {
   for (const std::string command :
        {"windrow schedule fixed-lstm", "windrow train fixed-lstm", "windrow-perf train --model fixed-lstm",
         "windrow-perf schedules --model fixed-lstm"}) {
-    const std::string results = command.ends_with("schedules --model fixed-lstm") ? " --out " + folder.string() : "";
-    const Outcome outcome = run(command + " --data " + folder.string() + results);
-    EXPECT_EQ(outcome.err, command.substr(0, command.find(' ')) + why);
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_EQ(outcome.status, 2);
+    expect_refused(run(command + " --data " + folder.string()), command.substr(0, command.find(' ')) + why);
   }
 }
 
@@ -67,13 +57,11 @@ TEST_F(Data, AreNamedAndOtherPartsAreReadOnlyWhenAskedFor) {
   std::ofstream(folder / "dev.conllu") << sentence << crossed << sentence;
   std::ofstream(folder / "test.conllu") << sentence << crossed;
   const std::string train = "windrow train parser --hidden 8 --embedding 8 --epochs 1 --data " + folder.string();
-  const Outcome refused = run(train);
-  EXPECT_EQ(refused.status, 2);
-  EXPECT_EQ(refused.out, "");
-  EXPECT_EQ(refused.err, "windrow: " + folder.string() +
-                             ": no train.conllu or *-ud-train.conllu; expected the training set under such a name, or "
-                             "another file by --train\n");
-  const std::string model = "'" + (folder / "model").string() + "'";
+  expect_refused(run(train),
+                 "windrow: " + folder.string() +
+                     ": no train.conllu or *-ud-train.conllu; expected the training set under such a name, or "
+                     "another file by --train\n");
+  const std::string model = in("model");
   const auto lines = lines_of(run(train + " --train dev.conllu --valid test.conllu --save " + model));
   EXPECT_EQ(lines[0], "parser, data from " + folder.string() +
                           ": training on 2 sentences of dev.conllu, validating on 2 of test.conllu");
@@ -81,8 +69,7 @@ TEST_F(Data, AreNamedAndOtherPartsAreReadOnlyWhenAskedFor) {
   const Outcome scored = run("windrow eval " + model + " --data " + folder.string());
   EXPECT_NE(scored.out.find(" on 2 validation sentences of test.conllu\n"), std::string::npos) << scored.out;
   // Without --data, and as shells complete paths.
-  const std::string paths =
-      " --train '" + (folder / "dev.conllu").string() + "' --valid '" + (folder / "test.conllu").string() + "'";
+  const std::string paths = " --train '" + (folder / "dev.conllu").string() + "' --valid " + in("test.conllu");
   EXPECT_EQ(lines_of(run("windrow train parser --hidden 8 --embedding 8 --epochs 1" + paths))[1], lines[1]);
 }
 
@@ -98,7 +85,7 @@ TEST_F(Data, OfWordVectorsMayComeThroughAPipeOrBeShortened) {
                                         "left out of the vectors: 1 line, the first one is " +
                                         file + ":3:1: 2 numbers; expected 4, the width of the table\n"))
       << shortened.out;
-  const std::string pipe = "'" + (folder / "pipe").string() + "'";
+  const std::string pipe = in("pipe");
   const Outcome piped = run_command("mkfifo " + pipe + "; cat '" + file + "' > " + pipe +
                                     " & '" WINDROW_BIN "/windrow'" + train + " --vectors " + pipe);
   EXPECT_EQ(piped.err, "");
@@ -139,10 +126,9 @@ TEST_F(Data, MayLackAValidationSet) {
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_TRUE(lines[0].ends_with("training on 1 sentence of all.txt, validating on 0 of all.txt")) << lines[0];
   EXPECT_TRUE(std::regex_match(lines[3], std::regex(" +1 +[0-9.]+ +- +- +\\d+"))) << lines[3];
-  const Outcome evaluation = run("windrow-perf train --model bilstm --inference" + data);
-  EXPECT_EQ(evaluation.err, "windrow-perf: bilstm: no validation sentences in " + folder.string() +
-                                "; expected at least one for --inference\n");
-  EXPECT_EQ(evaluation.status, 2);
+  expect_refused(run("windrow-perf train --model bilstm --inference" + data),
+                 "windrow-perf: bilstm: no validation sentences in " + folder.string() +
+                     "; expected at least one for --inference\n");
 }
 
 TEST_F(Data, AreScheduledByEveryPolicy) {

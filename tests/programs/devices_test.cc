@@ -25,10 +25,7 @@ TEST_F(DevicesOfPrograms, SayInOneLineWhatIsMissing) {
       "CUDA cannot be used: /nowhere/windrow_cuda.so: cannot open shared object file: No such file or directory; "
       "expected the plug-in of a build with nvcc there or where WINDROW_CUDA_PLUGIN says, and cuBLAS\n";
   for (const std::string command : {"windrow train tree-lstm", "windrow schedule tree-lstm", "windrow-perf gpu"}) {
-    const Outcome outcome = run(command + " --device cuda:0");
-    EXPECT_EQ(outcome.err, command.substr(0, command.find(' ')) + ": " + missing);
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_EQ(outcome.status, 2);
+    expect_refused(run(command + " --device cuda:0"), command.substr(0, command.find(' ')) + ": " + missing);
   }
   const Outcome listed = run("windrow devices");
   EXPECT_TRUE(std::regex_match(listed.out, std::regex("device .*\ncpu .*\n.*\n"))) << listed.out;
@@ -39,19 +36,15 @@ TEST_F(DevicesOfPrograms, SayInOneLineWhatIsMissing) {
 
 TEST_F(DevicesOfPrograms, AreNoOtherLibraries) {
   use_plugin("libm.so.6");
-  const Outcome outcome = run("windrow train tree-lstm --device cuda:0");
-  EXPECT_EQ(outcome.err, "windrow: libm.so.6 is no plug-in of Windrow; expected windrow_cuda.so\n");
-  EXPECT_EQ(outcome.status, 2);
+  expect_refused(run("windrow train tree-lstm --device cuda:0"),
+                 "windrow: libm.so.6 is no plug-in of Windrow; expected windrow_cuda.so\n");
 }
 
 TEST_F(DevicesOfPrograms, OfTheHostRoundNothing) {
-  const Outcome outcome = run("windrow train tree-lstm --precision tf32");
-  EXPECT_EQ(outcome.err, "windrow: device cpu with --precision tf32; expected a device of CUDA\n");
-  EXPECT_EQ(outcome.out, "");
-  EXPECT_EQ(outcome.status, 2);
-  const Outcome measured = run("windrow-perf gpu --device cpu --graphs");
-  EXPECT_EQ(measured.err, "windrow-perf: device cpu; expected one of CUDA: windrow-perf train measures the host\n");
-  EXPECT_EQ(measured.status, 2);
+  expect_refused(run("windrow train tree-lstm --precision tf32"),
+                 "windrow: device cpu with --precision tf32; expected a device of CUDA\n");
+  expect_refused(run("windrow-perf gpu --device cpu --graphs"),
+                 "windrow-perf: device cpu; expected one of CUDA: windrow-perf train measures the host\n");
 }
 
 TEST_F(DevicesOfPrograms, AreMeasuredWithoutWork) {
@@ -71,6 +64,9 @@ TEST_F(DevicesOfPrograms, AreMeasuredWithoutWork) {
     EXPECT_EQ(field(records[3], "hidden"), 12);
     EXPECT_EQ(field(records[3], "batch"), 8);
   }
+  const std::string one =
+      "windrow-perf gpu --without-work --samples 16 --hidden 8 --batch 1 --passes 1 --json --inference";
+  EXPECT_GT(field(lines_of(run(one)).at(0), "latency_ms"), 0);
 }
 
 /// Some models have no embedding.
@@ -80,14 +76,6 @@ TEST_F(DevicesOfPrograms, AreMeasuredWithEachModel) {
   EXPECT_EQ(std::ranges::count(workload_kinds(), false, &WorkloadKind::has_graph_mode),
             static_cast<std::ptrdiff_t>(records.size()));
   for (const std::string& record : records) EXPECT_GT(field(record, "minibatch_ms"), 0) << record;
-}
-
-TEST_F(DevicesOfPrograms, TellTheTimeOfOneSample) {
-  const auto records =
-      lines_of(run("windrow-perf gpu --without-work --samples 16 --hidden 8 --batch 1 --passes 1 --json "
-                   "--inference"));
-  ASSERT_EQ(records.size(), 1u);
-  EXPECT_GT(field(records[0], "latency_ms"), 0);
 }
 
 #ifdef WINDROW_FAKE_PLUGIN
@@ -137,9 +125,8 @@ TEST_F(DevicesOfPrograms, AreListed) {
   EXPECT_NE(outcome.out.find("\ncuda:0   9.0             0.2 GiB  fake CUDA device\n"), std::string::npos)
       << outcome.out;
   EXPECT_EQ(outcome.err, "");
-  const Outcome other = run("windrow train tree-lstm --device cuda:7");
-  EXPECT_EQ(other.err, "windrow: device cuda:7: expected cuda:0, the only one\n");
-  EXPECT_EQ(other.status, 2);
+  expect_refused(run("windrow train tree-lstm --device cuda:7"),
+                 "windrow: device cuda:7: expected cuda:0, the only one\n");
 }
 
 /// The losses that training prints, an epoch each.

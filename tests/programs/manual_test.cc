@@ -159,7 +159,7 @@ print -n '@reported@'
   for (const Typed& typed : lines) out << "zpty -w -n shell '" << typed.line << "'$'\\t\\x14' && answered\n";
   out << "zpty -d shell\n";
   out.close();
-  run_command("timeout 30 zsh -f '" + (folder / "script").string() + "'");
+  run_command("timeout 30 zsh -f " + in("script"));
   std::vector<std::set<std::string>> offered(1);
   std::ifstream in(folder / "offered");
   for (std::string line; std::getline(in, line);) {
@@ -183,7 +183,7 @@ TEST_F(Manual, NamesEveryFlagAndIsCleanRoff) {
     }
   }
   std::ofstream(folder / "windrow.1") << manual.out;
-  const std::string file = " '" + (folder / "windrow.1").string() + "'";
+  const std::string file = " " + in("windrow.1");
   int checks = 0;
   for (const std::string check : {"groff -man -ww -Tutf8 -z", "mandoc -Tlint -Wwarning"}) {
     if (run_command("command -v " + check.substr(0, check.find(' '))).status != 0) continue;

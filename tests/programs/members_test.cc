@@ -71,7 +71,7 @@ TEST_F(MemberPrograms, TrainWithAccumulatedCompressedAndLocalGradients) {
 }
 
 TEST_F(MemberPrograms, GoOnWithAnotherNumberOfDevices) {
-  const std::string save = " --save '" + (folder / "run").string() + "'";
+  const std::string save = " --save " + in("run");
   const std::vector<std::string> straight = epochs_of(run(train("")).out);
   EXPECT_EQ(run(train("--devices cpu:0,cpu:1" + save + " --epochs 1")).err, "");
   const Outcome second = run(train("--devices cpu:0,cpu:1,cpu:2 --resume" + save));
@@ -84,7 +84,7 @@ TEST_F(MemberPrograms, GoOnWithAnotherNumberOfDevices) {
 TEST_F(MemberPrograms, StopTogetherAtASignalAndHaveSavedWhatTheySay) {
   const std::string endless = train("--epochs 1000000 --samples 64 --devices cpu:0,cpu:1 --comm-timeout 5 --save '" +
                                     (folder / "run").string() + "' --resume");
-  const std::string once = train("--epochs 1 --samples 64 --save '" + (folder / "run").string() + "'");
+  const std::string once = train("--epochs 1 --samples 64 --save " + in("run"));
   EXPECT_EQ(run(once).err, "");
   for (const std::string seconds : {"0", "0.03", "0.06", "0.09"}) {
     SCOPED_TRACE(seconds);
@@ -241,7 +241,9 @@ TEST_F(MemberPrograms, OfTwoProcessesWithTwoDevicesEachGiveTheBitsOfFourDevices)
 // The losses that perf/peers/torch_ddp.py --layers 3 --width 8 --batch 4 --steps 20 prints.
 TEST_F(MemberPrograms, ThatAreMeasuredTakeTheStepsOfPyTorch) {
   const Outcome outcome =
-      run_processes(2, "windrow-perf data-parallel --layers 3 --width 8 --batch 4 --steps 20 --repetitions 1 --json");
+      run_processes(2,
+                    "windrow-perf comm --role perceptron --layers 3 --width 8 --batch 4 --steps 20 --repetitions 1 "
+                    "--json");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 1) << outcome.out;
   EXPECT_EQ(field(outcome.out, "processes"), 2);
@@ -285,7 +287,7 @@ TEST_F(MemberPrograms, OfSeveralProcessesRefuseInOneLine) {
   const auto lines_of_two = [&](const std::string& first, const std::string& second) {
     std::ofstream(folder / "either") << "if [ $OMPI_COMM_WORLD_RANK = 0 ]; then " << first << "; else " << second
                                      << "; fi\n";
-    const Outcome outcome = run_mpi("-n 2 sh '" + (folder / "either").string() + "'");
+    const Outcome outcome = run_mpi("-n 2 sh " + in("either"));
     EXPECT_NE(outcome.status, 0);
     return lines_of_windrow(outcome.err);
   };

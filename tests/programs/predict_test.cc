@@ -10,7 +10,7 @@ namespace {
 using Predictions = Programs;
 
 TEST_F(Predictions, LabelTexts) {
-  const std::string run_folder = "'" + (folder / "run").string() + "' ";
+  const std::string run_folder = in("run");
   const std::string train = "windrow train tree-lstm --hidden 8 --embedding 8 --samples 400 --epochs 1 --save ";
   ASSERT_EQ(run(train + run_folder).status, 0);
   const std::string predict = "windrow predict " + run_folder;
@@ -57,7 +57,7 @@ TEST_F(Predictions, LabelTexts) {
 TEST_F(Predictions, LabelTextsByTwoClasses) {
   const std::string train = "windrow train tree-lstm --classes 2 --hidden 8 --embedding 8 --samples 60 --epochs 1 ";
   for (const std::string seed : {"1", "2", "3", "4"}) {
-    const std::string run_folder = "'" + (folder / seed).string() + "' ";
+    const std::string run_folder = in(seed);
     ASSERT_EQ(run(train + "--seed " + seed + " --save " + run_folder).err, "");
     const Outcome labelled = run("windrow predict " + run_folder + " --text 'w1 w2'");
     EXPECT_EQ(labelled.err, "");
@@ -69,7 +69,7 @@ TEST_F(Predictions, LabelTextsByTwoClasses) {
 
 TEST_F(Predictions, LabelWords) {
   const std::string train = "windrow train bilstm-char --hidden 8 --samples 64 --epochs 1 ";
-  const auto to = [&](const char* name) { return "'" + (folder / name).string() + "'"; };
+  const auto to = [&](const char* name) { return in(name); };
   ASSERT_EQ(run(train + "--save " + to("run")).err, "");
   ASSERT_EQ(run(train + "--crf --save " + to("crf")).err, "");
   for (const char* name : {"run", "crf"}) {
@@ -82,8 +82,7 @@ TEST_F(Predictions, LabelWords) {
                   .err.ends_with(": a model with switches [\"crf\"]; expected none, as the flags say\n"));
   EXPECT_TRUE(run(train + "--crf --resume --save " + to("run"))
                   .err.ends_with(": a model without switches; expected [\"crf\"], as the flags say\n"));
-  const std::string other = "'" + (folder / "other").string() + "'";
-  ASSERT_EQ(run("windrow train tree-fc --hidden 8 --leaves 4 --samples 16 --epochs 1 --save " + other).err, "");
+  const std::string other = saved_model("tree-fc --hidden 8 --leaves 4 --samples 16 --epochs 1", "other");
   EXPECT_EQ(run("windrow predict " + other + " </dev/null").err,
             "windrow: this model predicts nothing from texts; expected one of tree-lstm, fixed-lstm, var-lstm, bilstm, "
             "bilstm-char, listops, seq2seq, parser\n");
@@ -94,7 +93,7 @@ TEST_F(Predictions, LabelWords) {
 /// Sentences keep their comments and empty nodes, and all fields of words but the head, the relation and what belongs
 /// to another tree.
 TEST_F(Predictions, ParseSentencesInConllu) {
-  const std::string parser = "'" + (folder / "parser").string() + "'", file = (folder / "in.conllu").string();
+  const std::string parser = in("parser"), file = (folder / "in.conllu").string();
   ASSERT_EQ(run("windrow train parser --hidden 8 --samples 64 --epochs 1 --save " + parser).err, "");
   std::ofstream(file) << "# newdoc\n\n# sent_id = 1\n# text = don't go\n0.1\tso\t_\t_\t_\t_\t_\t_\t_\t_\n"
                          "1-2\tdon't\t_\t_\t_\t_\t_\t_\t_\t_\n"
@@ -119,13 +118,12 @@ TEST_F(Predictions, ParseSentencesInConllu) {
   EXPECT_EQ(run_command(predict + " < '" + file + "' | " + predict).out, parsed.out) << "its own output is an input";
   EXPECT_NE(run_command(predict + " --json < '" + file + "'").out.find("\"text\": \"do n't go\""), std::string::npos);
   std::ofstream(file) << "1\tone\t_\tNUM\t_\t_\t_\t_\t_\t_\n\n3\tone\t_\tNUM\t_\t_\t_\t_\t_\t_\n";
-  const Outcome wrong = run_command(predict + " < '" + file + "'");
-  EXPECT_EQ(wrong.err, "windrow: input 2:1:1: line begins with '3'; expected 1, the next word\n");
-  EXPECT_EQ(wrong.status, 2);
+  expect_refused(run_command(predict + " < '" + file + "'"),
+                 "windrow: input 2:1:1: line begins with '3'; expected 1, the next word\n");
 }
 
 TEST_F(Predictions, ParseSentencesAndFindTheValuesOfLists) {
-  const std::string parser = "'" + (folder / "parser").string() + "'", lists = "'" + (folder / "lists").string() + "'";
+  const std::string parser = in("parser"), lists = in("lists");
   ASSERT_EQ(run("windrow train parser --hidden 8 --samples 64 --epochs 1 --save " + parser).err, "");
   const Outcome tree = run("windrow predict " + parser + " --text 'one two|NOUN'");
   EXPECT_EQ(tree.err, "");

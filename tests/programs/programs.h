@@ -14,6 +14,13 @@
 #include <string>
 #include <vector>
 
+// What the messages of windrow list. All of it is spelled out, so that a change is seen.
+#define COMMANDS "train, resume, eval, predict, sample, export, explain, schedule, simulate, devices, completion, man"
+#define TRAIN_HELP "; see windrow train --help"
+#define ENGINE_HELP "; see windrow-perf engine --help"
+#define MODELS_WITH_GRAPHS "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops, dag, seq2seq"
+#define MODELS MODELS_WITH_GRAPHS ", parser, mlp, cnn"
+
 namespace windrow::testing {
 
 struct Outcome {
@@ -50,6 +57,15 @@ class Programs : public ::testing::Test {
 
   /// Runs a program in the test's folder through the shell.
   Outcome run_there(const std::string& command) const { return run_from("'" + folder.string() + "'/", command); }
+
+  /// The path of a file in the test's folder, as a word for the shell.
+  std::string in(const std::string& name) const { return "'" + (folder / name).string() + "' "; }
+
+  /// Trains a model, saves it in the test's folder, and returns in(name).
+  std::string saved_model(const std::string& model, const std::string& name = "run") const {
+    EXPECT_EQ(run("windrow train " + model + " --save " + in(name)).err, "");
+    return in(name);
+  }
 
   std::filesystem::path folder;
 
@@ -89,6 +105,13 @@ inline std::vector<std::string> lines_of(const Outcome& outcome) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(text, line);) lines.push_back(line);
   return lines;
+}
+
+/// The program ended with status 2 and with this on standard error, before it printed anything else.
+inline void expect_refused(const Outcome& outcome, const std::string& error) {
+  EXPECT_EQ(outcome.err, error);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.status, 2);
 }
 
 }  // namespace windrow::testing

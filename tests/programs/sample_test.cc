@@ -26,7 +26,7 @@ class LanguageModels : public Programs {
               "");
   }
 
-  const std::string data = "'" + (folder / "data").string() + "'", trained = "'" + (folder / "run").string() + "'";
+  const std::string data = in("data"), trained = in("run");
   const std::string sample = "windrow sample " + trained;
 };
 
@@ -94,11 +94,9 @@ TEST_F(LanguageModels, AreAskedForSentencesThatCanBeDrawn) {
     EXPECT_EQ(outcome.out, "");
     EXPECT_TRUE(std::regex_match(outcome.err, std::regex("windrow: --[a-z-]+: '.*; expected a .*\n"))) << outcome.err;
   }
-  const std::string lists = "'" + (folder / "lists").string() + "'";
-  ASSERT_EQ(run("windrow train listops --hidden 4 --samples 16 --epochs 1 --save " + lists).err, "");
-  const Outcome other = run("windrow sample " + lists);
-  EXPECT_EQ(other.err, "windrow: this model samples no texts; expected one of fixed-lstm, var-lstm\n");
-  EXPECT_EQ(other.status, 2);
+  const std::string lists = saved_model("listops --hidden 4 --samples 16 --epochs 1", "lists");
+  expect_refused(run("windrow sample " + lists),
+                 "windrow: this model samples no texts; expected one of fixed-lstm, var-lstm\n");
 }
 
 }  // namespace

@@ -208,8 +208,7 @@ TEST_F(SavedModels, OfTranslationsTakeTheirPartsByPaths) {
 }
 
 TEST_F(SavedModels, TranslateTexts) {
-  const std::string run_folder = "'" + (folder / "run").string() + "'";
-  ASSERT_EQ(run("windrow train seq2seq --hidden 8 --embedding 8 --samples 40 --epochs 1 --save " + run_folder).err, "");
+  const std::string run_folder = saved_model("seq2seq --hidden 8 --embedding 8 --samples 40 --epochs 1");
   const Outcome translated = run("windrow predict " + run_folder + " --text 'la bolok' --text na --beam 3 --json");
   EXPECT_EQ(translated.err, "");
   const std::vector<std::string> lines = lines_of(translated);
@@ -225,9 +224,7 @@ TEST_F(SavedModels, TranslateTexts) {
 }
 
 TEST_F(SavedModels, PrintALineForEachLineWhateverBytesItHas) {
-  const std::string run_folder = "'" + (folder / "run").string() + "'";
-  ASSERT_EQ(run("windrow train tree-lstm --hidden 4 --embedding 4 --samples 16 --epochs 1 --save " + run_folder).err,
-            "");
+  const std::string run_folder = saved_model("tree-lstm --hidden 4 --embedding 4 --samples 16 --epochs 1");
   const Outcome outcome = run_command(
       "printf 'a\\0b c\\n\\377 \\302\\205 x\\r\\ry\\n\\0\\n' | '" WINDROW_BIN "'/windrow predict " + run_folder);
   EXPECT_EQ(outcome.err, "");
@@ -239,7 +236,7 @@ TEST_F(SavedModels, PrintALineForEachLineWhateverBytesItHas) {
 }
 
 TEST_F(SavedModels, PredictForAllLinesThatTheyCanReadAndNameTheOthers) {
-  const std::string run_folder = "'" + (folder / "run").string() + "'", file = "'" + (folder / "lines").string() + "'";
+  const std::string run_folder = in("run"), file = in("lines");
   ASSERT_EQ(run("windrow train listops --hidden 4 --samples 16 --epochs 1 --save " + run_folder).err, "");
   const std::set<std::size_t> bad = {1, 40, 65, 150};
   std::ofstream lines(folder / "lines");
@@ -284,8 +281,8 @@ TEST_F(SavedModels, PredictForAllLinesThatTheyCanReadAndNameTheOthers) {
   EXPECT_EQ(run_command(predict + " <" + run_folder).err,
             "windrow: cannot read standard input; expected lines of text\n");
   // An answer comes before the end of the input: this input ends only after it.
-  ASSERT_EQ(run_command("mkfifo '" + (folder / "answers").string() + "'").status, 0);
-  const std::string answers = "'" + (folder / "answers").string() + "'";
+  ASSERT_EQ(run_command("mkfifo " + in("answers")).status, 0);
+  const std::string answers = in("answers");
   const Outcome early = run_command("{ (head -n 64 " + file + "; timeout 30 head -n 2 " + answers + " >&2) | " +
                                     predict + " 2>&1 >" + answers + " | grep -v input; }");
   EXPECT_TRUE(std::regex_match(early.err, std::regex("\n[0-9] [01]\\.[0-9]{2}  \\[MAX 2 \\]\n"))) << early.err;
@@ -295,7 +292,7 @@ TEST_F(SavedModels, PredictWithTheAccuracyThatTrainingPrinted) {
   std::filesystem::create_directory(folder / "data");
   const std::string text = windrow::generate_tagged_sentences(200, 1);
   std::ofstream(folder / "data/all.txt") << text;
-  const std::string run_folder = "'" + (folder / "run").string() + "'";
+  const std::string run_folder = in("run");
   const std::string sizes = " --hidden 16 --embedding 16 --character-hidden 16";
   const Outcome trained =
       run("windrow train bilstm-char" + sizes + " --optimiser adam --rate 0.01 --batch 16 --epochs 4 --data '" +
@@ -312,8 +309,7 @@ TEST_F(SavedModels, PredictWithTheAccuracyThatTrainingPrinted) {
     tags.insert(tags.end(), sentence.tags.begin(), sentence.tags.end());
   }
   words.close();
-  const Outcome predicted =
-      run_command("'" WINDROW_BIN "'/windrow predict " + run_folder + " <'" + (folder / "words.txt").string() + "'");
+  const Outcome predicted = run_command("'" WINDROW_BIN "'/windrow predict " + run_folder + " <" + in("words.txt"));
   std::vector<std::string> told;
   for (const std::string& line : lines_of(predicted)) {
     if (!line.empty()) told.push_back(line.substr(0, line.find(' ')));

@@ -60,10 +60,7 @@ TEST_F(Simulate, RefusesInOneLine) {
            {"--parameters 100000 --part 0.01",
             "simulate: more than 10000000 parts in all steps; expected larger parts, smaller layers or fewer "
             "steps\n"}}) {
-    const Outcome outcome = run("windrow simulate " + flags);
-    EXPECT_EQ(outcome.err, "windrow: " + says);
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_EQ(outcome.status, 2);
+    expect_refused(run("windrow simulate " + flags), "windrow: " + says);
   }
 }
 

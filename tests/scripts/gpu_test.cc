@@ -1,14 +1,11 @@
 // scripts/gpu: bundles, and reports of results that the tests write.
-#include <algorithm>
-
-#include "tests/programs/programs.h"
+#include "tests/scripts/scripts.h"
 
 namespace windrow::testing {
 namespace {
 
-class GpuScript : public Programs {
+class GpuScript : public Scripts {
  protected:
-  std::string in(const std::string& name) const { return "'" + (folder / name).string() + "' "; }
   void write(const std::string& name, const std::string& text) const { std::ofstream(folder / name) << text; }
 };
 
@@ -55,16 +52,14 @@ TEST_F(GpuScript, WritesAReport) {
   const Outcome outcome = run_script("gpu --report " + in("") + "--out " + in("report.md"));
   EXPECT_EQ(outcome.err, "");
   EXPECT_EQ(outcome.status, 0);
-  const std::string report = read_file(folder / "report.md");
-  for (const std::string expected :
-       {"# NVIDIA H100 80GB HBM3\n", "on 2026-01-02, commit abc1234; NVIDIA H100 80GB HBM3, 580.1.",
-        "conformance: 10 tests passed, 1 failed Some.Test\n", "memcheck: ERROR SUMMARY: 0 errors\n",
-        "synccheck: not run\n", "| tree-lstm | training | tf32 | 256 | 64 | trees | 12346 | 123457 | 10 |\n",
-        "| tree-lstm | training | float32 | 256 | 64 | trees | 12346 | - | - |\n", "## Training\n\n```\nepoch 1\n```\n",
-        "| tree-lstm | training | automatic | tf32 | 256 | 64 | trees | 123457 | 0.512 | 0.1 | 181 | 0.5 | 0.4 | 0.2 | "
-        "- |\n"}) {
-    EXPECT_NE(report.find(expected), std::string::npos) << expected << " in " << report;
-  }
+  expect_in(
+      "report.md",
+      {"# NVIDIA H100 80GB HBM3\n", "on 2026-01-02, commit abc1234; NVIDIA H100 80GB HBM3, 580.1.",
+       "conformance: 10 tests passed, 1 failed Some.Test\n", "memcheck: ERROR SUMMARY: 0 errors\n",
+       "synccheck: not run\n", "| tree-lstm | training | tf32 | 256 | 64 | trees | 12346 | 123457 | 10 |\n",
+       "| tree-lstm | training | float32 | 256 | 64 | trees | 12346 | - | - |\n", "## Training\n\n```\nepoch 1\n```\n",
+       "| tree-lstm | training | automatic | tf32 | 256 | 64 | trees | 123457 | 0.512 | 0.1 | 181 | 0.5 | 0.4 | 0.2 | "
+       "- |\n"});
 }
 
 TEST_F(GpuScript, MeasuresTheHost) {
@@ -75,11 +70,8 @@ TEST_F(GpuScript, MeasuresTheHost) {
   const Outcome outcome = run_script("gpu --host --bin '" WINDROW_BIN "' --data " + in("") + "--out " + in("host.md"));
   EXPECT_EQ(outcome.err, "");
   EXPECT_EQ(outcome.status, 0);
-  const std::string report = read_file(folder / "host.md");
-  EXPECT_NE(report.find("`windrow-perf gpu --without-work --levels together --hidden 256 --data DIR --inference"),
-            std::string::npos)
-      << report;
-  EXPECT_NE(report.find("\n| training | 1024 | "), std::string::npos) << report;
+  expect_in("host.md", {"`windrow-perf gpu --without-work --levels together --hidden 256 --data DIR --inference",
+                        "\n| training | 1024 | "});
 }
 
 #ifdef WINDROW_FAKE_PLUGIN

@@ -1,10 +1,10 @@
 // scripts/timeline, with a trace of two devices.
-#include "tests/programs/programs.h"
+#include "tests/scripts/scripts.h"
 
 namespace windrow::testing {
 namespace {
 
-class TimelineScript : public Programs {
+class TimelineScript : public Scripts {
  protected:
   /// Three minibatches of two devices.
   TimelineScript() {
@@ -28,7 +28,6 @@ class TimelineScript : public Programs {
     }
     trace << "]}";
   }
-  std::string in(const std::string& name) const { return "'" + (folder / name).string() + "' "; }
 
  private:
   int ops_ = 0;
@@ -52,23 +51,17 @@ TEST_F(TimelineScript, EndsWithOneLineAndStatus2WhereArgumentsAreWrong) {
   std::ofstream(folder / "other.json") << R"({"traceEvents": 7})";
   std::ofstream(folder / "alone.json") << R"({"traceEvents": []})";
   const std::string run = (folder / "run.json").string();
-  const std::pair<std::string, std::string> wrong[] = {
-      {"", "the following arguments are required: trace"},
-      {in("none.json"), "cannot read " + (folder / "none.json").string() + ": No such file or directory"},
-      {in("other.json"), (folder / "other.json").string() +
-                             " is no trace of an engine; expected a file that WINDROW_TRACE=FILE has written"},
-      {in("alone.json"),
-       (folder / "alone.json").string() + " has no sums of gradients; expected a trace of a data-parallel training"},
-      {in("run.json") + "--steps 3", "--steps 3; expected 1 to 2, the whole steps of " + run},
-      {in("run.json") + "--first 1", "--first 1; expected 0 to 0, so that 2 steps follow"},
-      {in("run.json") + "--out /dev", "cannot write /dev: Is a directory"},
-  };
-  for (const auto& [flags, says] : wrong) {
-    const Outcome outcome = run_script("timeline " + flags);
-    EXPECT_EQ(outcome.err, "timeline: " + says + "\n");
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_EQ(outcome.status, 2);
-  }
+  expect_refusals(
+      "timeline",
+      {{"", "the following arguments are required: trace"},
+       {in("none.json"), "cannot read " + (folder / "none.json").string() + ": No such file or directory"},
+       {in("other.json"), (folder / "other.json").string() +
+                              " is no trace of an engine; expected a file that WINDROW_TRACE=FILE has written"},
+       {in("alone.json"),
+        (folder / "alone.json").string() + " has no sums of gradients; expected a trace of a data-parallel training"},
+       {in("run.json") + "--steps 3", "--steps 3; expected 1 to 2, the whole steps of " + run},
+       {in("run.json") + "--first 1", "--first 1; expected 0 to 0, so that 2 steps follow"},
+       {in("run.json") + "--out /dev", "cannot write /dev: Is a directory"}});
 }
 
 }  // namespace
