@@ -118,8 +118,8 @@ TEST_F(Predictions, ParseSentencesInConllu) {
   EXPECT_EQ(run_command(predict + " < '" + file + "' | " + predict).out, parsed.out) << "its own output is an input";
   EXPECT_NE(run_command(predict + " --json < '" + file + "'").out.find("\"text\": \"do n't go\""), std::string::npos);
   std::ofstream(file) << "1\tone\t_\tNUM\t_\t_\t_\t_\t_\t_\n\n3\tone\t_\tNUM\t_\t_\t_\t_\t_\t_\n";
-  expect_refused(run_command(predict + " < '" + file + "'"),
-                 "windrow: input 2:1:1: line begins with '3'; expected 1, the next word\n");
+  expect_failed(run_command(predict + " < '" + file + "'"),
+                "windrow: input 2:1:1: line begins with '3'; expected 1, the next word\n");
 }
 
 TEST_F(Predictions, ParseSentencesAndFindTheValuesOfLists) {

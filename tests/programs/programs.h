@@ -107,11 +107,15 @@ inline std::vector<std::string> lines_of(const Outcome& outcome) {
   return lines;
 }
 
-/// The program ended with status 2 and with this on standard error, before it printed anything else.
-inline void expect_refused(const Outcome& outcome, const std::string& error) {
+/// The program ended with status 2 and with this on standard error.
+inline void expect_failed(const Outcome& outcome, const std::string& error) {
   EXPECT_EQ(outcome.err, error);
-  EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(outcome.status, 2);
+}
+/// The same, before it printed anything else.
+inline void expect_refused(const Outcome& outcome, const std::string& error) {
+  expect_failed(outcome, error);
+  EXPECT_EQ(outcome.out, "");
 }
 
 }  // namespace windrow::testing

@@ -17,8 +17,8 @@ using Train = Programs;
 using Help = Programs;
 
 TEST_F(Train, StopsAtALossThatIsNotFinite) {
-  expect_refused(run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 1 --rate 3e38"),
-                 "windrow: the loss is not finite at minibatch 2; try a lower --rate or --clip-norm\n");
+  expect_failed(run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 1 --rate 3e38"),
+                "windrow: the loss is not finite at minibatch 2; try a lower --rate or --clip-norm\n");
   for (const std::string model : {"parser --scorer 8", "mlp", "listops", "seq2seq", "bilstm --crf"}) {
     const Outcome other = run("windrow train " + model + " --hidden 8 --samples 64 --batch 8 --epochs 9 --rate 1e37");
     EXPECT_TRUE(

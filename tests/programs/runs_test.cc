@@ -50,9 +50,9 @@ TEST_F(Runs, DoNotGoOnWithOtherData) {
   ASSERT_EQ(train("--epochs 1").err, "");
   const std::string text = read_file(folder / "train.txt");
   std::ofstream(folder / "train.txt") << std::regex_replace(text, std::regex("\n\\([0-4]"), "\n(0");
-  expect_refused(train("--epochs 2 --resume"),
-                 "windrow: run/000000000003.safetensors: of a training on other data; expected the same samples, "
-                 "so that the same bits follow\n");
+  expect_failed(train("--epochs 2 --resume"),
+                "windrow: run/000000000003.safetensors: of a training on other data; expected the same samples, "
+                "so that the same bits follow\n");
   std::ofstream(folder / "train.txt") << text;
   EXPECT_EQ(train("--epochs 2 --resume").err, "");
 }
