@@ -223,8 +223,6 @@ std::string page(const std::string& title, const std::string& body) {
          escaped(title) + "</title>\n<style>" + style + "</style>\n</head>\n<body>\n" + body + "</body>\n</html>\n";
 }
 
-std::vector<double> linear_ticks(double most) { return most > 0 ? linear_ticks(0, most) : std::vector<double>{0, 1}; }
-
 std::vector<double> linear_ticks(double least, double most) {
   if (!(most > least)) {
     const double half = most == 0 ? 1 : std::abs(most) / 2;

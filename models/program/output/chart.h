@@ -35,10 +35,8 @@ std::string page(const std::string& title, const std::string& body);
 /// A text as HTML shows it.
 std::string escaped(const std::string& text);
 
-/// The ticks of an axis from 0 to `most`: four to six multiples of 1, 2 or 5 times a power of ten, the last at `most`
-/// or above. Returns 0 and 1 if `most` is not positive.
-std::vector<double> linear_ticks(double most);
-/// The same for an axis that need not begin at 0: the first tick is at `least` or below.
+/// The ticks of an axis: multiples of 1, 2 or 5 times a power of ten, the first at `least` or below, the last at `most`
+/// or above. From 0 they are four to six.
 std::vector<double> linear_ticks(double least, double most);
 
 }  // namespace windrow::program
