@@ -1,5 +1,5 @@
 // Names and literals of printed programs.
-#include "windrow/ops/printing.h"
+#include "print/names.h"
 
 #include <gtest/gtest.h>
 

@@ -132,12 +132,6 @@ std::vector<std::string> GraphNetwork::sample_texts(const std::string& start, co
   return sample ? sample(start, options) : Network::sample_texts(start, options);
 }
 
-PrintedSource GraphNetwork::source(const SourceOptions& options) const {
-  Runner runner(device_, function_, parameters_);
-  runner.set_history(options.history);
-  return runner.source(options.name);
-}
-
 namespace {
 
 /// Labels without a name get no probability.

@@ -9,7 +9,6 @@
 #include "windrow/batching/not_finite.h"
 #include "windrow/models/image_classifier.h"
 #include "windrow/models/images.h"
-#include "windrow/ops/source.h"
 #include "windrow/ops/static.h"
 #include "windrow/ops/tape.h"
 
@@ -38,7 +37,7 @@ class ImageNetwork final : public Network {
     }
     return windrow::fingerprint(all);
   }
-  PrintedSource source(const SourceOptions& options) const override;
+  VertexFunction function_for_use() const override;
 
   /// Shared with ops that may run after the network has ended.
   using Images = std::shared_ptr<const LabelledImages>;
@@ -252,22 +251,11 @@ Tensor ImageNetwork::answers(const Tensor& images) const {
   return apply(device_, op::arg_top_k, {.in = {classifier_.logits(apply_op, images)}, .attributes = op::largest(1)});
 }
 
-/// A program that computes the scores of the classes.
-PrintedSource ImageNetwork::source(const SourceOptions& options) const {
-  StaticProgram program{.name = options.name.empty() ? "image_classifier" : options.name,
-                        .body = [&](const StaticInputs& inputs) -> std::vector<Tensor> {
-                          const ApplyOperator apply_op = [&](const Operator& op, const Operands& operands) {
-                            return apply(device_, op, operands);
-                          };
-                          return {classifier_.logits(apply_op, inputs.in.at(0))};
-                        },
-                        .rows = static_cast<Index>(options.rows),
-                        .width = validation->height * validation->width,
-                        .outputs = {"logits"}};
-  for (const Parameter& parameter : classifier_.parameters) {
-    program.parameters.emplace_back(parameters_.name(parameter), parameters_.value(parameter));
-  }
-  return print_source(device_, program);
+VertexFunction ImageNetwork::function_for_use() const {
+  return {"image classifier", {}, [&](Vertex& v) {
+            const Expr image = v.pull("pixels", validation->height * validation->width);
+            v.push("logits", classifier_.logits_of_vertex(image));
+          }};
 }
 
 /// The file with the labels of a file with images.
