@@ -8,24 +8,23 @@
 
 namespace {
 
-/// Adds the vertices of a list such as [MAX 2 9 [MIN 4 7 ] ], and returns the last one: each digit is a vertex, and
-/// each list is one behind its elements.
+/// Adds the vertices of a list such as [MAX 2 9 [MIN 4 7 ] ], and returns the number of the last one. A digit is a
+/// vertex of kind 0, and a list is one of kind 1, whose children are its elements.
 std::int32_t read(std::istream& text, windrow::GraphData& graph) {
   static const std::vector<std::string> operators = {"[MAX", "[MIN", "[MED", "[SM"};
-  std::vector<std::int32_t> elements;
   std::string word;
   text >> word;
-  const auto found = std::ranges::find(operators, word);
-  std::int32_t symbol =
-      found == operators.end() ? std::stoi(word) : static_cast<std::int32_t>(found - operators.begin() + 10);
-  while (found != operators.end() && (text >> std::ws).good() && text.peek() != ']')
-    elements.push_back(read(text, graph));
-  if (found != operators.end()) text.get();
+  const auto found = std::ranges::find(operators, word) - operators.begin();
+  const bool is_list = found < std::ssize(operators);
+  std::vector<std::int32_t> elements;
+  while (is_list && (text >> std::ws).good() && text.peek() != ']') elements.push_back(read(text, graph));
+  if (is_list) text.get();
 
   graph.children.insert(graph.children.end(), elements.begin(), elements.end());
   graph.child_begin.push_back(static_cast<std::int32_t>(graph.children.size()));
-  graph.indices["symbol"].push_back(symbol);
-  return static_cast<std::int32_t>(graph.child_begin.size()) - 2;
+  graph.kinds.push_back(is_list ? 1 : 0);
+  graph.indices["symbol"].push_back(is_list ? static_cast<std::int32_t>(10 + found) : std::stoi(word));
+  return static_cast<std::int32_t>(graph.kinds.size()) - 1;
 }
 
 }  // namespace

@@ -42,8 +42,9 @@ TEST_F(Export, WritesOneFileThatPredictsAsTheModelDoes) {
   const LoadedProgram program = load_program(host, folder / "file");
   EXPECT_EQ(program.lists.at("labels").size(), 10u);
   Runner runner(host, program.function, *program.parameters);
-  const InputGraph graph(program.function,
-                         {.child_begin = {0, 0, 0, 2}, .children = {0, 1}, .indices = {{"symbol", {3, 4, 10}}}});
+  const InputGraph graph(
+      program.function,
+      {.child_begin = {0, 0, 0, 2}, .children = {0, 1}, .kinds = {0, 0, 1}, .indices = {{"symbol", {3, 4, 10}}}});
   const InputGraph* const graphs[] = {&graph};
   const Minibatch minibatch = runner.run(graphs);
   const std::vector<float> probabilities = apply(host, op::softmax, {.in = {minibatch.output("logits")}}).get();
@@ -56,9 +57,9 @@ TEST_F(Export, RefusesModelsWithoutOutputsAndFlagsOfPrintedSource) {
   train("mlp --samples 8");
   refused("", "--to");
   for (const char* const old : {"--out tree", "--batch 3", "--name x"}) {
-    refused("--to " + at("file") + " " + old, "one file of data, and no longer as C++ source; expected --to FILE");
+    refused("--to " + at("file") + " " + old, "one file of data and not as C++ source; expected --to FILE");
   }
-  refused("--out tree", "expected --to FILE");
+  refused("--out tree", "no --to; expected a file");
   refused("--to " + at("none/file"), "none");
   EXPECT_EQ(run("windrow export " + at("run") + " --to " + at("images")).err, "");
   train("parser --samples 4 --embedding 8");

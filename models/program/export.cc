@@ -5,6 +5,7 @@
 
 #include "flags.h"
 #include "saved_model.h"
+#include "windrow/engine/error.h"
 #include "windrow/models/exporting.h"
 #include "windrow/ops/device.h"
 
@@ -16,17 +17,15 @@ struct ExportArguments {
 };
 
 void export_folder(const ExportArguments& arguments) {
+  if (!arguments.unused.empty()) {
+    throw MisuseError(
+        "--out, --batch and --name are no longer used, since a model is exported as one file of data and not "
+        "as C++ source; expected --to FILE");
+  }
   const SavedCheckpoint checkpoint = newest_checkpoint(arguments.folder);
   Engine engine({.workers = 1});
   const ToldOnce once(engine);
   export_model(host_device(engine), checkpoint, arguments.to);
-}
-
-/// Flags of the time when models were printed as source.
-Check no_longer() {
-  return {"VALUE", "--to FILE", [](std::string&) -> std::string {
-            return "a model is exported as one file of data, and no longer as C++ source; expected --to FILE";
-          }};
 }
 
 }  // namespace
@@ -39,7 +38,7 @@ std::function<void()> add_export(CLI::App& app) {
       ->required();
   flag(command, "--to", to->to, "The file, in the format safetensors", new_file())->required();
   for (const char* const old : {"--out", "--batch", "--name"}) {
-    flag(command, old, to->unused, "No longer used", no_longer())->group("");
+    command.add_option(old, to->unused)->group("");  // hidden
   }
   command.footer(
       "windrow::load_program() of windrow/training/program.h reads the file, and gives the bits of the library. It\n"

@@ -87,6 +87,7 @@ void lay_out_help(CLI::App& app) {
 std::vector<FlagFacts> flags_of(const CLI::App& command) {
   std::vector<FlagFacts> flags;
   for (const CLI::Option* option : command.get_options()) {
+    if (option->get_group().empty()) continue;  // hidden
     const std::string expected = expected_of(*option);
     flags.push_back({.name = option->get_name(),
                      .positional = !option->nonpositional(),

@@ -74,7 +74,7 @@ TEST_P(OnDeviceInFull, TrainsEveryModelAsTheHostDoes) {
 TEST_P(OnDevice, RunsAProgramOfAFileAsTheFunctionThatWasSaved) {
   const TextFolder folder({});
   const auto file = folder.path / "program.safetensors";
-  const WorkloadOptions options{.samples = 4, .sizes = {{"hidden", 8}, {"embedding", 6}}, .cell = "attention"};
+  const WorkloadOptions options{.samples = 4, .cell = "attention", .sizes = {{"hidden", 8}, {"embedding", 6}}};
   const Workload workload = make_workload("tree-lstm", device, options);
   const VertexFunction function = workload.network->function_for_use();
   save_program(file, {.function = function, .parameters = *workload.parameters});

@@ -186,6 +186,7 @@ TEST_F(Programs, SayWhatTheyPullAndHoldWhatOutputsNeed) {
   const LoadedProgram program = load_program(host, file);
   using Fields = std::vector<LoadedProgram::Field>;
   EXPECT_EQ(program.function.name(), "chain");
+  EXPECT_EQ(program.kinds, std::vector<std::string>{"chain"});
   EXPECT_EQ(program.indices, (Fields{{"word", 1}}));
   EXPECT_EQ(program.values, (Fields{{"x", 3}}));
   EXPECT_EQ(program.edge_values, (Fields{{"weight", 3}}));

@@ -37,6 +37,7 @@ struct LoadedProgram {
 
   std::unique_ptr<Parameters> parameters;
   VertexFunction function;
+  std::vector<std::string> kinds;                                 ///< names; GraphData::kinds has their numbers
   std::vector<Field> indices, values, edge_indices, edge_values;  ///< what members of GraphData have by these names
   std::vector<Field> tensors;                                     ///< GivenTensors of each call
   std::vector<Field> outputs;                                     ///< of Minibatch::output()
