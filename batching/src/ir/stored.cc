@@ -15,8 +15,8 @@ using Numbers = std::vector<std::size_t>;
 // --- What outputs need
 
 /// Marks what the outputs of a function need.
-struct Needed {
-  explicit Needed(const Function& function)
+struct NeededByOutputs {
+  explicit NeededByOutputs(const Function& function)
       : states(function.states.size()),
         pulls(function.pulls.size()),
         index_pulls(function.index_pulls.size()),
@@ -310,7 +310,7 @@ class Check {
 
 Function for_outputs(const Function& whole) {
   Function function = whole;
-  const Needed needed(function);
+  const NeededByOutputs needed(function);
   const Numbers states = keep(function.states, needed.states), pulls = keep(function.pulls, needed.pulls),
                 index_pulls = keep(function.index_pulls, needed.index_pulls),
                 tensors = keep(function.tensors, needed.tensors),
