@@ -1,6 +1,6 @@
 // Classifiers of images at the level of operators: a perceptron, and a convolutional network. Their structure does not
-// depend on the sample, so they need no vertex function: a Tape differentiates them, and a Static replays them. Each is a
-// vertex function, too, for programs (windrow/training/program.h).
+// depend on the sample, so they need no vertex function: a Tape differentiates them, and a Static replays them. Each is
+// a vertex function, too, for programs (windrow/training/program.h).
 #pragma once
 #include "windrow/engine/requirements.h"
 
