@@ -12,7 +12,7 @@ windrow_test(
           batching/lifetime_test.cc batching/max_children_test.cc batching/minibatch_memory_test.cc
           batching/optimisations_test.cc batching/oracle.cc batching/oracle_test.cc batching/outside_test.cc
           batching/own_gradients_test.cc batching/many_types_test.cc batching/qualified_call_test.cc
-          batching/runner_test.cc batching/source_test.cc batching/static_head_test.cc batching/structure_key_test.cc
+          batching/runner_test.cc batching/static_head_test.cc batching/structure_key_test.cc
           batching/tables_test.cc batching/vertex_function_test.cc
   WITHOUT_ENGINE batching/graph_test.cc batching/pieces_test.cc batching/schedule_test.cc
   LINKS windrow::models

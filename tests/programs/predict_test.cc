@@ -63,7 +63,7 @@ TEST_F(Predictions, LabelTextsByTwoClasses) {
     EXPECT_EQ(labelled.err, "");
     EXPECT_TRUE(std::regex_match(labelled.out, std::regex("(negative|positive) [01]\\.[0-9]{2}  w1 w2\n")))
         << labelled.out;
-    EXPECT_EQ(run("windrow export " + run_folder + " --out '" + (folder / ("source" + seed)).string() + "'").err, "");
+    EXPECT_EQ(run("windrow export " + run_folder + " --to '" + (folder / (seed + ".file")).string() + "'").err, "");
   }
 }
 

@@ -129,7 +129,7 @@ TEST_F(Train, IsRefusedAtItsBeginInLittleAddressSpace) {
         ": address space is limited to " + std::to_string(megabytes) + " MiB; expected at least 512 MiB (ulimit -v)\n";
     for (const std::string& command :
          {small, "resume" + run_folder + "--epochs 2", "eval" + run_folder, "predict" + run_folder + "--text w1",
-          "sample" + run_folder, "export" + run_folder + "--out " + in("source"), std::string("explain tree-lstm"),
+          "sample" + run_folder, "export" + run_folder + "--to " + in("file"), std::string("explain tree-lstm"),
           std::string("schedule tree-lstm")}) {
       const Outcome outcome = within(megabytes, "windrow " + command);
       EXPECT_EQ(outcome.err, "windrow" + why) << command;

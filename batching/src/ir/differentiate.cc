@@ -238,12 +238,13 @@ class Differentiation {
                           node.vertex_type);
   }
 
-  /// The index pull with this content. It exists: tracing added it.
+  /// The index pull with this content, which tracing adds, and functions that were read lack.
   std::size_t holding(IndexField::Holds what, std::size_t tensor = 0) const {
     const auto& pulls = program_.function->index_pulls;
     const auto found = std::find_if(pulls.begin(), pulls.end(),
                                     [&](const IndexField& f) { return f.holds == what && f.tensor == tensor; });
-    return static_cast<std::size_t>(found - pulls.begin());
+    if (found != pulls.end()) return static_cast<std::size_t>(found - pulls.begin());
+    throw MisuseError(program_.function->name + ": was loaded for inference; expected a function that was traced");
   }
 
   Program program_;

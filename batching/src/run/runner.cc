@@ -9,7 +9,6 @@
 #include "ir/tracing.h"
 #include "layout/layout_memory.h"
 #include "parameters/parameter_stores.h"
-#include "print/print.h"
 #include "run/runner_notes.h"
 #include "windrow/batching/backend.h"
 #include "windrow/ops/operators.h"
@@ -356,17 +355,6 @@ RunnerStats Runner::stats() const {
   RunnerStats stats = stats_;
   if (clock_) stats.times = clock_->times();
   return stats;
-}
-
-PrintedSource Runner::source(const std::string& name) const {
-  const std::string what = function_.name() + " cannot be exported: ";
-  if (options_.optimisations != Optimisations{} || options_.schedule != SchedulePolicy::level ||
-      options_.batch_rows != INT64_MAX) {
-    throw MisuseError(what + "options of its runner; expected the default ones");
-  }
-  if (!device_.on_host()) throw MisuseError(what + "its runner is not on the host; expected it there");
-  const std::shared_ptr<const Plan> plan = new_plan({});
-  return print::print_source(*plan, lower(*plan, device_.kernels), options_, name);
 }
 
 std::string Runner::describe() const {

@@ -1,4 +1,4 @@
-// The command `windrow export`, which writes a trained model as a program of C++.
+// The command `windrow export`, which writes a trained model as a program for inference.
 #pragma once
 
 #include <functional>

@@ -86,6 +86,7 @@ std::string unknown_flag(const CLI::App& app, const CLI::App& command, const std
   constexpr std::size_t few = 8;
   std::vector<std::string> names, all;
   for (const CLI::Option* option : command.get_options()) {
+    if (option->get_group().empty()) continue;  // hidden
     names.push_back(option->get_name());
     all.push_back(names.back());
     for (const std::string& other : option->get_lnames()) all.push_back("--" + other);

@@ -139,12 +139,6 @@ std::vector<std::string> GraphNetwork::sample_texts(const std::string& start, co
   return sample ? sample(start, options) : Network::sample_texts(start, options);
 }
 
-PrintedSource GraphNetwork::source(const SourceOptions& options) const {
-  Runner runner(device_, function_, parameters_);
-  runner.see(options.types);
-  return runner.source(options.name);
-}
-
 namespace {
 
 /// Labels without a name get no probability.

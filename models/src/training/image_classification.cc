@@ -10,7 +10,6 @@
 #include "windrow/batching/not_finite.h"
 #include "windrow/models/image_classifier.h"
 #include "windrow/models/images.h"
-#include "windrow/ops/source.h"
 #include "windrow/ops/static.h"
 #include "windrow/ops/tape.h"
 
@@ -39,7 +38,7 @@ class ImageNetwork final : public Network {
     }
     return windrow::fingerprint(all);
   }
-  PrintedSource source(const SourceOptions& options) const override;
+  VertexFunction function_for_use() const override;
 
   /// Shared with ops that may run after the network has ended.
   using Images = std::shared_ptr<const LabelledImages>;
@@ -245,18 +244,11 @@ Tensor ImageNetwork::answers(const Tensor& images) const {
   return apply(device_, op::arg_top_k, {.in = {logits(images)}, .attributes = op::largest(1)});
 }
 
-/// A program that computes the scores of the classes.
-PrintedSource ImageNetwork::source(const SourceOptions& options) const {
-  StaticProgram program{
-      .name = options.name.empty() ? "image_classifier" : options.name,
-      .body = [&](const StaticInputs& inputs) -> std::vector<Tensor> { return {logits(inputs.in.at(0))}; },
-      .rows = static_cast<Index>(options.rows),
-      .width = validation->height * validation->width,
-      .outputs = {"logits"}};
-  for (const Parameter& parameter : classifier_.parameters) {
-    program.parameters.emplace_back(parameters_.name(parameter), parameters_.value(parameter));
-  }
-  return print_source(device_, program);
+VertexFunction ImageNetwork::function_for_use() const {
+  return {"image classifier", {}, [&](Vertex& v) {
+            const Expr image = v.pull("pixels", validation->height * validation->width);
+            v.push("logits", classifier_.logits_of_vertex(image));
+          }};
 }
 
 struct ImageSplit {

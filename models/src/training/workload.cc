@@ -119,10 +119,8 @@ std::vector<std::string> Network::sample_texts(const std::string&, const Samplin
 
 double Prediction::Likelihood::perplexity() const { return std::exp(-log_probability / static_cast<double>(tokens)); }
 
-PrintedSource Network::source(const SourceOptions&) const {
-  throw MisuseError(
-      "this model cannot be exported: its graphs depend on what it computes; expected a vertex function, "
-      "mlp or cnn");
+VertexFunction Network::function_for_use() const {
+  throw MisuseError("this model cannot be exported: its graphs depend on what it computes; expected a vertex function");
 }
 
 void Network::refuse_beam(const PredictOptions& options) {

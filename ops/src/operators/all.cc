@@ -1,6 +1,64 @@
 #include "windrow/ops/operators.h"
 
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+
 namespace windrow::op {
+namespace {
+
+Window2d window_of(const std::array<Index, 8>& s) {
+  return {.channels = s[0],
+          .height = s[1],
+          .width = s[2],
+          .window_height = s[3],
+          .window_width = s[4],
+          .stride = s[5],
+          .padding = s[6]};
+}
+
+using Stored = const Attributes&;
+constexpr std::pair<std::string_view, Attributes (*)(Stored)> makers[] = {
+    {"", [](Stored) { return Attributes(); }},
+    {"scaled_by", [](Stored a) { return scaled_by(a.values[0]); }},
+    {"scaled_and_shifted", [](Stored a) { return scaled_and_shifted(a.values[0], a.values[1]); }},
+    {"with_alpha", [](Stored a) { return with_alpha(a.values[0]); }},
+    {"with_slope", [](Stored a) { return with_slope(a.values[0]); }},
+    {"within", [](Stored a) { return within(a.values[0], a.values[1]); }},
+    {"to_power", [](Stored a) { return to_power(a.values[0]); }},
+    {"to_rows", [](Stored a) { return to_rows(a.rows); }},
+    {"to_width", [](Stored a) { return to_width(a.sizes[0]); }},
+    {"columns", [](Stored a) { return columns(a.sizes[0], a.sizes[1]); }},
+    {"at_column", [](Stored a) { return at_column(a.sizes[0], a.sizes[1]); }},
+    {"product_of", [](Stored a) { return product_of(a.sizes[0], a.sizes[1], a.sizes[2]); }},
+    {"sliding", [](Stored a) { return sliding(window_of(a.sizes)); }},
+    {"smoothed_by", [](Stored a) { return smoothed_by(a.values[0]); }},
+    {"with_margin", [](Stored a) { return with_margin(a.values[0]); }},
+    {"with_epsilon", [](Stored a) { return with_epsilon(a.values[0]); }},
+    {"largest",
+     [](Stored a) { return largest(a.sizes[0], a.sizes[1], a.sizes[2] == 0 ? Order::descending : Order::by_place); }},
+    {"drawn_by",
+     [](Stored a) { return drawn_by(static_cast<std::uint64_t>(a.sizes[0]), static_cast<std::uint32_t>(a.sizes[1])); }},
+    {"dropout_by",
+     [](Stored a) {
+       return dropout_by(a.values[0], static_cast<std::uint64_t>(a.sizes[0]), static_cast<std::uint32_t>(a.sizes[1]));
+     }},
+};
+
+}  // namespace
+
+Attributes remade(const Operator& op, const Attributes& stored) {
+  const auto maker = std::ranges::find(makers, op.attributes, [](const auto& one) { return one.first; });
+  if (maker != std::end(makers)) {
+    Attributes made = maker->second(stored), same = stored;
+    same.made_by = made.made_by;
+    if (made == same) return made;
+  }
+  throw MisuseError(std::string(op.name.text()) + ": attributes that were not made by " + std::string(op.attributes) +
+                    "; expected those of an operator of operators.h");
+}
 
 std::span<const Operator* const> all() {
   // clang-format off

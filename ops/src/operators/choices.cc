@@ -45,9 +45,9 @@ constinit const Operator sample = rowwise(
     {.name = "sample", .index_inputs = 1, .infer = infer_sample, .gradients = of_places, .attributes = "drawn_by"});
 
 Attributes largest(Index k, Index columns, Order order) {
-  if (k < 1 || columns < 1) {
+  if (k < 1 || columns < 1 || k > INT32_MAX || columns > INT32_MAX) {
     throw MisuseError("top_k: the " + std::to_string(k) + " largest of " + std::to_string(columns) +
-                      " columns; expected 1 or more");
+                      " columns; expected 1 to 2147483647");
   }
   return {.made_by = "largest", .sizes = {k, columns, order == Order::by_place ? 1 : 0}};
 }

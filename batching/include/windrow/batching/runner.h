@@ -42,7 +42,6 @@
 #include "windrow/batching/parameters.h"
 #include "windrow/batching/vertex_function.h"
 #include "windrow/ops/device.h"
-#include "windrow/ops/source.h"
 
 namespace windrow {
 
@@ -272,13 +271,6 @@ class Runner {
   RunnerStats stats() const;
   /// The current plans, step by step, for the vertex types seen so far. For people.
   std::string describe() const;
-  /// The plan for inference, for the vertex types seen so far, as C++ source that computes minibatches without this
-  /// library: the outputs of run(), in the same bits. Throws MisuseError if no vertex type was seen, for options other
-  /// than the default but for those that divide work, and for a function that cannot be printed: one without outputs,
-  /// that is given tensors, that reads the states of children in place (attention), whose edges may lack an index, with
-  /// operators of the program's own, or with more vertex types than RunnerOptions::own_types. The namespace is `name`,
-  /// or that of the function if it is empty.
-  PrintedSource source(const std::string& name = {}) const;
 
  private:
   friend class lazy::Epochs;

@@ -52,6 +52,7 @@ class CellInputs;
 namespace ir {
 struct Function;
 const Function& function_of(const VertexFunction& function);
+VertexFunction vertex_function_of(Function function, const std::vector<Parameter>& parameters);
 }  // namespace ir
 
 /// The arity of a function whose vertices may have any number of children.
@@ -157,6 +158,8 @@ class VertexFunction {
   friend class InputGraph;
   friend class Runner;
   friend const ir::Function& ir::function_of(const VertexFunction& function);
+  friend VertexFunction ir::vertex_function_of(ir::Function function, const std::vector<Parameter>& parameters);
+  explicit VertexFunction(std::shared_ptr<const ir::Function> function) : function_(std::move(function)) {}
 
   std::shared_ptr<const ir::Function> function_;
 };

@@ -76,7 +76,7 @@ class GraphNetwork final : public Network {
   std::vector<std::int64_t> vertex_types() const override;
   std::int64_t fingerprint() const override;
   std::vector<std::string> sample_texts(const std::string& start, const SamplingOptions& options) override;
-  PrintedSource source(const SourceOptions& options) const override;
+  VertexFunction function_for_use() const override { return function_; }
 
   const VertexFunction& function() const { return function_; }
 

@@ -136,12 +136,6 @@ struct PredictOptions {
   bool parts = false;
 };
 
-struct SourceOptions {
-  std::span<const std::int64_t> types = {};  ///< see Network::vertex_types()
-  std::size_t rows = 64;                     ///< of a recorded schedule: the samples that it computes together
-  std::string name = {};                     ///< of the program and its namespace; empty: the network's
-};
-
 /// Computes a workload's samples, and holds them: a vertex function over graphs (graph_network.h), or a program that
 /// builds its graphs as it runs. An owner.
 class Network {
@@ -166,8 +160,8 @@ class Network {
   /// Texts drawn from a language model that all begin with the words of `start`, as one minibatch; waits. Throws
   /// MisuseError unless WorkloadKind::samples_texts, and as SentenceModel::sample() does.
   virtual std::vector<std::string> sample_texts(const std::string& start, const SamplingOptions& options);
-  /// The outputs of the network as a program of C++; see ops/source.h. Throws MisuseError if it cannot be printed.
-  virtual PrintedSource source(const SourceOptions& options) const;
+  /// The vertex function that computes the network's outputs, with its parameters. Throws MisuseError if there is none.
+  virtual VertexFunction function_for_use() const;
 
  protected:
   /// Throws MisuseError for a beam, which only models that write can use.

@@ -1,6 +1,5 @@
 // Text of C++ for printed programs: names and literals. See source.h.
 #pragma once
-#include "windrow/engine/requirements.h"
 
 #include <set>
 #include <string>
@@ -11,9 +10,6 @@ namespace windrow::print {
 
 /// A C++ identifier that resembles the text.
 std::string identifier(const std::string& text);
-
-/// The same for the namespace of a printed program.
-std::string namespace_name(const std::string& text);
 
 /// Identifiers that differ from each other. A value.
 class Identifiers {
