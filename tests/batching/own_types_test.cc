@@ -277,7 +277,7 @@ TEST(ManyTypes, OfRandomIndicesCostLittleMoreThanOneTypeForAll) {
   expect_within(cost_of_a_minibatch(chosen, s.function, graph), cost_of_a_minibatch(one_type, s.function, graph), 2);
 }
 
-/// Its time is the most that a kind's types take to be planned; docs/design.md has it.
+/// Its instructions under callgrind are the most that the types of a kind take to be planned.
 TEST(ManyTypes, UpToTheBoundArePlannedAllOverAgainForEachNewOne) {
   constexpr std::int32_t bound = 32;
   ManyIndices s(16);
