@@ -159,17 +159,6 @@ TEST(RunnerForgetting, ForgetsTheTypesThatHaveGradients) {
   EXPECT_TRUE(has_gradient(leaf));
   s.runner.forget();
   EXPECT_FALSE(has_gradient(leaf));
-  s.runner.see(vertex_types(trees.pointers));
-  EXPECT_TRUE(has_gradient(leaf));
-}
-
-TEST(RunnerForgetting, SeesTypesOfItsFunctionOnly) {
-  testing::Trainer s;
-  const std::vector<std::int64_t> another_child = {std::int64_t{1} << 20}, another_kind = {std::int64_t{1} << 32};
-  for (const auto& types : {another_child, another_kind}) {
-    EXPECT_EQ(error_of<MisuseError>([&] { s.runner.see(types); }),
-              "tree_lstm: a vertex type of another vertex function; expected those of its graphs");
-  }
 }
 
 }  // namespace

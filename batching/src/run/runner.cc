@@ -112,16 +112,6 @@ void Runner::see_types(Graphs graphs) {
   }
 }
 
-void Runner::see(std::span<const std::int64_t> types) {
-  for (const std::int64_t number : types) {
-    const auto type = static_cast<ir::VertexType>(number);
-    if (!ir::has_type(*function_.function_, type)) {
-      throw MisuseError(function_.name() + ": a vertex type of another vertex function; expected those of its graphs");
-    }
-    see_type(type);
-  }
-}
-
 const Runner::Planned& Runner::plan_for(Graphs graphs, Purpose purpose) {
   see_types(graphs);
   for (std::size_t n = 0; purpose.training && n < numbers_.size(); ++n) {

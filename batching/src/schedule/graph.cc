@@ -343,12 +343,4 @@ std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, 
   return minibatches;
 }
 
-std::vector<std::int64_t> vertex_types(std::span<const InputGraph* const> graphs) {
-  std::set<ir::VertexType> types;
-  for (const InputGraph* graph : graphs) {
-    for (std::int32_t t = 0; t < graph->types_; ++t) types.insert(graph->type(t));
-  }
-  return {types.begin(), types.end()};
-}
-
 }  // namespace windrow

@@ -115,14 +115,6 @@ std::vector<TypedGraph> GraphNetwork::typed_graphs(std::size_t minibatch) const 
   return windrow::typed_graphs(graphs, minibatch);
 }
 
-std::vector<std::int64_t> GraphNetwork::vertex_types() const {
-  std::vector<const InputGraph*> graphs;
-  for (const auto* samples : {&training, &validation}) {
-    for (const LabelledGraph& one : *samples) graphs.push_back(&one.graph);
-  }
-  return windrow::vertex_types(graphs);
-}
-
 std::int64_t GraphNetwork::fingerprint() const {
   std::string all;
   for (const auto* samples : {&training, &validation}) {

@@ -13,7 +13,7 @@
 namespace windrow {
 namespace {
 
-const std::string order = "trainer/order", random_state = "trainer/random", types = "trainer/types";
+const std::string order = "trainer/order", random_state = "trainer/random";
 
 NamedArray named(const std::string& name, std::span<const std::int64_t> elements) {
   return {name, {elements.size()}, elements};
@@ -81,11 +81,9 @@ void Trainer::save(CheckpointWriter& writer, Record document) {
   const double loss = prepare_save();
   const Snapshot snapshot({*workload_.parameters, &optimiser_, averages_ ? &*averages_ : nullptr});
   CheckpointContents contents = snapshot.contents(workload_.parameters->minibatches());
-  const std::vector<std::int64_t> numbers(order_.begin(), order_.end()),
-      state = numbers_of(random_), vertex_types = workload_.network->vertex_types();
+  const std::vector<std::int64_t> numbers(order_.begin(), order_.end()), state = numbers_of(random_);
   contents.tensors.push_back(named(order, numbers));
   contents.tensors.push_back(named(random_state, state));
-  contents.tensors.push_back(named(types, vertex_types));
   document.set("training", contents.document.at("training"));
   document.set("trainer", Record()
                               .set("epochs", epochs_)
@@ -133,10 +131,6 @@ void Trainer::resume(const SavedCheckpoint& checkpoint) {
             .seconds = trainer.at("seconds").number()};
   const bool first = !parallel_ || parallel_->communicator().rank() == 0;
   epoch_loss_->begin_with(first ? trainer.at("loss").number() : 0, first ? epoch_.labels : 0);
-}
-
-std::vector<std::int64_t> saved_vertex_types(const SavedCheckpoint& checkpoint) {
-  return read(checkpoint.tensors, types);
 }
 
 }  // namespace windrow

@@ -77,7 +77,6 @@ class InputGraph {
   friend struct Layout;
   friend class Runner;
   friend std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch);
-  friend std::vector<std::int64_t> vertex_types(std::span<const InputGraph* const> graphs);
   /// Consecutive vertices of one type and level, in the order of types and levels.
   struct TypeRun {
     std::int32_t type;  // index into the graph's types
@@ -149,8 +148,5 @@ class InputGraph {
 /// Divides graphs of one vertex function into minibatches of `minibatch` graphs (at least 1), as input for schedules.
 /// The types are all vertex types that occur in the graphs. Throws MisuseError for minibatches of 0 graphs.
 std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch);
-
-/// The vertex types that occur in graphs of one vertex function, ascending; numbers for Runner::see().
-std::vector<std::int64_t> vertex_types(std::span<const InputGraph* const> graphs);
 
 }  // namespace windrow

@@ -258,9 +258,6 @@ class Runner {
   /// gradients in minibatches without them: zeros, with which optimisers take a step. A program that saves a checkpoint
   /// calls it there, so that it goes on as a new runner of the same function and options does, bit by bit.
   void forget();
-  /// Counts these vertex types as seen; for source(). See vertex_types(). Throws MisuseError for types that the
-  /// function does not have.
-  void see(std::span<const std::int64_t> types);
   [[deprecated("call forget() where a checkpoint is saved")]] std::vector<std::int64_t> history() const { return {}; }
   [[deprecated("a new runner needs none: see forget()")]] void set_history(std::span<const std::int64_t>) {}
 

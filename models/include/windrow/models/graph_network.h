@@ -73,7 +73,6 @@ class GraphNetwork final : public Network {
   std::vector<std::string> labels() const override { return texts ? texts->labels : std::vector<std::string>(); }
   std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
   std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const override;
-  std::vector<std::int64_t> vertex_types() const override;
   std::int64_t fingerprint() const override;
   std::vector<std::string> sample_texts(const std::string& start, const SamplingOptions& options) override;
   VertexFunction function_for_use() const override { return function_; }

@@ -183,9 +183,7 @@ class Trainer {
   std::optional<double> validation_loss_;
 };
 
-/// The Network::vertex_types() that a trainer has saved. Throws FileError if the checkpoint has none.
-std::vector<std::int64_t> saved_vertex_types(const SavedCheckpoint& checkpoint);
-[[deprecated("see saved_vertex_types()")]] inline std::vector<std::int64_t> saved_history(const SavedCheckpoint&) {
+[[deprecated("nothing is saved of what was learned about batching")]] inline std::vector<std::int64_t> saved_history(const SavedCheckpoint&) {
   return {};
 }
 

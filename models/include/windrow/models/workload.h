@@ -146,9 +146,6 @@ class Network {
   /// The training graphs in minibatches, as input for schedules. Throws MisuseError if graphs are built only as the
   /// program runs, and for minibatches of 0 graphs.
   virtual std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const = 0;
-  /// The vertex types of the training and the validation graphs; see windrow::vertex_types(). None if graphs are built
-  /// only as the program runs.
-  virtual std::vector<std::int64_t> vertex_types() const { return {}; }
   /// Of the training and the validation samples, as fingerprint() of a text: different if one differs.
   virtual std::int64_t fingerprint() const = 0;
   /// The names of the labels that predict() chooses from.
