@@ -88,7 +88,7 @@ FlagFacts facts_of(const CLI::Option& option) {
 std::vector<FlagFacts> flags_of(const CLI::App& command) {
   std::vector<FlagFacts> flags;
   for (const CLI::Option* option : command.get_options()) {
-    if (!option->get_group().empty()) flags.push_back(facts_of(*option)); // others are hidden
+    if (!option->get_group().empty()) flags.push_back(facts_of(*option));  // others are hidden
   }
   return flags;
 }

@@ -1,10 +1,10 @@
-#include "windrow/ops/operators.h"
-
 #include <algorithm>
 #include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "windrow/ops/operators.h"
 
 namespace windrow::op {
 namespace {

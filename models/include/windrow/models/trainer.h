@@ -183,7 +183,8 @@ class Trainer {
   std::optional<double> validation_loss_;
 };
 
-[[deprecated("nothing is saved of what was learned about batching")]] inline std::vector<std::int64_t> saved_history(const SavedCheckpoint&) {
+[[deprecated("nothing is saved of what was learned about batching")]] inline std::vector<std::int64_t> saved_history(
+    const SavedCheckpoint&) {
   return {};
 }
 

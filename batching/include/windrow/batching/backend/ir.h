@@ -205,13 +205,6 @@ inline VertexType general(const Function& function, VertexType type) {
   }
   return with_all_children(function, type);
 }
-/// Whether vertices of the function may have this type.
-inline bool has_type(const Function& function, VertexType type) {
-  if (kind_of(type) >= function.kinds.size()) return false;
-  const Kind& kind = kind_of(function, type);
-  const VertexType edges = ((VertexType{1} << kind.per_edge) - 1) << kind.arity;
-  return (type & ~(general(function, kind_of(type) << type_bits) | edges)) == 0;
-}
 /// A bit for each child that the type has.
 inline std::uint32_t children(const Function& function, VertexType type) {
   const std::size_t bits = kind_of(function, type).child_bits();
