@@ -19,9 +19,10 @@ namespace {
 using testing::CountingAllocator;
 using testing::error_of;
 using testing::Gate;
+using testing::kib;
+using testing::mib;
 using namespace std::chrono_literals;
 
-constexpr std::size_t kib = 1024, mib = 1024 * kib;
 constexpr PoolOptions above_fast = {.below = PoolOptions::Below::fast};
 
 struct CountedPool {

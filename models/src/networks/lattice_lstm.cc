@@ -150,17 +150,13 @@ GraphData draw_sentence(const Lexicon& lexicon, const Zipf& ranks, Draws& draws)
 }
 
 Workload make_lattice(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
-  auto parameters = std::make_unique<Parameters>(device, options.seed);
-  const LatticeLstm model(*parameters,
+  Workload workload{.kind = &kind,
+                    .formula = "6 h e + 8 h per character, 6 h^2 per character but the first, 2 h e per character where "
+                               "words end, 6 h e + 8 h^2 per word",
+                    .parameters = std::make_unique<Parameters>(device, options.seed)};
+  const LatticeLstm model(*workload.parameters,
                           {alphabet, lexicon_words, options.size("embedding"), options.size("hidden"), lattice_tags});
-  GraphWorkload workload{.kind = kind,
-                         .device = device,
-                         .formula =
-                             "6 h e + 8 h per character, 6 h^2 per character but the first, 2 h e per character where "
-                             "words end, 6 h e + 8 h^2 per word",
-                         .parameters = std::move(parameters),
-                         .function = model.function(),
-                         .score = [] { return make_accuracy("accuracy"); }};
+  auto network = std::make_unique<GraphNetwork>(device, *workload.parameters, model.function(), make_accuracy);
   const Lexicon lexicon;
   const Zipf ranks(lexicon_words, 1.8);
   Split<GraphData> sentences = generate_split(options, [&](std::size_t count, std::uint64_t seed, const char*) {
@@ -169,9 +165,8 @@ Workload make_lattice(const WorkloadKind& kind, const Device& device, const Work
     while (drawn.size() < count) drawn.push_back(draw_sentence(lexicon, ranks, draws));
     return drawn;
   });
-  return with_samples(std::move(workload), validating(options, std::move(sentences)), [&](const GraphData& sentence) {
-    return Draft{sentence, 1, model.flops(sentence)};
-  });
+  return with_samples({device, std::move(workload), std::move(network)}, std::move(sentences),
+                      [&](const GraphData& sentence) { return Draft{sentence, 1, model.flops(sentence)}; });
 }
 
 }  // namespace

@@ -48,14 +48,14 @@ double TreeFc::flops(std::int64_t leaves) const {
 
 namespace {
 
-constexpr std::int32_t vocabulary = 100, classes = 4;
+constexpr std::int32_t leaf_words = 100, classes = 4;
 
 /// Each word belongs to a class. Half of the words of a tree are of the class of the tree, the others of any class.
 GraphData draw_tree(std::size_t leaves, Draws& draws) {
   const std::int32_t label = draws.below(classes);
   std::vector<std::int32_t> words;
   for (std::size_t leaf = 0; leaf < leaves; ++leaf) {
-    const std::int32_t word = draws.below(vocabulary);
+    const std::int32_t word = draws.below(leaf_words);
     words.push_back(draws.chance(0.5) ? word - word % classes + label : word);
   }
   return TreeFc::graph(words, label);
@@ -67,7 +67,7 @@ Workload make_tree_fc(const WorkloadKind& kind, const Device& device, const Work
   Workload workload{.kind = &kind,
                     .formula = "4 h^2 per inner vertex, 8 h per tree",
                     .parameters = std::make_unique<Parameters>(device, options.seed)};
-  const TreeFc model(*workload.parameters, {vocabulary, options.size("hidden"), classes});
+  const TreeFc model(*workload.parameters, {leaf_words, options.size("hidden"), classes});
   auto network = std::make_unique<GraphNetwork>(device, *workload.parameters, model.function(), make_accuracy);
   Split<GraphData> trees = generate_split(options, [&](std::size_t count, std::uint64_t seed, const char*) {
     Draws draws(seed);
