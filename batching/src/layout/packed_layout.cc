@@ -3,24 +3,26 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
 
 #include "windrow/ops/row_segments.h"
 
 namespace windrow {
 
-PackedLayout::PackedLayout(const Plan& plan, const Layout& layout, bool gathers)
+PackedLayout::PackedLayout(const Plan& plan, const Layout& layout, const Contents& contents)
     : indices(plan.types.size()),
       values(plan.types.size()),
       children(plan.types.size()),
       consumers(plan.types.size()),
       pairs(plan.types.size()) {
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
-    pack_columns(layout.types[t], t);
-    if (gathers && layout.types[t].rows > 0) pack_sources(plan, layout, t);
+    if (contents.columns) pack_columns(layout.types[t], t);
+    if (contents.gathers && layout.types[t].rows > 0) pack_sources(plan, layout, t);
   }
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
     if (plan.types[t].in_place && layout.types[t].edges > 0) pack_pairs(plan, layout, t);
   }
+  if (!contents.columns) return;
   pack_segments(plan, layout);
   pack_constants(plan);
 }
@@ -113,12 +115,23 @@ void PackedLayout::pack_sources(const Plan& plan, const Layout& layout, std::siz
   }
 }
 
+/// Orders pairs by their rows, of which there are `rows`. Pairs of one row keep their order.
+static std::vector<PackedLayout::RowPair> by_row(const std::vector<PackedLayout::RowPair>& pairs, Index rows) {
+  std::vector<std::size_t> next(static_cast<std::size_t>(rows) + 1, 0);
+  for (const auto& pair : pairs) ++next[static_cast<std::size_t>(pair.row) + 1];
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  std::vector<PackedLayout::RowPair> ordered(pairs.size());
+  for (const auto& pair : pairs) ordered[next[static_cast<std::size_t>(pair.row)]++] = pair;
+  return ordered;
+}
+
 /// For a type that reads states in place.
 void PackedLayout::pack_pairs(const Plan& plan, const Layout& layout, std::size_t type) {
   struct Lists {
     std::vector<RowPair> of_edges, of_vertices, of_children;
   };
   std::map<std::pair<std::size_t, std::size_t>, Lists> lists;  // by type of the producer and child
+  auto to = lists.end();                                       // neighbours usually have children of one type
   const TypeRows& rows = layout.types[type];
   const TypePlan& of = plan.types[type];
   const auto& producers = layout.producers(type, Rate::edges);
@@ -128,10 +141,11 @@ void PackedLayout::pack_pairs(const Plan& plan, const Layout& layout, std::size_
       for (std::size_t k = 0; k < of.per_edge; ++k) {
         const Producer from = producers[static_cast<std::size_t>(edge) * of.per_edge + k];
         if (from.row < 0) continue;
-        Lists& to = lists[{std::size_t{from.type}, of.by_number + k}];
-        to.of_edges.push_back({edge, from.row, vertex});
-        to.of_vertices.push_back({vertex, from.row, edge});
-        if (plan.training) to.of_children.push_back({from.row, vertex, edge});
+        const std::pair of_child(std::size_t{from.type}, of.by_number + k);
+        if (to == lists.end() || to->first != of_child) to = lists.try_emplace(of_child).first;
+        to->second.of_edges.push_back({edge, from.row, vertex});
+        to->second.of_vertices.push_back({vertex, from.row, edge});
+        if (plan.training) to->second.of_children.push_back({from.row, vertex, edge});
       }
     }
   }
@@ -139,9 +153,9 @@ void PackedLayout::pack_pairs(const Plan& plan, const Layout& layout, std::size_
     pairs[type].of_edges.push_back({from.first, from.second, append(words, rows.edges, list.of_edges)});
     pairs[type].of_vertices.push_back({from.first, from.second, append(words, rows.rows, list.of_vertices)});
     if (!plan.training) continue;
-    std::ranges::stable_sort(list.of_children, {}, &RowPair::row);
+    const Index children_rows = layout.types[from.first].rows;
     pairs[from.first].of_children.push_back(
-        {type, from.second, append(words, layout.types[from.first].rows, list.of_children)});
+        {type, from.second, append(words, children_rows, by_row(list.of_children, children_rows))});
   }
 }
 

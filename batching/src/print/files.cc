@@ -193,7 +193,7 @@ std::string print_model_source(const Subject& s, const RunnerOptions& options) {
   for (std::size_t t = 0; t < s.types.size(); ++t) text += type_text(s, t, steps);
   text += "  };\n" + inputs_text(s);
   Index scratch = 0;
-  for (const HostPlan::Type& type : s.lowered.types) scratch = std::max(scratch, type.scratch);
+  for (const TypePlan& type : s.lowered.types) scratch = std::max(scratch, type.tile_elements);
   text += "  model.states = " + std::to_string(s.function().states.size()) +
           ";\n  model.scratch = " + std::to_string(scratch) +
           ";\n  model.division = {.groups = " + std::to_string(options.groups) +
@@ -246,7 +246,7 @@ std::string print_main(const Subject& s) {
   return text;
 }
 
-PrintedSource print_source(const Plan& plan, const HostPlan& lowered, const RunnerOptions& options,
+PrintedSource print_source(const Plan& plan, const Plan& lowered, const RunnerOptions& options,
                            const std::string& name) {
   const Subject subject(plan, lowered, name);
   PrintedSource made = source_files(subject.name);

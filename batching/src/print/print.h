@@ -4,7 +4,7 @@
 // same rows, and minibatches divided by the same rule (exported/), so the results have the same bits.
 #pragma once
 
-#include "host/host_plan.h"
+#include "windrow/batching/backend/plan.h"
 #include "windrow/batching/runner.h"
 #include "windrow/ops/printing.h"
 #include "windrow/ops/source.h"
@@ -16,7 +16,7 @@ class Subject {
  public:
   /// Plans must outlive this object. Of the function's name if it is empty. Throws MisuseError for a plan that cannot
   /// be printed.
-  Subject(const Plan& plan, const HostPlan& lowered, const std::string& named);
+  Subject(const Plan& plan, const Plan& lowered, const std::string& named);
 
   const ir::Function& function() const { return *plan.program.function; }
   /// Whether an output or a scattered state depends on the node.
@@ -26,8 +26,8 @@ class Subject {
   void each_step(Visit visit) const {
     for (std::size_t t = 0; t < lowered.types.size(); ++t) {
       for (std::size_t p = 0; p < forward_phases; ++p) {
-        for (const HostSegment& segment : lowered.types[t].phases[p]) {
-          for (const HostStep& step : segment.steps) {
+        for (const Segment& segment : lowered.types[t].phases[p]) {
+          for (const Step& step : segment.steps) {
             if (needs(step.node)) visit(t, p, segment, step);
           }
         }
@@ -37,7 +37,7 @@ class Subject {
 
   static constexpr std::size_t forward_phases = 3;
   const Plan& plan;
-  const HostPlan& lowered;
+  const Plan& lowered;
   std::string name;                                   ///< of the namespace
   std::vector<std::string> types, tensors;            ///< tensors that nothing reads have no name
   std::vector<std::string> indices, values, outputs;  ///< members of graphs and of results; empty for unused inputs
@@ -65,7 +65,7 @@ std::string print_main(const Subject& subject);
 std::map<std::string, std::string> exported_files();
 
 /// Throws MisuseError, which says what cannot be printed.
-PrintedSource print_source(const Plan& plan, const HostPlan& lowered, const RunnerOptions& options,
+PrintedSource print_source(const Plan& plan, const Plan& lowered, const RunnerOptions& options,
                            const std::string& name);
 
 }  // namespace windrow::print

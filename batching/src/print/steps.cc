@@ -13,15 +13,15 @@ class StepPrinter {
 
   std::string phase(std::size_t type, std::size_t number_of_phase) const {
     std::string text;
-    for (const HostSegment& segment : s_.lowered.types[type].phases[number_of_phase]) {
+    for (const Segment& segment : s_.lowered.types[type].phases[number_of_phase]) {
       std::string steps;
       const std::string indent = "    ";
-      for (const HostStep& step : segment.steps) {
+      for (const Step& step : segment.steps) {
         if (s_.needs(step.node)) steps += step_text(indent, step, static_cast<int>(type), segment);
       }
       if (steps.empty()) continue;
       const std::string rows = segment.rate == Rate::edges ? "m.edges_of(" + number(type) + ", rows)" : "rows";
-      if (segment.tiled) {
+      if (segment.fused) {
         text += "  each_tile(" + rows + ", " + number(segment.tile_rows) + ", [&](Rows r) {\n" + steps + "  });\n";
       } else {
         text += "  {\n    const Rows r = " + rows + ";\n" + steps + "  }\n";
@@ -32,7 +32,7 @@ class StepPrinter {
 
   std::string before() const {
     std::string text;
-    for (const HostTensorStep& one : s_.lowered.before) {
+    for (const TensorStep& one : s_.lowered.before) {
       if (s_.tensors[one.step.out.number].empty()) continue;
       text += step_text("    ", one.step, -1, {});
     }
@@ -42,7 +42,7 @@ class StepPrinter {
   /// All rows of an output of a type; empty if they are zero.
   std::string output(std::size_t type, const Place& place) const {
     if (place.in == Place::In::nowhere) return {};
-    return operand(place, static_cast<int>(type), {.tiled = false, .rate = Rate::vertices},
+    return operand(place, static_cast<int>(type), {.fused = false, .rate = Rate::vertices},
                    "m.all(" + number(type) + ", vertices)");
   }
 
@@ -50,7 +50,7 @@ class StepPrinter {
   static std::string number(std::size_t value) { return std::to_string(value); }
   static std::string number(Index value) { return std::to_string(value); }
 
-  std::string operand(const Place& place, int vertex_type, const HostSegment& segment, std::string rows = "r") const {
+  std::string operand(const Place& place, int vertex_type, const Segment& segment, std::string rows = "r") const {
     const std::string columns = number(place.column) + ", " + number(place.width);
     if (place.in == Place::In::tensor) {
       const std::string tensor = (vertex_type < 0 ? "" : "n.") + s_.tensors[place.number];
@@ -78,7 +78,7 @@ class StepPrinter {
     }
   }
 
-  std::string step_text(const std::string& indent, const HostStep& step, int type, const HostSegment& segment) const {
+  std::string step_text(const std::string& indent, const Step& step, int type, const Segment& segment) const {
     const std::string add = step.write == Write::add ? "Write::add" : "Write::overwrite";
     if (step.does == Step::Does::scatter) {
       return indent + "m.scatter(" + std::to_string(type) + ", " + number(step.state) + ", " +

@@ -19,7 +19,7 @@ bool looks_up(const Step& step) {
 
 }  // namespace
 
-Subject::Subject(const Plan& of_plan, const HostPlan& of_lowered, const std::string& named)
+Subject::Subject(const Plan& of_plan, const Plan& of_lowered, const std::string& named)
     : plan(of_plan), lowered(of_lowered) {
   if (plan.types.empty()) refuse(*this, "no vertex types are known; expected a runner that has computed minibatches");
   find_needed();
@@ -58,7 +58,7 @@ void Subject::require_printable() const {
            "vertices of rare types are computed as others; expected few vertex types (RunnerOptions::own_types)");
   }
   const auto listed = op::all();
-  each_step([&](std::size_t, std::size_t, const HostSegment&, const HostStep& step) {
+  each_step([&](std::size_t, std::size_t, const Segment&, const Step& step) {
     if (step.does == Step::Does::gather_dot || step.does == Step::Does::gather_weighted_sum) {
       refuse(*this, "attention, which reads states where they were computed, is not printed yet");
     }
@@ -101,7 +101,7 @@ void Subject::name_tensors() {
     }
     if (step.op != nullptr) operators.insert(std::string(step.op->name.text()));
   };
-  each_step([&](std::size_t, std::size_t, const HostSegment&, const HostStep& step) { note(step); });
+  each_step([&](std::size_t, std::size_t, const Segment&, const Step& step) { note(step); });
   for (const TypePlan& type : plan.types) {
     for (const Place& push : type.pushes) {
       if (push.in == Place::In::tensor) read[push.number] = whole[push.number] = 1;
@@ -128,7 +128,7 @@ void Subject::name_inputs() {
   const auto note_value = [&](std::size_t type, const Place& place) {
     if (place.in == Place::In::pull) reads_values[type][place.number] = needs_value[place.number] = 1;
   };
-  each_step([&](std::size_t type, std::size_t, const HostSegment&, const HostStep& step) {
+  each_step([&](std::size_t type, std::size_t, const Segment&, const Step& step) {
     for (const Place& place : step.in) note_value(type, place);
     for (const std::size_t pull : step.indices) reads_indices[type][pull] = needs_index[pull] = 1;
   });

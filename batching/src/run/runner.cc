@@ -4,7 +4,7 @@
 #include <atomic>
 #include <chrono>
 
-#include "host/step_clock.h"
+#include "execute/step_clock.h"
 #include "ir/passes.h"
 #include "ir/tracing.h"
 #include "layout/layout_memory.h"
@@ -118,12 +118,11 @@ const Runner::Planned& Runner::plan_for(Graphs graphs, Purpose purpose) {
   }
   auto known = plans_.find(purpose);
   if (known == plans_.end()) {
-    std::shared_ptr<const Plan> plan = new_plan(purpose);
-    std::shared_ptr<const LoweredPlan> lowered = backend_->lower(device_, plan);
+    std::shared_ptr<const LoweredPlan> lowered = backend_->lower(device_, new_plan(purpose));
     ++stats_.plans;
-    stats_.planned_types += static_cast<std::int64_t>(plan->types.size());
+    stats_.planned_types += static_cast<std::int64_t>(lowered->plan()->types.size());
     forget_a_plan();
-    known = plans_.emplace(std::move(purpose), Planned{std::move(plan), std::move(lowered), 0}).first;
+    known = plans_.emplace(std::move(purpose), Planned{lowered->plan(), std::move(lowered), 0}).first;
   }
   known->second.used = stats_.minibatches;
   return known->second;
@@ -373,7 +372,7 @@ PrintedSource Runner::source(const std::string& name) const {
   }
   if (!device_.on_host()) throw MisuseError(what + "its runner is not on the host; expected it there");
   const std::shared_ptr<const Plan> plan = new_plan({});
-  return print::print_source(*plan, lower(*plan, device_.kernels), options_, name);
+  return print::print_source(*plan, *plan, options_, name);
 }
 
 std::string Runner::describe() const {
