@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(
                      "scheduling share |",
                      4, 2},
         TableCommand{"ablation", "--turn-ms 1 --model all --batch 4 --samples 8 --hidden 8",
-                     "| model | unit | all on | no specialisation | no packing | no eager | no lazy | no slots | no "
+                     "| model | unit | all on | no specialisation | no eager | no lazy | no slots | no "
                      "in-place | no sharing | no fusion | no streaming | no splitting | no ahead | all off |",
                      10, 1},
         TableCommand{"memory", "--turn-ms 1 --model tree-lstm,listops --batch 1,4 --samples 8 --hidden 8",

@@ -53,7 +53,7 @@ void Execution::collect(std::size_t output, std::vector<std::int32_t> row_of, co
                          {.name = "push", .lane = device_.lane, .pushed_at = from});
     return;
   }
-  struct Rows {
+  struct GatheredRows {
     std::size_t type;
     PackedGather gather;
   };
@@ -71,7 +71,7 @@ void Execution::collect(std::size_t output, std::vector<std::int32_t> row_of, co
     const auto [type, from_row] = source[static_cast<std::size_t>(row)];
     if (type < rows.size()) rows[type].push_back({row, static_cast<std::int32_t>(from_row)});
   }
-  std::vector<Rows> gathers;
+  std::vector<GatheredRows> gathers;
   PackedLayout::Words words;
   for (std::size_t t = 0; t < rows.size(); ++t) {
     if (rows[t].empty() || plan_->types[t].pushes[output].in == Place::In::nowhere) continue;
@@ -90,7 +90,7 @@ void Execution::collect(std::size_t output, std::vector<std::int32_t> row_of, co
         std::byte* const start = memory.allocate(bytes);
         try {
           memory.upload(lane, start, reinterpret_cast<const std::byte*>(words.data()), CopyShape::contiguous(bytes));
-          for (const Rows& of : gathers) {
+          for (const GatheredRows& of : gathers) {
             const At all = self->all_rows(of.type, Rate::vertices, {.lane = lane});
             self->gather_sum(self->operand(self->plan_->types[of.type].pushes[output], all),
                              reinterpret_cast<const std::int32_t*>(start), of.gather, {0, to.rows}, to, lane);

@@ -150,7 +150,6 @@ std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
                                                      .in_place = on.in_place,
                                                      .row_stride = device_.row_stride});
   if (options.in_place && reads_in_place(device_.kernels)) program = ir::read_in_place(program, use);
-  if (on.packing) program = ir::pack_products(program);
   if (purpose.training) program = ir::differentiate(program, {purpose.outputs, purpose.frozen});
   auto made = std::make_shared<Plan>(make_plan(std::move(program), options));
   for (TensorSpec& spec : made->tensors) {
