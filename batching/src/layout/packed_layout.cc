@@ -61,11 +61,13 @@ template <class Element, class RowOf>
 static PackedGather append_bounds(PackedLayout::Words& words, Index rows, const std::vector<Element>& from,
                                   RowOf row_of) {
   PackedGather gather{.bounds = words.size(), .rows = rows, .length = static_cast<Index>(from.size())};
+  words.resize(words.size() + 2 * static_cast<std::size_t>(rows));
+  std::int32_t* bounds = words.data() + gather.bounds;
   std::size_t at = 0;
   for (Index r = 0; r < rows; ++r) {
-    words.push_back(static_cast<std::int32_t>(at));
+    *bounds++ = static_cast<std::int32_t>(at);
     while (at < from.size() && row_of(from[at]) == r) ++at;
-    words.push_back(static_cast<std::int32_t>(at));
+    *bounds++ = static_cast<std::int32_t>(at);
   }
   gather.order = words.size();
   return gather;
@@ -73,7 +75,12 @@ static PackedGather append_bounds(PackedLayout::Words& words, Index rows, const 
 
 PackedGather PackedLayout::append(Words& words, Index rows, const std::vector<RowPair>& from) {
   const PackedGather gather = append_bounds(words, rows, from, [](const RowPair& pair) { return pair.row; });
-  for (const RowPair& pair : from) words.insert(words.end(), {pair.first, pair.second});
+  words.resize(words.size() + 2 * from.size());
+  std::int32_t* order = words.data() + gather.order;
+  for (const RowPair& pair : from) {
+    *order++ = pair.first;
+    *order++ = pair.second;
+  }
   return gather;
 }
 
@@ -142,7 +149,12 @@ void PackedLayout::pack_pairs(const Plan& plan, const Layout& layout, std::size_
         const Producer from = producers[static_cast<std::size_t>(edge) * of.per_edge + k];
         if (from.row < 0) continue;
         const std::pair of_child(std::size_t{from.type}, of.by_number + k);
-        if (to == lists.end() || to->first != of_child) to = lists.try_emplace(of_child).first;
+        if (to == lists.end() || to->first != of_child) {
+          to = lists.try_emplace(of_child).first;
+          const auto most = static_cast<std::size_t>(rows.edges);
+          for (auto* list : {&to->second.of_edges, &to->second.of_vertices}) list->reserve(most);
+          if (plan.training) to->second.of_children.reserve(most);
+        }
         to->second.of_edges.push_back({edge, from.row, vertex});
         to->second.of_vertices.push_back({vertex, from.row, edge});
         if (plan.training) to->second.of_children.push_back({from.row, vertex, edge});
