@@ -18,8 +18,6 @@ struct Without {
 const Without each[] = {
     {"specialisation", "omit computation on children and inputs that a vertex lacks",
      [](RunnerOptions& options) { options.optimisations.specialisation = false; }},
-    {"packing", "combine products of one value with several parameters into one product",
-     [](RunnerOptions& options) { options.optimisations.packing = false; }},
     {"eager", "compute what depends on no child first, for all vertices at once",
      [](RunnerOptions& options) { options.optimisations.eager = false; }},
     {"lazy", "compute what no other vertex needs last, for all vertices at once; likewise parameter gradients",

@@ -141,8 +141,7 @@ TYPED_TEST(EveryCell, ComputesByEverySchedulesAsTheOracleDoes) {
 }
 
 TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
-  this->check(Form::dag, {.groups = 2, .group_flops = 1, .optimisations = {.specialisation = false, .packing = false}},
-              first_seed());
+  this->check(Form::dag, {.groups = 2, .group_flops = 1, .optimisations = {.specialisation = false}}, first_seed());
   this->check(Form::dag, {.optimisations = {.eager = false}}, first_seed() + 1);
   this->check(Form::dag, {.groups = 2, .group_flops = 1, .optimisations = {.lazy = false}}, first_seed() + 2);
   this->check(Form::dag, {.optimisations = {.fusion = false}}, first_seed() + 3);
@@ -159,7 +158,6 @@ TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
                .group_flops = 1,
                .schedule = SchedulePolicy::agenda,
                .optimisations = {.specialisation = false,
-                                 .packing = false,
                                  .eager = false,
                                  .lazy = false,
                                  .slots = false,
@@ -186,7 +184,7 @@ TYPED_TEST(EveryCell, ComputesManyTypesOfVerticesAsOneAsTheOracleDoes) {
 
 TYPED_TEST(EveryCell, ComputesTheSameBitsWithoutSlots) {
   if (this->adds_no_races()) GTEST_SKIP() << "other tests divide the same ops among threads";
-  const Optimisations all = {}, others[] = {{.specialisation = false, .packing = false},
+  const Optimisations all = {}, others[] = {{.specialisation = false},
                                             {.eager = false, .lazy = false},
                                             {.sharing = false},
                                             {.fusion = false}};
@@ -240,7 +238,6 @@ TEST(RandomFunctions, ComputeWhatTheOracleComputes) {
     options.schedule = static_cast<SchedulePolicy>(seed % 5);
     const auto on = [&] { return random() % 4 > 0; };
     options.optimisations = {.specialisation = on(),
-                             .packing = on(),
                              .eager = on(),
                              .lazy = on(),
                              .slots = on(),

@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"windrow-perf engine --backlog 10 --ops 10", "windrow-perf: --ops excludes --backlog" ENGINE_HELP},
         Wrong{"windrow-perf engine --start --pattern A", "windrow-perf: --pattern excludes --start" ENGINE_HELP},
         Wrong{"windrow-perf train --model tree-lstm --without speed",
-              "windrow-perf: --without: 'speed'; expected one of specialisation, packing, eager, lazy, slots, "
+              "windrow-perf: --without: 'speed'; expected one of specialisation, eager, lazy, slots, "
               "in-place, sharing, fusion, streaming, splitting, ahead, or several separated by commas; see "
               "windrow-perf train "
               "--help"},

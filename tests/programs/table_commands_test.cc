@@ -33,7 +33,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         TableCommand{"ablation --turn-ms 1 --model all --batch 4 --samples 8 --hidden 8",
                      "Throughput with each optimisation disabled",
-                     "| model | batch | unit | all on | no specialisation | no packing | no eager | no lazy | no slots "
+                     "| model | batch | unit | all on | no specialisation | no eager | no lazy | no slots "
                      "| no in-place | no sharing | no fusion | no streaming | no splitting | no ahead | all off |",
                      10},
         TableCommand{"ablation --times --turn-ms 1 --model tree-lstm,listops --batch 1,4 --samples 8 --hidden 8",

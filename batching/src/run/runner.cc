@@ -4,7 +4,7 @@
 #include <atomic>
 #include <chrono>
 
-#include "host/step_clock.h"
+#include "execute/step_clock.h"
 #include "ir/passes.h"
 #include "ir/tracing.h"
 #include "layout/layout_memory.h"
@@ -119,12 +119,11 @@ const Runner::Planned& Runner::plan_for(Graphs graphs, Purpose purpose) {
   }
   auto known = plans_.find(purpose);
   if (known == plans_.end()) {
-    std::shared_ptr<const Plan> plan = new_plan(purpose);
-    std::shared_ptr<const LoweredPlan> lowered = backend_->lower(device_, plan);
+    std::shared_ptr<const LoweredPlan> lowered = backend_->lower(device_, new_plan(purpose));
     ++stats_.plans;
-    stats_.planned_types += static_cast<std::int64_t>(plan->types.size());
+    stats_.planned_types += static_cast<std::int64_t>(lowered->plan()->types.size());
     forget_a_plan();
-    known = plans_.emplace(std::move(purpose), Planned{std::move(plan), std::move(lowered), 0}).first;
+    known = plans_.emplace(std::move(purpose), Planned{lowered->plan(), std::move(lowered), 0}).first;
   }
   known->second.used = stats_.minibatches;
   return known->second;
@@ -152,7 +151,6 @@ std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
                                                      .in_place = on.in_place,
                                                      .row_stride = device_.row_stride});
   if (options.in_place && reads_in_place(device_.kernels)) program = ir::read_in_place(program, use);
-  if (on.packing) program = ir::pack_products(program);
   if (purpose.training) program = ir::differentiate(program, {purpose.outputs, purpose.frozen});
   auto made = std::make_shared<Plan>(make_plan(std::move(program), options));
   for (TensorSpec& spec : made->tensors) {

@@ -67,7 +67,7 @@ class Epochs;
 /// over very many batches loses digits.
 struct Optimisations {
   bool specialisation = true;  ///< skips values that are zero because a vertex lacks a child or an index
-  bool packing = true;         ///< combines products of one value with several parameters, such as gates, into one
+  bool packing = true;         ///< deprecated: has no effect
   bool eager = true;           ///< computes values that depend on no child first, for all vertices of a group at once
   /// Computes values that no consumer depends on last, for all vertices of a group at once; gradients of parameters
   /// over all vertices at once.

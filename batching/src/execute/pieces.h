@@ -5,26 +5,20 @@
 // appended to the chain if it is little work, and back_eager always. Otherwise it is cut into blocks of neighbouring
 // batches. With streaming, these run beside the chain: a block of an earlier phase must be finished when the chain
 // reaches its first batch, and a block of a later phase may begin when the chain has left its last batch. A batch with
-// much work is cut by rows.
+// much work is cut by rows. In order (Execution::Ops), there is a piece for each pass, or for each part of a pass that
+// ends where a gradient has its operands.
 #pragma once
 
+#include <set>
 #include <vector>
 
-#include "host/host_plan.h"
-#include "windrow/batching/backend/layout.h"
+#include "windrow/batching/backend/execution.h"
 
 namespace windrow {
 
-/// A range of vertices of a type, and a phase whose steps run over them.
-struct Part {
-  Phase phase;
-  std::size_t type;
-  Index begin, end;
-};
-
 /// The work of one op.
 struct Piece {
-  std::vector<Part> parts = {};         ///< in order
+  std::vector<PhaseRows> parts = {};    ///< in order
   std::vector<std::size_t> after = {};  ///< numbers of the earlier pieces that it waits for
   bool chain = true;
 };
@@ -33,13 +27,14 @@ struct PieceOptions {
   Index op_flops = 1;    ///< work for which a separate op pays
   Index split_rows = 1;  ///< the fewest rows of each part of a batch that is cut
   bool streaming = true, splitting = true;
+  std::set<Index> ends = {};  ///< in the backward pass, a piece ends where so many batches are left
 };
 
 /// The pieces of one group. They depend on shapes only, so the same minibatch is always cut in the same way.
 class Pieces {
  public:
   /// Plan and layout must outlive this object.
-  Pieces(const HostPlan& plan, const Layout& layout, Index group, const PieceOptions& options);
+  Pieces(const Plan& plan, const Layout& layout, Index group, const PieceOptions& options);
 
   /// Adds the pieces of the forward phases.
   void forward();
@@ -53,10 +48,10 @@ class Pieces {
   std::vector<std::size_t> ends_of(std::size_t type, Phase phase) const;
 
  private:
-  /// Part of a phase beside the chain. Batches are numbered in the order in which the chain takes them.
+  /// PhaseRows of a phase beside the chain. Batches are numbered in the order in which the chain takes them.
   struct Block {
     Index first = 0, last = 0;
-    std::vector<Part> parts = {};
+    std::vector<PhaseRows> parts = {};
     std::size_t piece = 0;
   };
   struct Link {
@@ -67,20 +62,21 @@ class Pieces {
   enum class Way { up, down };
 
   Index batch_count() const { return static_cast<Index>(batches_.size()); }
-  Part batch(Phase phase, Index number) const;
+  PhaseRows batch(Phase phase, Index number) const;
   std::vector<Block> cut(Phase phase) const;
   std::vector<Block> turned(std::vector<Block> blocks) const;
   void phase_before(Phase phase);
   void chain(Phase phase, Way way);
   void phase_behind(Phase phase, Way way);
-  std::size_t add(std::vector<Part> parts, std::vector<std::size_t> after, bool chain);
+  std::size_t add(std::vector<PhaseRows> parts, std::vector<std::size_t> after, bool chain);
   std::vector<std::size_t> wait_until(Index batch);
   void append_phase(std::vector<Block> blocks, Index first, const std::vector<std::size_t>& after);
-  void append(const std::vector<Part>& parts, Index first, const std::vector<std::size_t>& after);
-  void append_side_by_side(std::vector<std::vector<Part>> parts, Index first, const std::vector<std::size_t>& after);
+  void append(const std::vector<PhaseRows>& parts, Index first, const std::vector<std::size_t>& after);
+  void append_side_by_side(std::vector<std::vector<PhaseRows>> parts, Index first,
+                           const std::vector<std::size_t>& after);
   void close();
 
-  const HostPlan& plan_;
+  const Plan& plan_;
   const Layout& layout_;
   const Index group_;
   const PieceOptions options_;
@@ -98,6 +94,6 @@ class Pieces {
 };
 
 /// The work of a part, in floating point operations.
-Index work_of(const HostPlan& plan, const Layout& layout, const Part& part);
+Index work_of(const Plan& plan, const Layout& layout, const PhaseRows& part);
 
 }  // namespace windrow

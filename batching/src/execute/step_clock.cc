@@ -1,4 +1,4 @@
-#include "host/step_clock.h"
+#include "execute/step_clock.h"
 
 #include <algorithm>
 #include <string>
@@ -68,12 +68,12 @@ StepTimes& StepTimes::operator-=(const StepTimes& earlier) {
   return *this;
 }
 
-StepClock::Lap::~Lap() {
+StepLap::~StepLap() {
   const std::lock_guard lock(clock_.mutex_);
-  for (const Sum& sum : sums_) add(of_kind(clock_.sums_, sum), sum.time);
+  for (const StepClock::Sum& sum : sums_) add(of_kind(clock_.sums_, sum), sum.time);
 }
 
-void StepClock::Lap::end_of(const Step& step, std::int64_t rows, std::int64_t bytes) {
+void StepLap::end_of(const Step& step, std::int64_t rows, std::int64_t bytes) {
   const auto now = std::chrono::steady_clock::now();
   const std::int64_t ns = std::chrono::nanoseconds(now - last_).count();
   last_ = now;

@@ -22,28 +22,30 @@ class StepClock {
     OperatorTime time = {};
   };
 
-  /// Measures the steps of one op: each step takes the time since the end of the previous one.
-  class Lap {
-   public:
-    explicit Lap(StepClock& clock) : clock_(clock), last_(std::chrono::steady_clock::now()) {}
-    ~Lap();
-    Lap(const Lap&) = delete;
-    Lap& operator=(const Lap&) = delete;
-
-    /// Of a step over so many rows. `bytes`: as StepTimes counts them, 0 for products.
-    void end_of(const Step& step, std::int64_t rows, std::int64_t bytes);
-
-   private:
-    StepClock& clock_;
-    std::chrono::steady_clock::time_point last_;
-    std::vector<Sum> sums_;
-  };
-
   StepTimes times() const;
 
  private:
+  friend class StepLap;
+
   mutable std::mutex mutex_;
   std::vector<Sum> sums_;  // guarded by the mutex
+};
+
+/// Measures the steps of one op: each step takes the time since the end of the previous one.
+class StepLap {
+ public:
+  explicit StepLap(StepClock& clock) : clock_(clock), last_(std::chrono::steady_clock::now()) {}
+  ~StepLap();
+  StepLap(const StepLap&) = delete;
+  StepLap& operator=(const StepLap&) = delete;
+
+  /// Of a step over so many rows. `bytes`: as StepTimes counts them, 0 for products.
+  void end_of(const Step& step, std::int64_t rows, std::int64_t bytes);
+
+ private:
+  StepClock& clock_;
+  std::chrono::steady_clock::time_point last_;
+  std::vector<StepClock::Sum> sums_;
 };
 
 }  // namespace windrow

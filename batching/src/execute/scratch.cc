@@ -1,4 +1,4 @@
-#include "host/scratch.h"
+#include "execute/scratch.h"
 
 namespace windrow {
 

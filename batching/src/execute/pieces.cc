@@ -1,4 +1,4 @@
-#include "host/pieces.h"
+#include "execute/pieces.h"
 
 #include <algorithm>
 #include <utility>
@@ -10,8 +10,9 @@ namespace {
 constexpr Index most_cuts = 8;
 
 /// Vertices of one type in neighbouring batches have neighbouring rows, so their parts are merged.
-void join(std::vector<Part>& parts, const Part& more) {
-  const auto same = std::find_if(parts.begin(), parts.end(), [&](const Part& part) { return part.type == more.type; });
+void join(std::vector<PhaseRows>& parts, const PhaseRows& more) {
+  const auto same =
+      std::find_if(parts.begin(), parts.end(), [&](const PhaseRows& part) { return part.type == more.type; });
   if (same == parts.end()) {
     parts.push_back(more);
   } else {
@@ -21,7 +22,7 @@ void join(std::vector<Part>& parts, const Part& more) {
 
 }  // namespace
 
-Index work_of(const HostPlan& plan, const Layout& layout, const Part& part) {
+Index work_of(const Plan& plan, const Layout& layout, const PhaseRows& part) {
   const auto& costs = plan.types[part.type].costs[static_cast<std::size_t>(part.phase)];
   Index work = 0;
   for (Rate rate : {Rate::vertices, Rate::edges}) {
@@ -31,7 +32,7 @@ Index work_of(const HostPlan& plan, const Layout& layout, const Part& part) {
   return work;
 }
 
-Pieces::Pieces(const HostPlan& plan, const Layout& layout, Index group, const PieceOptions& options)
+Pieces::Pieces(const Plan& plan, const Layout& layout, Index group, const PieceOptions& options)
     : plan_(plan),
       layout_(layout),
       group_(group),
@@ -72,7 +73,7 @@ std::vector<std::size_t> Pieces::last() const {
 }
 
 std::vector<std::size_t> Pieces::ends_of(std::size_t type, Phase phase) const {
-  const auto concerns = [&](const Part& part) { return part.type == type && part.phase == phase; };
+  const auto concerns = [&](const PhaseRows& part) { return part.type == type && part.phase == phase; };
   std::vector<char> before(pieces_.size(), 0);  // whether it is an end, or has run when one begins
   std::vector<std::size_t> ends;
   for (std::size_t i = pieces_.size(); i-- > 0;) {
@@ -86,9 +87,9 @@ std::vector<std::size_t> Pieces::ends_of(std::size_t type, Phase phase) const {
   return ends;
 }
 
-Part Pieces::batch(Phase phase, Index number) const {
+PhaseRows Pieces::batch(Phase phase, Index number) const {
   const Layout::BatchRows& batch = batches_[static_cast<std::size_t>(number)];
-  return {phase, batch.type, batch.begin, batch.end};
+  return {phase, batch.type, batch.begin, batch.end, number};
 }
 
 /// Returns a single block, which may have no parts, if the phase is not enough work for several.
@@ -96,7 +97,7 @@ std::vector<Pieces::Block> Pieces::cut(Phase phase) const {
   Block whole{0, std::max<Index>(0, batch_count() - 1)};
   Index work = 0;
   for (std::size_t t = 0; t < plan_.types.size(); ++t) {
-    const Part part{phase, t, layout_.begin(t, group_), layout_.begin(t, group_ + 1)};
+    const PhaseRows part{phase, t, layout_.begin(t, group_), layout_.begin(t, group_ + 1)};
     const Index more = work_of(plan_, layout_, part);
     if (more > 0) whole.parts.push_back(part);
     work += more;
@@ -107,7 +108,7 @@ std::vector<Pieces::Block> Pieces::cut(Phase phase) const {
   std::vector<Block> blocks;
   Index room = 0;
   for (Index b = 0; b < batch_count(); ++b) {
-    Part rest = batch(phase, b);
+    PhaseRows rest = batch(phase, b);
     for (Index more = 0; (more = work_of(plan_, layout_, rest)) > 0;) {
       if (room <= 0) {
         blocks.push_back({b, b});
@@ -116,7 +117,7 @@ std::vector<Pieces::Block> Pieces::cut(Phase phase) const {
       const Index rows = rest.end - rest.begin;
       Index taken = more <= room ? rows : std::max(options_.split_rows, rows * room / more);
       if (rows - taken < options_.split_rows || !options_.splitting) taken = rows;
-      const Part some{phase, rest.type, rest.begin, rest.begin + taken};
+      const PhaseRows some{phase, rest.type, rest.begin, rest.begin + taken};
       room = taken < rows ? 0 : room - more;
       rest.begin = some.end;
       blocks.back().last = b;
@@ -137,7 +138,7 @@ std::vector<Pieces::Block> Pieces::turned(std::vector<Block> blocks) const {
   return blocks;
 }
 
-std::size_t Pieces::add(std::vector<Part> parts, std::vector<std::size_t> after, bool chain) {
+std::size_t Pieces::add(std::vector<PhaseRows> parts, std::vector<std::size_t> after, bool chain) {
   pieces_.push_back({std::move(parts), std::move(after), chain});
   return pieces_.size() - 1;
 }
@@ -159,7 +160,7 @@ std::vector<std::size_t> Pieces::wait_until(Index batch) {
 }
 
 /// Appends to the open link; closes it when it has enough work for an op.
-void Pieces::append(const std::vector<Part>& parts, Index first, const std::vector<std::size_t>& after) {
+void Pieces::append(const std::vector<PhaseRows>& parts, Index first, const std::vector<std::size_t>& after) {
   if (!open_) {
     links_.push_back({first, {add({}, end_, true)}, 0});
     open_ = true;
@@ -169,15 +170,15 @@ void Pieces::append(const std::vector<Part>& parts, Index first, const std::vect
   piece.parts.insert(piece.parts.end(), parts.begin(), parts.end());
   piece.after.insert(piece.after.end(), after.begin(), after.end());
   links_.back().waited = waited_;
-  for (const Part& part : parts) open_work_ += work_of(plan_, layout_, part);
+  for (const PhaseRows& part : parts) open_work_ += work_of(plan_, layout_, part);
   if (open_work_ >= options_.op_flops) close();
 }
 
-void Pieces::append_side_by_side(std::vector<std::vector<Part>> parts, Index first,
+void Pieces::append_side_by_side(std::vector<std::vector<PhaseRows>> parts, Index first,
                                  const std::vector<std::size_t>& after) {
   close();
   Link link{first, {}, waited_};
-  for (std::vector<Part>& some : parts) {
+  for (std::vector<PhaseRows>& some : parts) {
     std::vector<std::size_t> all = end_;
     all.insert(all.end(), after.begin(), after.end());
     link.pieces.push_back(add(std::move(some), std::move(all), true));
@@ -188,7 +189,8 @@ void Pieces::append_side_by_side(std::vector<std::vector<Part>> parts, Index fir
 
 void Pieces::chain(Phase phase, Way way) {
   for (Index i = 0; i < batch_count(); ++i) {
-    const Part whole = batch(phase, way == Way::up ? i : batch_count() - 1 - i);
+    if (way == Way::down && options_.ends.contains(batch_count() - i)) close();
+    const PhaseRows whole = batch(phase, way == Way::up ? i : batch_count() - 1 - i);
     const Index work = work_of(plan_, layout_, whole), rows = whole.end - whole.begin;
     if (work == 0) continue;
     const Index cuts = std::min({work / options_.op_flops, rows / options_.split_rows, most_cuts_});
@@ -197,7 +199,7 @@ void Pieces::chain(Phase phase, Way way) {
       append({whole}, i, after);
       continue;
     }
-    std::vector<std::vector<Part>> parts;
+    std::vector<std::vector<PhaseRows>> parts;
     for (Index c = 0; c < cuts; ++c) {
       parts.push_back({{phase, whole.type, whole.begin + rows * c / cuts, whole.begin + rows * (c + 1) / cuts}});
     }
@@ -209,7 +211,7 @@ void Pieces::chain(Phase phase, Way way) {
 
 /// Appends a phase to the chain.
 void Pieces::append_phase(std::vector<Block> blocks, Index first, const std::vector<std::size_t>& after) {
-  std::vector<std::vector<Part>> parts;
+  std::vector<std::vector<PhaseRows>> parts;
   for (Block& block : blocks) parts.push_back(std::move(block.parts));
   if (parts.size() > 1) return append_side_by_side(std::move(parts), first, after);
   if (!parts.front().empty()) append(parts.front(), first, after);
