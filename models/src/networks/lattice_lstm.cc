@@ -151,8 +151,9 @@ GraphData draw_sentence(const Lexicon& lexicon, const Zipf& ranks, Draws& draws)
 
 Workload make_lattice(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   Workload workload{.kind = &kind,
-                    .formula = "6 h e + 8 h per character, 6 h^2 per character but the first, 2 h e per character where "
-                               "words end, 6 h e + 8 h^2 per word",
+                    .formula =
+                        "6 h e + 8 h per character, 6 h^2 per character but the first, 2 h e per character where "
+                        "words end, 6 h e + 8 h^2 per word",
                     .parameters = std::make_unique<Parameters>(device, options.seed)};
   const LatticeLstm model(*workload.parameters,
                           {alphabet, lexicon_words, options.size("embedding"), options.size("hidden"), lattice_tags});
@@ -166,7 +167,9 @@ Workload make_lattice(const WorkloadKind& kind, const Device& device, const Work
     return drawn;
   });
   return with_samples({device, std::move(workload), std::move(network)}, std::move(sentences),
-                      [&](const GraphData& sentence) { return Draft{sentence, 1, model.flops(sentence)}; });
+                      [&](const GraphData& sentence) {
+                        return Draft{sentence, 1, model.flops(sentence)};
+                      });
 }
 
 }  // namespace
