@@ -50,9 +50,8 @@ class Chain {
                 [steps = steps_](const ApplyOperator& apply, const Tensor& images) {
                   Tensor x = images;
                   for (const Step& step : steps) {
-                    std::vector<Tensor> in = {x};
-                    if (step.weight) in.push_back(step.weight->value);
-                    x = apply(*step.op, {.in = std::move(in), .attributes = step.attributes});
+                    const Operands operands = step.weight ? Operands{.in = {x, step.weight->value}} : Operands{.in = {x}};
+                    x = apply(*step.op, {.in = operands.in, .attributes = step.attributes});
                   }
                   return x;
                 },
