@@ -1,5 +1,5 @@
 // What print_source() prints and refuses. That printed programs give the bits of the library is tested by
-// programs_export_test.cc, which compiles one.
+// tests/programs/export_test.cc, which compiles one.
 #include "windrow/ops/source.h"
 
 #include <gtest/gtest.h>

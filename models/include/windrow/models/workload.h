@@ -126,7 +126,7 @@ struct Prediction {
   std::optional<Likelihood> likelihood = {};
 };
 
-struct SamplingOptions;  // sentence_model.h
+struct SamplingOptions;  // language_model.h
 
 struct PredictOptions {
   std::size_t beam = 1;   ///< for models that write: the width of the beam search; 1 is greedy search
