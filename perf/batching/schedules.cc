@@ -29,6 +29,7 @@ Table schedules(const TableOptions& options) {
                {std::string(to_string(policies[0])), 0},
                {std::string(to_string(policies[1])), 0},
                {std::string(to_string(policies[2])), 0},
+               {std::string(to_string(policies[3])), 0},
                {"best speedup", 1, " x"}});
   for (const std::string& model : options.models) {
     LoadedModel loaded(model, options);

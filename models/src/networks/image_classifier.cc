@@ -45,27 +45,28 @@ class Chain {
   }
 
   ImageClassifier take() const {
-    return {.parameters = used_,
-            .logits =
-                [steps = steps_](const ApplyOperator& apply, const Tensor& images) {
-                  Tensor x = images;
-                  for (const Step& step : steps) {
-                    const Operands operands = step.weight ? Operands{.in = {x, step.weight->value}} : Operands{.in = {x}};
-                    x = apply(*step.op, {.in = operands.in, .attributes = step.attributes});
-                  }
-                  return x;
-                },
-            .logits_of_vertex =
-                [steps = steps_](const Expr& image) {
-                  Expr x = image;
-                  for (const Step& step : steps) {
-                    std::vector<Operand> in = {x};
-                    if (step.weight) in.emplace_back(step.weight->parameter);
-                    x = windrow::apply(*step.op, in, {}, step.attributes);
-                  }
-                  return x;
-                },
-            .flops = flops_};
+    return {
+        .parameters = used_,
+        .logits =
+            [steps = steps_](const ApplyOperator& apply, const Tensor& images) {
+              Tensor x = images;
+              for (const Step& step : steps) {
+                const Operands operands = step.weight ? Operands{.in = {x, step.weight->value}} : Operands{.in = {x}};
+                x = apply(*step.op, {.in = operands.in, .attributes = step.attributes});
+              }
+              return x;
+            },
+        .logits_of_vertex =
+            [steps = steps_](const Expr& image) {
+              Expr x = image;
+              for (const Step& step : steps) {
+                std::vector<Operand> in = {x};
+                if (step.weight) in.emplace_back(step.weight->parameter);
+                x = windrow::apply(*step.op, in, {}, step.attributes);
+              }
+              return x;
+            },
+        .flops = flops_};
   }
 
  private:
