@@ -183,7 +183,7 @@ WorkloadKind lattice_lstm_kind() {
           .sizes = {hidden(128), embedding(128)},
           .cells = {},
           .samples = 2048,
-          .learning_rate = 0.2,
+          .learning_rate = 0.1,
           .make = make_lattice};
 }
 
