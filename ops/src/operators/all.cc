@@ -4,20 +4,11 @@
 #include <string_view>
 #include <utility>
 
+#include "operators/attributes.h"
 #include "windrow/ops/operators.h"
 
 namespace windrow::op {
 namespace {
-
-Window2d window_of(const std::array<Index, 8>& s) {
-  return {.channels = s[0],
-          .height = s[1],
-          .width = s[2],
-          .window_height = s[3],
-          .window_width = s[4],
-          .stride = s[5],
-          .padding = s[6]};
-}
 
 using Stored = const Attributes&;
 constexpr std::pair<std::string_view, Attributes (*)(Stored)> makers[] = {
@@ -33,7 +24,7 @@ constexpr std::pair<std::string_view, Attributes (*)(Stored)> makers[] = {
     {"columns", [](Stored a) { return columns(a.sizes[0], a.sizes[1]); }},
     {"at_column", [](Stored a) { return at_column(a.sizes[0], a.sizes[1]); }},
     {"product_of", [](Stored a) { return product_of(a.sizes[0], a.sizes[1], a.sizes[2]); }},
-    {"sliding", [](Stored a) { return sliding(window_of(a.sizes)); }},
+    {"sliding", [](Stored a) { return sliding(window_of(a)); }},
     {"smoothed_by", [](Stored a) { return smoothed_by(a.values[0]); }},
     {"with_margin", [](Stored a) { return with_margin(a.values[0]); }},
     {"with_epsilon", [](Stored a) { return with_epsilon(a.values[0]); }},
