@@ -1,9 +1,12 @@
-# windrow_room(NAME ABOUT text SOURCES file... PUBLIC lib... PRIVATE lib... PC_REQUIRES package... PC_LIBS flag...)
+# windrow_room(NAME ABOUT text SOURCES file... PUBLIC lib... PRIVATE lib... NOT_INSTALLED header... PC_REQUIRES package...
+#              PC_LIBS flag...)
 #
-# A room is one library, windrow::NAME, static unless BUILD_SHARED_LIBS is set, with public headers in NAME/include and the
-# rest in NAME/src. Its include path holds its own headers and those of the rooms it links, so that a forbidden include
-# does not compile. Every public header is also compiled alone. For pkg-config the room is windrow-NAME, whose file describes it by ABOUT and names
-# what PRIVATE links by PC_REQUIRES (packages of pkg-config) and PC_LIBS (flags of the linker).
+# A room is one library, windrow::NAME, static unless BUILD_SHARED_LIBS is set, with public headers in
+# NAME/include/windrow/NAME, those for other rooms in internal/ there, and the rest in NAME/src. Headers of internal/ are
+# installed where public ones include them; NOT_INSTALLED names the others. The include path of a room holds its own headers
+# and those of the rooms it links, so that a forbidden include does not compile. Every such header is also compiled alone.
+# For pkg-config the room is windrow-NAME, whose file describes it by ABOUT and names what PRIVATE links by PC_REQUIRES
+# (packages of pkg-config) and PC_LIBS (flags of the linker).
 find_package(Threads REQUIRED)
 
 add_library(windrow_flags INTERFACE)
@@ -61,7 +64,7 @@ function(windrow_use_precompiled target)
 endfunction()
 
 function(windrow_room name)
-  cmake_parse_arguments(ROOM "" "ABOUT" "SOURCES;PUBLIC;PRIVATE;PC_REQUIRES;PC_LIBS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "ABOUT" "SOURCES;PUBLIC;PRIVATE;NOT_INSTALLED;PC_REQUIRES;PC_LIBS" ${ARGN})
   set(target windrow_${name})
   add_library(${target} ${ROOM_SOURCES})
   add_library(windrow::${name} ALIAS ${target})
@@ -80,7 +83,11 @@ function(windrow_room name)
   windrow_export_symbols(${target})
   windrow_use_precompiled(${target})
   install(TARGETS ${target} EXPORT windrow)
-  install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  set(not_installed)
+  foreach(header ${ROOM_NOT_INSTALLED})
+    list(APPEND not_installed PATTERN internal/${header}.h EXCLUDE)
+  endforeach()
+  install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} ${not_installed})
   windrow_pkg_config(${name})
   if(WINDROW_TESTS AND NOT WINDROW_SANITIZE)
     windrow_headers_alone(${name})

@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "windrow/ops/apply.h"
-#include "windrow/ops/evaluate.h"
+#include "windrow/ops/kernel.h"
 
 // y = x / (1 + |x|), and its gradient g / (1 + |x|)^2.
 extern const windrow::Operator softsign, softsign_gradient;

@@ -10,9 +10,9 @@
 #include "machine.h"
 #include "peak.h"
 #include "program.h"
-#include "windrow/models/graph_network.h"
-#include "windrow/models/tree_fc.h"
-#include "windrow/models/treebank.h"
+#include "windrow/models/datasets.h"
+#include "windrow/models/internal/graph_network.h"
+#include "windrow/models/internal/tree_fc.h"
 
 namespace windrow::perf {
 namespace {

@@ -130,12 +130,20 @@ TEST(Layering, TheReferenceUsesNoLibrary) {
 }
 
 TEST(Layering, PublicHeadersFirstCheckWhatTheyRequire) {
-  const std::string first = "windrow/engine/requirements.h";
+  const std::string first = "windrow/engine/internal/requirements.h";
   for (const auto& [room, allowed] : layers) {
     for (const fs::path& file : sources_of(room)) {
       if (file.string().find("/include/windrow/") == std::string::npos || file.string().ends_with(first)) continue;
       const std::vector<std::string> includes = includes_of(file);
       EXPECT_TRUE(!includes.empty() && includes[0] == first) << file << "; expected " << first;
+    }
+  }
+}
+
+TEST(Layering, ExamplesNeedNoInternalHeader) {
+  for (const fs::path& file : sources_of("examples")) {
+    for (const std::string& include : includes_of(file)) {
+      EXPECT_EQ(include.find("/internal/"), std::string::npos) << file << " includes " << include;
     }
   }
 }

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "windrow/comm/communicator.h"
-#include "windrow/comm/member.h"
-#include "windrow/engine/engine_use.h"
-#include "windrow/engine/push_refusal.h"
+#include "windrow/comm/internal/member.h"
+#include "windrow/engine/internal/engine_use.h"
+#include "windrow/engine/internal/push_refusal.h"
 
 namespace windrow::comm {
 

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "windrow/comm/member.h"
+#include "windrow/comm/internal/member.h"
 
 namespace windrow::comm {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "windrow/comm/member.h"
+#include "windrow/comm/internal/member.h"
 
 namespace windrow::comm {
 

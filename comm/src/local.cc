@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "ending.h"
-#include "windrow/comm/member.h"
+#include "windrow/comm/internal/member.h"
 
 namespace windrow {
 namespace {

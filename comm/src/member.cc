@@ -1,4 +1,4 @@
-#include "windrow/comm/member.h"
+#include "windrow/comm/internal/member.h"
 
 #include <algorithm>
 

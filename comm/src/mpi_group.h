@@ -18,7 +18,7 @@
 #include "mpi_library.h"
 #include "packing.h"
 #include "part_queue.h"
-#include "windrow/comm/member.h"
+#include "windrow/comm/internal/member.h"
 #include "windrow/comm/mpi.h"
 
 namespace windrow::comm {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "nccl_library.h"
-#include "windrow/comm/member.h"
+#include "windrow/comm/internal/member.h"
 
 namespace windrow::comm {
 

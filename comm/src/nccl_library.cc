@@ -3,7 +3,7 @@
 #include <array>
 
 #include "windrow/engine/error.h"
-#include "windrow/engine/plug_in.h"
+#include "windrow/engine/internal/plug_in.h"
 
 namespace windrow::comm {
 namespace {

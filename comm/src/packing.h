@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "windrow/comm/member.h"
+#include "windrow/comm/internal/member.h"
 
 namespace windrow::comm {
 

@@ -1,4 +1,4 @@
-#include "windrow/comm/virtual_time.h"
+#include "windrow/comm/internal/virtual_time.h"
 
 #include <algorithm>
 #include <exception>

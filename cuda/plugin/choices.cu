@@ -1,6 +1,6 @@
 // Kernels of the largest elements of rows, and of draws.
 #include "rowwise.h"
-#include "windrow/ops/philox.h"
+#include "windrow/ops/internal/philox.h"
 
 namespace windrow::cuda {
 namespace {

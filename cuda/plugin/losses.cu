@@ -1,6 +1,6 @@
 // Kernels of losses with labels, and of dropout.
 #include "rowwise.h"
-#include "windrow/ops/dropout.h"
+#include "windrow/ops/internal/dropout.h"
 
 namespace windrow::cuda {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernel_call.h"
-#include "windrow/ops/step_numbers.h"
+#include "windrow/ops/internal/step_numbers.h"
 
 namespace windrow::cuda {
 

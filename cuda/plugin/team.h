@@ -35,7 +35,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "windrow/ops/matrix.h"
+#include "windrow/ops/internal/matrix.h"
 
 // Before functions that kernels call.
 #ifdef __CUDACC__

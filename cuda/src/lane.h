@@ -18,7 +18,7 @@
 #include "hardware.h"
 #include "timeline.h"
 #include "windrow/engine/lane.h"
-#include "windrow/ops/captured_work.h"
+#include "windrow/ops/internal/captured_work.h"
 
 namespace windrow::cuda {
 

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "windrow/engine/plug_in.h"
+#include "windrow/engine/internal/plug_in.h"
 
 namespace windrow::cuda {
 namespace {

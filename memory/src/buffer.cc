@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

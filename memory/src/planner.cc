@@ -1,5 +1,5 @@
 // The memory planner. Start here; lifetimes.h says what is alive together, placement.h finds places.
-#include "windrow/memory/planner.h"
+#include "windrow/memory/internal/planner.h"
 
 #include <algorithm>
 #include <utility>

@@ -6,7 +6,7 @@
 
 #include "inline_array.h"
 #include "record/recorder.h"
-#include "windrow/ops/cut.h"
+#include "windrow/ops/internal/cut.h"
 
 namespace windrow {
 namespace {

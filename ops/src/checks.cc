@@ -3,7 +3,7 @@
 #include <string>
 
 #include "windrow/engine/error.h"
-#include "windrow/ops/number.h"
+#include "windrow/ops/internal/number.h"
 
 namespace windrow {
 

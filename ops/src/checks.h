@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "windrow/ops/matrix.h"
+#include "windrow/ops/internal/matrix.h"
 #include "windrow/ops/operator.h"
 
 namespace windrow {

@@ -1,4 +1,4 @@
-#include "windrow/ops/number.h"
+#include "windrow/ops/internal/number.h"
 
 #include <array>
 #include <charconv>

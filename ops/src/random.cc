@@ -9,7 +9,7 @@
 #include <string>
 
 #include "windrow/engine/parallel.h"
-#include "windrow/ops/number.h"
+#include "windrow/ops/internal/number.h"
 
 namespace windrow {
 namespace {

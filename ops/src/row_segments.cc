@@ -1,4 +1,4 @@
-#include "windrow/ops/row_segments.h"
+#include "windrow/ops/internal/row_segments.h"
 
 #include <algorithm>
 #include <bit>

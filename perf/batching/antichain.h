@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "windrow/memory/planner.h"
+#include "windrow/memory/internal/planner.h"
 
 namespace windrow::perf {
 

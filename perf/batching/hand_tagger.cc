@@ -1,6 +1,6 @@
 #include "batching/hand_tagger.h"
 
-#include "windrow/ops/row_segments.h"
+#include "windrow/ops/internal/row_segments.h"
 
 namespace windrow::perf {
 namespace {

@@ -1,5 +1,5 @@
-// The tagger of windrow/models/tagger.h, batched by hand: each tensor holds a minibatch of sentences of one length, and
-// the forward and backward pass are written operator by operator on the engine.
+// The tagger of windrow/models/internal/tagger.h, batched by hand: each tensor holds a minibatch of sentences of one
+// length, and the forward and backward pass are written operator by operator on the engine.
 #pragma once
 
 #include <map>

@@ -11,8 +11,8 @@
 #include "batching/turns.h"
 #include "windrow/batching/lazy_cell.h"
 #include "windrow/batching/runner.h"
+#include "windrow/models/datasets.h"
 #include "windrow/models/tree_lstm.h"
-#include "windrow/models/treebank.h"
 
 namespace windrow::perf {
 namespace {

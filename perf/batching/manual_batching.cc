@@ -8,7 +8,7 @@
 #include "batching/tables.h"
 #include "batching/turns.h"
 #include "windrow/batching/runner.h"
-#include "windrow/models/tagger.h"
+#include "windrow/models/internal/tagger.h"
 
 namespace windrow::perf {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "batching/operator_programs.h"
-#include "windrow/memory/planner.h"
+#include "windrow/memory/internal/planner.h"
 
 namespace windrow::perf {
 

@@ -11,8 +11,8 @@
 
 #include "batching/table.h"
 #include "program.h"
+#include "windrow/models/datasets.h"
 #include "windrow/models/trainer.h"
-#include "windrow/models/treebank.h"
 
 namespace windrow::perf {
 

@@ -6,7 +6,7 @@
 #include "comm/comm.h"
 #include "mpi_calls.h"
 #include "program.h"
-#include "windrow/engine/plug_in.h"
+#include "windrow/engine/internal/plug_in.h"
 
 namespace windrow::perf {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "report.h"
-#include "windrow/ops/matrix.h"
+#include "windrow/ops/internal/matrix.h"
 
 namespace windrow::perf {
 

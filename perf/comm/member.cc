@@ -12,7 +12,7 @@
 #include "program.h"
 #include "windrow/batching/parameters.h"
 #include "windrow/comm/mpi.h"
-#include "windrow/training/simulation.h"
+#include "windrow/training/internal/simulation.h"
 
 namespace windrow::perf {
 namespace {

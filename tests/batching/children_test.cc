@@ -10,7 +10,7 @@
 #include "tests/engine/support.h"
 #include "tests/ops/cases.h"
 #include "tests/seed.h"
-#include "windrow/models/attention.h"
+#include "windrow/models/layers.h"
 
 namespace windrow {
 namespace {

@@ -10,7 +10,7 @@
 #include "tests/ops/cases.h"
 #include "tests/seed.h"
 #include "windrow/batching/lazy.h"
-#include "windrow/ops/evaluate.h"
+#include "windrow/ops/kernel.h"
 
 namespace windrow {
 namespace {

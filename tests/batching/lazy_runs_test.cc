@@ -8,8 +8,8 @@
 
 #include "tests/batching/cells.h"
 #include "tests/ops/cases.h"
+#include "windrow/batching/internal/lazy_weight.h"
 #include "windrow/batching/lazy.h"
-#include "windrow/batching/lazy_weight.h"
 #include "windrow/memory/pool.h"
 #include "windrow/ops/apply.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "windrow/batching/graph.h"
-#include "windrow/ops/evaluate.h"
+#include "windrow/ops/kernel.h"
 
 namespace windrow::testing {
 

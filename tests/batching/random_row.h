@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "windrow/ops/matrix.h"
+#include "windrow/ops/internal/matrix.h"
 
 namespace windrow::testing {
 

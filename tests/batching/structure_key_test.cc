@@ -1,6 +1,4 @@
 // Keys of structures, and programs over graphs that are recorded once for each of them.
-#include "windrow/batching/structure_key.h"
-
 #include <gtest/gtest.h>
 
 #include <map>
@@ -8,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "windrow/batching/graph.h"
 #include "windrow/ops/random.h"
 #include "windrow/ops/static.h"
 #include "windrow/ops/tape.h"

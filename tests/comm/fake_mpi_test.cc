@@ -20,7 +20,7 @@
 
 #include "tests/comm/random_collectives.h"
 #include "tests/seed.h"
-#include "windrow/comm/member.h"
+#include "windrow/comm/internal/member.h"
 #include "windrow/comm/mpi.h"
 
 namespace windrow::testing {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "windrow/comm/member.h"
+#include "windrow/comm/internal/member.h"
 #include "windrow/ops/apply.h"
 #include "windrow/ops/operators.h"
 

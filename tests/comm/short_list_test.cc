@@ -1,5 +1,5 @@
 // ShortList against std::vector: random calls, and elements that own memory.
-#include "windrow/comm/short_list.h"
+#include "windrow/comm/internal/short_list.h"
 
 #include <gtest/gtest.h>
 

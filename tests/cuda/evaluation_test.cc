@@ -10,7 +10,7 @@
 
 #include "tests/cuda/support.h"
 #include "windrow/engine/trace.h"
-#include "windrow/models/graph_network.h"
+#include "windrow/models/internal/graph_network.h"
 #include "windrow/models/workload.h"
 
 namespace windrow::testing {

@@ -10,7 +10,7 @@
 #include "backend/levels.h"
 #include "tests/engine/support.h"
 #include "windrow/batching/backend.h"
-#include "windrow/batching/backend/execution.h"
+#include "windrow/batching/internal/execution.h"
 #include "windrow/models/trainer.h"
 #include "windrow/models/workload.h"
 

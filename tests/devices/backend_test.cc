@@ -10,7 +10,7 @@
 #include "tests/batching/oracle.h"
 #include "tests/devices/simulated.h"
 #include "tests/engine/support.h"
-#include "windrow/batching/backend/execution.h"
+#include "windrow/batching/internal/execution.h"
 
 namespace windrow::testing {
 namespace {

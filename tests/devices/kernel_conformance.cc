@@ -10,8 +10,8 @@
 #include "tests/ops/planted.h"
 #include "tests/sanitized.h"
 #include "tests/seed.h"
+#include "windrow/ops/internal/row_segments.h"
 #include "windrow/ops/random.h"
-#include "windrow/ops/row_segments.h"
 
 namespace windrow::testing {
 namespace {

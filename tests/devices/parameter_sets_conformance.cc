@@ -1,7 +1,7 @@
 // Functions of parameters of two sets on a device: training gives the bits that one set of all parameters gives.
 #include "tests/devices/conformance.h"
+#include "windrow/batching/internal/lazy_weight.h"
 #include "windrow/batching/lazy_cell.h"
-#include "windrow/batching/lazy_weight.h"
 #include "windrow/batching/runner.h"
 #include "windrow/training/optimiser.h"
 

@@ -1,5 +1,5 @@
 // What ops do with denormal numbers.
-#include "windrow/engine/denormals.h"
+#include "windrow/engine/internal/denormals.h"
 
 #include <atomic>
 #include <limits>

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "tests/engine/support.h"
-#include "windrow/engine/process_exit.h"
+#include "windrow/engine/internal/process_exit.h"
 
 namespace windrow::testing {
 namespace {

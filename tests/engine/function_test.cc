@@ -1,4 +1,4 @@
-#include "windrow/engine/function.h"
+#include "windrow/engine/internal/function.h"
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
 
 #include "tests/engine/sim_device.h"
 #include "tests/engine/support.h"
+#include "windrow/engine/internal/push_refusal.h"
 #include "windrow/engine/parallel.h"
-#include "windrow/engine/push_refusal.h"
 
 namespace windrow::testing {
 namespace {

@@ -1,9 +1,9 @@
 // Names of ops and variables, from whatever text there is.
-#include "windrow/engine/op_name.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
+
+#include "windrow/engine/var.h"
 
 namespace windrow {
 namespace {

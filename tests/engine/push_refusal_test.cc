@@ -1,5 +1,5 @@
 // Scopes in which a thread pushes nothing.
-#include "windrow/engine/push_refusal.h"
+#include "windrow/engine/internal/push_refusal.h"
 
 #include <atomic>
 #include <thread>

@@ -1,5 +1,5 @@
 // The limits of containers, read from made-up files of the system.
-#include "windrow/engine/system_limits.h"
+#include "windrow/engine/internal/system_limits.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

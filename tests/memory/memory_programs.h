@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "windrow/memory/planner.h"
+#include "windrow/memory/internal/planner.h"
 
 namespace windrow::testing {
 

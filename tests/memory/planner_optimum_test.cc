@@ -5,7 +5,7 @@
 
 #include "tests/memory/memory_programs.h"
 #include "tests/seed.h"
-#include "windrow/memory/planner.h"
+#include "windrow/memory/internal/planner.h"
 
 namespace windrow {
 namespace {

@@ -1,4 +1,4 @@
-#include "windrow/memory/planner.h"
+#include "windrow/memory/internal/planner.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "windrow/models/parallel_text.h"
+#include "windrow/models/internal/parallel_text.h"
 
 namespace windrow {
 namespace {

@@ -9,8 +9,7 @@
 #include "tests/ops/cases.h"
 #include "tests/seed.h"
 #include "windrow/batching/lazy.h"
-#include "windrow/models/attention.h"
-#include "windrow/models/lstm.h"
+#include "windrow/models/layers.h"
 #include "windrow/models/tree_lstm.h"
 
 namespace windrow {

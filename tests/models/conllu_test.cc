@@ -1,12 +1,11 @@
 // Dependency sentences, read from CoNLL-U, and their graphs.
-#include "windrow/models/conllu.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <sstream>
 
 #include "tests/models/refusal.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

@@ -1,6 +1,4 @@
 // The conditional random field: against sums and maxima over all sequences of tags, and in the tagger.
-#include "windrow/models/crf.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,7 +10,8 @@
 #include "tests/ops/cases.h"
 #include "tests/seed.h"
 #include "windrow/batching/lazy.h"
-#include "windrow/models/tagger.h"
+#include "windrow/models/internal/tagger.h"
+#include "windrow/models/layers.h"
 
 namespace windrow {
 namespace {

@@ -11,10 +11,8 @@
 #include "tests/engine/support.h"
 #include "tests/models/refusal.h"
 #include "tests/models/training.h"
-#include "windrow/models/images.h"
-#include "windrow/models/listops.h"
-#include "windrow/models/vocabulary.h"
-#include "windrow/models/word_vectors.h"
+#include "windrow/models/datasets.h"
+#include "windrow/models/saved_model.h"
 
 namespace windrow {
 namespace {

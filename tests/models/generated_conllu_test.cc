@@ -1,4 +1,4 @@
-// The sentences of the small grammar: they have the statistics that conllu.h states, and can be learned.
+// The sentences of the small grammar: they have the statistics that datasets.h states, and can be learned.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "windrow/models/conllu.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

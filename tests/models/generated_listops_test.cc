@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "tests/sanitized.h"
-#include "windrow/models/listops.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

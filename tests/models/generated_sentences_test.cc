@@ -1,4 +1,4 @@
-// The made-up language: it has the statistics that sentences.h states, and can be learned.
+// The made-up language: it has the statistics that datasets.h states, and can be learned.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <set>
 #include <sstream>
 
-#include "windrow/models/sentences.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {
@@ -123,7 +123,7 @@ TEST(GeneratedTaggedSentences, FollowTheStatisticsOfWikiNer) {
 
 bool company(const std::string& word) { return word == "Group" || word == "Union" || word == "Corp"; }
 
-/// By what sentences.h says of endings; of words that follow others.
+/// By what datasets.h says of endings; of words that follow others.
 std::string tag_of(const std::string& word, const std::string& before) {
   if (word == "." || std::string("aeiou").find(word.back()) != std::string::npos) return "O";
   for (const char* ending : {"son", "mir"})

@@ -4,8 +4,8 @@
 #include "tests/engine/support.h"
 #include "tests/models/training.h"
 #include "tests/sanitized.h"
-#include "windrow/models/image_classifier.h"
-#include "windrow/models/images.h"
+#include "windrow/models/datasets.h"
+#include "windrow/models/internal/image_classifier.h"
 #include "windrow/models/workload.h"
 
 namespace windrow {

@@ -1,6 +1,4 @@
 // Images in IDX files: what is read, what is refused; and generated digits.
-#include "windrow/models/images.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 
 #include "tests/models/refusal.h"
 #include "tests/seed.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

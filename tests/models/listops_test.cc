@@ -1,11 +1,10 @@
 // ListOps, read from text.
-#include "windrow/models/listops.h"
-
 #include <gtest/gtest.h>
 
 #include <sstream>
 
 #include "tests/models/refusal.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

@@ -7,10 +7,10 @@
 #include "tests/batching/check_minibatch.h"
 #include "tests/batching/layers_cell.h"
 #include "tests/batching/seeing_cell.h"
+#include "windrow/models/internal/tagger.h"
+#include "windrow/models/internal/tree_fc.h"
 #include "windrow/models/language_model.h"
 #include "windrow/models/seq2seq.h"
-#include "windrow/models/tagger.h"
-#include "windrow/models/tree_fc.h"
 #include "windrow/models/tree_lstm.h"
 
 namespace windrow {

@@ -1,5 +1,5 @@
 // Parallel text: read, numbered, and generated.
-#include "windrow/models/parallel_text.h"
+#include "windrow/models/internal/parallel_text.h"
 
 #include <gtest/gtest.h>
 

@@ -10,8 +10,8 @@
 #include "tests/engine/support.h"
 #include "tests/models/training.h"
 #include "tests/ops/cases.h"
+#include "windrow/models/datasets.h"
 #include "windrow/models/dependency_parser.h"
-#include "windrow/models/vocabulary.h"
 
 namespace windrow {
 namespace {

@@ -7,7 +7,7 @@
 #include "tests/models/refusal.h"
 #include "windrow/models/saved_model.h"
 #include "windrow/models/trainer.h"
-#include "windrow/training/file_error.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow {
 namespace {

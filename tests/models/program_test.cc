@@ -14,9 +14,9 @@
 #include "tests/models/training.h"
 #include "tests/sanitized.h"
 #include "tests/seed.h"
-#include "windrow/batching/backend/ir.h"
-#include "windrow/models/image_classifier.h"
-#include "windrow/training/record.h"
+#include "windrow/batching/internal/ir.h"
+#include "windrow/models/internal/image_classifier.h"
+#include "windrow/training/internal/record.h"
 #include "windrow/training/tensor_file.h"
 
 namespace windrow {

@@ -12,12 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "windrow/models/conllu.h"
-#include "windrow/models/sentences.h"
-#include "windrow/models/treebank.h"
-#include "windrow/models/vocabulary.h"
+#include "windrow/models/datasets.h"
 #include "windrow/models/workload.h"
-#include "windrow/training/deal.h"
+#include "windrow/training/internal/deal.h"
 
 namespace windrow {
 namespace {

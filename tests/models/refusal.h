@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "windrow/models/vocabulary.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 

@@ -5,7 +5,7 @@
 
 #include "tests/engine/support.h"
 #include "tests/models/training.h"
-#include "windrow/training/file_error.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow {
 namespace {

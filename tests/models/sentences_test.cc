@@ -1,11 +1,10 @@
 // Plain and tagged sentences, read from text.
-#include "windrow/models/sentences.h"
-
 #include <gtest/gtest.h>
 
 #include <sstream>
 
 #include "tests/models/refusal.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

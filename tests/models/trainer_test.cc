@@ -14,7 +14,7 @@
 #include "tests/engine/support.h"
 #include "tests/models/training.h"
 #include "windrow/comm/local.h"
-#include "windrow/models/graph_network.h"
+#include "windrow/models/internal/graph_network.h"
 
 namespace windrow {
 namespace {

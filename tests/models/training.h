@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "windrow/models/graph_network.h"
+#include "windrow/models/internal/graph_network.h"
 #include "windrow/models/trainer.h"
 
 namespace windrow::testing {

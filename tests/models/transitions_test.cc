@@ -5,7 +5,7 @@
 #include <functional>
 #include <random>
 
-#include "windrow/models/conllu.h"
+#include "windrow/models/datasets.h"
 #include "windrow/models/dependency_parser.h"
 
 namespace windrow {

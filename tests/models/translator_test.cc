@@ -10,7 +10,7 @@
 
 #include "tests/engine/support.h"
 #include "tests/models/training.h"
-#include "windrow/models/parallel_text.h"
+#include "windrow/models/internal/parallel_text.h"
 #include "windrow/models/seq2seq.h"
 
 namespace windrow {

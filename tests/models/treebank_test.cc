@@ -1,6 +1,4 @@
 // Bracketed treebanks, read and generated.
-#include "windrow/models/treebank.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <sstream>
 
 #include "tests/models/refusal.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

@@ -1,9 +1,9 @@
 // Numbers for words, and the characters of words.
-#include "windrow/models/vocabulary.h"
-
 #include <gtest/gtest.h>
 
 #include <ranges>
+
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

@@ -1,6 +1,4 @@
 // Word vectors in text: what is read, what is refused, and what random damage does.
-#include "windrow/models/word_vectors.h"
-
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <zlib.h>
@@ -14,7 +12,8 @@
 
 #include "tests/models/refusal.h"
 #include "tests/seed.h"
-#include "windrow/models/vocabulary.h"
+#include "windrow/models/datasets.h"
+#include "windrow/models/saved_model.h"
 
 namespace windrow {
 namespace {

@@ -8,7 +8,7 @@
 #include "tests/engine/support.h"
 #include "tests/models/training.h"
 #include "tests/sanitized.h"
-#include "windrow/models/vocabulary.h"
+#include "windrow/models/datasets.h"
 #include "windrow/models/workload.h"
 
 namespace windrow {

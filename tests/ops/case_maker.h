@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "tests/ops/cases.h"
-#include "windrow/ops/row_segments.h"
+#include "windrow/ops/internal/row_segments.h"
 
 namespace windrow::testing {
 

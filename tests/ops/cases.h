@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "windrow/ops/evaluate.h"
+#include "windrow/ops/kernel.h"
 #include "windrow/ops/operators.h"
 
 namespace windrow::testing {

@@ -1,5 +1,5 @@
 // Operators that are computed in pieces, against the whole.
-#include "windrow/ops/cut.h"
+#include "windrow/ops/internal/cut.h"
 
 #include <string>
 

@@ -13,7 +13,7 @@
 #include "tests/ops/cases.h"
 #include "tests/sanitized.h"
 #include "tests/seed.h"
-#include "windrow/ops/row_sums.h"
+#include "windrow/ops/internal/row_sums.h"
 
 namespace windrow {
 namespace {

@@ -1,5 +1,5 @@
 // Rows grouped by the row of a table that they belong to.
-#include "windrow/ops/row_segments.h"
+#include "windrow/ops/internal/row_segments.h"
 
 #include <gtest/gtest.h>
 

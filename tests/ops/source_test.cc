@@ -1,13 +1,12 @@
 // What print_source() prints and refuses. That printed programs give the bits of the library is tested by
 // tests/programs/export_test.cc, which compiles one.
-#include "windrow/ops/source.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "windrow/ops/apply.h"
 #include "windrow/ops/random.h"
+#include "windrow/ops/static.h"
 
 namespace windrow {
 namespace {

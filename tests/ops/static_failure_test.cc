@@ -8,7 +8,6 @@
 #include "tests/engine/support.h"
 #include "tests/ops/mlp.h"
 #include "windrow/ops/apply.h"
-#include "windrow/ops/recording.h"
 #include "windrow/ops/static.h"
 
 namespace windrow::testing {

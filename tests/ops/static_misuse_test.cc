@@ -7,7 +7,6 @@
 #include "tests/engine/support.h"
 #include "windrow/memory/buffer.h"
 #include "windrow/ops/apply.h"
-#include "windrow/ops/recording.h"
 #include "windrow/ops/static.h"
 
 namespace windrow::testing {

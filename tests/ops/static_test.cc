@@ -10,7 +10,6 @@
 #include "tests/ops/mlp.h"
 #include "tests/ops/random_operators.h"
 #include "tests/sanitized.h"
-#include "windrow/ops/recording.h"
 
 namespace windrow {
 namespace {

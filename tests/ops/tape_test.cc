@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "tests/engine/support.h"
-#include "windrow/ops/evaluate.h"
+#include "windrow/ops/kernel.h"
 #include "windrow/ops/static.h"
 
 namespace windrow {

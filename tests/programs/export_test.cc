@@ -5,10 +5,10 @@
 #include <random>
 
 #include "tests/programs/programs.h"
-#include "windrow/models/image_classifier.h"
+#include "windrow/models/internal/image_classifier.h"
 #include "windrow/models/saved_model.h"
 #include "windrow/ops/apply.h"
-#include "windrow/ops/source.h"
+#include "windrow/ops/static.h"
 #include "windrow/training/program.h"
 #include "windrow/training/tensor_file.h"
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "tests/programs/programs.h"
-#include "windrow/models/treebank.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow::testing {
 namespace {

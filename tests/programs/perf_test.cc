@@ -23,7 +23,7 @@
 #include "tests/engine/support.h"
 #include "tests/ops/cases.h"
 #include "windrow/engine/error.h"
-#include "windrow/models/tagger.h"
+#include "windrow/models/internal/tagger.h"
 
 namespace windrow::perf {
 namespace {

@@ -8,7 +8,7 @@
 #include <regex>
 
 #include "tests/sanitized.h"
-#include "windrow/models/treebank.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow::testing {
 namespace {

@@ -3,8 +3,8 @@
 #include <regex>
 
 #include "tests/programs/programs.h"
-#include "windrow/models/treebank.h"
-#include "windrow/training/record.h"
+#include "windrow/models/datasets.h"
+#include "windrow/training/internal/record.h"
 
 namespace windrow::testing {
 namespace {

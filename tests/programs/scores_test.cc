@@ -3,10 +3,8 @@
 #include <set>
 
 #include "tests/programs/programs.h"
-#include "windrow/models/conllu.h"
-#include "windrow/models/parallel_text.h"
-#include "windrow/models/sentences.h"
-#include "windrow/models/treebank.h"
+#include "windrow/models/datasets.h"
+#include "windrow/models/internal/parallel_text.h"
 #include "windrow/models/workload.h"
 
 namespace windrow::testing {

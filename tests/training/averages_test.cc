@@ -1,9 +1,8 @@
-#include "windrow/training/averages.h"
-
 #include <gtest/gtest.h>
 
 #include "tests/training/rows_model.h"
 #include "windrow/ops/static.h"
+#include "windrow/training/optimiser.h"
 
 namespace windrow::testing {
 namespace {

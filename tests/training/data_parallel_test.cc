@@ -18,7 +18,7 @@
 #include "tests/training/rows_model.h"
 #include "windrow/comm/local.h"
 #include "windrow/comm/nested.h"
-#include "windrow/training/deal.h"
+#include "windrow/training/internal/deal.h"
 #include "windrow/training/optimiser.h"
 
 namespace windrow::testing {

@@ -1,4 +1,4 @@
-#include "windrow/training/record.h"
+#include "windrow/training/internal/record.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include "windrow/comm/local.h"
 #include "windrow/training/checkpoint.h"
 #include "windrow/training/data_parallel.h"
-#include "windrow/training/simulation.h"
+#include "windrow/training/internal/simulation.h"
 
 namespace windrow::testing {
 namespace {

@@ -1,5 +1,5 @@
 // Steps in virtual time, against formulas.
-#include "windrow/training/simulation.h"
+#include "windrow/training/internal/simulation.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,3 @@
-#include "windrow/training/averages.h"
-
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -8,8 +6,9 @@
 #include "windrow/engine/engine.h"
 #include "windrow/memory/buffer.h"
 #include "windrow/ops/apply.h"
-#include "windrow/ops/recording.h"
-#include "windrow/ops/step_numbers.h"
+#include "windrow/ops/internal/step_numbers.h"
+#include "windrow/ops/static.h"
+#include "windrow/training/optimiser.h"
 
 namespace windrow {
 namespace {

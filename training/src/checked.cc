@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "windrow/engine/error.h"
-#include "windrow/ops/number.h"
+#include "windrow/ops/internal/number.h"
 
 namespace windrow {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "windrow/training/file_error.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow {
 namespace {

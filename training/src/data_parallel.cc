@@ -13,7 +13,7 @@
 #include "buckets.h"
 #include "compression.h"
 #include "shards.h"
-#include "windrow/comm/member.h"
+#include "windrow/comm/internal/member.h"
 #include "windrow/training/optimiser.h"
 
 namespace windrow {

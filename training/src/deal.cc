@@ -1,4 +1,4 @@
-#include "windrow/training/deal.h"
+#include "windrow/training/internal/deal.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,9 +1,9 @@
 // Vertex functions as records. Knows no files and no weights.
 #pragma once
 
-#include "windrow/batching/backend/ir.h"
+#include "windrow/batching/internal/ir.h"
 #include "windrow/ops/kernel.h"
-#include "windrow/training/record.h"
+#include "windrow/training/internal/record.h"
 
 namespace windrow {
 

@@ -9,7 +9,7 @@
 
 #include "checked.h"
 #include "windrow/engine/error.h"
-#include "windrow/ops/number.h"
+#include "windrow/ops/internal/number.h"
 
 namespace windrow {
 namespace {

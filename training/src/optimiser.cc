@@ -10,7 +10,7 @@
 #include "windrow/engine/engine.h"
 #include "windrow/memory/buffer.h"
 #include "windrow/ops/apply.h"
-#include "windrow/ops/recording.h"
+#include "windrow/ops/static.h"
 
 namespace windrow {
 namespace {

@@ -4,7 +4,7 @@
 #include <ranges>
 #include <string>
 
-#include "windrow/training/deal.h"
+#include "windrow/training/internal/deal.h"
 
 namespace windrow {
 namespace {

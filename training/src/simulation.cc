@@ -1,4 +1,4 @@
-#include "windrow/training/simulation.h"
+#include "windrow/training/internal/simulation.h"
 
 #include <algorithm>
 #include <cmath>

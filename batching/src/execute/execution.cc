@@ -1,4 +1,4 @@
-#include "windrow/batching/backend/execution.h"
+#include "windrow/batching/internal/execution.h"
 
 #include <algorithm>
 #include <string>

@@ -6,8 +6,8 @@
 
 #include "execute/post_mortem.h"
 #include "run/origins.h"
-#include "windrow/batching/not_finite.h"
-#include "windrow/ops/number.h"
+#include "windrow/batching/runner.h"
+#include "windrow/ops/internal/number.h"
 
 namespace windrow {
 

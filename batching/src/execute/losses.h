@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "windrow/batching/backend/execution.h"
+#include "windrow/batching/internal/execution.h"
 
 namespace windrow {
 

@@ -6,7 +6,7 @@
 #include "layout/layout_memory.h"
 #include "run/runner_notes.h"
 #include "run/tag.h"
-#include "windrow/batching/backend/execution.h"
+#include "windrow/batching/internal/execution.h"
 
 namespace windrow {
 namespace {

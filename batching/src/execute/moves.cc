@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "windrow/batching/backend/execution.h"
+#include "windrow/batching/internal/execution.h"
+#include "windrow/ops/internal/row_sums.h"
 #include "windrow/ops/operators.h"
-#include "windrow/ops/row_sums.h"
 
 namespace windrow {
 namespace {

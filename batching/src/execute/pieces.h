@@ -12,7 +12,7 @@
 #include <set>
 #include <vector>
 
-#include "windrow/batching/backend/execution.h"
+#include "windrow/batching/internal/execution.h"
 
 namespace windrow {
 

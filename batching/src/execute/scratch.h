@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 #include "windrow/memory/allocator.h"
-#include "windrow/ops/matrix.h"
+#include "windrow/ops/internal/matrix.h"
 
 namespace windrow {
 

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "windrow/batching/backend/plan.h"
+#include "windrow/batching/internal/plan.h"
 #include "windrow/batching/runner.h"
 
 namespace windrow {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "windrow/batching/backend/execution.h"
+#include "windrow/batching/internal/execution.h"
 
 namespace windrow {
 

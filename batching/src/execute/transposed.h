@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "windrow/batching/backend/layout.h"
-#include "windrow/batching/backend/plan.h"
+#include "windrow/batching/internal/layout.h"
+#include "windrow/batching/internal/plan.h"
 
 namespace windrow {
 

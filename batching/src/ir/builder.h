@@ -4,7 +4,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "windrow/batching/backend/ir.h"
+#include "windrow/batching/internal/ir.h"
 
 namespace windrow::ir {
 

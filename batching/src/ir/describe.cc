@@ -1,8 +1,8 @@
 // Plans as text.
 #include <string>
 
-#include "windrow/batching/backend/plan.h"
-#include "windrow/ops/number.h"
+#include "windrow/batching/internal/plan.h"
+#include "windrow/ops/internal/number.h"
 
 namespace windrow {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "windrow/batching/backend/program.h"
+#include "windrow/batching/internal/program.h"
 
 namespace windrow::ir {
 

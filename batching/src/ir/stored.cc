@@ -4,7 +4,7 @@
 
 #include "ir/tracing.h"
 #include "parameters/parameter_store.h"
-#include "windrow/ops/number.h"
+#include "windrow/ops/internal/number.h"
 #include "windrow/ops/operators.h"
 
 namespace windrow::ir {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "windrow/batching/backend/ir.h"
+#include "windrow/batching/internal/ir.h"
 
 namespace windrow::ir {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ir/tracing.h"
-#include "windrow/ops/number.h"
+#include "windrow/ops/internal/number.h"
 
 namespace windrow {
 namespace {

@@ -1,4 +1,4 @@
-#include "windrow/batching/backend/layout.h"
+#include "windrow/batching/internal/layout.h"
 
 #include <algorithm>
 #include <bit>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "layout/layout_memory.h"
-#include "windrow/batching/backend/layout.h"
+#include "windrow/batching/internal/layout.h"
 
 namespace windrow {
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "windrow/batching/backend/layout.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/batching/internal/layout.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

@@ -1,11 +1,11 @@
-#include "windrow/batching/backend/packed_layout.h"
+#include "windrow/batching/internal/packed_layout.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <numeric>
 
-#include "windrow/ops/row_segments.h"
+#include "windrow/ops/internal/row_segments.h"
 
 namespace windrow {
 

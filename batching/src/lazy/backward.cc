@@ -7,7 +7,7 @@
 
 #include "lazy/epochs.h"
 #include "run/tag.h"
-#include "windrow/batching/backend/execution.h"
+#include "windrow/batching/internal/execution.h"
 #include "windrow/ops/apply.h"
 
 namespace windrow::lazy {

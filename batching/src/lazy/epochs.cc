@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "windrow/batching/backend/execution.h"
+#include "windrow/batching/internal/execution.h"
 #include "windrow/ops/apply.h"
 
 namespace windrow::lazy {

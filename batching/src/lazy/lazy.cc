@@ -8,7 +8,7 @@
 #include "lazy/epochs.h"
 #include "lazy/record.h"
 #include "windrow/batching/lazy_task.h"
-#include "windrow/ops/number.h"
+#include "windrow/ops/internal/number.h"
 
 namespace windrow {
 

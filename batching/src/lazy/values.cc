@@ -4,7 +4,7 @@
 #include <new>
 
 #include "lazy/epochs.h"
-#include "windrow/batching/backend/execution.h"
+#include "windrow/batching/internal/execution.h"
 
 namespace windrow::lazy {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "parameters/parameter_stores.h"
-#include "windrow/batching/lazy_weight.h"
+#include "windrow/batching/internal/lazy_weight.h"
 #include "windrow/batching/vertex_function.h"
 
 namespace windrow::lazy {

@@ -5,7 +5,7 @@
 
 #include "parameters/gradient.h"
 #include "parameters/parameter_store.h"
-#include "windrow/ops/recording.h"
+#include "windrow/ops/static.h"
 
 namespace windrow {
 namespace {

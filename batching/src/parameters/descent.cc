@@ -8,7 +8,7 @@
 #include "parameters/gradient.h"
 #include "parameters/parameter_store.h"
 #include "parameters/skipped_steps.h"
-#include "windrow/batching/backend/execution.h"
+#include "windrow/batching/internal/execution.h"
 
 namespace windrow {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "windrow/ops/row_segments.h"
+#include "windrow/ops/internal/row_segments.h"
 
 namespace windrow {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "windrow/ops/matrix.h"
+#include "windrow/ops/internal/matrix.h"
 
 namespace windrow {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "layout/looked_up.h"
-#include "windrow/batching/backend/ir.h"
+#include "windrow/batching/internal/ir.h"
 #include "windrow/batching/parameters.h"
 #include "windrow/ops/apply.h"
 

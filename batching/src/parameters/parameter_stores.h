@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "parameters/parameter_store.h"
-#include "windrow/batching/backend/ir.h"
-#include "windrow/batching/backend/layout.h"
+#include "windrow/batching/internal/ir.h"
+#include "windrow/batching/internal/layout.h"
 
 namespace windrow {
 

@@ -10,10 +10,10 @@
 #include "parameters/orthogonal.h"
 #include "parameters/parameter_store.h"
 #include "parameters/skipped_steps.h"
-#include "windrow/batching/backend/execution.h"
-#include "windrow/ops/number.h"
-#include "windrow/ops/philox.h"
-#include "windrow/ops/recording.h"
+#include "windrow/batching/internal/execution.h"
+#include "windrow/ops/internal/number.h"
+#include "windrow/ops/internal/philox.h"
+#include "windrow/ops/static.h"
 
 namespace windrow {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "run/tag.h"
 #include "windrow/batching/parameters.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 #include "windrow/memory/buffer.h"
 #include "windrow/ops/device.h"
 

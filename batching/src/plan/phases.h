@@ -1,7 +1,7 @@
 // Phases: the part of planning that decides when values are computed.
 #pragma once
 
-#include "windrow/batching/backend/plan.h"
+#include "windrow/batching/internal/plan.h"
 
 namespace windrow {
 

@@ -1,7 +1,7 @@
 // Placement: the part of planning that decides where values lie, given the segment in which each is computed.
 #pragma once
 
-#include "windrow/batching/backend/plan.h"
+#include "windrow/batching/internal/plan.h"
 
 namespace windrow {
 

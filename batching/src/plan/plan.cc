@@ -1,4 +1,4 @@
-#include "windrow/batching/backend/plan.h"
+#include "windrow/batching/internal/plan.h"
 
 #include <algorithm>
 #include <set>

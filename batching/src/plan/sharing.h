@@ -5,7 +5,7 @@
 // the progress of other rows.
 #pragma once
 
-#include "windrow/batching/backend/plan.h"
+#include "windrow/batching/internal/plan.h"
 
 namespace windrow {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "plan/placement.h"
-#include "windrow/batching/backend/plan.h"
+#include "windrow/batching/internal/plan.h"
 
 namespace windrow {
 

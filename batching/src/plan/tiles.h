@@ -1,7 +1,7 @@
 // Tiles and costs: the part of planning that comes last, when all steps are known.
 #pragma once
 
-#include "windrow/batching/backend/plan.h"
+#include "windrow/batching/internal/plan.h"
 
 namespace windrow {
 

@@ -1,8 +1,8 @@
 // What a runner tells of a minibatch without computing it.
 #include <bit>
 
-#include "windrow/batching/backend/layout.h"
-#include "windrow/batching/backend/plan.h"
+#include "windrow/batching/internal/layout.h"
+#include "windrow/batching/internal/plan.h"
 #include "windrow/batching/runner.h"
 
 namespace windrow {

@@ -3,8 +3,8 @@
 
 #include "parameters/gradient.h"
 #include "run/runner_notes.h"
-#include "windrow/batching/backend/execution.h"
-#include "windrow/batching/backend/ir.h"
+#include "windrow/batching/internal/execution.h"
+#include "windrow/batching/internal/ir.h"
 #include "windrow/batching/runner.h"
 
 namespace windrow {

@@ -4,7 +4,7 @@
 
 #include "parameters/parameter_stores.h"
 #include "run/runner_notes.h"
-#include "windrow/batching/backend/execution.h"
+#include "windrow/batching/internal/execution.h"
 #include "windrow/batching/runner.h"
 #include "windrow/ops/apply.h"
 

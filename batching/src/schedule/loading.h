@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "windrow/batching/backend/ir.h"
 #include "windrow/batching/graph.h"
+#include "windrow/batching/internal/ir.h"
 
 namespace windrow {
 

@@ -1,6 +1,6 @@
-#include "windrow/batching/structure_key.h"
-
 #include <span>
+
+#include "windrow/batching/graph.h"
 
 namespace windrow {
 namespace {

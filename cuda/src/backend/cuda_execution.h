@@ -10,7 +10,7 @@
 #include "backend/fusion.h"
 #include "backend/graphs.h"
 #include "lane.h"
-#include "windrow/batching/backend/execution.h"
+#include "windrow/batching/internal/execution.h"
 #include "windrow/cuda/device.h"
 
 namespace windrow::cuda {

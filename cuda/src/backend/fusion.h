@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backend/levels.h"
-#include "windrow/batching/backend/plan.h"
+#include "windrow/batching/internal/plan.h"
 
 namespace windrow::cuda {
 

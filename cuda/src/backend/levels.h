@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "windrow/batching/backend/plan.h"
+#include "windrow/batching/internal/plan.h"
 
 namespace windrow::cuda {
 

@@ -8,8 +8,8 @@
 
 #include "core/atomics.h"
 #include "process/fork.h"
-#include "windrow/engine/function.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/function.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 namespace {

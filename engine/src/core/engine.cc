@@ -8,8 +8,8 @@
 #include "diagnosis/engine_log.h"
 #include "process/exit.h"
 #include "windrow/engine/bulk_scope.h"
-#include "windrow/engine/engine_use.h"
-#include "windrow/engine/push_refusal.h"
+#include "windrow/engine/internal/engine_use.h"
+#include "windrow/engine/internal/push_refusal.h"
 
 namespace windrow {
 namespace {

@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "process/fork.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

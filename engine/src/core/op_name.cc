@@ -1,11 +1,10 @@
-#include "windrow/engine/op_name.h"
-
 #include <string>
 #include <unordered_set>
 
 #include "process/fork.h"
 #include "process/immortal.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
+#include "windrow/engine/var.h"
 
 namespace windrow {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "core/op.h"
 #include "core/ports.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

@@ -15,8 +15,8 @@
 #include "policy/ready_ring.h"
 #include "process/fork.h"
 #include "trace/log.h"
-#include "windrow/engine/denormals.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/denormals.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

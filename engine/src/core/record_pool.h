@@ -15,7 +15,7 @@
 
 #include "core/op.h"
 #include "process/fork.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

@@ -11,7 +11,7 @@
 #include "core/op.h"
 #include "diagnosis/page_guard.h"
 #include "process/fork.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

@@ -14,7 +14,7 @@
 
 #include "process/fork.h"
 #include "process/immortal.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

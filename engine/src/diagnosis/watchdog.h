@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "process/fork.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

@@ -17,7 +17,7 @@
 #include "graph/push_plan.h"
 #include "windrow/engine/error.h"
 #include "windrow/engine/graph.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/op.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

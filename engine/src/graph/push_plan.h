@@ -9,7 +9,7 @@
 
 #include "core/ports.h"
 #include "graph/plan.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

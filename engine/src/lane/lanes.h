@@ -14,7 +14,7 @@
 #include "core/op.h"
 #include "policy/ready_queue.h"
 #include "process/fork.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

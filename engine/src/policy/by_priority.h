@@ -5,7 +5,7 @@
 
 #include "policy/ready_queue.h"
 #include "policy/running_policy.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

@@ -13,7 +13,7 @@
 #include "core/ports.h"
 #include "policy/ready_queue.h"
 #include "policy/slots.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

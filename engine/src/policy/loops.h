@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "process/fork.h"
-#include "windrow/engine/denormals.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/denormals.h"
+#include "windrow/engine/internal/mutex.h"
 #include "windrow/engine/parallel.h"
 
 namespace windrow {

@@ -21,7 +21,7 @@
 #include "core/ports.h"
 #include "policy/running_policy.h"
 #include "policy/slots.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

@@ -10,7 +10,7 @@
 
 #include "core/core.h"
 #include "diagnosis/engine_log.h"
-#include "windrow/engine/process_exit.h"
+#include "windrow/engine/internal/process_exit.h"
 
 namespace windrow {
 namespace {

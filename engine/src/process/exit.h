@@ -1,4 +1,4 @@
-// What engines do when the process exits; see windrow/engine/process_exit.h.
+// What engines do when the process exits; see windrow/engine/internal/process_exit.h.
 //
 // Static objects are destroyed in the reverse order of their making, and functions given to atexit() run in that order
 // among them. Libraries make static objects when they are first used, on a thread of an engine, so after a static

@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

@@ -1,4 +1,4 @@
-#include "windrow/engine/plug_in.h"
+#include "windrow/engine/internal/plug_in.h"
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-#include "windrow/engine/system_limits.h"
+#include "windrow/engine/internal/system_limits.h"
 
 #include <algorithm>
 #include <charconv>

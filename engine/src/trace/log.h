@@ -15,7 +15,7 @@
 #include "process/fork.h"
 #include "trace/clock.h"
 #include "windrow/engine/engine.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

@@ -14,7 +14,7 @@
 
 #include "core/ports.h"
 #include "trace/log.h"
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <optional>
 
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 

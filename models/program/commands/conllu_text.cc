@@ -4,7 +4,7 @@
 #include <sstream>
 #include <utility>
 
-#include "windrow/models/conllu.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow::program {
 namespace {

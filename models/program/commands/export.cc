@@ -6,7 +6,7 @@
 #include "program/options/flags.h"
 #include "program/training/saving.h"
 #include "windrow/engine/error.h"
-#include "windrow/models/exporting.h"
+#include "windrow/models/saved_model.h"
 #include "windrow/ops/device.h"
 
 namespace windrow::program {

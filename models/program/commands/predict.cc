@@ -18,9 +18,9 @@
 #include "program/output/program.h"
 #include "program/training/run_folder.h"
 #include "program/training/saving.h"
+#include "windrow/models/datasets.h"
 #include "windrow/models/language_model.h"
 #include "windrow/models/trainer.h"
-#include "windrow/models/vocabulary.h"
 
 namespace windrow::program {
 namespace {

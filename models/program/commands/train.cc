@@ -14,10 +14,10 @@
 #include "program/training/run_folder.h"
 #include "program/training/saving.h"
 #include "program/training/signals.h"
-#include "windrow/batching/not_finite.h"
+#include "windrow/batching/runner.h"
 #include "windrow/comm/mpi.h"
+#include "windrow/models/saved_model.h"
 #include "windrow/models/trainer.h"
-#include "windrow/models/word_vectors.h"
 
 namespace windrow::program {
 namespace {

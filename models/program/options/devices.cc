@@ -9,8 +9,8 @@
 
 #include "program/commands/commands.h"
 #include "program/output/program.h"
-#include "windrow/engine/system_limits.h"
-#include "windrow/training/record.h"
+#include "windrow/engine/internal/system_limits.h"
+#include "windrow/training/internal/record.h"
 
 namespace windrow::program {
 namespace {

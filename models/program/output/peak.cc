@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "windrow/ops/matrix.h"
+#include "windrow/ops/internal/matrix.h"
 
 extern "C" void omp_set_num_threads(int);
 

@@ -22,7 +22,7 @@
 #include "program/training/signals.h"
 #include "windrow/comm/mpi.h"
 #include "windrow/memory/allocator.h"
-#include "windrow/training/record.h"
+#include "windrow/training/internal/record.h"
 
 namespace windrow::program {
 namespace {

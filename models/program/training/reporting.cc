@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "program/output/program.h"
-#include "windrow/training/whole_file.h"
+#include "windrow/training/internal/whole_file.h"
 
 namespace windrow::program {
 namespace {

@@ -19,9 +19,9 @@
 #include "program/training/saving.h"
 #include "windrow/comm/communicator.h"
 #include "windrow/models/saved_model.h"
-#include "windrow/training/file_calls.h"
-#include "windrow/training/file_error.h"
-#include "windrow/training/whole_file.h"
+#include "windrow/training/internal/file_calls.h"
+#include "windrow/training/internal/whole_file.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow::program {
 namespace {

@@ -8,7 +8,7 @@
 #include "program/output/program.h"
 #include "program/training/signals.h"
 #include "windrow/comm/communicator.h"
-#include "windrow/training/file_error.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow::program {
 namespace {

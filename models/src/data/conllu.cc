@@ -1,5 +1,3 @@
-#include "windrow/models/conllu.h"
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -8,6 +6,7 @@
 
 #include "data/lines.h"
 #include "data/open_data.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

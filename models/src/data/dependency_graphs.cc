@@ -1,7 +1,7 @@
 // Graphs of dependencies: trees, acyclic graphs, and a test for crossing arcs.
 #include <algorithm>
 
-#include "windrow/models/conllu.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

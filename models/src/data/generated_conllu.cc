@@ -3,7 +3,7 @@
 #include <array>
 
 #include "data/draws.h"
-#include "windrow/models/conllu.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "data/draws.h"
-#include "windrow/models/images.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

@@ -2,7 +2,7 @@
 #include <unordered_set>
 
 #include "data/draws.h"
-#include "windrow/models/listops.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

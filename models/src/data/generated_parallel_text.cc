@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "data/draws.h"
-#include "windrow/models/parallel_text.h"
+#include "windrow/models/internal/parallel_text.h"
 
 namespace windrow {
 namespace {

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "data/draws.h"
-#include "windrow/models/sentences.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "data/draws.h"
-#include "windrow/models/treebank.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

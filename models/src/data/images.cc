@@ -1,5 +1,3 @@
-#include "windrow/models/images.h"
-
 #include <algorithm>
 #include <array>
 #include <istream>
@@ -7,6 +5,7 @@
 #include <utility>
 
 #include "data/open_data.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <istream>
 
-#include "windrow/training/file_format.h"
+#include "windrow/training/internal/file_format.h"
 
 namespace windrow {
 

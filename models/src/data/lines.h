@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/parallel_map.h"
-#include "windrow/models/vocabulary.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 

@@ -1,10 +1,9 @@
-#include "windrow/models/listops.h"
-
 #include <algorithm>
 #include <numeric>
 
 #include "data/lines.h"
 #include "data/open_data.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

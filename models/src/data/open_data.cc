@@ -10,7 +10,7 @@
 #include <streambuf>
 #include <string_view>
 
-#include "windrow/models/vocabulary.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

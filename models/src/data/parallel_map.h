@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "windrow/engine/engine.h"
-#include "windrow/engine/engine_ref.h"
+#include "windrow/engine/internal/engine_ref.h"
 #include "windrow/engine/parallel.h"
 
 namespace windrow {

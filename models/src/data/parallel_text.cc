@@ -1,4 +1,4 @@
-#include "windrow/models/parallel_text.h"
+#include "windrow/models/internal/parallel_text.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,8 @@
-#include "windrow/models/sentences.h"
-
 #include <algorithm>
 
 #include "data/lines.h"
 #include "data/open_data.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

@@ -1,10 +1,9 @@
-#include "windrow/models/treebank.h"
-
 #include <algorithm>
 #include <ranges>
 
 #include "data/lines.h"
 #include "data/open_data.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

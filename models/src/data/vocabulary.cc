@@ -1,10 +1,9 @@
-#include "windrow/models/vocabulary.h"
-
 #include <algorithm>
 #include <string>
 
 #include "data/lines.h"
 #include "windrow/engine/error.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 void WordCounts::add(std::string_view word) {

@@ -1,5 +1,3 @@
-#include "windrow/models/word_vectors.h"
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -10,8 +8,9 @@
 
 #include "data/lines.h"
 #include "data/open_data.h"
-#include "windrow/models/vocabulary.h"
-#include "windrow/training/whole_file.h"
+#include "windrow/models/datasets.h"
+#include "windrow/models/saved_model.h"
+#include "windrow/training/internal/whole_file.h"
 
 namespace windrow {
 namespace {

@@ -2,9 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "windrow/models/attention.h"
-#include "windrow/models/crf.h"
-#include "windrow/models/lstm.h"
+#include "windrow/models/layers.h"
 
 namespace windrow {
 

@@ -6,7 +6,7 @@
 
 #include "training/making.h"
 #include "training/scores.h"
-#include "windrow/models/listops.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 

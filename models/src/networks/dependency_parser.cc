@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "windrow/batching/not_finite.h"
+#include "windrow/batching/runner.h"
 
 namespace windrow {
 namespace {

@@ -6,8 +6,7 @@
 
 #include "training/making.h"
 #include "training/scores.h"
-#include "windrow/models/conllu.h"
-#include "windrow/models/vocabulary.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 

@@ -1,4 +1,4 @@
-#include "windrow/models/graph_network.h"
+#include "windrow/models/internal/graph_network.h"
 
 #include <algorithm>
 #include <optional>

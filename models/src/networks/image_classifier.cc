@@ -1,4 +1,4 @@
-#include "windrow/models/image_classifier.h"
+#include "windrow/models/internal/image_classifier.h"
 
 #include <optional>
 #include <string>

@@ -9,8 +9,7 @@
 #include "data/lines.h"
 #include "training/making.h"
 #include "training/scores.h"
-#include "windrow/models/sentences.h"
-#include "windrow/models/vocabulary.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 namespace {

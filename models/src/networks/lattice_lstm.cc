@@ -1,5 +1,5 @@
 // The lattice LSTM, and made-up text as its workload: finds where words begin and end.
-#include "windrow/models/lattice_lstm.h"
+#include "windrow/models/internal/lattice_lstm.h"
 
 #include <algorithm>
 #include <array>

@@ -5,7 +5,7 @@
 
 #include "networks/cell_vertex.h"
 #include "windrow/models/language_model.h"
-#include "windrow/ops/philox.h"
+#include "windrow/ops/internal/philox.h"
 
 namespace windrow {
 namespace {

@@ -1,4 +1,4 @@
-#include "windrow/models/tagger.h"
+#include "windrow/models/internal/tagger.h"
 
 #include <algorithm>
 #include <initializer_list>

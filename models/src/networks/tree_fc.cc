@@ -1,5 +1,5 @@
 // Tree-FC, and generated trees as its workload.
-#include "windrow/models/tree_fc.h"
+#include "windrow/models/internal/tree_fc.h"
 
 #include "data/draws.h"
 #include "training/making.h"

@@ -10,7 +10,7 @@
 #include "data/lines.h"
 #include "training/making.h"
 #include "training/scores.h"
-#include "windrow/models/treebank.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 

@@ -1,5 +1,4 @@
-#include "windrow/models/exporting.h"
-
+#include "windrow/models/saved_model.h"
 #include "windrow/training/program.h"
 
 namespace windrow {

@@ -7,9 +7,9 @@
 
 #include "training/making.h"
 #include "training/scores.h"
-#include "windrow/batching/not_finite.h"
-#include "windrow/models/image_classifier.h"
-#include "windrow/models/images.h"
+#include "windrow/batching/runner.h"
+#include "windrow/models/datasets.h"
+#include "windrow/models/internal/image_classifier.h"
 #include "windrow/ops/static.h"
 #include "windrow/ops/tape.h"
 

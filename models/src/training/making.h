@@ -11,8 +11,8 @@
 
 #include "data/parallel_map.h"
 #include "windrow/comm/communicator.h"
-#include "windrow/models/graph_network.h"
-#include "windrow/models/vocabulary.h"
+#include "windrow/models/datasets.h"
+#include "windrow/models/internal/graph_network.h"
 
 namespace windrow {
 

@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "training/making.h"
-#include "windrow/models/conllu.h"
+#include "windrow/models/datasets.h"
 #include "windrow/models/dependency_parser.h"
 
 namespace windrow {

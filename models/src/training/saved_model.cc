@@ -7,9 +7,9 @@
 
 #include "data/open_data.h"
 #include "training/making.h"
-#include "windrow/models/images.h"
+#include "windrow/models/datasets.h"
 #include "windrow/training/checkpoint.h"
-#include "windrow/training/file_error.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "windrow/models/graph_network.h"
+#include "windrow/models/internal/graph_network.h"
 
 namespace windrow {
 

@@ -6,9 +6,8 @@
 
 #include "training/making.h"
 #include "training/scores.h"
-#include "windrow/models/sentences.h"
-#include "windrow/models/tagger.h"
-#include "windrow/models/vocabulary.h"
+#include "windrow/models/datasets.h"
+#include "windrow/models/internal/tagger.h"
 
 namespace windrow {
 namespace {

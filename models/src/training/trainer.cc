@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "training/loss_sum.h"
-#include "windrow/training/deal.h"
+#include "windrow/training/internal/deal.h"
 
 namespace windrow {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "training/loss_sum.h"
 #include "windrow/models/trainer.h"
-#include "windrow/training/file_error.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "training/making.h"
 #include "training/scores.h"
-#include "windrow/models/parallel_text.h"
+#include "windrow/models/internal/parallel_text.h"
 #include "windrow/models/seq2seq.h"
 
 namespace windrow {

@@ -8,7 +8,7 @@
 #include "data/open_data.h"
 #include "training/making.h"
 #include "windrow/memory/allocator.h"
-#include "windrow/models/parallel_text.h"
+#include "windrow/models/internal/parallel_text.h"
 
 namespace windrow {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "host/simd.h"
+#include "windrow/ops/internal/philox.h"
 #include "windrow/ops/operators.h"
-#include "windrow/ops/philox.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace windrow {

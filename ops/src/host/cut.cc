@@ -1,4 +1,4 @@
-#include "windrow/ops/cut.h"
+#include "windrow/ops/internal/cut.h"
 
 #include <algorithm>
 
@@ -6,8 +6,8 @@
 #include "inline_array.h"
 #include "windrow/engine/error.h"
 #include "windrow/engine/parallel.h"
+#include "windrow/ops/internal/row_sums.h"
 #include "windrow/ops/operators.h"
-#include "windrow/ops/row_sums.h"
 
 namespace windrow {
 namespace {

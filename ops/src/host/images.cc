@@ -12,7 +12,7 @@
 #include "host/host.h"
 #include "host/product.h"
 #include "operators/attributes.h"
-#include "windrow/ops/row_sums.h"
+#include "windrow/ops/internal/row_sums.h"
 
 namespace windrow {
 namespace {

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <string>
 
-#include "windrow/engine/process_exit.h"
-#include "windrow/ops/row_sums.h"
+#include "windrow/engine/internal/process_exit.h"
+#include "windrow/ops/internal/row_sums.h"
 
 // Functions of libgomp, the OpenMP runtime that oneDNN uses. Declared here, since omp.h depends on the compiler.
 extern "C" int omp_get_max_threads();

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "host/host.h"
+#include "windrow/ops/internal/row_segments.h"
+#include "windrow/ops/internal/row_sums.h"
 #include "windrow/ops/operators.h"
-#include "windrow/ops/row_segments.h"
-#include "windrow/ops/row_sums.h"
 
 namespace windrow {
 namespace {

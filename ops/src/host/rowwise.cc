@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "host/simd.h"
-#include "windrow/ops/dropout.h"
+#include "windrow/ops/internal/dropout.h"
 #include "windrow/ops/operators.h"
 
 HWY_BEFORE_NAMESPACE();

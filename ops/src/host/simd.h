@@ -19,7 +19,7 @@
 #include "host/host.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
-#include "windrow/ops/row_sums.h"
+#include "windrow/ops/internal/row_sums.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace windrow {

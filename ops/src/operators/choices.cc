@@ -2,7 +2,7 @@
 #include <string>
 
 #include "operators/rules.h"
-#include "windrow/ops/dropout.h"
+#include "windrow/ops/internal/dropout.h"
 #include "windrow/ops/operators.h"
 
 namespace windrow::op {

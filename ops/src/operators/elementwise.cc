@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "operators/rules.h"
-#include "windrow/ops/number.h"
+#include "windrow/ops/internal/number.h"
 #include "windrow/ops/operators.h"
 
 namespace windrow::op {

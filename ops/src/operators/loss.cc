@@ -3,8 +3,8 @@
 #include <string>
 
 #include "operators/rules.h"
-#include "windrow/ops/dropout.h"
-#include "windrow/ops/number.h"
+#include "windrow/ops/internal/dropout.h"
+#include "windrow/ops/internal/number.h"
 #include "windrow/ops/operators.h"
 
 namespace windrow::op {

@@ -1,6 +1,6 @@
 #include "operators/rules.h"
 
-#include "windrow/ops/number.h"
+#include "windrow/ops/internal/number.h"
 
 namespace windrow::op {
 

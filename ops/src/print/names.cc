@@ -7,7 +7,7 @@
 #include <limits>
 #include <string_view>
 
-#include "windrow/ops/number.h"
+#include "windrow/ops/internal/number.h"
 
 namespace windrow::print {
 namespace {

@@ -1,4 +1,4 @@
-// Text of C++ for printed programs: names and literals. See source.h.
+// Text of C++ for printed programs: names and literals. See static.h.
 #pragma once
 
 #include <set>

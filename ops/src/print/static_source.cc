@@ -5,9 +5,9 @@
 
 #include "print/names.h"
 #include "record/recorder.h"
-#include "windrow/memory/planner.h"
+#include "windrow/memory/internal/planner.h"
 #include "windrow/ops/operators.h"
-#include "windrow/ops/source.h"
+#include "windrow/ops/static.h"
 
 namespace windrow {
 

@@ -126,7 +126,7 @@ void Recorder::note_applied(const Operator& op, const Operands& operands, const 
   if (keeps_ == Keeps::operators) recording_.applied.push_back({recording_.ops.size() - 1, &op, operands, out});
 }
 
-// ---- recording.h ----
+// ---- pushes of other code (static.h) ----
 
 void push_replayable(Engine& engine, OpFunction function, AccessList accesses, const PushOptions& options,
                      const ReplayedBuffers& buffers) {

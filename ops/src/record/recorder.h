@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "windrow/engine/push_refusal.h"
+#include "windrow/engine/internal/push_refusal.h"
 #include "windrow/ops/apply.h"
-#include "windrow/ops/recording.h"
+#include "windrow/ops/static.h"
 
 namespace windrow {
 

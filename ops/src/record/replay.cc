@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "windrow/memory/planner.h"
+#include "windrow/memory/internal/planner.h"
 
 namespace windrow {
 namespace {

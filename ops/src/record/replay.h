@@ -10,7 +10,7 @@
 
 #include "record/recorder.h"
 #include "windrow/engine/graph.h"
-#include "windrow/ops/captured_work.h"
+#include "windrow/ops/internal/captured_work.h"
 #include "windrow/ops/static.h"
 #include "workspaces.h"
 

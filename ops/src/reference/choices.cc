@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "reference/reference.h"
+#include "windrow/ops/internal/philox.h"
 #include "windrow/ops/operators.h"
-#include "windrow/ops/philox.h"
 
 namespace windrow::reference {
 namespace {

@@ -1,10 +1,10 @@
-#include "windrow/ops/evaluate.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
+
+#include "windrow/ops/kernel.h"
 
 namespace windrow {
 namespace {

@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "reference/reference.h"
+#include "windrow/ops/internal/philox.h"
 #include "windrow/ops/operators.h"
-#include "windrow/ops/philox.h"
 
 namespace windrow::reference {
 namespace {

@@ -7,7 +7,7 @@
 #include "files/manifest.h"
 #include "files/messages.h"
 #include "files/open_file.h"
-#include "windrow/training/file_error.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow {
 

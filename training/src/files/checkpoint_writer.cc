@@ -10,8 +10,8 @@
 #include "files/open_file.h"
 #include "windrow/engine/error.h"
 #include "windrow/training/checkpoint_folder.h"
-#include "windrow/training/file_error.h"
-#include "windrow/training/whole_file.h"
+#include "windrow/training/internal/whole_file.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow {
 namespace {

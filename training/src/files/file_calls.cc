@@ -1,4 +1,4 @@
-#include "windrow/training/file_calls.h"
+#include "windrow/training/internal/file_calls.h"
 
 #include <dirent.h>
 #include <fcntl.h>

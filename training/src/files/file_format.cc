@@ -1,4 +1,4 @@
-#include "windrow/training/file_format.h"
+#include "windrow/training/internal/file_format.h"
 
 #include <algorithm>
 #include <array>

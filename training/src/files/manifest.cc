@@ -8,8 +8,8 @@
 #include "files/crc32c.h"
 #include "files/messages.h"
 #include "windrow/engine/error.h"
-#include "windrow/training/file_error.h"
-#include "windrow/training/whole_file.h"
+#include "windrow/training/internal/whole_file.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <system_error>
 
-#include "windrow/training/file_error.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow {
 namespace {

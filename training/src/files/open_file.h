@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "windrow/training/file_calls.h"
-#include "windrow/training/file_error.h"
+#include "windrow/training/internal/file_calls.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow {
 

@@ -1,4 +1,4 @@
-#include "windrow/training/record.h"
+#include "windrow/training/internal/record.h"
 
 #include <array>
 #include <limits>
@@ -6,7 +6,7 @@
 
 #include "files/messages.h"
 #include "files/record_json.h"
-#include "windrow/training/file_error.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow {
 

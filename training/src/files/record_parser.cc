@@ -4,8 +4,8 @@
 
 #include "files/messages.h"
 #include "files/record_json.h"
-#include "windrow/training/file_error.h"
-#include "windrow/training/record.h"
+#include "windrow/training/internal/record.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow {
 

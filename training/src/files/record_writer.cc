@@ -7,7 +7,7 @@
 #include "files/messages.h"
 #include "files/record_json.h"
 #include "windrow/engine/error.h"
-#include "windrow/training/record.h"
+#include "windrow/training/internal/record.h"
 
 namespace windrow {
 namespace {

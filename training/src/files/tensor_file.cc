@@ -13,9 +13,8 @@
 #include "files/open_file.h"
 #include "files/tensor_header.h"
 #include "windrow/engine/error.h"
-#include "windrow/training/file_error.h"
-#include "windrow/training/file_format.h"
-#include "windrow/training/whole_file.h"
+#include "windrow/training/internal/file_format.h"
+#include "windrow/training/internal/whole_file.h"
 
 namespace windrow {
 namespace {

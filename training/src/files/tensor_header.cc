@@ -9,8 +9,8 @@
 
 #include "files/messages.h"
 #include "windrow/engine/error.h"
-#include "windrow/training/file_error.h"
-#include "windrow/training/record.h"
+#include "windrow/training/internal/record.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow {
 namespace {

@@ -1,4 +1,4 @@
-#include "windrow/training/whole_file.h"
+#include "windrow/training/internal/whole_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>

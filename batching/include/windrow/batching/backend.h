@@ -1,18 +1,18 @@
 // How a device computes minibatches. Start here to write a back end for a device of your own.
 //
-// A runner makes a Plan (backend/plan.h) of a vertex function, which its back end lowers once. For each minibatch the
-// runner makes a Layout (backend/layout.h), and the lowered plan starts an Execution (backend/execution.h): an object
+// A runner makes a Plan (internal/plan.h) of a vertex function, which its back end lowers once. For each minibatch the
+// runner makes a Layout (internal/layout.h), and the lowered plan starts an Execution (internal/execution.h): an object
 // that pushes the ops of each stage. A device without a back end of its own has its plans interpreted, step by step,
 // through its kernel table. These headers are for back ends; programs need none of them.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <memory>
 #include <vector>
 
-#include "windrow/batching/backend/execution.h"
-#include "windrow/batching/backend/layout.h"
-#include "windrow/batching/backend/plan.h"
+#include "windrow/batching/internal/execution.h"
+#include "windrow/batching/internal/layout.h"
+#include "windrow/batching/internal/plan.h"
 #include "windrow/ops/device.h"
 
 namespace windrow {

@@ -4,7 +4,7 @@
 // type says which, and how wide it is. Nothing is computed while a vertex function is traced. Parameters can be
 // operands directly.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <concepts>
 #include <initializer_list>
@@ -12,7 +12,7 @@
 #include <span>
 #include <string>
 
-#include "windrow/batching/expression_operators.h"
+#include "windrow/batching/internal/expression_operators.h"
 #include "windrow/batching/parameters.h"
 #include "windrow/ops/operators.h"
 

@@ -1,6 +1,6 @@
 // Input graphs: the children of each vertex, and the inputs that each vertex pulls.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstdint>
 #include <map>
@@ -12,7 +12,7 @@
 
 #include "windrow/batching/schedule.h"
 #include "windrow/batching/vertex_function.h"
-#include "windrow/ops/matrix.h"
+#include "windrow/ops/internal/matrix.h"
 
 namespace windrow {
 
@@ -148,5 +148,11 @@ class InputGraph {
 /// Divides graphs of one vertex function into minibatches of `minibatch` graphs (at least 1), as input for schedules.
 /// The types are all vertex types that occur in the graphs. Throws MisuseError for minibatches of 0 graphs.
 std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch);
+
+/// A hash of the number of vertices, their children and their kinds, and not of inputs: StaticInputs::key of a Static
+/// (windrow/ops/static.h) or a StaticBlock whose body applies operators vertex by vertex, for graphs of different
+/// structure. Two structures of a million have the same key with a probability of about 3e-8. Pass inputs, such as word
+/// numbers, as tensors.
+std::uint64_t structure_key(const GraphData& graph);
 
 }  // namespace windrow

@@ -43,7 +43,7 @@
 //            inference until some flushes after its last handle has ended, for training until clear().
 //   Threads  One at a time, for a graph and its expressions.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <array>
 #include <concepts>
@@ -61,8 +61,8 @@
 #include <vector>
 
 #include "windrow/batching/expr.h"
-#include "windrow/batching/expression_operators.h"
-#include "windrow/batching/lazy_weight.h"
+#include "windrow/batching/internal/expression_operators.h"
+#include "windrow/batching/internal/lazy_weight.h"
 #include "windrow/batching/runner.h"
 
 namespace windrow {

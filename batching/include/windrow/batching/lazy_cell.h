@@ -25,7 +25,7 @@
 // The bodies of cells compute with the expressions of vertex functions (expr.h). Cells and other lazy expressions can
 // be mixed; operations that are written outside of cells are grouped as before.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <array>
 #include <functional>

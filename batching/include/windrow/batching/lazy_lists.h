@@ -4,7 +4,7 @@
 // the logarithm of n, so lists of different lengths share batches. The expressions of a list have one width. All throw
 // MisuseError for an empty list and for different widths. Operators that fail name the line `from`.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <source_location>
 #include <span>

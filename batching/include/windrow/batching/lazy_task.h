@@ -26,7 +26,7 @@
 //            whose graph was cleared while it waited.
 //   Threads  One at a time, as for the graph.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <coroutine>
 #include <exception>

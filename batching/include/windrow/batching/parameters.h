@@ -13,7 +13,7 @@
 //            After the engine is gone they may only be destroyed; members that need the engine throw MisuseError.
 //   Threads  One at a time, for a set of parameters with its runners and lazy graphs.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstdint>
 #include <functional>
@@ -27,7 +27,7 @@
 #include <utility>
 #include <vector>
 
-#include "windrow/batching/expression_operators.h"
+#include "windrow/batching/internal/expression_operators.h"
 #include "windrow/ops/random.h"
 #include "windrow/ops/tensor.h"
 

@@ -27,7 +27,7 @@
 //            thrown by the later call that waits for that minibatch to finish.
 //   Threads  One at a time for each runner.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstdint>
 #include <deque>
@@ -41,6 +41,7 @@
 #include "windrow/batching/graph.h"
 #include "windrow/batching/parameters.h"
 #include "windrow/batching/vertex_function.h"
+#include "windrow/engine/error.h"
 #include "windrow/ops/device.h"
 
 namespace windrow {
@@ -322,6 +323,13 @@ class Runner {
   bool counts_minibatches_ = true;          // not by a lazy graph, which counts its minibatches itself
   bool waits_for_more_ = false;             // a lazy graph sets it for what it computes again: rather fewer batches
   RunnerStats stats_;
+};
+
+/// Fails the op that adds up the losses of a minibatch, so it is the root of the OpError that waits for these losses
+/// throw: a loss is infinite or NaN. The text names the vertex, and where the first such value comes from.
+class NotFiniteError : public Error {
+ public:
+  using Error::Error;
 };
 
 }  // namespace windrow

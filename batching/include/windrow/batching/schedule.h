@@ -22,7 +22,7 @@
 //
 // Threads: every function may be called from any thread.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstdint>
 #include <string_view>

@@ -32,7 +32,7 @@
 //            runner is made for the function.
 //   Threads  A vertex function is immutable. Several functions may be traced concurrently.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstdint>
 #include <functional>

@@ -25,7 +25,7 @@
 //            so they are not for ops.
 //   Life     A communicator may end before its ops have run. After its engine is gone it may only be destroyed.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <chrono>
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Groups within a process: several devices of one or several engines.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <chrono>
 #include <memory>

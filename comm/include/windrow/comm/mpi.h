@@ -3,7 +3,7 @@
 //   windrow::MpiWorld world;
 //   const windrow::Communicator all = world.group(device);
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <chrono>
 #include <cstddef>

@@ -4,7 +4,7 @@
 //   const windrow::NcclGroup group(devices);
 //   for (int rank = 0; rank < group.size(); ++rank) group[rank].all_reduce(gradients[rank]);
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <chrono>
 #include <memory>

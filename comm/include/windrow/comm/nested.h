@@ -4,7 +4,7 @@
 //   windrow::NestedGroup group({inner[0], inner[1]}, world.group(devices[0]));
 //   group[local].all_reduce(gradients[local]);
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <vector>
 

@@ -5,7 +5,7 @@
 //   group[rank].all_reduce(gradients[rank]);
 //   clock.run();
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <chrono>
 #include <cstddef>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "windrow/comm/communicator.h"
-#include "windrow/comm/virtual_time.h"
+#include "windrow/comm/internal/virtual_time.h"
 
 namespace windrow {
 

@@ -25,7 +25,7 @@
 // Errors. A device that fails, for example since a kernel used a wrong address, is lost for the process: its variables
 // are poisoned, with an error that names the kernels and copies in flight, and everything else goes on.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // A scope for many pushes in a row.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include "windrow/engine/engine.h"
 

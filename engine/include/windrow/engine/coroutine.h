@@ -2,7 +2,7 @@
 //
 // Any coroutine type can await. Uses the public interface of the engine alone.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <atomic>
 #include <coroutine>
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "windrow/engine/engine_use.h"
+#include "windrow/engine/internal/engine_use.h"
 
 namespace windrow {
 

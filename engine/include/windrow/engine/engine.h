@@ -31,7 +31,7 @@
 //   Fork     A forked child has the variables as the last finished op left them, and starts its own threads when it
 //            pushes. See EngineOptions::fork_patience.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <chrono>
 #include <cstdint>
@@ -44,15 +44,13 @@
 #include <string_view>
 #include <vector>
 
-#include "windrow/engine/denormals.h"
-#include "windrow/engine/engine_ref.h"
-#include "windrow/engine/engine_stats.h"
 #include "windrow/engine/error.h"
-#include "windrow/engine/function.h"
 #include "windrow/engine/graph.h"
+#include "windrow/engine/internal/denormals.h"
+#include "windrow/engine/internal/engine_ref.h"
+#include "windrow/engine/internal/function.h"
 #include "windrow/engine/lane.h"
 #include "windrow/engine/on_complete.h"
-#include "windrow/engine/op_name.h"
 #include "windrow/engine/trace.h"
 #include "windrow/engine/var.h"
 

@@ -1,6 +1,6 @@
 // Errors: misuse throws at the call; a failing op poisons variables.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstdint>
 #include <exception>

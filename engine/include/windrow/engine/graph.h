@@ -19,7 +19,7 @@
 //   Life     Functions and their captures live as long as a handle or a launch. After the engine is gone, launch(),
 //            append() and dot() throw MisuseError.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstddef>
 #include <functional>

@@ -10,7 +10,7 @@
 // on an ordered lane, so that a device can be debugged like the host: push returns when the op's point is reached. (An
 // asynchronous op ends when its OnComplete is called, with every policy.)
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <chrono>
 #include <compare>

@@ -1,6 +1,6 @@
 // The token with which an asynchronous op reports its completion.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <exception>
 #include <utility>

@@ -18,7 +18,7 @@
 //   Cost     A worker that sleeps has to be woken, so small loops are better left whole. Operators (ops/cut.h) give
 //            each piece work of some tens of microseconds, and do not cut what has less than four pieces.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstddef>
 #include <optional>

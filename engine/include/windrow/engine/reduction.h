@@ -1,6 +1,6 @@
 // Sums, maxima and similar values to which many ops add concurrently.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <algorithm>
 #include <cstddef>

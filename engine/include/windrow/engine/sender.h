@@ -4,14 +4,14 @@
 //   auto operation = std::move(sender).connect(receiver);
 //   operation.start();
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <atomic>
 #include <exception>
 #include <utility>
 #include <vector>
 
-#include "windrow/engine/engine_use.h"
+#include "windrow/engine/internal/engine_use.h"
 
 namespace windrow {
 

@@ -3,7 +3,7 @@
 // The host's allocator is here; a device room implements Allocator for its own memory. Allocators know nothing of
 // variables and ops. buffer.h says when their members are called.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstddef>
 #include <limits>

@@ -23,7 +23,7 @@
 //   Threads  A buffer may be created, moved and destroyed from any thread, by one thread at a time. Its bytes may be
 //            accessed by ops that declare it, or between a wait and the next push that conflicts.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstddef>
 #include <memory>

@@ -8,7 +8,7 @@
 // Requests up to 2 MiB share segments: they often live long, as parameters and their gradients do, and would keep the
 // rest of a larger segment from serving the next minibatch.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <array>
 #include <chrono>
@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "windrow/engine/mutex.h"
+#include "windrow/engine/internal/mutex.h"
 #include "windrow/memory/allocator.h"
 
 namespace windrow {
@@ -138,5 +138,18 @@ class Pool final : public DividingAllocator {
   int waiting_ WINDROW_GUARDED_BY(mutex_) = 0;  // for freed_
   CondVar freed_;
 };
+
+/// The name that Pool had when it alone divided segments. `least` and `small` have no effect.
+struct SegmentsOptions {
+  std::size_t least = 0, small = 0;
+  bool fast_below = false;
+  std::size_t limit = unlimited;
+
+  operator PoolOptions() const {
+    return {.limit = limit, .below = fast_below ? PoolOptions::Below::fast : PoolOptions::Below::slow};
+  }
+};
+using Segments [[deprecated("use Pool, which divides segments")]] = Pool;
+using SegmentsStats [[deprecated("use PoolStats")]] = PoolStats;
 
 }  // namespace windrow

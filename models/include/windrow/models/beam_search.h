@@ -11,7 +11,7 @@
 // Since longer sequences are less probable, ended hypotheses are compared by their log-probability divided by a power
 // of their length.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstdint>
 #include <utility>

@@ -16,7 +16,7 @@
 // such as "root:x", if and only if its head is 0, unless the treebank has no such relation or no other. Training lets
 // such actions compete, which makes better parsers.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <array>
 #include <cstdint>
@@ -27,8 +27,7 @@
 
 #include "windrow/batching/lazy.h"
 #include "windrow/batching/lazy_task.h"
-#include "windrow/models/conllu.h"
-#include "windrow/models/vocabulary.h"
+#include "windrow/models/datasets.h"
 
 namespace windrow {
 

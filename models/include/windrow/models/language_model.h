@@ -8,7 +8,7 @@
 // Each sentence begins after the end mark of another one. The sentences of a call are one minibatch. Those that are
 // drawn keep their states: a step of all of them is one batch, and the words before it are not read again.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@
 #include "windrow/batching/graph.h"
 #include "windrow/batching/lazy_cell.h"
 #include "windrow/batching/lazy_task.h"
-#include "windrow/models/lstm.h"
+#include "windrow/models/layers.h"
 
 namespace windrow {
 

@@ -17,7 +17,7 @@
 //   std::vector<std::vector<windrow::Hypothesis>> found = translator.translate({{5, 8, 3}}, {.width = 5});
 //   windrow::Sentence best = vocabulary.words(found[0][0].words);
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <array>
 #include <cstdint>
@@ -27,9 +27,8 @@
 
 #include "windrow/batching/graph.h"
 #include "windrow/batching/lazy_cell.h"
-#include "windrow/models/attention.h"
 #include "windrow/models/beam_search.h"
-#include "windrow/models/lstm.h"
+#include "windrow/models/layers.h"
 
 namespace windrow {
 

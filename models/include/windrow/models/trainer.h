@@ -4,7 +4,7 @@
 //   windrow::Trainer::Pass pass = trainer.train();
 //   for (const windrow::Metric& metric : trainer.evaluate()) ...
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstdint>
 #include <functional>

@@ -11,7 +11,7 @@
 // on the states alone, as in Yang et al. 2016: they are the softmax of tanh(h W) s over the children, for parameters W
 // and s.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstdint>
 #include <optional>
@@ -20,7 +20,7 @@
 
 #include "windrow/batching/parameters.h"
 #include "windrow/batching/vertex_function.h"
-#include "windrow/models/lstm.h"
+#include "windrow/models/layers.h"
 
 namespace windrow {
 

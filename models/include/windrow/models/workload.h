@@ -7,7 +7,7 @@
 // To add a workload, write a header with its network, a source file that makes its samples, and add its name to the
 // list in workload.cc.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "windrow/batching/runner.h"
-#include "windrow/models/lstm.h"
+#include "windrow/models/layers.h"
 
 namespace windrow {
 

@@ -18,7 +18,7 @@
 //            the rows of the result that it concerns become NaN (see Kernel).
 //   Threads  Every function may be called from any thread.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <functional>
 #include <source_location>

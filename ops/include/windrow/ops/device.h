@@ -3,7 +3,7 @@
 // On the host, ops run on host threads. Another device has an ordered lane, on which its kernels and copies are issued,
 // and memory that belongs to this lane (see Allocator).
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <memory>
 #include <optional>

@@ -3,7 +3,7 @@
 // An operator maps matrices to one matrix. Kernels compute it; each device has its own (kernel.h). docs/own_operator.md
 // shows how to add an operator.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <array>
 #include <bit>
@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "windrow/engine/error.h"
-#include "windrow/engine/op_name.h"
-#include "windrow/ops/matrix.h"
+#include "windrow/engine/var.h"
+#include "windrow/ops/internal/matrix.h"
 
 namespace windrow {
 

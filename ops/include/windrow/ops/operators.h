@@ -9,13 +9,13 @@
 // sum_parts and those for training have no gradient. The operands of arg_top_k, argmax_matmul and sample get none: the
 // result counts as a constant. Operators that result in numbers of columns make them floats, exact up to 2^24.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstdint>
 #include <span>
 
+#include "windrow/ops/internal/step_numbers.h"
 #include "windrow/ops/operator.h"
-#include "windrow/ops/step_numbers.h"
 
 namespace windrow::op {
 

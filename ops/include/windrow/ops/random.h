@@ -3,12 +3,12 @@
 // A number is a function of a key and a counter (philox.h). A Generator's key is its seed; its counter is state behind
 // a variable. Draws are engine ops that mutate this variable, so they happen in the order of their pushes.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstdint>
 #include <source_location>
 
-#include "windrow/ops/philox.h"
+#include "windrow/ops/internal/philox.h"
 #include "windrow/ops/tensor.h"
 
 namespace windrow {

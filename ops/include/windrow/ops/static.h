@@ -7,39 +7,38 @@
 //   });
 //   for (...) step({.in = {images}, .indices = {labels}});
 //
-// The first call with inputs of some shapes calls the body and records the operators that it applies. Later calls with
-// inputs of these shapes launch the recording as an engine graph: no body, no shape inference, no checks, no tensors
-// made, and the tensors inside lie at places in one block of memory that were planned once.
+// The first call with inputs of some shapes calls the body and records its operators. Later calls with such inputs
+// launch the recording as an engine graph, whose tensors have places in one planned block of memory.
 //
 // Contract
-//   Order    A call equals calling the body. Variables order its ops with all others, as pushed ops are.
-//   Body     It may apply operators, make, view, fill and set tensors, draw, call other Statics, and push replayable
-//   ops
-//            (recording.h), such as Optimiser::step. Any other push to the engine, and a wait, throws MisuseError.
-//            Whatever else it does happens once, when it is recorded. Numbers that it passes are constants of the
-//            recording: a number that changes belongs in a tensor. If the program's state decides which ops the body
-//            applies, such as which parameters are frozen, each state needs a `key` of its own.
-//   Tensors  Inputs are copied. A tensor that the body makes, and that is held when it has returned, keeps its memory,
-//            and each replay overwrites it; all others share planned memory. Tensors from outside are accessed in
-//            place. To carry a value to the next call, write it into such a tensor. A handle that the body assigns is
-//            assigned once; the body throws MisuseError if nobody holds a tensor afterwards that it has read.
-//   Memory   Each recording has memory of its own. Where the host's memory has a limit, recordings that were used least
-//            recently are dropped until there is room for the called one, and all take half of the limit at most.
-//   Errors   If the body throws, nothing of it is pushed or kept. An op that fails in a replay poisons what it writes,
-//            and the next call heals it; Engine::wait_all() reports it until then. With order `serial` or
-//            `breadth_first`, neighbouring ops of a lane fail together.
+//   Order    A call has the effect of calling the body.
+//   Body     It may apply operators, make, view, fill and set tensors, draw, call other Statics, and push ops by
+//            push_replayable(), as Optimiser::step does. Any other push, and a wait, throws MisuseError.
+//   Once     What else the body does happens once. Its numbers are constants: one that changes belongs in a tensor, and
+//            what decides which operators it applies in `key`.
+//   Tensors  Inputs are copied. Replays overwrite a tensor that the body makes and that is held when it has returned;
+//            others share planned memory. Tensors from outside are accessed in place: a value for the next call goes
+//            there. A handle is assigned once. The body throws MisuseError if it has read a tensor that nobody holds.
+//   Memory   Where memory is limited, recordings that were used least recently are dropped: all take half at most.
+//   Errors   If the body throws, nothing of it is pushed or kept. An op that fails in a replay poisons what it writes
+//            until the next call. With order `serial` or `breadth_first`, neighbouring ops of a lane fail together.
 //   Captures In Engine::capture, a call adds the replay to the graph; a first call throws MisuseError.
 //   Threads  One at a time. A Static may end while replays run; tensors that it returned stay valid.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "windrow/engine/engine.h"
+#include "windrow/memory/buffer.h"
 #include "windrow/ops/tensor.h"
 
 namespace windrow {
@@ -48,7 +47,7 @@ struct StaticInputs {
   std::vector<Tensor> in = {};
   std::vector<IntTensor> indices = {};
   /// Of whatever else the body depends on: calls of different keys are recorded apart. For programs whose structure
-  /// differs from sample to sample, a hash of the types and of the child structure: windrow/batching/structure_key.h.
+  /// differs from sample to sample, a hash of the types and of the child structure: windrow/batching/graph.h.
   std::uint64_t key = 0;
 };
 
@@ -118,5 +117,83 @@ class Static {
   class Impl;
   const std::unique_ptr<Impl> impl_;
 };
+
+// Programs printed as C++ source, which run without this library but for its kernels.
+//
+//   const windrow::PrintedSource source = windrow::print_source(host, {
+//       .name = "perceptron",
+//       .body = [&](const windrow::StaticInputs& call) -> std::vector<windrow::Tensor> { return {logits(call)}; },
+//       .rows = 64, .width = 784, .parameters = {{"first", w}, ...}});
+//
+// Vertex functions are written as data; see windrow/training/program.h.
+
+/// A value.
+struct PrintedSource {
+  std::string name;  ///< of its namespace: that of the program, and _model
+  /// By name: model.h is the interface, model.cc what was printed of the program, main.cc a program for it, and
+  /// CMakeLists.txt builds it; all others are the same for all programs. They need the headers and the library of the
+  /// room ops.
+  std::map<std::string, std::string> files = {};
+  /// The names of the parameters that model.cc reads from a file in the format safetensors.
+  std::vector<std::string> parameters = {};
+};
+
+/// A program of operators with one input, as the body of a Static.
+struct StaticProgram {
+  std::string name;
+  Static::Body body;  ///< returns the outputs
+  Index rows, width;  ///< of the input
+  std::vector<std::pair<std::string, Tensor>> parameters = {};
+  std::vector<std::string> outputs = {};  ///< names, as many as the body returns
+};
+
+/// Records the body once, as Static does, and prints its operators with planned addresses. The printed code computes
+/// the same bits. Throws what the body throws, and MisuseError for a device other than the host, and for what cannot be
+/// printed: an op that is no operator of operators.h, a view of a part of a tensor, and a tensor from outside that is
+/// no parameter.
+PrintedSource print_source(const Device& device, const StaticProgram& program);
+
+// For code that pushes ops of its own, so that the body of a Static may call it.
+
+class Recorder;
+
+/// What a recording must know of an op besides its accesses.
+struct ReplayedBuffers {
+  /// The buffers behind the accesses. A recording keeps them alive, and may move those that nobody else keeps.
+  std::vector<std::shared_ptr<Buffer>> all = {};
+  /// The variable of a buffer that the op mutates since it overwrites a part of it; empty if there is none. If no
+  /// earlier op of the recording writes the buffer, replays clear it before this op.
+  Var overwritten_in_part = {};
+  /// The variables of buffers that the op reads, element by element, before it overwrites the buffer of `result` at the
+  /// same places: the two may be the same bytes if nothing reads the former later.
+  std::vector<Var> in_place = {};
+  Var result = {};
+  /// Whether the function does nothing but issue work on its lane, and the same work each time, so that lanes may
+  /// capture it: captured_work.h.
+  bool may_be_captured = false;
+};
+
+/// Pushes an op or, in the body of a Static, records it. The op may be run again: its function does, each time, what
+/// pushing the op again would do. What changes from time to time must be behind the variables, and not in the captures.
+/// Throws as Engine::push does.
+void push_replayable(Engine& engine, OpFunction function, AccessList accesses, const PushOptions& options,
+                     const ReplayedBuffers& buffers);
+
+/// While an Unrecorded exists, its thread pushes as if it were not in the body of a Static: once, and before what the
+/// body records. For what a program does when it runs for the first time, such as giving state its initial value.
+class Unrecorded {
+ public:
+  Unrecorded();
+  ~Unrecorded();
+  Unrecorded(const Unrecorded&) = delete;
+  Unrecorded& operator=(const Unrecorded&) = delete;
+
+ private:
+  Recorder* const recorder_;
+};
+
+/// Throws MisuseError in the body of a Static: `what`, such as "keep_gradients()", changes the program, and not only
+/// tensors, so replays would not do it.
+void refuse_in_recording(const std::string& what);
 
 }  // namespace windrow

@@ -18,7 +18,7 @@
 // results of a call, and nothing in between (checkpointing: Chen et al. 2016). Gradients of weights are summed within a
 // call first, so they round otherwise than those of the same operators on a tape.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <functional>
 #include <memory>

@@ -9,7 +9,7 @@
 // For structure that differs from sample to sample, use vertex functions or lazy expressions, which batch
 // (windrow/batching/). In the body of a Static, a tape costs nothing per step (static.h).
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <functional>
 #include <memory>

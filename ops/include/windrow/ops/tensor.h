@@ -1,6 +1,6 @@
 // Tensors: views of buffers as rows of equal width.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <functional>
 #include <memory>
@@ -9,7 +9,7 @@
 
 #include "windrow/memory/buffer.h"
 #include "windrow/ops/device.h"
-#include "windrow/ops/matrix.h"
+#include "windrow/ops/internal/matrix.h"
 
 namespace windrow {
 

@@ -17,7 +17,7 @@
 //   ...
 //   windrow::restore(checkpoint, {.parameters = encoder, .name = "encoder"});  // in a program without that decoder
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstdint>
 #include <string>
@@ -25,7 +25,6 @@
 #include <vector>
 
 #include "windrow/batching/parameters.h"
-#include "windrow/training/averages.h"
 #include "windrow/training/checkpoint_folder.h"
 #include "windrow/training/optimiser.h"
 

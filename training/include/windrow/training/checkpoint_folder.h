@@ -11,7 +11,7 @@
 //
 // Knows no parameters and no optimisers.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -23,8 +23,8 @@
 #include <string>
 #include <vector>
 
-#include "windrow/training/file_calls.h"
-#include "windrow/training/record.h"
+#include "windrow/training/internal/file_calls.h"
+#include "windrow/training/internal/record.h"
 #include "windrow/training/tensor_file.h"
 
 namespace windrow {

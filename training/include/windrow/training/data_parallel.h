@@ -24,7 +24,7 @@
 //            differ in number, name or shape are refused by the constructor, at all members, by name.
 //   Threads  One at a time, together with the parameters.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -5,7 +5,7 @@
 //
 // Knows no parameters: an optimiser evaluates the schedule in the op that begins a step.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstdint>
 #include <functional>

@@ -10,7 +10,7 @@
 //
 // Knows no models, and no code that made the function. docs/export.md describes the file.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <filesystem>
 #include <map>
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "windrow/batching/runner.h"
-#include "windrow/training/file_error.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow {
 

@@ -6,7 +6,7 @@
 //
 // Knows host memory only: no parameters, no devices.
 #pragma once
-#include "windrow/engine/requirements.h"
+#include "windrow/engine/internal/requirements.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -21,9 +21,17 @@
 #include <variant>
 #include <vector>
 
-#include "windrow/training/file_calls.h"
+#include "windrow/engine/error.h"
+#include "windrow/training/internal/file_calls.h"
 
 namespace windrow {
+
+/// Thrown when a file cannot be read or written, or holds something other than expected. The text is one line: the
+/// file, what is wrong, and what was expected. Control characters in names are escaped.
+class FileError : public Error {
+ public:
+  using Error::Error;
+};
 
 class OpenFile;
 

@@ -1,0 +1,74 @@
+// Functions of parameters alone, for lazy expressions and, by Vertex::parameter, for vertex functions.
+//
+//   x = matmul(x, exp(windrow::LazyWeight(w)));
+//   x = (x - slice(windrow::LazyWeight(means), 0, 8)) / exp(windrow::LazyWeight(row));
+//   loss = loss + 0.01 * (graph.zeros(1) + column_sum(row_sum(square(windrow::LazyWeight(w)))));
+//
+// They are not recorded: a flush computes them where it uses them, once for all samples. One of one row can be an
+// operand wherever a parameter of one row can; see apply() in expr.h.
+#pragma once
+#include "windrow/engine/internal/requirements.h"
+
+#include <initializer_list>
+#include <memory>
+#include <optional>
+
+#include "windrow/batching/internal/expression_operators.h"
+#include "windrow/batching/parameters.h"
+
+namespace windrow {
+
+class LazyWeight;
+class Vertex;
+namespace lazy {
+class Weights;
+}
+
+/// For the operators of expression_operators.h.
+struct LazyWeightTypes {
+  struct NoIndices;
+  using Result = LazyWeight;
+  using First = LazyWeight;
+  using Second = LazyWeight;
+  using Left = LazyWeight;
+  using Right = LazyWeight;
+  using Weight = LazyWeight;
+  using Indices = NoIndices;
+  static LazyWeight apply(const Operator& op, const LazyWeight& x, std::initializer_list<LazyWeight> in,
+                          std::initializer_list<NoIndices> indices = {}, const Attributes& attributes = {});
+  static LazyWeight elementwise(const Operator& op, const LazyWeight& x, const LazyWeight& y);
+  static LazyWeight dropout(const LazyWeight& x, const Dropout& how);
+  static Index width(const LazyWeight& x);
+};
+
+/// A parameter, or what operators make of parameters. A handle. Operators throw MisuseError for operands that do not
+/// fit, for dropout, and for more than most_operations; see also lazy.h for those that take one beside an expression.
+class LazyWeight : ExpressionOperators<LazyWeightTypes> {
+ public:
+  /// Of one, with those of its operands, each as often as it is used.
+  static constexpr int most_operations = 1000;
+
+  LazyWeight(const Parameter& parameter) : parameter_(parameter), type_(parameter.type()) {}
+  const Type& type() const { return type_; }
+
+ private:
+  friend LazyWeightTypes;
+  friend class lazy::Weights;
+  friend Vertex;
+  struct Made;
+  LazyWeight(std::shared_ptr<const Made> made, Type type) : made_(std::move(made)), type_(type) {}
+
+  std::optional<Parameter> parameter_ = {};  // none if it is made of others
+  std::shared_ptr<const Made> made_ = nullptr;
+  Type type_;
+};
+
+struct LazyWeightTypes::NoIndices {};
+WINDROW_DECLARE_EXPRESSION_OPERATORS(LazyWeightTypes);
+
+/// Applies any operator to parameters alone. Throws MisuseError, naming the operator and the shapes, if they do not
+/// fit. Operands of an elementwise operator that have one row or one column are used for all rows or columns.
+LazyWeight apply(const Operator& op, std::initializer_list<LazyWeight> in,
+                 std::initializer_list<LazyWeightTypes::NoIndices> indices = {}, const Attributes& attributes = {});
+
+}  // namespace windrow

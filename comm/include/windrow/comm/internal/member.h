@@ -1,0 +1,216 @@
+// What a back end of collectives implements. Programs use communicator.h.
+#pragma once
+#include "windrow/engine/internal/requirements.h"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "windrow/comm/communicator.h"
+#include "windrow/comm/internal/short_list.h"
+#include "windrow/engine/internal/function.h"
+#include "windrow/engine/on_complete.h"
+
+namespace windrow::comm {
+
+enum class Kind : std::uint8_t { all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, send, recv };
+std::string_view to_string(Kind kind);
+
+enum class Elements : std::uint8_t { float32, int32 };
+
+/// What is called. A value.
+struct Call {
+  /// Rows and width of a tensor; of one block, where the call has blocks.
+  struct Shape {
+    Index rows, width;
+    friend bool operator==(const Shape&, const Shape&) = default;
+  };
+  Kind kind = Kind::all_reduce;
+  Combine combine = Combine::sum;
+  Elements elements = Elements::float32;
+  int peer = 0;  ///< the root; or the other member of a send or recv
+  ShortList<Shape> shapes = {};
+  int priority = 0;  ///< as in CollectiveOptions; 0 where it orders ops only
+  std::size_t part_bytes = 0;
+  std::uint64_t number = 0;  ///< see Member::number()
+  OpName name = {};
+
+  /// Whether another member's call is the same one; or the other end of it, for a send and a recv.
+  bool fits(const Call& other) const;
+  /// Whether an order other than that of the calls is asked for. If not, calls begin as they come.
+  bool scheduled() const { return priority != 0 || part_bytes != 0; }
+  /// Of all tensors.
+  std::size_t bytes() const;
+  /// For errors: "all_reduce 'gradients' (sum of float32 3 x 4), call 17".
+  std::string describe() const;
+  /// What a member that is missing was to call, where `rank` has made this call: a recv for a send, for example.
+  std::string describe_for_others(int rank) const;
+};
+
+/// A tensor in the host's memory, or in that of a device: elements of 4 bytes, rows at a distance of `stride` bytes.
+/// What is only read is not written.
+struct Piece {
+  std::byte* data;
+  Index rows, width, stride;
+
+  bool dense() const { return stride == 4 * width || rows <= 1; }
+  std::size_t bytes() const { return static_cast<std::size_t>(4 * rows * width); }  ///< of its elements
+};
+using Pieces = ShortList<Piece>;
+
+/// What a part of a call works on.
+struct Operands {
+  Pieces pieces = {};              ///< one for each tensor; or from and to, where the call has both
+  std::string failure = {};        ///< not empty: an operand failed, there are no pieces, and all members must fail
+  std::exception_ptr origin = {};  ///< of that failure
+};
+
+/// A member's part of a call whose operands are there. It goes from thread to thread by pointer.
+struct Exchange : Operands {
+  Call call = {};
+  std::optional<OnComplete> token = {};  ///< of the call's op
+  std::shared_ptr<void> timed = {};      ///< of a CallClock
+
+  Exchange() = default;
+  virtual ~Exchange() = default;
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+  static void* operator new(std::size_t bytes) { return CallableMemory::take(bytes); }
+  static void operator delete(void* memory, std::size_t bytes) { CallableMemory::give_back(memory, bytes); }
+
+  /// Called before done(), with an error, where transfers that cannot be called off go on to use the pieces: what they
+  /// write is seen by nobody, and what they read is never freed.
+  virtual void leave_pieces() noexcept {}
+  /// Completes the op; the pieces are valid until then.
+  void done(std::exception_ptr error = nullptr) { (*token)(std::move(error)); }
+};
+using ExchangePtr = std::unique_ptr<Exchange>;
+
+/// For how long calls of a member were under way. Threads: any.
+class CallClock : public std::enable_shared_from_this<CallClock> {
+ public:
+  /// A call is under way as long as the result exists.
+  std::shared_ptr<void> begin();
+  /// Calls that overlap count once.
+  std::chrono::nanoseconds total() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  mutable std::mutex mutex_;
+  int under_way_ = 0;  // guarded by the mutex, as are the following
+  Clock::time_point since_ = {};
+  std::chrono::nanoseconds total_{0};
+};
+
+/// Who tells the user why a group is broken: this member; another one (ToldError); or another one, which has called
+/// abort() (AbortError).
+enum class Told : std::uint8_t { here, elsewhere, by_abort };
+
+/// Why a group is broken, or why a call fails. A value.
+struct Breakage {
+  std::string why = {};  ///< empty: it is not
+  Told told = Told::here;
+  /// Nested in all errors, so that the engine knows that they have one cause.
+  std::exception_ptr cause = why.empty() ? nullptr : std::make_exception_ptr(CommError(why));
+
+  explicit operator bool() const { return cause != nullptr; }
+  /// An error whose text begins with `what`.
+  std::exception_ptr error(const std::string& what) const;
+  /// The same for exchange(), which `why` may name already.
+  std::exception_ptr error_of_exchange() const;
+};
+
+/// The groups that the calls of a member of a NestedGroup consist of (nested.h), and these calls.
+struct Nested {
+  Communicator inner;  ///< of the members of this process
+  int processes;
+  Index most_between;                      ///< most_elements() between processes
+  std::optional<Communicator> outer = {};  ///< of the first members of all processes; at these only
+
+  void all_reduce(std::span<const Tensor> tensors, Combine combine, const CollectiveOptions& options) const;
+  void all_reduce(const IntTensor& tensor, Combine combine, const CollectiveOptions& options) const;
+  void broadcast(std::span<const Tensor> tensors, int root, const CollectiveOptions& options) const;
+  void broadcast(const IntTensor& tensor, int root, const CollectiveOptions& options) const;
+};
+
+/// Throws MisuseError if a call moves more elements at a time, unless it moves them in parts.
+void require_countable(Kind kind, Index elements, std::size_t part_bytes, Index most);
+
+/// One member of a group. Threads: any, except for number().
+///
+/// A member on the host gets whole parts, by take(). A member on a lane works in its device's memory, and gets a part
+/// in two steps: begin(), as soon as the work that its operands depend on is issued, and take(), with no pieces, when
+/// that work is done.
+class Member {
+ public:
+  virtual ~Member() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// The same address for all members of a group that are in this process; other groups have other ones. A back end
+  /// with several members in a process overrides it.
+  virtual const void* group() const { return this; }
+  /// Null, unless the member's calls are those of other groups: then there is no take().
+  virtual const Nested* nested() const { return nullptr; }
+  /// Takes over a part of a call, inside an op; parts may come in any order of numbers. Must not block, and calls
+  /// its `done` in any case.
+  virtual void take(ExchangePtr part) = 0;
+  /// The most elements of each tensor, or block, that a call of this kind moves at a time.
+  virtual Index most_elements(Kind kind [[maybe_unused]]) const { return std::numeric_limits<Index>::max(); }
+  /// The member of another group, with the same ranks, that combines the maxima of floats, for a back end that would
+  /// lose a NaN; null: this one does.
+  virtual const std::shared_ptr<Member>* of_maxima() const { return nullptr; }
+  /// Whether begin() comes before take(), for calls of this kind.
+  virtual bool on_lane(Kind kind [[maybe_unused]]) const { return false; }
+  /// Called inside an op of the device's ordered lane. Work that is issued behind the lane's present end may use the
+  /// pieces until the `done` of this call is called. Must not block or throw. If that op has failed without calling
+  /// it, take() comes with a failure.
+  virtual void begin(Call call [[maybe_unused]], Operands operands [[maybe_unused]], Lane& lane [[maybe_unused]]) {}
+  /// See Communicator.
+  virtual std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) = 0;
+  /// Breaks the group, unless it is broken. In other processes, its errors are ToldErrors: this member tells the user.
+  virtual void break_up(const Breakage& why) = 0;
+  using Heard = std::function<void(const Breakage& why)>;
+  /// For a group that is built on this one: `heard` is called, once, before calls fail because this group is broken. It
+  /// must not call this group or block. One for each member; back ends that nothing is built on need none.
+  virtual void on_break(Heard heard [[maybe_unused]]) {}
+  /// No further call will be numbered: calls of others that need one fail.
+  virtual void leave() = 0;
+
+  /// Numbers the next call: collectives are counted from 0, sends and receives from 0 for each peer.
+  /// take() follows each number, unless the next call is not_made().
+  virtual std::uint64_t number(Kind kind, int peer);
+  /// The last call of the kind was not pushed: its number is that of the next one.
+  virtual void not_made(Kind kind, int peer) noexcept;
+
+  /// See Communicator::time_calls(). Null before it.
+  const std::shared_ptr<CallClock>& clock() const { return clock_; }
+  virtual void time_calls() {
+    if (!clock_) clock_ = std::make_shared<CallClock>();
+  }
+  /// The same with a clock that members share.
+  void time_calls_by(std::shared_ptr<CallClock> clock) { clock_ = std::move(clock); }
+
+  /// How many calls of each kind and peer were numbered; the kind of all collectives is all_reduce.
+  using Numbered = std::map<std::pair<Kind, int>, std::uint64_t>;
+
+ protected:
+  const Numbered& numbered() const { return next_; }
+
+ private:
+  Numbered next_;
+  std::shared_ptr<CallClock> clock_;
+};
+
+}  // namespace windrow::comm

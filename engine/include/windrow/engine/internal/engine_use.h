@@ -1,0 +1,35 @@
+// For what is built on an engine: pushes whose op may end the engine, and pushes by ops that may outlive it.
+#pragma once
+#include "windrow/engine/internal/requirements.h"
+
+#include "windrow/engine/engine.h"
+
+namespace windrow {
+
+/// While an EngineUse exists, the end of the engine waits for it. A push hands its op to another thread before it
+/// returns. If that op may drop the last owner of the engine, the pushing thread must hold an EngineUse around the
+/// push. The engine must be alive when it is constructed.
+///
+/// The holding thread must not end or shut down the engine meanwhile, except inside an op.
+class EngineUse {
+ public:
+  explicit EngineUse(Engine& engine);
+  ~EngineUse();
+  EngineUse(const EngineUse&) = delete;
+  EngineUse& operator=(const EngineUse&) = delete;
+
+  /// Pending ops may wait for what the calling thread pushes later, such as the other member's part of a collective:
+  /// from now on the thread is held back as one that completes ops, see EngineOptions::push_patience.
+  static void note_awaited(Engine& engine);
+
+ private:
+  Core& core_;
+};
+
+/// As Engine::push and Engine::retire, of the engine whose op the calling thread runs. For ops that may run while the
+/// Engine object is gone: another op has ended it, or shutdown_for() has left it with pending ops. Throw MisuseError
+/// outside ops.
+void push_inside_op(OpFunction function, AccessList accesses, const PushOptions& options);
+void retire_inside_op(Var var);
+
+}  // namespace windrow

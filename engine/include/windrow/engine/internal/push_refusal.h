@@ -1,0 +1,38 @@
+// A scope in which a thread pushes nothing.
+#pragma once
+#include "windrow/engine/internal/requirements.h"
+
+#include "windrow/engine/engine.h"
+
+namespace windrow {
+
+/// While a PushRefusal exists, what its thread pushes to the engine, launches, captures or waits for throws
+/// MisuseError, whose text ends with `why`. For code that records what a program does instead of doing it, so that
+/// nothing is done that was not recorded. Retires are pushed as usual, since an owner may end at any time. Other
+/// threads push as they like, and so do the engine's own ops. A parallel loop in the scope runs on this thread alone.
+/// The scope also holds in an op of another engine with policy serial, which this thread runs inside a push to that
+/// engine.
+///
+/// The same thread must create and destroy the scope; the engine must outlive it.
+class PushRefusal {
+ public:
+  /// `why` is a string literal, such as "expected ... in the body of ...". Throws MisuseError in a capture of the
+  /// thread, inside another refusal, and where the thread is in the middle of a push.
+  PushRefusal(Engine& engine, const char* why);
+  ~PushRefusal();
+  PushRefusal(const PushRefusal&) = delete;
+  PushRefusal& operator=(const PushRefusal&) = delete;
+
+  /// Whether nothing is done of what the calling thread pushes to the engine: in a refusal it throws, and a capture
+  /// keeps it. For code that does more than push, and so refuses both.
+  static bool or_capture(Engine& engine);
+  /// Whether the calling thread, which created the scope, is in it and not in an op that runs meanwhile, such as one
+  /// that a retire has made ready with policy serial.
+  bool in_force() const;
+
+ private:
+  Core& core_;
+  const void* const frame_;  ///< of the op in which the scope was created; null outside ops
+};
+
+}  // namespace windrow

@@ -1,0 +1,32 @@
+// What the system lets this process use: cores, and the limits of its container.
+#pragma once
+#include "windrow/engine/internal/requirements.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace windrow {
+
+/// A value.
+struct SystemLimits {
+  /// A limit of a control group (cgroup) of Linux, version 1 or 2: the smallest among the process's group and those
+  /// around it.
+  template <class T>
+  struct OfGroup {
+    T limit;
+    std::string file;  ///< that states it
+  };
+
+  int cores = 1;  ///< that the process may run on, by its affinity; at least 1
+  std::optional<OfGroup<double>> cpus = {};
+  std::optional<OfGroup<std::uint64_t>> memory = {};  ///< in bytes
+
+  /// How many threads can run at the same time: `cores`, or `cpus` rounded up if that is less. At least 1.
+  int threads() const;
+};
+
+/// Reads them now. Files are sought under `root`, which tests change. What cannot be read is no limit.
+SystemLimits system_limits(const std::string& root = "/");
+
+}  // namespace windrow

@@ -1,0 +1,103 @@
+// Networks that are vertex functions over graphs which are known in advance.
+#pragma once
+#include "windrow/engine/internal/requirements.h"
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "windrow/models/workload.h"
+
+namespace windrow {
+
+/// A sample. A value.
+struct LabelledGraph {
+  InputGraph graph;
+  std::size_t number = 0;  ///< the sample's, in its set
+  /// Labels of all vertices, graph.vertices() of them. If not null, scores use them in place of the graph's.
+  std::shared_ptr<const std::int32_t[]> gold = {};
+
+  /// The labels that scores compare answers with, by vertex; -1 for none: `gold`, or the graph's index "label". Throws
+  /// MisuseError if the graph has neither.
+  std::vector<std::int32_t> labels() const;
+};
+
+/// Accumulates a score over minibatches. A class of yours overrides one of pending() and add(); the other calls it.
+class GraphScore {
+ public:
+  virtual ~GraphScore() = default;
+  /// Asks a minibatch that runs over these graphs for what the score needs, so that the device computes it before
+  /// minibatches that are started later. Returns a function that waits for this, and adds it; the score and the graphs
+  /// must outlive it.
+  virtual std::function<void()> pending(const Minibatch& minibatch, std::vector<const LabelledGraph*> graphs) {
+    return [this, minibatch, graphs = std::move(graphs)] { add(minibatch, graphs); };
+  }
+  /// The same at once.
+  virtual void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) {
+    pending(minibatch, {graphs.begin(), graphs.end()})();
+  }
+  virtual std::vector<Metric> metrics() const = 0;
+};
+
+/// An owner; must end before its parameters.
+class GraphNetwork final : public Network {
+ public:
+  using MakeScore = std::function<std::unique_ptr<GraphScore>()>;
+  /// `function` must have a loss.
+  GraphNetwork(const Device& device, Parameters& parameters, VertexFunction function, MakeScore score)
+      : training_score(score),
+        device_(device),
+        parameters_(parameters),
+        function_(std::move(function)),
+        score_(std::move(score)) {}
+
+  /// How texts become graphs, for predict(). The function needs an output "logits".
+  struct Texts {
+    struct Input {
+      GraphData graph;
+      std::vector<std::int32_t> parts = {};  ///< vertices with labels
+      /// What the parts stand for. Called if they are asked for, since phrases of phrases are long together.
+      std::function<std::vector<std::string>()> texts_of_parts = {};
+      std::optional<std::int32_t> whole = {};  ///< the vertex whose label is the input's
+    };
+    std::vector<std::string> labels;  ///< those without a name are never answers
+    /// Throws DataError. `name` says which input the line is.
+    std::function<Input(const std::string& line, const std::string& name)> read;
+    /// The number of the label of each vertex of a minibatch. Null: the one with the highest logit.
+    std::function<std::vector<std::int32_t>(const Minibatch&)> numbers = {};
+  };
+
+  std::unique_ptr<Learner> learner(const RunnerOptions& options) override;
+  std::vector<std::string> labels() const override { return texts ? texts->labels : std::vector<std::string>(); }
+  std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
+  std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const override;
+  std::int64_t fingerprint() const override;
+  std::vector<std::string> sample_texts(const std::string& start, const SamplingOptions& options) override;
+  VertexFunction function_for_use() const override { return function_; }
+
+  const VertexFunction& function() const { return function_; }
+
+  std::vector<LabelledGraph> training, validation;  ///< training set and validation set, by sample number
+  MakeScore training_score;         ///< of minibatches that are trained on; for a start, that of validation
+  std::optional<Texts> texts = {};  ///< none if the model labels no texts
+  /// predict() of models that write, or score texts.
+  using Write = std::function<std::vector<Prediction>(std::span<const std::string> lines, const PredictOptions&)>;
+  Write write = {};
+  /// sample_texts() of language models.
+  using SampleTexts = std::function<std::vector<std::string>(const std::string& start, const SamplingOptions&)>;
+  SampleTexts sample = {};
+
+ private:
+  class GraphLearner;
+  class ValidationScore;
+
+  const Device device_;
+  Parameters& parameters_;
+  const VertexFunction function_;
+  const MakeScore score_;
+  std::unique_ptr<Runner> for_texts_;  // made by the first predict(), for its plans
+};
+
+}  // namespace windrow

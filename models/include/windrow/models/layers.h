@@ -1,0 +1,268 @@
+// Building blocks for networks of your own: LSTM and GRU, attention, conditional random fields. Start here.
+#pragma once
+#include "windrow/engine/internal/requirements.h"
+
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "windrow/batching/expr.h"
+#include "windrow/batching/internal/expression_operators.h"
+#include "windrow/batching/lazy_lists.h"
+#include "windrow/batching/parameters.h"
+
+namespace windrow {
+
+// One step of an LSTM (Hochreiter and Schmidhuber 1997, with the forget gates of Gers et al. 2000), and of a gated
+// recurrent unit (Cho et al. 2014): for lazy expressions, and for vertex functions whose first child is the previous
+// step. And the rates of dropout that models share.
+
+/// A value.
+struct DropoutRates {
+  double element = 0;  ///< of elements
+  double word = 0;     ///< of words as a whole
+
+  /// The embedding of a word, with both.
+  auto of_word(const auto& embedded) const {
+    return dropout(dropout(embedded, {.rate = word, .of = Dropout::Of::row}), {.rate = element});
+  }
+};
+
+/// A handle to its parameters.
+///
+/// The product with the input is separate from that with the state, since the input often depends on no child: then it
+/// is computed for all steps at once.
+class Lstm {
+ public:
+  struct Sizes {
+    Index from, hidden;  ///< widths of inputs and states
+  };
+
+  /// Adds its parameters, with names that begin with `name`. Throws MisuseError if these are taken. Forget gates start
+  /// with bias 1 (Jozefowicz et al. 2015).
+  Lstm(Parameters& parameters, const std::string& name, Sizes sizes);
+
+  Index hidden() const { return sizes_.hidden; }
+  /// The product of an input with the input weights, for cell() and step().
+  auto project(const auto& x) const { return matmul(x, in_); }
+  /// The new hidden and cell states, from the previous ones and a projected input. For expressions of any kind.
+  template <class Expression>
+  std::pair<Expression, Expression> cell(const Expression& projected, const Expression& hidden,
+                                         const Expression& cell) const {
+    const Index h = sizes_.hidden;
+    const Expression gates = projected + matmul(hidden, recurrent_) + bias_;
+    const Expression in = sigmoid(slice(gates, 0, h)), out = sigmoid(slice(gates, h, 2 * h));
+    const Expression keep = sigmoid(slice(gates, 2 * h, 3 * h));
+    const Expression c = in * tanh(slice(gates, 3 * h, 4 * h)) + keep * cell;
+    return {out * tanh(c), c};
+  }
+  /// Declares its states: `name` (hidden) and `name` + " cell".
+  auto states(auto& v, const std::string& name) const {
+    return std::pair(v.state(name, sizes_.hidden), v.state(name + " cell", sizes_.hidden));
+  }
+  /// Computes a step from the states of child 0 (zero without child 0) and a projected input. Scatters the new states,
+  /// and returns the hidden one.
+  auto step(auto& v, const auto& states, const auto& projected) const {
+    const auto& [h_of, c_of] = states;
+    const auto [own, c] = cell(projected, v.gather(0, h_of), v.gather(0, c_of));
+    v.scatter(h_of, own);
+    v.scatter(c_of, c);
+    return own;
+  }
+
+  /// Floating point operations of the forward products: 8 h `from` per step, and 8 h^2 per step except the first one of
+  /// each sequence (h: hidden size).
+  double flops(std::int64_t steps, std::int64_t sequences = 1) const;
+
+ private:
+  Sizes sizes_;
+  Parameter in_, recurrent_, bias_;
+};
+
+/// A handle to its parameters.
+///
+/// The reset gate is applied to the product of the state, and not to the state before it, so one product serves all
+/// gates (the second variant of Cho et al., which cuDNN and PyTorch compute). As for Lstm, the product with the input
+/// is separate from that with the state.
+class Gru {
+ public:
+  struct Sizes {
+    Index from, hidden;  ///< widths of inputs and states
+  };
+
+  /// Adds its parameters, with names that begin with `name`. Throws MisuseError if these are taken.
+  Gru(Parameters& parameters, const std::string& name, Sizes sizes);
+
+  Index hidden() const { return sizes_.hidden; }
+  /// The product of an input with the input weights, for cell() and step().
+  auto project(const auto& x) const { return matmul(x, in_); }
+  /// The new state, from the previous one and a projected input. For expressions of any kind.
+  template <class Expression>
+  Expression cell(const Expression& projected, const Expression& hidden) const {
+    const Index h = sizes_.hidden;
+    const Expression from_input = projected + bias_, from_state = matmul(hidden, recurrent_) + recurrent_bias_;
+    const Expression gates = sigmoid(slice(from_input, 0, 2 * h) + slice(from_state, 0, 2 * h));
+    const Expression reset = slice(gates, 0, h), keep = slice(gates, h, 2 * h);
+    const Expression fresh = tanh(slice(from_input, 2 * h, 3 * h) + reset * slice(from_state, 2 * h, 3 * h));
+    return fresh + keep * (hidden - fresh);
+  }
+  /// Declares its state.
+  auto state(auto& v, const std::string& name) const { return v.state(name, sizes_.hidden); }
+  /// Computes a step from the state of child 0 (zero without child 0) and a projected input. Scatters and returns the
+  /// new state.
+  auto step(auto& v, const auto& state, const auto& projected) const {
+    const auto own = cell(projected, v.gather(0, state));
+    v.scatter(state, own);
+    return own;
+  }
+
+  /// Floating point operations of the forward products: 6 h `from` per step, and 6 h^2 per step except the first one of
+  /// each sequence (h: hidden size).
+  double flops(std::int64_t steps, std::int64_t sequences = 1) const;
+
+ private:
+  Sizes sizes_;
+  Parameter in_, recurrent_, bias_, recurrent_bias_;
+};
+
+// Attention of a query to keys: to a list of lazy expressions, or to the values of a vertex's edges. Any number of
+// keys.
+//
+//   const auto found = attend(AdditiveAttention(...), query, keys, values);
+//
+// A score tells how well a key fits a query; the result is the sum of the values by the softmax of the scores. What
+// depends on the query alone is computed once, by project().
+
+/// Scores by the dot product of a query and a key of one width, divided by the root of the width (Vaswani et al. 2017).
+/// Keys and values are not copied for each query. A value.
+struct DotAttention {
+  auto project(const auto& query) const { return query * (1 / std::sqrt(static_cast<double>(query.width()))); }
+  template <class Expression>
+  Expression score(const Expression& projected, const Expression& key) const {
+    return row_dot(projected, key);
+  }
+};
+
+/// Scores by a network with one hidden layer: tanh(query Wq + key Wk) v (Bahdanau, Cho and Bengio 2015). A handle to
+/// its parameters.
+class AdditiveAttention {
+ public:
+  struct Sizes {
+    Index query, key, hidden;  ///< widths
+  };
+  /// Adds its parameters, with names that begin with `name`. Throws MisuseError if these are taken.
+  AdditiveAttention(Parameters& parameters, const std::string& name, Sizes sizes);
+
+  auto project(const auto& query) const { return matmul(query, query_); }
+  template <class Expression>
+  Expression score(const Expression& projected, const Expression& key) const {
+    return score_projected(projected, project_key(key));
+  }
+  // The same in two steps, for keys that many queries are compared with.
+  auto project_key(const auto& key) const { return matmul(key, key_); }
+  template <class Expression>
+  Expression score_projected(const Expression& projected, const Expression& projected_key) const {
+    return matmul(tanh(projected + projected_key), score_);
+  }
+
+ private:
+  Parameter query_, key_, score_;
+};
+
+/// Attends to lists of one length, which are not empty. `masks` are added to the scores, if there are any: -1e30 hides
+/// a key, 0 does not. Throws MisuseError for other lengths and widths.
+template <class Attention>
+LazyExpr attend(const Attention& attention, const LazyExpr& query, std::span<const LazyExpr> keys,
+                std::span<const LazyExpr> values, std::span<const LazyExpr> masks = {}) {
+  if (!masks.empty() && masks.size() != keys.size()) {
+    throw MisuseError("attend: " + std::to_string(masks.size()) + " masks for " + std::to_string(keys.size()) +
+                      " keys; expected as many");
+  }
+  const LazyExpr projected = attention.project(query);
+  if constexpr (std::same_as<Attention, DotAttention>) return dot_attention(projected, keys, values, masks);
+  std::vector<LazyExpr> scores;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    scores.push_back(attention.score(projected, keys[i]));
+    if (!masks.empty()) scores.back() = scores.back() + masks[i];
+  }
+  return weighted_sum(softmax(scores), values);
+}
+
+/// Attends from a vertex to its edges: the query is a value of the vertex, keys and values are values of its edges,
+/// such as Vertex::each returns them. Zero for a vertex without children. `mask` is added to the scores: a value of
+/// edges of width 1, in which -1e30 hides a key and 0 does not.
+template <class Attention>
+Expr attend(const Attention& attention, const Expr& query, const Expr& keys, const Expr& values,
+            const std::optional<Expr>& mask = std::nullopt) {
+  const Expr scores = attention.score(attention.project(query), keys);
+  return sum_children(mul_columns(values, softmax_children(mask ? scores + *mask : scores)));
+}
+
+// A linear-chain conditional random field over the tags of a sequence (Lafferty, McCallum and Pereira 2001), for vertex
+// functions and lazy expressions.
+//
+// The score of a sequence of tags is the sum of the emissions of its tags, of the transitions between neighbours, and
+// of the start and stop scores of its ends. The loss of a sequence is the logarithm of the sum of exp(score) over all
+// sequences of tags, minus the score of the gold sequence:
+//
+//   LazyExpr alpha = crf.first(emissions[0]), gold = crf.first_score(emissions[0], tag[0]);
+//   for (t = 1; t < n; ++t) {
+//     alpha = crf.next(alpha, emissions[t]);
+//     gold = gold + crf.next_score(emissions[t], tag[t - 1], tag[t]);
+//   }
+//   loss = crf.log_partition(alpha) - (gold + crf.last_score(tag[n - 1]));
+//
+// Decoding replaces the sums by maxima (Viterbi 1967): best_first(), best_next() and came_from() for each word but the
+// first, best_last() behind the last one. The host follows the results back from there: before().
+
+/// A handle to its parameters. Emissions have a column for each tag. Tags are index operands, and not -1.
+class Crf {
+ public:
+  /// Adds its parameters, zeros, with names that begin with `name`. Throws MisuseError if these are taken. A transition
+  /// of -1e30 is forbidden.
+  Crf(Parameters& parameters, const std::string& name, Index tags);
+
+  Index tags() const { return transitions_.type().width; }
+
+  // The forward algorithm: the logarithm of the sum over all sequences up to a word that end in each tag.
+  auto first(const auto& emissions) const { return emissions + start_; }
+  template <class Expression>
+  Expression next(const Expression& alpha, const Expression& emissions) const {
+    return log_matmul(alpha, transitions_) + emissions;
+  }
+  /// Of width 1, from the last word.
+  auto log_partition(const auto& alpha) const { return log_matmul(alpha, stop_); }
+
+  // What a word adds to the score of the gold sequence, and what its end adds; of width 1.
+  auto first_score(const auto& emissions, const auto& tag) const { return pick(emissions + start_, tag); }
+  auto next_score(const auto& emissions, const auto& before, const auto& tag) const {
+    return pick(emissions + embedding(transitions_, before), tag);
+  }
+  auto last_score(const auto& tag) const { return embedding(stop_, tag); }
+
+  // Decoding, without gradients: the best score up to a word, for each tag in which it ends.
+  auto best_first(const auto& emissions) const { return stop_gradient(first(emissions)); }
+  template <class Expression>
+  Expression best_next(const Expression& best, const Expression& emissions) const {
+    return stop_gradient(max_matmul(best, transitions_) + emissions);
+  }
+  /// For each tag of a word, the tag before it in the best sequence, as a float.
+  auto came_from(const auto& best_before) const { return argmax_matmul(best_before, transitions_); }
+  /// The last tag of the best sequence, as a float of width 1.
+  auto best_last(const auto& best) const { return argmax_matmul(best, stop_); }
+
+  /// The tag before `tag` in the best sequence: an element of the row that came_from() has computed.
+  static std::int32_t before(std::span<const float> came_from, std::int32_t tag) {
+    return static_cast<std::int32_t>(came_from[static_cast<std::size_t>(tag)]);
+  }
+
+ private:
+  Parameter transitions_, start_, stop_;  // from each row's tag to each column's; a row; a column
+};
+
+}  // namespace windrow
