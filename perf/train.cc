@@ -6,7 +6,7 @@
 #include <memory>
 #include <sstream>
 
-#include "batching/turns.h"
+#include "batching/interleaved_runs.h"
 #include "machine.h"
 #include "peak.h"
 #include "program.h"

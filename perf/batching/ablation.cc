@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "batching/interleaved_runs.h"
 #include "batching/tables.h"
-#include "batching/turns.h"
 
 namespace windrow::perf {
 namespace {
@@ -120,14 +120,14 @@ Table ablation(const TableOptions& options) {
   for (const std::string& model : options.models) {
     LoadedModel loaded(model, options);
     for (const int batch : options.batches) {
-      Turns turns;
+      InterleavedRuns runs;
       for (const RunnerOptions& variant : variants()) {
-        turns.add(loaded.turn(loaded.trainer(batch, variant), loaded.samples()));
+        runs.add(loaded.turn(loaded.trainer(batch, variant), loaded.samples()));
       }
-      turns.take(options.repetitions);
+      runs.run(options.repetitions);
       std::vector<Table::Entry> row = {model, static_cast<double>(batch), loaded.workload().kind->unit + "/s",
-                                       turns.median(0)};
-      for (std::size_t i = 1; row.size() < columns.size(); ++i) row.push_back(100 * turns.ratio(i, 0));
+                                       runs.median(0)};
+      for (std::size_t i = 1; row.size() < columns.size(); ++i) row.push_back(100 * runs.ratio(i, 0));
       table.add(std::move(row));
     }
   }
@@ -154,17 +154,17 @@ Table step_times(const TableOptions& options) {
   for (const std::string& model : options.models) {
     LoadedModel loaded(model, options);
     for (const int batch : options.batches) {
-      Turns turns;
+      InterleavedRuns runs;
       std::vector<std::unique_ptr<TimedSteps>> all;
       for (const auto& variant : timed_variants) {
         TimedSteps& timed = *all.emplace_back(std::make_unique<TimedSteps>(loaded, batch, variant.optimisations));
-        turns.add([&timed] { return timed.run(); });
+        runs.add([&timed] { return timed.run(); });
       }
-      turns.take(options.repetitions);
+      runs.run(options.repetitions);
       for (std::size_t i = 0; i < all.size(); ++i) {
         const auto [products, arithmetic, moves] = all[i]->milliseconds();
         table.add({model, static_cast<double>(batch), timed_variants[i].name, products, arithmetic, moves,
-                   100 * moves / (products + arithmetic + moves), turns.median(i)});
+                   100 * moves / (products + arithmetic + moves), runs.median(i)});
       }
     }
   }

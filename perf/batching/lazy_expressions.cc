@@ -7,8 +7,8 @@
 #include <functional>
 #include <sstream>
 
+#include "batching/interleaved_runs.h"
 #include "batching/tables.h"
-#include "batching/turns.h"
 #include "windrow/batching/lazy_cell.h"
 #include "windrow/batching/runner.h"
 #include "windrow/models/datasets.h"
@@ -272,17 +272,17 @@ Table lazy_expressions(const TableOptions& options) {
        {"recording ns per node", 0},
        {"lowering ns per node", 0}});
   std::vector<std::unique_ptr<BothWays>> all;
-  Turns turns;
+  InterleavedRuns runs;
   for (const int workers : options.workers) {
     for (const int hidden : options.hidden) {
       BothWays& both = *all.emplace_back(std::make_unique<BothWays>(options, workers, hidden, graphs, words.size()));
       both.compare_losses();
-      turns.add([&both] { return both.by_function(); });
-      turns.add([&both] { return both.by_expressions(both.cells()); });
-      turns.add([&both] { return both.by_expressions(both.operations()); });
+      runs.add([&both] { return both.by_function(); });
+      runs.add([&both] { return both.by_expressions(both.cells()); });
+      runs.add([&both] { return both.by_expressions(both.operations()); });
     }
   }
-  turns.take(options.repetitions);
+  runs.run(options.repetitions);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::size_t function = 3 * i;
     const auto workers = static_cast<double>(options.workers[i / options.hidden.size()]);
@@ -290,8 +290,8 @@ Table lazy_expressions(const TableOptions& options) {
     for (const std::size_t way : {1, 2}) {
       const Written& written = way == 1 ? all[i]->cells() : all[i]->operations();
       const std::size_t lazy = function + way;
-      table.add({workers, hidden, way == 1 ? "cell" : "operations", turns.median(function), turns.median(lazy),
-                 100 * turns.ratio(lazy, function), all[i]->share_by_cpu(written), written.nodes,
+      table.add({workers, hidden, way == 1 ? "cell" : "operations", runs.median(function), runs.median(lazy),
+                 100 * runs.ratio(lazy, function), all[i]->share_by_cpu(written), written.nodes,
                  median_of(written.recording_ns), median_of(written.lowering_ns)});
     }
   }

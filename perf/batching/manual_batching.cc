@@ -5,8 +5,8 @@
 #include <random>
 
 #include "batching/hand_tagger.h"
+#include "batching/interleaved_runs.h"
 #include "batching/tables.h"
-#include "batching/turns.h"
 #include "windrow/batching/runner.h"
 #include "windrow/models/internal/tagger.h"
 
@@ -57,7 +57,7 @@ class Taggers {
     std::size_t batch, sentences;
   };
   /// The variants: automatic batching (found) and manual batching (written). Both return sentences per second.
-  Turns::Variant found(Size size, const RunnerOptions& options) {
+  InterleavedRuns::Variant found(Size size, const RunnerOptions& options) {
     auto runner = std::make_shared<Runner>(device_, function_, parameters_, options);
     return by_minibatch(size, [this, runner](std::size_t begin, std::size_t end) -> std::function<void()> {
       std::vector<const InputGraph*> graphs;
@@ -67,7 +67,7 @@ class Taggers {
       return [minibatch] { minibatch.loss(); };
     });
   }
-  Turns::Variant written(Size size) {
+  InterleavedRuns::Variant written(Size size) {
     auto tagger = std::make_shared<HandTagger>(device_, parameters_, hidden_, layers_);
     return by_minibatch(size, [this, tagger](std::size_t begin, std::size_t end) -> std::function<void()> {
       const Tensor loss = tagger->differentiate(tensors(begin, end));
@@ -91,7 +91,7 @@ class Taggers {
   /// Pushes the sentences from one index up to another, and returns a function that waits for them.
   using PushMinibatch = std::function<std::function<void()>(std::size_t, std::size_t)>;
   /// Pushes each minibatch before it waits for the previous one, so one is always in flight.
-  Turns::Variant by_minibatch(Size size, PushMinibatch push) {
+  InterleavedRuns::Variant by_minibatch(Size size, PushMinibatch push) {
     return [this, size, push = std::move(push)] {
       const auto began = std::chrono::steady_clock::now();
       std::function<void()> last = [] {};
@@ -125,15 +125,15 @@ Table manual_batching(const TableOptions& options) {
   const auto largest = static_cast<std::size_t>(*std::max_element(options.batches.begin(), options.batches.end()));
   const std::size_t sentences = std::max({options.workload.samples, largest, serial_sentences});
   Taggers taggers(options, sentences);
-  Turns turns;
-  const std::size_t serial = turns.add(taggers.found({1, serial_sentences}, {.schedule = SchedulePolicy::serial}));
+  InterleavedRuns runs;
+  const std::size_t serial = runs.add(taggers.found({1, serial_sentences}, {.schedule = SchedulePolicy::serial}));
   for (const int one : options.batches) {
     const auto batch = static_cast<std::size_t>(one);
     const Taggers::Size size{batch, std::max(batch, options.workload.samples / batch * batch)};
-    turns.add(taggers.written(size));
-    turns.add(taggers.found(size, {}));
+    runs.add(taggers.written(size));
+    runs.add(taggers.found(size, {}));
   }
-  turns.take(options.repetitions);
+  runs.run(options.repetitions);
 
   const auto of = [&](const char* size) { return std::to_string(options.workload.size(size)); };
   Table table(
@@ -148,8 +148,8 @@ Table manual_batching(const TableOptions& options) {
       {{"batch", 0}, {"manual", 0}, {"automatic", 0}, {"automatic / manual", 2, " x"}, {"one vertex at a time", 0}});
   for (std::size_t i = 0; i < options.batches.size(); ++i) {
     const std::size_t written = serial + 1 + 2 * i, found = written + 1;
-    table.add({static_cast<double>(options.batches[i]), turns.median(written), turns.median(found),
-               turns.ratio(found, written), turns.median(serial)});
+    table.add({static_cast<double>(options.batches[i]), runs.median(written), runs.median(found),
+               runs.ratio(found, written), runs.median(serial)});
   }
   return table;
 }

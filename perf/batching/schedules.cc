@@ -2,8 +2,8 @@
 // policy, by batch size.
 #include <algorithm>
 
+#include "batching/interleaved_runs.h"
 #include "batching/tables.h"
-#include "batching/turns.h"
 
 namespace windrow::perf {
 namespace {
@@ -34,20 +34,20 @@ Table schedules(const TableOptions& options) {
   for (const std::string& model : options.models) {
     LoadedModel loaded(model, options);
     for (const int batch : options.batches) {
-      Turns turns;
+      InterleavedRuns runs;
       const auto add = [&](SchedulePolicy policy, int size, std::size_t least) {
-        turns.add(loaded.turn(loaded.trainer(size, {.schedule = policy}), least));
+        runs.add(loaded.turn(loaded.trainer(size, {.schedule = policy}), least));
       };
       const int few = std::min(batch, largest_serial);
       add(SchedulePolicy::serial, few, static_cast<std::size_t>(few));
       for (const SchedulePolicy policy : policies) add(policy, batch, loaded.samples());
-      turns.take(options.repetitions);
+      runs.run(options.repetitions);
       std::vector<Table::Entry> row = {model, static_cast<double>(batch), loaded.workload().kind->unit + "/s",
-                                       turns.median(0)};
+                                       runs.median(0)};
       double best = 0;
       for (std::size_t i = 1; i <= std::size(policies); ++i) {
-        row.push_back(turns.median(i));
-        best = std::max(best, turns.ratio(i, 0));
+        row.push_back(runs.median(i));
+        best = std::max(best, runs.ratio(i, 0));
       }
       row.push_back(best);
       table.add(std::move(row));

@@ -9,10 +9,10 @@
 #include <thread>
 
 #include "allocations.h"
+#include "batching/interleaved_runs.h"
 #include "batching/operator_programs.h"
 #include "batching/step_listing.h"
 #include "batching/tables.h"
-#include "batching/turns.h"
 
 namespace windrow::perf {
 namespace {
@@ -290,7 +290,7 @@ Table static_steps(const TableOptions& options) {
                {"sum KiB", 1},
                {"peak / bound", 3}});
   std::vector<std::unique_ptr<ProgramRows>> all;
-  Turns times, calls;
+  InterleavedRuns times, calls;
   for (const NamedProgram* const program : programs) {
     const auto& rows = all.emplace_back(std::make_unique<ProgramRows>(*program, options));
     for (const auto& steps : rows->steps) {
@@ -301,12 +301,12 @@ Table static_steps(const TableOptions& options) {
       });
     }
   }
-  times.take(options.repetitions);
+  times.run(options.repetitions);
   std::vector<double> peaks;  // before the calling thread runs ahead by several steps
   for (const auto& rows : all) {
     for (const auto& steps : rows->steps) peaks.push_back(static_cast<double>(steps->peak()) / 1024);
   }
-  calls.take(options.repetitions);
+  calls.run(options.repetitions);
   std::size_t i = 0, eager = 0, recycled = 0;
   for (const auto& rows : all) {
     for (const auto& steps : rows->steps) {

@@ -1,7 +1,7 @@
 // Groups within a process: the cost of a call, and the bandwidth of sums.
 #include <thread>
 
-#include "batching/turns.h"
+#include "batching/interleaved_runs.h"
 #include "comm/comm.h"
 #include "peak.h"
 #include "windrow/comm/local.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <memory>
 
-#include "batching/turns.h"
+#include "batching/interleaved_runs.h"
 #include "comm/comm.h"
 #include "comm/timed_lane.h"
 #include "program.h"

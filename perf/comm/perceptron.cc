@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "batching/turns.h"
+#include "batching/interleaved_runs.h"
 #include "comm/comm.h"
 #include "windrow/comm/mpi.h"
 #include "windrow/ops/apply.h"
@@ -118,11 +118,11 @@ std::optional<Record> measure_perceptron(const PerceptronOptions& options) {
   const double first = perceptron.loss();
   for (int i = 0; i < options.steps; ++i) perceptron.step();
   const double last = perceptron.loss();
-  Turns turns;
+  InterleavedRuns runs;
   for (const auto step : {&Perceptron::step, &Perceptron::compute_only, &Perceptron::communicate_only}) {
-    turns.add([&perceptron, step] { return 1e3 * perceptron.time(step); });
+    runs.add([&perceptron, step] { return 1e3 * perceptron.time(step); });
   }
-  turns.take(options.repetitions);
+  runs.run(options.repetitions);
   if (world.rank() > 0) return std::nullopt;
   return Record()
       .add("system", std::string("windrow"))
@@ -130,10 +130,10 @@ std::optional<Record> measure_perceptron(const PerceptronOptions& options) {
       .add("layers", std::int64_t{options.layers})
       .add("width", options.width)
       .add("batch", options.batch)
-      .add("step_ms", turns.median(0))
-      .add("computation_ms", turns.median(1))
-      .add("communication_ms", turns.median(2))
-      .add("hidden", 1 - (turns.ratio(0, 2) - turns.ratio(1, 2)))
+      .add("step_ms", runs.median(0))
+      .add("computation_ms", runs.median(1))
+      .add("communication_ms", runs.median(2))
+      .add("hidden", 1 - (runs.ratio(0, 2) - runs.ratio(1, 2)))
       .add("loss_first", first)
       .add("loss_last", last);
 }

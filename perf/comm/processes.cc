@@ -7,7 +7,7 @@
 #include <map>
 #include <sstream>
 
-#include "batching/turns.h"
+#include "batching/interleaved_runs.h"
 #include "comm/comm.h"
 #include "windrow/engine/error.h"
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "batching/hand_tagger.h"
+#include "batching/interleaved_runs.h"
 #include "batching/tables.h"
-#include "batching/turns.h"
 #include "engine/benchmark.h"
 #include "engine/graph.h"
 #include "engine/hazards.h"
@@ -234,16 +234,16 @@ TEST(Tables, AreMarkdownOrJson) {
             "{\"model\": \"c\", \"batch\": 2, \"share\": null}\n");
 }
 
-TEST(Turns, AreTakenInEachRepetition) {
-  Turns turns;
+TEST(InterleavedRuns, AreTakenInEachRepetition) {
+  InterleavedRuns runs;
   std::string order;
   double speed = 1;
-  const std::size_t a = turns.add([&] { return order += 'a', speed *= 2; });
-  const std::size_t b = turns.add([&] { return order += 'b', 3 * speed; });
-  turns.take(3);
+  const std::size_t a = runs.add([&] { return order += 'a', speed *= 2; });
+  const std::size_t b = runs.add([&] { return order += 'b', 3 * speed; });
+  runs.run(3);
   EXPECT_EQ(order, "ababbaab") << "once unmeasured, then beginning with another one each time";
-  EXPECT_EQ(turns.median(a), 8);
-  EXPECT_EQ(turns.ratio(b, a), 3) << "whatever the machine's mood";
+  EXPECT_EQ(runs.median(a), 8);
+  EXPECT_EQ(runs.ratio(b, a), 3) << "whatever the machine's mood";
   EXPECT_TRUE(std::isnan(median_of({})));
   EXPECT_EQ(median_of({4, 1, 2, 3}), 2.5);
 }

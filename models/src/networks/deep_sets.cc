@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <sstream>
 
-#include "training/making.h"
 #include "training/scores.h"
+#include "training/splits.h"
 #include "windrow/models/datasets.h"
 
 namespace windrow {

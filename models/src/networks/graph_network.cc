@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "training/making.h"
+#include "training/splits.h"
 #include "windrow/ops/apply.h"
 
 namespace windrow {

@@ -7,8 +7,8 @@
 #include <ranges>
 
 #include "data/lines.h"
-#include "training/making.h"
 #include "training/scores.h"
+#include "training/splits.h"
 #include "windrow/models/datasets.h"
 
 namespace windrow {

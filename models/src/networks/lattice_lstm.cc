@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "data/draws.h"
-#include "training/making.h"
 #include "training/scores.h"
+#include "training/splits.h"
 
 namespace windrow {
 

@@ -2,8 +2,8 @@
 #include "windrow/models/internal/tree_fc.h"
 
 #include "data/draws.h"
-#include "training/making.h"
 #include "training/scores.h"
+#include "training/splits.h"
 
 namespace windrow {
 

@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "data/lines.h"
-#include "training/making.h"
 #include "training/scores.h"
+#include "training/splits.h"
 #include "windrow/models/datasets.h"
 
 namespace windrow {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "data/open_data.h"
-#include "training/making.h"
+#include "training/splits.h"
 #include "windrow/models/internal/parallel_text.h"
 
 namespace windrow {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <optional>
 
-#include "training/making.h"
 #include "training/scores.h"
+#include "training/splits.h"
 #include "windrow/batching/runner.h"
 #include "windrow/models/datasets.h"
 #include "windrow/models/internal/image_classifier.h"

@@ -3,7 +3,7 @@
 #include <map>
 #include <sstream>
 
-#include "training/making.h"
+#include "training/splits.h"
 #include "windrow/models/datasets.h"
 #include "windrow/models/dependency_parser.h"
 

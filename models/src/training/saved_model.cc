@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "data/open_data.h"
-#include "training/making.h"
+#include "training/splits.h"
 #include "windrow/models/datasets.h"
 #include "windrow/training/checkpoint.h"
 #include "windrow/training/tensor_file.h"

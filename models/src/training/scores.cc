@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "training/making.h"
+#include "training/splits.h"
 
 namespace windrow {
 namespace {

@@ -4,8 +4,8 @@
 #include <sstream>
 #include <unordered_map>
 
-#include "training/making.h"
 #include "training/scores.h"
+#include "training/splits.h"
 #include "windrow/models/datasets.h"
 #include "windrow/models/internal/tagger.h"
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <sstream>
 
-#include "training/making.h"
 #include "training/scores.h"
+#include "training/splits.h"
 #include "windrow/models/internal/parallel_text.h"
 #include "windrow/models/seq2seq.h"
 

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "data/open_data.h"
-#include "training/making.h"
+#include "training/splits.h"
 #include "windrow/memory/allocator.h"
 #include "windrow/models/internal/parallel_text.h"
 

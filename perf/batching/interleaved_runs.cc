@@ -1,4 +1,4 @@
-#include "batching/turns.h"
+#include "batching/interleaved_runs.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,13 +12,13 @@ double median_of(std::vector<double> values) {
   return (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
 
-std::size_t Turns::add(Variant variant) {
+std::size_t InterleavedRuns::add(Variant variant) {
   variants_.push_back(std::move(variant));
   figures_.emplace_back();
   return variants_.size() - 1;
 }
 
-void Turns::take(int repetitions) {
+void InterleavedRuns::run(int repetitions) {
   for (const Variant& variant : variants_) variant();
   for (int repetition = 0; repetition < repetitions; ++repetition) {
     for (std::size_t i = 0; i < variants_.size(); ++i) {
@@ -28,7 +28,7 @@ void Turns::take(int repetitions) {
   }
 }
 
-double Turns::ratio(std::size_t variant, std::size_t base) const {
+double InterleavedRuns::ratio(std::size_t variant, std::size_t base) const {
   std::vector<double> ratios;
   for (std::size_t i = 0; i < figures_[variant].size(); ++i) {
     ratios.push_back(figures_[variant][i] / figures_[base][i]);

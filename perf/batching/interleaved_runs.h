@@ -10,7 +10,7 @@ namespace windrow::perf {
 double median_of(std::vector<double> values);
 
 /// A set of variants. A run of a variant returns a value, such as its throughput.
-class Turns {
+class InterleavedRuns {
  public:
   using Variant = std::function<double()>;
 
@@ -18,7 +18,7 @@ class Turns {
   std::size_t add(Variant variant);
   /// Runs each variant once to warm up memory, plans and caches. Then runs all of them `repetitions` times, each time
   /// starting with another variant.
-  void take(int repetitions);
+  void run(int repetitions);
 
   double median(std::size_t variant) const { return median_of(figures_[variant]); }
   /// The median ratio of `variant` to `base` in the same repetition.
