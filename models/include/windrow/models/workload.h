@@ -3,9 +3,6 @@
 //   const windrow::WorkloadOptions options = {.data = "sst", .sizes = {{"hidden", 128}}};
 //   windrow::Workload workload = windrow::make_workload("tree-lstm", host, options);
 //   windrow::Trainer trainer(host, workload, {.optimiser = {.rate = workload.kind->learning_rate}});
-//
-// To add a workload, write a header with its network, a source file that makes its samples, and add its name to the
-// list in workload.cc.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -26,7 +23,30 @@
 
 namespace windrow {
 
-struct Workload;
+struct WorkloadKind;
+class Network;
+
+/// The words of vocabularies, by the name of the vocabulary; see Vocabulary::words().
+using Vocabularies = std::map<std::string, std::vector<std::string>>;
+
+struct ImageSize {
+  Index height, width;
+};
+
+/// A table with a row for each word of a vocabulary. A value.
+struct WordEmbedding {
+  Parameter table;
+  std::vector<std::string> words = {};  ///< of each row; empty if a row stands for no single word
+};
+
+/// A parameter with a row or a column for each word or label. A value.
+struct NamedAxis {
+  enum class Of { rows, columns };
+  Parameter parameter;
+  Of of;
+  std::string what = {};                ///< what the names are, in the plural: "words", "tags"
+  std::vector<std::string> names = {};  ///< by number; empty if it stands for no single one, such as unknown words
+};
 
 /// What is counted for a sample; the network holds the sample itself. A value.
 struct Sample {
@@ -35,8 +55,128 @@ struct Sample {
   std::int64_t labels;    ///< losses are reported as means over labels
   double flops;           ///< forward; see Workload::formula
 };
+
+/// Where a set of samples comes from. A value.
+struct SampleSource {
+  std::vector<std::filesystem::path> files = {};  ///< that were read; empty if the samples are generated
+  struct LeftOut {
+    std::size_t samples;
+    std::string why;  ///< "not projective"
+  };
+  std::vector<LeftOut> left_out = {};  ///< what was read or generated, and is not in the set
+
+  /// Adds what was left out, unless it is nothing.
+  void leave_out(std::size_t samples, std::string why) {
+    if (samples > 0) left_out.push_back({samples, std::move(why)});
+  }
+};
+
+struct WorkloadOptions {
+  std::string data = {};   ///< folder with the kind's files; if empty, data are generated
+  std::uint64_t seed = 1;  ///< of initial values and of generated data
+  /// The number of generated training samples; an eighth as many validation samples are generated. 0: the kind's
+  /// default.
+  std::size_t samples = 0;
+  std::string cell = {};                    ///< one of the kind's cells; empty for the first
+  std::map<std::string, Index> sizes = {};  ///< by name; the kind's presets for the others
+  std::set<std::string> switches = {};      ///< those of the kind's switches that are on
+  /// For kinds that translate: the languages of parallel text, see find_parallel_text(). make_workload() sets both.
+  std::string source_language = {}, target_language = {};
+  /// For kinds with graph mode: whether a minibatch is recorded once and replayed from then on (static.h), which it is
+  /// if this is not set; otherwise its operators are applied one by one. The bits are the same.
+  std::optional<bool> graph_mode = {};
+  DropoutRates dropout = {};  ///< for kinds that take them
+  /// Of a model that was trained before; if empty, they are made from the training set.
+  Vocabularies vocabularies = {};
+  /// For a model of images that was trained before; if empty, that of the data.
+  std::optional<ImageSize> image = {};
+  /// For a model that was trained before: leaves the training set empty, and does not read a file of its own.
+  bool validation_only = false;
+  /// The files of the training set and of the validation set, in `data` or by their paths; of parallel text, the names
+  /// without the language. If empty, those that WorkloadKind::files names. Generated data ignore them.
+  std::string training_file = {}, validation_file = {};
+
+  /// Precondition: the options have all sizes of the kind.
+  Index size(const char* name) const { return sizes.at(name); }
+};
+
+/// An owner; must end before the engine of its device.
+struct Workload {
+  const WorkloadKind* kind;
+  std::string formula = {};  ///< the forward products that Sample::flops counts; training takes three times as many
+  std::unique_ptr<Parameters> parameters = {};
+  std::unique_ptr<Network> network = nullptr;
+  std::optional<WordEmbedding> embedding = {};         ///< if the kind embeds words
+  std::vector<NamedAxis> named_axes = {};              ///< that of `embedding` among them
+  Vocabularies vocabularies = {};                      ///< from which its numbers come
+  std::optional<ImageSize> image = {};                 ///< of all images, for models of images
+  WorkloadOptions options = {};                        ///< with the kind's defaults for everything left open
+  std::vector<Sample> training = {}, validation = {};  ///< training set and validation set
+  SampleSource training_source = {}, validation_source = {};
+};
+
+/// Throws MisuseError for the names and options for which make_workload() does, but reads and generates nothing, so a
+/// program that makes several workloads can check all of them first. Does not check what depends on the data, or limits
+/// that only one kind has.
+void check_workload(std::string_view name, const WorkloadOptions& options);
+
+/// Reads or generates the data, and draws initial values. The same options give the same workload. Throws DataError for
+/// malformed or missing data, and if both sets are one file; MisuseError for an unknown name, for a size, cell or
+/// switch that the kind does not have, for a size out of range, and for a data folder if the kind only generates data;
+/// OutOfMemory if parameters exceed any memory.
+Workload make_workload(std::string_view name, const Device& device, const WorkloadOptions& options = {});
+
 /// Indices into Workload::training or Workload::validation.
 using SampleNumbers = std::span<const std::size_t>;
+
+// ---- what there is
+
+/// A selectable size of a network or of its data. A value.
+struct WorkloadSize {
+  std::string name = {}, about = {};
+  Index preset;          ///< the default: the published value, where there is one
+  Index most = 1 << 24;  ///< the largest value allowed
+};
+
+/// A part of a network that can be switched on. A value.
+struct WorkloadSwitch {
+  std::string name = {}, about = {};
+};
+
+/// What is known about a workload before its data are loaded. A value; the list of kinds is constant.
+struct WorkloadKind {
+  std::string name = {};
+  std::string about = {};   ///< one line
+  std::string sample = {};  ///< what a sample is, in the singular
+  std::string unit = {};    ///< the unit of throughput, in the plural
+  /// The file of the training set and that of the validation set. Of a single file, every tenth sample is in the
+  /// validation set. No other file is read unless WorkloadOptions::training_file or validation_file names it.
+  std::vector<std::string> files = {};
+  /// Other names of each of `files`, as they are published; * stands for any text. Each file may end in .gz.
+  std::vector<std::vector<std::string>> other_names = {};
+  std::vector<WorkloadSize> sizes = {};
+  std::vector<std::string> cells = {};  ///< selectable cells; empty if there is one only
+  std::vector<WorkloadSwitch> switches = {};
+  bool takes_dropout = false;   ///< WorkloadOptions::dropout
+  bool embeds_words = false;    ///< Workload::embedding
+  bool graphs_known = true;     ///< before it runs: it has Network::typed_graphs() and Learner::grouped()
+  bool has_graph_mode = false;  ///< WorkloadOptions::graph_mode
+  bool samples_texts = false;   ///< Network::sample_texts()
+  bool translates = false;      ///< WorkloadOptions::source_language, target_language
+  std::size_t samples;          ///< default number of generated training samples
+  /// What Network::predict() reads as a line, and what it predicts; empty if texts do not suffice for a prediction.
+  std::string input = {};
+  double learning_rate;  ///< suitable learning rate of plain descent, for minibatches of 64
+  /// For make_workload(); the options must have all sizes of the kind.
+  Workload (*make)(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options);
+};
+
+/// All kinds.
+std::span<const WorkloadKind> workload_kinds();
+/// The kind of that name. Throws MisuseError, which lists the names, if there is none.
+const WorkloadKind& workload_kind(std::string_view name);
+
+// ---- networks
 
 /// A metric of a set of samples, such as the accuracy. A value.
 struct Metric {
@@ -164,142 +304,5 @@ class Network {
   /// Throws MisuseError for a beam, which only models that write can use.
   static void refuse_beam(const PredictOptions& options);
 };
-
-/// The words of vocabularies, by the name of the vocabulary; see Vocabulary::words().
-using Vocabularies = std::map<std::string, std::vector<std::string>>;
-
-struct ImageSize {
-  Index height, width;
-};
-
-struct WorkloadOptions {
-  std::string data = {};   ///< folder with the kind's files; if empty, data are generated
-  std::uint64_t seed = 1;  ///< of initial values and of generated data
-  /// The number of generated training samples; an eighth as many validation samples are generated. 0: the kind's
-  /// default.
-  std::size_t samples = 0;
-  std::string cell = {};                    ///< one of the kind's cells; empty for the first
-  std::map<std::string, Index> sizes = {};  ///< by name; the kind's presets for the others
-  std::set<std::string> switches = {};      ///< those of the kind's switches that are on
-  /// For kinds that translate: the languages of parallel text, see find_parallel_text(). make_workload() sets both.
-  std::string source_language = {}, target_language = {};
-  /// For kinds with graph mode: whether a minibatch is recorded once and replayed from then on (static.h), which it is
-  /// if this is not set; otherwise its operators are applied one by one. The bits are the same.
-  std::optional<bool> graph_mode = {};
-  DropoutRates dropout = {};  ///< for kinds that take them
-  /// Of a model that was trained before; if empty, they are made from the training set.
-  Vocabularies vocabularies = {};
-  /// For a model of images that was trained before; if empty, that of the data.
-  std::optional<ImageSize> image = {};
-  /// For a model that was trained before: leaves the training set empty, and does not read a file of its own.
-  bool validation_only = false;
-  /// The files of the training set and of the validation set, in `data` or by their paths; of parallel text, the names
-  /// without the language. If empty, those that WorkloadKind::files names. Generated data ignore them.
-  std::string training_file = {}, validation_file = {};
-
-  /// Precondition: the options have all sizes of the kind.
-  Index size(const char* name) const { return sizes.at(name); }
-};
-
-/// A selectable size of a network or of its data. A value.
-struct WorkloadSize {
-  std::string name = {}, about = {};
-  Index preset;          ///< the default: the published value, where there is one
-  Index most = 1 << 24;  ///< the largest value allowed
-};
-
-/// A table with a row for each word of a vocabulary. A value.
-struct WordEmbedding {
-  Parameter table;
-  std::vector<std::string> words = {};  ///< of each row; empty if a row stands for no single word
-};
-
-/// A parameter with a row or a column for each word or label. A value.
-struct NamedAxis {
-  enum class Of { rows, columns };
-  Parameter parameter;
-  Of of;
-  std::string what = {};                ///< what the names are, in the plural: "words", "tags"
-  std::vector<std::string> names = {};  ///< by number; empty if it stands for no single one, such as unknown words
-};
-
-/// A part of a network that can be switched on. A value.
-struct WorkloadSwitch {
-  std::string name = {}, about = {};
-};
-
-/// What is known about a workload before its data are loaded. A value; the list of kinds is constant.
-struct WorkloadKind {
-  std::string name = {};
-  std::string about = {};   ///< one line
-  std::string sample = {};  ///< what a sample is, in the singular
-  std::string unit = {};    ///< the unit of throughput, in the plural
-  /// The file of the training set and that of the validation set. Of a single file, every tenth sample is in the
-  /// validation set. No other file is read unless WorkloadOptions::training_file or validation_file names it.
-  std::vector<std::string> files = {};
-  /// Other names of each of `files`, as they are published; * stands for any text. Each file may end in .gz.
-  std::vector<std::vector<std::string>> other_names = {};
-  std::vector<WorkloadSize> sizes = {};
-  std::vector<std::string> cells = {};  ///< selectable cells; empty if there is one only
-  std::vector<WorkloadSwitch> switches = {};
-  bool takes_dropout = false;   ///< WorkloadOptions::dropout
-  bool embeds_words = false;    ///< Workload::embedding
-  bool graphs_known = true;     ///< before it runs: it has Network::typed_graphs() and Learner::grouped()
-  bool has_graph_mode = false;  ///< WorkloadOptions::graph_mode
-  bool samples_texts = false;   ///< Network::sample_texts()
-  bool translates = false;      ///< WorkloadOptions::source_language, target_language
-  std::size_t samples;          ///< default number of generated training samples
-  /// What Network::predict() reads as a line, and what it predicts; empty if texts do not suffice for a prediction.
-  std::string input = {};
-  double learning_rate;  ///< suitable learning rate of plain descent, for minibatches of 64
-  /// For make_workload(); the options must have all sizes of the kind.
-  Workload (*make)(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options);
-};
-
-/// All kinds.
-std::span<const WorkloadKind> workload_kinds();
-/// The kind of that name. Throws MisuseError, which lists the names, if there is none.
-const WorkloadKind& workload_kind(std::string_view name);
-
-/// Where a set of samples comes from. A value.
-struct SampleSource {
-  std::vector<std::filesystem::path> files = {};  ///< that were read; empty if the samples are generated
-  struct LeftOut {
-    std::size_t samples;
-    std::string why;  ///< "not projective"
-  };
-  std::vector<LeftOut> left_out = {};  ///< what was read or generated, and is not in the set
-
-  /// Adds what was left out, unless it is nothing.
-  void leave_out(std::size_t samples, std::string why) {
-    if (samples > 0) left_out.push_back({samples, std::move(why)});
-  }
-};
-
-/// An owner; must end before the engine of its device.
-struct Workload {
-  const WorkloadKind* kind;
-  std::string formula = {};  ///< the forward products that Sample::flops counts; training takes three times as many
-  std::unique_ptr<Parameters> parameters = {};
-  std::unique_ptr<Network> network = nullptr;
-  std::optional<WordEmbedding> embedding = {};         ///< if the kind embeds words
-  std::vector<NamedAxis> named_axes = {};              ///< that of `embedding` among them
-  Vocabularies vocabularies = {};                      ///< from which its numbers come
-  std::optional<ImageSize> image = {};                 ///< of all images, for models of images
-  WorkloadOptions options = {};                        ///< with the kind's defaults for everything left open
-  std::vector<Sample> training = {}, validation = {};  ///< training set and validation set
-  SampleSource training_source = {}, validation_source = {};
-};
-
-/// Throws MisuseError for the names and options for which make_workload() does, but reads and generates nothing, so a
-/// program that makes several workloads can check all of them first. Does not check what depends on the data, or limits
-/// that only one kind has.
-void check_workload(std::string_view name, const WorkloadOptions& options);
-
-/// Reads or generates the data, and draws initial values. The same options give the same workload. Throws DataError for
-/// malformed or missing data, and if both sets are one file; MisuseError for an unknown name, for a size, cell or
-/// switch that the kind does not have, for a size out of range, and for a data folder if the kind only generates data;
-/// OutOfMemory if parameters exceed any memory.
-Workload make_workload(std::string_view name, const Device& device, const WorkloadOptions& options = {});
 
 }  // namespace windrow
