@@ -7,17 +7,14 @@
 #include "tests/seed.h"
 #include "windrow/memory/planner.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::PlanChecker;
-using testing::random_memory_program;
 
 /// Buffers of a program without views, in-place steps and alignments, by exhaustive search.
 class Exhaustive {
  public:
   explicit Exhaustive(const MemoryProgram& program) : program_(program) {
-    const auto before = testing::predecessors_of(program);
+    const auto before = predecessors_of(program);
     const std::size_t count = program.buffers.size();
     std::vector<std::vector<std::uint32_t>> users(count);
     for (std::uint32_t step = 0; step < program.steps.size(); ++step) {
@@ -100,7 +97,7 @@ class Exhaustive {
 };
 
 void compare_with_exhaustive_search(StepOrder order) {
-  const unsigned seed = testing::first_seed();
+  const unsigned seed = first_seed();
   std::size_t planned = 0, optimal = 0;
   for (unsigned i = 0; i < 100; ++i) {
     SCOPED_TRACE("seed " + std::to_string(seed + i));
@@ -171,7 +168,7 @@ TEST(MemoryPlannerOptimum, IsNearInProgramsThatFragment) {
 
 TEST(MemoryPlannerOptimum, IsNearInLargePrograms) {
   for (const StepOrder order : {StepOrder::serial, StepOrder::dependences}) {
-    std::mt19937 random(testing::first_seed());
+    std::mt19937 random(first_seed());
     const MemoryProgram program = random_memory_program(random, {.steps = 600, .most_bytes = 100'000, .order = order});
     const MemoryPlan plan = plan_memory(program, {.effort = 10'000'000});
     if (order == StepOrder::serial) {
@@ -182,4 +179,4 @@ TEST(MemoryPlannerOptimum, IsNearInLargePrograms) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing
