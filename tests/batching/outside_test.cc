@@ -138,18 +138,6 @@ TEST_F(Networks, OutputsTakeGradientsFromElsewhere) {
   for (std::size_t i = 0; i < of_x.size(); ++i) EXPECT_NEAR(of_x[i], expected_of_x[i], 1e-5);
 }
 
-TEST_F(Networks, OutputsAddToGradientsOrSetThem) {
-  const Tensor ones = tensor(std::vector<float>(15 * Cell::h, 1), Cell::h);
-  const auto gradient = [&](Runner::Gradients mode) {
-    runner.backward(runner.record(graphs.pointers, {{"rows", {x}}}, {"h"}), {{"h", ones}}, mode);
-    return dense(parameters, cell.w);
-  };
-  const auto once = gradient(Runner::Gradients::set), again = gradient(Runner::Gradients::set);
-  EXPECT_EQ(once, again);
-  const auto twice = gradient(Runner::Gradients::add);
-  for (std::size_t i = 0; i < once.size(); ++i) EXPECT_NEAR(twice[i], 2 * once[i], 1e-5);
-}
-
 TEST_F(Networks, OutputsMayBeNamedTwice) {
   const Tensor ones = tensor(std::vector<float>(15 * Cell::h, 1), Cell::h);
   const auto gradient = [&](const std::vector<std::string>& outputs) {

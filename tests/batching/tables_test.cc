@@ -128,6 +128,22 @@ TEST_F(WholeParameters, AreOperandsOfAnyOperatorAlone) {
             "concat of no operands; expected one or more");
 }
 
+/// A penalty once per minibatch is the loss of a vertex of its own, in a graph of its own.
+TEST_F(WholeParameters, MayBePenalisedOncePerMinibatch) {
+  const Parameter w = parameters.add("w", 2, 3, Initial::constant(3));
+  const VertexFunction word("word", {}, [&](Vertex& v) { v.loss(row_sum(matmul(v.pull("x", 2), w))); });
+  const VertexFunction penalty("penalty", {},
+                               [&](Vertex& v) { v.loss(v.zeros(1) + column_sum(row_sum(square(v.parameter(w))))); });
+  const VertexFunction function("both", {word, penalty});
+  GraphData words{.child_begin = {0, 0, 0}, .kinds = {0, 0}}, once{.child_begin = {0, 0}, .kinds = {1}};
+  words.values["x"] = {1, 0, 1, 0};
+  once.values["x"] = {0, 0};
+  const Graphs graphs(function, {words, once, words});
+  Runner runner(host, function, parameters);
+  EXPECT_EQ(runner.differentiate(graphs.pointers).loss(), 4 * 9 + 6 * 9);
+  EXPECT_EQ(dense(parameters, w), (Values{4 + 6, 4 + 6, 4 + 6, 6, 6, 6}));
+}
+
 /// With the probabilities of the softmax, and again with the same keys.
 TEST_F(Samples, AreDrawnFromTheSoftmaxByKeys) {
   SCOPED_TRACE("seed " + std::to_string(first_seed()));

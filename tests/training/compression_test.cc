@@ -78,33 +78,6 @@ TEST(Compression, RoundedSumsAreNearTheExactOnes) {
   }
 }
 
-// Over many steps nothing is lost but the last rests, of gradients and of sums.
-TEST(Compression, WhatRoundingLosesIsSentLater) {
-  constexpr int steps = 300;
-  for (const int members : {1, 3}) {
-    // Of very different sizes: a sum of 16 bits alone would never hold the small ones.
-    const auto gradient = [](int rank, int) {
-      Floats all = random_gradient(rank, 0);
-      if (rank == 1) {
-        for (float& g : all) g *= 1000;
-      }
-      return all;
-    };
-    const auto sums = combined(members, steps, {.form = Compression::Form::bfloat16}, gradient);
-    std::vector<Floats> gradients;
-    for (int rank = 0; rank < members; ++rank) gradients.push_back(gradient(rank, 0));
-    for (std::size_t i = 0; i < elements; ++i) {
-      double total = 0, expected = 0, largest = 0;
-      for (const Floats& sum : sums[0]) total += sum[i];
-      for (const Floats& of_rank : gradients) {
-        expected += steps * double{of_rank[i]};
-        largest += std::abs(of_rank[i]);
-      }
-      EXPECT_NEAR(total, expected, largest / 64 + 1e-4);
-    }
-  }
-}
-
 // Steps have different parameters, as those of dynamic models; the last ones have all, with gradients of zero.
 TEST(Compression, WhatAParameterIsOwedArrivesWhicheverOthersAStepHas) {
   constexpr int members = 3, steps = 100, parameters_in_all = 6;
