@@ -137,8 +137,8 @@ void StaticBlockTest::expect_as_on_a_plain_tape(StaticBlock& block, const Static
     for (const Tensor& tensor : watched) all.push_back(*tape.gradient(tensor));
     return all;
   };
-  const std::vector<Tensor> expected = run(body, call),
-                            found = run([&](Tape&tape, const StaticInputs&of) { return block(tape, of); }, call);
+  const auto by_block = [&](Tape& tape, const StaticInputs& of) { return block(tape, of); };
+  const std::vector<Tensor> expected = run(body, call), found = run(by_block, call);
   EXPECT_EQ(found[0].get(), expected[0].get());
   for (std::size_t k = 0; k < expected.size(); ++k) expect_near(found[k].get(), expected[k].get(), "gradient");
 }
