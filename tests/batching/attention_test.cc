@@ -3,33 +3,19 @@
 
 #include <cmath>
 
-#include "tests/batching/attending_cell.h"
 #include "tests/batching/cells.h"
 #include "tests/engine/support.h"
 #include "tests/ops/cases.h"
 #include "tests/sanitized.h"
-#include "tests/seed.h"
 #include "windrow/batching/lazy_cell.h"
 #include "windrow/batching/lazy_lists.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-using testing::AttendingCell;
-using testing::dense;
-using testing::error_of;
-using testing::expect_close;
-using testing::first_seed;
-using testing::Form;
-using testing::graph_for;
-using testing::Graphs;
-
 /// Words with a key and a value, and questions that attend to all words before them.
-struct Reader {
+struct Reader : OnHost {
   const Index h;
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters parameters{host, 1};
   const Parameter keys = parameters.add("keys", 5, h, Initial::uniform(-1, 1)),
                   values = parameters.add("values", 5, h, Initial::uniform(-1, 1)),
                   questions = parameters.add("questions", 5, h, Initial::uniform(-1, 1)),
@@ -119,75 +105,6 @@ TEST(Attention, TakesNoMemoryForHiddenRowsInInference) {
   EXPECT_GT(copied.stats().peak_bytes, keys * queries * h * 4);
 }
 
-TEST(Attention, IsThatOfCopiesUpToRounding) {
-  Reader reader(64);
-  const GraphData data = Reader::data(40, 30);
-  for (const bool additive : {false, true}) {
-    const VertexFunction function = additive ? reader.additive() : reader.function();
-    const Reader::Trained here = reader.train(function, data),
-                          copied = reader.train(function, data, {.optimisations = {.in_place = false}});
-    EXPECT_LT(here.inference, copied.inference / 4);
-    EXPECT_LT(here.training, copied.training / (additive ? 1 : 4));
-    for (std::size_t p = 0; p < here.gradients.size(); ++p) {
-      SCOPED_TRACE(p);
-      expect_close(here.gradients[p], copied.gradients[p], 1e-5);
-    }
-  }
-}
-
-TEST(Attention, GathersAStateThatIsAlsoUsedOtherwise) {
-  Reader reader(64);
-  const GraphData data = Reader::data(40, 30);
-  const VertexFunction function = reader.function([](const Expr& query, const Expr& key, const Expr& value) {
-    return Reader::by_products(query, key, value) + max_children(key);
-  });
-  constexpr Index copies = 40 * 30 * 64 * 4;
-  const Reader::Trained here = reader.train(function, data),
-                        copied = reader.train(function, data, {.optimisations = {.in_place = false}});
-  EXPECT_GT(here.inference, copies);
-  EXPECT_LT(here.inference, copied.inference - copies);
-}
-
-/// States whose producers have no gradients are read all the same.
-TEST(Attention, HasGradientsOfWhatIsNotFrozen) {
-  Reader reader(16);
-  const GraphData data = Reader::data(6, 5);
-  const VertexFunction function = reader.function();
-  const auto all = reader.train(function, data).gradients;
-  reader.parameters.freeze(reader.keys);
-  reader.parameters.freeze(reader.values);
-  const auto some = reader.train(function, data).gradients;
-  EXPECT_TRUE(some[0].empty());
-  EXPECT_TRUE(some[1].empty());
-  EXPECT_EQ(some[2], all[2]);
-}
-
-TEST(Attention, GivesTheSameBitsForAnyNumberOfWorkers) {
-  SCOPED_TRACE("seed " + std::to_string(first_seed()));
-  const auto bits = [](EngineOptions engine_options, const RunnerOptions& options) {
-    std::mt19937 random(first_seed());
-    Engine engine(engine_options);
-    const Device host = host_device(engine);
-    Parameters parameters(host, 1);
-    const AttendingCell cell(parameters);
-    const VertexFunction function("cell", testing::shape_of<AttendingCell>(), [&](Vertex& v) { cell(v); });
-    std::vector<GraphData> data;
-    for (int g = 0; g < 8; ++g) data.push_back(graph_for<AttendingCell>(40, Form::dag, random));
-    const Graphs graphs(function, data);
-    Runner runner(host, function, parameters, options);
-    const Minibatch minibatch = runner.differentiate(graphs.pointers);
-    std::vector<std::vector<double>> all = {{minibatch.loss()}};
-    for (std::size_t i = 0; i < parameters.size(); ++i) all.push_back(dense(parameters, parameters[i]));
-    return all;
-  };
-  const RunnerOptions cut{.groups = 2, .group_flops = 1, .op_flops = 500, .split_rows = 2};
-  const auto alone = bits({.policy = Policy::serial}, cut);
-  for (const int workers : {1, 2, 8}) {
-    EXPECT_EQ(bits({.policy = Policy::pool, .workers = workers}, cut), alone) << workers;
-    EXPECT_EQ(bits({.policy = Policy::chaos, .workers = workers, .chaos_seed = first_seed()}, cut), alone) << workers;
-  }
-}
-
 TEST(Attention, ToAValueThatIsNotFiniteNamesItsCause) {
   Reader reader(4);
   const VertexFunction word("word", {}, [&](Vertex& v) {
@@ -253,4 +170,4 @@ TEST(LazyAttention, TakesNoMemoryForAPairOfAQueryAndAKey) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

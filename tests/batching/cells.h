@@ -364,4 +364,27 @@ inline std::vector<double> dense(const Parameters& parameters, const Parameter& 
   return sum;
 }
 
+/// Of each parameter in turn.
+inline std::vector<std::vector<float>> values_of(const Parameters& parameters) {
+  std::vector<std::vector<float>> values;
+  for (std::size_t i = 0; i < parameters.size(); ++i) values.push_back(parameters.value(parameters[i]).get());
+  return values;
+}
+
+/// What most tests begin with: an engine, the host as its device, and a set of parameters.
+struct OnHost {
+  explicit OnHost(const EngineOptions& options = {.workers = 2}, std::uint64_t seed = 1)
+      : engine(options), parameters(host, seed) {}
+  /// Of each parameter in turn.
+  std::vector<std::vector<double>> gradients() const {
+    std::vector<std::vector<double>> all;
+    for (std::size_t p = 0; p < parameters.size(); ++p) all.push_back(dense(parameters, parameters[p]));
+    return all;
+  }
+
+  Engine engine;
+  Device host = host_device(engine);
+  Parameters parameters;
+};
+
 }  // namespace windrow::testing

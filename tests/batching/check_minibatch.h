@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/batching/cells.h"
+#include "tests/batching/mixed_cell.h"
 #include "tests/batching/oracle.h"
 #include "tests/ops/cases.h"
 #include "tests/sanitized.h"
@@ -38,6 +38,30 @@ inline void check_minibatch(Runner& runner, const Parameters& parameters, Oracle
     double largest = 1;  // where terms cancel, their rounding errors remain
     for (const auto& [i, value] : expected) largest = std::max(largest, std::abs(value));
     for (const auto& [i, value] : expected) ASSERT_NEAR(gradient[i], value, 1e-4 * largest) << "element " << i;
+  }
+}
+
+template <class Cell>
+VertexFunction function_of(const Cell& cell) {
+  return VertexFunction("cell", shape_of<Cell>(), [&](Vertex& v) { cell(v); });
+}
+inline VertexFunction function_of(const Kinds& kinds) { return kinds.function(); }
+
+/// Checks minibatches of random graphs of a cell.
+template <class Cell>
+void check_cell(const Device& device, Form form, unsigned seed, const RunnerOptions& options = {}) {
+  SCOPED_TRACE("form " + std::to_string(static_cast<int>(form)) + ", seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  Parameters parameters(device, seed);
+  const Cell cell(parameters);
+  const VertexFunction function = function_of(cell);
+  Runner runner(device, function, parameters, options);
+  Oracle oracle(
+      parameters, [&](OracleVertex& v) { cell(v); }, shape_of<Cell>());
+  for (int minibatch = 0; minibatch < (sanitized ? 1 : 2); ++minibatch) {
+    std::vector<GraphData> data;
+    for (std::int32_t vertices : {1, 9, 0, 12, 2}) data.push_back(graph_for<Cell>(vertices, form, random));
+    check_minibatch(runner, parameters, oracle, function, data);
   }
 }
 

@@ -6,10 +6,10 @@
 #include "tests/engine/faults.h"
 #include "windrow/batching/runner.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-using testing::faults::asked;
+using faults::asked;
 
 void no_kernel(const KernelCall<float>&) {}
 
@@ -90,4 +90,4 @@ TEST(Minibatches, TakeMemoryByTheTypesAndNotByTypesTimesStates) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -10,27 +10,15 @@
 #include <optional>
 #include <thread>
 
-#include "parameters/skipped_steps.h"
 #include "tests/batching/trainer.h"
 #include "tests/engine/support.h"
 #include "windrow/batching/lazy.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::dense;
-using testing::Graphs;
-using testing::many_trees;
-using testing::Trainer;
 
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 constexpr float infinity = std::numeric_limits<float>::infinity();
-
-std::vector<std::vector<float>> values_of(const Parameters& parameters) {
-  std::vector<std::vector<float>> values;
-  for (std::size_t i = 0; i < parameters.size(); ++i) values.push_back(parameters.value(parameters[i]).get());
-  return values;
-}
 
 /// A table that is only looked up, times a weight, by a runner and by lazy expressions. The loss of an input is
 /// x * (row of the word) . w.
@@ -270,17 +258,6 @@ TEST(SkippingSteps, WaitsForNothingAndReturnsTheLossAsItIs) {
       << s.parameters.skipped_steps().last[0].why;
 }
 
-TEST(SkippingSteps, IsOfWholeStepsAlsoWhereOneGradientAloneIsNotFinite) {
-  Words s({.non_finite = NonFinite::skip});
-  s.parameters.value(s.words).set(std::vector<float>(10, 1e-30f));
-  const auto before = values_of(s.parameters);
-  s.differentiate({{3, 3e38f}, {3, 3e38f}});  // losses are finite, so are the gradient of w and each row of the word's
-  s.parameters.sgd(0.5);
-  EXPECT_EQ(values_of(s.parameters), before);
-  ASSERT_EQ(s.parameters.skipped_steps().count, 1u);
-  EXPECT_EQ(s.parameters.skipped_steps().last[0].why, "the gradient of parameter 'words' is not finite");
-}
-
 TEST(SkippingSteps, LeavesOtherFailuresAsTheyAre) {
   Words s({.non_finite = NonFinite::skip});
   s.engine.push([] { throw std::runtime_error("lost"); }, {mutate(s.parameters.value(s.words).var())});
@@ -302,16 +279,6 @@ TEST(SkippingSteps, TellsOfTheLastOnesOnly) {
   EXPECT_EQ(skipped.last.back().step, last);
 }
 
-TEST(SkippingSteps, AreToldInOrderInWhicheverOrderTheirChecksRun) {
-  SkipLog log;
-  const std::uint64_t steps = SkippedSteps::most_reported + 2;
-  for (std::uint64_t step = steps; step-- > 0;) log.add({step ^ 1, "no reason"});
-  const SkippedSteps skipped = log.steps();
-  EXPECT_EQ(skipped.count, steps);
-  ASSERT_EQ(skipped.last.size(), SkippedSteps::most_reported);
-  for (std::size_t i = 0; i < skipped.last.size(); ++i) EXPECT_EQ(skipped.last[i].step, i + 2);
-}
-
 TEST(References, ToParametersStayValidWhateverIsAdded) {
   Words s;
   const std::string& name = s.parameters.name(s.words);
@@ -326,4 +293,4 @@ TEST(References, ToParametersStayValidWhateverIsAdded) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -6,13 +6,8 @@
 #include "tests/batching/blocked_chain.h"
 #include "tests/engine/support.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::Awaited;
-using testing::BlockedChain;
-using testing::DuringBackward;
-using testing::error_of;
 
 TEST(EarlyGradient, IsThereBeforeTheBackwardPassHasEnded) {
   BlockedChain chain;
@@ -34,16 +29,6 @@ TEST(EarlyGradient, OfALayerIsThereBeforeTheLayerBelowIt) {
   const Minibatch minibatch = chain.differentiate();
   chain.tell(chain.u, u);
   EXPECT_GT(minibatch.loss(), 0);
-}
-
-TEST(EarlyGradient, HasTheBitsOfOneThatWaits) {
-  BlockedChain chain, serial({.policy = Policy::serial});
-  chain.differentiate();
-  serial.differentiate();
-  for (const auto parameter : {&BlockedChain::w, &BlockedChain::u, &BlockedChain::head}) {
-    EXPECT_EQ(chain.parameters.gradient(chain.*parameter).all->get(),
-              serial.parameters.gradient(serial.*parameter).all->get());
-  }
 }
 
 TEST(EarlyGradient, OfAMinibatchThatFailsLaterChangesNoParameter) {
@@ -84,4 +69,4 @@ TEST(EarlyGradient, FailsForALossThatIsNotFiniteBesideTheBackwardPass) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -8,19 +8,10 @@
 #include "tests/engine/support.h"
 #include "windrow/ops/apply.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-using testing::error_of;
-using testing::Graphs;
-using testing::many_trees;
-using testing::no_gradient;
-using testing::refuse_last_word;
-using testing::refused_word;
-using testing::Trainer;
-using testing::TreeLstm;
-using testing::Watched;
-using testing::watched_copy;
+class Failure : public ::testing::Test, protected OnHost {};
 
 std::string said_of(const Minibatch& minibatch) {
   return error_of<OpError>([&] { minibatch.loss(); });
@@ -29,7 +20,7 @@ void expect_says(const std::string& said, const std::string& what) {
   EXPECT_NE(said.find(what), std::string::npos) << said << "\nexpected: " << what;
 }
 
-TEST(Failure, OfAnOpPoisonsTheMinibatchAndWhatIsMadeOfIt) {
+TEST_F(Failure, OfAnOpPoisonsTheMinibatchAndWhatIsMadeOfIt) {
   Trainer s;
   std::vector<GraphData> data = many_trees(1, 3);
   refuse_last_word(data);
@@ -44,7 +35,7 @@ TEST(Failure, OfAnOpPoisonsTheMinibatchAndWhatIsMadeOfIt) {
   EXPECT_THROW(s.parameters.gradient(s.parameters.find("head")).all->get(), OpError);
 }
 
-TEST(Failure, IsToldOnceAndDoesNotHinderWhatComesAfterIt) {
+TEST_F(Failure, IsToldOnceAndDoesNotHinderWhatComesAfterIt) {
   for (const bool asked : {true, false}) {
     Trainer s({}, {.ahead = 2});
     std::vector<GraphData> good_data = many_trees(2, 3), data = many_trees(1, 3);
@@ -68,13 +59,10 @@ TEST(Failure, IsToldOnceAndDoesNotHinderWhatComesAfterIt) {
   }
 }
 
-TEST(Failure, OfAGradientIsNotHiddenByThePartsThatAreAddedToIt) {
-  Engine engine;
-  Device host = host_device(engine);
+TEST_F(Failure, OfAGradientIsNotHiddenByThePartsThatAreAddedToIt) {
   host.kernels.add(op::matmul_tn, [](const KernelCall<float>& call) {
     if (call.write == Write::overwrite) throw Error("the first part fails");
   });
-  Parameters parameters(host, 1);
   const Parameter w = parameters.add("w", 2, 2, Initial::constant(1));
   const VertexFunction function("twice", {.arity = 2},
                                 [&](Vertex& v) { v.loss(row_sum(matmul(tanh(matmul(v.pull("x", 2), w)), w))); });
@@ -87,7 +75,7 @@ TEST(Failure, OfAGradientIsNotHiddenByThePartsThatAreAddedToIt) {
 }
 
 /// exp of a sum over the tree, where maximum(log(x), x) hides an infinity.
-struct Growing {
+struct Growing : OnHost {
   explicit Growing(const Optimisations& optimisations = {})
       : runner(host, function, parameters, {.groups = 2, .group_flops = 1, .optimisations = optimisations}) {
     parameters.value(w).set({1, 1});
@@ -104,9 +92,6 @@ struct Growing {
     return said_of(runner.differentiate(graphs.pointers));
   }
 
-  Engine engine;
-  Device host = host_device(engine);
-  Parameters parameters{host, 1};
   Parameter w = parameters.add("w", 2, 1, Initial::zeros()), u = parameters.add("u", 1, 1, Initial::constant(2));
   VertexFunction function{"growing", {.arity = 2}, [this](Vertex& v) {
                             const State sum = v.state("sum", 1);
@@ -131,13 +116,13 @@ void name_culprits(Growing& s) {
   expect_says(s.said({s.tree({1, 1, 20, 1, 20, 1, 1, 1}), good}), "is of 'square' at vertex 3 of graph 0");
 }
 
-TEST(Failure, OfALossNamesMinibatchOperatorAndVertex) {
+TEST_F(Failure, OfALossNamesMinibatchOperatorAndVertex) {
   Growing with, without({.slots = false});
   name_culprits(with);
   name_culprits(without);
 }
 
-TEST(Failure, OfALossNamesInputsAndParameters) {
+TEST_F(Failure, OfALossNamesInputsAndParameters) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   Growing s;
   const GraphData good = s.tree({0, 1, 0, 1, 1, 1, 1, 1});
@@ -148,10 +133,7 @@ TEST(Failure, OfALossNamesInputsAndParameters) {
   expect_says(s.said({good}), "parameter 'w' is not finite");
 }
 
-TEST(Failure, OfALossThatIsAnInputNamesIt) {
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
+TEST_F(Failure, OfALossThatIsAnInputNamesIt) {
   const VertexFunction function("given", {}, [&](Vertex& v) { v.loss(v.pull("x", 1)); });
   Runner runner(host, function, parameters);
   GraphData data;
@@ -164,7 +146,7 @@ TEST(Failure, OfALossThatIsAnInputNamesIt) {
   expect_says(said_of(runner.run(bad.pointers)), "its input 'x' at vertex 1 of graph 0 is not finite");
 }
 
-TEST(Failure, OfALossLeavesParametersAsTheyWere) {
+TEST_F(Failure, OfALossLeavesParametersAsTheyWere) {
   Growing s;
   const Graphs graphs(s.function, {s.tree({0, 1, 100, 1, 1, 1, 1, 1})});
   s.runner.differentiate(graphs.pointers);
@@ -229,13 +211,9 @@ TEST_F(Watched, MisuseIsNamedAtTheCall) {
 }
 
 Type eight_wide(const Operator&, const Signature& signature) { return {signature.in[0].rows, 8}; }
-constexpr Operator widened{
-    .name = "widened", .infer = eight_wide, .gradients = testing::passed, .locality = Locality::rowwise};
+constexpr Operator widened{.name = "widened", .infer = eight_wide, .gradients = passed, .locality = Locality::rowwise};
 
-TEST(Failure, OfATargetNamesItsVertex) {
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
+TEST_F(Failure, OfATargetNamesItsVertex) {
   const VertexFunction function("targets", {}, [&](Vertex& v) {
     const Expr x = v.pull("x", 1);
     v.loss(binary_cross_entropy(x, square(x)));
@@ -248,11 +226,9 @@ TEST(Failure, OfATargetNamesItsVertex) {
               "binary_cross_entropy at vertex 2 of graph 0: target 4 at row 0, column 0; expected 0 to 1");
 }
 
-TEST(Failure, OfAnInitialDrawNamesTheParameter) {
-  Engine engine;
-  Parameters parameters(host_device(engine), 1);
+TEST_F(Failure, OfAnInitialDrawNamesTheParameter) {
   const auto said = [&](Index rows, Initial initial) {
-    return testing::error_of<MisuseError>([&] { parameters.add("u", rows, 3, initial); });
+    return error_of<MisuseError>([&] { parameters.add("u", rows, 3, initial); });
   };
   EXPECT_EQ(said(2, Initial::normal(0, -1)), "parameter 'u': normal: 0, -1; expected finite mean and deviation >= 0");
   EXPECT_EQ(said(2, Initial::uniform(1, 0)).substr(0, 23), "parameter 'u': uniform:");
@@ -260,11 +236,8 @@ TEST(Failure, OfAnInitialDrawNamesTheParameter) {
   EXPECT_EQ(parameters.size(), 0u);
 }
 
-TEST(Failure, OfARuleForGradientsNamesOperatorAndShapes) {
-  Engine engine;
-  Device host = host_device(engine);
+TEST_F(Failure, OfARuleForGradientsNamesOperatorAndShapes) {
   host.kernels.add(widened, watched_copy);
-  Parameters parameters(host, 1);
   const Parameter w = parameters.add("w", 2, 3, Initial::constant(1));
   const VertexFunction function("wide", {.arity = 2},
                                 [&](Vertex& v) { v.loss(row_sum(apply(widened, {matmul(v.pull("x", 2), w)}))); });
@@ -276,4 +249,4 @@ TEST(Failure, OfARuleForGradientsNamesOperatorAndShapes) {
 static_assert(!std::is_copy_constructible_v<Vertex>, "a copy would outlive the tracing");
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -6,13 +6,12 @@
 #include <numeric>
 #include <random>
 
+#include "tests/batching/cells.h"
 #include "tests/engine/support.h"
 #include "windrow/batching/runner.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::error_of;
 
 VertexFunction pair_function() {
   return VertexFunction("pair", {.arity = 2}, [](Vertex& v) {
@@ -33,16 +32,7 @@ GraphData graph_of(const std::vector<std::vector<std::int32_t>>& children) {
 }
 
 std::string said_of(GraphData data) {
-  return testing::error_of<MisuseError>([&] { InputGraph(pair_function(), std::move(data), "train.txt:7"); });
-}
-
-TEST(InputGraph, HasLevelsOneAboveTheHighestChild) {
-  const InputGraph graph(pair_function(), graph_of({{1, 2}, {2, 3}, {}, {4}, {}}));
-  EXPECT_EQ(graph.vertices(), 5);
-  EXPECT_EQ(graph.levels(), 4);
-  const std::int32_t expected[] = {3, 2, 0, 1, 0};
-  for (std::int32_t v = 0; v < 5; ++v) EXPECT_EQ(graph.level(v), expected[v]) << v;
-  EXPECT_EQ(graph.edges(), 5);
+  return error_of<MisuseError>([&] { InputGraph(pair_function(), std::move(data), "train.txt:7"); });
 }
 
 TEST(InputGraph, FindsTheLevelsOfAllVerticesOfRandomGraphs) {
@@ -72,10 +62,8 @@ TEST(InputGraph, FindsTheLevelsOfAllVerticesOfRandomGraphs) {
 /// The numbers of a graph are kept in 16 bits if all are from -1 to 65534.
 TEST(InputGraph, KeepsIndicesOfAnySize) {
   constexpr Index rows = 65'540;
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
-  const Parameter table = parameters.add("table", rows, 1, Initial::uniform(-1, 1));
+  OnHost s;
+  const Parameter table = s.parameters.add("table", rows, 1, Initial::uniform(-1, 1));
   const VertexFunction function("look up", {.arity = 1}, [&](Vertex& v) {
     const State sum = v.state("sum", 1);
     const Expr all = embedding(table, v.pull_index("word", Presence::sometimes)) + v.gather(0, sum);
@@ -95,7 +83,7 @@ TEST(InputGraph, KeepsIndicesOfAnySize) {
     data.indices["word"] = of_graph;
     graphs.push_back(InputGraph(function, data, "graph " + std::to_string(graphs.size())));
   }
-  const std::vector<float> values = parameters.value(table).get();
+  const std::vector<float> values = s.parameters.value(table).get();
   std::vector<float> expected;
   for (const auto& of_graph : words) {
     float sum = 0;
@@ -110,7 +98,7 @@ TEST(InputGraph, KeepsIndicesOfAnySize) {
     if (how != std::string("apart")) InputGraph::store_together(pointers);
     for (std::size_t g = 0; g < graphs.size(); ++g) EXPECT_EQ(graphs[g].index("word"), words[g]) << how;
     const std::vector<const InputGraph*> minibatch(pointers.begin(), pointers.end());
-    EXPECT_EQ(Runner(host, function, parameters).run(minibatch).output("sum").get(), expected) << how;
+    EXPECT_EQ(Runner(s.host, function, s.parameters).run(minibatch).output("sum").get(), expected) << how;
     for (const InputGraph& graph : graphs) EXPECT_EQ(graph.level(2), 2) << how;
   }
   InputGraph::store_together({});
@@ -210,7 +198,7 @@ TEST(InputGraph, GivesIndicesOfVerticesBack) {
   EXPECT_EQ(graph.index("label"), (std::vector<std::int32_t>{2, 0}));
   EXPECT_EQ(graph.index("choice"), (std::vector<std::int32_t>{-1, 1}));
   for (const char* name : {"side", "x", "tag"}) {
-    EXPECT_EQ(testing::error_of<MisuseError>([&] { graph.index(name); }),
+    EXPECT_EQ(error_of<MisuseError>([&] { graph.index(name); }),
               "train.txt:7: no index '" + std::string(name) +
                   "'; expected one of vertices that the function pulls and the data have");
   }
@@ -218,7 +206,7 @@ TEST(InputGraph, GivesIndicesOfVerticesBack) {
 
 TEST(InputGraph, NamesAnIndexThatNoOperatorAccepts) {
   const auto said = [](std::vector<std::int32_t> labels, std::vector<std::int32_t> choices, std::int32_t side) {
-    return testing::error_of<MisuseError>([&] { indexed_graph(std::move(labels), std::move(choices), side); });
+    return error_of<MisuseError>([&] { indexed_graph(std::move(labels), std::move(choices), side); });
   };
   EXPECT_EQ(said({-1, 3}, {0, 0}, 0), "train.txt:7: vertex 1: 'label' is 3; expected -1 to 2");
   EXPECT_EQ(said({-2, 0}, {0, 0}, 0), "train.txt:7: vertex 0: 'label' is -2; expected -1 to 2");
@@ -246,10 +234,8 @@ TEST(TypedGraphs, RefuseMinibatchesOfNoGraphs) {
 }
 
 TEST(GroupedMinibatches, AreDividedAsTheRunnerDividesThem) {
-  Engine engine({.workers = 1});
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
-  const Parameter w = parameters.add_product("w", 2, 2);
+  OnHost on;
+  const Parameter w = on.parameters.add_product("w", 2, 2);
   const VertexFunction function("pair", {.arity = 2}, [&](Vertex& v) {
     const State s = v.state("s", 2);
     const auto x = v.pull("x", 2), own = tanh(x + matmul(v.gather(0, s) + v.gather(1, s), w));
@@ -263,7 +249,7 @@ TEST(GroupedMinibatches, AreDividedAsTheRunnerDividesThem) {
   const InputGraph tree = make(graph_of({{}, {}, {0, 1}})), chain = make(graph_of({{}, {0}}));
   const std::vector<const InputGraph*> graphs = {&tree, &tree, &chain, &tree};
   for (const int groups : {1, 2}) {
-    Runner runner(host, function, parameters, {.groups = groups, .group_flops = 1});
+    Runner runner(on.host, function, on.parameters, {.groups = groups, .group_flops = 1});
     const GroupedMinibatch grouped = runner.grouped(graphs);
     EXPECT_EQ(grouped.types, (std::vector<std::string>{"pair, no children", "pair, 1 child (0)", "pair, 2 children"}));
     ASSERT_EQ(grouped.groups.size(), static_cast<std::size_t>(groups));
@@ -279,4 +265,4 @@ TEST(GroupedMinibatches, AreDividedAsTheRunnerDividesThem) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

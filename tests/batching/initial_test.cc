@@ -7,7 +7,7 @@
 #include "tests/seed.h"
 #include "windrow/batching/parameters.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
 class InitialValues : public ::testing::Test {
@@ -18,7 +18,7 @@ class InitialValues : public ::testing::Test {
 
   Engine engine{{.workers = 2}};
   Device host = host_device(engine);
-  Parameters parameters{host, testing::first_seed()};
+  Parameters parameters{host, first_seed()};
 };
 
 /// Vectors within a matrix: the rows, or the columns.
@@ -50,7 +50,7 @@ TEST_F(InitialValues, AreOrthogonalInTheShorterDirection) {
 }
 
 TEST_F(InitialValues, AreDrawnInTheOrderOfParameters) {
-  Parameters same(host, testing::first_seed()), other(host, testing::first_seed());
+  Parameters same(host, first_seed()), other(host, first_seed());
   const Initial draws[] = {Initial::orthogonal(), Initial::normal(0, 1), Initial::orthogonal()};
   std::vector<std::vector<float>> values;
   for (const Initial& draw : draws) values.push_back(of(4, 6, draw));
@@ -78,4 +78,4 @@ TEST_F(InitialValues, KeepTheVarianceThroughRelu) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

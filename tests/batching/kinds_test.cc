@@ -7,11 +7,11 @@
 #include "tests/batching/cells.h"
 #include "tests/engine/support.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-using testing::error_of;
-using testing::Graphs;
+class Kinds : public ::testing::Test, protected OnHost {};
+class AnyArity : public ::testing::Test, protected OnHost {};
 
 /// Two states and no input; or an input of that width.
 VertexFunction maker(const std::string& state, Index width = 2) {
@@ -31,7 +31,7 @@ std::string said_of(const std::vector<VertexFunction>& kinds) {
   return error_of<MisuseError>([&] { VertexFunction("all", kinds); });
 }
 
-TEST(Kinds, RefuseWhatDoesNotFitTogether) {
+TEST_F(Kinds, RefuseWhatDoesNotFitTogether) {
   EXPECT_EQ(said_of({}), "all: is put together of no functions; expected one or more");
   EXPECT_EQ(said_of({maker("h"), VertexFunction("both", {maker("a"), maker("b")})}),
             "all: 'both' is of several kinds itself; expected one");
@@ -80,25 +80,8 @@ TEST_F(KindsOfGraphs, NeedTheInputsOfTheirKindsAlone) {
   InputGraph(function, {.child_begin = {0, 0}, .kinds = {2}});
 }
 
-TEST(Kinds, AreZeroWhereAKindDoesNotPush) {
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
-  const VertexFunction function("all", {maker("h"), maker("h2"), taker("h")});
-  GraphData data{.child_begin = {0, 0, 0, 2}, .children = {0, 1}, .kinds = {0, 1, 2}};
-  data.values["x"] = {1, 2, 3, 4, 100, 100};
-  const Graphs graphs(function, {data});
-  Runner runner(host, function, parameters);
-  const Minibatch minibatch = runner.run(graphs.pointers);
-  EXPECT_EQ(minibatch.output("taken").get(), (std::vector<float>{0, 0, 0, 0, 4, 6}));
-  EXPECT_EQ(minibatch.output("h out").get(), (std::vector<float>{1, 2, 0, 0, 0, 0}));
-}
-
 /// Neither copies of their parameters are made, nor gradients.
-TEST(Kinds, KeepConstantsApartThatDifferInTheSignOfZero) {
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
+TEST_F(Kinds, KeepConstantsApartThatDifferInTheSignOfZero) {
   const VertexFunction function("zeros", {.arity = 0}, [](Vertex& v) {
     const Expr x = v.pull("x", 1);
     v.push("quotient", 0.0 / x);
@@ -118,10 +101,7 @@ TEST(Kinds, KeepConstantsApartThatDifferInTheSignOfZero) {
   }
 }
 
-TEST(Kinds, CostNothingWhereTheyAreNot) {
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
+TEST_F(Kinds, CostNothingWhereTheyAreNot) {
   const auto kind = [&](const std::string& name) {
     const Parameter w = parameters.add_product(name, 2, 2);
     return VertexFunction(name, {.arity = 1}, [=](Vertex& v) {
@@ -154,7 +134,7 @@ std::string said_of_body(std::size_t arity, const std::function<void(Vertex&)>& 
   return error_of<MisuseError>([&] { VertexFunction("cell", {.arity = arity}, body); });
 }
 
-TEST(AnyArity, IsAskedForAndThenLookedAtAllAtOnce) {
+TEST_F(AnyArity, IsAskedForAndThenLookedAtAllAtOnce) {
   EXPECT_EQ(said_of_body(any_arity, [](Vertex& v) { v.gather(0, v.state("h", 2)); }),
             "cell: gather(0) of state 'h' in a function of any arity; expected each");
   EXPECT_EQ(said_of_body(2, [](Vertex& v) { v.each(v.state("h", 2)); }),
@@ -167,13 +147,48 @@ TEST(AnyArity, IsAskedForAndThenLookedAtAllAtOnce) {
             "cell: 'x' is of edges; expected a value of the vertex");
   EXPECT_EQ(said_of_body(2, [](Vertex& v) { to_children(v.pull("x", 2)); }),
             "cell: to_children in a function of arity 2; expected one of any_arity, or a gather by child");
+  EXPECT_EQ(said_of_body(any_arity, [](Vertex& v) { softmax_children(v.pull("x", 2)); }),
+            "cell: a reduction over children of vertices x 2; expected a value of edges");
+  EXPECT_EQ(said_of_body(any_arity, [](Vertex& v) { max_children(v.pull("x", 2)); }),
+            "cell: a reduction over children of vertices x 2; expected a value of edges");
+  EXPECT_EQ(said_of_body(any_arity, [](Vertex& v) { k_max_children(v.pull_edge("x", 2), 0); }),
+            "k_max_children: k 0; expected 1 or more");
+}
+
+/// Children that are gathered by number beside edges, and edges to several children.
+TEST_F(AnyArity, HasFixedChildrenAndEdgesThatFit) {
+  const auto traced = [](VertexFunction::Shape shape, const std::function<void(Vertex&, const State&)>& use) {
+    return error_of<MisuseError>([&] { VertexFunction("f", shape, [&](Vertex& v) { use(v, v.state("s", 1)); }); });
+  };
+  const auto nothing = [](Vertex&, const State&) {};
+  EXPECT_EQ(traced({.arity = 2, .fixed = 1}, nothing),
+            "f: `fixed` or `per_edge` with a fixed arity; expected any_arity");
+  EXPECT_EQ(traced({.arity = any_arity, .per_edge = 0}, nothing), "f: edges to 0 children; expected 1 or more");
+  EXPECT_EQ(traced({.arity = any_arity, .fixed = 30, .per_edge = 2}, nothing),
+            "f: arity and optional indices are 32 together; expected 31 at most");
+  EXPECT_EQ(traced({.arity = any_arity, .fixed = 1}, [](Vertex& v, const State& s) { v.gather(1, s); }),
+            "f: gather(1) of state 's'; expected less than 1, the number of fixed children");
+  EXPECT_EQ(traced({.arity = any_arity, .per_edge = 2}, [](Vertex& v, const State& s) { v.each(s, 2); }),
+            "f: each of state 's', child 2 of an edge; expected less than 2, the children of an edge");
+
+  const VertexFunction pairs("pairs", {.arity = any_arity, .fixed = 1, .per_edge = 2}, [](Vertex& v) {
+    const State s = v.state("s", 1);
+    v.scatter(s, v.gather(0, s) + sum_children(v.each(s) * v.each(s, 1)));
+  });
+  const auto loaded = [&](std::vector<std::int32_t> children) {
+    const auto end = static_cast<std::int32_t>(children.size());
+    return error_of<MisuseError>([&] {
+      InputGraph(pairs, {.child_begin = {0, 0, end}, .children = std::move(children)}, "g");
+    });
+  };
+  EXPECT_EQ(loaded({0, 0}), "g: vertex 1: 1 children of edges; expected a multiple of 2");
+  EXPECT_EQ(loaded({no_child, 0, no_child}), "g: vertex 1: an edge to 1 children; expected 2, or only -1");
+  const GraphData whole{.child_begin = {0, 1, 6}, .children = {no_child, 0, no_child, no_child, 0, 0}};
+  EXPECT_EQ(InputGraph(pairs, whole).edges(), 3);
 }
 
 /// A star: the sum of `leaves` ones.
-TEST(AnyArity, TakesAsManyChildrenAsThereAre) {
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
+TEST_F(AnyArity, TakesAsManyChildrenAsThereAre) {
   const VertexFunction function("sum", {.arity = any_arity}, [](Vertex& v) {
     const State total = v.state("total", 1);
     const Expr own = v.pull("x", 1) + sum_children(v.each(total));
@@ -194,4 +209,4 @@ TEST(AnyArity, TakesAsManyChildrenAsThereAre) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

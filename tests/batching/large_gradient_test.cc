@@ -7,16 +7,14 @@
 #include "tests/batching/cells.h"
 #include "tests/engine/support.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-using testing::Graphs;
-
 /// 400 vertices that share a parameter of 400 x 512, which each multiplies with two of its inputs.
-struct Wide {
+struct Wide : OnHost {
   static constexpr Index in = 400, out = 512;
 
-  explicit Wide(const EngineOptions& options = {}) : engine(options) {
+  explicit Wide(const EngineOptions& options = {}) : OnHost(options) {
     std::mt19937 random(1);
     for (GraphData& graph : data) {
       graph.child_begin.assign(201, 0);
@@ -37,9 +35,6 @@ struct Wide {
     return *made;
   }
 
-  Engine engine;
-  Device host = host_device(engine);
-  Parameters parameters{host, 1};
   Parameter w = parameters.add("w", in, out, Initial::uniform(-0.05f, 0.05f));
   VertexFunction function{"wide", {.arity = 0}, [this](Vertex& v) {
                             const Expr y = tanh(matmul(v.pull("x", in), w)), z = tanh(matmul(v.pull("z", in), w));
@@ -51,7 +46,7 @@ struct Wide {
   std::optional<Graphs> made;
 };
 
-class LargeGradient : public testing::EveryPolicy {};
+class LargeGradient : public EveryPolicy {};
 
 TEST_P(LargeGradient, IsOfTheSameBitsWhateverComputesItsParts) {
   Wide wide(options()), serial({.policy = Policy::serial});
@@ -92,9 +87,8 @@ TEST(LargeGradients, AreRefusedAfterAFailureUntilTheyAreOverwritten) {
 }
 
 TEST(DenseGradients, HaveTheShapeOfTheParameterWhateverTheirParts) {
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
+  OnHost s;
+  Parameters& parameters = s.parameters;
   const Parameter looked_up = parameters.add("looked_up", 4, 2, Initial::constant(1));
   const Parameter tied = parameters.add("tied", 3, 2, Initial::constant(1));
   const Parameter unused = parameters.add("unused", 1, 2, Initial::constant(1));
@@ -104,8 +98,8 @@ TEST(DenseGradients, HaveTheShapeOfTheParameterWhateverTheirParts) {
   });
   GraphData data{.child_begin = {0, 0, 0, 0}};
   data.indices = {{"i", {3, 1, 3}}, {"j", {0, 0, 2}}};
-  const testing::Graphs graphs(function, {data});
-  Runner runner(host, function, parameters);
+  const Graphs graphs(function, {data});
+  Runner runner(s.host, function, parameters);
   runner.differentiate(graphs.pointers);
   EXPECT_FALSE(parameters.gradient(looked_up).all.has_value());
   // Each of three vertices has a row of 2s: 6 for each row of `tied`, and 3 for each row that it looks up.
@@ -117,4 +111,4 @@ TEST(DenseGradients, HaveTheShapeOfTheParameterWhateverTheirParts) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

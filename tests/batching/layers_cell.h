@@ -1,7 +1,7 @@
 // A cell of the operators that layers are made of, written once for vertex functions, lazy expressions and the oracle.
 #pragma once
 
-#include "tests/batching/oracle.h"
+#include "tests/batching/seeing_cell.h"
 #include "windrow/batching/vertex_function.h"
 
 namespace windrow::testing {
@@ -34,10 +34,7 @@ inline Row layer_norm(const Row& x) { return apply(op::layer_norm, {x}, {}, op::
 inline Row rms_norm(const Row& x, double epsilon) { return apply(op::rms_norm, {x}, {}, op::with_epsilon(epsilon)); }
 
 inline Row log_add_exp(const RowOperand& x, const RowOperand& y) { return elementwise(op::log_add_exp, x, y); }
-inline Row binary_cross_entropy(const RowOperand& logits, const RowOperand& targets) {
-  return elementwise(op::binary_cross_entropy, logits, targets);
-}
-inline Row squared_distance(const RowOperand& x, const RowOperand& y) { return apply(op::squared_distance, {x, y}); }
+inline Row column_sum(const Row& x) { return apply(op::column_sum, {x}); }
 inline Row log_matmul(const Row& x, const RowOperand& w) { return apply(op::log_matmul, {x, w}); }
 inline Row max_matmul(const Row& x, const RowOperand& w) { return apply(op::max_matmul, {x, w}); }
 inline Row argmax_matmul(const Row& x, const RowOperand& w) { return apply(op::argmax_matmul, {x, w}); }
@@ -51,7 +48,11 @@ inline Row argmax(const Row& x) { return arg_top_k(x, 1); }
 struct LayersCell {
   static constexpr std::size_t arity = 0;
   static constexpr Index in = 2, h = 6;
-  Parameter w, gain, bias, temperature, weights, table;
+  static constexpr op::Window2d around{
+      .channels = 1, .height = 2, .width = 3, .window_height = 1, .window_width = 3, .padding = 0};
+  static constexpr op::Window2d halves{
+      .channels = 2, .height = 2, .width = 1, .window_height = 2, .window_width = 1, .stride = 1};
+  Parameter w, gain, bias, temperature, weights, table, filters, channels;
 
   explicit LayersCell(Parameters& p)
       : w(p.add("w", in, h, Initial::uniform(-1, 1))),
@@ -59,7 +60,9 @@ struct LayersCell {
         bias(p.add("bias", 1, h, Initial::uniform(-1, 1))),
         temperature(p.add("temperature", 1, 1, Initial::uniform(1, 2))),
         weights(p.add("weights", h, h, Initial::uniform(-1, 1))),
-        table(p.add("table", 5, h, Initial::uniform(-1, 1))) {}
+        table(p.add("table", 5, h, Initial::uniform(-1, 1))),
+        filters(p.add("filters", 2, around.window(), Initial::uniform(-1, 1))),
+        channels(p.add("channels", 1, 2, Initial::uniform(-1, 1))) {}
 
   /// Calls take(name, value) for each value. `rows` makes constants and functions of parameters: a vertex, for example.
   template <class MakesRows, class X, class Label, class Take>
@@ -99,6 +102,9 @@ struct LayersCell {
          matmul(x, matrix / sums + log_add_exp(sums, g) + minimum(t, matrix) * (sums - gain)));
     take("products and distances of rows",
          row_dot(x, gain) + row_dot(exp(g), x) * squared_distance(bias, x) - squared_distance(x, tanh(g)));
+    take("functions of whole parameters", log_matmul(matmul(x, exp(matrix)), log_softmax(matrix)) +
+                                              0.25 * (rows.zeros(1) + column_sum(row_sum(square(matrix)))));
+    take("images", max_pool2d(relu(add_channel_bias(conv2d(x, filters, around), channels)), halves));
     take("log sums", log_add_exp(x, 0.5 * x) + log_add_exp(x, x));
     take("log products", log_matmul(x, weights) + 0.5 * max_matmul(x, weights));
     take("largest", top_k(x, 3) + top_k(x, 1, 3, op::Order::by_place));

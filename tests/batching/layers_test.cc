@@ -7,15 +7,8 @@
 #include "tests/seed.h"
 #include "windrow/batching/lazy.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::dense;
-using testing::expect_close;
-using testing::first_seed;
-using testing::LayersCell;
-using testing::Oracle;
-using testing::OracleVertex;
 
 /// Makes constants and functions of parameters for lazy expressions.
 struct LazyRows {
@@ -26,9 +19,9 @@ struct LazyRows {
 };
 
 /// A graph of vertices without children.
-class Layers : public ::testing::Test {
+class Layers : public ::testing::Test, protected OnHost {
  protected:
-  Layers() {
+  Layers() : OnHost({.workers = 2}, first_seed()) {
     std::mt19937 random(first_seed());
     data.child_begin.assign(vertices + 1, 0);
     std::uniform_real_distribution<float> uniform(-1, 1);
@@ -51,14 +44,12 @@ class Layers : public ::testing::Test {
                      made[name].push_back(value);
                      losses.push_back(row_sum(value));
                    });
+      if (v == 2) graph.flush();
     }
     graph.backward(losses);
     return made;
   }
 
-  Engine engine{{.workers = 2}};
-  Device host = host_device(engine);
-  Parameters parameters{host, first_seed()};
   LayersCell cell{parameters};
   VertexFunction function{"layers", {.arity = LayersCell::arity}, [&](Vertex& v) { cell(v); }};
   Oracle oracle{parameters, [&](OracleVertex& v) { cell(v); }};
@@ -68,49 +59,33 @@ class Layers : public ::testing::Test {
 TEST_F(Layers, InVertexFunctionsAreAsTheOracleComputesThem) {
   SCOPED_TRACE("seed " + std::to_string(first_seed()));
   Runner runner(host, function, parameters);
-  testing::check_minibatch(runner, parameters, oracle, function, {data});
+  check_minibatch(runner, parameters, oracle, function, {data});
 }
 
 TEST_F(Layers, InLazyExpressionsAreAsInVertexFunctions) {
   SCOPED_TRACE("seed " + std::to_string(first_seed()));
   oracle.loss({data});
-  LazyGraph graph(host, parameters);
-  const auto made = differentiate(graph);
-  for (const auto& [name, values] : made) {
-    SCOPED_TRACE(name);
-    testing::Values all;
-    for (const LazyExpr& value : values) {
-      const std::vector<float> row = value.value();
-      all.insert(all.end(), row.begin(), row.end());
-    }
-    expect_close(all, oracle.outputs.at(name), 1e-5);
-  }
-  std::vector<testing::Values> gradients;
-  for (std::size_t p = 0; p < parameters.size(); ++p) gradients.push_back(dense(parameters, parameters[p]));
-  const testing::Graphs graphs(function, {data});
+  const Graphs graphs(function, {data});
   Runner runner(host, function, parameters);
   runner.differentiate(graphs.pointers);
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    SCOPED_TRACE(parameters.name(parameters[p]));
-    expect_close(gradients[p], dense(parameters, parameters[p]), 1e-5);
+  const auto expected = gradients();
+  for (const std::int64_t recompute_below : {0, 20'000'000}) {
+    LazyGraph graph(host, parameters, {.recompute_below = recompute_below});
+    for (const auto& [name, values] : differentiate(graph)) {
+      SCOPED_TRACE(name);
+      Values all;
+      for (const LazyExpr& value : values) {
+        const std::vector<float> row = value.value();
+        all.insert(all.end(), row.begin(), row.end());
+      }
+      expect_close(all, oracle.outputs.at(name), 1e-5);
+    }
+    const auto found = gradients();
+    for (std::size_t p = 0; p < expected.size(); ++p) {
+      SCOPED_TRACE(parameters.name(parameters[p]));
+      expect_close(found[p], expected[p], 1e-5);
+    }
   }
-}
-
-/// Rows as operands, and functions of rows.
-TEST_F(Layers, OfFrozenRowsHaveGradientsOfTheOthersAlone) {
-  LazyGraph graph(host, parameters);
-  differentiate(graph);
-  graph.clear();
-  const testing::Values of_w = dense(parameters, cell.w), of_bias = dense(parameters, cell.bias);
-  parameters.freeze(cell.gain);
-  parameters.freeze(cell.temperature);
-  differentiate(graph);
-  for (const Parameter& frozen : {cell.gain, cell.temperature}) {
-    EXPECT_FALSE(parameters.gradient(frozen).all.has_value());
-    EXPECT_TRUE(parameters.gradient(frozen).rows.empty());
-  }
-  expect_close(dense(parameters, cell.w), of_w, 1e-5);
-  expect_close(dense(parameters, cell.bias), of_bias, 1e-5);
 }
 
 /// Of x * x, with one factor as a constant and with a reversed one.
@@ -121,15 +96,15 @@ TEST_F(Layers, StopAndReverseGradients) {
     v.loss(row_sum(stop_gradient(x) * x) + row_sum(square(reverse_gradient(x, 0.5))) + row_sum(stop_gradient(x)));
   });
   Runner runner(host, f, parameters);
-  const testing::Graphs graphs(f, {GraphData{.child_begin = {0, 0}}});
+  const Graphs graphs(f, {GraphData{.child_begin = {0, 0}}});
   EXPECT_EQ(runner.differentiate(graphs.pointers).loss(), 2 * (9 + 9 + 3));
-  EXPECT_EQ(dense(parameters, u), (testing::Values(2, 3 - 0.5 * 6)));
+  EXPECT_EQ(dense(parameters, u), (Values(2, 3 - 0.5 * 6)));
 
   LazyGraph graph(host, parameters);
   const LazyExpr x = graph.parameter(u);
   graph.backward(std::array{row_sum(stop_gradient(x) * x + square(reverse_gradient(x, 0.5)) + stop_gradient(x))});
-  EXPECT_EQ(dense(parameters, u), (testing::Values(2, 3 - 0.5 * 6)));
+  EXPECT_EQ(dense(parameters, u), (Values(2, 3 - 0.5 * 6)));
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

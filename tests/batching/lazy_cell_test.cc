@@ -9,20 +9,13 @@
 #include "tests/engine/support.h"
 #include "tests/ops/cases.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::dense;
-using testing::error_of;
-using testing::expect_close;
 
 constexpr Index h = 3;
 
 /// A tree whose vertices have up to two children, an optional word, and a label; and a loss that reads all vertices.
-struct CellTrees {
-  Engine engine{{.workers = 2}};
-  const Device host = host_device(engine);
-  Parameters parameters{host, 3};
+struct CellTrees : OnHost {
   const Parameter words = parameters.add("words", 5, h, Initial::uniform(-1, 1)),
                   below = parameters.add("below", 2 * h, h, Initial::uniform(-1, 1)),
                   query = parameters.add("query", h, h, Initial::uniform(-1, 1)),
@@ -161,23 +154,10 @@ TEST(LazyCells, ComputeWithFunctionsOfWholeParameters) {
     return sum;
   };
   const double expected = loss(false);
+  const std::vector<double> of_query = dense(s.parameters, s.query), of_out = dense(s.parameters, s.out);
   EXPECT_NEAR(loss(true), expected, 1e-5 * std::abs(expected));
-  for (const Parameter& parameter : {s.query, s.out}) {
-    const std::vector<double> gradient = dense(s.parameters, parameter);
-    std::vector<float> values = s.parameters.value(parameter).get();
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const auto at = [&](float change) {
-        std::vector<float> moved = values;
-        moved[i] += change;
-        s.parameters.value(parameter).set(moved);
-        return loss(true);
-      };
-      const double numeric = (at(0.01f) - at(-0.01f)) / 0.02;
-      EXPECT_NEAR(gradient[i], numeric, 2e-3 * (1 + std::abs(numeric))) << s.parameters.name(parameter) << " " << i;
-    }
-    s.parameters.value(parameter).set(values);
-    loss(true);
-  }
+  expect_close(dense(s.parameters, s.query), of_query, 1e-5);
+  expect_close(dense(s.parameters, s.out), of_out, 1e-5);
 }
 
 TEST(LazyCells, GiveWhatTheirOperationsGive) {
@@ -214,36 +194,6 @@ TEST(LazyCells, AreAVertexForEachCallWhateverTheLengthOfAList) {
   EXPECT_EQ(stats.expressions, 1 + 2 * 6 + 6);
 }
 
-/// Lists of operations, of either result of a cell, of inputs and of earlier values, by one cell.
-TEST(LazyCells, ReadListsOfAnything) {
-  CellTrees s;
-  const LazyCell both = s.graph.cell("both", [](CellBody& c) {
-    const Expr x = c.operand(1);
-    c.result(2.0 * x);
-    c.result(3.0 * x);
-  });
-  const LazyCell total = s.graph.cell("total", [](CellBody& c) { c.result(sum_children(square(c.each(1)))); });
-  std::vector<LazyExpr> inputs, operations, first, second, mixed;
-  const LazyExpr earlier = s.graph.input({0.5f}), computed = square(earlier), twice = computed + computed;
-  s.graph.flush();
-  for (int i = 1; i <= 4; ++i) {
-    inputs.push_back(s.graph.input({static_cast<float>(i)}));
-    auto [two, three] = both.call<2>({inputs.back()});
-    first.push_back(two);
-    second.push_back(three);
-  }
-  for (int i = 0; i < 4; ++i) operations.push_back(computed * twice);  // one run
-  mixed = {inputs[0], first[1], operations[2], earlier, computed, twice};
-  const std::vector<LazyExpr> totals = {total({}, {}, inputs), total({}, {}, first), total({}, {}, second),
-                                        total({}, {}, operations), total({}, {}, mixed)};
-  const float expected[] = {30, 120, 270, 4 * 0.125f * 0.125f, 1 + 16 + 0.125f * 0.125f + 0.25f + 0.0625f + 0.25f};
-  for (std::size_t i = 0; i < totals.size(); ++i) EXPECT_FLOAT_EQ(totals[i].scalar(), expected[i]) << i;
-  const auto [two, three] = both.call<2>({s.graph.input({1})});
-  EXPECT_EQ(total({}, {}, std::array{two, three, two}).scalar(), 4 + 9 + 4);
-  s.graph.clear();
-  EXPECT_EQ(total({}, {}, std::array{s.graph.input({3})}).scalar(), 9);
-}
-
 TEST(LazyCells, ShareCopiesOfWhatAnEarlierFlushComputed) {
   CellTrees s;
   const LazyCell total = s.graph.cell("total", [](CellBody& c) { c.result(sum_children(c.each(1) * c.each(1))); });
@@ -258,26 +208,6 @@ TEST(LazyCells, ShareCopiesOfWhatAnEarlierFlushComputed) {
     for (int call = 0; call < 4; ++call) EXPECT_EQ(totals[static_cast<std::size_t>(call)].scalar(), 2 + 12 + 30);
     EXPECT_EQ(totals[4].scalar(), 6 + 20);
     EXPECT_EQ(s.graph.stats().expressions - before, 5 + 6 + 4) << "calls, and one copy of each element";
-  }
-}
-
-TEST(LazyCells, ReadTwoResultsOfOneCellAsOperandAndInAList) {
-  CellTrees s;
-  const LazyCell both = s.graph.cell("both", [](CellBody& c) {
-    const Expr x = tanh(c.operand(h));
-    c.result(x);
-    c.result(2 * x);
-  });
-  const LazyCell reads = s.graph.cell("reads", [](CellBody& c) { c.result(c.operand(h) + sum_children(c.each(h))); });
-  for (int turn = 0; turn < 2; ++turn) {
-    const auto [a, b] = both.call<2>({s.graph.input({1, 2, 3})});
-    const LazyExpr of_a[] = {a}, of_b[] = {b};
-    const LazyExpr x = reads({b}, {}, of_b), y = reads({b}, {}, of_a), z = reads({a}, {}, of_a);
-    const float one = std::tanh(1.0f);
-    EXPECT_NEAR(x.value()[0], 4 * one, 1e-5);
-    EXPECT_NEAR(y.value()[0], 3 * one, 1e-5);
-    EXPECT_NEAR(z.value()[0], 2 * one, 1e-5);
-    s.graph.clear();
   }
 }
 
@@ -348,4 +278,4 @@ TEST(LazyCells, MayOutliveTheirGraph) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

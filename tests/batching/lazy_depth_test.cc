@@ -8,7 +8,7 @@
 #include "tests/sanitized.h"
 #include "windrow/batching/lazy.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
 /// Runs it on a thread with a stack of so many bytes.
@@ -27,7 +27,7 @@ void on_small_stack(std::size_t bytes, std::function<void()> body) {
 }
 
 TEST(LazyDepth, OfWeightsOfTheMostOperationsTakesLittleStack) {
-  if (testing::sanitized) GTEST_SKIP() << "frames are larger under sanitizers";
+  if (sanitized) GTEST_SKIP() << "frames are larger under sanitizers";
   Engine engine({.workers = 2});
   const Device host = host_device(engine);
   Parameters parameters(host, 1);
@@ -48,4 +48,4 @@ TEST(LazyDepth, OfWeightsOfTheMostOperationsTakesLittleStack) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -7,11 +7,11 @@
 #include "tests/sanitized.h"
 #include "windrow/batching/lazy.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
 /// Not every allocation fails where a sanitizer watches.
-constexpr std::uint64_t stride = testing::sanitized ? 5 : 1;
+constexpr std::uint64_t stride = sanitized ? 5 : 1;
 
 struct Model {
   Engine engine{{.workers = 1}};
@@ -49,13 +49,13 @@ TEST(LazyFaults, LeaveAGraphThatGoesOn) {
     std::vector<LazyExpr> first, second;
     first.reserve(10);
     {
-      const testing::faults::Armed armed({.at = at, .where = testing::faults::Where::this_thread});
+      const faults::Armed armed({.at = at, .where = faults::Where::this_thread});
       try {
         model.double_often(graph, first);
         graph.flush();
       } catch (const std::bad_alloc&) {
       }
-      struck = testing::faults::struck();
+      struck = faults::struck();
     }
     model.add_often(graph, second);
     check(second, 1);
@@ -79,12 +79,12 @@ TEST(LazyFaults, LeaveAGraphThatCanBeCleared) {
     SCOPED_TRACE(at);
     LazyGraph graph(model.host, model.parameters);
     {
-      const testing::faults::Armed armed({.at = at, .where = testing::faults::Where::this_thread});
+      const faults::Armed armed({.at = at, .where = faults::Where::this_thread});
       try {
         differentiate(graph);
       } catch (const std::bad_alloc&) {
       }
-      struck = testing::faults::struck();
+      struck = faults::struck();
     }
     graph.clear();
     differentiate(graph);
@@ -95,4 +95,4 @@ TEST(LazyFaults, LeaveAGraphThatCanBeCleared) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

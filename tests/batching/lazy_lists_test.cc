@@ -12,15 +12,9 @@
 #include "tests/ops/cases.h"
 #include "tests/seed.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-using testing::dense;
-using testing::error_of;
-using testing::expect_close;
-using testing::first_seed;
-using testing::Graphs;
-using testing::Values;
 /// A list of rows of one width.
 using List = std::vector<Values>;
 
@@ -51,12 +45,12 @@ struct Function {
   std::function<Values(const List&)> exact;
 };
 
-class LazyLists : public ::testing::TestWithParam<std::size_t> {
+class LazyLists : public ::testing::TestWithParam<std::size_t>, protected OnHost {
  protected:
-  LazyLists() {
+  LazyLists() : OnHost({.workers = 2}, first_seed()) {
     std::mt19937 random(first_seed());
     for (std::size_t i = 0; i < longest; ++i) {
-      rows.push_back(testing::random_row(list_width, random));
+      rows.push_back(random_row(list_width, random));
       for (double value : rows.back()) values.push_back(static_cast<float>(value));
     }
     parameters.value(table).set(values);
@@ -93,9 +87,6 @@ class LazyLists : public ::testing::TestWithParam<std::size_t> {
     expect_close(gradient, expected, 1e-4);
   }
 
-  Engine engine{{.workers = 2}};
-  Device host = host_device(engine);
-  Parameters parameters{host, first_seed()};
   Parameter table = parameters.add("table", longest, list_width, Initial::zeros());
   Parameter filters = parameters.add("filters", 3 * list_width, 2, Initial::uniform(-1, 1));
   LazyGraph graph{host, parameters};
@@ -220,41 +211,6 @@ TEST_P(LazyLists, AreConvolvedWithZerosAround) {
         GetParam());
 }
 
-/// The pattern for vertex functions: a vertex for each window, whose children are the values in it; none beyond the
-/// ends.
-TEST_F(LazyLists, AreConvolvedAsVerticesWithNeighboursAre) {
-  const VertexFunction value("value", {},
-                             [](Vertex& v) { v.scatter(v.state("x", list_width), v.pull("x", list_width)); });
-  const VertexFunction window("window", {.arity = 3}, [&](Vertex& v) {
-    const State x = v.state("x", list_width);
-    v.loss(row_sum(tanh(matmul(concat(v.gather(0, x), v.gather(1, x), v.gather(2, x)), filters))));
-  });
-  const VertexFunction function("convolution", {value, window});
-  constexpr std::int32_t count = 6;
-  GraphData data;
-  data.child_begin.assign(count + 1, 0);
-  data.kinds.assign(2 * count, 1);
-  std::fill_n(data.kinds.begin(), count, 0);
-  for (std::int32_t i = 0; i < count; ++i) {
-    for (std::int32_t at = i - 1; at <= i + 1; ++at) data.children.push_back(0 <= at && at < count ? at : no_child);
-    data.child_begin.push_back(static_cast<std::int32_t>(data.children.size()));
-  }
-  data.values["x"] = {values.begin(), values.begin() + count * list_width};
-  data.values["x"].resize(2 * count * list_width);  // windows pull nothing
-  Runner runner(host, function, parameters);
-  const Graphs graphs(function, {data});
-  const double loss = runner.differentiate(graphs.pointers).loss();
-  const Values expected = dense(parameters, filters);
-  std::vector<LazyExpr> list, losses;
-  for (std::size_t i = 0; i < count; ++i)
-    list.push_back(graph.input(std::span(values).subspan(i * list_width, list_width)));
-  for (const LazyExpr& one : conv1d(list, filters, 3)) losses.push_back(row_sum(tanh(one)));
-  const LazyExpr all = sum(losses);
-  graph.backward(losses);
-  EXPECT_NEAR(all.scalar(), loss, 1e-4);
-  expect_close(dense(parameters, filters), expected, 1e-5);
-}
-
 TEST_F(LazyLists, OfIndicesAreBags) {
   const std::vector<LazyIndex> bag = {graph.index(4), graph.index(1), graph.index(4)};
   const LazyExpr found = embedding_bag(table, bag);
@@ -303,4 +259,4 @@ TEST_F(LazyLists, RefuseWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

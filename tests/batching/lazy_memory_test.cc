@@ -12,23 +12,17 @@
 #include "windrow/batching/lazy_task.h"
 #include "windrow/memory/pool.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::dense;
-using testing::sanitized;
 
 constexpr Index state_size = 4, wide = 4096;
 constexpr int instances = 16;
 /// Of the scores of all instances at one step.
 constexpr std::size_t step_bytes = instances * wide * sizeof(float);
 
-struct Speaker {
-  explicit Speaker(Policy policy = Policy::pool) : engine({.policy = policy, .workers = 2}) {}
+struct Speaker : OnHost {
+  explicit Speaker(Policy policy = Policy::pool) : OnHost({.policy = policy, .workers = 2}) {}
 
-  Engine engine;
-  Device host = host_device(engine);
-  Parameters parameters{host, 1};
   Parameter u = parameters.add("u", state_size, state_size, Initial::uniform(-1, 1));
   Parameter out = parameters.add("out", state_size, wide, Initial::constant(1));
 
@@ -83,36 +77,6 @@ INSTANTIATE_TEST_SUITE_P(All, LazyMemory, ::testing::Values(LazyOptions::For::in
                          [](const auto& of) {
                            return of.param == LazyOptions::For::inference ? "Inference" : "Training";
                          });
-
-/// A beam of 32 hypotheses, each of which continues one of the best of the step before.
-/// A list of what earlier flushes computed is copied; copies have no indices.
-TEST(LazyBeam, ForgetsCopiesOfListsAsEverythingElse) {
-  Speaker m;
-  LazyGraph graph(m.host, m.parameters, {.use = LazyOptions::For::inference});
-  const Parameter table = m.parameters.add("table", 5, state_size, Initial::uniform(-1, 1));
-  const LazyCell step =
-      graph.cell("step", [&](CellBody& c) { c.result(c.operand(state_size) + embedding(table, c.index())); });
-  const LazyCell sum =
-      graph.cell("sum", [&](CellBody& c) { c.result(embedding(table, c.index()) + sum_children(c.each(state_size))); });
-  const std::vector<float> rows = m.parameters.value(table).get();
-  {
-    LazyExpr state = graph.input(std::vector<float>(state_size, 0));
-    for (int i = 0; i < 12'000; ++i) {
-      state = step({state}, {graph.index(i % 5)});
-      if (i % 100 == 99) state.value();
-    }
-  }
-  std::vector<LazyExpr> window;
-  for (int i = 0; i < 4000; ++i) {
-    const auto value = static_cast<float>(i % 7);
-    window.push_back(graph.input(std::vector<float>(state_size, value)));
-    if (window.size() > 2) window.erase(window.begin());
-    const float before = window.size() > 1 ? static_cast<float>((i - 1) % 7) : 0;
-    const LazyExpr y = sum({}, {graph.index(i % 5)}, window);
-    ASSERT_NEAR(y.value()[0], rows[static_cast<std::size_t>(i % 5 * state_size)] + value + before, 1e-4) << i;
-  }
-  EXPECT_LT(graph.stats().remembered, 9000);
-}
 
 TEST(LazyBeam, TakesTheMemoryOfAFewStepsHoweverLongItIs) {
   constexpr std::size_t beam = 32;
@@ -234,28 +198,6 @@ TEST(LazyValues, ExistOnceWhileAHandleNamesThem) {
   EXPECT_LT(m.stats().in_use - before, step_bytes / 2);
 }
 
-/// What a later flush computed with is computed with once more at backward().
-TEST(LazyValues, AreHeldAsLongAsAGradientMayNeedThem) {
-  for (const std::int64_t below : {std::int64_t{0}, std::int64_t{100}, INT64_MAX}) {
-    Speaker m;
-    LazyGraph graph(m.host, m.parameters, {.recompute_below = below});
-    const auto loss_of = [&](bool look) {
-      LazyExpr state = graph.input({1, 2, 3, 4});
-      for (int step = 0; step < 6; ++step) {
-        state = tanh(matmul(state, m.u));
-        if (look) matmul(state, m.out).value();
-        if (look && step % 2 == 0) graph.input({1}).value();
-      }
-      return row_sum(square(state));
-    };
-    graph.backward(std::array{loss_of(false)});
-    const std::vector<double> expected = dense(m.parameters, m.u);
-    graph.clear();
-    graph.backward(std::array{loss_of(true)});
-    testing::expect_close(dense(m.parameters, m.u), expected, 1e-5);
-  }
-}
-
 /// Behind gradients only what handles name is left, beside gradients.
 TEST(LazyValues, GoWithTheirMinibatchBehindGradients) {
   Speaker m;
@@ -277,4 +219,4 @@ TEST(LazyValues, GoWithTheirMinibatchBehindGradients) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

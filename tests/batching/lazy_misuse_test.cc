@@ -8,21 +8,15 @@
 #include "windrow/batching/lazy.h"
 #include "windrow/batching/lazy_cell.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-using testing::dense;
-using testing::error_of;
-
-class LazyMisuse : public ::testing::Test {
+class LazyMisuse : public ::testing::Test, protected OnHost {
  protected:
   template <class Body>
   std::string said_of(Body body) {
     return error_of<MisuseError>(body);
   }
-  Engine engine{{.workers = 2}};
-  Device host = host_device(engine);
-  Parameters parameters{host, 1};
   Parameter w = parameters.add("w", 2, 3, Initial::constant(1));
   LazyGraph graph{host, parameters};
 };
@@ -78,6 +72,10 @@ TEST_F(LazyMisuse, OfAMatrixAsARowIsToldWhileRecording) {
   EXPECT_EQ(said_of([&] { x* w; }), "mul: operands vertices x 3, 2 x 3" + row);
   EXPECT_EQ(said_of([&] { w - x; }), "sub: operands 2 x 3, vertices x 3" + row);
   EXPECT_EQ(said_of([&] { x / exp(LazyWeight(w)); }), "div: operands vertices x 3, 2 x 3" + row);
+  EXPECT_EQ(said_of([&] { matmul(LazyWeight(w), LazyWeight(w)); }),
+            "matmul: operands 2 x 3, 2 x 3; expected as many rows of the second as the first is wide");
+  EXPECT_EQ(said_of([&] { matmul(x, exp(LazyWeight(w))); }),
+            "matmul: operands vertices x 3, 2 x 3; expected as many rows of the second as the first is wide");
   EXPECT_EQ(said_of([&] { x - column_sum(LazyWeight(parameters.add("wide", 1, 4, Initial::zeros()))); }),
             "sub: operands vertices x 3, 1 x 4; expected operands of one shape");
   EXPECT_EQ(said_of([&] { graph.parameter(exp(LazyWeight(w))); }),
@@ -126,4 +124,4 @@ TEST_F(LazyMisuse, OfIndicesIsToldWhileRecording) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

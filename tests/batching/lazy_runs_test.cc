@@ -13,26 +13,17 @@
 #include "windrow/memory/pool.h"
 #include "windrow/ops/apply.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-using testing::dense;
-using testing::expect_close;
-
-struct WordGraph {
+struct WordGraph : OnHost {
   static constexpr Index h = 3;
-  Engine engine{{.workers = 2}};
-  Device host = host_device(engine);
-  Parameters parameters{host, 1};
   Parameter words = parameters.add("words", 5, h, Initial::uniform(-1, 1));
   Parameter u = parameters.add("u", h, h, Initial::uniform(-1, 1));
   Parameter b = parameters.add("b", 1, h, Initial::uniform(-1, 1));
   LazyGraph graph{host, parameters};
 
   LazyExpr word(int number) { return tanh(embedding(words, graph.index(number % 5)) + b); }
-  std::vector<std::vector<double>> gradients() const {
-    return {dense(parameters, words), dense(parameters, u), dense(parameters, b)};
-  }
 };
 
 enum class Flush { between, never };
@@ -117,11 +108,9 @@ std::vector<float> dropped(WordGraph& m, const std::vector<float>& x, const std:
 }
 
 TEST(LazyRuns, KeepTheSignOfAZeroBesideTheOther) {
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
+  OnHost s;
   for (const bool negative_first : {false, true}) {
-    LazyGraph graph(host, parameters);
+    LazyGraph graph(s.host, s.parameters);
     std::vector<double> numbers = {0.0, -0.0};
     if (negative_first) std::ranges::reverse(numbers);
     std::vector<LazyExpr> quotients, shifted;
@@ -137,11 +126,9 @@ TEST(LazyRuns, KeepTheSignOfAZeroBesideTheOther) {
 }
 
 TEST(LazyRuns, AreOneKindIfTheyHaveTheSameNumberThatIsNone) {
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
-  const Parameter w = parameters.add("w", 1, 2, Initial::uniform(-1, 1));
-  LazyGraph graph(host, parameters);
+  OnHost s;
+  const Parameter w = s.parameters.add("w", 1, 2, Initial::uniform(-1, 1));
+  LazyGraph graph(s.host, s.parameters);
   const double nan = std::numeric_limits<double>::quiet_NaN();
   std::int64_t kinds = 0;
   for (int repetition = 0; repetition < 20; ++repetition) {
@@ -177,38 +164,6 @@ TEST(LazyRuns, AreOneKindWhateverSeedsTheyDropBy) {
   }
   EXPECT_EQ(m.graph.stats().kinds, kinds);
   EXPECT_EQ(kinds, 1);
-}
-
-/// A gradient has its value's mask.
-TEST(LazyRuns, HaveGradientsThroughWhatIsDropped) {
-  WordGraph m;
-  const Parameter row = m.parameters.add("row", 1, 40, Initial::constant(1));
-  std::vector<LazyExpr> losses;
-  std::vector<double> expected(40, 0);
-  for (std::int32_t instance = 0; instance < 10; ++instance) {
-    const std::int32_t keys[] = {1, instance, 0};
-    const auto seed = static_cast<std::uint64_t>(instance);
-    const LazyExpr x = matmul(m.graph.input({1}), row);
-    losses.push_back(row_sum(dropout(x, m.graph.index(keys), 0.5, seed, 3)));
-    const std::vector<float> mask = dropped(m, std::vector<float>(40, 1), {1, instance, 0}, seed);
-    for (std::size_t c = 0; c < expected.size(); ++c) expected[c] += mask[c];
-  }
-  m.graph.backward(losses);
-  expect_close(dense(m.parameters, row), expected, 1e-5);
-}
-
-TEST(LazyRuns, HaveGradientsThroughWhatIsScaled) {
-  WordGraph m;
-  std::vector<LazyExpr> losses;
-  double expected = 0;
-  const Parameter one = m.parameters.add("one", 1, 1, Initial::constant(1));
-  for (int i = 1; i <= 10; ++i) {
-    losses.push_back(0.1 * i * matmul(m.graph.input({2}), one));
-    expected += 0.2 * i;
-  }
-  m.graph.backward(losses);
-  EXPECT_NEAR(dense(m.parameters, one)[0], expected, 1e-5);
-  EXPECT_EQ(m.graph.stats().kinds, 1);
 }
 
 /// A program whose structure changes for ever, beside a part that stays.
@@ -250,24 +205,6 @@ TEST(LazyRuns, AddUpListsAtOnce) {
   EXPECT_NEAR(losses[0].scalar(), expected, 1e-4);
 }
 
-/// A row, and not one for each vertex.
-TEST(LazyRuns, KeepOnlyWhatAHandleNames) {
-  WordGraph m;
-  const auto pool = std::dynamic_pointer_cast<Pool>(m.host.memory);
-  ASSERT_NE(pool, nullptr);
-  constexpr Index width = 64;
-  const Parameter wide = m.parameters.add("wide", WordGraph::h, width, Initial::constant(1));
-  LazyExpr last = m.word(0);
-  for (int i = 1; i < 10'000; ++i) last = tanh(matmul(last, m.u) + m.word(i));
-  const LazyExpr kept = matmul(last, wide);
-  m.graph.flush();
-  m.engine.wait_all();
-  const std::size_t before = pool->stats().in_use;
-  kept.value();
-  m.engine.wait_all();
-  EXPECT_LT(pool->stats().in_use - before, 10'000u);
-}
-
 TEST(LazyRuns, TakeTogetherWhatIsDoneTwiceWithOneValue) {
   WordGraph m;
   std::vector<LazyExpr> seen, losses;
@@ -280,4 +217,4 @@ TEST(LazyRuns, TakeTogetherWhatIsDoneTwiceWithOneValue) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

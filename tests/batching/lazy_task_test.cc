@@ -14,10 +14,8 @@
 #include "tests/ops/cases.h"
 #include "windrow/batching/lazy_lists.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::dense;
 
 /// Halves its state until it is small, and as often as that: a length that depends on values.
 LazyTask<int> halve(LazyGraph& graph, Parameter half, float from) {
@@ -48,11 +46,8 @@ LazyTask<> failing(LazyGraph& graph, Parameter table, std::int32_t row, std::vec
   ended.push_back(row);
 }
 
-class Tasks : public ::testing::Test {
+class Tasks : public ::testing::Test, protected OnHost {
  protected:
-  Engine engine{{.workers = 2}};
-  Device host = host_device(engine);
-  Parameters parameters{host, 1};
   Parameter half = parameters.add("half", 1, 1, Initial::constant(0.5f));
   LazyGraph graph{host, parameters};
 };
@@ -104,71 +99,6 @@ TEST_F(Tasks, HaveGradientsThroughAllTheirSteps) {
   EXPECT_EQ(minibatches[false], 7);
 }
 
-/// A machine whose stack decides from where the operands of its steps come: each sentence goes its own way.
-struct StackMachine {
-  static constexpr Index h = 4;
-  const Device& host;
-  Parameters parameters{host, 1};
-  Parameter words = parameters.add("words", 20, h, Initial::normal(0, 1));
-  Parameter bottom = parameters.add("bottom", 1, h, Initial::normal(0, 1));
-  Parameter w = parameters.add_product("w", 3 * h, h), act = parameters.add_product("act", h, 3);
-
-  LazyTask<LazyExpr> sentence(LazyGraph& g, unsigned seed) {
-    std::mt19937 random(seed);
-    std::vector<LazyExpr> stack = {g.parameter(bottom)};
-    LazyExpr state = g.zeros(h);
-    std::vector<LazyExpr> losses;
-    for (int i = 0; i < 10; ++i) {
-      const LazyIndex word = g.index(static_cast<std::int32_t>(random() % 20));
-      state = tanh(matmul(concat(state, stack.back(), embedding(words, word)), w));
-      const LazyExpr scores = matmul(state, act);
-      co_await value(scores);
-      const auto best = static_cast<std::int32_t>(random() % 3);
-      losses.push_back(softmax_cross_entropy(scores, g.index(best)));
-      if (best == 0) {
-        stack.push_back(state);
-      } else if (best == 1 && stack.size() > 1) {
-        stack.pop_back();
-      } else {
-        stack.back() = mul_columns(stack.back(), sigmoid(row_sum(state)));
-      }
-    }
-    losses.push_back(row_sum(square(stack.back())));
-    co_return sum(losses);
-  }
-  /// Returns the batches of the backward pass of 24 sentences.
-  std::int64_t minibatch(LazyGraph& g) {
-    std::vector<LazyTask<LazyExpr>> tasks;
-    for (unsigned i = 0; i < 24; ++i) tasks.push_back(sentence(g, i));
-    const std::vector<LazyExpr> losses = run(g, std::move(tasks));
-    const std::int64_t before = g.stats().runner.batches;
-    g.backward(losses);
-    return g.stats().runner.batches - before;
-  }
-  std::vector<double> gradients() const {
-    std::vector<double> all;
-    for (const Parameter& parameter : {words, bottom, w, act})
-      std::ranges::copy(dense(parameters, parameter), std::back_inserter(all));
-    return all;
-  }
-};
-
-TEST_F(Tasks, AreComputedAgainInAboutAsManyBatchesAsGradientsNeedWithoutThat) {
-  StackMachine machine{host};
-  std::int64_t batches[2] = {};
-  std::vector<double> gradients[2];
-  for (const bool again : {false, true}) {
-    LazyGraph other(host, machine.parameters, {.recompute_below = again ? 20'000'000 : 0});
-    for (int repetition = 0; repetition < 3; ++repetition) {
-      other.clear();
-      batches[again] = machine.minibatch(other);
-    }
-    gradients[again] = machine.gradients();
-  }
-  EXPECT_LE(batches[true], batches[false] * 3 / 2);
-  testing::expect_close(gradients[true], gradients[false], 1e-4);
-}
-
 enum class Keeps { losses, nothing };
 LazyTask<> walk(LazyGraph& graph, Parameter half, int steps, Keeps keeps) {
   LazyExpr x = graph.input({1});
@@ -209,42 +139,12 @@ TEST_F(Tasks, AreNotTiedToEachOtherNorToTheirOwnPast) {
   EXPECT_EQ(graph.stats().kinds, 4);
 }
 
-enum class ReadWords { at_once, when_needed };
-/// Looks at each word for so many steps. A word costs a product, recorded in the beginning or when it is its turn.
-LazyTask<> read(LazyGraph& graph, Parameter table, Parameter half, int steps, ReadWords words) {
-  constexpr int length = 8;
-  const auto word = [&](int number) { return matmul(embedding(table, graph.index(number % 3)), half); };
-  std::vector<LazyExpr> seen;
-  for (int i = 0; words == ReadWords::at_once && i < length; ++i) seen.push_back(word(i));
-  LazyExpr sum = graph.input({0});
-  for (int step = 0; step < length * steps; ++step) {
-    if (words == ReadWords::when_needed && step % steps == 0) seen.push_back(word(step / steps));
-    sum = tanh(sum + seen[static_cast<std::size_t>(step / steps)]);
-    co_await value(sum);
-  }
-}
-
-/// The reason why a flush computes what nobody waits for yet.
-TEST_F(Tasks, HaveFewerBatchesIfWhatIsNeededLaterIsComputedAtOnce) {
-  const Parameter table = parameters.add("table", 3, 1, Initial::constant(1));
-  std::int64_t batches[2];
-  for (const ReadWords words : {ReadWords::at_once, ReadWords::when_needed}) {
-    LazyGraph other(host, parameters);
-    std::vector<LazyTask<>> tasks;
-    for (int steps = 1; steps <= 4; ++steps) tasks.push_back(read(other, table, half, steps, words));
-    run(other, std::move(tasks));
-    batches[static_cast<std::size_t>(words)] = other.stats().runner.batches;
-  }
-  EXPECT_LT(batches[0], batches[1]);
-}
-
 TEST_F(Tasks, FailForThemselvesAndAreToldOnce) {
   const Parameter table = parameters.add("table", 3, 2, Initial::zeros());
   std::vector<int> ended;
   std::vector<LazyTask<>> tasks;
   for (std::int32_t row : {0, 9, 2}) tasks.push_back(failing(graph, table, row, ended));
-  EXPECT_EQ(testing::error_of<MisuseError>([&] { run(graph, std::move(tasks)); }),
-            "embedding: index 9; expected 0 to 2");
+  EXPECT_EQ(error_of<MisuseError>([&] { run(graph, std::move(tasks)); }), "embedding: index 9; expected 0 to 2");
   EXPECT_EQ(ended, (std::vector<int>{0, 2}));
   graph.clear();
   for (int time = 0; time < 3; ++time) {
@@ -258,7 +158,7 @@ TEST_F(Tasks, TellWhatWouldNeverGoOn) {
   const auto said = [&](auto... task) {
     std::vector<LazyTask<int>> tasks;
     (tasks.push_back(std::move(task)()), ...);
-    return testing::error_of<MisuseError>([&] { run(graph, std::move(tasks)); });
+    return error_of<MisuseError>([&] { run(graph, std::move(tasks)); });
   };
   LazyGraph other(host, parameters);
   EXPECT_EQ(said([&] { return halve(other, half, 4); }),
@@ -282,7 +182,7 @@ TEST_F(Tasks, RefuseAnotherGraphThatRunsToo) {
     const LazyExpr x = tanh(own.input({0}));
     std::vector<LazyTask<float>> tasks;
     tasks.push_back(inner(x));
-    std::string error = testing::error_of<MisuseError>([&] { run(other, std::move(tasks)); });
+    std::string error = error_of<MisuseError>([&] { run(other, std::move(tasks)); });
     const std::vector<float> then = co_await value(exp(x));
     co_return error + std::to_string(then[0]).substr(0, 4);
   };
@@ -334,7 +234,7 @@ TEST_F(Tasks, RefuseToWaitForOneThatWasMovedFrom) {
   };
   std::vector<LazyTask<int>> tasks;
   tasks.push_back(waits(nothing()));
-  EXPECT_EQ(testing::error_of<MisuseError>([&] { run(graph, std::move(tasks)); }),
+  EXPECT_EQ(error_of<MisuseError>([&] { run(graph, std::move(tasks)); }),
             "co_await: a task that was moved from; expected one that has not begun");
 }
 
@@ -356,4 +256,4 @@ TEST_F(Tasks, DoNotWaitForWhatIsThere) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -1,4 +1,4 @@
-// Lazy expressions: against vertex functions, against a direct evaluation, over several epochs, and what they refuse.
+// Flushes and gradients of lazy expressions, in small programs.
 #include "windrow/batching/lazy.h"
 
 #include <gtest/gtest.h>
@@ -8,129 +8,21 @@
 #include "tests/batching/cells.h"
 #include "tests/engine/support.h"
 #include "tests/ops/cases.h"
+#include "tests/sanitized.h"
+#include "windrow/batching/lazy_task.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-using testing::dense;
-using testing::expect_close;
-using testing::Form;
-using testing::Graphs;
-using testing::random_graph;
-using testing::TreeLstm;
-
-/// A Tree-LSTM as anybody would write it, vertex by vertex.
-struct LazyTreeLstm {
-  static constexpr Index h = TreeLstm::h;
-  LazyGraph& graph;
-  const Parameters& p;
-  struct State {
-    LazyExpr h, c;
-  };
-
-  State state_of(const GraphData& data, std::int32_t v, std::vector<LazyExpr>& losses) const {
-    const auto begin = static_cast<std::size_t>(data.child_begin[static_cast<std::size_t>(v)]);
-    const auto end = static_cast<std::size_t>(data.child_begin[static_cast<std::size_t>(v) + 1]);
-    std::vector<State> children;
-    for (std::size_t e = begin; e < begin + 2; ++e) {
-      const bool none = e >= end || data.children[e] == no_child;
-      const LazyExpr zero = graph.input({0, 0, 0, 0});
-      children.push_back(none ? State{zero, zero} : state_of(data, data.children[e], losses));
-    }
-    const State &left = children[0], &right = children[1];
-    LazyExpr gates = matmul(concat(left.h, right.h), p.find("inner")) + p.find("bias");
-    const std::int32_t word = data.indices.at("word")[static_cast<std::size_t>(v)];
-    if (word >= 0) gates = gates + matmul(embedding(p.find("words"), graph.index(word)), p.find("leaf"));
-    const LazyExpr keep_left = sigmoid(affine(left.h, p.find("forget"), p.find("forget_bias")));
-    const LazyExpr keep_right = sigmoid(affine(right.h, p.find("forget"), p.find("forget_bias")));
-    const LazyExpr in = sigmoid(slice(gates, 0, h)), out = sigmoid(slice(gates, h, 2 * h));
-    const LazyExpr c = in * tanh(slice(gates, 2 * h, 3 * h)) + keep_left * left.c + keep_right * right.c;
-    const LazyExpr own = out * tanh(c);
-    const LazyExpr logits = affine(own, p.find("head"), p.find("head_bias"));
-    losses.push_back(softmax_cross_entropy(logits, graph.index(data.indices.at("label")[static_cast<std::size_t>(v)])));
-    return {own, c};
-  }
+class LazyFlushes : public ::testing::Test, protected OnHost {
+ protected:
+  LazyGraph graph{host, parameters};
 };
-
-struct Trees {
-  Engine engine{{.workers = 2}};
-  Device host = host_device(engine);
-  Parameters parameters{host, 1};
-  TreeLstm cell{parameters};
-  VertexFunction function = cell.function();
-  std::vector<GraphData> data;
-
-  explicit Trees(int count) {
-    std::mt19937 random(7);
-    for (int i = 0; i < count; ++i) {
-      GraphData one = random_graph(1 + static_cast<std::int32_t>(random() % 12), 2, Form::trees, random);
-      data.push_back(std::move(one));
-    }
-  }
-  /// Vertices that no other has for a child.
-  static std::vector<std::int32_t> roots(const GraphData& graph) {
-    std::vector<char> has_consumer(graph.child_begin.size() - 1, 0);
-    for (std::int32_t child : graph.children) {
-      if (child != no_child) has_consumer[static_cast<std::size_t>(child)] = 1;
-    }
-    std::vector<std::int32_t> result;
-    for (std::size_t v = 0; v < has_consumer.size(); ++v) {
-      if (!has_consumer[v]) result.push_back(static_cast<std::int32_t>(v));
-    }
-    return result;
-  }
-  std::vector<LazyExpr> losses_of(LazyGraph& graph) const {
-    const LazyTreeLstm model{graph, parameters};
-    std::vector<LazyExpr> losses;
-    for (const GraphData& one : data) {
-      for (std::int32_t root : roots(one)) model.state_of(one, root, losses);
-    }
-    return losses;
-  }
-  std::vector<std::vector<double>> gradients() const {
-    std::vector<std::vector<double>> all;
-    for (std::size_t p = 0; p < parameters.size(); ++p) all.push_back(dense(parameters, parameters[p]));
-    return all;
-  }
-};
-
-double sum_of(const std::vector<LazyExpr>& losses) {
-  double total = 0;
-  for (const LazyExpr& loss : losses) total += loss.scalar();
-  return total;
-}
-
-class LazyTrees : public ::testing::TestWithParam<SchedulePolicy> {};
-
-TEST_P(LazyTrees, GiveWhatTheVertexFunctionGives) {
-  Trees s(40);
-  const Graphs graphs(s.function, s.data);
-  Runner runner(s.host, s.function, s.parameters);
-  const double expected = runner.differentiate(graphs.pointers).loss();
-  const auto gradients = s.gradients();
-  LazyGraph graph(s.host, s.parameters, {.runner = {.schedule = GetParam()}});
-  for (int time = 0; time < 2; ++time) {
-    const std::vector<LazyExpr> losses = s.losses_of(graph);
-    graph.backward(losses);
-    EXPECT_NEAR(sum_of(losses), expected, 1e-4 * expected);
-    const auto found = s.gradients();
-    for (std::size_t p = 0; p < gradients.size(); ++p) expect_close(found[p], gradients[p], 1e-4);
-    graph.clear();
-  }
-}
-INSTANTIATE_TEST_SUITE_P(All, LazyTrees,
-                         ::testing::Values(SchedulePolicy::level, SchedulePolicy::depth, SchedulePolicy::agenda,
-                                           SchedulePolicy::serial),
-                         [](const auto& of) { return std::string(to_string(of.param)); });
 
 /// Leaves and inner vertices are two kinds, as with vertex functions, wherever the program looks up its words.
-TEST(LazyVertices, AreWhatIsWrittenTogether) {
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters p(host, 1);
-  const Parameter words = p.add("words", 10, 3, Initial::uniform(-1, 1)), w = p.add("w", 6, 3, Initial::glorot(6, 3));
-  const Parameter b = p.add("b", 1, 3, Initial::zeros());
-  LazyGraph graph(host, p);
+TEST_F(LazyFlushes, PutTogetherWhatIsWrittenTogether) {
+  const Parameter words = parameters.add("words", 10, 3, Initial::uniform(-1, 1)),
+                  w = parameters.add("w", 6, 3, Initial::glorot(6, 3)), b = parameters.add("b", 1, 3, Initial::zeros());
   std::vector<LazyExpr> losses;
   const std::function<LazyExpr(int)> tree = [&](int depth) -> LazyExpr {
     if (depth == 0) return tanh(embedding(words, graph.index(3)) + b);
@@ -146,14 +38,6 @@ TEST(LazyVertices, AreWhatIsWrittenTogether) {
   EXPECT_EQ(graph.stats().flushes, 1);
   EXPECT_LT(graph.stats().vertices, graph.stats().expressions / 3);
 }
-
-class LazyFlushes : public ::testing::Test {
- protected:
-  Engine engine{{.workers = 2}};
-  Device host = host_device(engine);
-  Parameters parameters{host, 1};
-  LazyGraph graph{host, parameters};
-};
 
 TEST_F(LazyFlushes, NoteNoLossOfABackwardThatIsRefused) {
   const Parameter u = parameters.add("u", 1, 1, Initial::constant(1));
@@ -178,7 +62,7 @@ TEST_F(LazyFlushes, LetNoLossThroughThatIsNotFinite) {
   graph.backward(std::array{finite, infinite});
   EXPECT_EQ(finite.scalar(), 2);
   parameters.sgd(0.1);
-  const std::string error = testing::error_of<OpError>([&] { parameters.value(u).get(); });
+  const std::string error = error_of<OpError>([&] { parameters.value(u).get(); });
   EXPECT_NE(error.find(" is -inf, expected a finite number; "), std::string::npos) << error;
 }
 
@@ -203,7 +87,7 @@ TEST_F(LazyFlushes, HaveParametersOfOneRowAsExpressions) {
   EXPECT_EQ(y.value(), (std::vector<float>{10, 11}));
   EXPECT_EQ(part.value(), std::vector<float>{9});
   EXPECT_EQ(dense(parameters, first), (std::vector<double>{7, 13}));
-  EXPECT_EQ(testing::error_of<MisuseError>([&] { graph.parameter(table); }),
+  EXPECT_EQ(error_of<MisuseError>([&] { graph.parameter(table); }),
             "a parameter of 4 rows as an expression; expected one of 1 row");
 }
 
@@ -218,20 +102,19 @@ TEST_F(LazyFlushes, HaveGradientsOfInputsThatAreToBeKept) {
     graph.backward(std::array{matmul(y, w), row_sum(x * other), 3 * row_sum(x)});
     EXPECT_EQ(graph.gradient(x), (std::vector<float>{2 * 2 * 1 + 5 + 3, 2 * 2 * 2 + 6 + 3}));
     EXPECT_EQ(graph.gradient(unused), std::vector<float>{0});
-    EXPECT_EQ(testing::error_of<MisuseError>([&] { graph.gradient(other); }),
+    EXPECT_EQ(error_of<MisuseError>([&] { graph.gradient(other); }),
               "gradient: an expression that keep_gradient() does not name; expected one");
-    EXPECT_EQ(testing::error_of<MisuseError>([&] { graph.keep_gradient(other); }),
+    EXPECT_EQ(error_of<MisuseError>([&] { graph.keep_gradient(other); }),
               "keep_gradient: called after backward(); expected it before");
     graph.clear();
   }
   const LazyExpr x = graph.input({1}), y = square(x);
-  EXPECT_EQ(testing::error_of<MisuseError>([&] { graph.keep_gradient(y); }),
+  EXPECT_EQ(error_of<MisuseError>([&] { graph.keep_gradient(y); }),
             "keep_gradient: an expression that is not an input; expected an input");
   graph.flush();
-  EXPECT_EQ(testing::error_of<MisuseError>([&] { graph.keep_gradient(x); }),
+  EXPECT_EQ(error_of<MisuseError>([&] { graph.keep_gradient(x); }),
             "keep_gradient: an input that was computed; expected the call before its flush");
-  EXPECT_EQ(testing::error_of<MisuseError>([&] { graph.gradient(x); }),
-            "gradient: called before backward(); expected it after");
+  EXPECT_EQ(error_of<MisuseError>([&] { graph.gradient(x); }), "gradient: called before backward(); expected it after");
 }
 
 /// Behind the flush that throws it is learned which vertices are put together, so that they get other numbers.
@@ -258,5 +141,79 @@ TEST_F(LazyFlushes, KeepValuesBehindOneThatThrew) {
   for (std::size_t i = 0; i < items.size(); ++i) EXPECT_EQ(items[i].scalar(), 2 * static_cast<float>(i));
 }
 
+/// The first time, a later flush brings a way of computing that the runner does not know.
+TEST_F(LazyFlushes, CountGradientsThroughRunnersThatWereReplaced) {
+  const Parameter w = parameters.add("w", 4, 4, Initial::uniform(-1, 1));
+  LazyGraph keeps(host, parameters, {.recompute_below = 0});
+  std::int64_t before = 0;
+  std::vector<std::int64_t> flops;
+  for (int pass = 0; pass < 2; ++pass) {
+    const LazyExpr x = matmul(keeps.input({1, 2, 3, 4}), w);
+    x.value();
+    const LazyExpr loss = row_sum(tanh(matmul(exp(x), w)));
+    keeps.backward({&loss, 1});
+    keeps.clear();
+    flops.push_back(keeps.stats().runner.multiply_flops - before);
+    before += flops.back();
+  }
+  EXPECT_EQ(flops[0], flops[1]);
+  EXPECT_GE(flops[0], 5 * 2 * 4 * 4);
+}
+
+TEST_F(LazyFlushes, MixDepthsAndArities) {
+  const Parameter u = parameters.add("u", 1, 1, Initial::constant(0.5f));
+  std::vector<LazyExpr> losses;
+  double expected = 0;
+  for (int depth = 1; depth <= 6; ++depth) {
+    LazyExpr x = graph.input({1});
+    double value = 1, slope = 0;
+    for (int level = 0; level < depth; ++level) {
+      const std::vector<LazyExpr> terms(static_cast<std::size_t>(1 + (level + depth) % 4), matmul(x, u));
+      x = sum(terms);
+      const auto arity = static_cast<double>(terms.size());
+      slope = arity * (value + 0.5 * slope);
+      value = arity * 0.5 * value;
+    }
+    losses.push_back(x);
+    expected += slope;
+  }
+  graph.backward(losses);
+  EXPECT_NEAR(dense(parameters, u)[0], expected, 1e-3 * expected);
+}
+
+TEST_F(LazyFlushes, MayBeOfNothing) {
+  const Parameter u = parameters.add("u", 1, 1, Initial::constant(1));
+  graph.flush();
+  graph.clear();
+  graph.clear();
+  EXPECT_TRUE(run(graph, std::vector<LazyTask<int>>()).empty());
+  EXPECT_THROW(graph.backward({}), MisuseError);
+  EXPECT_EQ(graph.stats().flushes, 0);
+  const LazyExpr x = graph.input({3});
+  graph.backward(std::array{x});  // of no parameter
+  EXPECT_EQ(x.scalar(), 3);
+  EXPECT_FALSE(parameters.gradient(u).all.has_value());
+}
+
+/// Neither recursion nor a cost that grows with the square, forward or backward.
+TEST_F(LazyFlushes, ComputeAMillionExpressionsInARow) {
+  const Parameter u = parameters.add("u", 1, 1, Initial::constant(1));
+  constexpr int length = sanitized ? 100'000 : 500'000;
+  LazyExpr x = graph.input({0});
+  const LazyExpr one = graph.input({1});
+  for (int i = 0; i < length; ++i) x = matmul(x, u) + one;
+  graph.backward(std::array{x});
+  EXPECT_EQ(x.scalar(), length);
+  EXPECT_GE(graph.stats().expressions, 2 * length);
+  EXPECT_LE(graph.stats().kinds, 8);
+}
+
+TEST_F(LazyFlushes, AreNotForgottenWhileExpressionsAreRecorded) {
+  const LazyExpr recorded = graph.zeros(2);
+  EXPECT_EQ(error_of<MisuseError>([&] { graph.forget(); }),
+            "forget() while expressions are recorded; expected it after clear()");
+  EXPECT_EQ(recorded.value(), std::vector<float>(2, 0));
+}
+
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -15,13 +15,8 @@
 #include "windrow/engine/reduction.h"
 #include "windrow/ops/apply.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::error_of;
-using testing::Graphs;
-using testing::many_trees;
-using testing::TreeLstm;
 
 constexpr const char* gone = "the engine is gone; expected one that outlives what computes with it";
 
@@ -155,7 +150,7 @@ TEST(AnEngineThatEndsInsideItsOwnOp, IsThereForWhatDrains) {
   const EngineRef ref(*engine);
   Buffer buffer(*engine, host_allocator(), 64);
   auto more = std::make_shared<std::atomic<int>>(0);
-  testing::Gate gate;
+  Gate gate;
   engine->push([&gate] { gate.pass(); }, {mutate(buffer.var())});
   engine->push(
       [owner = engine, ref, more, bytes = buffer.bytes()]() mutable {
@@ -173,4 +168,4 @@ TEST(AnEngineThatEndsInsideItsOwnOp, IsThereForWhatDrains) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

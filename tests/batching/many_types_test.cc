@@ -1,3 +1,4 @@
+
 // Which types of vertices have a computation of their own, and what the others cost.
 #include <gtest/gtest.h>
 
@@ -8,19 +9,13 @@
 #include "tests/batching/oracle.h"
 #include "tests/engine/support.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-using testing::dense;
-using testing::Graphs;
-
 /// Rows that many tables hold, of which a vertex has any.
-struct ManyIndices {
+struct ManyIndices : OnHost {
   static constexpr std::int32_t rows = 3;
   const int fields;
-  Engine engine;
-  Device host = host_device(engine);
-  Parameters parameters{host, 1};
   Parameter table = parameters.add("table", rows, 2, Initial::uniform(-1, 1));
   Parameter w = parameters.add("w", 2, 2, Initial::uniform(-1, 1));
   VertexFunction function{"many", {.arity = 1}, [this](Vertex& v) {
@@ -34,7 +29,7 @@ struct ManyIndices {
                             v.loss(row_sum(square(sum)));
                           }};
 
-  explicit ManyIndices(int fields_, EngineOptions options = {}) : fields(fields_), engine(options) {}
+  explicit ManyIndices(int fields_, EngineOptions options = {}) : OnHost(options), fields(fields_) {}
   static std::string name(int i) { return "i" + std::to_string(i); }
 
   GraphData graph(std::int32_t vertices, std::mt19937& random) const {
@@ -76,40 +71,6 @@ TEST(ManyTypes, ArePlannedOnceForAFewTypes) {
   EXPECT_EQ(runner.stats().planned_types, 33);
 }
 
-TEST(ManyTypes, ThatComeOneByOneArePlannedUntilThereAreMany) {
-  ManyIndices s(6);
-  Runner runner(s.host, s.function, s.parameters, {.own_types = 4});
-  for (std::int32_t type = 0; type < 64; ++type) {
-    GraphData data{.child_begin = {0, 0}};
-    for (int i = 0; i < 6; ++i) data.indices[s.name(i)] = {(type >> i & 1) != 0 ? 0 : -1};
-    s.differentiate(runner, data);
-  }
-  EXPECT_EQ(runner.stats().plans, 5);
-  EXPECT_EQ(runner.stats().planned_types, 1 + 2 + 3 + 4 + 5);
-}
-
-TEST(ManyTypes, OfAnyArityAreComputedTogetherWithAndWithoutChildren) {
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
-  const VertexFunction function("any", {.arity = any_arity}, [&](Vertex& v) {
-    const State s = v.state("s", 1);
-    const Expr sum = v.pull("x", 1) + sum_children(v.each(s));
-    v.scatter(s, sum);
-    v.push("sum", sum);
-  });
-  Runner runner(host, function, parameters, {.own_types = 0});
-  const auto sums = [&](const GraphData& data) {
-    const Graphs graphs(function, {data});
-    return runner.run(graphs.pointers).output("sum").get();
-  };
-  EXPECT_EQ(sums({.child_begin = {0, 0}, .values = {{"x", {3}}}}), std::vector<float>{3});
-  EXPECT_EQ(runner.stats().planned_types, 1);
-  const GraphData chain{.child_begin = {0, 0, 1}, .children = {0}, .values = {{"x", {3, 4}}}};
-  EXPECT_EQ(sums(chain), (std::vector<float>{3, 7}));
-  EXPECT_EQ(runner.stats().planned_types, 1 + 2);
-}
-
 /// What a minibatch costs after some others, of graphs that are all different.
 template <class Graph>
 RunnerStats cost_of_a_minibatch(Runner& runner, const VertexFunction& function, Graph graph) {
@@ -140,15 +101,13 @@ void expect_within(const RunnerStats& one, const RunnerStats& other, std::int64_
 
 TEST(ManyTypes, OfRandomChildrenCostLittleMoreThanOneTypeForAll) {
   constexpr std::size_t arity = 12;
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
-  const Parameter w = parameters.add("w", 2, 2, Initial::uniform(-1, 1));
+  OnHost s;
+  const Parameter w = s.parameters.add("w", 2, 2, Initial::uniform(-1, 1));
   const VertexFunction function("any", {.arity = arity}, [&](Vertex& v) {
-    const State s = v.state("s", 2);
+    const State state = v.state("s", 2);
     Expr sum = v.pull("x", 2);
-    for (std::size_t k = 0; k < arity; ++k) sum = sum + matmul(v.gather(k, s), w);
-    v.scatter(s, tanh(sum));
+    for (std::size_t k = 0; k < arity; ++k) sum = sum + matmul(v.gather(k, state), w);
+    v.scatter(state, tanh(sum));
     v.loss(row_sum(square(sum)));
   });
   const auto graph = [](std::mt19937& random) {
@@ -163,8 +122,8 @@ TEST(ManyTypes, OfRandomChildrenCostLittleMoreThanOneTypeForAll) {
     }
     return data;
   };
-  Runner chosen(host, function, parameters);
-  Runner one_type(host, function, parameters, {.optimisations = {.specialisation = false}});
+  Runner chosen(s.host, function, s.parameters);
+  Runner one_type(s.host, function, s.parameters, {.optimisations = {.specialisation = false}});
   expect_within(cost_of_a_minibatch(chosen, function, graph), cost_of_a_minibatch(one_type, function, graph), 2);
 }
 
@@ -190,37 +149,6 @@ TEST(ManyTypes, UpToTheBoundArePlannedAllOverAgainForEachNewOne) {
   EXPECT_EQ(runner.stats().planned_types, bound * (bound + 1) / 2);
 }
 
-TEST(ManyTypes, AreComputedAsTypesOfTheirOwnAre) {
-  ManyIndices s(6);
-  std::mt19937 random(1);
-  const GraphData data = s.graph(100, random);
-  Runner together(s.host, s.function, s.parameters, {.own_types = 0});
-  Runner apart(s.host, s.function, s.parameters, {.own_types = 128});
-  const auto one = s.differentiate(together, data), other = s.differentiate(apart, data);
-  EXPECT_NEAR(one.loss, other.loss, 1e-5 * other.loss);
-  for (std::size_t i = 0; i < one.sums.size(); ++i) EXPECT_NEAR(one.sums[i], other.sums[i], 1e-5);
-  for (std::size_t p = 0; p < 2; ++p) {
-    ASSERT_EQ(one.gradients[p].size(), other.gradients[p].size());
-    for (std::size_t i = 0; i < one.gradients[p].size(); ++i) {
-      EXPECT_NEAR(one.gradients[p][i], other.gradients[p][i], 1e-4);
-    }
-  }
-}
-
-TEST(ManyTypes, GiveTheSameBitsForAnyNumberOfWorkers) {
-  const auto bits = [](EngineOptions options) {
-    ManyIndices s(10, options);
-    Runner runner(s.host, s.function, s.parameters, {.groups = 3, .group_flops = 1, .op_flops = 500});
-    std::mt19937 random(1);
-    std::vector<ManyIndices::Result> results;
-    for (int step = 0; step < 4; ++step) results.push_back(s.differentiate(runner, s.graph(90, random)));
-    return results;
-  };
-  const auto serial = bits({.policy = Policy::serial});
-  EXPECT_EQ(serial, bits({.workers = 1}));
-  EXPECT_EQ(serial, bits({.workers = 3}));
-}
-
 TEST(ManyTypes, DoNotSeeTheRowsThatTheyLack) {
   ManyIndices s(2);
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
@@ -242,14 +170,5 @@ TEST(ManyTypes, NoneOfWhichHasAnIndexLeaveNoGradient) {
   EXPECT_TRUE(s.parameters.gradient(s.table).rows.empty());
 }
 
-TEST(ManyTypes, StillRefuseAnIndexOutOfRange) {
-  ManyIndices s(1);
-  Runner runner(s.host, s.function, s.parameters, {.own_types = 0});
-  GraphData data{.child_begin = {0, 0, 0}};
-  data.indices = {{"i0", {-1, 3}}};
-  const std::string said = testing::error_of<MisuseError>([&] { Graphs(s.function, {data}); });
-  EXPECT_NE(said.find("vertex 1: 'i0' is 3; expected 0 to 2, or -1 for none"), std::string::npos) << said;
-}
-
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -9,11 +9,8 @@
 #include "tests/memory/counting_allocator.h"
 #include "windrow/memory/pool.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::Graphs;
-using testing::Trainer;
 
 /// Vertices that look up rows of a table, whose gradients lie in the minibatch's memory.
 class MinibatchMemory : public ::testing::Test {
@@ -67,15 +64,14 @@ TEST_F(MinibatchMemory, IsHeldByGradientsOfRowsUntilTheyAreForgotten) {
 /// Vertices with values that live within a tile, on memory that is counted.
 struct Tiled {
   Engine engine{{.policy = Policy::serial}};
-  std::shared_ptr<testing::CountingAllocator> memory;
+  std::shared_ptr<CountingAllocator> memory;
   Device host = host_device(engine);
   std::optional<Parameters> parameters;
   std::optional<VertexFunction> function;
   std::optional<Graphs> graphs;
   std::optional<Runner> runner;
 
-  explicit Tiled(std::size_t capacity = std::size_t{1} << 30)
-      : memory(std::make_shared<testing::CountingAllocator>(capacity)) {
+  explicit Tiled(std::size_t capacity = std::size_t{1} << 30) : memory(std::make_shared<CountingAllocator>(capacity)) {
     host.memory = memory;
     parameters.emplace(host, 1);
     const Parameter w = parameters->add("w", 1, 64, Initial::constant(1));
@@ -107,7 +103,7 @@ TEST(Scratch, IsMemoryOfTheDeviceUntilItsMinibatchIsDone) {
   Tiled enough(s.memory->most_held), less(s.memory->most_held - 1);
   EXPECT_EQ(enough.runner->run(enough.graphs->pointers).loss(), 0);
   const Minibatch failed = less.runner->run(less.graphs->pointers);
-  const std::string said = testing::error_of<OpError>([&] { failed.loss(); });
+  const std::string said = error_of<OpError>([&] { failed.loss(); });
   EXPECT_NE(said.find("counting: full"), std::string::npos) << said;
 }
 
@@ -145,18 +141,5 @@ TEST(NoMemory, IsWhatAMinibatchOfNoColumnsNeeds) {
   }
 }
 
-TEST(HostMemory, OfOutgrownMinibatchesGoesBackThoughTheirGradientsLive) {
-  Engine engine;
-  const Device host = host_device(engine);
-  const std::size_t mib = std::size_t{1} << 20;
-  std::byte* const minibatch = host.memory->allocate(8 * mib + 1);
-  std::byte* const gradient = host.memory->allocate(mib);
-  host.memory->deallocate(minibatch, 8 * mib + 1);
-  std::byte* const larger = host.memory->allocate(11 * mib);
-  EXPECT_LT(host.memory->use().cached, 4 * mib);
-  host.memory->deallocate(gradient, mib);
-  host.memory->deallocate(larger, 11 * mib);
-}
-
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -5,14 +5,8 @@
 
 #include "tests/batching/cells.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::Form;
-using testing::GatesCell;
-using testing::Graphs;
-using testing::random_graph;
-using testing::TreeLstm;
 
 /// Of a minibatch of trees with and without.
 template <class Cell>
@@ -48,30 +42,7 @@ class Counts {
   std::string plan_;
 };
 
-TEST(StepTimes, AreTakenOfAllThatStepsDoIfTheyAreAskedFor) {
-  const auto times_of = [](bool timed) {
-    Engine engine({.workers = 2});
-    const Device host = host_device(engine);
-    Parameters parameters(host, 1);
-    const TreeLstm cell(parameters);
-    const VertexFunction function("cell", {.arity = TreeLstm::arity}, [&](Vertex& v) { cell(v); });
-    std::mt19937 random(1);
-    const Graphs graphs(function, {random_graph(200, TreeLstm::arity, Form::trees, random)});
-    Runner runner(host, function, parameters, {.time_steps = timed});
-    runner.differentiate(graphs.pointers).loss();
-    engine.wait_all();
-    return runner.stats().times;
-  };
-  const StepTimes timed = times_of(true), untimed = times_of(false);
-  EXPECT_GT(timed.product_ns, 0);
-  EXPECT_GT(timed.arithmetic_ns, 0);
-  EXPECT_GT(timed.move_ns, 0);
-  EXPECT_GT(timed.arithmetic_bytes, 0);
-  EXPECT_GT(timed.move_bytes, 0);
-  EXPECT_EQ(untimed.product_ns + untimed.arithmetic_ns + untimed.move_ns + untimed.move_bytes, 0);
-}
-
-TEST(StepTimes, OfOperatorsAddUpToThoseOfTheirKind) {
+TEST(StepTimes, OfOperatorsAddUpToThoseOfTheirKindIfTheyAreAskedFor) {
   Engine engine({.workers = 2});
   const Device host = host_device(engine);
   Parameters parameters(host, 1);
@@ -105,29 +76,12 @@ TEST(StepTimes, OfOperatorsAddUpToThoseOfTheirKind) {
   }
   EXPECT_EQ(second.arithmetic.count("tanh"), 1u);
   EXPECT_EQ(second.moves.count("scatter"), 1u);
-}
-
-TEST(Copies, AreTransposedWhereProductsHaveRowsEnough) {
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
-  const Parameter w = parameters.add("w", 4, 4, Initial::constant(0.5f));
-  const VertexFunction function("chain", {.arity = 1}, [&](Vertex& v) {
-    const State h = v.state("h", 4);
-    const Expr own = tanh(matmul(v.gather(0, h), w) + v.pull("x", 4));
-    v.scatter(h, own);
-    v.loss(row_sum(own));
-  });
-  Runner runner(host, function, parameters);
-  const auto ops_of = [&](std::size_t chains) {
-    const GraphData chain{
-        .child_begin = {0, 0, 1, 2}, .children = {0, 1}, .values = {{"x", std::vector<float>(12, 1)}}};
-    const Graphs graphs(function, std::vector<GraphData>(chains, chain));
-    const std::int64_t before = runner.stats().ops;
-    runner.differentiate(graphs.pointers).loss();
-    return runner.stats().ops - before;
-  };
-  EXPECT_EQ(ops_of(3) + 1, ops_of(40)) << "which transposes w first";
+  for (const std::int64_t positive : {second.product_ns, second.arithmetic_ns, second.move_ns, second.move_bytes}) {
+    EXPECT_GT(positive, 0);
+  }
+  Runner untimed(host, function, parameters);
+  untimed.differentiate(graphs.pointers).loss();
+  EXPECT_EQ(untimed.stats().times.product_ns + untimed.stats().times.move_bytes, 0);
 }
 
 TEST(Optimisations, SpecialisationMultipliesNoStatesThatAreNotThere) {
@@ -188,4 +142,4 @@ TEST(Optimisations, FusionRunsManyStepsAtATime) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -13,40 +13,8 @@
 #include "tests/sanitized.h"
 #include "tests/seed.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::AttendingCell;
-using testing::check_minibatch;
-using testing::ChildSumCell;
-using testing::dense;
-using testing::expect_close;
-using testing::first_seed;
-using testing::Form;
-using testing::GatesCell;
-using testing::graph_for;
-using testing::Graphs;
-using testing::Kinds;
-using testing::MixedCell;
-using testing::OddCell;
-using testing::Oracle;
-using testing::OracleVertex;
-using testing::PassingCell;
-using testing::random_graph;
-using testing::RandomFunction;
-using testing::sanitized;
-using testing::SeeingCell;
-using testing::shape_of;
-using testing::thread_sanitized;
-using testing::TreeLstm;
-using testing::WideCell;
-
-/// WINDROW_TEST_SEED, or 1.
-template <class Cell>
-VertexFunction function_of(const Cell& cell) {
-  return VertexFunction("cell", shape_of<Cell>(), [&](Vertex& v) { cell(v); });
-}
-VertexFunction function_of(const Kinds& kinds) { return kinds.function(); }
 
 template <class Cell>
 class EveryCell : public ::testing::Test {
@@ -54,25 +22,17 @@ class EveryCell : public ::testing::Test {
   /// For tests whose ops are divided among threads as those of other tests.
   static bool adds_no_races() { return thread_sanitized; }
 
-  void check(Form form, RunnerOptions options, unsigned seed) {
-    SCOPED_TRACE("form " + std::to_string(static_cast<int>(form)) + ", seed " + std::to_string(seed));
-    std::mt19937 random(seed);
-    Engine engine({.workers = 2});
-    const Device host = host_device(engine);
-    Parameters parameters(host, seed);
-    const Cell cell(parameters);
+  /// The cell on the host, with its function and its oracle.
+  struct Made : OnHost {
+    using OnHost::OnHost;
+    const Cell cell{parameters};
     const VertexFunction function = function_of(cell);
-    Runner runner(host, function, parameters, options);
-    Oracle oracle(
-        parameters, [&](OracleVertex& v) { cell(v); }, shape_of<Cell>());
-    for (int minibatch = 0; minibatch < (sanitized ? 1 : 2); ++minibatch) {
-      std::vector<GraphData> data;
-      for (std::int32_t vertices : {1, 9, 0, 12, 2}) data.push_back(graph_for<Cell>(vertices, form, random));
-      for (std::int32_t vertices : {23, 1, 14}) {
-        if (!sanitized) data.push_back(graph_for<Cell>(vertices, form, random));
-      }
-      check_minibatch(runner, parameters, oracle, function, data);
-    }
+    Oracle oracle{parameters, [this](OracleVertex& v) { cell(v); }, shape_of<Cell>()};
+  };
+
+  void check(Form form, const RunnerOptions& options, unsigned seed) {
+    Engine engine({.workers = 2});
+    check_cell<Cell>(host_device(engine), form, seed, options);
   }
 
   /// The loss, outputs and gradients of a minibatch of graphs with several consumers.
@@ -82,24 +42,17 @@ class EveryCell : public ::testing::Test {
     std::vector<std::vector<double>> gradients;
     friend bool operator==(const Bits&, const Bits&) = default;
   };
-  Bits bits(const RunnerOptions& options) const {
+  Bits bits(const RunnerOptions& options, const EngineOptions& on = {.workers = 2}) const {
     std::mt19937 random(first_seed());
-    Engine engine({.workers = 2});
-    const Device host = host_device(engine);
-    Parameters parameters(host, 1);
-    const Cell cell(parameters);
-    const VertexFunction function = function_of(cell);
-    Oracle oracle(
-        parameters, [&](OracleVertex& v) { cell(v); }, shape_of<Cell>());  // which knows the outputs
+    Made s(on);
     std::vector<GraphData> data;
     for (std::int32_t vertices : {1, 9, 0, 40, 2}) data.push_back(graph_for<Cell>(vertices, Form::dag, random));
-    const Graphs graphs(function, data);
-    Runner runner(host, function, parameters, options);
+    const Graphs graphs(s.function, data);
+    Runner runner(s.host, s.function, s.parameters, options);
     const Minibatch minibatch = runner.differentiate(graphs.pointers);
-    Bits bits{.loss = minibatch.loss(), .outputs = {}, .gradients = {}};
-    oracle.loss(data);
-    for (const auto& [name, values] : oracle.outputs) bits.outputs[name] = minibatch.output(name).get();
-    for (std::size_t i = 0; i < parameters.size(); ++i) bits.gradients.push_back(dense(parameters, parameters[i]));
+    Bits bits{.loss = minibatch.loss(), .outputs = {}, .gradients = s.gradients()};
+    s.oracle.loss(data);  // which knows the outputs
+    for (const auto& [name, values] : s.oracle.outputs) bits.outputs[name] = minibatch.output(name).get();
     return bits;
   }
 };
@@ -202,23 +155,29 @@ TYPED_TEST(EveryCell, ComputesTheSameBitsWithoutSlots) {
   }
 }
 
+TYPED_TEST(EveryCell, ComputesTheSameBitsWithAnyWorkersAndPolicy) {
+  SCOPED_TRACE("seed " + std::to_string(first_seed()));
+  for (const std::int64_t own_types : {std::int64_t{0}, RunnerOptions().own_types}) {
+    const RunnerOptions cut{.groups = 3, .group_flops = 1, .op_flops = 500, .split_rows = 2, .own_types = own_types};
+    const auto serial = this->bits(cut, {.policy = Policy::serial});
+    for (const int workers : {1, 3}) {
+      EXPECT_EQ(this->bits(cut, {.policy = Policy::pool, .workers = workers}), serial);
+      EXPECT_EQ(this->bits(cut, {.policy = Policy::chaos, .workers = workers, .chaos_seed = first_seed()}), serial);
+    }
+  }
+}
+
 TYPED_TEST(EveryCell, ComputesManyTilesAsTheOracleDoes) {
   std::mt19937 random(first_seed());
-  Engine engine({.policy = Policy::chaos, .workers = 3});
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
-  const TypeParam cell(parameters);
-  const VertexFunction function = function_of(cell);
-  Runner runner(host, function, parameters, {.groups = 2, .group_flops = 1, .op_flops = 2000, .split_rows = 3});
-  Oracle oracle(
-      parameters, [&](OracleVertex& v) { cell(v); }, shape_of<TypeParam>());
+  typename TestFixture::Made s({.policy = Policy::chaos, .workers = 3});
+  Runner runner(s.host, s.function, s.parameters, {.groups = 2, .group_flops = 1, .op_flops = 2000, .split_rows = 3});
   std::vector<GraphData> data;
   for (int g = 0; g < 40; ++g) data.push_back(graph_for<TypeParam>(60, Form::dag, random));
-  const Graphs graphs(function, data);
-  const double loss = oracle.loss(data);
+  const Graphs graphs(s.function, data);
+  const double loss = s.oracle.loss(data);
   const Minibatch result = runner.differentiate(graphs.pointers);
   EXPECT_NEAR(result.loss(), loss, 1e-5 * std::abs(loss));
-  for (const auto& [name, expected] : oracle.outputs) {
+  for (const auto& [name, expected] : s.oracle.outputs) {
     const std::vector<float> values = result.output(name).get();
     expect_close({values.begin(), values.end()}, expected, 1e-5);
   }
@@ -228,9 +187,8 @@ TEST(RandomFunctions, ComputeWhatTheOracleComputes) {
   for (unsigned seed = first_seed(); seed < first_seed() + 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
-    Engine engine({.policy = seed % 3 == 0 ? Policy::chaos : Policy::pool, .workers = 2, .chaos_seed = seed});
-    const Device host = host_device(engine);
-    Parameters parameters(host, seed);
+    OnHost s({.policy = seed % 3 == 0 ? Policy::chaos : Policy::pool, .workers = 2, .chaos_seed = seed}, seed);
+    Parameters& parameters = s.parameters;
     const RandomFunction body(random, parameters);
     const VertexFunction function("random", {.arity = body.arity}, [&](Vertex& v) { body(v); });
     RunnerOptions options{.groups = 1 + static_cast<int>(random() % 3), .group_flops = Index{1} << random() % 24};
@@ -249,7 +207,7 @@ TEST(RandomFunctions, ComputeWhatTheOracleComputes) {
     if (on()) options.op_flops = static_cast<Index>(1 + random() % 2000);
     options.split_rows = static_cast<Index>(1 + random() % 3);
     if (random() % 2 == 0) options.own_types = static_cast<std::int64_t>(random() % 4);
-    Runner runner(host, function, parameters, options);
+    Runner runner(s.host, function, parameters, options);
     Oracle oracle(parameters, [&](OracleVertex& v) { body(v); });
     std::vector<GraphData> data;
     for (std::int32_t size : {1, 6, 0, 9}) {
@@ -261,4 +219,4 @@ TEST(RandomFunctions, ComputeWhatTheOracleComputes) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -5,18 +5,13 @@
 #include "tests/batching/cells.h"
 #include "tests/batching/oracle.h"
 #include "tests/engine/support.h"
+#include "tests/ops/cases.h"
 #include "windrow/ops/apply.h"
+#include "windrow/ops/static.h"
+#include "windrow/ops/tape.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::dense;
-using testing::error_of;
-using testing::Form;
-using testing::Graphs;
-using testing::Oracle;
-using testing::OracleVertex;
-using testing::random_graph;
 
 /// A sum over the children of a squashed state, with a head; its input comes by `x`, which makes it of a vertex.
 struct Cell {
@@ -37,12 +32,10 @@ struct Cell {
   auto head(const auto& own) const { return square(tanh(matmul(own, out))); }
 };
 
-struct Networks {
-  Engine engine{{.workers = 2}};
-  Device host = host_device(engine);
-  Parameters parameters{host, 3};
+class Networks : public ::testing::Test, protected OnHost {
+ protected:
   Cell cell{parameters};
-  std::vector<GraphData> data;
+  std::vector<GraphData> data = drawn();
   VertexFunction by_input{
       "by_input", {.arity = any_arity}, [&](Vertex& v) { v.loss(cell.head(cell.state(v, v.pull("x", Cell::in)))); }};
   VertexFunction by_row{"by_row", {.arity = any_arity}, [&](Vertex& v) {
@@ -55,14 +48,24 @@ struct Networks {
                               }};
   VertexFunction head_alone{"head", {}, [&](Vertex& v) { v.loss(cell.head(v.pull_row("h", Cell::h))); }};
 
-  Networks() {
-    std::mt19937 random(1);
-    for (std::int32_t vertices : {5, 0, 9, 1}) data.push_back(random_graph(vertices, any_arity, Form::dag, random));
-  }
+  /// The function without a head: its runner, its graphs, and the tensor that its vertices pull.
+  Runner runner{host, without_head, parameters};
+  const Graphs graphs{without_head, data};
+  const Tensor x = tensor(inputs(data), Cell::in);
 
-  std::vector<float> inputs() const {
+  template <class Call>
+  static void refuses(const std::string& said, Call call) {
+    EXPECT_EQ(error_of<MisuseError>(call), said);
+  }
+  static std::vector<GraphData> drawn() {
+    std::vector<GraphData> all;
+    std::mt19937 random(1);
+    for (std::int32_t vertices : {5, 0, 9, 1}) all.push_back(random_graph(vertices, any_arity, Form::dag, random));
+    return all;
+  }
+  static std::vector<float> inputs(const std::vector<GraphData>& graphs) {
     std::vector<float> all;
-    for (const GraphData& graph : data) {
+    for (const GraphData& graph : graphs) {
       const auto& x = graph.values.at("x");
       all.insert(all.end(), x.begin(), x.end());
     }
@@ -73,44 +76,37 @@ struct Networks {
     result.set(values);
     return result;
   }
-  std::vector<std::vector<double>> gradients() const {
-    std::vector<std::vector<double>> all;
-    for (std::size_t p = 0; p < parameters.size(); ++p) all.push_back(dense(parameters, parameters[p]));
-    return all;
-  }
 };
 
-TEST(GivenTensors, AreInputsLikeThoseOfGraphs) {
-  Networks s;
-  Runner one(s.host, s.by_input, s.parameters), other(s.host, s.by_row, s.parameters);
-  const Graphs graphs(s.by_input, s.data), same(s.by_row, s.data);
-  const double loss = one.differentiate(graphs.pointers).loss();
-  const auto gradients = s.gradients();
-  EXPECT_EQ(other.differentiate(same.pointers, {{"rows", {s.tensor(s.inputs(), Cell::in)}}}).loss(), loss);
-  EXPECT_EQ(s.gradients(), gradients);
+TEST_F(Networks, GivenTensorsAreInputsLikeThoseOfGraphs) {
+  Runner one(host, by_input, parameters), other(host, by_row, parameters);
+  const Graphs of_input(by_input, data), of_row(by_row, data);
+  const double loss = one.differentiate(of_input.pointers).loss();
+  const auto expected = gradients();
+  EXPECT_EQ(other.differentiate(of_row.pointers, {{"rows", {x}}}).loss(), loss);
+  EXPECT_EQ(gradients(), expected);
 }
 
-TEST(GivenTensors, HaveTheGradientThatTheOracleSees) {
-  Networks s;
-  Runner runner(s.host, s.by_row, s.parameters);
-  const Graphs graphs(s.by_row, s.data);
+TEST_F(Networks, GivenTensorsHaveTheGradientThatTheOracleSees) {
+  Runner by_rows(host, by_row, parameters);
+  const Graphs of_rows(by_row, data);
   // Two rows, of which vertices pull now this one, now that.
   const std::vector<float> rows = {0.5f, -0.25f, -0.75f, 1};
   std::vector<std::int32_t> row_of;
   for (std::int32_t v = 0; v < 15; ++v) row_of.push_back(v % 3 == 0 ? 1 : 0);
-  const Minibatch minibatch = runner.differentiate(graphs.pointers, {{"rows", {s.tensor(rows, Cell::in), row_of}}});
+  const Minibatch minibatch = by_rows.differentiate(of_rows.pointers, {{"rows", {tensor(rows, Cell::in), row_of}}});
   const std::vector<float> gradient = minibatch.gradient("rows").get();
 
-  Oracle oracle(s.parameters, [&](OracleVertex& v) { v.loss(s.cell.head(s.cell.state(v, v.pull("x", Cell::in)))); });
+  Oracle oracle(parameters, [&](OracleVertex& v) { v.loss(cell.head(cell.state(v, v.pull("x", Cell::in)))); });
   const auto loss_of = [&](const std::vector<float>& values) {
     std::size_t vertex = 0;
-    for (GraphData& graph : s.data) {
-      auto& x = graph.values["x"];
-      for (std::size_t i = 0; i < x.size(); i += 2, ++vertex) {
-        for (std::size_t c = 0; c < 2; ++c) x[i + c] = values[static_cast<std::size_t>(row_of[vertex]) * 2 + c];
+    for (GraphData& graph : data) {
+      auto& pulled = graph.values["x"];
+      for (std::size_t i = 0; i < pulled.size(); i += 2, ++vertex) {
+        for (std::size_t c = 0; c < 2; ++c) pulled[i + c] = values[static_cast<std::size_t>(row_of[vertex]) * 2 + c];
       }
     }
-    return oracle.loss(s.data);
+    return oracle.loss(data);
   };
   constexpr float step = 1.0f / 1024;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -120,245 +116,202 @@ TEST(GivenTensors, HaveTheGradientThatTheOracleSees) {
   }
 }
 
-TEST(Outputs, TakeGradientsFromElsewhere) {
-  Networks s;
-  const Tensor x = s.tensor(s.inputs(), Cell::in);
-  Runner whole(s.host, s.by_row, s.parameters);
-  const Graphs graphs(s.by_row, s.data);
-  const Minibatch at_once = whole.differentiate(graphs.pointers, {{"rows", {x}}});
-  const auto expected = s.gradients();
+TEST_F(Networks, OutputsTakeGradientsFromElsewhere) {
+  Runner whole(host, by_row, parameters);
+  const Graphs of_rows(by_row, data);
+  const Minibatch at_once = whole.differentiate(of_rows.pointers, {{"rows", {x}}});
+  const auto expected = gradients();
   const std::vector<float> expected_of_x = at_once.gradient("rows").get();
 
-  Runner below(s.host, s.without_head, s.parameters), above(s.host, s.head_alone, s.parameters);
-  const Graphs lower(s.without_head, s.data);
+  Runner above(host, head_alone, parameters);
   GraphData single{.child_begin = std::vector<std::int32_t>(16, 0)};
-  const Graphs upper(s.head_alone, {single});
-  const Minibatch first = below.record(lower.pointers, {{"rows", {x}}}, {"h"});
+  const Graphs upper(head_alone, {single});
+  const Minibatch first = runner.record(graphs.pointers, {{"rows", {x}}}, {"h"});
   const Minibatch second = above.differentiate(upper.pointers, {{"h", {first.output("h")}}});
   EXPECT_NEAR(second.loss(), at_once.loss(), 1e-6);
-  below.backward(first, {{"h", second.gradient("h")}}, Runner::Gradients::add);
-  const auto gradients = s.gradients();
+  runner.backward(first, {{"h", second.gradient("h")}}, Runner::Gradients::add);
+  const auto found = gradients();
   for (std::size_t p = 0; p < expected.size(); ++p) {
-    for (std::size_t i = 0; i < expected[p].size(); ++i) EXPECT_NEAR(gradients[p][i], expected[p][i], 1e-5);
+    for (std::size_t i = 0; i < expected[p].size(); ++i) EXPECT_NEAR(found[p][i], expected[p][i], 1e-5);
   }
   const std::vector<float> of_x = first.gradient("rows").get();
   for (std::size_t i = 0; i < of_x.size(); ++i) EXPECT_NEAR(of_x[i], expected_of_x[i], 1e-5);
 }
 
-TEST(Outputs, AddToGradientsOrSetThem) {
-  Networks s;
-  Runner runner(s.host, s.without_head, s.parameters);
-  const Graphs graphs(s.without_head, s.data);
-  const Tensor x = s.tensor(s.inputs(), Cell::in);
-  const Tensor ones = s.tensor(std::vector<float>(15 * Cell::h, 1), Cell::h);
-  const auto gradient = [&](Runner::Gradients mode) {
-    runner.backward(runner.record(graphs.pointers, {{"rows", {x}}}, {"h"}), {{"h", ones}}, mode);
-    return dense(s.parameters, s.cell.w);
-  };
-  const auto once = gradient(Runner::Gradients::set), again = gradient(Runner::Gradients::set);
-  EXPECT_EQ(once, again);
-  const auto twice = gradient(Runner::Gradients::add);
-  for (std::size_t i = 0; i < once.size(); ++i) EXPECT_NEAR(twice[i], 2 * once[i], 1e-5);
-}
-
-TEST(Outputs, MayBeNamedTwice) {
-  Networks s;
-  Runner runner(s.host, s.without_head, s.parameters);
-  const Graphs graphs(s.without_head, s.data);
-  const Tensor x = s.tensor(s.inputs(), Cell::in);
-  const Tensor ones = s.tensor(std::vector<float>(15 * Cell::h, 1), Cell::h);
+TEST_F(Networks, OutputsMayBeNamedTwice) {
+  const Tensor ones = tensor(std::vector<float>(15 * Cell::h, 1), Cell::h);
   const auto gradient = [&](const std::vector<std::string>& outputs) {
     runner.backward(runner.record(graphs.pointers, {{"rows", {x}}}, outputs), {{"h", ones}});
-    return dense(s.parameters, s.cell.w);
+    return dense(parameters, cell.w);
   };
   EXPECT_EQ(gradient({"h", "h"}), gradient({"h"}));
 }
 
-TEST(Outputs, AndTheirGradientsMayHaveRowsOfSomeVerticesOnly) {
-  Networks s;
-  Runner runner(s.host, s.without_head, s.parameters);
-  const Graphs graphs(s.without_head, s.data);
-  const Tensor x = s.tensor(s.inputs(), Cell::in);
+TEST_F(Networks, OutputsAndTheirGradientsMayHaveRowsOfSomeVerticesOnly) {
   std::vector<std::int32_t> kept(15, -1), row_of(15, 2);
   kept[3] = row_of[3] = 1;
   kept[9] = row_of[9] = 0;
   std::vector<float> all(15 * Cell::h, 0);
   for (std::size_t c = 0; c < Cell::h; ++c) all[3 * Cell::h + c] = 3, all[9 * Cell::h + c] = 9;
   const Minibatch whole = runner.record(graphs.pointers, {{"rows", {x}}}, {"h"});
-  runner.backward(whole, {{"h", s.tensor(all, Cell::h)}});
-  const auto expected = s.gradients();
+  runner.backward(whole, {{"h", tensor(all, Cell::h)}});
+  const auto expected = gradients();
   const std::vector<float> values = whole.output("h").get();
 
   const Minibatch some = runner.record_rows(graphs.pointers, {{"rows", {x}}}, {{"h", row_of}});
   const std::vector<float> rows = some.output("h", kept).get();
   EXPECT_EQ(rows, (std::vector<float>{values[27], values[28], values[29], values[9], values[10], values[11]}));
-  runner.backward(some, {{"h", s.tensor({9, 9, 9, 3, 3, 3, 0, 0, 0}, Cell::h)}});
-  EXPECT_EQ(s.gradients(), expected);
+  runner.backward(some, {{"h", tensor({9, 9, 9, 3, 3, 3, 0, 0, 0}, Cell::h)}});
+  EXPECT_EQ(gradients(), expected);
 }
 
-TEST(Outputs, MayBeOtherOnesEachTimeWithoutEnd) {
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
-  const std::vector<std::string> names = {"a", "b", "c", "d", "e", "f", "g"};
-  const Parameter w = parameters.add("w", 1, 1, Initial::constant(1));
+/// Those in use stay planned however many others come, and the others are forgotten.
+TEST_F(Networks, OutputsMayBeOtherOnesEachTimeWithoutEnd) {
   const VertexFunction function("many", {}, [&](Vertex& v) {
-    const Expr x = matmul(v.pull("x", 1), w);
-    for (const std::string& name : names) v.push(name, tanh(x));
+    const Expr own = v.pull("x", 1);
+    for (int i = 0; i < 7; ++i) v.push(std::to_string(i), tanh(own));
   });
-  GraphData data{.child_begin = {0, 0}};
-  data.values["x"] = {1};
-  const Graphs graphs(function, {data});
-  Runner runner(host, function, parameters);
+  const Graphs one(function, {{.child_begin = {0, 0}, .values = {{"x", {1}}}}});
+  Runner many(host, function, parameters);
   std::size_t first = 0;
-  for (unsigned some = 1; some < 128; ++some) {
-    std::vector<std::string> outputs;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      if ((some >> i & 1u) != 0) outputs.push_back(names[i]);
-    }
-    runner.record(graphs.pointers, {}, outputs);
-    if (some == 1) first = runner.describe().size();
-  }
-  EXPECT_LT(runner.describe().size(), 64 * first);
-}
-
-TEST(Outputs, ThatAreInUseStayPlannedHoweverManyOthersCome) {
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
-  const VertexFunction function("many", {}, [&](Vertex& v) {
-    const Expr x = v.pull("x", 1);
-    for (int i = 0; i < 7; ++i) v.push(std::to_string(i), tanh(x));
-  });
-  GraphData data{.child_begin = {0, 0}};
-  data.values["x"] = {1};
-  const Graphs graphs(function, {data});
-  Runner runner(host, function, parameters);
   for (unsigned some = 1; some < 128; ++some) {
     std::vector<std::string> outputs;
     for (unsigned i = 0; i < 7; ++i) {
       if ((some >> i & 1u) != 0) outputs.push_back(std::to_string(i));
     }
-    runner.record(graphs.pointers, {}, outputs);
-    runner.record(graphs.pointers, {}, {"0"});
+    many.record(one.pointers, {}, outputs);
+    many.record(one.pointers, {}, {"0"});
+    if (some == 1) first = many.describe().size();
   }
-  EXPECT_EQ(runner.stats().plans, 127) << "one for each set of outputs";
+  EXPECT_EQ(many.stats().plans, 127) << "one for each set of outputs";
+  EXPECT_LT(many.describe().size(), 64 * first);
 }
 
-TEST(Outside, OfAMinibatchWithoutVerticesTensorsHaveAnyRows) {
-  Networks s;
-  const Tensor x = s.tensor({1, 2, 3, 4}, Cell::in), of_h = s.tensor(std::vector<float>(6, 1), Cell::h);
-  const Tensor no_rows(s.host, 0, Cell::in);
-  Runner whole(s.host, s.by_row, s.parameters), below(s.host, s.without_head, s.parameters);
-  const Graphs empty(s.by_row, {s.data[1]}), same(s.without_head, {s.data[1]});
-  for (const Tensor& given : {x, no_rows}) {
+/// A recorded block of operators above a vertex function: its backward pass is replayed between the two halves of the
+/// minibatch's.
+TEST_F(Networks, OutputsMayGoThroughAStatic) {
+  Static head(host, [this](const StaticInputs& call) -> std::vector<Tensor> {
+    const Tensor &h = call.in.front(), &weight = parameters.value(cell.out);
+    Tape tape(host);
+    tape.watch(h);
+    tape.watch(weight);
+    const Tensor y = tape.apply(op::tanh, {.in = {tape.apply(op::matmul, {.in = {h, weight}})}});
+    const Tensor loss = tape.apply(op::column_sum, {.in = {tape.apply(op::square, {.in = {y}})}});
+    tape.backward(loss);
+    return {loss, tape.gradient(h).value(), tape.gradient(weight).value()};
+  });
+  Runner at_once(host, by_row, parameters);
+  std::mt19937 random(1);
+  for (int minibatch = 0; minibatch < 6; ++minibatch) {
+    SCOPED_TRACE(minibatch);
+    std::vector<GraphData> others;  // other graphs each time, of 9 or 12 vertices
+    for (std::int32_t vertices : {5, 0, minibatch % 2 == 0 ? 4 : 7}) {
+      others.push_back(random_graph(vertices, any_arity, Form::dag, random));
+    }
+    const Graphs whole(by_row, others), below(without_head, others);
+    const GivenTensors rows = {{"rows", {tensor(inputs(others), Cell::in)}}};
+    const double expected = at_once.differentiate(whole.pointers, rows).loss();
+    const auto of_whole = gradients();
+    const Minibatch recorded = runner.record(below.pointers, rows, {"h"});
+    const std::vector<Tensor> results = head({.in = {recorded.output("h")}});
+    EXPECT_NEAR(results[0].get().at(0), expected, 1e-5);
+    runner.backward(recorded, {{"h", results[1]}});
+    parameters.add_gradient(cell.out, results[2]);
+    const auto found = gradients();
+    for (std::size_t p = 0; p < of_whole.size(); ++p) expect_close(found[p], of_whole[p], 1e-5);
+  }
+  EXPECT_EQ(head.stats().recorded, 2u);  // a recording for each number of vertices
+  EXPECT_EQ(head.stats().replayed, 4u);
+}
+
+TEST_F(Networks, OfAMinibatchWithoutVerticesTensorsHaveAnyRows) {
+  const Tensor two = tensor({1, 2, 3, 4}, Cell::in), of_h = tensor(std::vector<float>(6, 1), Cell::h);
+  const Tensor no_rows(host, 0, Cell::in);
+  Runner whole(host, by_row, parameters);
+  const Graphs empty(by_row, {data[1]}), same(without_head, {data[1]});
+  for (const Tensor& given : {two, no_rows}) {
     EXPECT_EQ(whole.run(empty.pointers, {{"rows", {given}}}).loss(), 0);
     EXPECT_EQ(whole.run({}, {{"rows", {given}}}).loss(), 0);
     const Minibatch minibatch = whole.differentiate(empty.pointers, {{"rows", {given}}});
     EXPECT_EQ(minibatch.gradient("rows").get(), std::vector<float>(static_cast<std::size_t>(given.rows() * Cell::in)));
-    const Minibatch first = below.record_rows(same.pointers, {{"rows", {given, {}}}}, {{"h", {}}});
+    const Minibatch first = runner.record_rows(same.pointers, {{"rows", {given, {}}}}, {{"h", {}}});
     EXPECT_TRUE(first.output("h").get().empty());
-    below.backward(first, {{"h", of_h}});
+    runner.backward(first, {{"h", of_h}});
     EXPECT_EQ(first.gradient("rows").rows(), given.rows());
   }
-  EXPECT_EQ(s.parameters.dense_gradient(s.cell.w).get(), std::vector<float>(6, 0));
-  EXPECT_EQ(error_of<MisuseError>([&] {
-              whole.run({}, {{"rows", {x, {0}}}});
-            }),
-            "by_row: tensor 'rows' has a row_of for 1 vertices; expected 0, the vertices of the minibatch");
+  EXPECT_EQ(parameters.dense_gradient(cell.w).get(), std::vector<float>(6, 0));
+  refuses("by_row: tensor 'rows' has a row_of for 1 vertices; expected 0, the vertices of the minibatch", [&] {
+    whole.run({}, {{"rows", {two, {0}}}});
+  });
 }
 
-TEST(Outside, TellsWhatDoesNotFit) {
-  Networks s;
-  Runner runner(s.host, s.without_head, s.parameters);
-  const Graphs graphs(s.without_head, s.data);
-  const Tensor x = s.tensor(s.inputs(), Cell::in), wide = s.tensor(std::vector<float>(45), 3);
-  const auto said = [&](auto body) { return error_of<MisuseError>(body); };
-  EXPECT_EQ(said([&] { runner.run(graphs.pointers); }), "without_head: tensor 'rows' is pulled, but was not given");
-  EXPECT_EQ(said([&] {
-              runner.run(graphs.pointers, {{"rows", {wide}}});
-            }),
-            "without_head: tensor 'rows' is 3 wide; expected 2");
-  EXPECT_EQ(said([&] {
-              runner.run(graphs.pointers, {{"rows", {x.row_range(0, 14)}}});
-            }),
-            "without_head: tensor 'rows' has 14 rows; expected 15, the vertices of the minibatch");
-  EXPECT_EQ(said([&] {
-              runner.run(graphs.pointers, {{"rows", {x, {0, 1}}}});
-            }),
-            "without_head: tensor 'rows' has a row_of for 2 vertices; expected 15, the vertices of the minibatch");
-  EXPECT_EQ(said([&] {
-              runner.record(graphs.pointers, {{"rows", {x}}}, {"g"});
-            }),
-            "without_head: there is no output 'g'; expected one that it pushes");
-  EXPECT_EQ(said([&] {
-              runner.differentiate(graphs.pointers, {{"rows", {x}}});
-            }),
-            "without_head: has no loss; expected one to differentiate");
-  EXPECT_EQ(said([&] {
-              runner.record_rows(graphs.pointers, {{"rows", {x}}}, {{"h", {0, 1}}});
-            }),
-            "without_head: output 'h' has a row_of for 2 vertices; expected 15");
+TEST_F(Networks, TellsWhatDoesNotFit) {
+  const Tensor wide = tensor(std::vector<float>(45), 3);
+  refuses("without_head: tensor 'rows' is pulled, but was not given", [&] { runner.run(graphs.pointers); });
+  refuses("without_head: tensor 'rows' is 3 wide; expected 2", [&] {
+    runner.run(graphs.pointers, {{"rows", {wide}}});
+  });
+  refuses("without_head: tensor 'rows' has 14 rows; expected 15, the vertices of the minibatch", [&] {
+    runner.run(graphs.pointers, {{"rows", {x.row_range(0, 14)}}});
+  });
+  refuses("without_head: tensor 'rows' has a row_of for 2 vertices; expected 15, the vertices of the minibatch", [&] {
+    runner.run(graphs.pointers, {{"rows", {x, {0, 1}}}});
+  });
+  refuses("without_head: there is no output 'g'; expected one that it pushes", [&] {
+    runner.record(graphs.pointers, {{"rows", {x}}}, {"g"});
+  });
+  refuses("without_head: has no loss; expected one to differentiate", [&] {
+    runner.differentiate(graphs.pointers, {{"rows", {x}}});
+  });
+  refuses("without_head: output 'h' has a row_of for 2 vertices; expected 15", [&] {
+    runner.record_rows(graphs.pointers, {{"rows", {x}}}, {{"h", {0, 1}}});
+  });
   EXPECT_EQ(runner.describe(), "");
   const Minibatch recorded = runner.record(graphs.pointers, {{"rows", {x}}}, {"h"});
-  EXPECT_EQ(said([&] { recorded.output("h", {0}); }), "output 'h': rows of 1 vertices; expected 15");
-  EXPECT_EQ(said([&] { recorded.output("h", std::vector<std::int32_t>(15, -2)); }),
-            "output 'h': row -2; expected -1 or more");
-  EXPECT_EQ(said([&] { recorded.gradient("rows"); }), "without_head: 'rows' has no gradient before backward()");
-  EXPECT_EQ(said([&] { runner.backward(recorded, {}); }),
-            "without_head: the gradient of output 'h' was announced, but is not given");
-  EXPECT_EQ(said([&] {
-              runner.backward(recorded, {{"h", x}});
-            }),
-            "without_head: the gradient of output 'h' is 15 x 2; expected 15 x 3");
-  EXPECT_EQ(said([&] {
-              runner.backward(recorded, {{"h", wide}, {"g", wide}});
-            }),
-            "without_head: gradients of 2 outputs are given; expected those that record() named, 1");
-  Runner twin(s.host, s.without_head, s.parameters);
-  EXPECT_EQ(said([&] {
-              twin.backward(recorded, {{"h", wide}});
-            }),
-            "without_head: backward() of a minibatch that this runner did not record");
+  refuses("output 'h': rows of 1 vertices; expected 15", [&] { recorded.output("h", {0}); });
+  refuses("output 'h': row -2; expected -1 or more", [&] { recorded.output("h", std::vector<std::int32_t>(15, -2)); });
+  refuses("without_head: 'rows' has no gradient before backward()", [&] { recorded.gradient("rows"); });
+  refuses("without_head: the gradient of output 'h' was announced, but is not given",
+          [&] { runner.backward(recorded, {}); });
+  refuses("without_head: the gradient of output 'h' is 15 x 2; expected 15 x 3", [&] {
+    runner.backward(recorded, {{"h", x}});
+  });
+  refuses("without_head: gradients of 2 outputs are given; expected those that record() named, 1", [&] {
+    runner.backward(recorded, {{"h", wide}, {"g", wide}});
+  });
+  Runner twin(host, without_head, parameters);
+  refuses("without_head: backward() of a minibatch that this runner did not record", [&] {
+    twin.backward(recorded, {{"h", wide}});
+  });
   runner.backward(recorded, {{"h", wide}});
-  EXPECT_EQ(said([&] {
-              runner.backward(recorded, {{"h", wide}});
-            }),
-            "without_head: backward() of a minibatch that was differentiated");
-  EXPECT_EQ(said([&] { recorded.gradient("g"); }),
-            "without_head: there is no tensor 'g'; expected one that the function pulls");
+  refuses("without_head: backward() of a minibatch that was differentiated", [&] {
+    runner.backward(recorded, {{"h", wide}});
+  });
+  refuses("without_head: there is no tensor 'g'; expected one that the function pulls",
+          [&] { recorded.gradient("g"); });
   const Minibatch inferred = runner.run(graphs.pointers, {{"rows", {x}}});
-  EXPECT_EQ(said([&] { runner.backward(inferred, {}); }),
-            "without_head: backward() of a minibatch that this runner did not record");
+  refuses("without_head: backward() of a minibatch that this runner did not record",
+          [&] { runner.backward(inferred, {}); });
 }
 
-TEST(Outside, NamesAVertexWhoseRowIsNotThere) {
-  Networks s;
-  Runner runner(s.host, s.without_head, s.parameters);
-  const Graphs graphs(s.without_head, s.data);
-  const Tensor x = s.tensor(s.inputs(), Cell::in);
+TEST_F(Networks, NamesAVertexWhoseRowIsNotThere) {
   std::vector<std::int32_t> far(15, 3);
   far[7] = 15;
   const std::vector<std::int32_t> below(15, -1);
-  const auto said = [&](auto body) { return error_of<MisuseError>(body); };
-  EXPECT_EQ(said([&] {
-              runner.run(graphs.pointers, {{"rows", {x, far}}});
-            }),
-            "without_head: vertex 2 of graph 2 has row 15 of tensor 'rows'; expected one of its 15 rows");
-  EXPECT_EQ(said([&] {
-              runner.run(graphs.pointers, {{"rows", {x, below}}});
-            }),
-            "without_head: vertex 0 of graph 0 has row -1 of tensor 'rows'; expected one of its 15 rows");
-  EXPECT_EQ(said([&] {
-              runner.record_rows(graphs.pointers, {{"rows", {x}}}, {{"h", below}});
-            }),
-            "without_head: vertex 0 of graph 0 has row -1 of output 'h'; expected 0 or more");
-  EXPECT_EQ(said([&] {
-              const Minibatch recorded = runner.record_rows(graphs.pointers, {{"rows", {x}}}, {{"h", far}});
-              runner.backward(recorded, {{"h", s.tensor(std::vector<float>(45), Cell::h)}});
-            }),
-            "without_head: the gradient of output 'h' has 15 rows; expected at least 16, as its vertices say");
+  refuses("without_head: vertex 2 of graph 2 has row 15 of tensor 'rows'; expected one of its 15 rows", [&] {
+    runner.run(graphs.pointers, {{"rows", {x, far}}});
+  });
+  refuses("without_head: vertex 0 of graph 0 has row -1 of tensor 'rows'; expected one of its 15 rows", [&] {
+    runner.run(graphs.pointers, {{"rows", {x, below}}});
+  });
+  refuses("without_head: vertex 0 of graph 0 has row -1 of output 'h'; expected 0 or more", [&] {
+    runner.record_rows(graphs.pointers, {{"rows", {x}}}, {{"h", below}});
+  });
+  refuses("without_head: the gradient of output 'h' has 15 rows; expected at least 16, as its vertices say", [&] {
+    const Minibatch recorded = runner.record_rows(graphs.pointers, {{"rows", {x}}}, {{"h", far}});
+    runner.backward(recorded, {{"h", tensor(std::vector<float>(45), Cell::h)}});
+  });
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

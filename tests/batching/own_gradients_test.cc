@@ -1,17 +1,16 @@
 // Gradients that a program computes itself: begin_minibatch() and add_gradient().
 #include <gtest/gtest.h>
 
+#include "tests/batching/cells.h"
 #include "tests/engine/support.h"
 #include "windrow/batching/parameters.h"
 #include "windrow/ops/apply.h"
 #include "windrow/ops/static.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-using testing::error_of;
-
-class OwnGradients : public ::testing::Test {
+class OwnGradients : public ::testing::Test, protected OnHost {
  protected:
   static Tensor filled(const Device& device, float value) {
     const Tensor made(device, 2, 3);
@@ -20,9 +19,6 @@ class OwnGradients : public ::testing::Test {
   }
   std::vector<float> gradient() const { return parameters.gradient(w).all->get(); }
 
-  Engine engine;
-  Device host = host_device(engine);
-  Parameters parameters{host, 1};
   Parameter w = parameters.add("w", 2, 3, Initial::constant(1));
 };
 
@@ -67,4 +63,4 @@ TEST_F(OwnGradients, AreRefusedWhereTheyDoNotFit) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -11,18 +11,11 @@
 #include "tests/sanitized.h"
 #include "windrow/ops/apply.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-using testing::Form;
-using testing::Gate;
-using testing::Graphs;
-using testing::many_trees;
-using testing::random_graph;
-using testing::sanitized;
-using testing::Trainer;
-using testing::TreeLstm;
-using testing::Watched;
+class Specialisation : public ::testing::Test, protected OnHost {};
+class Training : public ::testing::Test, protected OnHost {};
 
 /// All parameters after some steps of training.
 std::vector<std::vector<float>> trained(EngineOptions options) {
@@ -32,70 +25,15 @@ std::vector<std::vector<float>> trained(EngineOptions options) {
     s.runner.differentiate(graphs.pointers);
     s.parameters.sgd(0.01, 0.001);
   }
-  std::vector<std::vector<float>> values;
-  for (std::size_t p = 0; p < s.parameters.size(); ++p) {
-    values.push_back(s.parameters.value(s.parameters[p]).get());
-  }
-  return values;
+  return values_of(s.parameters);
 }
 
-class TrainingWith : public testing::EveryPolicy {};
+class TrainingWith : public EveryPolicy {};
 
 TEST_P(TrainingWith, GivesTheSameBits) { EXPECT_EQ(trained(options()), trained({.policy = Policy::serial})); }
 WINDROW_EVERY_POLICY(TrainingWith);
 
-TEST(Training, LowersTheLoss) {
-  Trainer s;
-  std::vector<GraphData> data = many_trees(1, 30);
-  for (GraphData& graph : data) {  // what can be learned: the word's class, or how many children there are
-    auto& label = graph.indices["label"];
-    for (std::size_t v = 0; v < label.size(); ++v) {
-      const std::int32_t word = graph.indices["word"][v];
-      label[v] = word >= 0 ? word % TreeLstm::classes : graph.child_begin[v + 1] - graph.child_begin[v];
-    }
-  }
-  const Graphs graphs(s.function, data);
-  const double before = s.runner.run(graphs.pointers).loss();
-  for (int step = 0; step < 100; ++step) {
-    s.runner.differentiate(graphs.pointers);
-    s.parameters.sgd(0.005);
-  }
-  EXPECT_LT(s.runner.run(graphs.pointers).loss(), 0.5 * before);
-}
-
-TEST(Training, DescendsAlongGradients) {
-  Trainer s;
-  const Graphs graphs(s.function, many_trees(1, 10));
-  s.runner.differentiate(graphs.pointers);
-  for (std::size_t i = 0; i < s.parameters.size(); ++i) {
-    const Parameter p = s.parameters[i];
-    const std::vector<float> before = s.parameters.value(p).get();
-    const std::vector<double> gradient = testing::dense(s.parameters, p);
-    const bool table = p.type() == s.parameters.find("words").type();
-    EXPECT_EQ(table, !s.parameters.gradient(p).all.has_value()) << "a lookup leaves rows";
-    s.parameters.sgd(0.25, 0.5);
-    const std::vector<float> after = s.parameters.value(p).get();
-    for (std::size_t k = 0; k < before.size(); ++k) {
-      const double expected = before[k] - 0.25 * (gradient[k] + 0.5 * static_cast<double>(before[k]));
-      ASSERT_NEAR(after[k], expected, 1e-5 * (1 + std::abs(gradient[k]))) << s.parameters.name(p) << " " << k;
-    }
-    s.runner.differentiate(graphs.pointers);
-  }
-}
-
-TEST(Training, TakesNewTypesOfVerticesAsTheyCome) {
-  Trainer s;
-  GraphData leaf;
-  leaf.child_begin = {0, 0};
-  leaf.indices = {{"word", {1}}, {"label", {2}}};
-  const Graphs first(s.function, {leaf});
-  const double alone = s.runner.differentiate(first.pointers).loss();
-  const Graphs second(s.function, many_trees(4, 10));
-  s.runner.differentiate(second.pointers).loss();
-  EXPECT_EQ(s.runner.differentiate(first.pointers).loss(), alone);
-}
-
-TEST(Training, OfNothingCostsNothing) {
+TEST_F(Training, OfNothingCostsNothing) {
   Trainer s;
   EXPECT_EQ(s.runner.differentiate({}).loss(), 0);
   std::mt19937 random(1);
@@ -122,7 +60,7 @@ GraphData full_tree(std::int32_t leaves) {
   return data;
 }
 
-TEST(Specialisation, LeavesDoNoProductOfStates) {
+TEST_F(Specialisation, LeavesDoNoProductOfStates) {
   Trainer s;
   const Graphs graphs(s.function, {full_tree(50), full_tree(7)});
   s.runner.run(graphs.pointers).loss();
@@ -133,10 +71,7 @@ TEST(Specialisation, LeavesDoNoProductOfStates) {
   EXPECT_EQ(s.runner.stats().multiply_flops, forward + 3 * forward);
 }
 
-TEST(Specialisation, ReachesIntoProductsOfSeveralPartsOfARow) {
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
+TEST_F(Specialisation, ReachesIntoProductsOfSeveralPartsOfARow) {
   constexpr Index e = 3, h = 4;
   const Parameter table = parameters.add("table", 7, e, Initial::normal(0, 1));
   const Parameter all = parameters.add("all", e + 2 * h, h, Initial::normal(0, 1));
@@ -153,7 +88,7 @@ TEST(Specialisation, ReachesIntoProductsOfSeveralPartsOfARow) {
   EXPECT_EQ(runner.stats().multiply_flops, 50 * 2 * e * h + 49 * 2 * (2 * h) * h);
 }
 
-TEST(Specialisation, ComputesAllLeavesAtOnceAndEachLevelInAFewBatches) {
+TEST_F(Specialisation, ComputesAllLeavesAtOnceAndEachLevelInAFewBatches) {
   Trainer s(EngineOptions{}, {.groups = 1});
   const Graphs graphs(s.function, {full_tree(64), full_tree(64), full_tree(64)});
   s.runner.run(graphs.pointers).loss();
@@ -163,7 +98,7 @@ TEST(Specialisation, ComputesAllLeavesAtOnceAndEachLevelInAFewBatches) {
                                           << s.runner.describe();
 }
 
-TEST(Specialisation, ComputesEqualValuesOnceAndUnneededOnesNever) {
+TEST_F(Specialisation, ComputesEqualValuesOnceAndUnneededOnesNever) {
   Trainer s;
   const auto kernels = [&](bool more) {
     const VertexFunction function("cell", {.arity = 2}, [&](Vertex& v) {
@@ -189,30 +124,13 @@ void differentiate(Trainer& s, const VertexFunction& function, const GraphData& 
   Runner(s.host, function, s.parameters).differentiate(graphs.pointers);
 }
 
-TEST(Specialisation, KeepsGradientsOfPartsOfATableDense) {
-  Trainer s;
-  const Parameter table = s.parameters.add("table", 2, 4, Initial::constant(1));
-  const VertexFunction function(
-      "parts", {}, [&](Vertex& v) { v.loss(row_sum(embedding(slice(v.parameter(table), 2, 4), v.pull_index("i")))); });
-  GraphData data;
-  data.child_begin = {0, 0, 0, 0};
-  data.indices["i"] = {0, 1, 1};
-  differentiate(s, function, data);
-  EXPECT_EQ(testing::dense(s.parameters, table), (std::vector<double>{0, 0, 1, 1, 0, 0, 2, 2}));
-  s.parameters.sgd(0.5);
-  EXPECT_EQ(s.parameters.value(table).get(), (std::vector<float>{1, 1, 0.5f, 0.5f, 1, 1, 0, 0}));
-}
-
 GradientTerms second_operand(const Signature&) { return {GradientTerm{nullptr, {Ref::operand(1)}}, std::nullopt}; }
-constexpr Operator measured{.name = "measured",
-                            .inputs = 2,
-                            .infer = testing::same,
-                            .gradients = second_operand,
-                            .locality = Locality::rowwise};
+constexpr Operator measured{
+    .name = "measured", .inputs = 2, .infer = same, .gradients = second_operand, .locality = Locality::rowwise};
 
-TEST(Specialisation, CopiesRowsOfALookupThatAreAnInput) {
+TEST_F(Specialisation, CopiesRowsOfALookupThatAreAnInput) {
   Trainer s;
-  s.host.kernels.add(measured, testing::watched_copy);
+  s.host.kernels.add(measured, watched_copy);
   const Parameter table = s.parameters.add("measured", 3, 2, Initial::zeros());
   const VertexFunction function("measured", {}, [&](Vertex& v) {
     v.loss(row_sum(apply(measured, {embedding(table, v.pull_index("i")), slice(v.pull("x", 3), 1, 3)})));
@@ -222,24 +140,10 @@ TEST(Specialisation, CopiesRowsOfALookupThatAreAnInput) {
   data.indices["i"] = {2, 0};
   data.values["x"] = {1, 2, 3, 4, 5, 6};
   differentiate(s, function, data);
-  EXPECT_EQ(testing::dense(s.parameters, table), (std::vector<double>{5, 6, 0, 0, 2, 3}));
+  EXPECT_EQ(dense(s.parameters, table), (std::vector<double>{5, 6, 0, 0, 2, 3}));
 }
 
-TEST(Specialisation, AddsRowsOfALookupToTheGradientOfATiedTable) {
-  Trainer s;
-  const Parameter table = s.parameters.add("tied", 3, 2, Initial::constant(0.5f));
-  const VertexFunction function("tied", {}, [&](Vertex& v) {
-    const Expr word = embedding(table, v.pull_index("i"));
-    v.loss(row_sum(apply(op::matmul_nt, {word, table})));
-  });
-  GraphData data;
-  data.child_begin = {0, 0};
-  data.indices["i"] = {1};
-  differentiate(s, function, data);
-  EXPECT_EQ(testing::dense(s.parameters, table), (std::vector<double>{0.5, 0.5, 2, 2, 0.5, 0.5}));
-}
-
-TEST(Training, SharesOpsAmongStagesUntilTheyAreWorthOne) {
+TEST_F(Training, SharesOpsAmongStagesUntilTheyAreWorthOne) {
   Trainer s;
   const auto ops = [&](Index width) {
     const Parameter w = s.parameters.add("w" + std::to_string(width), width, width, Initial::zeros());
@@ -264,63 +168,21 @@ TEST(Training, SharesOpsAmongStagesUntilTheyAreWorthOne) {
   EXPECT_GE(ops(1024), 2 + 9) << "ten levels are 20 million operations";
 }
 
-TEST(Training, CountsBatchesOfOneRowEach) {
-  Trainer s({}, {.batch_rows = 1}), all;
-  const Graphs graphs(s.function, many_trees(1, 10)), same(all.function, many_trees(1, 10));
-  s.runner.run(graphs.pointers).loss();
-  all.runner.run(same.pointers).loss();
-  EXPECT_GE(s.runner.stats().batches, s.runner.stats().vertices);
-  EXPECT_LT(all.runner.stats().batches, all.runner.stats().vertices);
-  EXPECT_EQ(s.runner.stats().multiply_flops, all.runner.stats().multiply_flops);
-}
-
-TEST(Training, ByDepthGivesTheBitsOfByLevel) {
-  const auto gradient = [](SchedulePolicy policy) {
-    Trainer s({}, {.groups = 2, .group_flops = 1, .schedule = policy});
-    const Graphs graphs(s.function, many_trees(3, 20));
-    s.runner.differentiate(graphs.pointers).loss();
-    std::vector<double> all;
-    for (std::size_t p = 0; p < s.parameters.size(); ++p) {
-      const std::vector<double> one = testing::dense(s.parameters, s.parameters[p]);
-      all.insert(all.end(), one.begin(), one.end());
-    }
-    return all;
+TEST_F(Training, CountsBatchesOfOneRowEach) {
+  const auto stats_with = [](const RunnerOptions& options) {
+    Trainer s({}, options);
+    const Graphs graphs(s.function, many_trees(1, 10));
+    s.runner.run(graphs.pointers).loss();
+    return s.runner.stats();
   };
-  EXPECT_EQ(gradient(SchedulePolicy::depth), gradient(SchedulePolicy::level));
+  const RunnerStats single = stats_with({.batch_rows = 1}), all = stats_with({});
+  EXPECT_GE(single.batches, single.vertices);
+  EXPECT_LT(all.batches, all.vertices);
+  EXPECT_EQ(single.multiply_flops, all.multiply_flops);
+  EXPECT_EQ(single.batches, stats_with({.schedule = SchedulePolicy::serial}).batches);
 }
 
-TEST(Training, ASerialScheduleHasABatchForEachVertex) {
-  Trainer s({}, {.schedule = SchedulePolicy::serial}), single({}, {.batch_rows = 1});
-  const Graphs graphs(s.function, many_trees(1, 10)), same(single.function, many_trees(1, 10));
-  s.runner.run(graphs.pointers).loss();
-  single.runner.run(same.pointers).loss();
-  EXPECT_EQ(s.runner.stats().batches, single.runner.stats().batches);
-}
-
-TEST(Training, PlansHundredsOfTypesOfVertices) {
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
-  constexpr std::size_t arity = 8;
-  const Parameter w = parameters.add("w", 2, 2, Initial::uniform(-1, 1));
-  const VertexFunction function("wide", {.arity = arity}, [&](Vertex& v) {
-    const State s = v.state("s", 2);
-    Expr sum = v.pull("x", 2);
-    for (std::size_t k = 0; k < arity; ++k) sum = sum + matmul(v.gather(k, s), w);
-    v.scatter(s, tanh(sum));
-    v.loss(row_sum(sum));
-  });
-  GraphData data;
-  for (std::int32_t type = 0; type < 256; ++type) {  // vertex 0 is the child of all
-    for (std::size_t k = 0; k < arity; ++k) data.children.push_back((type >> k & 1) != 0 ? 0 : no_child);
-    data.child_begin.push_back(static_cast<std::int32_t>(data.children.size()));
-  }
-  data.values["x"].assign(512, 0.125f);
-  const Graphs graphs(function, {data});
-  EXPECT_TRUE(std::isfinite(Runner(host, function, parameters).differentiate(graphs.pointers).loss()));
-}
-
-TEST(Training, WaitsForNothingWithinAMinibatch) {
+TEST_F(Training, WaitsForNothingWithinAMinibatch) {
   Trainer s({.workers = 2}, {.ahead = 3});
   const Graphs graphs(s.function, many_trees(1, 30));
   for (int step = 0; step < 3; ++step) {
@@ -330,6 +192,49 @@ TEST(Training, WaitsForNothingWithinAMinibatch) {
   EXPECT_EQ(s.engine.stats().waits, 0u);
   EXPECT_EQ(s.engine.stats().waits_in_ops, 0u);
   s.engine.wait_all();
+}
+
+TEST_F(Training, HoldsNothingOfEarlierMinibatches) {
+  for (const SchedulePolicy schedule : {SchedulePolicy::level, SchedulePolicy::depth, SchedulePolicy::agenda}) {
+    const RunnerOptions options{.groups = 3, .group_flops = 1, .schedule = schedule};
+    Trainer s({}, options);
+    unsigned seed = 0;
+    for (const int samples : {40, 3, 60, 1, 25}) {
+      const Graphs graphs(s.function, many_trees(++seed, samples));
+      const double in_old = s.runner.differentiate(graphs.pointers).loss();
+      Runner new_runner(s.host, s.function, s.parameters, options);
+      EXPECT_EQ(new_runner.differentiate(graphs.pointers).loss(), in_old) << samples << " samples";
+    }
+  }
+}
+
+TEST_F(Training, FormsAsManyGroupsAsHaveWorkEnough) {
+  const auto batches = [](std::int64_t group_flops) {
+    Trainer s({}, {.groups = 8, .group_flops = group_flops});
+    const Graphs graphs(s.function, std::vector<GraphData>(4, many_trees(3, 1).front()));
+    s.runner.differentiate(graphs.pointers).loss();
+    return s.runner.stats().batches;
+  };
+  const auto of_one_group = batches(INT64_MAX);
+  EXPECT_GT(batches(1), of_one_group * 3 / 2) << "two groups, since levels are narrow";
+  EXPECT_EQ(batches(1'000'000'000), of_one_group);
+}
+
+/// Types that were seen have gradients later, too: zeros, with which optimisers take a step.
+TEST_F(Training, ForgetsTheTypesThatHaveGradients) {
+  Trainer s;
+  std::mt19937 random(1);
+  const Graphs trees(s.function, many_trees(1, 20)), leaf(s.function, {random_graph(1, 2, Form::trees, random)});
+  const Parameter inner = s.parameters.find("inner");
+  const auto has_gradient = [&](const Graphs& graphs) {
+    s.runner.differentiate(graphs.pointers);
+    return s.parameters.has_dense_gradient(inner);
+  };
+  EXPECT_FALSE(has_gradient(leaf));
+  EXPECT_TRUE(has_gradient(trees));
+  EXPECT_TRUE(has_gradient(leaf));
+  s.runner.forget();
+  EXPECT_FALSE(has_gradient(leaf));
 }
 
 // --- Who runs beside whom
@@ -371,11 +276,8 @@ TEST_F(Watched, TheNextMinibatchIsScheduledWhileOneRuns) {
   EXPECT_NE(first.loss(), second.loss());
 }
 
-TEST(Training, OfAChainOfAMillionVerticesEnds) {
+TEST_F(Training, OfAChainOfAMillionVerticesEnds) {
   constexpr std::int32_t length = sanitized ? 200'000 : 1'000'000;
-  Engine engine;
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
   const Parameter w = parameters.add("w", 1, 1, Initial::constant(1));
   const VertexFunction function("count", {.arity = 1}, [&](Vertex& v) {
     const State s = v.state("s", 1);
@@ -396,4 +298,4 @@ TEST(Training, OfAChainOfAMillionVerticesEnds) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

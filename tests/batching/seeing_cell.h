@@ -12,12 +12,12 @@ inline Row sqrt(const Row& x) { return apply(op::sqrt, {x}); }
 inline Row abs(const Row& x) { return apply(op::abs, {x}); }
 inline Row softplus(const Row& x) { return apply(op::softplus, {x}); }
 inline Row log_sigmoid(const Row& x) { return apply(op::log_sigmoid, {x}); }
-inline Row binary_cross_entropy(const Row& logits, const Row& targets) {
+inline Row binary_cross_entropy(const RowOperand& logits, const RowOperand& targets) {
   return elementwise(op::binary_cross_entropy, logits, targets);
 }
 inline Row log_softmax(const Row& x) { return apply(op::log_softmax, {x}); }
 inline Row mean(const Row& x) { return 1 / static_cast<double>(x.type.width) * row_sum(x); }
-inline Row squared_distance(const Row& x, const Row& y) { return apply(op::squared_distance, {x, y}); }
+inline Row squared_distance(const RowOperand& x, const RowOperand& y) { return apply(op::squared_distance, {x, y}); }
 inline Row mul_columns(const Row& x, const Row& factor) { return apply(op::mul_columns, {x, factor}); }
 inline Row matmul_each(const Row& x, const Row& y, Index rows) {
   const Index inner = x.type.width / rows;

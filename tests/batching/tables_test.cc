@@ -10,24 +10,15 @@
 #include "windrow/batching/lazy.h"
 #include "windrow/ops/apply.h"
 
-namespace windrow {
-
-namespace testing {
-
-inline Row embedding_bag(const RowOperand& table, const OracleIndex& rows) {
-  return apply(op::embedding_bag, {table}, {rows});
-}
-inline Row column_sum(const Row& x) { return apply(op::column_sum, {x}); }
-
-}  // namespace testing
-
+namespace windrow::testing {
 namespace {
 
-using testing::dense;
-using testing::first_seed;
-using testing::Oracle;
-using testing::OracleVertex;
-using testing::Values;
+Row embedding_bag(const RowOperand& table, const OracleIndex& rows) {
+  return apply(op::embedding_bag, {table}, {rows});
+}
+
+class WholeParameters : public ::testing::Test, protected OnHost {};
+class Samples : public ::testing::Test, protected OnHost {};
 
 /// A vertex without children: words, some of them in bags, and a classifier that is the table.
 struct TiedCell {
@@ -64,14 +55,13 @@ GraphData some_words(std::int32_t vertices) {
 TEST(Tables, AreLookedUpInBagsAndMultipliedAtOnce) {
   SCOPED_TRACE("seed " + std::to_string(first_seed()));
   for (const bool tied : {false, true}) {
-    Engine engine{{.workers = 2}};
-    const Device host = host_device(engine);
-    Parameters parameters(host, first_seed());
+    OnHost s({.workers = 2}, first_seed());
+    Parameters& parameters = s.parameters;
     const TiedCell cell(parameters, tied);
     const VertexFunction function("tied", {}, [&](Vertex& v) { cell(v); });
     Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });
-    Runner runner(host, function, parameters, {.groups = 2, .group_flops = 1});
-    testing::check_minibatch(runner, parameters, oracle, function, {some_words(9), some_words(1), some_words(4)});
+    Runner runner(s.host, function, parameters, {.groups = 2, .group_flops = 1});
+    check_minibatch(runner, parameters, oracle, function, {some_words(9), some_words(1), some_words(4)});
     // The rows of lookups stay rows; the others are one tensor.
     const Gradient parts = parameters.gradient(cell.table);
     EXPECT_EQ(parts.all.has_value(), tied);
@@ -88,7 +78,7 @@ TEST(Tables, AreLookedUpInBagsAndMultipliedAtOnce) {
           all[static_cast<std::size_t>(of[r]) * TiedCell::width + c] = rows[r * TiedCell::width + c];
         }
       }
-      testing::expect_close(all, summed, 1e-6);
+      expect_close(all, summed, 1e-6);
     }
     // One step of descent along both parts.
     const std::vector<float> before = parameters.value(cell.table).get();
@@ -98,90 +88,14 @@ TEST(Tables, AreLookedUpInBagsAndMultipliedAtOnce) {
   }
 }
 
-/// A factor and a penalty that are functions of whole parameters, each for every vertex.
-struct WholeCell {
-  static constexpr Index in = 3, h = 4;
-  Parameter w, u;
-
-  explicit WholeCell(Parameters& p)
-      : w(p.add("w", in, h, Initial::uniform(-1, 1))), u(p.add("u", h, h, Initial::uniform(-1, 1))) {}
-  void operator()(auto& v) const {
-    const auto positive = exp(v.parameter(w));
-    const auto x = log_matmul(matmul(v.pull("x", in), positive), log_softmax(v.parameter(u)));
-    v.push("x", x);
-    v.loss(row_sum(x) + 0.25 * (v.zeros(1) + column_sum(row_sum(square(v.parameter(w))))));
-  }
-};
-
-TEST(WholeParameters, AreFunctionsThatAreComputedOnce) {
-  SCOPED_TRACE("seed " + std::to_string(first_seed()));
-  Engine engine{{.workers = 2}};
-  const Device host = host_device(engine);
-  Parameters parameters(host, first_seed());
-  const WholeCell cell(parameters);
-  const VertexFunction function("whole", {}, [&](Vertex& v) { cell(v); });
-  Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });
-  GraphData data;
-  data.child_begin.assign(6, 0);
-  for (int i = 0; i < 15; ++i) data.values["x"].push_back(static_cast<float>(i % 7) / 4 - 1);
-  Runner runner(host, function, parameters);
-  testing::check_minibatch(runner, parameters, oracle, function, {data, data});
-}
-
-/// The same in lazy expressions.
-TEST(WholeParameters, AreFunctionsInLazyExpressionsToo) {
-  SCOPED_TRACE("seed " + std::to_string(first_seed()));
-  Engine engine{{.workers = 2}};
-  const Device host = host_device(engine);
-  Parameters parameters(host, first_seed());
-  const WholeCell cell(parameters);
-  const LazyWeight w(cell.w), u(cell.u);
-  const VertexFunction function("whole", {}, [&](Vertex& v) { cell(v); });
-  GraphData data;
-  data.child_begin.assign(6, 0);
-  for (int i = 0; i < 15; ++i) data.values["x"].push_back(static_cast<float>(i % 7) / 4 - 1);
-  Runner runner(host, function, parameters);
-  const testing::Graphs graphs(function, {data});
-  const float loss = static_cast<float>(runner.differentiate(graphs.pointers).loss());
-  const Values of_w = dense(parameters, cell.w), of_u = dense(parameters, cell.u);
-  for (const std::int64_t recompute_below : {0, 1'000'000}) {
-    LazyGraph graph(host, parameters, {.recompute_below = recompute_below});
-    std::vector<LazyExpr> losses;
-    for (std::size_t v = 0; v < 5; ++v) {
-      const LazyExpr x = matmul(graph.input(std::span(data.values["x"]).subspan(3 * v, 3)), exp(w));
-      losses.push_back(row_sum(log_matmul(x, log_softmax(u))));
-      losses.push_back(0.25 * (graph.zeros(1) + column_sum(row_sum(square(w)))));
-      if (v == 2) graph.flush();
-    }
-    graph.backward(losses);
-    float sum = 0;
-    for (const LazyExpr& one : losses) sum += one.scalar();
-    EXPECT_NEAR(sum, loss, 1e-4);
-    testing::expect_close(dense(parameters, cell.w), of_w, 1e-5);
-    testing::expect_close(dense(parameters, cell.u), of_u, 1e-5);
-    const auto said = [](auto call) { return testing::error_of<MisuseError>(call); };
-    EXPECT_EQ(said([&] { matmul(w, w); }),
-              "matmul: operands 3 x 4, 3 x 4; expected as many rows of the second as the first is wide");
-    graph.clear();
-    EXPECT_EQ(said([&] {
-                matmul(graph.input({1, 2}), exp(w));
-              }),
-              "matmul: operands vertices x 2, 3 x 4; expected as many rows of the second as the first is wide");
-    EXPECT_EQ(said([&] { graph.zeros(4) * w; }),
-              "mul: operands vertices x 4, 3 x 4; expected operands of one shape, or parameters of one row");
-  }
-}
-
 /// By apply(), which makes a function of parameters of a list of parameters, with a row for all rows.
-TEST(WholeParameters, AreOperandsOfAnyOperatorAlone) {
-  Engine engine{{.workers = 2}};
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
+TEST_F(WholeParameters, AreOperandsOfAnyOperatorAlone) {
   const Parameter w = parameters.add("w", 2, 2, Initial::constant(3)),
                   row = parameters.add("row", 1, 2, Initial::constant(2)),
                   one = parameters.add("one", 1, 1, Initial::constant(5));
-  const LazyWeight twice = apply(op::add, {row, row}), mixed = apply(op::mul, {apply(op::sub, {one, w}), twice}),
-                   spread = apply(op::spread_columns, {one}, {}, op::to_width(2));
+  const LazyWeight twice = windrow::apply(op::add, {row, row}),
+                   mixed = windrow::apply(op::mul, {windrow::apply(op::sub, {one, w}), twice}),
+                   spread = windrow::apply(op::spread_columns, {one}, {}, op::to_width(2));
   const auto loss = [&](const auto& x, const auto& of_mixed, const auto& of_twice, const auto& of_spread) {
     return row_sum(matmul(x, of_mixed)) + row_sum(of_twice * x - of_spread);
   };
@@ -196,7 +110,7 @@ TEST(WholeParameters, AreOperandsOfAnyOperatorAlone) {
   });
   GraphData data{.child_begin = {0, 0}};
   data.values["x"] = {1, 2};
-  const testing::Graphs graphs(function, {data});
+  const Graphs graphs(function, {data});
   Runner runner(host, function, parameters);
   EXPECT_EQ(runner.differentiate(graphs.pointers).loss(), 48 + 2);
   expect_gradients();
@@ -205,20 +119,17 @@ TEST(WholeParameters, AreOperandsOfAnyOperatorAlone) {
   graph.backward(std::array{lazy});
   EXPECT_EQ(lazy.scalar(), 48 + 2);
   expect_gradients();
-  const auto said = [](auto call) { return testing::error_of<MisuseError>(call); };
+  const auto said = [](auto call) { return error_of<MisuseError>(call); };
   EXPECT_EQ(said([&] {
-              apply(op::add, {w, LazyWeight(parameters.add("wide", 1, 3, Initial::zeros()))});
+              windrow::apply(op::add, {w, LazyWeight(parameters.add("wide", 1, 3, Initial::zeros()))});
             }),
             "add: operands 2 x 2, 1 x 3; expected operands of one shape");
-  EXPECT_EQ(said([&] { apply(op::concat, std::initializer_list<LazyWeight>{}); }),
+  EXPECT_EQ(said([&] { windrow::apply(op::concat, std::initializer_list<LazyWeight>{}); }),
             "concat of no operands; expected one or more");
 }
 
 /// A penalty once per minibatch is the loss of a vertex of its own, in a graph of its own.
-TEST(WholeParameters, MayBePenalisedOncePerMinibatch) {
-  Engine engine{{.workers = 2}};
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
+TEST_F(WholeParameters, MayBePenalisedOncePerMinibatch) {
   const Parameter w = parameters.add("w", 2, 3, Initial::constant(3));
   const VertexFunction word("word", {}, [&](Vertex& v) { v.loss(row_sum(matmul(v.pull("x", 2), w))); });
   const VertexFunction penalty("penalty", {},
@@ -227,20 +138,17 @@ TEST(WholeParameters, MayBePenalisedOncePerMinibatch) {
   GraphData words{.child_begin = {0, 0, 0}, .kinds = {0, 0}}, once{.child_begin = {0, 0}, .kinds = {1}};
   words.values["x"] = {1, 0, 1, 0};
   once.values["x"] = {0, 0};
-  const testing::Graphs graphs(function, {words, once, words});
+  const Graphs graphs(function, {words, once, words});
   Runner runner(host, function, parameters);
   EXPECT_EQ(runner.differentiate(graphs.pointers).loss(), 4 * 9 + 6 * 9);
   EXPECT_EQ(dense(parameters, w), (Values{4 + 6, 4 + 6, 4 + 6, 6, 6, 6}));
 }
 
 /// With the probabilities of the softmax, and again with the same keys.
-TEST(Samples, AreDrawnFromTheSoftmaxByKeys) {
+TEST_F(Samples, AreDrawnFromTheSoftmaxByKeys) {
   SCOPED_TRACE("seed " + std::to_string(first_seed()));
   constexpr std::int32_t draws = 4000;
   const std::vector<float> logits = {0, 1, -1, 2, -1e30f};
-  Engine engine{{.workers = 2}};
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
   const VertexFunction function("samples", {}, [&](Vertex& v) {
     v.push("drawn", sample(v.pull("x", 5), v.pull_index("keys", Presence::always, 3), first_seed()));
   });
@@ -251,7 +159,7 @@ TEST(Samples, AreDrawnFromTheSoftmaxByKeys) {
     data.values["x"].insert(data.values["x"].end(), logits.begin(), logits.end());
   }
   Runner runner(host, function, parameters);
-  const testing::Graphs graphs(function, {data});
+  const Graphs graphs(function, {data});
   const std::vector<float> drawn = runner.run(graphs.pointers).output("drawn").get();
   std::vector<double> counts(5);
   for (float one : drawn) ++counts.at(static_cast<std::size_t>(one));
@@ -270,4 +178,4 @@ TEST(Samples, AreDrawnFromTheSoftmaxByKeys) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

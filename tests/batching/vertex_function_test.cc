@@ -9,14 +9,14 @@
 #include "tests/engine/support.h"
 #include "windrow/batching/graph.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
 class Tracing : public ::testing::Test {
  protected:
   /// What is said when a function of arity 2 is traced.
   std::string said_of(const std::function<void(Vertex&)>& body) {
-    return testing::error_of<MisuseError>([&] { VertexFunction("cell", {.arity = 2}, body); });
+    return error_of<MisuseError>([&] { VertexFunction("cell", {.arity = 2}, body); });
   }
 
   Engine engine_{{.policy = Policy::serial}};
@@ -41,7 +41,7 @@ TEST_F(Tracing, NamesAGatherBeyondTheArity) {
 
 TEST_F(Tracing, WantsEachStateScatteredOnceInItsShape) {
   const VertexFunction without("cell", {}, [](Vertex& v) { v.state("h", 3); });
-  EXPECT_EQ(testing::error_of<MisuseError>([&] { InputGraph(without, {}); }),
+  EXPECT_EQ(error_of<MisuseError>([&] { InputGraph(without, {}); }),
             "cell: state 'h' is never scattered; expected once");
   EXPECT_EQ(said_of([&](Vertex& v) {
               const State h = v.state("h", 3);
@@ -134,7 +134,7 @@ TEST_F(Tracing, RefusesStatesOfAnotherFunction) {
 TEST_F(Tracing, RefusesExpressionsOfAnotherFunction) {
   std::optional<Expr> kept;
   VertexFunction first("first", {}, [&](Vertex& v) { kept = v.pull("x", 3); });
-  EXPECT_EQ(testing::error_of<MisuseError>([&] { tanh(*kept); }),
+  EXPECT_EQ(error_of<MisuseError>([&] { tanh(*kept); }),
             "tanh: an expression of a vertex function that was already traced");
   EXPECT_EQ(said_of([&](Vertex& v) { v.push("x", *kept); }), "cell: an expression of another vertex function");
   EXPECT_EQ(said_of([&](Vertex& outer) {
@@ -146,7 +146,7 @@ TEST_F(Tracing, RefusesExpressionsOfAnotherFunction) {
 
 TEST_F(Tracing, RefusesParametersAlone) {
   EXPECT_EQ(
-      testing::error_of<MisuseError>([&] { concat(w_, w_); }),
+      error_of<MisuseError>([&] { concat(w_, w_); }),
       "concat: only parameters; expected an expression among them, such as Vertex::parameter(w), or LazyWeight(w) for "
       "lazy expressions");
 }
@@ -175,12 +175,12 @@ TEST(Parameters, AloneAreRefusedByTheCompilerWithWhatToWriteInstead) {
 }
 
 TEST_F(Tracing, RefusesMoreTypesThanItCanName) {
-  EXPECT_EQ(testing::error_of<MisuseError>([&] { VertexFunction("wide", {.arity = 32}, [](Vertex&) {}); }),
+  EXPECT_EQ(error_of<MisuseError>([&] { VertexFunction("wide", {.arity = 32}, [](Vertex&) {}); }),
             "wide: arity and optional indices are 32 together; expected 31 at most");
-  EXPECT_EQ(testing::error_of<MisuseError>([&] { VertexFunction("wide", {.arity = SIZE_MAX - 1}, [](Vertex&) {}); }),
+  EXPECT_EQ(error_of<MisuseError>([&] { VertexFunction("wide", {.arity = SIZE_MAX - 1}, [](Vertex&) {}); }),
             "wide: arity and optional indices are 4294967295 together; expected 31 at most");
   EXPECT_EQ(said_of(nullptr), "cell: no body; expected a function of a Vertex");
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -16,30 +16,6 @@
 namespace windrow::testing {
 namespace {
 
-template <class Cell>
-VertexFunction function_of(const Cell& cell) {
-  return VertexFunction("cell", shape_of<Cell>(), [&](Vertex& v) { cell(v); });
-}
-VertexFunction function_of(const Kinds& kinds) { return kinds.function(); }
-
-/// Two minibatches of random graphs.
-template <class Cell>
-void check(const Device& device, Form form, unsigned seed, const RunnerOptions& options = {}) {
-  SCOPED_TRACE("form " + std::to_string(static_cast<int>(form)) + ", seed " + std::to_string(seed));
-  std::mt19937 random(seed);
-  Parameters parameters(device, seed);
-  const Cell cell(parameters);
-  const VertexFunction function = function_of(cell);
-  Runner runner(device, function, parameters, options);
-  Oracle oracle(
-      parameters, [&](OracleVertex& v) { cell(v); }, shape_of<Cell>());
-  for (int minibatch = 0; minibatch < (sanitized ? 1 : 2); ++minibatch) {
-    std::vector<GraphData> data;
-    for (std::int32_t vertices : {1, 9, 0, 12, 2}) data.push_back(graph_for<Cell>(vertices, form, random));
-    check_minibatch(runner, parameters, oracle, function, data);
-  }
-}
-
 /// Products that look alike: one uses the result of another, and the gradients of two overlap; and a state at a column
 /// that nothing divides.
 struct ChainCell {
@@ -66,12 +42,12 @@ struct ChainCell {
 
 template <class Cell>
 void check_forms(const Device& device) {
-  check<Cell>(device, Form::trees, first_seed());
-  check<Cell>(device, Form::dag, first_seed() + 1);
-  check<Cell>(device, Form::any_order, first_seed() + 2, {.schedule = SchedulePolicy::agenda});
-  check<Cell>(device, Form::dag, first_seed() + 3, {.own_types = 0});  // vertices may lack children and indices
-  check<Cell>(device, Form::dag, first_seed() + 4,
-              {.batch_rows = 2, .optimisations = {.specialisation = false, .eager = false, .lazy = false}});
+  check_cell<Cell>(device, Form::trees, first_seed());
+  check_cell<Cell>(device, Form::dag, first_seed() + 1);
+  check_cell<Cell>(device, Form::any_order, first_seed() + 2, {.schedule = SchedulePolicy::agenda});
+  check_cell<Cell>(device, Form::dag, first_seed() + 3, {.own_types = 0});  // vertices may lack children and indices
+  check_cell<Cell>(device, Form::dag, first_seed() + 4,
+                   {.batch_rows = 2, .optimisations = {.specialisation = false, .eager = false, .lazy = false}});
 }
 
 TEST_P(OnDeviceInFull, ComputesTreesOfFixedArity) {
@@ -91,7 +67,7 @@ TEST_P(OnDeviceInFull, ComputesProductsOfProducts) { check_forms<ChainCell>(devi
 TEST_P(OnDeviceInFull, ComputesVerticesOfSeveralKinds) { check_forms<Kinds>(device); }
 TEST_P(OnDeviceInFull, ComputesVerticesThatSeeImages) { check_forms<SeeingCell>(device); }
 
-TEST_P(OnDeviceInFull, ComputesLayers) { check<LayersCell>(device, Form::dag, first_seed()); }
+TEST_P(OnDeviceInFull, ComputesLayers) { check_cell<LayersCell>(device, Form::dag, first_seed()); }
 
 TEST_P(OnDeviceInFull, ComputesRandomFunctions) {
   for (unsigned seed = first_seed(); seed < first_seed() + (sanitized ? 2 : 10); ++seed) {

@@ -90,15 +90,5 @@ TEST_P(OnDevice, RunsRandomProgramsInTheOrderOfTheirPushes) {
   engine.wait_all();
 }
 
-TEST_P(OnDevice, WorksBesideTheHost) {
-  const Device host = host_device(engine);
-  for (int i = 0; i < 20; ++i) {
-    const Tensor x = tensor(1, 2, {static_cast<float>(i), 1});
-    const Tensor y(host, 1, 2);
-    y.set(apply(device, op::add, {.in = {x, x}}).get());
-    EXPECT_EQ(apply(host, op::neg, {.in = {y}}).get(), (Floats{static_cast<float>(-2 * i), -2}));
-  }
-}
-
 }  // namespace
 }  // namespace windrow::testing

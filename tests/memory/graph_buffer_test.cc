@@ -9,13 +9,8 @@
 #include "tests/memory/counting_allocator.h"
 #include "windrow/memory/buffer.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::CountingAllocator;
-using testing::error_of;
-using testing::EveryPolicy;
-using testing::Gate;
 
 class CapturedBuffers : public EveryPolicy {
  protected:
@@ -257,4 +252,4 @@ TEST(CapturedBuffersChecked, AreWatchedInEachLaunch) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -12,10 +12,8 @@
 #include "tests/memory/counting_allocator.h"
 #include "windrow/memory/allocator.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::mib;
 
 std::size_t resident_bytes() {
   std::ifstream pages("/proc/self/statm");
@@ -64,11 +62,11 @@ TEST(HostAllocator, GivesLargePiecesBackToTheSystem) {
 
 TEST(HostAllocator, SaysWhatItCouldNotGive) {
   const auto host = host_allocator();
-  const std::string text = testing::error_of<OutOfMemory>([&] { host->allocate(std::size_t{1} << 62); });
+  const std::string text = error_of<OutOfMemory>([&] { host->allocate(std::size_t{1} << 62); });
   EXPECT_EQ(text, "host: 4611686018427387904 bytes are not to be had");
   EXPECT_THROW(host->allocate(~std::size_t{0}), OutOfMemory);
   EXPECT_THROW(aligned_size(~std::size_t{0}), OutOfMemory);
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

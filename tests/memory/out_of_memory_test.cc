@@ -9,11 +9,8 @@
 #include "windrow/memory/buffer.h"
 #include "windrow/memory/pool.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::CountingAllocator;
-using testing::EveryPolicy;
 
 /// Refuses one allocation, by number from 0.
 class RefusingAllocator final : public DividingAllocator {
@@ -106,4 +103,4 @@ TEST_P(OutOfMemoryOnEveryPolicy, IsTriedAgainByAPool) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

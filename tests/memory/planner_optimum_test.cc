@@ -1,4 +1,4 @@
-// How good plans are: beside an exhaustive search for tiny programs, and beside their lower bound for large ones.
+// How good plans are, beside an exhaustive search for tiny programs.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -7,17 +7,14 @@
 #include "tests/seed.h"
 #include "windrow/memory/internal/planner.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::PlanChecker;
-using testing::random_memory_program;
 
 /// Buffers of a program without views, in-place steps and alignments, by exhaustive search.
 class Exhaustive {
  public:
   explicit Exhaustive(const MemoryProgram& program) : program_(program) {
-    const auto before = testing::predecessors_of(program);
+    const auto before = predecessors_of(program);
     const std::size_t count = program.buffers.size();
     std::vector<std::vector<std::uint32_t>> users(count);
     for (std::uint32_t step = 0; step < program.steps.size(); ++step) {
@@ -100,7 +97,7 @@ class Exhaustive {
 };
 
 void compare_with_exhaustive_search(StepOrder order) {
-  const unsigned seed = testing::first_seed();
+  const unsigned seed = first_seed();
   std::size_t planned = 0, optimal = 0;
   for (unsigned i = 0; i < 100; ++i) {
     SCOPED_TRACE("seed " + std::to_string(seed + i));
@@ -125,61 +122,5 @@ void compare_with_exhaustive_search(StepOrder order) {
 TEST(MemoryPlannerOptimum, IsFoundForTinySerialPrograms) { compare_with_exhaustive_search(StepOrder::serial); }
 TEST(MemoryPlannerOptimum, IsFoundForTinyConcurrentPrograms) { compare_with_exhaustive_search(StepOrder::dependences); }
 
-/// A program of buffers whose lives are given by their first and last step.
-struct Life {
-  std::size_t bytes;
-  std::uint32_t first, last;
-};
-MemoryProgram program_of(const std::vector<Life>& lives) {
-  MemoryProgram program;
-  std::uint32_t steps = 0;
-  for (const Life& life : lives) steps = std::max(steps, life.last + 1);
-  program.steps.resize(steps);
-  for (const Life& life : lives) {
-    const std::uint32_t buffer = program.add(PlannedBuffer{.bytes = life.bytes, .alignment = 1});
-    program.steps[life.first].writes.push_back(buffer);
-    if (life.last > life.first) program.steps[life.last].reads.push_back(buffer);
-  }
-  return program;
-}
-
-TEST(MemoryPlannerOptimum, IsNearInProgramsThatFragment) {
-  const auto ratio = [](const std::vector<Life>& lives) {
-    const MemoryProgram program = program_of(lives);
-    const MemoryPlan plan = plan_memory(program);
-    PlanChecker(program, plan).check();
-    return static_cast<double>(plan.bytes) / static_cast<double>(plan.lower_bound);
-  };
-  // Each buffer is a little larger than the one that it could replace.
-  std::vector<Life> growing;
-  for (std::uint32_t i = 0; i < 60; ++i) growing.push_back({100 + 7 * i, i, i + 4});
-  EXPECT_LE(ratio(growing), 1.05);
-  // Every other buffer ends, and larger ones follow, which fit into none of the gaps of an online allocator.
-  std::vector<Life> gaps;
-  for (std::uint32_t i = 0; i < 32; ++i) gaps.push_back({64, i, i % 2 == 0 ? 32 + i / 2 : 80});
-  for (std::uint32_t i = 0; i < 8; ++i) gaps.push_back({128, 50 + i, 80});
-  EXPECT_LE(ratio(gaps), 1.05);
-  // Forward and backward: the last ones to come are the first ones to go, with a workspace each.
-  std::vector<Life> nested;
-  for (std::uint32_t i = 0; i < 40; ++i) {
-    nested.push_back({50 + i * 37 % 90, i, 80 - i});
-    nested.push_back({20 + i * 53 % 140, i, i + 1});
-    nested.push_back({20 + i * 29 % 140, 79 - i, 80 - i});
-  }
-  EXPECT_LE(ratio(nested), 1.05);
-}
-
-TEST(MemoryPlannerOptimum, IsNearInLargePrograms) {
-  for (const StepOrder order : {StepOrder::serial, StepOrder::dependences}) {
-    std::mt19937 random(testing::first_seed());
-    const MemoryProgram program = random_memory_program(random, {.steps = 600, .most_bytes = 100'000, .order = order});
-    const MemoryPlan plan = plan_memory(program, {.effort = 10'000'000});
-    if (order == StepOrder::serial) {
-      EXPECT_LE(static_cast<double>(plan.bytes), 1.1 * static_cast<double>(plan.lower_bound));
-    }
-    EXPECT_LT(plan.bytes, plan.unshared_bytes * 3 / 4);
-  }
-}
-
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

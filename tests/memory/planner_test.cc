@@ -8,28 +8,8 @@
 #include "tests/memory/memory_programs.h"
 #include "tests/seed.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::error_of;
-using testing::MemoryProgramShape;
-using testing::PlanChecker;
-using testing::random_memory_program;
-
-TEST(MemoryPlanner, ReusesTheBytesOfBuffersThatEnded) {
-  MemoryProgram chain;
-  std::uint32_t last = chain.add(PlannedBuffer{.bytes = 64, .held = Held::before});
-  for (int i = 0; i < 10; ++i) {
-    const auto next = chain.add(PlannedBuffer{.bytes = 64});
-    chain.add(PlannedStep{.reads = {last}, .writes = {next}});
-    last = next;
-  }
-  const MemoryPlan plan = plan_memory(chain);
-  EXPECT_EQ(plan.bytes, 128u);
-  EXPECT_EQ(plan.lower_bound, 128u);
-  EXPECT_EQ(plan.unshared_bytes, 11 * 64u);
-  PlanChecker(chain, plan).check();
-}
 
 TEST(MemoryPlanner, LetsAResultTakeOverItsOperand) {
   MemoryProgram chain;
@@ -69,37 +49,6 @@ TEST(MemoryPlanner, WorksInPlaceOnlyOnAnOperandThatEnds) {
   halves.steps[0].reads = {right};
   EXPECT_EQ(plan_memory(halves).bytes, 128u);
   EXPECT_EQ(plan_memory(halves).offsets[sum], 64u);
-}
-
-TEST(MemoryPlanner, KeepsABufferWhileAViewOfItIsUsed) {
-  MemoryProgram program;
-  const auto a = program.add(PlannedBuffer{.bytes = 128});
-  const auto view = program.add(PlannedBuffer{.bytes = 64, .view_of = a, .view_offset = 64});
-  const auto inner = program.add(PlannedBuffer{.bytes = 16, .view_of = view, .view_offset = 16});
-  const auto b = program.add(PlannedBuffer{.bytes = 128});
-  program.add(PlannedStep{.writes = {a}});
-  program.add(PlannedStep{.writes = {b}});
-  program.add(PlannedStep{.reads = {inner}});
-  const MemoryPlan plan = plan_memory(program);
-  EXPECT_EQ(plan.bytes, 256u);
-  EXPECT_EQ(plan.offsets[inner], plan.offsets[a] + 80);
-}
-
-/// Two branches may run at once, unless the order is serial.
-TEST(MemoryPlanner, SharesNothingBetweenStepsThatMayRunTogether) {
-  MemoryProgram program;
-  const auto x = program.add(PlannedBuffer{.bytes = 64, .held = Held::throughout});
-  for (int branch = 0; branch < 4; ++branch) {
-    const auto h = program.add(PlannedBuffer{.bytes = 64});
-    program.add(PlannedStep{.reads = {x}, .writes = {h}});
-    program.add(PlannedStep{.reads = {h}});
-  }
-  EXPECT_EQ(plan_memory(program).bytes, 2 * 64u);
-  program.order = StepOrder::dependences;
-  EXPECT_EQ(plan_memory(program).bytes, 5 * 64u);
-  EXPECT_EQ(plan_memory(program).lower_bound, 5 * 64u);
-  program.steps[2].after = {1};
-  EXPECT_EQ(plan_memory(program).bytes, 4 * 64u);
 }
 
 TEST(MemoryPlanner, GivesNoPlaceToWhatNobodyUses) {
@@ -142,7 +91,7 @@ TEST(MemoryPlanner, RefusesWhatIsNoProgram) {
 }
 
 void check_random_programs(const MemoryProgramShape& shape) {
-  const unsigned seed = testing::first_seed();
+  const unsigned seed = first_seed();
   for (unsigned i = 0; i < 200; ++i) {
     SCOPED_TRACE("seed " + std::to_string(seed + i));
     std::mt19937 random(seed + i);
@@ -159,4 +108,4 @@ TEST(MemoryPlanner, SharesOnlyBetweenLivesThatDoNotMeetInRandomConcurrentProgram
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -13,14 +13,9 @@
 #include "tests/memory/counting_allocator.h"
 #include "tests/seed.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-using testing::CountingAllocator;
-using testing::error_of;
-using testing::Gate;
-using testing::kib;
-using testing::mib;
 using namespace std::chrono_literals;
 
 constexpr PoolOptions above_fast = {.below = PoolOptions::Below::fast};
@@ -87,22 +82,6 @@ TEST(Pool, DividesASegmentAndMakesItWholeAgain) {
   EXPECT_EQ(of.take(64 * mib), a);
   of.free(a, 64 * mib);
   EXPECT_EQ(of.below->allocations, 1);
-}
-
-TEST(Pool, GivesTheSmallestBlockThatIsLargeEnough) {
-  CountedPool of;
-  of.take_and_free(64 * mib);
-  const std::size_t sizes[] = {20 * mib, 3 * mib, 10 * mib, 31 * mib};
-  std::byte* blocks[4];
-  for (int i = 0; i < 4; ++i) blocks[i] = of.take(sizes[i]);
-  of.free(blocks[0], sizes[0]);
-  of.free(blocks[2], sizes[2]);
-  EXPECT_EQ(of.take(9 * mib), blocks[2]);
-  EXPECT_EQ(of.take(11 * mib), blocks[0]);
-  of.free(blocks[2], 9 * mib);
-  of.free(blocks[0], 11 * mib);
-  for (const int i : {1, 3}) of.free(blocks[i], sizes[i]);
-  EXPECT_EQ(of.pool.use().largest_cached, 64 * mib);
 }
 
 TEST(Pool, NeverJoinsSegments) {
@@ -220,7 +199,7 @@ TEST(Pool, TakesNothingInPlaceOfSegmentsThatAreNotBackYet) {
 
 TEST(Pool, WaitsForFreesOfOtherThreadsBeforeItRefuses) {
   for (const std::chrono::nanoseconds patience :
-       {std::chrono::nanoseconds(testing::patience), std::chrono::nanoseconds::max()}) {
+       {std::chrono::nanoseconds(patience), std::chrono::nanoseconds::max()}) {
     CountedPool of({.limit = 4 * mib, .patience = patience});
     std::byte* const first = of.take(4 * mib);
     Gate begun;
@@ -290,9 +269,9 @@ TEST(Pool, GivesBlocksThatAreApartAndKeepsItsLimitWhateverThreadsDo) {
       CountedPool of({.limit = 20 * mib, .below = below});
       std::vector<std::thread> others;
       for (unsigned i = 1; i < threads; ++i) {
-        others.emplace_back([&, i] { use_at_random(of, 20 * mib, testing::first_seed() + i); });
+        others.emplace_back([&, i] { use_at_random(of, 20 * mib, first_seed() + i); });
       }
-      use_at_random(of, 20 * mib, testing::first_seed());
+      use_at_random(of, 20 * mib, first_seed());
       for (std::thread& other : others) other.join();
       EXPECT_EQ(of.pool.stats().in_use, 0u);
       EXPECT_EQ(of.pool.stats().kept, of.below->held);
@@ -304,4 +283,4 @@ TEST(Pool, GivesBlocksThatAreApartAndKeepsItsLimitWhateverThreadsDo) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -13,77 +13,10 @@
 #include "tests/memory/counting_allocator.h"
 #include "windrow/ops/internal/row_segments.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-using testing::error_of;
-using testing::EveryPolicy;
 using Floats = std::vector<float>;
-
-class ApplyOnEveryPolicy : public EveryPolicy {};
-WINDROW_EVERY_POLICY(ApplyOnEveryPolicy);
-
-/// Trains y = 2 p - 3 q + 0.5 on eight points by gradient descent; the loss is half the squared distance. Returns the
-/// weights and the bias.
-Floats train_a_line(EngineOptions options) {
-  Engine engine(options);
-  const Device host = host_device(engine);
-  Tensor x(host, 8, 2, "x"), y(host, 8, 1, "y"), w(host, 2, 1, "w"), b(host, 1, 1, "b");
-  Floats points, wanted;
-  for (int i = 0; i < 8; ++i) {
-    const auto p = static_cast<float>(i % 3) - 1, q = static_cast<float>(i) / 4 - 1;
-    points.insert(points.end(), {p, q});
-    wanted.push_back(2 * p - 3 * q + 0.5f);
-  }
-  x.set(points);
-  y.set(wanted);
-  w.set({0, 0});
-  b.set({0});
-  const Attributes rate = op::at_rate(0.1);
-  for (int step = 0; step < 400; ++step) {
-    const Tensor guess = apply(host, op::add_bias, {.in = {apply(host, op::matmul, {.in = {x, w}}), b}});
-    const Tensor off = apply(host, op::sub, {.in = {guess, y}});
-    const Tensor dw = apply(host, op::matmul_tn, {.in = {x, off}}), db = apply(host, op::column_sum, {.in = {off}});
-    apply(host, op::sgd, {.in = {dw}, .attributes = rate, .write = Write::add}, w);
-    apply(host, op::sgd, {.in = {db}, .attributes = rate, .write = Write::add}, b);
-  }
-  Floats result = w.get();
-  result.push_back(b.get()[0]);
-  return result;
-}
-
-TEST_P(ApplyOnEveryPolicy, ReplaysTemporariesOfACapturedBody) {
-  Engine engine(options());
-  const auto memory = std::make_shared<testing::CountingAllocator>();
-  Device host = host_device(engine);
-  host.memory = memory;
-  {
-    const Tensor x(host, 2, 2, "x"), total(host, 2, 2, "total");
-    x.set({1, 2, 3, 4});
-    total.set({0, 0, 0, 0});
-    engine.wait_all();
-    const std::size_t held = memory->held;
-    const Graph step = engine.capture([&] {
-      const Tensor twice = apply(host, op::add, {.in = {x, x}});
-      apply(host, op::mul, {.in = {apply(host, op::relu, {.in = {twice}}), x}, .write = Write::add}, total);
-    });
-    for (int i = 0; i < 3; ++i) step.launch();
-    engine.wait_all();
-    EXPECT_EQ(total.get(), (Floats{6, 24, 54, 96}));
-    engine.wait_all();
-    EXPECT_EQ(memory->held, held);
-  }
-  engine.wait_all();
-  EXPECT_EQ(memory->held, 0U);
-}
-
-TEST_P(ApplyOnEveryPolicy, TrainsToTheSameBits) {
-  const Floats line = train_a_line(options());
-  EXPECT_NEAR(line[0], 2, 1e-3);
-  EXPECT_NEAR(line[1], -3, 1e-3);
-  EXPECT_NEAR(line[2], 0.5, 1e-3);
-  EXPECT_EQ(line, train_a_line({.policy = Policy::serial}));
-}
 
 class Apply : public ::testing::Test {
  protected:
@@ -102,53 +35,6 @@ class Apply : public ::testing::Test {
   }
 };
 
-TEST_F(Apply, WritesAPartAndKeepsTheRest) {
-  const Tensor x = tensor(3, 3, {1, 2, 3, 4, 5, 6, 7, 8, 9});
-  const Tensor part = x.row_range(1, 3).column_range(0, 2);
-  EXPECT_EQ(part.get(), (Floats{4, 5, 7, 8}));
-  EXPECT_FALSE(part.whole());
-  apply(host, op::scale, {.in = {tensor(2, 2, {1, 2, 3, 4})}, .attributes = op::scaled_by(10)}, part);
-  EXPECT_EQ(x.get(), (Floats{1, 2, 3, 10, 20, 6, 30, 40, 9}));
-  part.set({0, 0, 0, 0});
-  EXPECT_EQ(x.get(), (Floats{1, 2, 3, 0, 0, 6, 0, 0, 9}));
-}
-
-TEST_F(Apply, AddsToWhatIsThere) {
-  const Tensor sum = tensor(1, 2, {10, 20});
-  apply(host, op::scale, {.in = {tensor(1, 2, {1, 2})}, .attributes = op::scaled_by(2), .write = Write::add}, sum);
-  EXPECT_EQ(sum.get(), (Floats{12, 24}));
-}
-
-TEST_F(Apply, ElementwiseInPlace) {
-  const Tensor x = tensor(1, 3, {1, 2, 3});
-  apply(host, op::mul, {.in = {x, x}}, x);
-  EXPECT_EQ(x.get(), (Floats{1, 4, 9}));
-}
-
-TEST_F(Apply, UpdatesEachRowOfATableBySumOfWhatBelongsToIt) {
-  const Tensor table = tensor(3, 2, {1, 1, 2, 2, 3, 3});
-  const Tensor first = tensor(2, 2, {1, 0, 0, 1}), second = tensor(1, 2, {1, 1});
-  const RowSegments segments = row_segments(std::vector<std::int32_t>{2, 0, 2});
-  apply(host, op::sgd_rows,
-        {.in = {first, second},
-         .indices = {ints(2, 3, segments.bounds), ints(3, 1, segments.order)},
-         .attributes = op::rows_at_rate(Rows::count(3), 0.5),
-         .write = Write::add},
-        table);
-  EXPECT_EQ(table.get(), (Floats{1, 0.5, 2, 2, 2, 2.5}));
-}
-
-TEST_F(Apply, DecaysAllRowsOfATable) {
-  const Tensor table = tensor(3, 1, {1, 2, 4});
-  apply(host, op::sgd_rows,
-        {.in = {tensor(1, 1, {1})},
-         .indices = {ints(1, 3, {1, 0, 1}), ints(1, 1, {0})},
-         .attributes = op::rows_at_rate(Rows::count(3), 0.5, 0.25),
-         .write = Write::add},
-        table);
-  EXPECT_EQ(table.get(), (Floats{0.875, 1.25, 3.5}));
-}
-
 TEST_F(Apply, OperandsOfNoRowsGiveNoRows) {
   const Tensor x = tensor(0, 3, {}), w = tensor(3, 2, {1, 2, 3, 4, 5, 6});
   const Tensor y = apply(host, op::matmul, {.in = {x, w}});
@@ -156,22 +42,6 @@ TEST_F(Apply, OperandsOfNoRowsGiveNoRows) {
   EXPECT_EQ(y.get(), Floats{});
   EXPECT_EQ(apply(host, op::neg, {.in = {Tensor(host, 0, 2)}}).get(), Floats{});  // nothing to write, nothing to read
   EXPECT_EQ(apply(host, op::column_sum, {.in = {y}}).get(), (Floats{0, 0}));
-}
-
-TEST_F(Apply, FreesWhatNobodyNamesAfterItsLastReader) {
-  auto memory = std::make_shared<testing::CountingAllocator>();
-  host.memory = memory;
-  std::optional<Tensor> y;
-  {
-    const Tensor x = tensor(4, 4, Floats(16, 1));
-    y = apply(host, op::square, {.in = {apply(host, op::neg, {.in = {x}})}});
-  }
-  EXPECT_EQ(y->get(), Floats(16, 1));
-  engine.wait_all();
-  EXPECT_EQ(memory->held, 64u);
-  y.reset();
-  engine.wait_all();
-  EXPECT_EQ(memory->held, 0u);
 }
 
 TEST_F(Apply, RefusesAResultOfAnotherShape) {
@@ -220,12 +90,6 @@ TEST_F(Apply, TensorsLieInABufferOfAnArena) {
   EXPECT_EQ(Tensor(buffer, 1, 6).get(), (Floats{1, 2, 3, 4, 4, 6}));
   EXPECT_EQ(error_of<MisuseError>([&] { Tensor(buffer, 2, 2, 3); }),
             "tensor: 2 x 2 from element 3 on; expected a buffer that holds it, not one of 6 elements");
-}
-
-TEST_F(Apply, WhatNobodyWroteOfAPartlyWrittenTensorIsZero) {
-  const Tensor x(host, 2, 2);
-  x.row_range(1, 2).set({1, 2});
-  EXPECT_EQ(x.get(), (Floats{0, 0, 1, 2}));
 }
 
 TEST_F(Apply, PoisonOfATensorStaysWhenOnlyAPartIsOverwritten) {
@@ -336,12 +200,6 @@ TEST_F(Apply, AnIndexOutOfRangePoisonsTheResult) {
   EXPECT_EQ(table.get(), (Floats{1, 2}));
 }
 
-TEST_F(Apply, AnOperandNobodyWroteFailsTheOp) {
-  const Tensor never(host, 1, 1, "never");
-  const std::string text = error_of<OpError>([&] { apply(host, op::neg, {.in = {never}}).get(); });
-  EXPECT_NE(text.find("buffer 'never' is read before anything was written to it"), std::string::npos) << text;
-}
-
 TEST_F(Apply, TensorsOfImpossibleSizesAreRefused) {
   EXPECT_EQ(error_of<MisuseError>([&] { Tensor(host, -1, 2, "x"); }), "tensor 'x': -1 x 2; expected no negative size");
   constexpr Index huge = std::numeric_limits<Index>::max();
@@ -353,4 +211,4 @@ TEST_F(Apply, TensorsOfImpossibleSizesAreRefused) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

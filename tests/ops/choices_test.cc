@@ -7,13 +7,8 @@
 #include "tests/engine/support.h"
 #include "tests/ops/cases.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::elements;
-using testing::error_of;
-using testing::run_host;
-using testing::Values;
 
 constexpr double none = std::numeric_limits<double>::quiet_NaN(), infinite = std::numeric_limits<double>::infinity();
 
@@ -98,4 +93,4 @@ TEST(Choices, RefuseNumbersOutOfRange) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

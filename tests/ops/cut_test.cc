@@ -10,12 +10,8 @@
 #include "windrow/ops/apply.h"
 #include "windrow/ops/random.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::first_seed;
-using testing::run_host;
-using testing::Values;
 
 class CutOperator : public ::testing::TestWithParam<const Operator*> {
  protected:
@@ -38,24 +34,24 @@ void count_and_run(const KernelCall<float>& call) {
 TEST_P(CutOperator, GivesWhatTheWholeGives) {
   // Cut as finely as may be; outside an op the pieces run one after the other.
   const std::vector<Index> row_counts =
-      testing::sanitized ? std::vector<Index>{7, 129} : std::vector<Index>{1, 2, 7, 64, 129, 300};
+      sanitized ? std::vector<Index>{7, 129} : std::vector<Index>{1, 2, 7, 64, 129, 300};
   for (const Index rows : row_counts) {
     for (const Write write : {Write::overwrite, Write::add}) {
       if (op().updates && write == Write::overwrite) continue;
       const unsigned seed = first_seed() + static_cast<unsigned>(rows);
       SCOPED_TRACE("rows " + std::to_string(rows) + ", seed " + std::to_string(seed));
       std::mt19937 random(seed);
-      const Application c = testing::random_case(op(), rows, random);
-      const Values before = testing::random_before(op(), c, random);
+      const Application c = random_case(op(), rows, random);
+      const Values before = random_before(op(), c, random);
       const Values whole = run_host(op(), c, before, write, seed);
-      const Values cut = testing::run_kernel(op(), c, before, write, seed, [&](const KernelCall<float>& call) {
+      const Values cut = run_kernel(op(), c, before, write, seed, [&](const KernelCall<float>& call) {
         run_in_pieces(op(), host_kernels().find(op()), call, *memory, 1);
       });
       const bool same_bits = op().locality != Locality::sums_rows && !op().name.text().starts_with("matmul");
       if (same_bits) {
         EXPECT_EQ(cut, whole);
       } else {
-        testing::expect_close(cut, whole, 1e-5);
+        expect_close(cut, whole, 1e-5);
       }
     }
   }
@@ -63,12 +59,12 @@ TEST_P(CutOperator, GivesWhatTheWholeGives) {
 
 TEST_P(CutOperator, IsCutWhereItsLocalityAllows) {
   std::mt19937 random(first_seed());
-  const Application c = testing::random_case(op(), 300, random);
-  const Values before = testing::random_before(op(), c, random);
+  const Application c = random_case(op(), 300, random);
+  const Values before = random_before(op(), c, random);
   calls = 0;
   counting = host_kernels().find(op());
-  testing::run_kernel(op(), c, before, op().updates ? Write::add : Write::overwrite, 1,
-                      [&](const KernelCall<float>& call) { run_in_pieces(op(), count_and_run, call, *memory, 1); });
+  run_kernel(op(), c, before, op().updates ? Write::add : Write::overwrite, 1,
+             [&](const KernelCall<float>& call) { run_in_pieces(op(), count_and_run, call, *memory, 1); });
   const bool by_columns = op().columnwise || &op() == &op::matmul || &op() == &op::matmul_nt;
   if (op().locality == Locality::mixed) {
     EXPECT_EQ(calls, 1);
@@ -80,32 +76,15 @@ TEST_P(CutOperator, IsCutWhereItsLocalityAllows) {
 TEST(Cut, SumsWideRowsByColumns) {
   std::mt19937 random(first_seed());
   const Signature signature{.in = {{Rows::count(90), 200}}, .indices = {}, .attributes = {}};
-  const Application c{.signature = signature, .in = {testing::random_values(signature.in[0], random)}, .indices = {}};
-  const Values before = testing::random_values(infer(op::column_sum, signature), random);
+  const Application c{.signature = signature, .in = {random_values(signature.in[0], random)}, .indices = {}};
+  const Values before = random_values(infer(op::column_sum, signature), random);
   calls = 0;
   counting = host_kernels().find(op::column_sum);
-  const Values cut = testing::run_kernel(op::column_sum, c, before, Write::add, 1, [](const KernelCall<float>& call) {
+  const Values cut = run_kernel(op::column_sum, c, before, Write::add, 1, [](const KernelCall<float>& call) {
     run_in_pieces(op::column_sum, count_and_run, call, *memory, 1);
   });
   EXPECT_GT(calls, 1);
   EXPECT_EQ(cut, run_host(op::column_sum, c, before, Write::add, 1));
-}
-
-TEST(Cut, KeepsSumsOfPiecesSmall) {
-  // Four sums of pieces would be nearly as large as the 130 rows that are summed.
-  std::mt19937 random(first_seed());
-  const Signature signature{.in = {{Rows::count(130), 60}, {Rows::count(130), 60}}, .indices = {}, .attributes = {}};
-  const Application c{
-      .signature = signature,
-      .in = {testing::random_values(signature.in[0], random), testing::random_values(signature.in[1], random)},
-      .indices = {}};
-  const Values before = testing::random_values(infer(op::matmul_tn, signature), random);
-  calls = 0;
-  counting = host_kernels().find(op::matmul_tn);
-  testing::run_kernel(op::matmul_tn, c, before, Write::add, 1, [](const KernelCall<float>& call) {
-    run_in_pieces(op::matmul_tn, count_and_run, call, *memory, 1);
-  });
-  EXPECT_EQ(calls, 1);
 }
 
 TEST(Cut, NamesRowsOfTheWholeInErrors) {
@@ -156,4 +135,4 @@ TEST(Cut, GivesTheSameBitsForAnyNumberOfWorkers) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

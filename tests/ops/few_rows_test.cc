@@ -1,4 +1,4 @@
-// Products of few rows with a transposed matrix, against sums in double precision, and that grouping changes no bit.
+// Products of few rows with a matrix, against sums in double precision, and that grouping changes no bit.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,10 +8,8 @@
 #include "host/product.h"
 #include "tests/seed.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::first_seed;
 
 /// A matrix of random numbers with a stride larger than its width. What lies between rows is NaN.
 struct RandomMatrix {
@@ -32,48 +30,42 @@ struct RandomMatrix {
   std::vector<float> elements;
 };
 
-TEST(FewRows, GiveTheSumsOfTheirProducts) {
-  std::mt19937 random(first_seed());
-  for (Index rows = 1; rows <= 33; ++rows) {
-    for (const Index inner : {1, 7, 8, 19, 64, 129}) {
-      for (const Index columns : {1, 2, 5, 12, 13, 27}) {
-        for (const Write write : {Write::overwrite, Write::add}) {
-          RandomMatrix x(rows, inner, random), y(columns, inner, random), out(rows, columns, random);
-          RandomMatrix before = out;
-          multiply_few_rows({{x.all()}, {y.all(), Factor::As::transposed}, out.from(0, 0), write});
-          for (Index r = 0; r < rows; ++r) {
-            for (Index c = 0; c < columns; ++c) {
-              double sum = write == Write::add ? before.at(r, c) : 0;
-              for (Index i = 0; i < inner; ++i) sum += static_cast<double>(x.at(r, i)) * y.at(c, i);
-              ASSERT_NEAR(out.at(r, c), sum, 1e-5) << rows << ' ' << inner << ' ' << columns;
-              before.at(r, c) = out.at(r, c);
-            }
-          }
-          for (std::size_t i = 0; i < out.elements.size(); ++i) {
-            ASSERT_EQ(std::isnan(out.elements[i]), std::isnan(before.elements[i])) << "wrote between rows";
-          }
-        }
-      }
-    }
+/// The second operand of a product, as it is or transposed.
+struct SecondOperand {
+  SecondOperand(Factor::As form, Index inner, Index columns, std::mt19937& random)
+      : as(form),
+        matrix(form == Factor::As::transposed ? columns : inner, form == Factor::As::transposed ? inner : columns,
+               random) {}
+  float at(Index i, Index column) { return as == Factor::As::transposed ? matrix.at(column, i) : matrix.at(i, column); }
+  Factor all() { return {matrix.all(), as}; }
+  Factor column(Index c) {
+    if (as == Factor::As::transposed) return {matrix.one_row(c), as};
+    return {{&matrix.at(0, c), matrix.rows, 1, matrix.stride}};
   }
-}
 
-TEST(FewRows, GiveTheSumsOfTheirProductsWithAMatrixAsItIs) {
+  const Factor::As as;
+  RandomMatrix matrix;
+};
+
+class FewRows : public ::testing::TestWithParam<Factor::As> {};
+INSTANTIATE_TEST_SUITE_P(By, FewRows, ::testing::Values(Factor::As::it_is, Factor::As::transposed), [](const auto& of) {
+  return of.param == Factor::As::it_is ? "AMatrixAsItIs" : "ATransposedMatrix";
+});
+
+TEST_P(FewRows, GiveTheSumsOfTheirProducts) {
   std::mt19937 random(first_seed());
-  for (const Index rows : {1, 2, 5, 6, 7, 8, 9, 17, 32}) {
-    for (const Index inner : {0, 1, 7, 64, 384, 385, 1000}) {
-      for (const Index columns : {1, 5, 16, 37, 100, 131}) {
+  for (const Index rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 17, 32, 33}) {
+    for (const Index inner : {0, 1, 7, 8, 19, 64, 129, 384, 385, 1000}) {
+      for (const Index columns : {1, 2, 5, 12, 13, 16, 27, 37, 100, 131}) {
         for (const Write write : {Write::overwrite, Write::add}) {
-          RandomMatrix x(rows, inner, random), y(inner, columns, random), out(rows, columns, random);
-          RandomMatrix before = out;
-          const Matrix<const float> of_x{x.elements.data(), rows, inner, x.stride},
-              of_y{y.elements.data(), inner, columns, y.stride};
-          multiply_few_rows({{of_x}, {of_y}, out.from(0, 0), write});
+          RandomMatrix x(rows, inner, random), out(rows, columns, random), before = out;
+          SecondOperand y(GetParam(), inner, columns, random);
+          multiply_few_rows({{x.all()}, y.all(), out.from(0, 0), write});
           for (Index r = 0; r < rows; ++r) {
             for (Index c = 0; c < columns; ++c) {
               double sum = write == Write::add ? before.at(r, c) : 0;
               for (Index i = 0; i < inner; ++i) sum += static_cast<double>(x.at(r, i)) * y.at(i, c);
-              ASSERT_NEAR(out.at(r, c), sum, 1e-4) << rows << ' ' << inner << ' ' << columns;
+              ASSERT_NEAR(out.at(r, c), sum, inner < 200 ? 1e-5 : 1e-4) << rows << ' ' << inner << ' ' << columns;
               before.at(r, c) = out.at(r, c);
             }
           }
@@ -86,34 +78,21 @@ TEST(FewRows, GiveTheSumsOfTheirProductsWithAMatrixAsItIs) {
   }
 }
 
-TEST(FewRows, GiveTheBitsOfARowAndAColumnAloneWithAMatrixAsItIs) {
+TEST_P(FewRows, GiveTheBitsThatEachRowAndColumnHasAlone) {
   std::mt19937 random(first_seed());
   const Index rows = 19, columns = 101, inner = 500;
-  RandomMatrix x(rows, inner, random), y(inner, columns, random), out(rows, columns, random), alone(1, 1, random);
-  multiply_few_rows({{x.all()}, {y.all()}, out.from(0, 0), Write::overwrite});
+  RandomMatrix x(rows, inner, random), out(rows, columns, random), alone(1, 1, random);
+  SecondOperand y(GetParam(), inner, columns, random);
+  multiply_few_rows({{x.all()}, y.all(), out.from(0, 0), Write::overwrite});
   for (Index r = 0; r < rows; ++r) {
     for (Index c = 0; c < columns; ++c) {
-      const Matrix<const float> column{&y.at(0, c), inner, 1, y.stride};
-      multiply_few_rows({{x.one_row(r)}, {column}, alone.from(0, 0), Write::overwrite});
+      multiply_few_rows({{x.one_row(r)}, y.column(c), alone.from(0, 0), Write::overwrite});
       ASSERT_EQ(out.at(r, c), alone.at(0, 0)) << r << ' ' << c;
     }
   }
 }
 
-TEST(FewRows, GiveTheBitsThatEachRowAndColumnHasAlone) {
-  std::mt19937 random(first_seed());
-  const Index rows = 11, columns = 29, inner = 43;
-  RandomMatrix x(rows, inner, random), y(columns, inner, random), out(rows, columns, random), alone(1, 1, random);
-  multiply_few_rows({{x.all()}, {y.all(), Factor::As::transposed}, out.from(0, 0), Write::overwrite});
-  for (Index r = 0; r < rows; ++r) {
-    for (Index c = 0; c < columns; ++c) {
-      multiply_few_rows({{x.one_row(r)}, {y.one_row(c), Factor::As::transposed}, alone.from(0, 0), Write::overwrite});
-      ASSERT_EQ(out.at(r, c), alone.at(0, 0)) << r << ' ' << c;
-    }
-  }
-}
-
-TEST(FewRows, AreChosenByTheShapeOfAProduct) {
+TEST(FewRowsOrMany, AreChosenByTheShapeOfAProduct) {
   std::mt19937 random(first_seed());
   const Index inner = 128;  // up to 8 rows are few
   for (const auto& [rows, few] : {std::pair{1, true}, {3, true}, {8, true}, {9, false}, {64, false}}) {
@@ -135,15 +114,5 @@ TEST(FewRows, AreChosenByTheShapeOfAProduct) {
   }
 }
 
-TEST(FewRows, PassWhatIsNotANumber) {
-  std::mt19937 random(first_seed());
-  RandomMatrix x(3, 9, random), y(4, 9, random), out(3, 4, random);
-  x.at(1, 8) = std::nanf("");
-  multiply_few_rows({{x.all()}, {y.all(), Factor::As::transposed}, out.from(0, 0), Write::overwrite});
-  for (Index r = 0; r < 3; ++r) {
-    for (Index c = 0; c < 4; ++c) EXPECT_EQ(std::isnan(out.at(r, c)), r == 1);
-  }
-}
-
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

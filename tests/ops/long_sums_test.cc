@@ -11,12 +11,8 @@
 #include "tests/seed.h"
 #include "windrow/ops/operators.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::elements;
-using testing::run_host;
-using testing::Values;
 
 constexpr double tenth = static_cast<double>(0.1f);
 constexpr Index many = 1'000'003;
@@ -113,7 +109,7 @@ TEST(LongSums, LoseNoDigitsInTheLogSemiring) {
 }
 
 TEST(LongSums, LoseNoDigitsInNormsOfLongRows) {
-  std::mt19937 random(testing::first_seed());
+  std::mt19937 random(first_seed());
   std::uniform_real_distribution<float> uniform(0, 1);
   Application c = equal_terms({{1, many}}, {0}, op::with_epsilon(1e-5));
   double mean = 0, square = 0;
@@ -150,4 +146,4 @@ TEST(LongSums, LoseNoDigitsInRowsThatManySegmentsShare) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -15,15 +15,8 @@
 #include "tests/seed.h"
 #include "windrow/ops/internal/row_sums.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::elements;
-using testing::expect_close;
-using testing::first_seed;
-using testing::Numbers;
-using testing::run_host;
-using testing::Values;
 
 constexpr Index row_counts[] = {0, 1, 2, 3, 5, 16, 33, 70, 300};
 
@@ -41,7 +34,7 @@ class EveryOperator : public ::testing::TestWithParam<const Operator*> {
         const unsigned seed = first_seed() + static_cast<unsigned>(rows) * 100 + repetition;
         SCOPED_TRACE("rows " + std::to_string(rows) + ", seed " + std::to_string(seed));
         std::mt19937 random(seed);
-        const Application c = testing::random_case(op(), rows, random, numbers);
+        const Application c = random_case(op(), rows, random, numbers);
         test(c, random);
         if (HasFatalFailure()) return;
       }
@@ -100,7 +93,7 @@ TEST_P(ZeroKeepingOperator, IsZeroWhereAnOperandIs) {
 TEST_P(EveryOperator, GivesOnTheHostWhatTheReferenceGives) {
   for (const Numbers numbers : {Numbers::real, Numbers::whole}) {
     each_case(numbers, [&](const Application& c, std::mt19937& random) {
-      const Values before = testing::random_before(op(), c, random);
+      const Values before = random_before(op(), c, random);
       expect_close(run_host(op(), c, before, Write::add, random()), evaluate(reference_kernels(), op(), c, before),
                    1e-5);
       if (op().updates) return;
@@ -176,7 +169,7 @@ TEST_P(SummingOperator, GivesOnTheHostTheBitsOfItsPartsAddedInOrder) {
   each_case(Numbers::real, [&](const Application& c, std::mt19937& random) {
     const Index rows = rows_of(op(), c), cut = static_cast<Index>(random() % static_cast<unsigned>(rows + 1));
     if (rows > rows_of_block) return;  // blocks are added up in another order
-    const Values before = testing::random_before(op(), c, random);
+    const Values before = random_before(op(), c, random);
     const Values first = run_host(op(), part(op(), c, 0, cut), before, Write::add, random());
     EXPECT_EQ(run_host(op(), part(op(), c, cut, rows), first, Write::add, random()),
               run_host(op(), c, before, Write::add, random()));
@@ -185,7 +178,7 @@ TEST_P(SummingOperator, GivesOnTheHostTheBitsOfItsPartsAddedInOrder) {
 
 TEST_P(ElementwiseOperator, GivesEachElementWhatItGivesItAlone) {
   each_case(Numbers::real, [&](const Application& c, std::mt19937& random) {
-    const Values before = testing::random_before(op(), c, random);
+    const Values before = random_before(op(), c, random);
     const Values together = run_host(op(), c, before, Write::add, random());
     const std::size_t step = 1 + together.size() / 64;
     for (std::size_t at = 0; at < together.size(); at += step) {
@@ -204,7 +197,7 @@ TEST_P(ElementwiseOperator, MayBeAppliedInPlaceOfAnyOperand) {
     const Type type = type_of(c);
     const Values expected = run_host(op(), c, Values(elements(type)), Write::overwrite, 1);
     for (std::size_t place = 0; place < c.in.size(); ++place) {
-      std::vector<testing::Strided<float>> in;
+      std::vector<Strided<float>> in;
       for (const Values& values : c.in) in.emplace_back(type, values, 0);
       std::vector<Matrix<const float>> inputs;
       for (auto& matrix : in) inputs.push_back(matrix.matrix());
@@ -218,7 +211,7 @@ TEST_P(DifferentiableOperator, HasTheGradientThatDifferencesShow) {
   each_case(Numbers::real, [&](const Application& c, std::mt19937&) {
     std::size_t size = elements(type_of(c));
     for (const Values& values : c.in) size += values.size();
-    if (size > (testing::sanitized ? 300 : 3000)) return;  // each element costs two evaluations
+    if (size > (sanitized ? 300 : 3000)) return;  // each element costs two evaluations
     ASSERT_LE(gradient_error(reference_kernels(), op(), c), 1e-6);
   });
 }
@@ -265,4 +258,4 @@ TEST(StoredAttributes, AreMadeAnewOrRefused) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -9,7 +9,7 @@
 #include "tests/seed.h"
 #include "windrow/ops/operators.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
 using print::Identifiers, print::identifier, print::literal, print::quoted;
@@ -34,7 +34,7 @@ TEST(Printing, QuotesText) {
 }
 
 TEST(Printing, KeepsTheBitsOfNumbers) {
-  std::mt19937 random(testing::first_seed());
+  std::mt19937 random(first_seed());
   std::normal_distribution<double> normal(0, 1e5);
   for (int i = 0; i < 1000; ++i) {
     const double number = normal(random);
@@ -60,4 +60,4 @@ TEST(Printing, OperatorsAreNamedAsIdentifiers) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

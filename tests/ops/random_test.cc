@@ -5,16 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
+#include <numeric>
 
 #include "tests/engine/support.h"
 #include "windrow/ops/apply.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-using testing::error_of;
-using testing::EveryPolicy;
 using Floats = std::vector<float>;
 
 // Known answers of the authors' Random123 1.14, kat_vectors, philox4x32 with 10 rounds.
@@ -57,31 +55,21 @@ class Random : public ::testing::Test {
   Engine engine{{.policy = Policy::serial}};
   Device host = host_device(engine);
   Generator generator{engine, 7};
-
-  struct Moments {
-    double mean = 0, variance = 0;
-  };
-  static Moments moments(const Floats& values) {
-    Moments m;
-    for (float v : values) m.mean += static_cast<double>(v) / static_cast<double>(values.size());
-    for (float v : values) m.variance += std::pow(v - m.mean, 2) / static_cast<double>(values.size());
-    return m;
-  }
 };
 
 TEST_F(Random, NumbersAreTheWordsOfTheirPlaceInTheDraw) {
-  const Tensor x(host, 3, 5), y(host, 3, 5);
+  const Tensor x(host, 71, 70), y(host, 71, 70);
   generator.uniform(x, -1, 3);  // draw 0
   generator.normal(y, 2, 0.5);  // draw 1
   const Floats uniform = x.get(), normal = y.get();
   const PhiloxKey key = {7, 0x67656e72};
-  for (std::uint32_t n = 0; n < 15; ++n) {
+  for (std::uint32_t n = 0; n < 71 * 70; ++n) {
     EXPECT_NEAR(uniform[n], -1 + 4 * unit(philox({n / 4, 0, 0, 0}, key)[n % 4]), 1e-6);
     const PhiloxCounter words = philox({n / 4, 1, 0, 0}, key);
     const double length = unit(words[n % 4 < 2 ? 0 : 2]), turn = unit(words[n % 4 < 2 ? 1 : 3]);
     const double angle = 2 * 3.14159265358979 * turn;
     const double number = std::sqrt(-2 * std::log(1 - length)) * (n % 2 == 0 ? std::cos(angle) : std::sin(angle));
-    EXPECT_NEAR(normal[n], 2 + 0.5 * number, 1e-6);
+    EXPECT_NEAR(normal[n], 2 + 0.5 * number, 2e-6);
   }
 }
 
@@ -118,50 +106,11 @@ TEST_F(Random, ADrawIntoAPartLeavesPoisonWhereItIs) {
   EXPECT_THROW(x.get(), OpError);
 }
 
-TEST_F(Random, UniformNumbersFillTheirRangeEvenly) {
-  const Tensor x(host, 100, 1000);
-  generator.uniform(x, 2, 5);
-  const Floats values = x.get();
-  std::vector<int> counts(10);
-  for (float v : values) {
-    ASSERT_GE(v, 2);
-    ASSERT_LT(v, 5);
-    ++counts[static_cast<std::size_t>((v - 2) / 0.3f)];
-  }
-  for (int count : counts) EXPECT_NEAR(count, 10'000, 500);  // five standard deviations
-  EXPECT_NEAR(moments(values).mean, 3.5, 0.015);
-  EXPECT_NEAR(moments(values).variance, 0.75, 0.02);
-}
-
 TEST_F(Random, UniformNumbersNeverRoundUpToTheEnd) {
   const Tensor x(host, 1, 100'000);
   const float low = 1, high = std::nextafter(std::nextafter(1.0f, 2.0f), 2.0f);
   generator.uniform(x, low, high);
   for (float v : x.get()) ASSERT_LT(v, high);
-}
-
-TEST_F(Random, NormalNumbersHaveTheirMomentsAndTails) {
-  const Tensor x(host, 100, 1000);
-  generator.normal(x, 3, 2);
-  const Floats values = x.get();
-  EXPECT_NEAR(moments(values).mean, 3, 0.03);
-  EXPECT_NEAR(moments(values).variance, 4, 0.1);
-  const auto beyond = std::count_if(values.begin(), values.end(), [](float v) { return std::abs(v - 3) > 4; });
-  EXPECT_NEAR(static_cast<double>(beyond), 4550, 350);  // 4.55 % lie beyond two deviations
-  double neighbours = 0;
-  for (std::size_t i = 0; i + 1 < values.size(); ++i) neighbours += (values[i] - 3) * (values[i + 1] - 3);
-  EXPECT_NEAR(neighbours / 100'000, 0, 0.07);
-}
-
-TEST_F(Random, NumbersDoNotDependOnTheShapesDrawnBefore) {
-  Generator other(engine, 7);
-  const Tensor small(host, 1, 1), large(host, 50, 50), a(host, 1, 9), b(host, 3, 3);
-  generator.uniform(small, 0, 1);
-  other.uniform(large, 0, 1);
-  generator.uniform(a, 0, 1);
-  other.uniform(b, 0, 1);
-  EXPECT_EQ(a.get(), b.get());
-  EXPECT_EQ(small.get()[0], large.get()[0]);
 }
 
 TEST_F(Random, DropoutKeepsItsShareAndItsSumAndTheMaskOfItsKeys) {
@@ -174,7 +123,7 @@ TEST_F(Random, DropoutKeepsItsShareAndItsSumAndTheMaskOfItsKeys) {
   const Floats again = apply(host, op::dropout, {.in = {x}, .indices = {keys}, .attributes = quarter}).get();
   EXPECT_EQ(first, again);  // as the gradient needs
   EXPECT_NEAR(static_cast<double>(std::count(first.begin(), first.end(), 0.0f)), 25'000, 700);
-  EXPECT_NEAR(moments(first).mean, 1, 0.01);
+  EXPECT_NEAR(std::accumulate(first.begin(), first.end(), 0.0) / 100'000, 1, 0.01);
 
   generator.dropout_keys(keys);
   EXPECT_NE(apply(host, op::dropout, {.in = {x}, .indices = {keys}, .attributes = quarter}).get(), first);
@@ -260,4 +209,4 @@ TEST_F(Random, AGeneratorMayEndBeforeItsDrawsAreDone) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

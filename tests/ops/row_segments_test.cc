@@ -10,7 +10,7 @@
 
 #include "tests/seed.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
 using Integers = std::vector<std::int32_t>;
@@ -31,7 +31,7 @@ RowSegments oracle(const Integers& row_of) {
 }
 
 TEST(RowSegments, AreThoseThatAMapFindsWhateverTheTableAndTheRows) {
-  const unsigned seed = testing::first_seed();
+  const unsigned seed = first_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   for (const std::int32_t table : {1, 2, 200, 256, 257, 2048, 2049, 50'000, std::numeric_limits<std::int32_t>::max()}) {
@@ -58,4 +58,4 @@ TEST(RowSegments, AreNoneWhereNoRowBelongsToTheTable) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -13,11 +13,8 @@
 #include "tests/ops/cases.h"
 #include "windrow/ops/operators.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::error_of;
-using testing::expect_error;
 
 Type sized(Index rows, Index width) { return {Rows::count(rows), width}; }
 
@@ -107,7 +104,7 @@ TEST(Shapes, AttributesThatWereForgottenAreNamed) {
   for (const Operator* op : op::all()) {
     if (op->attributes.empty()) continue;
     std::mt19937 random(1);
-    Application c = testing::random_case(*op, 3, random);
+    Application c = random_case(*op, 3, random);
     c.signature.attributes = {};
     const std::string text = error_of<MisuseError>([&] { infer(*op, c.signature); });
     EXPECT_NE(text.find("expected attributes made by " + std::string(op->attributes)), std::string::npos) << text;
@@ -189,4 +186,4 @@ TEST(Attributes, AreNamedAsTheyWereGiven) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

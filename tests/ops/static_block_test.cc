@@ -15,7 +15,13 @@ namespace {
 using Floats = std::vector<float>;
 using Order = StaticOptions::Order;
 
-class StaticBlockTest : public DrawnTensors {};
+class StaticBlockTest : public DrawnTensors {
+ protected:
+  using Loss = std::function<Tensor(Tape&, const std::vector<Tensor>&)>;
+  void expect_as_on_a_plain_tape(StaticBlock& block, const StaticBlock::Body& body, const StaticInputs& call,
+                                 const std::vector<Tensor>& watched, const Loss& loss = first_result);
+  static Tensor first_result(Tape&, const std::vector<Tensor>& results) { return results[0]; }
+};
 
 void expect_near(const Floats& a, const Floats& b, const char* what) {
   ASSERT_EQ(a.size(), b.size()) << what;
@@ -118,52 +124,49 @@ TEST_F(Sentences, AreAPartOfAWholeRecordedStep) {
   }
 }
 
+/// Compares the loss of the results of a call, and the gradients of these tensors, with those of the body on a plain
+/// tape.
+void StaticBlockTest::expect_as_on_a_plain_tape(StaticBlock& block, const StaticBlock::Body& body,
+                                                const StaticInputs& call, const std::vector<Tensor>& watched,
+                                                const Loss& loss) {
+  const auto run = [&](const StaticBlock::Body& by, const StaticInputs& of) {
+    Tape tape(host_);
+    for (const Tensor& tensor : watched) tape.watch(tensor);
+    std::vector<Tensor> all = {loss(tape, by(tape, of))};
+    tape.backward(all[0]);
+    for (const Tensor& tensor : watched) all.push_back(*tape.gradient(tensor));
+    return all;
+  };
+  const auto by_block = [&](Tape& tape, const StaticInputs& of) { return block(tape, of); };
+  const std::vector<Tensor> expected = run(body, call), found = run(by_block, call);
+  EXPECT_EQ(found[0].get(), expected[0].get());
+  for (std::size_t k = 0; k < expected.size(); ++k) expect_near(found[k].get(), expected[k].get(), "gradient");
+}
+
 TEST_F(StaticBlockTest, MayBeCalledByABlock) {
   const Tensor a = drawn(4, 4), b = drawn(4, 4), x = drawn(2, 4);
-  StaticBlock inner(host_, {a}, [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+  const StaticBlock::Body one = [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
     return {tape.apply(op::tanh, {.in = {tape.apply(op::matmul, {.in = {of.in[0], a}})}})};
-  });
-  StaticBlock outer(host_, {a, b}, [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
-    const Tensor once = inner(tape, of)[0];
-    const Tensor twice = inner(tape, {.in = {tape.apply(op::matmul, {.in = {once, b}})}})[0];
-    return {tape.apply(op::add, {.in = {twice, once}})};
-  });
-  const auto plain = [&](Tape& tape) {
-    const auto one = [&](const Tensor& of) {
-      return tape.apply(op::tanh, {.in = {tape.apply(op::matmul, {.in = {of, a}})}});
-    };
-    const Tensor once = one(x);
-    return tape.apply(op::add, {.in = {one(tape.apply(op::matmul, {.in = {once, b}})), once}});
   };
-  for (int i = 0; i < 3; ++i) {
-    Tape by_blocks(host_), by_operators(host_);
-    for (Tape* const tape : {&by_blocks, &by_operators}) {
-      for (const Tensor& tensor : {a, b, x}) tape->watch(tensor);
-    }
-    by_blocks.backward(outer(by_blocks, {.in = {x}})[0]);
-    by_operators.backward(plain(by_operators));
-    for (const Tensor& tensor : {a, b, x}) {
-      expect_near(by_blocks.gradient(tensor)->get(), by_operators.gradient(tensor)->get(), "gradient");
-    }
-  }
+  const auto two = [&](const StaticBlock::Body& by) -> StaticBlock::Body {
+    return [&, by](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+      const Tensor once = by(tape, of)[0];
+      const Tensor twice = by(tape, {.in = {tape.apply(op::matmul, {.in = {once, b}})}})[0];
+      return {tape.apply(op::add, {.in = {twice, once}})};
+    };
+  };
+  StaticBlock inner(host_, {a}, one);
+  StaticBlock outer(host_, {a, b}, two([&](Tape& tape, const StaticInputs& of) { return inner(tape, of); }));
+  for (int i = 0; i < 3; ++i) expect_as_on_a_plain_tape(outer, two(one), {.in = {x}}, {a, b, x});
 }
 
 TEST_F(StaticBlockTest, PassesOneTensorTwice) {
   const Tensor x = drawn(2, 3);
-  StaticBlock product(host_, {}, [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+  const StaticBlock::Body body = [](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
     return {tape.apply(op::mul, {.in = of.in})};
-  });
-  const auto gradient = [&] {
-    Tape tape(host_);
-    tape.watch(x);
-    tape.backward(product(tape, {.in = {x, x}})[0]);
-    return tape.gradient(x)->get();
   };
-  const Floats values = x.get();
-  for (int i = 0; i < 2; ++i) {
-    Floats twice = gradient();
-    for (std::size_t k = 0; k < twice.size(); ++k) EXPECT_FLOAT_EQ(twice[k], 2 * values[k]);
-  }
+  StaticBlock product(host_, {}, body);
+  for (int i = 0; i < 2; ++i) expect_as_on_a_plain_tape(product, body, {.in = {x, x}}, {x});
   // In another body the inputs are no copies, and so one tensor.
   Static recorded(host_, [&](const StaticInputs& of) -> std::vector<Tensor> {
     Tape tape(host_);
@@ -171,66 +174,24 @@ TEST_F(StaticBlockTest, PassesOneTensorTwice) {
     tape.backward(product(tape, {.in = {of.in[0], of.in[0]}})[0]);
     return {*tape.gradient(of.in[0])};
   });
-  const Floats twice = recorded({.in = {x}})[0].get();
+  const Floats values = x.get(), twice = recorded({.in = {x}})[0].get();
   for (std::size_t k = 0; k < twice.size(); ++k) EXPECT_FLOAT_EQ(twice[k], 2 * values[k]);
 }
 
 TEST_F(StaticBlockTest, TakesIndicesAndKeysOfDropout) {
   const Tensor table = drawn(6, 4, "table");
-  StaticBlock look_up(host_, {table}, [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+  const StaticBlock::Body body = [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
     const Tensor rows = tape.apply(op::embedding, {.in = {table}, .indices = {of.indices[0]}});
     return {
         tape.apply(op::dropout, {.in = {rows}, .indices = {of.indices[1]}, .attributes = op::dropout_by(0.5, 3, 0)})};
-  });
+  };
+  StaticBlock look_up(host_, {table}, body);
   for (int i = 0; i < 4; ++i) {
     const IntTensor numbers(host_, 3, 1, "numbers"), keys(host_, 3, 3, "keys");
     numbers.set({i, 5, i});
     draws_.dropout_keys(keys);
-    Tape by_block(host_), by_operators(host_);
-    by_block.watch(table);
-    by_operators.watch(table);
-    const Tensor result = look_up(by_block, {.indices = {numbers, keys}})[0];
-    const Tensor rows = by_operators.apply(op::embedding, {.in = {table}, .indices = {numbers}});
-    const Tensor expected =
-        by_operators.apply(op::dropout, {.in = {rows}, .indices = {keys}, .attributes = op::dropout_by(0.5, 3, 0)});
-    EXPECT_EQ(result.get(), expected.get());
-    by_block.backward(result);
-    by_operators.backward(expected);
-    EXPECT_EQ(by_block.gradient(table)->get(), by_operators.gradient(table)->get());
+    expect_as_on_a_plain_tape(look_up, body, {.indices = {numbers, keys}}, {table});
   }
-}
-
-TEST_F(StaticBlockTest, GivesGradientsWhereThereAreSome) {
-  const Tensor w = drawn(3, 3), unused = drawn(1, 1), x = drawn(2, 3), y = drawn(2, 3);
-  StaticBlock block(host_, {w, unused}, [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
-    return {tape.apply(op::matmul, {.in = {of.in[0], w}}), tape.apply(op::square, {.in = {of.in[1]}})};
-  });
-  Tape tape(host_);
-  for (const Tensor& tensor : {w, unused, y}) tape.watch(tensor);
-  const std::vector<Tensor> results = block(tape, {.in = {x, y}});
-  tape.backward(results[1]);
-  EXPECT_FALSE(tape.gradient(w));
-  EXPECT_FALSE(tape.gradient(unused));
-  const Floats values = y.get(), gradient = tape.gradient(y)->get();
-  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_FLOAT_EQ(gradient[i], 2 * values[i]);
-  // Nothing is noted where nothing is watched.
-  Tape other(host_);
-  expect_error<MisuseError>([&] { other.backward(block(other, {.in = {x, y}})[0]); }, "depends on no watched");
-}
-
-TEST_F(StaticBlockTest, MayEndBeforeTheBackwardPass) {
-  const Tensor x = drawn(2, 2);
-  std::optional<StaticBlock> block(std::in_place, host_, std::vector<Tensor>{},
-                                   [](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
-                                     return {tape.apply(op::square, {.in = of.in})};
-                                   });
-  Tape tape(host_);
-  tape.watch(x);
-  const Tensor square = (*block)(tape, {.in = {x}})[0];
-  block.reset();
-  tape.backward(square);
-  const Floats values = x.get(), gradient = tape.gradient(x)->get();
-  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_FLOAT_EQ(gradient[i], 2 * values[i]);
 }
 
 TEST_F(StaticBlockTest, HasRecordingsByKeyAndKeepsFew) {
@@ -250,35 +211,49 @@ TEST_F(StaticBlockTest, HasRecordingsByKeyAndKeepsFew) {
   for (int i = 0; i < 300; ++i) {
     const StaticInputs call{.in = {x}, .key = random() % 5};
     const std::uint32_t used = 1 + random() % 63;
-    std::vector<Floats> gradients;
-    for (const bool by_block : {false, true}) {
-      Tape tape(host_);
-      tape.watch(w);
-      const std::vector<Tensor> results = by_block ? block(tape, call) : body(tape, call);
-      std::optional<Tensor> loss;
+    expect_as_on_a_plain_tape(block, body, call, {w}, [&](Tape& tape, const std::vector<Tensor>& results) {
+      std::optional<Tensor> sum;
       for (std::size_t k = 0; k < results.size(); ++k) {
         if ((used >> k & 1) == 0) continue;
-        loss = loss ? tape.apply(op::add, {.in = {*loss, results[k]}}) : results[k];
+        sum = sum ? tape.apply(op::add, {.in = {*sum, results[k]}}) : results[k];
       }
-      tape.backward(*loss);
-      gradients.push_back(tape.gradient(w)->get());
-    }
-    expect_near(gradients[1], gradients[0], "gradient");
+      return *sum;
+    });
   }
   EXPECT_EQ(block.forward().kept, 2u);
   EXPECT_EQ(block.backward().kept, 8u);
 }
 
-TEST_F(StaticBlockTest, HasGradientsWithoutRows) {
+TEST_F(StaticBlockTest, HasGradientsWithoutRowsAndMayEndBeforeThem) {
   const Tensor w = drawn(3, 3), u = drawn(3, 3), x(host_, 0, 3, "x");
-  StaticBlock block(host_, {u}, [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+  std::optional<StaticBlock> block;
+  block.emplace(host_, std::vector<Tensor>{u}, [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
     return {tape.apply(op::matmul, {.in = {of.in[0], u}})};
   });
   Tape tape(host_);
   for (const Tensor& tensor : {w, u}) tape.watch(tensor);
-  const Tensor result = block(tape, {.in = {tape.apply(op::matmul, {.in = {x, w}})}})[0];
+  const Tensor result = (*block)(tape, {.in = {tape.apply(op::matmul, {.in = {x, w}})}})[0];
+  block.reset();
   tape.backward(tape.apply(op::column_sum, {.in = {result}}));
   for (const Tensor& tensor : {w, u}) EXPECT_EQ(tape.gradient(tensor).value().get(), Floats(9, 0));
+}
+
+TEST_F(StaticBlockTest, GivesGradientsWhereThereAreSome) {
+  const Tensor w = drawn(3, 3), unused = drawn(1, 1), x = drawn(2, 3), y = drawn(2, 3);
+  StaticBlock block(host_, {w, unused}, [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+    return {tape.apply(op::matmul, {.in = {of.in[0], w}}), tape.apply(op::square, {.in = {of.in[1]}})};
+  });
+  Tape tape(host_);
+  for (const Tensor& tensor : {w, unused, y}) tape.watch(tensor);
+  const std::vector<Tensor> results = block(tape, {.in = {x, y}});
+  tape.backward(results[1]);
+  EXPECT_FALSE(tape.gradient(w));
+  EXPECT_FALSE(tape.gradient(unused));
+  const Floats values = y.get(), gradient = tape.gradient(y)->get();
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_FLOAT_EQ(gradient[i], 2 * values[i]);
+  // Nothing is noted where nothing is watched.
+  Tape other(host_);
+  expect_error<MisuseError>([&] { other.backward(block(other, {.in = {x, y}})[0]); }, "depends on no watched");
 }
 
 TEST_F(StaticBlockTest, RecoversWhereTheProgramGoesOnWithoutItsGradients) {

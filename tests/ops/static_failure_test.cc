@@ -18,30 +18,6 @@ using Order = StaticOptions::Order;
 class StaticFailures : public EveryPolicy {};
 WINDROW_EVERY_POLICY(StaticFailures);
 
-TEST_P(StaticFailures, PassFromLaneToLane) {
-  for (const Order order : every_order) {
-    Engine engine(options());
-    const Device host = host_device(engine);
-    const LaneId io = engine.add_lane(HostLane{.name = "io"});
-    int loads = 0;
-    Static step(host,
-                [&](const StaticInputs&) -> std::vector<Tensor> {
-                  const Tensor loaded(host, 1, 1, "loaded");
-                  const auto load = [&loads](const Matrix<float>& to) {
-                    if (++loads == 2) throw std::runtime_error("no data");
-                    *to.row(0) = static_cast<float>(loads);
-                  };
-                  loaded.fill(load, {}, {.name = "load", .lane = io});
-                  return {apply(host, op::square, {.in = {loaded}})};
-                },
-                {.order = order});
-    EXPECT_EQ(step()[0].get(), std::vector<float>{1});
-    expect_error<OpError>([&] { step()[0].get(); }, "no data");
-    EXPECT_EQ(step()[0].get(), std::vector<float>{9});
-    engine.wait_all();
-  }
-}
-
 TEST_P(StaticFailures, AreOverWhenTheProgramGoesOnWithOtherInputs) {
   for (const Order order : every_order) {
     Engine engine(options());
@@ -92,25 +68,6 @@ struct LookUp {
   Tensor table{host, 3, 1, "table"};
   IntTensor good{host, 1, 1}, bad{host, 1, 1};
 };
-
-TEST_P(StaticFailures, AreOverAfterAGoodCallHoweverMany) {
-  for (const Order order : every_order) {
-    Engine engine(options());
-    const LookUp of_table(engine);
-    Static look_up(of_table.host,
-                   [&](const StaticInputs& call) -> std::vector<Tensor> {
-                     return {apply(of_table.host, op::neg, {.in = of_table(call)})};
-                   },
-                   {.order = order});
-    for (int failures = 1; failures < 4; ++failures) {
-      for (int i = 0; i < failures; ++i) {
-        EXPECT_THROW(look_up({.indices = {of_table.bad}})[0].get(), OpError);
-      }
-      EXPECT_EQ(look_up({.indices = {of_table.good}})[0].get(), std::vector<float>{-20});
-      EXPECT_NO_THROW(engine.wait_all()) << failures << " failures";
-    }
-  }
-}
 
 TEST_P(StaticFailures, OfANestedStaticAreOverWhenTheProgramGoesOn) {
   for (const Order order : every_order) {

@@ -9,11 +9,9 @@
 #include "windrow/ops/kernel.h"
 #include "windrow/ops/static.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-using testing::error_of;
-using testing::expect_error;
 using Doubles = std::vector<double>;
 using Floats = std::vector<float>;
 
@@ -110,19 +108,6 @@ TEST_F(TapeTest, DifferentiatesALayer) {
                                     {&op::add_bias, {3, 2}},
                                     {&op::tanh, {4}},
                                     {&op::softmax_cross_entropy, {5}, {}, {4, 0, 2}}}});
-}
-
-TEST_F(TapeTest, AddsTheGradientsOfSeveralUses) {
-  // Terms that are the gradient itself come before and after others, and twice in one application.
-  expect_right_gradients({.inputs = {rows_, rows_},
-                          .steps = {{&op::add, {0, 0}},
-                                    {&op::mul, {2, 0}},
-                                    {&op::add, {3, 1}},
-                                    {&op::mul, {1, 1}},
-                                    {&op::sub, {4, 5}},
-                                    {&op::add, {6, 1}},
-                                    {&op::sigmoid, {1}},
-                                    {&op::add, {7, 8}}}});
 }
 
 TEST_F(TapeTest, DifferentiatesRandomPrograms) {
@@ -313,4 +298,4 @@ TEST_F(TapeTest, RefusesInTheBodyOfAStaticWhatWasModifiedInPlace) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

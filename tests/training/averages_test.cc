@@ -9,7 +9,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-/// The values of the matrix after each step of descent.
+/// The values after each step of descent.
 std::vector<Floats> train(RowsModel& model, Averages& averages, int steps) {
   std::vector<Floats> values;
   for (int i = 0; i < steps; ++i) {
@@ -19,30 +19,6 @@ std::vector<Floats> train(RowsModel& model, Averages& averages, int steps) {
     values.push_back(model.values());
   }
   return values;
-}
-
-TEST(Averages, WithoutDecayAreThoseOfAllUpdates) {
-  RowsModel model;
-  Averages averages(model.parameters, {.decay = 0});
-  const std::vector<Floats> values = train(model, averages, 5);
-  averages.swap();
-  const Floats found = model.values();
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    double sum = 0;
-    for (const Floats& of_step : values) sum += static_cast<double>(of_step[i]) / 5;
-    EXPECT_NEAR(found[i], sum, 1e-6);
-  }
-}
-
-TEST(Averages, WithDecayForgetWhatIsLongAgo) {
-  RowsModel model;
-  Averages averages(model.parameters, {.decay = 0.5});
-  const std::vector<Floats> values = train(model, averages, 3);
-  averages.swap();
-  const Floats found = model.values();
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    EXPECT_NEAR(found[i], 0.25 * values[0][i] + 0.25 * values[1][i] + 0.5 * values[2][i], 1e-6);
-  }
 }
 
 TEST(Averages, GiveTheValuesBack) {
@@ -118,24 +94,6 @@ TEST(Averages, AreThoseOfReplaysToo) {
     EXPECT_EQ(recorded.updates(), 4u);
     EXPECT_EQ(captured.updates(), 4u);
   }
-}
-
-TEST(Averages, OfAParameterThatIsAddedLaterBeginThere) {
-  Engine engine;
-  Parameters parameters(host_device(engine), 1);
-  const Parameter first = parameters.add("first", 1, 1, Initial::zeros());
-  Averages averages(parameters, {.decay = 0});
-  for (const float value : {1, 2}) {
-    parameters.value(first).set({value});
-    averages.update();
-  }
-  const Parameter later = parameters.add("later", 1, 1, Initial::zeros());
-  for (const float value : {0, 10}) {
-    parameters.value(later).set({value});
-    averages.update();
-  }
-  EXPECT_EQ(averages.tensors()[0].tensor.get(), Floats{1.75});
-  EXPECT_EQ(averages.tensors()[1].tensor.get(), Floats{5});
 }
 
 TEST(Averages, RefuseDecaysOutOfRange) {

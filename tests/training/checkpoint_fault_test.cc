@@ -4,17 +4,12 @@
 #include "tests/training/checkpoints.h"
 #include "tests/training/files.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::Fault;
-using testing::FaultPlan;
-using testing::FaultyCalls;
-using testing::KnownCheckpoint;
-using testing::names_in;
 
-class CheckpointFaultTest : public testing::FileTest {
+class CheckpointFaultTest : public FileTest {
  protected:
   const fs::path run = folder / "run";
   const FaultyCalls calls;  // without faults
@@ -102,4 +97,4 @@ TEST_F(CheckpointFaultTest, AReaderReportsEachCallThatFails) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

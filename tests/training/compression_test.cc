@@ -1,15 +1,14 @@
 // Gradients of which less than all bits travel.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cmath>
 #include <functional>
 #include <memory>
 #include <random>
-#include <thread>
 
+#include "tests/memory/counting_allocator.h"
 #include "tests/seed.h"
-#include "windrow/comm/local.h"
+#include "tests/training/members.h"
 #include "windrow/training/data_parallel.h"
 
 namespace windrow::testing {
@@ -26,22 +25,18 @@ std::vector<std::vector<Floats>> combined(int members, int steps, const Compress
   Engine engine(options);
   const LocalGroup group(host_devices(engine, members));
   std::vector<std::vector<Floats>> sums(static_cast<std::size_t>(members));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < members; ++rank) {
-    threads.emplace_back([&, rank] {
-      Parameters parameters(group[rank].device(), 1);
-      const Parameter weight = parameters.add("weight", rows, width, Initial::zeros());
-      DataParallel parallel(group[rank], parameters, {.compression = compression});
-      for (int step = 0; step < steps; ++step) {
-        const Tensor own(group[rank].device(), rows, width);
-        own.set(gradient(rank, step));
-        parameters.set_gradient(weight, own);
-        EXPECT_EQ(parallel.combine(2), 2 * static_cast<std::size_t>(members));
-        sums[static_cast<std::size_t>(rank)].push_back(parameters.dense_gradient(weight).get());
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  in_threads(members, [&](int rank) {
+    Parameters parameters(group[rank].device(), 1);
+    const Parameter weight = parameters.add("weight", rows, width, Initial::zeros());
+    DataParallel parallel(group[rank], parameters, {.compression = compression});
+    for (int step = 0; step < steps; ++step) {
+      const Tensor own(group[rank].device(), rows, width);
+      own.set(gradient(rank, step));
+      parameters.set_gradient(weight, own);
+      EXPECT_EQ(parallel.combine(2), 2 * static_cast<std::size_t>(members));
+      sums[static_cast<std::size_t>(rank)].push_back(parameters.dense_gradient(weight).get());
+    }
+  });
   return sums;
 }
 
@@ -83,53 +78,6 @@ TEST(Compression, RoundedSumsAreNearTheExactOnes) {
   }
 }
 
-// Over many steps nothing is lost but the last rests, of gradients and of sums.
-TEST(Compression, WhatRoundingLosesIsSentLater) {
-  constexpr int steps = 300;
-  for (const int members : {1, 3}) {
-    // Of very different sizes: a sum of 16 bits alone would never hold the small ones.
-    const auto gradient = [](int rank, int) {
-      Floats all = random_gradient(rank, 0);
-      if (rank == 1) {
-        for (float& g : all) g *= 1000;
-      }
-      return all;
-    };
-    const auto sums = combined(members, steps, {.form = Compression::Form::bfloat16}, gradient);
-    std::vector<Floats> gradients;
-    for (int rank = 0; rank < members; ++rank) gradients.push_back(gradient(rank, 0));
-    for (std::size_t i = 0; i < elements; ++i) {
-      double total = 0, expected = 0, largest = 0;
-      for (const Floats& sum : sums[0]) total += sum[i];
-      for (const Floats& of_rank : gradients) {
-        expected += steps * double{of_rank[i]};
-        largest += std::abs(of_rank[i]);
-      }
-      EXPECT_NEAR(total, expected, largest / 64 + 1e-4);
-    }
-  }
-}
-
-/// Host memory that counts the bytes in use.
-class Counted final : public Allocator {
- public:
-  std::string_view name() const override { return "counted"; }
-  std::byte* allocate(std::size_t bytes) override {
-    std::byte* const memory = host_->allocate(bytes);
-    used_ += bytes;
-    return memory;
-  }
-  void deallocate(std::byte* memory, std::size_t bytes) noexcept override {
-    used_ -= bytes;
-    host_->deallocate(memory, bytes);
-  }
-  std::size_t used() const { return used_; }
-
- private:
-  const std::shared_ptr<Allocator> host_ = host_allocator();
-  std::atomic<std::size_t> used_{0};
-};
-
 // Steps have different parameters, as those of dynamic models; the last ones have all, with gradients of zero.
 TEST(Compression, WhatAParameterIsOwedArrivesWhicheverOthersAStepHas) {
   constexpr int members = 3, steps = 100, parameters_in_all = 6;
@@ -147,47 +95,43 @@ TEST(Compression, WhatAParameterIsOwedArrivesWhicheverOthersAStepHas) {
     SCOPED_TRACE("seed " + std::to_string(first_seed()));
     Engine engine({.workers = 2});
     std::vector<Device> devices = host_devices(engine, members);
-    const auto memory = std::make_shared<Counted>();
+    const auto memory = std::make_shared<CountingAllocator>();
     for (Device& device : devices) device.memory = memory;
     const LocalGroup group(devices);
-    std::vector<std::thread> threads;
     std::size_t first = 0, last = 0;  // bytes in use
-    for (int rank = 0; rank < members; ++rank) {
-      threads.emplace_back([&, rank] {
-        Parameters parameters(group[rank].device(), 1);
-        for (int p = 0; p < parameters_in_all; ++p) parameters.add(std::to_string(p), rows, width, Initial::zeros());
-        DataParallel parallel(group[rank], parameters, {.compression = {.form = form, .share = 0.5}});
-        std::vector<std::vector<double>> total(parameters_in_all, std::vector<double>(elements, 0)), expected = total;
-        for (int step = 0; step < steps + 20; ++step) {
-          parameters.begin_minibatch();
-          for (int p = 0; p < parameters_in_all; ++p) {
-            if (!uses(step, p)) continue;
-            const Tensor own(group[rank].device(), rows, width);
-            own.set(gradient(rank, step, p));
-            parameters.add_gradient(parameters[static_cast<std::size_t>(p)], own);
-          }
-          parallel.combine(1);
-          for (std::size_t p = 0; p < parameters_in_all; ++p) {
-            if (!uses(step, static_cast<int>(p))) continue;
-            const Floats sum = parameters.dense_gradient(parameters[p]).get();
-            for (std::size_t i = 0; i < elements; ++i) total[p][i] += static_cast<double>(sum[i]);
-            for (int member = 0; member < members; ++member) {
-              const Floats of_member = gradient(member, step, static_cast<int>(p));
-              for (std::size_t i = 0; i < elements; ++i) expected[p][i] += static_cast<double>(of_member[i]);
-            }
-          }
-          if (step != 20 && step != steps) continue;
-          parameters.forget_gradients();
-          group[rank].barrier();
-          if (rank == 0) (step == 20 ? first : last) = memory->used();
-          group[rank].barrier();
+    in_threads(members, [&](int rank) {
+      Parameters parameters(group[rank].device(), 1);
+      for (int p = 0; p < parameters_in_all; ++p) parameters.add(std::to_string(p), rows, width, Initial::zeros());
+      DataParallel parallel(group[rank], parameters, {.compression = {.form = form, .share = 0.5}});
+      std::vector<std::vector<double>> total(parameters_in_all, std::vector<double>(elements, 0)), expected = total;
+      for (int step = 0; step < steps + 20; ++step) {
+        parameters.begin_minibatch();
+        for (int p = 0; p < parameters_in_all; ++p) {
+          if (!uses(step, p)) continue;
+          const Tensor own(group[rank].device(), rows, width);
+          own.set(gradient(rank, step, p));
+          parameters.add_gradient(parameters[static_cast<std::size_t>(p)], own);
         }
+        parallel.combine(1);
         for (std::size_t p = 0; p < parameters_in_all; ++p) {
-          for (std::size_t i = 0; i < elements; ++i) ASSERT_NEAR(total[p][i], expected[p][i], 0.01) << p << ", " << i;
+          if (!uses(step, static_cast<int>(p))) continue;
+          const Floats sum = parameters.dense_gradient(parameters[p]).get();
+          for (std::size_t i = 0; i < elements; ++i) total[p][i] += static_cast<double>(sum[i]);
+          for (int member = 0; member < members; ++member) {
+            const Floats of_member = gradient(member, step, static_cast<int>(p));
+            for (std::size_t i = 0; i < elements; ++i) expected[p][i] += static_cast<double>(of_member[i]);
+          }
         }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+        if (step != 20 && step != steps) continue;
+        parameters.forget_gradients();
+        group[rank].barrier();
+        if (rank == 0) (step == 20 ? first : last) = memory->held.load();
+        group[rank].barrier();
+      }
+      for (std::size_t p = 0; p < parameters_in_all; ++p) {
+        for (std::size_t i = 0; i < elements; ++i) ASSERT_NEAR(total[p][i], expected[p][i], 0.01) << p << ", " << i;
+      }
+    });
     EXPECT_LE(last, first + elements);  // that is less than one more tensor
   }
 }
@@ -196,30 +140,26 @@ TEST(Compression, AFailedStepDoesNotFailTheNextOnes) {
   for (const auto form : {Compression::Form::bfloat16, Compression::Form::largest}) {
     Engine engine({.workers = 2});
     const LocalGroup group(host_devices(engine, 2));
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < 2; ++rank) {
-      threads.emplace_back([&, rank] {
-        Parameters parameters(group[rank].device(), 1);
-        const Parameter weight = parameters.add("weight", rows, width, Initial::zeros());
-        DataParallel parallel(group[rank], parameters, {.compression = {.form = form, .share = 1}});
-        for (int step = 0; step < 3; ++step) {
-          const Tensor own(group[rank].device(), rows, width);
-          own.set(Floats(elements, step == 2 ? 2 : 1));
-          if (step == 1 && rank == 1) {
-            engine.push([] { throw std::runtime_error("no gradient today"); }, {mutate(own.var())});
-          }
-          parameters.set_gradient(weight, own);
-          parallel.combine(1);
-          const Tensor sum = parameters.dense_gradient(weight);
-          if (step == 1) {
-            EXPECT_THROW(sum.get(), OpError);
-          } else {
-            EXPECT_EQ(sum.get(), Floats(elements, step == 2 ? 4 : 2));
-          }
+    in_threads(2, [&](int rank) {
+      Parameters parameters(group[rank].device(), 1);
+      const Parameter weight = parameters.add("weight", rows, width, Initial::zeros());
+      DataParallel parallel(group[rank], parameters, {.compression = {.form = form, .share = 1}});
+      for (int step = 0; step < 3; ++step) {
+        const Tensor own(group[rank].device(), rows, width);
+        own.set(Floats(elements, step == 2 ? 2 : 1));
+        if (step == 1 && rank == 1) {
+          engine.push([] { throw std::runtime_error("no gradient today"); }, {mutate(own.var())});
         }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+        parameters.set_gradient(weight, own);
+        parallel.combine(1);
+        const Tensor sum = parameters.dense_gradient(weight);
+        if (step == 1) {
+          EXPECT_THROW(sum.get(), OpError);
+        } else {
+          EXPECT_EQ(sum.get(), Floats(elements, step == 2 ? 4 : 2));
+        }
+      }
+    });
   }
 }
 
@@ -266,21 +206,17 @@ TEST(Compression, OptionsOutOfRangeAreRefused) {
 TEST(DataParallel, AveragesParameters) {
   Engine engine({.workers = 2});
   const LocalGroup group(host_devices(engine, 3));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 3; ++rank) {
-    threads.emplace_back([&, rank] {
-      Parameters parameters(group[rank].device(), 1);
-      const Parameter weight = parameters.add("weight", 1, 2, Initial::zeros()),
-                      frozen = parameters.add("frozen", 1, 1, Initial::constant(0.1f));
-      parameters.freeze(frozen);
-      DataParallel parallel(group[rank], parameters);
-      parameters.value(weight).set(rank == 0 ? Floats{1, 2} : Floats{4, 8});
-      parallel.average();
-      EXPECT_EQ(parameters.value(weight).get(), (Floats{3, 6}));
-      EXPECT_EQ(parameters.value(frozen).get(), Floats{0.1f});  // (x + x + x) / 3 is another number
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  in_threads(3, [&](int rank) {
+    Parameters parameters(group[rank].device(), 1);
+    const Parameter weight = parameters.add("weight", 1, 2, Initial::zeros()),
+                    frozen = parameters.add("frozen", 1, 1, Initial::constant(0.1f));
+    parameters.freeze(frozen);
+    DataParallel parallel(group[rank], parameters);
+    parameters.value(weight).set(rank == 0 ? Floats{1, 2} : Floats{4, 8});
+    parallel.average();
+    EXPECT_EQ(parameters.value(weight).get(), (Floats{3, 6}));
+    EXPECT_EQ(parameters.value(frozen).get(), Floats{0.1f});  // (x + x + x) / 3 is another number
+  });
 }
 
 }  // namespace

@@ -9,14 +9,12 @@
 #include <limits>
 #include <memory>
 #include <random>
-#include <thread>
 
 #include "tests/batching/blocked_chain.h"
 #include "tests/devices/simulated.h"
 #include "tests/engine/support.h"
 #include "tests/seed.h"
-#include "tests/training/rows_model.h"
-#include "windrow/comm/local.h"
+#include "tests/training/members.h"
 #include "windrow/comm/nested.h"
 #include "windrow/training/internal/deal.h"
 #include "windrow/training/optimiser.h"
@@ -36,29 +34,11 @@ struct Run {
   bool priority = true;
 };
 
-/// Calls body(rank, model, communicator) in a thread for each member; each has an engine of its own.
-void with_members(int members, const EngineOptions& engine, const std::function<void(RowsModel&, Communicator)>& body,
-                  NonFinite non_finite = NonFinite::fail) {
-  std::vector<std::unique_ptr<RowsModel>> models;
-  std::vector<Device> devices;
-  for (int rank = 0; rank < members; ++rank) {
-    models.push_back(std::make_unique<RowsModel>(
-        RowsModel::Options{.engine = engine, .non_finite = non_finite, .rows = 70, .width = 90}));
-    devices.push_back(models.back()->host);
-  }
-  const LocalGroup group(devices);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < members; ++rank) {
-    threads.emplace_back([&, rank] { body(*models[static_cast<std::size_t>(rank)], group[rank]); });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 /// The parameters of all members after some steps. Sample i of a step goes to member i % members, or, in every second
 /// step, to member 0.
 std::vector<Floats> trained(int members, const Run& run) {
   std::vector<Floats> results(static_cast<std::size_t>(members));
-  with_members(members, run.engine, [&](RowsModel& model, const Communicator& communicator) {
+  with_members(members, {.engine = run.engine}, [&](RowsModel& model, const Communicator& communicator) {
     const auto rank = static_cast<std::size_t>(communicator.rank());
     if (rank > 0) model.parameters.value(model.matrix).set(Floats(70 * 90, 3));  // rank 0 has the parameters
     DataParallel parallel(communicator, model.parameters,
@@ -113,24 +93,8 @@ TEST(DataParallel, GivesTheSameBitsWithEveryPolicyAndNumberOfWorkers) {
   }
 }
 
-TEST(DataParallel, AFailureOfOneMemberFailsTheStepOfAll) {
-  with_members(3, {.workers = 2}, [](RowsModel& model, const Communicator& communicator) {
-    DataParallel parallel(communicator, model.parameters);
-    auto samples = model.draw_samples(2);
-    if (communicator.rank() == 1) samples[0].of_matrix[0] = std::numeric_limits<float>::quiet_NaN();
-    model.differentiate(samples);
-    model.parameters.sgd(0.1 / static_cast<double>(parallel.combine(samples.size())));
-    try {
-      model.values();
-      ADD_FAILURE() << "rank " << communicator.rank() << " goes on";
-    } catch (const OpError& error) {
-      EXPECT_NE(std::string(error.what()).find("loss"), std::string::npos) << error.what();
-    }
-  });
-}
-
 TEST(DataParallel, RefusesAParameterThatIsFrozenAtSomeMembers) {
-  with_members(2, {.workers = 2}, [](RowsModel& model, const Communicator& communicator) {
+  with_members(2, {.engine = {.workers = 2}}, [](RowsModel& model, const Communicator& communicator) {
     DataParallel parallel(communicator, model.parameters);
     if (communicator.rank() == 1) model.parameters.freeze(model.matrix);
     model.differentiate(model.draw_samples(2));
@@ -173,7 +137,7 @@ std::vector<Floats> values_after_bad_steps(bool skip, bool sharded, const Engine
     if (rank == 1) says(0, "loss");
     says(1, rank == 2 ? "loss" : "a loss or gradient of rank 2 is not finite");
   };
-  with_members(3, engine, body, skip ? NonFinite::skip : NonFinite::fail);
+  with_members(3, {.engine = engine, .non_finite = skip ? NonFinite::skip : NonFinite::fail}, body);
   return results;
 }
 
@@ -185,14 +149,10 @@ TEST(DataParallel, AllMembersSkipTheStepInWhichOneIsNotFinite) {
       for (std::size_t rank = 0; rank < 3; ++rank) EXPECT_EQ(skipping[rank], expected[0]) << rank;
     }
   }
-  with_members(
-      2, {.workers = 1},
-      [](RowsModel& model, const Communicator& communicator) {
-        EXPECT_THROW(
-            DataParallel(communicator, model.parameters, {.compression = {.form = Compression::Form::bfloat16}}),
-            MisuseError);
-      },
-      NonFinite::skip);
+  with_members(2, {.non_finite = NonFinite::skip}, [](RowsModel& model, const Communicator& communicator) {
+    EXPECT_THROW(DataParallel(communicator, model.parameters, {.compression = {.form = Compression::Form::bfloat16}}),
+                 MisuseError);
+  });
 }
 
 /// Both members of a group take a step. Their backward passes wait at the `call`-th call of each device until that
@@ -208,20 +168,16 @@ void expect_sums_while_passes_wait(const Parameter BlockedChain::*parameter, int
     if (++calls < call) return;
     for (const Awaited& sum : sums) sum.wait();
   });
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] {
-      BlockedChain& chain = *chains[static_cast<std::size_t>(rank)];
-      DataParallel parallel(group[rank], chain.parameters, {.bucket_bytes = 1});
-      Optimiser optimiser(chain.parameters, Method::sgd(), {.rate = 0.1});
-      const Minibatch minibatch = chain.differentiate();
-      const std::size_t samples = parallel.combine(3);
-      chain.tell(chain.*parameter, sums[static_cast<std::size_t>(rank)]);
-      optimiser.step(samples);
-      EXPECT_NO_THROW(EXPECT_GT(minibatch.loss(), 0));
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  in_threads(2, [&](int rank) {
+    BlockedChain& chain = *chains[static_cast<std::size_t>(rank)];
+    DataParallel parallel(group[rank], chain.parameters, {.bucket_bytes = 1});
+    Optimiser optimiser(chain.parameters, Method::sgd(), {.rate = 0.1});
+    const Minibatch minibatch = chain.differentiate();
+    const std::size_t samples = parallel.combine(3);
+    chain.tell(chain.*parameter, sums[static_cast<std::size_t>(rank)]);
+    optimiser.step(samples);
+    EXPECT_NO_THROW(EXPECT_GT(minibatch.loss(), 0));
+  });
   for (const auto each : {&BlockedChain::w, &BlockedChain::u, &BlockedChain::head}) {
     EXPECT_EQ(zero.parameters.value(zero.*each).get(), one.parameters.value(one.*each).get());
   }
@@ -262,21 +218,17 @@ TEST(DataParallel, FailsTheStepOfAllIfTheBackwardPassOfOneFailsAfterASum) {
     sum.wait();
     if (!failed.exchange(true)) throw Error("the backward pass fails");
   });
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] {
-      BlockedChain& chain = *chains[static_cast<std::size_t>(rank)];
-      DataParallel parallel(group[rank], chain.parameters, {.bucket_bytes = 1});
-      Optimiser optimiser(chain.parameters, Method::sgd(), {.rate = 0.1});
-      chain.differentiate();
-      const std::size_t samples = parallel.combine(3);
-      if (rank == 0) chain.tell(chain.head, sum);
-      optimiser.step(samples);
-      EXPECT_THROW(chain.parameters.value(chain.w).get(), OpError) << "rank " << rank << " goes on";
-      EXPECT_EQ(optimiser.progress().steps, 1u);  // it can be restored
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  in_threads(2, [&](int rank) {
+    BlockedChain& chain = *chains[static_cast<std::size_t>(rank)];
+    DataParallel parallel(group[rank], chain.parameters, {.bucket_bytes = 1});
+    Optimiser optimiser(chain.parameters, Method::sgd(), {.rate = 0.1});
+    chain.differentiate();
+    const std::size_t samples = parallel.combine(3);
+    if (rank == 0) chain.tell(chain.head, sum);
+    optimiser.step(samples);
+    EXPECT_THROW(chain.parameters.value(chain.w).get(), OpError) << "rank " << rank << " goes on";
+    EXPECT_EQ(optimiser.progress().steps, 1u);  // it can be restored
+  });
 }
 
 TEST(Deal, GivesMembersEqualWork) {
@@ -308,49 +260,41 @@ TEST(DataParallel, RefusesWhatANestedGroupLacksWhenItIsMade) {
   Engine engine({.workers = 2});
   const LocalGroup inner(host_devices(engine, 2)), outer(host_devices(engine, 1));
   const NestedGroup nested({inner[0], inner[1]}, outer[0]);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] {
-      Parameters parameters(nested[rank].device(), 1);
-      Optimiser optimiser(parameters, Method::sgd());
-      const auto made = [&](const DataParallelOptions& options) {
-        return error_of<MisuseError>([&] { DataParallel(nested[rank], parameters, options); });
-      };
-      EXPECT_EQ(made({.compression = {.form = Compression::Form::bfloat16}}),
-                "DataParallelOptions: compression in a NestedGroup; expected none, or another group");
-      EXPECT_EQ(made({.sharded = &optimiser}),
-                "DataParallelOptions: a sharded update in a NestedGroup; expected none, or another group");
-      EXPECT_NO_THROW(DataParallel(nested[rank], parameters));
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  in_threads(2, [&](int rank) {
+    Parameters parameters(nested[rank].device(), 1);
+    Optimiser optimiser(parameters, Method::sgd());
+    const auto made = [&](const DataParallelOptions& options) {
+      return error_of<MisuseError>([&] { DataParallel(nested[rank], parameters, options); });
+    };
+    EXPECT_EQ(made({.compression = {.form = Compression::Form::bfloat16}}),
+              "DataParallelOptions: compression in a NestedGroup; expected none, or another group");
+    EXPECT_EQ(made({.sharded = &optimiser}),
+              "DataParallelOptions: a sharded update in a NestedGroup; expected none, or another group");
+    EXPECT_NO_THROW(DataParallel(nested[rank], parameters));
+  });
 }
 
 TEST(DataParallel, RefusesMembersWhoseParametersDiffer) {
   Engine engine({.workers = 2});
   const std::vector<Device> devices = host_devices(engine, 2);
   const LocalGroup group(devices);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] {
-      Parameters parameters(devices[static_cast<std::size_t>(rank)], 1);
-      parameters.add("same", 2, 2, Initial::zeros());
-      parameters.add(rank == 0 ? "left" : "right", 2, 2, Initial::zeros());
-      try {
-        DataParallel(group[rank], parameters);
-        ADD_FAILURE() << "rank " << rank << " goes on";
-      } catch (const CommError& error) {
-        EXPECT_NE(std::string(error.what()).find("parameter 1 '"), std::string::npos) << error.what();
-      }
-      Parameters frozen(devices[static_cast<std::size_t>(rank)], 1);
-      const Parameter one = frozen.add("one", 2, 2, Initial::zeros());
-      if (rank == 1) frozen.freeze(one);
-      EXPECT_THROW(DataParallel(group[rank], frozen), CommError);
-      Parameters elsewhere(host_device(engine), 1);
-      EXPECT_THROW(DataParallel(group[rank], elsewhere), MisuseError);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  in_threads(2, [&](int rank) {
+    Parameters parameters(devices[static_cast<std::size_t>(rank)], 1);
+    parameters.add("same", 2, 2, Initial::zeros());
+    parameters.add(rank == 0 ? "left" : "right", 2, 2, Initial::zeros());
+    try {
+      DataParallel(group[rank], parameters);
+      ADD_FAILURE() << "rank " << rank << " goes on";
+    } catch (const CommError& error) {
+      EXPECT_NE(std::string(error.what()).find("parameter 1 '"), std::string::npos) << error.what();
+    }
+    Parameters frozen(devices[static_cast<std::size_t>(rank)], 1);
+    const Parameter one = frozen.add("one", 2, 2, Initial::zeros());
+    if (rank == 1) frozen.freeze(one);
+    EXPECT_THROW(DataParallel(group[rank], frozen), CommError);
+    Parameters elsewhere(host_device(engine), 1);
+    EXPECT_THROW(DataParallel(group[rank], elsewhere), MisuseError);
+  });
 }
 
 }  // namespace

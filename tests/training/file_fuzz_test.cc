@@ -10,11 +10,9 @@
 #include "tests/training/checkpoints.h"
 #include "tests/training/files.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-using testing::KnownCheckpoint;
-using testing::MemoryCalls;
 using Bytes = std::vector<char>;
 
 const std::string manifest_file = "run/000000000003.json", tensor_file = "run/000000000003.safetensors";
@@ -29,13 +27,13 @@ std::vector<std::string> stumbling_blocks() {
   return blocks;
 }
 
-class FileFuzzTest : public testing::FileTest {
+class FileFuzzTest : public FileTest {
  protected:
-  FileFuzzTest() : random(testing::first_seed()) {
-    const testing::FaultyCalls calls;
+  FileFuzzTest() : random(first_seed()) {
+    const FaultyCalls calls;
     CheckpointWriter(folder / "run", {}, calls).write(known.contents());
     for (const std::string& name : {manifest_file, tensor_file}) {
-      const std::string content = testing::content_of(folder / name);
+      const std::string content = content_of(folder / name);
       original[name] = Bytes(content.begin(), content.end());
     }
   }
@@ -103,7 +101,7 @@ class FileFuzzTest : public testing::FileTest {
   const KnownCheckpoint known{3};
   std::map<std::string, Bytes> original;
   std::mt19937_64 random;
-  const int cases = testing::sanitized ? 5'000 : 10'000;
+  const int cases = sanitized ? 5'000 : 10'000;
 };
 
 /// Reads all that a tensor file says it has.
@@ -135,8 +133,8 @@ TEST_F(FileFuzzTest, ADamagedTensorFileIsRefusedInOneLineOrReadWithinItsBounds) 
       ASSERT_LT(what.size(), 500u) << what;
     }
   }
-  EXPECT_GT(refused, cases / 2) << "seed " << testing::first_seed();
-  EXPECT_LT(refused, cases) << "seed " << testing::first_seed();
+  EXPECT_GT(refused, cases / 2) << "seed " << first_seed();
+  EXPECT_LT(refused, cases) << "seed " << first_seed();
 }
 
 TEST_F(FileFuzzTest, ADamagedCheckpointIsRefusedInOneLineOrGivesWhatWasWritten) {
@@ -148,14 +146,14 @@ TEST_F(FileFuzzTest, ADamagedCheckpointIsRefusedInOneLineOrGivesWhatWasWritten) 
     calls.files[victim] = damaged(original[victim], victim);
     const NewestCheckpoint newest = CheckpointFolder("run", calls).newest();
     if (newest.checkpoint) {
-      ASSERT_EQ(*newest.checkpoint, known) << "case " << i << " of seed " << testing::first_seed();
+      ASSERT_EQ(*newest.checkpoint, known) << "case " << i << " of seed " << first_seed();
       continue;
     }
     ++refused;
     ASSERT_EQ(newest.skipped.size(), 1u);
     ASSERT_EQ(newest.skipped[0].find('\n'), std::string::npos) << newest.skipped[0];
   }
-  EXPECT_GT(refused, cases / 2) << "seed " << testing::first_seed();
+  EXPECT_GT(refused, cases / 2) << "seed " << first_seed();
 }
 
 /// A single bit is never missed.
@@ -170,4 +168,4 @@ TEST_F(FileFuzzTest, EachFlippedBitOfATensorFileIsNoticed) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -84,8 +84,6 @@ class FaultyCalls : public FileCalls {
   explicit FaultyCalls(FaultPlan plan = {}) : plan_(plan) {}
 
   bool struck() const { return calls_ > plan_.at; }
-  /// The calls so far, such as "rename b.json".
-  const std::vector<std::string>& log() const { return log_; }
   /// The call that suffered, such as "rename b.json".
   const std::string& victim() const { return victim_; }
 
@@ -146,12 +144,11 @@ class FaultyCalls : public FileCalls {
 
   bool fails(const std::string& call, const std::string& path, Signals signals = Signals::pass,
              Part part = Part::whole) const {
-    log_.push_back(call + " " + std::filesystem::path(path).filename().string());
     now_ = false;
     if (plan_.fault == Fault::interrupted && signals == Signals::pass) return false;
     if (plan_.fault == Fault::shortened && part == Part::whole) return false;
     now_ = calls_++ == plan_.at;
-    if (now_) victim_ = log_.back();
+    if (now_) victim_ = call + " " + std::filesystem::path(path).filename().string();
     errno = plan_.fault == Fault::interrupted ? EINTR : plan_.error;
     return plan_.fault == Fault::killed ? struck() : now_ && plan_.fault != Fault::shortened;
   }
@@ -163,7 +160,6 @@ class FaultyCalls : public FileCalls {
   mutable std::size_t calls_ = 0;
   mutable bool now_ = false;  // the current call suffers
   mutable std::string victim_;
-  mutable std::vector<std::string> log_;
   mutable std::map<int, std::string> path_of_;
 };
 

@@ -12,10 +12,8 @@
 #include "tests/training/checkpoints.h"
 #include "tests/training/files.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::KnownCheckpoint;
 
 /// A file system with one folder, "run", whose power fails at one call: that call and all later ones do nothing.
 class Disk : public FileCalls {
@@ -190,9 +188,9 @@ bool is(const NewestCheckpoint& newest, const std::optional<KnownCheckpoint>& kn
 }
 
 TEST(PowerLoss, LeavesTheNewestCheckpointOrTheOneThatWasBeingWritten) {
-  SCOPED_TRACE("seed " + std::to_string(testing::first_seed()));
-  std::mt19937 random(testing::first_seed());
-  const int chances = testing::sanitized ? 5 : 20;
+  SCOPED_TRACE("seed " + std::to_string(first_seed()));
+  std::mt19937 random(first_seed());
+  const int chances = sanitized ? 5 : 20;
   for (std::size_t at = 0;; ++at) {
     Disk disk;
     disk.fail_at(at);
@@ -212,4 +210,4 @@ TEST(PowerLoss, LeavesTheNewestCheckpointOrTheOneThatWasBeingWritten) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

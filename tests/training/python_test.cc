@@ -6,10 +6,10 @@
 #include "tests/training/checkpoints.h"
 #include "tests/training/files.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-class PythonTest : public testing::FileTest {
+class PythonTest : public FileTest {
  protected:
   const std::filesystem::path path = folder / "t.safetensors";
 
@@ -27,7 +27,7 @@ class PythonTest : public testing::FileTest {
   std::vector<std::uint64_t> seed = {~std::uint64_t{0}};
 
   void write() const {
-    const testing::FaultyCalls calls;  // which do not wait for the disk
+    const FaultyCalls calls;  // which do not wait for the disk
     write_tensor_file(path,
                       {.tensors = {{"weight", {3, 4}, weight},
                                    {"index", {5}, index},
@@ -67,8 +67,8 @@ TEST_F(PythonTest, WritesWhatThisLibraryReads) {
 }
 
 TEST_F(PythonTest, ReadsManifests) {
-  const testing::FaultyCalls calls;
-  CheckpointWriter(folder / "run", {}, calls).write(testing::KnownCheckpoint{7}.contents());
+  const FaultyCalls calls;
+  CheckpointWriter(folder / "run", {}, calls).write(KnownCheckpoint{7}.contents());
   EXPECT_EQ(python("check-manifest", folder / "run/000000000007.json"), 0);
 }
 
@@ -81,4 +81,4 @@ TEST_F(PythonTest, AgreesWithThePackageSafetensors) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

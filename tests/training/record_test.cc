@@ -11,10 +11,8 @@
 #include "tests/training/files.h"
 #include "windrow/engine/error.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::error_of;
 
 Record parse(const std::string& json) { return Record::parse(json, "f.json: manifest"); }
 Record again(const Record& record) { return parse(record.json()); }
@@ -57,8 +55,8 @@ TEST(Record, IsIndentedForPeople) {
 }
 
 TEST(Record, KeepsAllBitsOfNumbers) {
-  std::mt19937_64 random(testing::first_seed());
-  SCOPED_TRACE("seed " + std::to_string(testing::first_seed()));
+  std::mt19937_64 random(first_seed());
+  SCOPED_TRACE("seed " + std::to_string(first_seed()));
   std::vector<double> numbers = {0.0, -0.0, 1, 1e22, 1e23, 5e-324, 0.1, 1e16, -123456789};
   numbers.push_back(std::numeric_limits<double>::max());
   numbers.push_back(std::numeric_limits<double>::min());
@@ -179,4 +177,4 @@ TEST(Record, RefusesOtherFormatsAndNewerVersions) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

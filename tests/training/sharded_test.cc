@@ -3,12 +3,10 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <thread>
 
 #include "tests/engine/support.h"
 #include "tests/training/files.h"
-#include "tests/training/rows_model.h"
-#include "windrow/comm/local.h"
+#include "tests/training/members.h"
 #include "windrow/training/checkpoint.h"
 #include "windrow/training/data_parallel.h"
 #include "windrow/training/internal/simulation.h"
@@ -36,26 +34,10 @@ struct Result {
   Names states;
 };
 
-/// Calls body(rank, model, communicator) in a thread for each member; each has an engine of its own.
-void with_members(const ShardedRun& run, const std::function<void(RowsModel&, const Communicator&)>& body) {
-  std::vector<std::unique_ptr<RowsModel>> models;
-  std::vector<Device> devices;
-  for (int rank = 0; rank < run.members; ++rank) {
-    models.push_back(std::make_unique<RowsModel>(RowsModel::Options{.engine = run.engine, .rows = 70, .width = 90}));
-    devices.push_back(models.back()->host);
-  }
-  const LocalGroup group(devices);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < run.members; ++rank) {
-    threads.emplace_back([&, rank] { body(*models[static_cast<std::size_t>(rank)], group[rank]); });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 /// What members have after some steps. Sample i of a minibatch goes to member i % members.
 std::vector<Result> trained(const ShardedRun& run) {
   std::vector<Result> results(static_cast<std::size_t>(run.members));
-  with_members(run, [&](RowsModel& model, const Communicator& communicator) {
+  with_members(run.members, {.engine = run.engine}, [&](RowsModel& model, const Communicator& communicator) {
     const auto rank = static_cast<std::size_t>(communicator.rank()), members = results.size();
     Optimiser optimiser(model.parameters, run.method, run.optimiser);
     const auto restore_all = [&] {
@@ -137,27 +119,30 @@ TEST_F(ShardedCheckpoints, AreThoseOfAnUpdateThatIsNotShardedAndGoOnWithAnyNumbe
   EXPECT_EQ(content_of(later / file), content_of(whole / file));
 }
 
+/// Also if it is not sharded.
 TEST(ShardedUpdate, FailsAtAllMembersIfTheMinibatchOfOneFails) {
-  with_members({}, [](RowsModel& model, const Communicator& communicator) {
-    Optimiser optimiser(model.parameters, Method::adam(), {.clip_norm = 1});
-    DataParallel parallel(communicator, model.parameters, {.sharded = &optimiser});
-    auto samples = model.draw_samples(2);
-    if (communicator.rank() == 2) samples[0].of_matrix[0] = std::numeric_limits<float>::quiet_NaN();
-    model.differentiate(samples);
-    optimiser.step(parallel.combine(samples.size()));
-    for (const Parameter& parameter : {model.matrix, model.table}) {
-      try {
-        model.parameters.value(parameter).get();
-        ADD_FAILURE() << "rank " << communicator.rank() << " goes on";
-      } catch (const OpError& error) {
-        EXPECT_NE(std::string(error.what()).find("loss"), std::string::npos) << error.what();
+  for (const bool sharded : {false, true}) {
+    with_members(3, {}, [sharded](RowsModel& model, const Communicator& communicator) {
+      Optimiser optimiser(model.parameters, Method::adam(), {.clip_norm = 1});
+      DataParallel parallel(communicator, model.parameters, {.sharded = sharded ? &optimiser : nullptr});
+      auto samples = model.draw_samples(2);
+      if (communicator.rank() == 2) samples[0].of_matrix[0] = std::numeric_limits<float>::quiet_NaN();
+      model.differentiate(samples);
+      optimiser.step(parallel.combine(samples.size()));
+      for (const Parameter& parameter : {model.matrix, model.table}) {
+        try {
+          model.parameters.value(parameter).get();
+          ADD_FAILURE() << "rank " << communicator.rank() << " goes on";
+        } catch (const OpError& error) {
+          EXPECT_NE(std::string(error.what()).find("loss"), std::string::npos) << error.what();
+        }
       }
-    }
-  });
+    });
+  }
 }
 
 TEST(ShardedUpdate, RefusesWhatItCannotDo) {
-  with_members({.members = 2}, [](RowsModel& model, const Communicator& communicator) {
+  with_members(2, {}, [](RowsModel& model, const Communicator& communicator) {
     Optimiser optimiser(model.parameters, Method::adam());
     RowsModel other;
     Optimiser of_others(other.parameters, Method::adam());

@@ -5,11 +5,10 @@
 #include <functional>
 #include <memory>
 #include <random>
-#include <thread>
 
 #include "tests/seed.h"
 #include "tests/training/files.h"
-#include "windrow/comm/local.h"
+#include "tests/training/members.h"
 #include "windrow/engine/engine.h"
 #include "windrow/ops/static.h"
 #include "windrow/training/checkpoint.h"
@@ -133,15 +132,6 @@ TEST(StepCounts, BeginWithTheFirstGradientOfAParameterOrWhenItIsUnfrozen) {
   for (const double moved : frozen) EXPECT_NEAR(moved, rate, 1e-6);
 }
 
-TEST(StepCounts, OfARowBeginWithItsFirstLookup) {
-  Trained trained;
-  for (int k = 0; k < 300; ++k) trained.step({.dense = false, .rows = {1, 3}, .gradient = Floats(2 * table_width, 1)});
-  for (int k = 1; k <= 5; ++k) {
-    trained.step({.dense = false, .rows = {2, 3}, .gradient = Floats(2 * table_width, 1)});
-    EXPECT_NEAR(trained.values()[2 * table_width], -k * rate, 1e-6);
-  }
-}
-
 class StepCountFiles : public FileTest {
  protected:
   /// Trains, and goes on from a checkpoint in between; `change_contents` may change what is written.
@@ -225,35 +215,31 @@ TEST(StepCounts, AreEqualAtAllMembersOfAGroupShardedOrNot) {
       members.push_back(std::make_unique<Trained>());
       devices.push_back(members.back()->host);
     }
-    LocalGroup group(devices);
+    const LocalGroup group(devices);
     std::vector<OracleTable> oracles(3);
-    std::vector<std::thread> threads;
-    for (std::size_t rank = 0; rank < 3; ++rank) {
-      threads.emplace_back([&, rank] {
-        Trained& own = *members[rank];
-        DataParallel parallel(group[static_cast<int>(rank)], own.parameters,
-                              {.sharded = sharded ? &own.optimiser : nullptr});
-        std::mt19937 random(first_seed());
-        for (int k = 0; k < 30; ++k) {
-          // Each member has the gradient of some rows.
-          ChangedRows change = draw_change(random), part{.dense = change.dense, .rows = {}, .gradient = {}};
-          if (change.rows.empty()) continue;
-          for (std::size_t i = 0; i < change.rows.size(); ++i) {
-            if (!change.dense && i % 3 != rank) continue;
-            part.rows.push_back(change.rows[i]);
-            for (std::size_t c = 0; c < table_width; ++c) {
-              const float g = change.gradient[i * table_width + c];
-              part.gradient.push_back(change.dense && i % 3 != rank ? 0 : g);
-            }
+    in_threads(3, [&](int member) {
+      const auto rank = static_cast<std::size_t>(member);
+      Trained& own = *members[rank];
+      DataParallel parallel(group[member], own.parameters, {.sharded = sharded ? &own.optimiser : nullptr});
+      std::mt19937 random(first_seed());
+      for (int k = 0; k < 30; ++k) {
+        // Each member has the gradient of some rows.
+        ChangedRows change = draw_change(random), part{.dense = change.dense, .rows = {}, .gradient = {}};
+        if (change.rows.empty()) continue;
+        for (std::size_t i = 0; i < change.rows.size(); ++i) {
+          if (!change.dense && i % 3 != rank) continue;
+          part.rows.push_back(change.rows[i]);
+          for (std::size_t c = 0; c < table_width; ++c) {
+            const float g = change.gradient[i * table_width + c];
+            part.gradient.push_back(change.dense && i % 3 != rank ? 0 : g);
           }
-          oracles[rank].step(change);
-          part.rows.empty() ? void(own.parameters.begin_minibatch()) : own.give(part);
-          own.optimiser.step(parallel.combine(rank == 0 ? 1 : 0));
         }
-        expect_near(own.values(), oracles[rank]);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+        oracles[rank].step(change);
+        part.rows.empty() ? void(own.parameters.begin_minibatch()) : own.give(part);
+        own.optimiser.step(parallel.combine(rank == 0 ? 1 : 0));
+      }
+      expect_near(own.values(), oracles[rank]);
+    });
     EXPECT_EQ(members[1]->values(), members[0]->values());
     EXPECT_EQ(members[2]->values(), members[0]->values());
   }

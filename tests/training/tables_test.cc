@@ -7,7 +7,7 @@
 #include "windrow/batching/runner.h"
 #include "windrow/training/optimiser.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
 using Floats = std::vector<float>;
@@ -69,7 +69,7 @@ class TableModel {
 };
 
 TEST(Tables, TakeTheStepsOfDenseGradients) {
-  SCOPED_TRACE("seed " + std::to_string(testing::first_seed()));
+  SCOPED_TRACE("seed " + std::to_string(first_seed()));
   using Tables = OptimiserOptions::Tables;
   for (const Method& method :
        {Method::sgd(), Method::momentum(), Method::adagrad(), Method::rmsprop(), Method::adam()}) {
@@ -81,8 +81,8 @@ TEST(Tables, TakeTheStepsOfDenseGradients) {
         TableModel one(TableModel::Form::lookups, tied), other(TableModel::Form::products, tied);
         Optimiser of_one(one.parameters, method, options), of_other(other.parameters, method, options);
         for (std::uint32_t step = 0; step < 4; ++step) {
-          one.differentiate(testing::first_seed() + step);
-          other.differentiate(testing::first_seed() + step);
+          one.differentiate(first_seed() + step);
+          other.differentiate(first_seed() + step);
           of_one.step(6);
           of_other.step(6);
         }
@@ -95,4 +95,4 @@ TEST(Tables, TakeTheStepsOfDenseGradients) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -9,12 +9,8 @@
 #include "tests/training/files.h"
 #include "windrow/engine/error.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::content_of;
-using testing::error_of;
-using testing::put;
 
 /// A file with this header and so many bytes of data.
 std::string file_of(const std::string& header, std::size_t data_bytes) {
@@ -23,7 +19,7 @@ std::string file_of(const std::string& header, std::size_t data_bytes) {
   return size + header + std::string(data_bytes, '\0');
 }
 
-class TensorFileTest : public testing::FileTest {
+class TensorFileTest : public FileTest {
  protected:
   const std::filesystem::path path = folder / "t.safetensors";
 
@@ -289,4 +285,4 @@ TEST_F(TensorFileTest, NoticesAFileThatShrinksWhileItIsOpen) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -10,9 +10,3 @@ windrow_test(
   LINKS windrow::training
   INSIDE training
   DEFINITIONS WINDROW_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-
-# Processes that write checkpoints are killed at random moments.
-add_executable(checkpoint_soak training/checkpoint_soak.cc)
-windrow_test_program(checkpoint_soak windrow::training GTest::gtest)
-add_test(NAME training.checkpoint_soak COMMAND checkpoint_soak --kills 200)
-set_tests_properties(training.checkpoint_soak PROPERTIES LABELS soak TIMEOUT 600)

@@ -7,18 +7,12 @@
 
 #include "tests/training/files.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::content_of;
-using testing::error_of;
-using testing::Fault;
-using testing::FaultyCalls;
-using testing::names_in;
-using testing::put;
 
-class WholeFileTest : public testing::FileTest {
+class WholeFileTest : public FileTest {
  protected:
   const fs::path path = folder / "a.json";
 
@@ -114,18 +108,6 @@ TEST_F(WholeFileTest, PassesOverTheFilesOfKilledProcesses) {
   write(path, "new");
   EXPECT_EQ(content_of(path), "new");
   EXPECT_EQ(names_in(folder), (std::vector<std::string>{"a.json", left}));
-}
-
-TEST_F(WholeFileTest, IsDurableBeforeItTakesItsPlaceAndAfterwards) {
-  put(path, "old");
-  FaultyCalls calls;
-  write(path, "new", calls);
-  const std::string name = "a.json." + std::to_string(getpid()) + "-0.new";
-  const std::string inside = folder.filename();
-  EXPECT_EQ(calls.log(), (std::vector<std::string>{"stat a.json", "access a.json", "realpath a.json", "open " + name,
-                                                   "write " + name, "write " + name, "fchmod " + name, "fsync " + name,
-                                                   "close " + name, "open " + inside, "rename a.json",
-                                                   "fsync " + inside, "close " + inside}));
 }
 
 /// Fails each call in turn.
@@ -233,4 +215,4 @@ TEST_F(WholeFileTest, EscapesControlCharactersOfPaths) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing
