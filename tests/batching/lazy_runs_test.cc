@@ -10,7 +10,6 @@
 #include "tests/ops/cases.h"
 #include "windrow/batching/internal/lazy_weight.h"
 #include "windrow/batching/lazy.h"
-#include "windrow/memory/pool.h"
 #include "windrow/ops/apply.h"
 
 namespace windrow::testing {

@@ -11,7 +11,6 @@
 
 #include "tests/engine/support.h"
 #include "tests/memory/counting_allocator.h"
-#include "windrow/ops/internal/row_segments.h"
 
 namespace windrow::testing {
 namespace {
