@@ -3,20 +3,13 @@
 
     network_test.py --mpirun mpirun --windrow build/release/bin/windrow
 
-Three networks: a pair of virtual Ethernet devices; one that delays packets and loses some, which a thread here relays
-between two TUN devices, since few kernels have netem; and the first one again, cut while the processes train. Needs
-root, namespaces and /dev/net/tun; exits with 77 and says what is missing if they are not there.
+The network is a pair of virtual Ethernet devices. The second time, it is cut while the processes train. Needs root and
+namespaces; exits with 77 and says what is missing if they are not there.
 """
 import argparse
-import ctypes
-import fcntl
-import heapq
 import os
-import random
 import re
-import select
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -65,12 +58,9 @@ class Hosts:
                     pass
             run("ip", "netns", "del", name)
 
-    def connect_directly(self):
+    def connect(self):
         must("ip", "link", "add", self.device, "netns", self.names[0], "type", "veth", "peer", "name", self.device,
              "netns", self.names[1])
-        self.bring_up()
-
-    def bring_up(self):
         for name, address in zip(self.names, self.addresses):
             must("ip", "-n", name, "addr", "add", address + "/24", "dev", self.device)
             must("ip", "-n", name, "link", "set", self.device, "up")
@@ -97,71 +87,6 @@ class Hosts:
                 except OSError:
                     pass
         return False
-
-
-def enter(namespace):
-    """Moves this thread to the namespace."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    with open(f"/run/netns/{namespace}") as file:
-        if libc.setns(file.fileno(), 0) != 0:
-            raise OSError(ctypes.get_errno(), "setns")
-
-
-class SlowNetwork:
-    """Relays packets between the hosts: later, and not all of them."""
-
-    def __init__(self, hosts, delay, loss):
-        self.delay, self.loss, self.lost, self.relayed = delay, loss, 0, 0
-        self.random = random.Random(1)
-        self.tunnels = []
-        for name in hosts.names:
-            opened = []
-
-            def open_tunnel(name=name, opened=opened):
-                enter(name)
-                tunnel = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-                no_header, tun = 0x1000, 0x0001
-                fcntl.ioctl(tunnel, 0x400454CA, struct.pack("16sH22x", hosts.device.encode(), tun | no_header))
-                opened.append(tunnel)
-
-            thread = threading.Thread(target=open_tunnel)
-            thread.start()
-            thread.join()
-            if not opened:
-                raise OSError("no TUN device")
-            self.tunnels += opened
-        self.ending = False
-        self.thread = threading.Thread(target=self.relay)
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.ending = True
-        self.thread.join()
-        for tunnel in self.tunnels:
-            os.close(tunnel)
-
-    def relay(self):
-        late, number = [], 0
-        while not self.ending:
-            wait = 0.05 if not late else max(0, min(0.05, late[0][0] - time.monotonic()))
-            for tunnel in select.select(self.tunnels, [], [], wait)[0]:
-                packet = os.read(tunnel, 65536)
-                if self.random.random() < self.loss:
-                    self.lost += 1
-                    continue
-                number += 1
-                other = self.tunnels[1 - self.tunnels.index(tunnel)]
-                heapq.heappush(late, (time.monotonic() + self.delay, number, other, packet))
-            while late and late[0][0] <= time.monotonic():
-                _, _, tunnel, packet = heapq.heappop(late)
-                try:
-                    os.write(tunnel, packet)
-                    self.relayed += 1
-                except OSError:
-                    self.lost += 1
 
 
 def epochs_of(text):
@@ -229,33 +154,15 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         try:
             with Hosts(folder, 1) as hosts:
-                hosts.connect_directly()
+                hosts.connect()
         except OSError as error:
             skip(f"no network namespaces: {error}")
         with Hosts(folder, 1) as hosts:
-            hosts.connect_directly()
+            hosts.connect()
             trains(hosts, arguments, expected)
             print("two hosts: the epochs of one")
-            netem = run("ip", "netns", "exec", hosts.names[0], "tc", "qdisc", "add", "dev", hosts.device, "root", "netem",
-                        "delay", "2ms", "loss", "1%")
-            if netem.returncode == 0:
-                trains(hosts, arguments, expected)
-                print("two hosts, with netem: the epochs of one")
-            else:
-                print(f"no netem here: {netem.stderr.strip()}")
         with Hosts(folder, 2) as hosts:
-            try:
-                slow = SlowNetwork(hosts, delay=0.002, loss=0.01)
-            except OSError as error:
-                print(f"no TUN devices, so no slow network: {error}")
-            else:
-                with slow:
-                    hosts.bring_up()
-                    trains(hosts, arguments, expected)
-                print(f"a slow network: the epochs of one, although {slow.lost} of "
-                      f"{slow.lost + slow.relayed} packets were lost")
-        with Hosts(folder, 3) as hosts:
-            hosts.connect_directly()
+            hosts.connect()
             is_cut(hosts, arguments)
             print("a network that is cut: rank 0 says who is missing, and both processes end")
 
