@@ -1,6 +1,4 @@
 // What a minibatch on a CUDA device costs, in calls of the runtime.
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -10,8 +8,6 @@
 #include <thread>
 #include <vector>
 
-#include "lane.h"
-#include "memory.h"
 #include "tests/batching/blocked_chain.h"
 #include "tests/cuda/support.h"
 #include "tests/engine/support.h"
@@ -120,43 +116,6 @@ TEST(CudaMinibatch, MakesGraphsOnceForMinibatchesOfOneShape) {
   step({8});
   engine.wait_all();
   EXPECT_EQ(fake::counters().graphs_made, 4u);
-}
-
-/// Whatever call fails, and if the function throws.
-TEST(CudaCapture, EndsInAnyCase) {
-  fake::reset();
-  const auto hardware = cuda::Hardware::open(0);
-  const auto lane = cuda::CudaLane::make(hardware, {.name = "lane"});
-  const auto staging = std::make_shared<cuda::PinnedMemory>(hardware);
-  cuda::DeviceMemory memory(lane, staging, 0);
-  std::byte* const bytes = memory.allocate(256);
-  const auto clear = [&] {
-    for (int i = 0; i < 3; ++i) memory.clear(lane.get(), bytes, 256);
-  };
-  std::size_t calls = 0;
-  ASSERT_TRUE(lane->can_capture());
-  const auto capture = [&](const std::function<void()>& issue) {
-    cuda::Graph* const made = lane->capture(issue, &calls);
-    if (made != nullptr) hardware->cuda().free_graph(made);
-    return made != nullptr;
-  };
-  int failed = 0;
-  for (std::uint64_t call = 1; call < 20; ++call) {
-    fake::fail(call, cudaErrorInvalidValue, false);
-    try {
-      capture(clear);
-    } catch (const Error&) {
-      ++failed;
-    }
-    fake::fail(0, cudaSuccess, false);
-    EXPECT_TRUE(capture(clear)) << "after call " << call;
-    EXPECT_EQ(calls, 3u);
-  }
-  EXPECT_GE(failed, 5);  // 3 calls, and those around them
-  EXPECT_THROW(capture([] { throw std::runtime_error("of the function"); }), std::runtime_error);
-  EXPECT_FALSE(capture([] {}));
-  EXPECT_TRUE(capture(clear));
-  memory.deallocate(bytes, 256);
 }
 
 /// A step is issued when the host has looked at the losses, while the device computes gradients.
