@@ -12,7 +12,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-bool nested(const Communicator& member) { return member.member()->nested() != nullptr; }
+bool is_nested(const Communicator& member) { return member.member()->nested() != nullptr; }
 
 void exchanges_numbers(const Communicator& member) {
   for (const std::int64_t count : {0, 1, 15, 16, 1000}) {
@@ -36,7 +36,7 @@ void combines_whole_numbers(const Communicator& member) {
   member.all_reduce(counts, Combine::max);
   EXPECT_EQ(counts.get(), (std::vector<std::int32_t>{last, 0}));
   EXPECT_THROW(member.all_reduce(counts, Combine::mean), MisuseError);
-  if (nested(member)) return;
+  if (is_nested(member)) return;
   counts.set({rank, -rank});
   member.all_gather(counts, all);
   std::vector<std::int32_t> expected;
@@ -45,7 +45,7 @@ void combines_whole_numbers(const Communicator& member) {
 }
 
 void crosses_messages_and_collectives(const Communicator& member) {
-  if (member.size() < 2 || nested(member)) return;
+  if (member.size() < 2 || is_nested(member)) return;
   const Tensor x = filled(member.device(), 2, 3, static_cast<float>(member.rank() + 1)), to(member.device(), 2, 3);
   const Tensor y = filled(member.device(), 2, 3, 10);
   if (member.rank() == 0) member.all_reduce(y);
@@ -69,7 +69,7 @@ void fails_with_an_operand(const Communicator& member) {
   member.all_reduce(bad, Combine::sum, {.name = "gradients"});
   member.all_reduce(good);
   const std::string text = error_of(bad);
-  EXPECT_TRUE(nested(member) || text.find("rank " + std::to_string(last)) != text.npos) << text;
+  EXPECT_TRUE(is_nested(member) || text.find("rank " + std::to_string(last)) != text.npos) << text;
   EXPECT_NE(text.find("no gradient today"), text.npos) << text;
   EXPECT_EQ(good.get(), Floats(4, size));
   bad.set(Floats(4, 1));  // heals
@@ -78,7 +78,7 @@ void fails_with_an_operand(const Communicator& member) {
 }
 
 void fails_with_a_message(const Communicator& member) {
-  if (member.size() < 2 || nested(member) || member.rank() > 1) return;
+  if (member.size() < 2 || is_nested(member) || member.rank() > 1) return;
   const bool sends = member.rank() == 0;
   const Tensor bad = filled(member.device(), 2, 3, 1), good = filled(member.device(), 2, 4, sends ? 5 : 1);
   if (sends) member.device().engine->push([] { throw std::runtime_error("no state today"); }, {mutate(bad.var())});
@@ -88,7 +88,7 @@ void fails_with_a_message(const Communicator& member) {
 }
 
 void names_calls_that_differ(const Communicator& member) {
-  if (member.size() < 2 || nested(member)) return;
+  if (member.size() < 2 || is_nested(member)) return;
   const bool first = member.rank() == 0;
   const Tensor x = filled(member.device(), 2, first ? 3 : 4, 1), good = filled(member.device(), 1, 1, 1);
   member.all_reduce(x, Combine::sum, {.name = OpName(std::string(first ? "left" : "right"))});
@@ -108,6 +108,23 @@ void names_calls_that_differ(const Communicator& member) {
 }
 
 }  // namespace
+
+Fails how_fails(const Tensor& tensor) {
+  try {
+    try {
+      tensor.get();
+      return Fails::no;
+    } catch (const OpError& error) {
+      error.rethrow_root();
+    }
+  } catch (const AbortError&) {
+    return Fails::by_abort;
+  } catch (const ToldError&) {
+    return Fails::told;
+  } catch (const CommError&) {
+    return Fails::here;
+  }
+}
 
 void expect_contract(const Communicator& member) {
   SCOPED_TRACE("rank " + std::to_string(member.rank()));

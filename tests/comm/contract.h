@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -18,6 +19,10 @@ void at_all_members(const Group& group, const std::function<void(const Communica
   for (int rank = 0; rank < group.size(); ++rank)
     threads.emplace_back([&, rank] { EXPECT_NO_THROW(body(group[rank])); });
 }
+
+/// Whether a wait for the tensor fails, and whether it leaves the error to another member.
+enum class Fails : std::uint8_t { no, here, told, by_abort };
+Fails how_fails(const Tensor& tensor);
 
 /// All members call this at the same time, in threads or processes of their own. Expects that they exchange numbers and
 /// combine whole numbers; that a maximum is NaN where a member has NaN; that messages and collectives may cross each

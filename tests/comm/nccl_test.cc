@@ -68,25 +68,6 @@ TEST_P(NcclCollectives, OfProcessesComputeTheSameAndKeepTheContract) {
   }
 }
 
-/// Whether the wait for the tensor fails, and whether it leaves the error to another member.
-enum class Fails : std::uint8_t { no, here, told, by_abort };
-Fails how_fails(const Tensor& tensor) {
-  try {
-    try {
-      tensor.get();
-      return Fails::no;
-    } catch (const OpError& error) {
-      error.rethrow_root();
-    }
-  } catch (const AbortError&) {
-    return Fails::by_abort;
-  } catch (const ToldError&) {
-    return Fails::told;
-  } catch (const CommError&) {
-    return Fails::here;
-  }
-}
-
 TEST(NcclProcesses, BreakAtAllMembersWhenAMessageTakesTooLong) {
   fake::reset({.devices = 2});
   run_processes(2, {.patience = 200ms}, [](const Communicator& member) {
