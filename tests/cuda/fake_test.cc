@@ -77,38 +77,6 @@ TEST_F(Fake, RunsLazilyWhatNobodyWaitsFor) {
   EXPECT_EQ(value(x), 1);
 }
 
-/// An event that is recorded anew still stands for the old work where a stream waits for that.
-TEST_F(Fake, GivesEventsGenerations) {
-  fake::set_order(Order::lazy, 1);
-  const cudaStream_t slow = stream(), later = stream();
-  const cudaEvent_t done = event();
-  float* const x = floats(1);
-  float* const y = floats(1);
-  launch_add(slow, x, x, 1);
-  cudaEventRecord(done, slow);
-  cudaStreamWaitEvent(later, done, 0);
-  cudaEventRecord(done, later);  // nothing but the wait is before it
-  launch_add(later, y, x, 1);
-  EXPECT_EQ(cudaStreamSynchronize(later), cudaSuccess);
-  EXPECT_EQ(value(y), 2);
-}
-
-TEST_F(Fake, OrdersTheDefaultStreamWithBlockingStreamsAlone) {
-  if (thread_sanitized) GTEST_SKIP() << "ThreadSanitizer sees this fault, too";
-  fake::set_order(Order::lazy, 1);
-  const cudaStream_t blocking = stream(cudaStreamDefault), other = stream();
-  float* const x = floats(1);
-  float* const y = floats(1);
-  launch_add(blocking, x, x, 1);
-  EXPECT_EQ(value(x), 1);  // cudaMemcpy uses the default stream
-  EXPECT_EQ(take_report(), "");
-  launch_add(other, y, y, 1);
-  EXPECT_EQ(value(y), 0);  // does not wait for the stream
-  EXPECT_EQ(take_report(),
-            "nothing orders 'kernel add' on stream 1, which writes, and 'a download' on stream 2, which reads the same "
-            "memory");
-}
-
 TEST_F(Fake, FindsAMissingWait) {
   if (thread_sanitized) GTEST_SKIP() << "ThreadSanitizer sees this fault, too";
   for (const Order order : {Order::eager, Order::random, Order::lazy}) {

@@ -74,33 +74,6 @@ void wait_until_issued(Engine& engine, LaneId lane) {
   ASSERT_EQ(issued->get_future().wait_for(patience), std::future_status::ready);
 }
 
-/// An op that does not declare what it reads.
-TEST_F(Cuda, UndeclaredReadsAreFound) {
-  if (thread_sanitized) GTEST_SKIP() << "ThreadSanitizer sees this fault, too";
-  const cuda::OpenDevice opened = open_device(engine, 0);
-  const LaneId other = cuda::add_stream(opened.device, {.name = "other"});
-  const Tensor x = filled(opened.device, 1, 64, 1), z = filled(opened.device, 1, 64, 1);
-  engine.wait_all();
-  fake::hold(true);
-  const fake::Counters before = fake::counters();
-  const Tensor y = apply(opened.device, op::neg, {.in = {x}});
-  wait_for_launches(before, 1);
-  engine.push(
-      [from = y.view(), to = z.view()](OpContext& op) {
-        launch_add(cuda::native_stream(op.lane()), to.update(op.lane()).data, from.read(op.lane()).data, 1);
-      },
-      {mutate(z.var())}, {.lane = other});
-  wait_for_launches(before, 2);
-  fake::hold(false);
-  engine.wait_all();
-  const std::vector<std::string> reports = fake::reports();
-  ASSERT_EQ(reports.size(), 1u);
-  EXPECT_EQ(reports[0],
-            "nothing orders 'kernel neg' on stream 0, which writes, and 'kernel add' on stream 4, which reads the same "
-            "memory");
-  fake::forget_reports();
-}
-
 TEST_F(Cuda, AChainOnOneStreamNeedsNoEvents) {
   const cuda::OpenDevice opened = open_device(engine, 0);
   Tensor x = filled(opened.device, 1, 64, 1);
