@@ -373,11 +373,6 @@ FakeMpiJob::~FakeMpiJob() {
   comm::current = nullptr;
 }
 
-void FakeMpiJob::fail(std::vector<MpiFault> faults) {
-  const std::lock_guard lock(comm::current->mutex);
-  comm::current->faults = std::move(faults);
-  comm::current->called.clear();
-}
 int FakeMpiJob::happened() const {
   const std::lock_guard lock(comm::current->mutex);
   return comm::current->happened;

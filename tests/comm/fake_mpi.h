@@ -32,8 +32,6 @@ class FakeMpiJob {
   FakeMpiJob(const FakeMpiJob&) = delete;
   FakeMpiJob& operator=(const FakeMpiJob&) = delete;
 
-  /// From now on these calls go wrong instead; the numbers count from now.
-  void fail(std::vector<MpiFault> faults);
   /// How many of the faults have happened.
   int happened() const;
   /// Calls of collectives that do not fit each other, in words; empty if there were none.

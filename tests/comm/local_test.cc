@@ -2,10 +2,10 @@
 #include "windrow/comm/local.h"
 
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <thread>
 
+#include "tests/comm/contract.h"
 #include "tests/comm/random_collectives.h"
 #include "tests/devices/simulated.h"
 #include "tests/engine/support.h"
@@ -30,6 +30,13 @@ TEST_P(LocalCollectives, ComputeWhatAPlainSimulationComputes) {
       for (int rank = 0; rank < ranks; ++rank) checks.push_back(push_random_collectives(group[rank], seed, 60));
       for (const auto& check : checks) check();
     }
+  }
+}
+
+TEST_P(LocalCollectives, KeepTheContract) {
+  for (const int ranks : {1, 2, 3}) {
+    Engine engine({.policy = GetParam().policy, .workers = GetParam().workers});
+    at_all_members(LocalGroup(host_devices(engine, ranks)), expect_contract);
   }
 }
 
@@ -62,69 +69,6 @@ TEST(LocalGroup, AddsInTheSameOrderWhateverTheTiming) {
     for (const Tensor& tensor : tensors) results.push_back(tensor.get());
   }
   for (const Floats& result : results) EXPECT_EQ(result, results.front());
-}
-
-TEST(LocalGroup, CombinesWholeNumbers) {
-  Engine engine({.workers = 2});
-  const LocalGroup group(host_devices(engine, 3));
-  std::vector<IntTensor> counts, all;
-  for (int rank = 0; rank < 3; ++rank) {
-    counts.emplace_back(group[rank].device(), 1, 2);
-    counts.back().set({rank, -rank});
-    all.emplace_back(group[rank].device(), 3, 2);
-    group[rank].all_gather(counts.back(), all.back());
-    group[rank].all_reduce(counts.back(), Combine::max);
-    EXPECT_THROW(group[rank].all_reduce(counts.back(), Combine::mean), MisuseError);
-  }
-  for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_EQ(counts[static_cast<std::size_t>(rank)].get(), (std::vector<std::int32_t>{2, 0}));
-    EXPECT_EQ(all[static_cast<std::size_t>(rank)].get(), (std::vector<std::int32_t>{0, 0, 1, -1, 2, -2}));
-  }
-}
-
-TEST(LocalGroup, AFailedOperandFailsThatCallAtAllMembersAndNoOther) {
-  for (const auto& setup : every_setup) {
-    Engine engine({.policy = setup.policy, .workers = setup.workers});
-    const LocalGroup group(host_devices(engine, 3));
-    std::vector<Tensor> bad, good;
-    for (int rank = 0; rank < 3; ++rank) {
-      const Device& device = group[rank].device();
-      bad.push_back(filled(device, 2, 2, 1));
-      good.push_back(filled(device, 2, 2, 1));
-      if (rank == 1) {
-        engine.push([] { throw std::runtime_error("no gradient today"); }, {mutate(bad.back().var())}, {.name = "sad"});
-      }
-      group[rank].all_reduce(bad.back(), Combine::sum, {.name = "gradients"});
-      group[rank].all_reduce(good.back());
-    }
-    for (int rank = 0; rank < 3; ++rank) {
-      const auto r = static_cast<std::size_t>(rank);
-      const std::string text = error_of(bad[r]);
-      EXPECT_NE(text.find("no gradient today"), text.npos) << "rank " << rank << ": " << text;
-      EXPECT_NE(text.find("rank 1"), text.npos) << text;
-      EXPECT_EQ(good[r].get(), Floats(4, 3));
-      bad[r].set(Floats(4, 1));  // heals
-      group[rank].all_reduce(bad[r]);
-    }
-    for (const Tensor& tensor : bad) EXPECT_EQ(tensor.get(), Floats(4, 3));
-  }
-}
-
-TEST(LocalGroup, CallsThatDifferFailAtAllMembersByName) {
-  Engine engine({.workers = 2});
-  const LocalGroup group(host_devices(engine, 2));
-  std::vector<Tensor> x = {filled(group[0].device(), 2, 3, 1), filled(group[1].device(), 2, 3, 1)};
-  const Tensor other = filled(group[1].device(), 2, 4, 1);
-  group[0].all_reduce(x[0], Combine::sum, {.name = "left"});
-  group[1].all_reduce(other, Combine::sum, {.name = "right"});
-  for (const Tensor& tensor : {x[0], other}) {
-    const std::string text = error_of(tensor);
-    EXPECT_NE(text.find("'left' (sum of float32 2 x 3)"), text.npos) << text;
-    EXPECT_NE(text.find("'right' (sum of float32 2 x 4)"), text.npos) << text;
-  }
-  group[0].broadcast(std::span(&x[0], 1), 0);
-  group[1].reduce(std::span(&x[1], 1), 0);
-  EXPECT_NE(error_of(x[0]), "") << "the sender's tensor is only read";
 }
 
 TEST(LocalGroup, RefusesCallsThatWouldBeRepeatedAndGoesOn) {
@@ -204,23 +148,6 @@ TEST(LocalGroup, MayWaitForEver) {
   other.join();
   group[1].all_reduce(y);
   EXPECT_EQ(x.get(), Floats{3});
-}
-
-TEST(LocalGroup, TheMaximumIsNaNIfAnElementIs) {
-  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-  Engine engine({.workers = 2});
-  const LocalGroup group(host_devices(engine, 3));
-  std::vector<Tensor> x;
-  for (int rank = 0; rank < 3; ++rank) {
-    x.push_back(filled(group[rank].device(), 1, 3, 1));
-    Floats values(3, 1);
-    values[static_cast<std::size_t>(rank)] = nan;
-    x.back().set(values);
-    group[rank].all_reduce(x.back(), Combine::max);
-  }
-  for (const Tensor& result : x) {
-    for (const float value : result.get()) EXPECT_TRUE(std::isnan(value));
-  }
 }
 
 TEST(LocalGroup, NothingHangsIfAMemberEndsOrAborts) {
@@ -353,23 +280,52 @@ TEST(SimulatedGroup, AnErrorNestsTheFailureOfTheOperand) {
   }
 }
 
-TEST(LocalGroup, ExchangesNumbersBetweenThreads) {
+TEST(LocalGroup, AThreadThatCallsForAllMembersIsNotHeldBackUntilTheOthersAreCalled) {
+  Engine engine({.workers = 2, .max_pending_ops = 64, .push_patience = std::chrono::hours(1)});
+  const LocalGroup group(host_devices(engine, 2));
+  constexpr int calls = 500;
+  std::vector<Tensor> tensors;
+  for (int rank = 0; rank < 2; ++rank) {
+    tensors.push_back(filled(group[rank].device(), 1, 1, static_cast<float>(rank)));
+    for (int call = 0; call < calls; ++call) group[rank].all_reduce(tensors.back(), Combine::max);
+  }
+  EXPECT_EQ(tensors[0].get(), Floats{1});
+}
+
+TEST(LocalGroup, ExchangeWithoutAMemberThatHasEndedFailsAndOtherCallsGoOn) {
   Engine engine({.workers = 2});
-  const LocalGroup group(host_devices(engine, 4));
-  std::vector<std::thread> threads;
-  std::vector<std::vector<std::int64_t>> results(4);
-  for (int rank = 0; rank < 4; ++rank) {
-    threads.emplace_back([&, rank] {
-      for (std::int64_t turn = 0; turn < 200; ++turn) {
-        results[static_cast<std::size_t>(rank)] = group[rank].exchange(std::vector<std::int64_t>{turn, rank});
-      }
-      group[rank].barrier();
-    });
+  std::optional<LocalGroup> group(host_devices(engine, 3));
+  std::vector<std::optional<Communicator>> members;
+  for (int rank = 0; rank < 3; ++rank) members.emplace_back((*group)[rank]);
+  group.reset();
+  const auto fails = [](const Communicator& member) {
+    try {
+      member.exchange(std::vector<std::int64_t>{member.rank()});
+      ADD_FAILURE() << "rank 2 has not called";
+    } catch (const CommError& error) {
+      EXPECT_STREQ(error.what(), "rank 2 has ended without calling exchange");
+    }
+  };
+  const auto message = [&] {
+    const Tensor x = filled(members[0]->device(), 2, 2, 7), y = filled(members[1]->device(), 2, 2, 0);
+    members[0]->send(x, 1);
+    members[1]->recv(y, 0);
+    EXPECT_EQ(y.get(), Floats(4, 7));
+  };
+  {
+    std::thread waits([&] { fails(*members[0]); });
+    std::this_thread::sleep_for(20ms);
+    members[2].reset();
+    waits.join();
   }
-  for (std::thread& thread : threads) thread.join();
-  for (const auto& result : results) {
-    EXPECT_EQ(result, (std::vector<std::int64_t>{199, 0, 199, 1, 199, 2, 199, 3}));
+  for (int round = 0; round < 3; ++round) {
+    message();
+    std::thread other([&] { fails(*members[0]); });
+    fails(*members[1]);
+    other.join();
   }
+  EXPECT_THROW(members[0]->barrier(), CommError);
+  message();
 }
 
 TEST(LocalGroup, RefusesMisuseAtTheCall) {

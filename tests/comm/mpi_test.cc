@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "tests/comm/contract.h"
 #include "tests/comm/random_collectives.h"
 #include "tests/devices/simulated.h"
 #include "tests/engine/support.h"
@@ -37,6 +38,11 @@ TEST(Mpi, CopiesTensorsOfADeviceToTheHostAndBack) {
   push_random_collectives(world().group(simulated.device), first_seed(), 60)();
 }
 
+TEST(Mpi, KeepsTheContract) {
+  Engine engine({.workers = 2});
+  expect_contract(world().group(host_device(engine)));
+}
+
 TEST(Mpi, GroupsOfAProcessDoNotDisturbEachOther) {
   Engine engine({.workers = 2});
   const Communicator one = world().group(host_device(engine)), two = world().group(host_device(engine));
@@ -44,25 +50,6 @@ TEST(Mpi, GroupsOfAProcessDoNotDisturbEachOther) {
   const auto check_two = push_random_collectives(two, 2, 60);
   check_two();
   check_one();
-}
-
-TEST(Mpi, AMaximumIsNaNWhereAMemberHasNaN) {
-  Engine engine({.workers = 2});
-  push_maxima_of_nan(world().group(host_device(engine)))();
-}
-
-TEST(Mpi, GroupsWorkAfterManyOthersHaveEnded) {
-  Engine engine({.workers = 2});
-  const Device device = host_device(engine);
-  const Communicator lasting = world().group(device);
-  for (int round = 0; round < 60; ++round) {
-    const Communicator member = world().group(device);
-    if (round % 3 == 0) push_random_collectives(member, first_seed() + static_cast<unsigned>(round), 20)();
-    if (round % 5 == 0) member.exchange({});
-    const Tensor x = filled(device, 1, 3, 1);
-    lasting.all_reduce(x);
-    EXPECT_EQ(x.get(), Floats(3, static_cast<float>(member.size())));
-  }
 }
 
 TEST(Mpi, RefusesMoreElementsThanMpiCountsAndSaysWhatHelps) {
@@ -81,45 +68,6 @@ TEST(Mpi, RefusesMoreElementsThanMpiCountsAndSaysWhatHelps) {
   const Tensor x = filled(member.device(), 1, 1, 1);
   member.all_reduce(x);  // the others count as not made
   EXPECT_EQ(x.get(), Floats(1, static_cast<float>(member.size())));
-}
-
-TEST(Mpi, AFailedOperandFailsThatCallAtAllMembersAndNoOther) {
-  Engine engine({.workers = 2});
-  const Communicator member = world().group(host_device(engine));
-  const auto size = static_cast<float>(member.size());
-  const int last = member.size() - 1;
-  const Tensor bad = filled(member.device(), 2, 2, 1), good = filled(member.device(), 2, 2, 1);
-  if (member.rank() == last) {
-    engine.push([] { throw std::runtime_error("no gradient today"); }, {mutate(bad.var())}, {.name = "sad"});
-  }
-  member.all_reduce(bad);
-  member.all_reduce(good);
-  EXPECT_NE(error_of(bad).find("rank " + std::to_string(last) + " failed"), std::string::npos) << error_of(bad);
-  EXPECT_NE(error_of(bad).find("no gradient today"), std::string::npos) << error_of(bad);
-  EXPECT_EQ(good.get(), Floats(4, size));
-  bad.set(Floats(4, 1));
-  member.all_reduce(bad);
-  EXPECT_EQ(bad.get(), Floats(4, size));
-}
-
-TEST(Mpi, CallsThatDifferFailAtAllMembersByName) {
-  if (world().size() < 2) GTEST_SKIP() << "one member";
-  Engine engine({.workers = 2});
-  const Communicator member = world().group(host_device(engine));
-  const Tensor x = filled(member.device(), 2, member.rank() == 0 ? 3 : 4, 1), y = filled(member.device(), 1, 1, 1);
-  member.all_reduce(x, Combine::sum, {.name = "sizes"});
-  EXPECT_NE(error_of(x).find("rank 0 calls all_reduce 'sizes' (sum of float32 2 x 3)"), std::string::npos)
-      << error_of(x);
-  if (member.rank() == 0) {
-    member.send(x, 1);
-  } else if (member.rank() == 1) {
-    member.recv(y, 0);
-    EXPECT_NE(error_of(y), "");
-  }
-  member.all_reduce(y.row_range(0, 0));  // all others go on
-  const Tensor z = filled(member.device(), 1, 1, 1);
-  member.all_reduce(z, Combine::max);
-  EXPECT_EQ(z.get(), Floats(1, 1));
 }
 
 /// Members begin parts in one order, or MPI would add up parts of different calls.
@@ -158,23 +106,6 @@ TEST(Mpi, CallsOfDifferentPriorityFailAtAllMembersByName) {
   EXPECT_NE(error_of(x).find("rank 0 calls all_reduce (sum of float32 1 x 1, priority 3)"), std::string::npos)
       << error_of(x);
   EXPECT_THROW(member.all_reduce(x, Combine::sum, {.part_bytes = 6}), MisuseError);
-}
-
-TEST(Mpi, ExchangesNumbers) {
-  Engine engine({.workers = 2});
-  const Communicator member = world().group(host_device(engine));
-  for (const std::int64_t count : {0, 1, 15, 16, 1000}) {
-    std::vector<std::int64_t> numbers, expected;
-    for (std::int64_t i = 0; i < count; ++i) numbers.push_back(i * 1000 + member.rank());
-    for (int rank = 0; rank < member.size(); ++rank) {
-      for (std::int64_t i = 0; i < count; ++i) expected.push_back(i * 1000 + rank);
-    }
-    EXPECT_EQ(member.exchange(numbers), expected);
-  }
-  if (member.size() > 1) {
-    EXPECT_THROW(member.exchange(std::vector<std::int64_t>(static_cast<std::size_t>(member.rank()))), CommError);
-  }
-  member.barrier();
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <optional>
 #include <thread>
 
+#include "tests/comm/contract.h"
 #include "tests/comm/nccl_support.h"
 #include "tests/engine/support.h"
 #include "tests/seed.h"
@@ -57,103 +58,13 @@ void run_processes(int count, LocalGroupOptions limit, const std::function<void(
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST_P(NcclCollectives, OfProcessesComputeTheSame) {
+TEST_P(NcclCollectives, OfProcessesComputeTheSameAndKeepTheContract) {
   for (const int ranks : {1, 2, 3}) {
     fake::reset({.devices = ranks, .memory = std::size_t{32} << 20, .order = GetParam()});
     run_processes(ranks, {}, [](const Communicator& member) {
       push_random_collectives(member, first_seed(), 60)();
-      EXPECT_EQ(member.exchange(std::vector<std::int64_t>{member.rank()}).back(), member.size() - 1);
-      member.barrier();
+      expect_contract(member);
     });
-  }
-}
-
-TEST(NcclProcesses, FailTogetherAndGoOn) {
-  fake::reset({.devices = 2});
-  run_processes(2, {}, [](const Communicator& member) {
-    Engine& engine = *member.device().engine;
-    const Tensor bad = filled(member.device(), 2, 3, 1), good = filled(member.device(), 2, 4, 1);
-    if (member.rank() == 1) {
-      engine.push([] { throw std::runtime_error("no gradient today"); }, {mutate(bad.var())});
-    }
-    member.all_reduce(bad);
-    member.all_reduce(good);
-    const std::string text = error_of(bad);
-    EXPECT_NE(text.find("no gradient today"), text.npos) << text;
-    EXPECT_NE(text.find("rank 1"), text.npos) << text;
-    EXPECT_EQ(good.get(), Floats(8, 2));
-
-    const Tensor left = filled(member.device(), 2, 3, 1), right = filled(member.device(), 2, 4, 1);
-    member.all_reduce(member.rank() == 0 ? left : right, Combine::sum,
-                      {.name = OpName(std::string(member.rank() == 0 ? "left" : "right"))});
-    const std::string differ = error_of(member.rank() == 0 ? left : right);
-    EXPECT_NE(differ.find("'left' (sum of float32 2 x 3)"), differ.npos) << differ;
-    EXPECT_NE(differ.find("'right' (sum of float32 2 x 4)"), differ.npos) << differ;
-    member.exchange({});
-  });
-}
-
-TEST(NcclProcesses, MessagesAndCollectivesMayCrossEachOther) {
-  fake::reset({.devices = 2});
-  run_processes(2, {}, [](const Communicator& member) {
-    const Tensor x = filled(member.device(), 2, 3, static_cast<float>(member.rank() + 1)), to(member.device(), 2, 3);
-    if (member.rank() == 0) {
-      const Tensor y = filled(member.device(), 2, 3, 10);
-      member.all_reduce(y);
-      member.send(x, 1);
-      member.recv(to, 1);
-      EXPECT_EQ(y.get(), Floats(6, 11));
-      EXPECT_EQ(to.get(), Floats(6, 2));
-    } else {
-      member.send(x, 0);
-      member.recv(to, 0);
-      member.all_reduce(to);  // of what the message brings
-      EXPECT_EQ(to.get(), Floats(6, 11));
-    }
-  });
-}
-
-TEST(NcclProcesses, AMessageThatFailsDoesSoAtBothEndsAndNoOtherCall) {
-  fake::reset({.devices = 2});
-  run_processes(2, {}, [](const Communicator& member) {
-    const bool sends = member.rank() == 0;
-    const auto message = [&](const Tensor& tensor) { sends ? member.send(tensor, 1) : member.recv(tensor, 0); };
-    const Tensor bad = filled(member.device(), 2, 3, 1), good = filled(member.device(), 2, 4, sends ? 5 : 1);
-    const Tensor other = filled(member.device(), 2, sends ? 2 : 3, 1);
-    if (sends) {
-      member.device().engine->push([] { throw std::runtime_error("no state today"); }, {mutate(bad.var())});
-    }
-    message(bad);
-    message(other);
-    message(good);
-    if (!sends) {
-      EXPECT_NE(error_of(bad).find("rank 0 failed"), std::string::npos) << error_of(bad);
-      EXPECT_NE(error_of(bad).find("no state today"), std::string::npos) << error_of(bad);
-      for (const char* const end : {"send (float32 2 x 2, to rank 1)", "recv (float32 2 x 3, from rank 0)"}) {
-        EXPECT_NE(error_of(other).find(end), std::string::npos) << error_of(other);
-      }
-    }
-    EXPECT_THROW(member.device().engine->wait_all(), OpError);
-    EXPECT_EQ(good.get(), Floats(8, 5));
-  });
-}
-
-/// Whether the wait for the tensor fails, and whether it leaves the error to another member.
-enum class Fails : std::uint8_t { no, here, told, by_abort };
-Fails how_fails(const Tensor& tensor) {
-  try {
-    try {
-      tensor.get();
-      return Fails::no;
-    } catch (const OpError& error) {
-      error.rethrow_root();
-    }
-  } catch (const AbortError&) {
-    return Fails::by_abort;
-  } catch (const ToldError&) {
-    return Fails::told;
-  } catch (const CommError&) {
-    return Fails::here;
   }
 }
 
@@ -233,12 +144,12 @@ TEST_F(Nccl, TensorsOfDevicesStayThere) {
   EXPECT_EQ(tensors[0].get(), Floats(24, 32));
 }
 
-/// Though NCCL loses it, as the fake does.
-TEST_F(Nccl, AMaximumIsNaNWhereAMemberHasNaN) {
-  const NcclGroup group(cuda_devices(engine, 2));
-  std::vector<std::function<void()>> checks;
-  for (int rank = 0; rank < 2; ++rank) checks.push_back(push_maxima_of_nan(group[rank]));
-  for (const auto& check : checks) check();
+/// NCCL loses NaN, as the fake does.
+TEST_F(Nccl, KeepsTheContract) {
+  for (const auto& setup : every_setup) {
+    Engine own({.policy = setup.policy, .workers = setup.workers});
+    at_all_members(NcclGroup(cuda_devices(own, 3)), expect_contract);
+  }
 }
 
 TEST_F(Nccl, CombinesViewsWholeNumbersAndTensorsOfTheHost) {
@@ -266,64 +177,6 @@ TEST_F(Nccl, CombinesViewsWholeNumbersAndTensorsOfTheHost) {
     EXPECT_EQ(of_host[rank].get(), expected);
     EXPECT_EQ(counts[rank].get(), (std::vector<std::int32_t>{1, 0}));
     EXPECT_EQ(all[rank].get(), (std::vector<std::int32_t>{0, 0, 1, -1}));
-  }
-}
-
-TEST_F(Nccl, MessagesAndCollectivesMayCrossEachOther) {
-  const NcclGroup group(cuda_devices(engine, 2));
-  std::vector<Tensor> x, y;
-  for (int rank = 0; rank < 2; ++rank) {
-    x.push_back(filled(group[rank].device(), 1, 4, static_cast<float>(rank + 1)));
-    y.push_back(filled(group[rank].device(), 1, 4, 10));
-  }
-  group[0].send(x[0], 1);
-  group[0].recv(x[0], 1);
-  group[0].all_reduce(y[0]);
-  group[1].all_reduce(y[1]);
-  group[1].send(x[1], 0);
-  const Tensor to(group[1].device(), 1, 4);
-  group[1].recv(to, 0);
-  EXPECT_EQ(to.get(), Floats(4, 1));
-  EXPECT_EQ(x[0].get(), Floats(4, 2));
-  EXPECT_EQ(y[1].get(), Floats(4, 20));
-}
-
-TEST_F(Nccl, AFailedOperandFailsThatCallAtAllMembersAndNoOther) {
-  for (const auto& setup : every_setup) {
-    Engine own({.policy = setup.policy, .workers = setup.workers});
-    const NcclGroup group(cuda_devices(own, 3));
-    std::vector<Tensor> bad, good;
-    for (int rank = 0; rank < 3; ++rank) {
-      const Device& device = group[rank].device();
-      bad.push_back(filled(device, 2, 4, 1));
-      good.push_back(filled(device, 2, 4, 1));
-      if (rank == 1) {
-        own.push([] { throw std::runtime_error("no gradient today"); }, {mutate(bad.back().var())}, {.name = "sad"});
-      }
-      group[rank].all_reduce(bad.back(), Combine::sum, {.name = "gradients"});
-      group[rank].all_reduce(good.back());
-    }
-    for (std::size_t rank = 0; rank < 3; ++rank) {
-      const std::string text = error_of(bad[rank]);
-      EXPECT_NE(text.find("no gradient today"), text.npos) << "rank " << rank << ": " << text;
-      EXPECT_NE(text.find("rank 1"), text.npos) << text;
-      EXPECT_EQ(good[rank].get(), Floats(8, 3));
-      bad[rank].set(Floats(8, 1));  // heals
-      group[static_cast<int>(rank)].all_reduce(bad[rank]);
-    }
-    for (const Tensor& tensor : bad) EXPECT_EQ(tensor.get(), Floats(8, 3));
-  }
-}
-
-TEST_F(Nccl, CallsThatDifferFailAtAllMembersByName) {
-  const NcclGroup group(cuda_devices(engine, 2));
-  const Tensor x = filled(group[0].device(), 2, 3, 1), y = filled(group[1].device(), 2, 4, 1);
-  group[0].all_reduce(x, Combine::sum, {.name = "left"});
-  group[1].all_reduce(y, Combine::sum, {.name = "right"});
-  for (const Tensor& tensor : {x, y}) {
-    const std::string text = error_of(tensor);
-    EXPECT_NE(text.find("'left' (sum of float32 2 x 3)"), text.npos) << text;
-    EXPECT_NE(text.find("'right' (sum of float32 2 x 4)"), text.npos) << text;
   }
 }
 

@@ -3,10 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
 #include <vector>
-
-#include "tests/seed.h"
 
 namespace windrow::testing {
 namespace {
@@ -40,40 +37,6 @@ TEST(PartQueue, ACallOfHigherPriorityWaitsForAPartOnly) {
   EXPECT_FALSE(queue.next());
   queue.ended(4);
   EXPECT_EQ(order_of(queue), (std::vector<std::uint64_t>{1, 1, 0, 0}));
-}
-
-TEST(PartQueue, MovesAllBytesOnceWithinTheWindow) {
-  std::mt19937 random(first_seed());
-  for (int trial = 0; trial < 100; ++trial) {
-    const std::size_t window = 1 + random() % 50;
-    PartQueue queue(window);
-    std::vector<std::size_t> left(20);
-    std::vector<std::size_t> moving;
-    std::size_t in_window = 0, lasts = 0, added = 0;
-    while (lasts < left.size()) {
-      if (added < left.size() && random() % 2 == 0) {
-        left[added] = random() % 100;
-        queue.add({.call = added,
-                   .priority = static_cast<int>(random() % 4),
-                   .bytes = left[added],
-                   .part_bytes = random() % 40});
-        ++added;
-      }
-      while (const auto part = queue.next()) {
-        in_window += part->bytes;
-        moving.push_back(part->bytes);
-        EXPECT_TRUE(in_window <= window || moving.size() == 1);
-        left[part->call] -= part->bytes;
-        EXPECT_EQ(part->last, left[part->call] == 0);
-        lasts += part->last;
-      }
-      if (moving.empty()) continue;
-      in_window -= moving.back();
-      queue.ended(moving.back());
-      moving.pop_back();
-    }
-    EXPECT_EQ(left, std::vector<std::size_t>(20));
-  }
 }
 
 }  // namespace

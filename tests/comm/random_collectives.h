@@ -5,15 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/filled.h"
 #include "windrow/comm/communicator.h"
 
 namespace windrow::testing {
-
-inline Tensor filled(const Device& device, Index rows, Index width, float value) {
-  const Tensor tensor(device, rows, width);
-  tensor.set(std::vector<float>(static_cast<std::size_t>(rows * width), value));
-  return tensor;
-}
 
 /// The text of the error that a wait for the tensor throws; empty if it throws none.
 inline std::string error_of(const Tensor& tensor) {

@@ -77,15 +77,9 @@ void try_each(const Program& program, const fake::Options& options = {}) {
   EXPECT_GT(tried, 20);  // otherwise allocations were not counted
 }
 
-Tensor filled(const Device& device, float value) {
-  Tensor made(device, 1, 64);
-  made.set(Floats(64, value));
-  return made;
-}
-
 TEST(CudaFaults, WhileAChainOfOpsRuns) {
   try_each([](Engine&, const cuda::OpenDevice& opened) {
-    Tensor x = filled(opened.device, 1);
+    Tensor x = filled(opened.device, 1, 64, 1);
     for (int i = 0; i < 3; ++i) x = apply(opened.device, op::neg, {.in = {x}});
     return x.get();
   });
@@ -96,7 +90,7 @@ TEST(CudaFaults, WhileLanesAndTheHostWaitForEachOther) {
   try_each(
       [](Engine& engine, const cuda::OpenDevice& opened) {
         const Device& device = opened.device;
-        Tensor x = filled(device, 3);
+        Tensor x = filled(device, 1, 64, 3);
         const Var seen = engine.new_var("seen");
         const std::shared_ptr<void> end_of_seen(nullptr, [&](void*) { attempt([&] { engine.retire(seen); }); });
         for (const LaneId lane : {opened.copy_in, opened.copy_out, opened.collectives}) {
@@ -154,7 +148,7 @@ TEST(CudaFaults, WhileTheDeviceIsLost) {
       number += std::chrono::steady_clock::now() > soon;
       ASSERT_LT(number, most);
     }
-    const Tensor x = filled(*opened, 1);
+    const Tensor x = filled(*opened, 1, 64, 1);
     engine.wait_all();
     const auto compute = [&] { apply(*opened, op::neg, {.in = {x}}).get(); };
     bool threw = false;

@@ -16,12 +16,6 @@ namespace {
 using cuda::open_device;
 using Floats = std::vector<float>;
 
-Tensor filled(const Device& device, Index width, float value) {
-  Tensor made(device, 1, width);
-  made.set(Floats(static_cast<std::size_t>(width), value));
-  return made;
-}
-
 struct Failing {
   Policy policy;
   fake::Order order;
@@ -34,7 +28,8 @@ TEST_P(CudaFailures, ReachWhatUsesTheDevicesValuesAndNothingElse) {
     fake::reset({.devices = 2, .order = GetParam().order, .seed = run});
     Engine engine({.policy = GetParam().policy, .workers = 2});
     const cuda::OpenDevice broken = open_device(engine, 0), good = open_device(engine, 1);
-    const Tensor x = filled(broken.device, 64, 3), y = filled(good.device, 64, 5), other = filled(good.device, 8, 9);
+    const Tensor x = filled(broken.device, 1, 64, 3), y = filled(good.device, 1, 64, 5),
+                 other = filled(good.device, 1, 8, 9);
     engine.wait_all();
     fake::fail_next_work(0);
     const Tensor made = apply(broken.device, op::tanh, {.in = {x}});
@@ -70,7 +65,7 @@ TEST(CudaMemory, IsCopiedByLanesOfItsDevice) {
   fake::reset({.devices = 2});
   Engine engine({.policy = Policy::pool, .workers = 2});
   const cuda::OpenDevice first = open_device(engine, 0), second = open_device(engine, 1);
-  const Tensor x = filled(first.device, 8, 3);
+  const Tensor x = filled(first.device, 1, 8, 3);
   const Var done = engine.new_var("done");
   engine.push(
       [from = x.view()](OpContext& op) {
@@ -91,7 +86,7 @@ TEST(CudaEvents, LoseNothingIfCallsAboutThemFail) {
     fake::reset({.order = fake::Order::random, .seed = static_cast<unsigned>(call)});
     Engine engine({.policy = Policy::pool, .workers = 2});
     const Device device = open_device(engine, 0).device;
-    const Tensor x = filled(device, 64, 3);
+    const Tensor x = filled(device, 1, 64, 3);
     engine.wait_all();
     fake::hold(true);
     const fake::Counters before = fake::counters();

@@ -64,17 +64,6 @@ class Fake : public ::testing::Test {
   std::vector<float*> memory_;
 };
 
-TEST_F(Fake, RunsAStreamInOrder) {
-  for (const Order order : {Order::eager, Order::random, Order::lazy}) {
-    fake::set_order(order, 3);
-    const cudaStream_t on = stream();
-    float* const x = floats(1);
-    for (int i = 0; i < 100; ++i) launch_add(on, x, x, 1);
-    EXPECT_EQ(cudaStreamSynchronize(on), cudaSuccess);
-    EXPECT_EQ(value(x), 100);
-  }
-}
-
 TEST_F(Fake, RunsLazilyWhatNobodyWaitsFor) {
   fake::set_order(Order::lazy, 1);
   const cudaStream_t on = stream();
@@ -86,52 +75,6 @@ TEST_F(Fake, RunsLazilyWhatNobodyWaitsFor) {
   EXPECT_EQ(cudaEventQuery(done), cudaErrorNotReady);
   while (cudaEventQuery(done) == cudaErrorNotReady) std::this_thread::yield();
   EXPECT_EQ(value(x), 1);
-}
-
-/// An event that is recorded anew still stands for the old work where a stream waits for that.
-TEST_F(Fake, GivesEventsGenerations) {
-  fake::set_order(Order::lazy, 1);
-  const cudaStream_t slow = stream(), later = stream();
-  const cudaEvent_t done = event();
-  float* const x = floats(1);
-  float* const y = floats(1);
-  launch_add(slow, x, x, 1);
-  cudaEventRecord(done, slow);
-  cudaStreamWaitEvent(later, done, 0);
-  cudaEventRecord(done, later);  // nothing but the wait is before it
-  launch_add(later, y, x, 1);
-  EXPECT_EQ(cudaStreamSynchronize(later), cudaSuccess);
-  EXPECT_EQ(value(y), 2);
-}
-
-TEST_F(Fake, SaysThatRunningWorkIsNotDone) {
-  const cudaStream_t on = stream();
-  const cudaEvent_t done = event();
-  EXPECT_EQ(cudaEventQuery(done), cudaSuccess);  // was never recorded
-  float* const x = floats(1);
-  fake::hold(true);
-  launch_add(on, x, x, 1);
-  cudaEventRecord(done, on);
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(cudaEventQuery(done), cudaErrorNotReady);
-  fake::hold(false);
-  EXPECT_EQ(cudaStreamSynchronize(on), cudaSuccess);
-  EXPECT_EQ(cudaEventQuery(done), cudaSuccess);
-}
-
-TEST_F(Fake, OrdersTheDefaultStreamWithBlockingStreamsAlone) {
-  if (thread_sanitized) GTEST_SKIP() << "ThreadSanitizer sees this fault, too";
-  fake::set_order(Order::lazy, 1);
-  const cudaStream_t blocking = stream(cudaStreamDefault), other = stream();
-  float* const x = floats(1);
-  float* const y = floats(1);
-  launch_add(blocking, x, x, 1);
-  EXPECT_EQ(value(x), 1);  // cudaMemcpy uses the default stream
-  EXPECT_EQ(take_report(), "");
-  launch_add(other, y, y, 1);
-  EXPECT_EQ(value(y), 0);  // does not wait for the stream
-  EXPECT_EQ(take_report(),
-            "nothing orders 'kernel add' on stream 1, which writes, and 'a download' on stream 2, which reads the same "
-            "memory");
 }
 
 TEST_F(Fake, FindsAMissingWait) {
@@ -211,71 +154,10 @@ TEST_F(Fake, FindsAMissingBarrier) {
   EXPECT_NE(report.find("without sync() between them"), std::string::npos) << report;
 }
 
-TEST_F(Fake, RunsTeamsAsRealThreads) {
-  fake::set_threads(fake::Threads::real);
-  float* const x = floats(64);
-  const cudaStream_t on = stream();
-  launch_rotate(on, x, true);
-  EXPECT_EQ(cudaStreamSynchronize(on), cudaSuccess);
-  for (int i = 0; i < 64; ++i) EXPECT_EQ(value(x + i), static_cast<float>(i + 1));
-}
-
-TEST_F(Fake, RefusesKernelsThatItCannotRun) {
-  EXPECT_EQ(launch_unannounced(stream()), cudaErrorInvalidDeviceFunction);
-  EXPECT_EQ(take_report(), "a kernel is launched that was not announced by windrow_host_kernel()");
-}
-
-TEST_F(Fake, FailsTheCallThatItIsToldTo) {
-  void* x = nullptr;
-  fake::fail(2, cudaErrorMemoryAllocation, false);
-  EXPECT_EQ(cudaMalloc(&x, 64), cudaSuccess);
-  cudaFree(x);
-  EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
-  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
-  EXPECT_EQ(cudaMalloc(&x, 64), cudaSuccess);
-  const cudaStream_t on = stream();
-  fake::fail_next_work();
-  cudaMemsetAsync(x, 0, 64, on);
-  EXPECT_EQ(cudaStreamSynchronize(on), cudaErrorIllegalAddress);
-  EXPECT_EQ(cudaMalloc(&x, 64), cudaErrorIllegalAddress);  // as every call from now on
-  EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
-  EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
-}
-
-TEST_F(Fake, HasAsMuchMemoryAsItWasGiven) {
-  fake::reset({.memory = 1 << 20});
-  void* x = nullptr;
-  EXPECT_EQ(cudaMalloc(&x, (1 << 20) + 1), cudaErrorMemoryAllocation);
-  EXPECT_EQ(cudaMalloc(&x, 1 << 20), cudaSuccess);
-  void* y = nullptr;
-  EXPECT_EQ(cudaMalloc(&y, 1), cudaErrorMemoryAllocation);
-  cudaFree(x);
-  EXPECT_EQ(cudaMalloc(&y, 1), cudaSuccess);
-}
-
 TEST(FakeDeathTest, KeepsMemoryOutOfTheHostsReach) {
   void* x = nullptr;
   ASSERT_EQ(cudaMalloc(&x, 64), cudaSuccess);
   EXPECT_DEATH(*static_cast<volatile float*>(x) = 1, "");
-}
-
-TEST_F(Fake, CountsCalls) {
-  const cudaStream_t on = stream();
-  float* const x = floats(64);
-  const fake::Counters before = fake::counters();
-  launch_add(on, x, x, 1);
-  const cudaEvent_t done = event();
-  cudaEventRecord(done, on);
-  cudaStreamWaitEvent(on, done, 0);
-  cudaStreamSynchronize(on);
-  value(x);  // to memory that is not pinned
-  const fake::Counters after = fake::counters();
-  EXPECT_EQ(after.launches - before.launches, 1u);
-  EXPECT_EQ(after.events - before.events, 1u);
-  EXPECT_EQ(after.records - before.records, 1u);
-  EXPECT_EQ(after.waits - before.waits, 1u);
-  EXPECT_EQ(after.copies - before.copies, 1u);
-  EXPECT_EQ(after.synchronisations - before.synchronisations, 2u);
 }
 
 }  // namespace

@@ -69,8 +69,6 @@ struct Add {
   }
 };
 
-__global__ void unannounced() {}
-
 cuda::Queue queue_of(void* stream) { return {.stream = static_cast<cudaStream_t>(stream)}; }
 
 Mix mix_of(const MixArguments& arguments) {
@@ -92,10 +90,6 @@ void launch_rotate(void* stream, float* to, bool with_barrier) {
 }
 void launch_add(void* stream, float* to, const float* from, float number) {
   cuda::launch(queue_of(stream), {1, 32}, Add{to, from, number});
-}
-int launch_unannounced(void* stream) {
-  unannounced<<<1, 32, 0, static_cast<cudaStream_t>(stream)>>>();
-  return cudaGetLastError();
 }
 
 }  // namespace windrow::testing

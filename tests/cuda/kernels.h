@@ -22,7 +22,5 @@ void launch_mix(void* stream, const MixArguments& arguments);
 void launch_rotate(void* stream, float* to, bool with_barrier);
 /// Reads a float, and writes the sum of it and `number` to another.
 void launch_add(void* stream, float* to, const float* from, float number);
-/// Returns the error of launching a kernel that was not announced by windrow_host_kernel().
-int launch_unannounced(void* stream);
 
 }  // namespace windrow::testing

@@ -7,8 +7,6 @@
 #include <thread>
 #include <vector>
 
-#include "lane.h"
-#include "memory.h"
 #include "tests/cuda/support.h"
 #include "tests/engine/support.h"
 #include "windrow/ops/apply.h"
@@ -18,12 +16,6 @@ namespace {
 
 using cuda::open_device;
 using Floats = std::vector<float>;
-
-Tensor full(const Device& device, Index rows, Index width, float value) {
-  Tensor made(device, rows, width);
-  made.set(Floats(static_cast<std::size_t>(rows * width), value));
-  return made;
-}
 
 /// Adds up columns in an op of a lane. The kernel has a workspace.
 void add_columns_on(LaneId lane, const Device& device, const Tensor& x, const Tensor& sum) {
@@ -47,11 +39,11 @@ TEST(CudaWorkspaces, AreOfTheLaneOnWhichTheKernelRuns) {
                             cuda::add_stream(device, {.name = "another"})};
     // Later kernels need larger workspaces.
     for (const Index rows : {1000, 100, 5000}) {
-      const Tensor x = full(device, rows, 8, 1), y = full(device, rows, 8, 5);
+      const Tensor x = filled(device, rows, 8, 1), y = filled(device, rows, 8, 5);
       apply(device, op::column_sum, {.in = {y}}).get();  // the pool has a piece now
       std::vector<Tensor> sums, own;
       for (const LaneId lane : lanes) {
-        sums.push_back(full(device, 1, 8, 0));
+        sums.push_back(filled(device, 1, 8, 0));
         add_columns_on(lane, device, x, sums.back());
         own.push_back(apply(device, op::column_sum, {.in = {y}}));
         add_columns_on(lane, device, x, sums.back());
@@ -64,26 +56,10 @@ TEST(CudaWorkspaces, AreOfTheLaneOnWhichTheKernelRuns) {
   }
 }
 
-TEST(CudaWorkspaces, GrowAndCountWithinTheLimitOfMemory) {
-  fake::reset();
-  const std::shared_ptr<cuda::Hardware> hardware = cuda::Hardware::open(0);
-  const auto own = cuda::CudaLane::make(hardware, {.name = "own"}),
-             other = cuda::CudaLane::make(hardware, {.name = "other"});
-  cuda::DeviceMemory memory(own, nullptr, 4096);
-  EXPECT_EQ(memory.workspace_beside(own.get(), 100), nullptr);
-  std::byte* const first = memory.workspace_beside(other.get(), 100);
-  EXPECT_NE(first, nullptr);
-  EXPECT_EQ(memory.workspace_beside(other.get(), 50), first);
-  EXPECT_THROW(memory.workspace_beside(other.get(), 5000), OutOfMemory);
-  EXPECT_NE(memory.workspace_beside(other.get(), 4096), nullptr);
-  EXPECT_NE(error_of<Error>([&] { memory.workspace_beside(nullptr, 8); }).find("expected a lane of a CUDA device"),
-            std::string::npos);
-}
-
 /// The calls that can fail and that a chain of small ops takes; copies and events do not count.
 double calls_of_chain(Engine& engine, const Device& device) {
   constexpr int ops = 200;
-  const Tensor x = full(device, 1, 64, 1);
+  const Tensor x = filled(device, 1, 64, 1);
   engine.wait_all();
   fake::hold(true);
   const fake::Counters before = fake::counters();
@@ -112,51 +88,31 @@ int device_of_thread() {
   return device;
 }
 
-TEST(CudaDevices, LeaveTheDeviceOfAThreadThatIsNotTheEngines) {
-  fake::reset({.devices = 2});
-  cudaSetDevice(0);
-  Engine engine({.policy = Policy::serial});
-  const Device device = open_device(engine, 1).device;
-  const Tensor x = full(device, 1, 8, 2);
-  EXPECT_EQ(apply(device, op::neg, {.in = {x}}).get(), Floats(8, -2));
-  EXPECT_EQ(device_of_thread(), 0);
-}
-
-/// What an op waits for may run on its thread.
-TEST(CudaDevices, LeaveTheDeviceThatAnOpHasChosen) {
+/// That of a thread which pushes, of an op which waits for others that may run on its thread, and of a worker.
+TEST(CudaDevices, LeaveTheDeviceThatAThreadHasChosen) {
   for (const Policy policy : {Policy::pool, Policy::serial}) {
     fake::reset({.devices = 2});
-    Engine engine({.policy = policy, .workers = 1});
+    cudaSetDevice(0);
+    Engine engine({.policy = policy, .workers = 1, .on_thread_start = [] { cudaSetDevice(0); }});
     const Device device = open_device(engine, 1).device;
-    const Tensor x = full(device, 1, 8, 2);
+    const Tensor x = filled(device, 1, 8, 2);
+    const auto compute = [&] { EXPECT_EQ(apply(device, op::neg, {.in = {x}}).get(), Floats(8, -2)); };
+    compute();
+    EXPECT_EQ(device_of_thread(), 0);
     const Var done = engine.new_var("done");
-    int found = -1;
-    engine.push(
-        [&] {
-          cudaSetDevice(0);
-          const Tensor y = apply(device, op::neg, {.in = {x}});
-          EXPECT_EQ(y.get(), Floats(8, -2));
-          found = device_of_thread();
-        },
-        {mutate(done)});
-    engine.wait(done);
-    EXPECT_EQ(found, 0) << to_string(policy);
+    for (const bool computes : {false, true}) {
+      int found = -1;
+      engine.push(
+          [&] {
+            if (computes) compute();
+            found = device_of_thread();
+          },
+          {mutate(done)});
+      engine.wait(done);
+      EXPECT_EQ(found, 0) << to_string(policy);
+    }
     engine.retire(done);
   }
-}
-
-TEST(CudaDevices, LeaveTheDeviceThatAThreadHasChosenWhenItStarted) {
-  fake::reset({.devices = 2});
-  Engine engine({.policy = Policy::pool, .workers = 1, .on_thread_start = [] { cudaSetDevice(0); }});
-  const Device device = open_device(engine, 1).device;
-  const Tensor x = full(device, 1, 8, 2);
-  EXPECT_EQ(apply(device, op::neg, {.in = {x}}).get(), Floats(8, -2));
-  const Var done = engine.new_var("done");
-  int found = -1;
-  engine.push([&] { found = device_of_thread(); }, {mutate(done)});
-  engine.wait(done);
-  EXPECT_EQ(found, 0);
-  engine.retire(done);
 }
 
 /// Each push runs inside the op before it. Errors of calls are found in the innermost ones.
@@ -168,7 +124,7 @@ TEST(CudaLanes, NestAsDeepAsOpsPushOps) {
   std::vector<Tensor> values;
   std::function<void(int)> descend = [&](int depth) {
     const Device& device = devices[depth % 2];
-    values.push_back(full(device, 1, 8, static_cast<float>(depth)));
+    values.push_back(filled(device, 1, 8, static_cast<float>(depth)));
     const Var here = engine.new_var("here");
     engine.push(
         [&, depth](OpContext&) {

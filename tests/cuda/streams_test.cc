@@ -58,12 +58,6 @@ class Cuda : public ::testing::Test {
   Engine engine{{.policy = Policy::pool, .workers = 2}};
 };
 
-Tensor ones(const Device& device, Index width) {
-  Tensor made(device, 1, width);
-  made.set(Floats(static_cast<std::size_t>(width), 1));
-  return made;
-}
-
 /// Returns when the device was given so many kernels since `before`, whether or not they have run.
 void wait_for_launches(const fake::Counters& before, std::uint64_t count) {
   const auto until = std::chrono::steady_clock::now() + patience;
@@ -80,36 +74,9 @@ void wait_until_issued(Engine& engine, LaneId lane) {
   ASSERT_EQ(issued->get_future().wait_for(patience), std::future_status::ready);
 }
 
-/// An op that does not declare what it reads.
-TEST_F(Cuda, UndeclaredReadsAreFound) {
-  if (thread_sanitized) GTEST_SKIP() << "ThreadSanitizer sees this fault, too";
-  const cuda::OpenDevice opened = open_device(engine, 0);
-  const LaneId other = cuda::add_stream(opened.device, {.name = "other"});
-  const Tensor x = ones(opened.device, 64), z = ones(opened.device, 64);
-  engine.wait_all();
-  fake::hold(true);
-  const fake::Counters before = fake::counters();
-  const Tensor y = apply(opened.device, op::neg, {.in = {x}});
-  wait_for_launches(before, 1);
-  engine.push(
-      [from = y.view(), to = z.view()](OpContext& op) {
-        launch_add(cuda::native_stream(op.lane()), to.update(op.lane()).data, from.read(op.lane()).data, 1);
-      },
-      {mutate(z.var())}, {.lane = other});
-  wait_for_launches(before, 2);
-  fake::hold(false);
-  engine.wait_all();
-  const std::vector<std::string> reports = fake::reports();
-  ASSERT_EQ(reports.size(), 1u);
-  EXPECT_EQ(reports[0],
-            "nothing orders 'kernel neg' on stream 0, which writes, and 'kernel add' on stream 4, which reads the same "
-            "memory");
-  fake::forget_reports();
-}
-
 TEST_F(Cuda, AChainOnOneStreamNeedsNoEvents) {
   const cuda::OpenDevice opened = open_device(engine, 0);
-  Tensor x = ones(opened.device, 64);
+  Tensor x = filled(opened.device, 1, 64, 1);
   engine.wait_all();
   fake::hold(true);
   const fake::Counters before = fake::counters();
@@ -130,7 +97,7 @@ TEST_F(Cuda, NoThreadOfTheEngineWaitsForADevice) {
   const LaneId other = cuda::add_stream(opened.device, {.name = "other"});
   const fake::Counters before = fake::counters();
   fake::hold(true);
-  const Tensor x = ones(opened.device, 64), z = ones(opened.device, 64);
+  const Tensor x = filled(opened.device, 1, 64, 1), z = filled(opened.device, 1, 64, 1);
   engine.push(
       [from = x.view(), to = z.view()](OpContext& op) {
         launch_add(cuda::native_stream(op.lane()), to.update(op.lane()).data, from.read(op.lane()).data, 1);
@@ -146,7 +113,7 @@ TEST_F(Cuda, NoThreadOfTheEngineWaitsForADevice) {
 
 TEST_F(Cuda, ValuesAreCopiedWhileLaterWorkRuns) {
   const cuda::OpenDevice opened = open_device(engine, 0);
-  const Tensor x = ones(opened.device, 64);
+  const Tensor x = filled(opened.device, 1, 64, 1);
   const Tensor two = apply(opened.device, op::add, {.in = {x, x}});
   fake::hold_at("tanh");
   const Tensor later = apply(opened.device, op::tanh, {.in = {two}});
@@ -163,7 +130,7 @@ TEST_F(Cuda, ADeviceHasAsManyStreamsAsItIsGiven) {
     const cuda::OpenDevice opened = open_device(engine, 0, {.streams = count});
     EXPECT_EQ(fake::counters().streams - before.streams, static_cast<std::uint64_t>(count));
     EXPECT_EQ(opened.device.copy_out, opened.copy_out);
-    const Tensor x = ones(opened.device, 8);
+    const Tensor x = filled(opened.device, 1, 8, 1);
     EXPECT_EQ(apply(opened.device, op::neg, {.in = {x}}).get(), Floats(8, -1));
     std::vector<LaneId> lanes = {opened.device.lane, opened.copy_out, opened.copy_in, opened.collectives};
     std::vector<std::string> names;
@@ -183,7 +150,7 @@ TEST_F(Cuda, ADeviceHasAsManyStreamsAsItIsGiven) {
 /// Streams for copies have no handle of cuBLAS until they need one.
 TEST_F(Cuda, AnyStreamMultiplies) {
   const cuda::OpenDevice opened = open_device(engine, 0);
-  const Tensor x = ones(opened.device, 8), product = ones(opened.device, 1);
+  const Tensor x = filled(opened.device, 1, 8, 1), product = filled(opened.device, 1, 1, 1);
   engine.push(
       [kernel = opened.device.kernels.find(op::matmul_nt), x = x.view(), to = product.view()](OpContext& op) {
         const Matrix<const float> in[] = {x.read(op.lane()), x.read(op.lane())};
@@ -195,7 +162,7 @@ TEST_F(Cuda, AnyStreamMultiplies) {
 
 TEST_F(Cuda, AFailingDeviceIsLostAloneAndNamesWhatWasInFlight) {
   const cuda::OpenDevice broken = open_device(engine, 0), good = open_device(engine, 1);
-  const Tensor x = ones(broken.device, 64), y = ones(good.device, 64);
+  const Tensor x = filled(broken.device, 1, 64, 1), y = filled(good.device, 1, 64, 1);
   engine.wait_all();
   fake::hold(true);
   fake::fail_next_work(0);
@@ -215,12 +182,12 @@ TEST_F(Cuda, AFailingDeviceIsLostAloneAndNamesWhatWasInFlight) {
   EXPECT_THROW(open_device(engine, 0), Error);
   error_of<OpError>([&] { engine.wait_all(); });
   const Device host = host_device(engine);
-  EXPECT_EQ(ones(host, 2).get(), Floats(2, 1));
+  EXPECT_EQ(filled(host, 1, 2, 1).get(), Floats(2, 1));
 }
 
 TEST_F(Cuda, NamesTheExactOpIfEachWaits) {
   const cuda::OpenDevice opened = open_device(engine, 0, {.sync = true});
-  const Tensor x = ones(opened.device, 64);
+  const Tensor x = filled(opened.device, 1, 64, 1);
   const Tensor square = apply(opened.device, op::square, {.in = {x}});
   engine.wait_all();
   fake::fail_next_work(0);
@@ -235,7 +202,7 @@ TEST_F(Cuda, NamesTheExactOpIfEachWaits) {
 
 TEST_F(Cuda, AFailedCallFailsItsOpAlone) {
   const cuda::OpenDevice opened = open_device(engine, 0);
-  const Tensor x = ones(opened.device, 64);
+  const Tensor x = filled(opened.device, 1, 64, 1);
   engine.wait_all();
   engine.push([](OpContext&) { fake::fail(1, cudaErrorInvalidConfiguration, false); }, {mutate(x.var())},
               {.lane = opened.device.lane});
@@ -256,7 +223,7 @@ TEST(CudaSections, ErrorsBelongToTheOpThatMadeThem) {
   fake::reset();
   Engine engine({.policy = Policy::serial});
   const Device device = open_device(engine, 0).device;
-  const Tensor x = ones(device, 16), y = ones(device, 16);
+  const Tensor x = filled(device, 1, 16, 1), y = filled(device, 1, 16, 1);
   const Var outer = engine.new_var("outer");
   engine.push(
       [&](OpContext&) {
@@ -275,7 +242,7 @@ TEST(CudaSections, KeepErrorsWhileTheyWait) {
   fake::reset({.order = Order::lazy});
   Engine engine({.policy = Policy::pool, .workers = 1});
   const Device device = open_device(engine, 0, {.sync = true}).device;
-  const Tensor x = ones(device, 64);
+  const Tensor x = filled(device, 1, 64, 1);
   engine.wait_all();
   engine.push(
       [view = x.view()](OpContext& op) {
@@ -307,7 +274,7 @@ TEST_F(Cuda, ProductsAreRoundedAsAsked) {
 
 TEST_F(Cuda, TracesTellWhenADeviceDidItsWork) {
   const Device device = open_device(engine, 0).device;
-  const Tensor x = ones(device, 16);
+  const Tensor x = filled(device, 1, 16, 1);
   engine.wait_all();
   for (const std::uint64_t times : {3, 600}) {  // more than what is kept open
     engine.trace().start();
@@ -363,7 +330,7 @@ TEST(CudaDevices, HaveNoContextUnlessTheyAreUsed) {
   std::thread([] {
     Engine engine({.policy = Policy::pool, .workers = 2});
     const Device device = open_device(engine, 1).device;
-    EXPECT_EQ(apply(device, op::neg, {.in = {ones(device, 8)}}).get(), Floats(8, -1));
+    EXPECT_EQ(apply(device, op::neg, {.in = {filled(device, 1, 8, 1)}}).get(), Floats(8, -1));
   }).join();
   EXPECT_TRUE(fake::has_context(1));
   EXPECT_FALSE(fake::has_context(0));

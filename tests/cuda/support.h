@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/cuda/fake/fake.h"
+#include "tests/filled.h"
 #include "windrow/cuda/device.h"
 
 namespace windrow::testing {

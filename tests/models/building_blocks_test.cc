@@ -1,10 +1,7 @@
-// The cells that vertex functions and lazy expressions share compute the same with both.
+// Cells and attention in lazy expressions; networks_test.cc has them in vertex functions.
 #include <gtest/gtest.h>
 
-#include <tuple>
-
 #include "tests/batching/cells.h"
-#include "tests/batching/random_row.h"
 #include "tests/engine/support.h"
 #include "tests/ops/cases.h"
 #include "tests/seed.h"
@@ -25,98 +22,19 @@ constexpr Index from = 3, hidden = 4;
 
 class BuildingBlocks : public ::testing::Test {
  protected:
-  /// The gradients of all parameters.
-  std::vector<Values> gradients() const {
-    std::vector<Values> all;
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-      all.push_back(dense(parameters, parameters[p]));
-      const Type type = parameters[p].type();
-      all.back().resize(testing::elements(type), 0);
-    }
-    return all;
-  }
-  void expect_equal(const std::vector<Values>& found, const std::vector<Values>& expected) {
-    for (std::size_t p = 0; p < expected.size(); ++p) {
-      SCOPED_TRACE(parameters.name(parameters[p]));
-      expect_close(found[p], expected[p], 1e-5);
-    }
-  }
-  /// Runs sequences of inputs as vertices, then `lazy`, which returns the loss of one, and compares.
-  template <class Lazy>
-  void compare_sequences(const VertexFunction& function, Lazy lazy) {
-    std::mt19937 random(first_seed());
-    std::vector<GraphData> data;
-    for (const std::int32_t length : {5, 1, 3}) {
-      GraphData& chain = data.emplace_back();
-      for (std::int32_t t = 0; t < length; ++t) {
-        if (t > 0) chain.children.push_back(t - 1);
-        chain.child_begin.push_back(static_cast<std::int32_t>(chain.children.size()));
-        for (double value : testing::random_row(from, random)) {
-          chain.values["x"].push_back(static_cast<float>(value));
-        }
-      }
-    }
-    const testing::Graphs graphs(function, data);
-    Runner runner(host, function, parameters);
-    const double loss = runner.differentiate(graphs.pointers).loss();
-    const std::vector<Values> expected = gradients();
-    std::vector<LazyExpr> losses;
-    for (const GraphData& chain : data) {
-      std::vector<LazyExpr> inputs;
-      for (std::size_t at = 0; at < chain.values.at("x").size(); at += from) {
-        inputs.push_back(graph.input(std::span(chain.values.at("x")).subspan(at, from)));
-      }
-      losses.push_back(lazy(inputs));
-    }
-    graph.backward(losses);
-    double sum = 0;
-    for (const LazyExpr& one : losses) sum += static_cast<double>(one.scalar());
-    EXPECT_NEAR(sum, loss, 1e-4);
-    expect_equal(gradients(), expected);
-  }
-
   Engine engine{{.workers = 2}};
   Device host = host_device(engine);
   Parameters parameters{host, first_seed()};
   LazyGraph graph{host, parameters};
 };
 
-TEST_F(BuildingBlocks, LstmsAreTheSameInBothFrontEnds) {
-  const Lstm lstm(parameters, "lstm", {from, hidden});
-  const VertexFunction function("lstm", {.arity = 1}, [&](Vertex& v) {
-    v.loss(row_sum(square(lstm.step(v, lstm.states(v, "h"), lstm.project(v.pull("x", from))))));
-  });
-  compare_sequences(function, [&](const std::vector<LazyExpr>& inputs) {
-    auto [h, c] = std::pair(graph.zeros(hidden), graph.zeros(hidden));
-    LazyExpr loss = graph.zeros(1);
-    for (const LazyExpr& x : inputs) {
-      std::tie(h, c) = lstm.cell(lstm.project(x), h, c);
-      loss = loss + row_sum(square(h));
-    }
-    return loss;
-  });
-}
-
-/// And as its formulas say.
-TEST_F(BuildingBlocks, GrusAreTheSameInBothFrontEnds) {
+TEST_F(BuildingBlocks, GrusAreWhatTheirFormulasSay) {
   const Gru gru(parameters, "gru", {from, hidden});
   for (const char* name : {"gru bias", "gru recurrent bias"}) {
     std::vector<float> values;
     for (int i = 0; i < 12; ++i) values.push_back(static_cast<float>(i) / 8 - 0.5f);
     parameters.value(parameters.find(name)).set(values);
   }
-  const VertexFunction function("gru", {.arity = 1}, [&](Vertex& v) {
-    v.loss(row_sum(square(gru.step(v, gru.state(v, "h"), gru.project(v.pull("x", from))))));
-  });
-  compare_sequences(function, [&](const std::vector<LazyExpr>& inputs) {
-    LazyExpr h = graph.zeros(hidden), loss = graph.zeros(1);
-    for (const LazyExpr& x : inputs) {
-      h = gru.cell(gru.project(x), h);
-      loss = loss + row_sum(square(h));
-    }
-    return loss;
-  });
-  graph.clear();
   const std::vector<float> x = {0.5, -1, 2}, before = {1, -0.5, 0.25, 0};
   const auto of = [&](const char* name) { return parameters.value(parameters.find(name)).get(); };
   const std::vector<float> in = of("gru in"), recurrent = of("gru recurrent"), bias = of("gru bias"),
@@ -137,28 +55,6 @@ TEST_F(BuildingBlocks, GrusAreTheSameInBothFrontEnds) {
     const double fresh = std::tanh(gate(2).first + reset * gate(2).second);
     EXPECT_NEAR(found[c], (1 - keep) * fresh + keep * before[c], 1e-5);
   }
-}
-
-TEST_F(BuildingBlocks, TreeLstmsAreTheSameInBothFrontEnds) {
-  const TreeLstm tree(parameters, {.vocabulary = 5, .embedding = from, .hidden = hidden, .classes = 3});
-  GraphData data{.child_begin = {0, 0, 0, 2}, .children = {0, 1}};  // two leaves and a root
-  data.indices = {{"word", {3, 1, -1}}, {"label", {0, 2, 1}}};
-  const VertexFunction function = tree.function();
-  const testing::Graphs graphs(function, {data});
-  Runner runner(host, function, parameters);
-  const double loss = runner.differentiate(graphs.pointers).loss();
-  const std::vector<Values> expected = gradients();
-  const std::pair none(graph.zeros(hidden), graph.zeros(hidden));
-  const auto left = tree.cell(tree.read(graph.index(3)), none, none);
-  const auto right = tree.cell(tree.read(graph.index(1)), none, none);
-  const auto root = tree.cell(graph.zeros(from), left, right);
-  const std::vector<LazyExpr> losses = {softmax_cross_entropy(tree.classify(left.first), graph.index(0)),
-                                        softmax_cross_entropy(tree.classify(right.first), graph.index(2)),
-                                        softmax_cross_entropy(tree.classify(root.first), graph.index(1))};
-  const LazyExpr all = sum(losses);
-  graph.backward(losses);
-  EXPECT_NEAR(all.scalar(), loss, 1e-4);
-  expect_equal(gradients(), expected);
 }
 
 TEST_F(BuildingBlocks, AParameterSetMayHoldSeveralTreeLstms) {

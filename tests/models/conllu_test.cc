@@ -138,18 +138,6 @@ TEST(Conllu, TakesNoStackForLongChains) {
   EXPECT_EQ(enhanced_graph(sentence).children.size(), words - 1u);
 }
 
-TEST(Projective, MeansThatNoTwoDependenciesCross) {
-  EXPECT_TRUE(projective(with_heads({0})));
-  EXPECT_TRUE(projective(with_heads({2, 0, 2, 3})));
-  EXPECT_TRUE(projective(with_heads({2, 5, 2, 3, 0})));
-  EXPECT_FALSE(projective(with_heads({3, 4, 0, 3})));
-  EXPECT_FALSE(projective(with_heads({0, 4, 1, 1, 2})));
-}
-
-TEST(Projective, CountsTheDependencyFromTheRoot) {
-  EXPECT_FALSE(projective(with_heads({3, 0, 2})));  // 1 <- 3 passes over the root's
-}
-
 /// Compares with the definition, pair by pair.
 TEST(Projective, AgreesWithTheDefinitionOnAllTreesOfFiveWords) {
   int trees = 0, crossed = 0;
@@ -177,20 +165,14 @@ TEST(DependencyTree, HasDependentsAsChildrenFromLeftToRight) {
   EXPECT_EQ(tree.children, (Numbers{0, 4, 2, 3}));
 }
 
-TEST(EnhancedGraph, HasAWordAmongTheChildrenOfAllItsHeadsOnce) {
-  const GraphData graph =
-      enhanced_graph(parsed_conllu(line("1", "2", "2:nsubj|3:nsubj|3:again|2.1:x") + line("2", "0", "0:root") +
-                                   line("2.1", "_", "3:y") + line("3", "2", "2:conj"))[0]);
-  EXPECT_EQ(graph.child_begin, (Numbers{0, 0, 2, 4, 5}));
-  EXPECT_EQ(graph.children, (Numbers{0, 2, 0, 3, 0}));
-}
-
 TEST(EnhancedGraph, LeavesOutWhatLeadsBack) {
   // The story(1) that comes(2): a clause of the story, of which the story is the subject.
+  const Vocabulary relations(std::vector<std::string>{"nsubj", "acl:relcl"}, 1);
   const GraphData story =
-      enhanced_graph(parsed_conllu(line("1", "0", "0:root|2:nsubj") + line("2", "1", "1:acl:relcl"))[0]);
+      enhanced_graph(parsed_conllu(line("1", "0", "0:root|2:nsubj") + line("2", "1", "1:acl:relcl"))[0], relations);
   EXPECT_EQ(story.child_begin, (Numbers{0, 1, 1}));
   EXPECT_EQ(story.children, Numbers{1});
+  EXPECT_EQ(story.edge_indices.at("relation"), Numbers{2});
   // Circles that do not hang on the root too.
   const GraphData apart =
       enhanced_graph(parsed_conllu(line("1", "0", "2:a") + line("2", "1", "1:b") + line("3", "1"))[0]);
@@ -198,21 +180,15 @@ TEST(EnhancedGraph, LeavesOutWhatLeadsBack) {
   EXPECT_EQ(apart.children, Numbers{1});
 }
 
-TEST(EnhancedGraph, TellsTheRelationOfEachEdge) {
+TEST(EnhancedGraph, HasAWordAmongTheChildrenOfAllItsHeadsOnceWithItsRelation) {
   const DependencySentence sentence =
       parsed_conllu(line("1", "2", "2:nsubj|3:obj|3:again|2.1:x") + line("2", "0", "0:root") + line("2.1", "_", "3:y") +
                     line("3", "2", "2:conj"))[0];
   const Vocabulary relations(std::vector<std::string>{"conj", "nsubj", "obj", "again", "y"}, 1);
   const GraphData graph = enhanced_graph(sentence, relations);
+  EXPECT_EQ(graph.child_begin, (Numbers{0, 0, 2, 4, 5}));
   EXPECT_EQ(graph.children, (Numbers{0, 2, 0, 3, 0}));
   EXPECT_EQ(graph.edge_indices.at("relation"), (Numbers{2, 1, 3, 5, 0})) << "the first of several, 0 if unknown";
-}
-
-TEST(EnhancedGraph, TellsRelationsOfWhatIsLeftOfACircle) {
-  const DependencySentence sentence =
-      parsed_conllu(line("1", "0", "0:root|2:nsubj") + line("2", "1", "1:acl:relcl"))[0];
-  const Vocabulary relations(std::vector<std::string>{"nsubj", "acl:relcl"}, 1);
-  EXPECT_EQ(enhanced_graph(sentence, relations).edge_indices.at("relation"), Numbers{2});
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <set>
 #include <sstream>
 
+#include "tests/mix.h"
 #include "windrow/models/datasets.h"
 
 namespace windrow {
@@ -56,44 +56,10 @@ TEST(GeneratedSentences, FollowTheStatisticsOfThePennTreebank) {
   }
 }
 
-TEST(GeneratedSentences, HaveWordsThatFollowFromTheOnesBefore) {
-  std::map<std::string, Counts> followers;
-  for (const Sentence& sentence : generated_sentences(20000, 4)) {
-    for (std::size_t i = 1; i < sentence.size(); ++i) ++followers[sentence[i - 1]][sentence[i]];
-  }
-  int all = 0, preferred = 0;
-  for (const auto& [before, counts] : followers) {
-    const std::vector<int> often = descending(counts);
-    const int times = sum_of_first(often, often.size());
-    if (times < 1000) continue;
-    all += times;
-    preferred += sum_of_first(often, 4);
-  }
-  EXPECT_GT(all, 100000);
-  EXPECT_NEAR(static_cast<double>(preferred) / all, 0.55, 0.1);
-}
-
-TEST(GeneratedSentences, SpeakOneLanguageWhateverTheSeed) {
-  std::map<Sentence, int> pairs, others;
-  const auto count = [](std::uint64_t seed, std::map<Sentence, int>& into) {
-    for (const Sentence& sentence : generated_sentences(5000, seed)) {
-      for (std::size_t i = 1; i < sentence.size(); ++i) ++into[{sentence[i - 1], sentence[i]}];
-    }
-  };
-  count(5, pairs);
-  count(6, others);
-  int frequent = 0;
-  for (const auto& [pair, times] : pairs) {
-    if (times < 100) continue;
-    ++frequent;
-    EXPECT_GT(others[pair], 50) << pair[0] << " " << pair[1];
-  }
-  EXPECT_GT(frequent, 50);
-}
-
 TEST(GeneratedSentences, AreTheSameForTheSameSeed) {
   EXPECT_EQ(generate_sentences(20, 7), generate_sentences(20, 7));
   EXPECT_NE(generate_sentences(20, 7), generate_sentences(20, 8));
+  EXPECT_EQ(testing::digest(generate_sentences(4000, 1)), 0x95c33c219cfdb845u);
   EXPECT_EQ(generate_sentences(2, 1),
             "dono ba <unk> tubo fo do\nba <unk> kibe go bu lilo labu ni pa fina ma lefuba fi ba tuniba duve bu\n");
 }
@@ -121,43 +87,10 @@ TEST(GeneratedTaggedSentences, FollowTheStatisticsOfWikiNer) {
   }
 }
 
-bool company(const std::string& word) { return word == "Group" || word == "Union" || word == "Corp"; }
-
-/// By what datasets.h says of endings; of words that follow others.
-std::string tag_of(const std::string& word, const std::string& before) {
-  if (word == "." || std::string("aeiou").find(word.back()) != std::string::npos) return "O";
-  for (const char* ending : {"son", "mir"})
-    if (word.ends_with(ending)) return "I-PER";
-  for (const char* ending : {"ton", "land"})
-    if (word.ends_with(ending)) return "I-LOC";
-  for (const char* ending : {"ish", "ot"})
-    if (word.ends_with(ending)) return "I-MISC";
-  if (word.ends_with("en")) return before == "bu" || before == "Bu" ? "I-LOC" : "I-PER";
-  return company(word) ? "I-ORG" : "none";
-}
-
-TEST(GeneratedTaggedSentences, HaveTagsThatFollowFromCharactersAndNeighbours) {
-  Counts seen;
-  for (const TaggedSentence& sentence : generated_tagged(3000, 4)) {
-    const Sentence& words = sentence.words;
-    std::vector<std::string> expected;
-    for (std::size_t i = 0; i < words.size(); ++i) expected.push_back(tag_of(words[i], i > 0 ? words[i - 1] : ""));
-    for (std::size_t i = words.size() - 1; i-- > 0;) {
-      if (expected[i + 1] == "I-ORG" && expected[i] != "O") expected[i] = "I-ORG";
-    }
-    ASSERT_EQ(sentence.tags, expected);
-    for (std::size_t i = 0; i < words.size(); ++i) {
-      if (words[i].ends_with("en")) ++seen[expected[i]];
-    }
-  }
-  EXPECT_GT(seen["I-LOC"], 50);
-  EXPECT_GT(seen["I-PER"], 50);
-  EXPECT_GT(seen["I-ORG"], 50);
-}
-
 TEST(GeneratedTaggedSentences, AreTheSameForTheSameSeed) {
   EXPECT_EQ(generate_tagged_sentences(20, 7), generate_tagged_sentences(20, 7));
   EXPECT_NE(generate_tagged_sentences(20, 7), generate_tagged_sentences(20, 8));
+  EXPECT_EQ(testing::digest(generate_tagged_sentences(4000, 1)), 0xe368c25c18d02c85u);
   EXPECT_EQ(generate_tagged_sentences(1, 1), "Dono|O kudi|O be|O do|O fe|O boba|O zo|O nobu|O po|O labu|O .|O\n");
 }
 

@@ -1,11 +1,8 @@
 // Images in IDX files: what is read, what is refused; and generated digits.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <functional>
-#include <numeric>
 #include <random>
 #include <sstream>
 
@@ -106,35 +103,6 @@ TEST(GeneratedDigits, AreEquallyFrequentAndReproducible) {
   for (const int count : counts) EXPECT_NEAR(count, 400, 100);
   EXPECT_EQ(generate_digits(50, 3).pixels, generate_digits(50, 3).pixels);
   EXPECT_NE(generate_digits(50, 3).pixels, generate_digits(50, 4).pixels);
-}
-
-TEST(GeneratedDigits, AreMostlyBackgroundAndNotSolvedByTheirMeans) {
-  const LabelledImages training = generate_digits(4000, 1), validation = generate_digits(1000, 2);
-  std::array<std::vector<double>, 10> means;
-  std::array<double, 10> counts{};
-  means.fill(std::vector<double>(28 * 28));
-  double ink = 0;
-  for (std::size_t i = 0; i < training.size(); ++i) {
-    ++counts.at(training.labels[i]);
-    for (std::size_t p = 0; p < 28 * 28; ++p) means.at(training.labels[i])[p] += training.image(i)[p];
-  }
-  for (std::size_t digit = 0; digit < 10; ++digit) {
-    for (double& mean : means.at(digit)) ink += mean, mean /= counts.at(digit);
-  }
-  EXPECT_NEAR(ink / 255 / static_cast<double>(training.pixels.size()), 0.15, 0.07);
-  int right = 0;
-  for (std::size_t i = 0; i < validation.size(); ++i) {
-    const auto distance = [&](const std::vector<double>& mean) {
-      double sum = 0;
-      for (std::size_t p = 0; p < 28 * 28; ++p) sum += std::pow(mean[p] - validation.image(i)[p], 2);
-      return sum;
-    };
-    const auto nearest = std::min_element(means.begin(), means.end(),
-                                          [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
-    right += nearest - means.begin() == validation.labels[i];
-  }
-  EXPECT_GT(right, 500);  // they have something in common,
-  EXPECT_LT(right, 930);  // but need more than a template
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "windrow/models/internal/tagger.h"
 #include "windrow/models/internal/tree_fc.h"
 #include "windrow/models/language_model.h"
+#include "windrow/models/layers.h"
 #include "windrow/models/seq2seq.h"
 #include "windrow/models/tree_lstm.h"
 
@@ -60,6 +61,36 @@ struct Checked {
     value.set(values);
   }
 };
+
+/// Gated recurrent units along chains.
+struct GruChain {
+  explicit GruChain(Parameters& parameters) : gru(parameters, "gru", {2, 4}) {}
+
+  void operator()(auto& v) const {
+    const auto h = gru.step(v, gru.state(v, "h"), gru.project(v.pull("x", 2)));
+    v.push("h", h);
+    v.loss(row_sum(square(h)));
+  }
+  VertexFunction function() const {
+    return {"gru", {.arity = 1}, [*this](Vertex& v) { (*this)(v); }};
+  }
+
+  Gru gru;
+};
+
+TEST(Gru, ComputesWhatTheOracleDoes) {
+  std::mt19937 random(1);
+  std::vector<GraphData> data;
+  for (const std::int32_t vertices : {1, 5, 0, 9}) data.push_back(random_graph(vertices, 1, Form::trees, random));
+  Checked<GruChain>().check(data, {.arity = 1});
+}
+
+TEST(TreeLstm, ComputesWhatTheOracleDoes) {
+  std::mt19937 random(1);
+  std::vector<GraphData> data;
+  for (const std::int32_t vertices : {1, 9, 0, 23, 2}) data.push_back(random_graph(vertices, 2, Form::trees, random));
+  Checked<TreeLstm>(TreeLstmSizes{7, 3, 4, 5}).check(data, {.arity = 2});
+}
 
 TEST(ChildSumTreeLstm, ComputesWhatTheOracleDoes) {
   std::mt19937 random(1);

@@ -2,11 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <sstream>
 
-#include "tests/batching/cells.h"
 #include "tests/engine/support.h"
 #include "tests/models/training.h"
 #include "tests/ops/cases.h"
@@ -16,9 +14,7 @@
 namespace windrow {
 namespace {
 
-using testing::dense;
 using testing::error_of;
-using testing::expect_close;
 using testing::TextFolder;
 
 std::vector<DependencySentence> sentences_of_parser(std::size_t sentences, std::uint64_t seed) {
@@ -157,24 +153,6 @@ TEST(ParserWorkload, TrainsOnProjectiveSentencesAndValidatesOnAll) {
             (none.path / "train.conllu").string() + ": 0 of 1 training sentences are projective; expected at least 1");
 }
 
-TEST(ParserWorkload, TrainsAlikeWithAnyOptimisationDisabled) {
-  const auto train = [](const RunnerOptions& options) {
-    Engine engine;
-    Workload workload = make_workload("parser", host_device(engine), {.samples = 20, .sizes = small_sizes});
-    Trainer trainer(host_device(engine), workload, {.minibatch = 10, .runner = options});
-    trainer.train();
-    const double loss = trainer.train().loss;
-    return loss;
-  };
-  const double all_on = train({});
-  const Optimisations each[] = {
-      {.specialisation = false}, {.eager = false}, {.lazy = false}, {.sharing = false}, {.fusion = false}};
-  for (const Optimisations& optimisations : each) {
-    EXPECT_NEAR(train({.optimisations = optimisations}), all_on, 1e-4 * std::abs(all_on));
-  }
-  EXPECT_NEAR(train({.ahead = 1}), all_on, 1e-4 * std::abs(all_on));
-}
-
 TEST(ParserWorkload, HasNoGraphsInAdvance) {
   Engine engine;
   Workload workload = make_workload("parser", host_device(engine), {.samples = 1, .sizes = small_sizes});
@@ -185,93 +163,6 @@ TEST(ParserWorkload, HasNoGraphsInAdvance) {
 TEST(Parser, NumbersItsActions) {
   for (std::size_t number = 0; number < 9; ++number) EXPECT_EQ(Parser::number(Parser::action(number)), number);
   EXPECT_EQ(Parser::action(3), (ParserAction{Transition::left, 1}));
-}
-
-/// Sentences that go a way that is drawn, and collect scores.
-class Walks : public ::testing::Test {
- protected:
-  enum class Looks { at_each_step, never };
-  struct Walk {
-    std::vector<std::int32_t> words, tags;
-    unsigned seed;
-  };
-  static constexpr ParserSizes sizes = {
-      .words = 10, .tags = 4, .relations = 2, .word = 3, .tag = 2, .hidden = 4, .scorer = 5, .layers = 2};
-  Engine engine{{.workers = 2}};
-  Device host = host_device(engine);
-  Parameters parameters{host, 1};
-  Parser parser{parameters, sizes};
-  std::vector<Walk> walks;
-
-  Walks() {
-    std::mt19937 random(1);
-    for (unsigned i = 0; i < 12; ++i) {
-      Walk& walk = walks.emplace_back();
-      walk.seed = i;
-      for (std::size_t length = 1 + random() % 9; length > 0; --length) {
-        walk.words.push_back(static_cast<std::int32_t>(random() % 10));
-        walk.tags.push_back(static_cast<std::int32_t>(random() % 4));
-      }
-    }
-  }
-
-  LazyTask<std::vector<LazyExpr>> scores_of(LazyGraph& graph, const Walk& walk, Looks looks) const {
-    std::mt19937 random(walk.seed);
-    const Parser::Sentence sentence = parser.read(graph, walk.words, walk.tags);
-    ArcHybrid state(static_cast<std::int32_t>(walk.words.size()));
-    std::vector<LazyExpr> scores;
-    while (!state.final()) {
-      scores.push_back(parser.scores(sentence, state));
-      if (looks == Looks::at_each_step) co_await value(scores.back());
-      Transition transition{};
-      do transition = all_transitions[random() % 3];
-      while (!state.legal(transition));
-      state.apply(transition);
-    }
-    co_return scores;
-  }
-
-  std::vector<LazyExpr> all_scores(LazyGraph& graph, std::span<const Walk> some, Looks looks) const {
-    std::vector<LazyTask<std::vector<LazyExpr>>> tasks;
-    for (const Walk& walk : some) tasks.push_back(scores_of(graph, walk, looks));
-    std::vector<LazyExpr> all;
-    for (auto& scores : run(graph, std::move(tasks))) all.insert(all.end(), scores.begin(), scores.end());
-    return all;
-  }
-};
-
-TEST_F(Walks, HaveTheSameScoresAloneAndTogether) {
-  LazyGraph graph(host, parameters, {.use = LazyOptions::For::inference});
-  std::vector<std::vector<float>> together;
-  for (const LazyExpr& scores : all_scores(graph, walks, Looks::at_each_step)) together.push_back(scores.value());
-  auto expected = together.begin();
-  for (const Walk& walk : walks) {
-    graph.clear();
-    for (const LazyExpr& scores : all_scores(graph, {&walk, 1}, Looks::at_each_step)) {
-      const std::vector<float> found = scores.value();
-      expect_close({found.begin(), found.end()}, {expected->begin(), expected->end()}, 1e-5);
-      ++expected;
-    }
-  }
-}
-
-/// However many minibatches the steps are computed in.
-TEST_F(Walks, HaveTheSameGradientsWhetherTheyLookOrNot) {
-  LazyGraph graph(host, parameters);
-  const auto gradients = [&](Looks looks) {
-    std::vector<LazyExpr> losses;
-    for (const LazyExpr& scores : all_scores(graph, walks, looks)) losses.push_back(row_sum(square(scores)));
-    graph.backward(losses);
-    std::vector<std::vector<double>> all;
-    for (std::size_t p = 0; p < parameters.size(); ++p) all.push_back(dense(parameters, parameters[p]));
-    graph.clear();
-    return all;
-  };
-  const auto looking = gradients(Looks::at_each_step), blind = gradients(Looks::never);
-  for (std::size_t p = 0; p < looking.size(); ++p) {
-    SCOPED_TRACE(parameters.name(parameters[p]));
-    expect_close(looking[p], blind[p], 1e-4);
-  }
 }
 
 }  // namespace

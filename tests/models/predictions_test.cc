@@ -93,38 +93,5 @@ TEST(Predictions, OfSentencesAreTreesWithOneRoot) {
             "input 2: 'b|' has no tag; expected word|TAG");
 }
 
-TEST(SavedModels, PredictAsTheTrainedModelDid) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "windrow_saved_model";
-  const std::string lines[] = {"w1 w2 w3"};
-  for (const std::string model : {"tree-lstm", "parser"}) {
-    std::filesystem::remove_all(folder);
-    std::vector<Prediction> before;
-    {
-      Engine engine({.workers = 1});
-      Workload workload = make_workload(model, host_device(engine), small(32));
-      Trainer trainer(host_device(engine), workload, {.optimiser = {.rate = workload.kind->learning_rate}});
-      trainer.train();
-      before = workload.network->predict(lines);
-      CheckpointWriter writer(folder);
-      trainer.save(writer, Record().set_format(training_format).set("model", model_record(workload)));
-    }
-    Engine engine({.workers = 1});
-    const Workload loaded = load_model(host_device(engine), folder);
-    const std::vector<Prediction> after = loaded.network->predict(lines);
-    ASSERT_EQ(after.front().label.has_value(), before.front().label.has_value());
-    if (after.front().label) {
-      EXPECT_EQ(after.front().label->probabilities, before.front().label->probabilities);
-    }
-    ASSERT_EQ(after.front().words.size(), before.front().words.size());
-    for (std::size_t i = 0; i < after.front().words.size(); ++i) {
-      EXPECT_EQ(after.front().words[i].head, before.front().words[i].head);
-      EXPECT_EQ(after.front().words[i].relation, before.front().words[i].relation);
-    }
-  }
-  std::filesystem::remove_all(folder);
-  Engine engine({.workers = 1});
-  EXPECT_THROW(load_model(host_device(engine), folder), FileError);
-}
-
 }  // namespace
 }  // namespace windrow

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "windrow/engine/engine.h"
-
 namespace windrow::program {
 namespace {
 
@@ -40,31 +38,6 @@ TEST(BatchFacts, CountWhyThereAreSoManyBatches) {
   EXPECT_EQ(one_by_one.batches, 8);
   EXPECT_EQ(one_by_one.causes.schedule, 5);
   EXPECT_EQ(one_by_one.causes.groups, 0);
-}
-
-TEST(BatchFacts, OfAModelAreThoseOfItsRunner) {
-  Engine engine({.workers = 1});
-  for (const char* const model : {"tree-lstm", "dag", "bilstm-char", "parser"}) {
-    const Workload workload = make_workload(model, host_device(engine), {.samples = 40, .sizes = {{"hidden", 8}}});
-    const BatchFacts facts = batch_facts(workload, {.runner = {}, .minibatch = 16, .most = 2});
-    if (!workload.kind->graphs_known) {
-      EXPECT_EQ(facts.minibatches, 0);
-      continue;
-    }
-    std::int64_t vertices = 0, by_type = 0, by_level = 0;
-    for (std::size_t i = 0; i < 32; ++i) vertices += workload.training[i].vertices;
-    for (const BatchFacts::Type& type : facts.types) by_type += type.batches;
-    for (const BatchFacts::Level& level : facts.levels) by_level += level.batches;
-    EXPECT_EQ(facts.minibatches, 2);
-    EXPECT_EQ(facts.vertices, vertices) << model;
-    EXPECT_EQ(by_type, facts.batches) << model;
-    EXPECT_EQ(by_level, facts.batches) << model;
-    const auto& [types, dependencies, schedule, groups] = facts.causes;
-    EXPECT_EQ(types + dependencies + schedule + groups, facts.batches) << model;
-    EXPECT_GE(schedule, 0) << model;
-    EXPECT_GT(facts.path_flops, 0) << model;
-    EXPECT_LT(facts.path_flops, facts.flops) << model;
-  }
 }
 
 }  // namespace

@@ -19,24 +19,6 @@ TEST_F(Data, ThatAreWrongAreReportedByFileLineAndColumn) {
   EXPECT_EQ(read_file(data / "train.txt"), "(3 (2 It) (4 works))\n(3 (2 It) (7 works))\n");
 }
 
-TEST_F(Data, ComeFromRegularFiles) {
-  const auto& data = folder;
-  std::filesystem::create_directories(data / "train.txt");
-  std::ofstream(data / "dev.txt") << "(2 Yes)\n";
-  expect_refused(
-      run("windrow train tree-lstm --data " + data.string()),
-      "windrow: " + (data / "train.txt").string() + ": not a regular file; expected a file of trees, one per line\n");
-}
-
-TEST_F(Data, MayNotBeEmpty) {
-  const auto& data = folder;
-  std::ofstream(data / "train.txt") << "(2 Yes)\n";
-  std::ofstream(data / "dev.txt") << "\n";
-  expect_refused(run("windrow train tree-lstm --data " + data.string()),
-                 "windrow: " + (data / "dev.txt").string() +
-                     ":1:1: no tree; expected one per line, such as (3 (2 It) (4 works))\n");
-}
-
 TEST_F(Data, MustHoldAtLeastOnePieceOfText) {
   for (const char* part : {"train.txt", "valid.txt"}) std::ofstream(folder / part) << "a\n";
   const std::string why = ": " + (folder / "train.txt").string() +
@@ -90,20 +72,6 @@ TEST_F(Data, OfWordVectorsMayComeThroughAPipeOrBeShortened) {
                                     " & '" WINDROW_BIN "/windrow'" + train + " --vectors " + pipe);
   EXPECT_EQ(piped.err, "");
   EXPECT_NE(piped.out.find(" 2 in the file\n"), std::string::npos) << piped.out;
-}
-
-/// A file of GloVe has no first line with a number of words, so nothing is said of one.
-TEST_F(Data, OfWordVectorsWithoutAHeadAnnounceNoNumberOfWords) {
-  for (const char* part : {"train.txt", "dev.txt"}) std::ofstream(folder / part) << "(3 (2 It) (4 works))\n";
-  const std::string file = (folder / "v.txt").string();
-  std::ofstream(file) << "It 1 2 3 4\nbad 1 2\nworks 1 2 3 4\n";
-  const Outcome outcome = run("windrow train tree-lstm --hidden 4 --embedding 4 --epochs 1 --data '" + folder.string() +
-                              "' --vectors '" + file + "'");
-  EXPECT_EQ(outcome.err, "");
-  EXPECT_TRUE(outcome.out.starts_with(file + ": vectors of 0 of the 0 words; 2 in the file\n" +
-                                      "left out of the vectors: 1 line, the first one is " + file +
-                                      ":2:1: 2 numbers; expected 4, the width of the table\n"))
-      << outcome.out;
 }
 
 /// And not after the first epoch.

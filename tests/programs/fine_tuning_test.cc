@@ -21,10 +21,7 @@ class FineTuning : public Programs {
   }
   /// In the folder of the data, under relative names.
   Outcome train(const std::string& more, const std::string& model = "tree-lstm --hidden 8 --embedding 8") const {
-    return there("train " + model + " --batch 16 " + more);
-  }
-  Outcome there(const std::string& command) const {
-    return run_command("cd '" + folder.string() + "' && '" WINDROW_BIN "'/windrow " + command);
+    return windrow_there("train " + model + " --batch 16 " + more);
   }
   static std::string line_of(const std::string& out, const std::string& begin) {
     const std::size_t at = out.find(begin);
@@ -40,7 +37,7 @@ TEST_F(FineTuning, BeginsWhereTheTrainedModelEnded) {
   const std::vector<std::string> epochs = epochs_of(train("--data first --seed 7 --init-from run" + still).out);
   ASSERT_EQ(epochs.size(), 2u);
   EXPECT_EQ(epochs[0].substr(6), epochs[1].substr(6)) << "the loss of the first epoch is that of the trained model";
-  const std::string scores = there("eval run --data first").out;
+  const std::string scores = windrow_there("eval run --data first").out;
   EXPECT_NE(scores.find(last_metric(epochs[0])), scores.npos) << scores << epochs[0];
   EXPECT_NE(epochs[0].substr(6), epochs_of(train("--data first --seed 7" + still).out).at(0).substr(6));
 }
@@ -80,18 +77,10 @@ TEST_F(FineTuning, GoesOnWithoutBeginningAnew) {
   ASSERT_EQ(straight.size(), 3u);
   ASSERT_EQ(train(flags + "tuned --epochs 1").err, "");
   std::filesystem::remove_all(folder / "run");
-  const Outcome resumed = there("resume tuned --epochs 3");
+  const Outcome resumed = windrow_there("resume tuned --epochs 3");
   EXPECT_EQ(resumed.err, "");
   EXPECT_EQ(resumed.out.find("initialised"), resumed.out.npos);
   EXPECT_EQ(epochs_of(resumed.out), std::vector(straight.begin() + 1, straight.end()));
-}
-
-TEST_F(FineTuning, OfSeveralDevicesBeginsLikeThatOfOne) {
-  const std::string init = "--data first --init-from run" + still;
-  const Outcome one = train(init), two = train(init + "--devices cpu:0,cpu:1");
-  EXPECT_EQ(two.err, "");
-  EXPECT_EQ(line_of(two.out, "initialised"), line_of(one.out, "initialised"));
-  EXPECT_EQ(epochs_of(two.out), epochs_of(one.out));
 }
 
 TEST_F(FineTuning, IsRefusedInOneLineBeforeAnythingIsOverwritten) {
@@ -112,7 +101,7 @@ TEST_F(FineTuning, IsRefusedInOneLineBeforeAnythingIsOverwritten) {
   EXPECT_EQ(refused("--cell child-sum", same), file +
                                                    "a model with cell \"binary\"; expected \"child-sum\", as the "
                                                    "flags say\n");
-  EXPECT_EQ(there("train mlp --hidden 8 --samples 64 --init-from run").err,
+  EXPECT_EQ(windrow_there("train mlp --hidden 8 --samples 64 --init-from run").err,
             file + "a model \"tree-lstm\"; expected \"mlp\", as the flags say\n");
   const std::string resumed = refused("--save other --resume", same);
   EXPECT_NE(resumed.find("--init-from"), resumed.npos) << resumed;

@@ -177,47 +177,6 @@ class KilledMembers : public KilledPrograms {
   }
 };
 
-/// Of the processes, those whose environment has this.
-std::vector<pid_t> with_environment(const std::vector<pid_t>& processes, const std::string& text) {
-  std::vector<pid_t> found;
-  for (const pid_t process : processes) {
-    const std::string all = read_file("/proc/" + std::to_string(process) + "/environ");
-    if (all.find(text + std::string(1, 0)) != all.npos) found.push_back(process);
-  }
-  return found;
-}
-
-TEST_F(KilledMembers, LeaveItToTheLowestRankToSayWhoIsMissing) {
-  ::setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);
-  for (const int stopped : {0, 2}) {
-    const std::filesystem::path run = folder / ("stopped" + std::to_string(stopped));
-    Arguments endless = words_of(
-        "train tree-lstm --hidden 8 --embedding 8 --samples 64 --epochs 1000000 --workers 1 --comm mpi "
-        "--comm-timeout 1 --save");
-    endless.push_back(run.string());
-    const pid_t mpirun = start_members(endless);
-    for (int tenths = 0; tenths < 300; ++tenths) {
-      if (std::filesystem::exists(run) && !CheckpointFolder(run).steps().empty()) break;
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    }
-    const std::vector<pid_t> members = children_of(mpirun);
-    const auto victims = with_environment(members, "OMPI_COMM_WORLD_RANK=" + std::to_string(stopped));
-    EXPECT_EQ(victims.size(), 1u) << read_file(folder / "err");
-    for (const pid_t victim : victims) kill(victim, SIGSTOP);
-    EXPECT_NE(status_of(mpirun, members), 0);
-    std::vector<std::string> lines;
-    std::ifstream errors(folder / "err");
-    for (std::string line; std::getline(errors, line);) {
-      // mpirun ends the others by SIGTERM, which they confirm.
-      if (line.starts_with("windrow: ") && !line.starts_with("windrow: SIGTERM")) lines.push_back(line);
-    }
-    ASSERT_EQ(lines.size(), 1u) << read_file(folder / "err");
-    const std::string lowest = stopped == 0 ? "1" : "0";
-    EXPECT_TRUE(std::regex_match(lines[0], std::regex("windrow: rank " + lowest + "(:| has waited) .*"))) << lines[0];
-    EXPECT_NE(lines[0].find("rank " + std::to_string(stopped) + " did not answer"), std::string::npos) << lines[0];
-  }
-}
-
 /// The parameter: the devices of each process.
 class KilledGroups : public KilledMembers, public ::testing::WithParamInterface<const char*> {};
 

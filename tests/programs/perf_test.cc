@@ -1,12 +1,10 @@
-// What benchmarks are made of: systems that run every op, hazards, graphs, child processes, METG, tables, turns, and
+// What benchmarks are made of: systems that run every op, hazards, child processes, METG, turns, and
 // the tagger with manual batching.
 #include <gtest/gtest.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <numeric>
 #include <random>
 #include <set>
 #include <vector>
@@ -14,8 +12,8 @@
 #include "batching/hand_tagger.h"
 #include "batching/interleaved_runs.h"
 #include "batching/tables.h"
+#include "batching/turns.h"
 #include "engine/benchmark.h"
-#include "engine/graph.h"
 #include "engine/hazards.h"
 #include "engine/process.h"
 #include "engine/trial.h"
@@ -50,54 +48,6 @@ TEST(Systems, RunEveryOpOnceInBursts) {
   for_each_trial([](const std::string& system, const Pattern& pattern) {
     Trial trial(system, pattern, {.workers = 2});
     for (const std::int64_t burst : {1, 7, 300, 301}) EXPECT_NO_THROW(trial.run({.ops = 300, .burst = burst}));
-  });
-}
-
-/// This thread, and those that it starts, on one core.
-class OneCore {
- public:
-  OneCore() {
-    sched_getaffinity(0, sizeof all_, &all_);
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(sched_getcpu(), &one);
-    sched_setaffinity(0, sizeof one, &one);
-  }
-  ~OneCore() { sched_setaffinity(0, sizeof all_, &all_); }
-  OneCore(const OneCore&) = delete;
-  OneCore& operator=(const OneCore&) = delete;
-
- private:
-  cpu_set_t all_;
-};
-
-TEST(Systems, EndOnOneCoreWhereTheyBelieveToHaveMore) {
-  const OneCore pinned;
-  for_each_trial([](const std::string& system, const Pattern& pattern) {
-    Trial(system, pattern, {.workers = 2}).run({.ops = 1000});
-  });
-}
-
-TEST(Systems, RunNothingBeforeTheyAreLetGo) {
-  for_each_trial([](const std::string& system, const Pattern& pattern) {
-    if (!holds_a_backlog(system)) return;
-    constexpr std::int64_t ops = 20'000;
-    const auto made = make_system(system, pattern, {.workers = 1, .pending_ops = 2 * ops});
-    std::vector<Counter> counters(static_cast<std::size_t>(pattern.counters));
-    const auto sum = [&] {
-      std::uint64_t total = 0;
-      for (const Counter& counter : counters) total += counter.value;
-      return total;
-    };
-    std::uint64_t before = 1;
-    std::vector<std::uint32_t> latencies;
-    made->run({.pattern = pattern, .ops = ops, .counters = counters.data(), .push_ticks = &latencies, .held = [&] {
-                 before = sum();
-               }});
-    EXPECT_EQ(before, 0u) << system << ", pattern " << pattern.name;
-    EXPECT_GE(sum(), static_cast<std::uint64_t>(ops)) << system << ", pattern " << pattern.name;
-    const bool pushes = system != "windrow" || !pattern.replayed;
-    EXPECT_EQ(latencies.size(), pushes ? static_cast<std::size_t>(ops) : 0) << system << ", pattern " << pattern.name;
   });
 }
 
@@ -147,42 +97,6 @@ TEST(Hazards, OrderAllOpsThatConflictAndNoOthers) {
   }
 }
 
-/// A graph that notes what it was asked to run.
-struct NotedGraph {
-  std::int64_t length;
-  std::vector<std::int64_t>* runs;
-  void run(std::int64_t times) { runs->push_back(length * times); }
-};
-
-TEST(Replayed, RunsAsManyOpsAsTheJobHas) {
-  for (const char* name : {"FA", "FD", "E"}) {
-    const Pattern pattern = Pattern::named(name);
-    std::vector<Counter> counters(static_cast<std::size_t>(pattern.counters));
-    std::vector<std::int64_t> runs;
-    Replayed<NotedGraph> replayed(pattern);
-    const auto make = [&](std::int64_t length) { return std::make_unique<NotedGraph>(NotedGraph{length, &runs}); };
-    for (const std::int64_t ops : {1, 127, 2048, 4096, 5000, 100'000}) {
-      runs.clear();
-      const Times times = replayed.run({pattern, ops, 0, counters.data()}, make);
-      EXPECT_EQ(std::accumulate(runs.begin(), runs.end(), std::int64_t{0}), ops) << name;
-      if (runs.size() > 1) {
-        EXPECT_EQ(runs[0] % static_cast<std::int64_t>(pattern.tasks.size()), 0) << "the rest begins anew";
-      }
-      EXPECT_TRUE(std::isnan(times.push));
-    }
-  }
-}
-
-TEST(InChild, GivesWhatWasMeasuredThere) {
-  int here = 1;
-  EXPECT_EQ(in_child([&] {
-              here = 2;
-              return 2.5;
-            }),
-            2.5);
-  EXPECT_EQ(here, 1);
-}
-
 TEST(InChild, TellsWhatWasThrownThere) {
   try {
     in_child([]() -> double { throw MisuseError("no such thing"); });
@@ -216,22 +130,6 @@ TEST(Metg, LiesBetweenThePointsAroundIt) {
   EXPECT_TRUE(std::isnan(metg_of(curve, 0.95))) << "never";
   EXPECT_TRUE(std::isnan(metg_of(curve, 0.05))) << "below the shortest";
   EXPECT_TRUE(std::isnan(metg_of({}, 0.5)));
-}
-
-TEST(Tables, AreMarkdownOrJson) {
-  Table table("A title", "What was measured.", {{"model"}, {"batch", 0}, {"share", 1, " %"}});
-  table.add({"a", 1.0, 12.345});
-  table.add({"c", 2.0, NAN});
-  EXPECT_EQ(testing::error_of<MisuseError>([&] { table.add({1.0}); }), "a row of 1 entries; expected 3");
-  EXPECT_EQ(table.markdown(),
-            "# A title\n\nWhat was measured.\n\n"
-            "| model | batch | share |\n"
-            "|---|---:|---:|\n"
-            "| a | 1 | 12.3 % |\n"
-            "| c | 2 | - |\n");
-  EXPECT_EQ(table.json(),
-            "{\"model\": \"a\", \"batch\": 1, \"share\": 12.345}\n"
-            "{\"model\": \"c\", \"batch\": 2, \"share\": null}\n");
 }
 
 TEST(InterleavedRuns, AreTakenInEachRepetition) {
@@ -288,15 +186,6 @@ TEST(HandTagger, ComputesWhatTheVertexFunctionDoes) {
       }
     }
     testing::expect_close(sums, expected, 1e-4);
-  }
-  parameters.sgd(0.1);
-  std::vector<std::vector<float>> stepped;
-  for (std::size_t p = 0; p < parameters.size(); ++p) stepped.push_back(parameters.value(parameters[p]).get());
-  parameters.sgd(-0.1);
-  by_hand.sgd(0.1);
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    const std::vector<float> found = parameters.value(parameters[p]).get();
-    testing::expect_close({found.begin(), found.end()}, {stepped[p].begin(), stepped[p].end()}, 1e-4);
   }
 }
 

@@ -56,6 +56,11 @@ class Programs : public ::testing::Test {
   /// Runs a command of the shell.
   Outcome run_command(const std::string& command) const { return run_from("", command); }
 
+  /// Runs windrow in the test's folder, where names of files are relative to it.
+  Outcome windrow_there(const std::string& command) const {
+    return run_command("cd '" + folder.string() + "' && '" WINDROW_BIN "'/windrow " + command);
+  }
+
   /// Runs a program in the test's folder through the shell.
   Outcome run_there(const std::string& command) const { return run_from("'" + folder.string() + "'/", command); }
 

@@ -177,18 +177,6 @@ TEST_F(Train, TrainsEveryModel) {
   }
 }
 
-TEST_F(Train, TrainsOnAFolder) {
-  for (const char* part : {"train.txt", "dev.txt"}) std::ofstream(folder / part) << windrow::generate_treebank(20, 1);
-  const std::string command = "windrow train tree-lstm --data '" + folder.string() + "' --hidden 8 --embedding 8 ";
-  const Outcome outcome = run(command + "--epochs 3");
-  EXPECT_EQ(outcome.err, "");
-  EXPECT_NE(outcome.out.find(": training on 20 trees of train.txt, validating on 20 of dev.txt\n"), std::string::npos)
-      << outcome.out;
-  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 3 + 3) << outcome.out;
-  const auto first_loss = [](const std::string& out) { return out.substr(out.find("\n    1") + 6, 16); };
-  EXPECT_NE(first_loss(run(command + "--epochs 1 --seed 2").out), first_loss(outcome.out));
-}
-
 TEST_F(Train, TakesTheLastOfAFlagAndZerosBeforeANumber) {
   const Outcome outcome = run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 9 --epochs 010 --epochs 02");
   EXPECT_EQ(outcome.err, "");
@@ -205,23 +193,6 @@ TEST_F(Train, SaysIfItsOutputCannotBeWritten) {
   expect_failure(run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 1", ">/dev/full"));
   expect_failure(run("windrow --help", ">/dev/full"));
   expect_failure(run("windrow --help", ">&-"));
-}
-
-TEST_F(Train, GivesTheSameLossesForAnyNumberOfWorkers) {
-  const auto losses = [this](const std::string& flags) {
-    const std::string out = run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 2 --seed 4 " + flags).out;
-    std::string numbers;
-    static const std::regex row(R"(\n +\d+ +([0-9.]+ +[0-9.]+ % +[0-9.]+ %))");
-    for (std::sregex_iterator it(out.begin(), out.end(), row), end; it != end; ++it) numbers += (*it)[1].str() + "\n";
-    return numbers;
-  };
-  const std::string one = losses("--workers 1");
-  EXPECT_EQ(std::count(one.begin(), one.end(), '\n'), 2);
-  EXPECT_EQ(losses("--workers 8"), one);
-  EXPECT_EQ(losses("--policy serial"), one);
-  EXPECT_EQ(losses("--schedule depth"), one);
-  EXPECT_NE(losses("--batch 32"), one);
-  EXPECT_NE(losses("--rate 0.01"), one);
 }
 
 }  // namespace

@@ -68,19 +68,6 @@ TEST(TrainingReports, ArePagesThatNeedNothingElse) {
   }
 }
 
-TEST(TrainingReports, ShowTheGroup) {
-  TrainingReport grouped = report();
-  EXPECT_EQ(html(grouped).find("<h2>Group</h2>"), std::string::npos);
-  grouped.group = {"2 devices", {33.25, 30.75}};
-  for (auto& epoch : grouped.epochs) epoch.collective_seconds = 0.1 * static_cast<double>(epoch.number);
-  const std::string page = html(grouped);
-  EXPECT_TRUE(balanced(page));
-  for (const char* const part :
-       {"<td>2 devices</td>", "33.2, 30.8 on average", "10.0 % of the time", "<td>15.0 %</td>"}) {
-    EXPECT_NE(page.find(part), std::string::npos) << part;
-  }
-}
-
 TEST(TrainingReports, OfATrainingThatHasHardlyBegunSaySo) {
   const std::string page = html({.model = "parser", .about = "Stopped.", .unit = "sentences"});
   EXPECT_TRUE(balanced(page));
@@ -106,25 +93,6 @@ TEST(Charts, DrawLargerValuesHigherAndLeaveOutWhatIsNotFinite) {
   EXPECT_GE(y[0], y[1]);
   EXPECT_GT(y[1], y[2]);
   EXPECT_EQ(chart.find("nan"), std::string::npos);
-}
-
-TEST(Charts, HaveTicksAroundTheirValues) {
-  EXPECT_EQ(linear_ticks(2, 9), (std::vector<double>{2, 4, 6, 8, 10}));
-  EXPECT_EQ(linear_ticks(-3, 3), (std::vector<double>{-4, -2, 0, 2, 4}));
-  EXPECT_EQ(linear_ticks(5, 5), (std::vector<double>{2, 3, 4, 5, 6, 7, 8}));
-  for (double most = 1e-3; most < 1e6; most *= 1.07) {
-    const std::vector<double> ticks = linear_ticks(0, most);
-    EXPECT_GE(ticks.size(), 4u) << most;
-    EXPECT_LE(ticks.size(), 6u) << most;
-    EXPECT_GE(ticks.back(), most * (1 - 1e-6));
-  }
-}
-
-TEST(Charts, ThinManyPointsToMeans) {
-  const Chart::Series few = thinned({"a", {1, 2, 3, 4, 5}, {1, 3, 5, 7, 9}}, 3);
-  EXPECT_EQ(few.x, (std::vector<double>{1.5, 3.5, 5}));
-  EXPECT_EQ(few.y, (std::vector<double>{2, 6, 9}));
-  EXPECT_EQ(thinned({"a", {1, 2}, {3, 4}}, 2).y, (std::vector<double>{3, 4}));
 }
 
 }  // namespace

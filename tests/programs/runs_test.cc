@@ -18,8 +18,9 @@ class Runs : public Programs {
   }
   /// In the folder of the data, under relative names.
   Outcome train(const std::string& more) const {
-    return run_command("cd '" + folder.string() + "' && '" WINDROW_BIN "'/windrow train tree-lstm --hidden 8 " +
-                       "--embedding 8 --batch 16 --optimiser adam --cell child-sum --data . --save run " + more);
+    return windrow_there(
+        "train tree-lstm --hidden 8 --embedding 8 --batch 16 --optimiser adam --cell child-sum --data . --save run " +
+        more);
   }
   std::vector<std::string> lines_of_log() const {
     return lines_of({read_file(folder / "run" / "epochs.jsonl"), "", 0});
@@ -31,7 +32,7 @@ TEST_F(Runs, GoOnWithoutTheirFlagsFromAnyFolder) {
   ASSERT_EQ(straight.size(), 3u);
   std::filesystem::remove_all(folder / "run");
   ASSERT_EQ(train("--epochs 1").err, "");
-  const std::string resume = "windrow resume '" + (folder / "run").string() + "' ";
+  const std::string resume = "windrow resume " + in("run");
   const Outcome second = run(resume + "--epochs 2");
   EXPECT_EQ(second.err, "");
   EXPECT_EQ(epochs_of(second.out), std::vector(straight.begin() + 1, straight.begin() + 2));
@@ -104,7 +105,7 @@ TEST_F(Runs, PrintNothingButJsonIfAsked) {
 /// How a training is printed is no option of its run.
 TEST_F(Runs, DoNotRememberHowTheyWerePrinted) {
   ASSERT_EQ(train("--epochs 1 --json").err, "");
-  const std::string resume = "windrow resume '" + (folder / "run").string() + "' ";
+  const std::string resume = "windrow resume " + in("run");
   EXPECT_EQ(epochs_of(run(resume + "--epochs 2").out).size(), 1u);
   const std::vector<std::string> lines = lines_of(run(resume + "--json --epochs 3"));
   EXPECT_EQ(lines, std::vector({lines_of_log().at(2)}));
@@ -119,18 +120,6 @@ TEST_F(Runs, DoNotRememberHowTheyWerePrinted) {
   EXPECT_EQ(fifth.err, "");
   EXPECT_EQ(epochs_of(fifth.out).size(), 1u) << fifth.out;
   EXPECT_EQ(fifth.out.find("one vertex at a time"), std::string::npos) << fifth.out;
-}
-
-/// Also where names of files were looked up in the folder of the data.
-TEST_F(Runs, GoOnWithFilesThatTheirFlagsHaveNamed) {
-  ASSERT_EQ(run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 1 --data '" + folder.string() +
-                "' --train dev.txt --valid test.txt --save " + in("named"))
-                .err,
-            "");
-  const Outcome resumed = run("windrow resume '" + (folder / "named").string() + "' --epochs 2");
-  EXPECT_EQ(resumed.err, "");
-  EXPECT_EQ(epochs_of(resumed.out).size(), 1u);
-  EXPECT_NE(resumed.out.find(" of dev.txt, validating on 40 of test.txt\n"), std::string::npos) << resumed.out;
 }
 
 TEST_F(Runs, AreScoredOnAFileThatIsNamed) {

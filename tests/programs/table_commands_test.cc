@@ -95,14 +95,6 @@ TEST_F(Tables, OfStepsShowMemoryNearTheLowerBoundAndReplaysWithoutAllocations) {
   EXPECT_EQ(replayed, 12);
 }
 
-TEST_F(Tables, CanUsePublishedData) {
-  for (const char* part : {"train.txt", "dev.txt"}) std::ofstream(folder / part) << "(3 (2 It) (4 works))\n(2 Yes)\n";
-  const std::string flags = " --batch 2 --hidden 8 --repetitions 1 --data " + folder.string();
-  EXPECT_EQ(lines_of(run("windrow-perf lazy" + flags)).front(), "# Lazy expressions compared with a vertex function");
-  EXPECT_EQ(lines_of(run("windrow-perf ablation --times --model tree-lstm" + flags)).front(),
-            "# Time of memory operations and of computation");
-}
-
 TEST_F(Tables, OfCommandsThatWereReplacedSayWhatReplacesThem) {
   expect_refused(run("windrow-perf replay --workers 1,2"),
                  "windrow-perf: command 'replay' was replaced; expected windrow-perf static\n");

@@ -57,7 +57,6 @@ bool in_use();
 
 /// From now on.
 void set_order(Order order, unsigned seed);
-void set_threads(Threads threads);
 /// While true, no work begins.
 void hold(bool held);
 /// No work begins whose name contains this text, unless that is empty.
@@ -78,12 +77,12 @@ void around_own_allocations(void (*begin)(), void (*end)());
 /// Calls since reset().
 struct Counters {
   std::uint64_t calls = 0;  ///< of all functions that can fail
-  std::uint64_t launches = 0, products = 0, copies = 0, clears = 0;
+  std::uint64_t launches = 0, products = 0, copies = 0;
   std::uint64_t records = 0, queries = 0, waits = 0;  ///< of events
   std::uint64_t synchronisations = 0;                 ///< calls in which the host waits for a device
   std::uint64_t compilations = 0;                     ///< by NVRTC
   std::uint64_t graphs = 0, graphs_made = 0;          ///< launched, and instantiated
-  std::uint64_t streams = 0, events = 0, allocations = 0, pinned_allocations = 0;
+  std::uint64_t streams = 0, allocations = 0, pinned_allocations = 0;
 };
 Counters counters();
 

@@ -126,10 +126,6 @@ void set_order(Order order, unsigned seed) {
   world().options.order = order;
   world().options.seed = seed;
 }
-void set_threads(Threads threads) {
-  std::lock_guard lock(world().mutex);
-  world().options.threads = threads;
-}
 void hold(bool held) {
   std::lock_guard lock(world().mutex);
   world().held = held;
