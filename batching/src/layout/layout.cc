@@ -194,10 +194,6 @@ void Layout::Maker::size_columns() {
 void Layout::Maker::place() {
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     InputGraph::prefetch_after(graphs_, g);
-    if (by_level_ && !any_edges_) {
-      place_by_level(g);
-      continue;
-    }
     const InputGraph::Numbers numbers = numbers_of(g);
     each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
       place_type_run(g, numbers, run, views_[t]);
@@ -244,56 +240,6 @@ void Layout::Maker::place_type_run(std::size_t graph, const InputGraph::Numbers&
     }
     for (std::int32_t p = run.begin; p < run.end; ++p) {
       copy_rows(column.elements + (row_of[p] - type.first) * width, from + p * width, width);
-    }
-  }
-}
-
-/// All of this for one graph where no vertex has any number of children and batches are levels: the vertices of a
-/// run then have consecutive rows. Most runs are short, so what is the same for all runs is kept out of the loop.
-void Layout::Maker::place_by_level(std::size_t graph) {
-  const InputGraph& of = *graphs_[graph];
-  const InputGraph::Numbers numbers = numbers_of(graph);
-  const std::uint32_t* const type_numbers = scratch_.type_numbers.data() + scratch_.type_begin[graph];
-  const auto type_count = static_cast<Index>(layout_.types.size());
-  std::int32_t* const cells = scratch_.next.data() + cell(scratch_.group_of[graph], 0, 0);
-  std::int32_t* const row_of = scratch_.row_of.data();  // of this graph alone
-  for (std::int32_t r = 0; r < of.type_runs_; ++r) {
-    const InputGraph::TypeRun run = of.type_run(r);
-    std::int32_t& next = cells[run.level * type_count + type_numbers[run.type]];
-    const std::int32_t first = next - run.begin;
-    for (std::int32_t place = run.begin; place < run.end; ++place) row_of[place] = first + place;
-    next = first + run.end;
-  }
-  const std::int32_t before = layout_.first_vertex[graph], *const vertex = numbers.vertex();
-  const std::int32_t* child = numbers.children();
-  Slot* const all_slots = layout_.slots.data();
-  for (std::int32_t r = 0; r < of.type_runs_; ++r) {
-    const InputGraph::TypeRun run = of.type_run(r);
-    const std::uint32_t t = type_numbers[run.type];
-    const TypeView& view = views_[t];
-    const std::int32_t row = row_of[run.begin] - view.first, count = run.end - run.begin;
-    for (std::int32_t i = 0; i < count; ++i) view.vertex[row + i] = before + vertex[run.begin + i];
-    for (const Active& column : view.of_vertices) {
-      std::int32_t* const to = column.elements + row * column.width;
-      if (const std::int32_t* const from = numbers.column(column.number)) {
-        copy_rows(to, from + run.begin * column.width, count * column.width);
-      } else {  // the graph has no vertex that reads it
-        std::fill_n(to, count * column.width, 0);
-      }
-    }
-    const std::uint32_t children = ir::children(*plan_.program.function, of.type(run.type));
-    if (children == 0) continue;
-    Slot slot{row, static_cast<std::uint16_t>(t)};
-    for (std::int32_t left_rows = count; left_rows > 0; --left_rows, ++slot.row) {
-      for (std::uint32_t left = children; left != 0; left &= left - 1, ++child) {
-        slot.child = static_cast<std::uint16_t>(std::countr_zero(left));
-        const std::int32_t producer = row_of[*child];
-        if (all_slots[producer].row < 0) {
-          all_slots[producer] = slot;
-        } else {
-          add_further(producer, slot);
-        }
-      }
     }
   }
 }
