@@ -6,11 +6,11 @@
 #include "execute/losses.h"
 #include "execute/step_clock.h"
 #include "run/origins.h"
-#include "run/tag.h"
+#include "run/owned_var.h"
 
 namespace windrow {
 
-MinibatchEnd::MinibatchEnd(const Device& device) : over(tag(device.engine, "end of a minibatch")) {}
+MinibatchEnd::MinibatchEnd(const Device& device) : over(owned_var(device.engine, "end of a minibatch")) {}
 
 std::vector<std::size_t> Execution::numbers_of_inputs() const {
   const std::size_t come_first = plan_->program.function->tensors.size();
@@ -54,10 +54,6 @@ void Execution::collect(std::size_t output, std::vector<std::int32_t> row_of, co
                          {.name = "push", .lane = device_.lane, .pushed_at = from});
     return;
   }
-  struct GatheredRows {
-    std::size_t type;
-    PackedGather gather;
-  };
   // The last vertex of a row counts, as side by side.
   std::vector<VertexRow> source(static_cast<std::size_t>(out.rows()), {plan_->types.size(), 0});  // by row of `out`
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
@@ -72,11 +68,11 @@ void Execution::collect(std::size_t output, std::vector<std::int32_t> row_of, co
     const auto [type, from_row] = source[static_cast<std::size_t>(row)];
     if (type < rows.size()) rows[type].push_back({static_cast<std::int32_t>(row), static_cast<std::int32_t>(from_row)});
   }
-  std::vector<GatheredRows> gathers;
+  std::vector<PackedLayout::Source> gathers;
   PackedLayout::Words words;
   for (std::size_t t = 0; t < rows.size(); ++t) {
     if (rows[t].empty() || plan_->types[t].pushes[output].in == Place::In::nowhere) continue;
-    gathers.push_back({t, PackedLayout::append(words, out.rows(), rows[t])});
+    gathers.push_back({t, 0, PackedLayout::append(words, out.rows(), rows[t])});
   }
   device_.engine->push(
       [self = self(), output, gathers = std::move(gathers), words = std::move(words),
@@ -91,7 +87,7 @@ void Execution::collect(std::size_t output, std::vector<std::int32_t> row_of, co
         std::byte* const start = memory.allocate(bytes);
         try {
           memory.upload(lane, start, reinterpret_cast<const std::byte*>(words.data()), CopyShape::contiguous(bytes));
-          for (const GatheredRows& of : gathers) {
+          for (const PackedLayout::Source& of : gathers) {
             const At all = self->all_rows(of.type, Rate::vertices, lane);
             self->gather_sum(self->operand(self->plan_->types[of.type].pushes[output], all),
                              reinterpret_cast<const std::int32_t*>(start), of.gather, {0, to.rows}, to, lane);

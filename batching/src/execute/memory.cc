@@ -4,8 +4,8 @@
 
 #include "execute/scratch.h"
 #include "layout/layout_memory.h"
+#include "run/owned_var.h"
 #include "run/runner_notes.h"
-#include "run/tag.h"
 #include "windrow/batching/backend/execution.h"
 
 namespace windrow {
@@ -125,7 +125,7 @@ void Execution::clear_missing(Lane* lane) const {
 }
 
 Var Execution::add_op_var() {
-  op_vars_.push_back(tag(device_.engine, "op of a minibatch"));
+  op_vars_.push_back(owned_var(device_.engine, "op of a minibatch"));
   return op_vars_.back().var();
 }
 
