@@ -28,9 +28,17 @@ struct Extent {
     for (const TypePlan& type : plan.types) largest_cost = std::max(largest_cost, type.cost);
     return std::clamp<Index>(vertices * largest_cost / options.group_flops, 1, std::max<Index>(most, 1));
   }
-  /// The group of a graph of `size` vertices that follows `before` vertices.
-  Index group_of(Index before, Index size, Index all_groups) const {
-    return std::min(all_groups - 1, (before + size / 2) * all_groups / std::max<Index>(vertices, 1));
+  /// Sets the group of each graph. Returns how many groups there are.
+  Index divide(std::span<const InputGraph* const> all, const Plan& plan, const LayoutOptions& options,
+               std::vector<Index>& group_of) const {
+    const Index count = groups(plan, options);
+    Index before = 0;
+    group_of.clear();
+    for (const InputGraph* graph : all) {
+      group_of.push_back(std::min(count - 1, (before + graph->vertices() / 2) * count / std::max<Index>(vertices, 1)));
+      before += graph->vertices();
+    }
+    return count;
   }
 };
 
@@ -55,17 +63,12 @@ std::vector<TypedGraph> Layout::typed_groups(std::span<const InputGraph* const> 
     extent.vertices += graph->vertices();
     extent.levels = std::max<Index>(extent.levels, graph->levels());
   }
+  std::vector<Index> group_of;
+  extent.divide(graphs, plan, options, group_of);
   std::vector<TypedGraph> groups;
-  const Index count = extent.groups(plan, options);
-  Index before = 0;
-  for (std::size_t g = 0, begin = 0; g < graphs.size(); ++g) {
-    const Index size = graphs[g]->vertices();
-    const Index group = extent.group_of(before, size, count);
-    before += size;
-    const bool last = g + 1 == graphs.size();
-    if (!last && extent.group_of(before, graphs[g + 1]->vertices(), count) == group) continue;
-    groups.push_back(typed(graphs.subspan(begin, g + 1 - begin), plan));
-    begin = g + 1;
+  for (std::size_t begin = 0, end = 0; begin < graphs.size(); begin = end) {
+    while (end < graphs.size() && group_of[end] == group_of[begin]) ++end;
+    groups.push_back(typed(graphs.subspan(begin, end - begin), plan));
   }
   return groups;
 }
@@ -96,7 +99,6 @@ void Layout::Maker::begin() {
   layout_.first_vertex.clear();
   layout_.names.clear();
   layout_.gradient_rows.assign(plan_.program.function->outputs.size(), 0);
-  scratch_.group_of.clear();
   layout_.types.resize(plan_.types.size());
   for (TypeRows& type : layout_.types) {
     type.edges = 0;
@@ -121,13 +123,7 @@ void Layout::Maker::divide() {
     }
   }
   const Extent extent{static_cast<Index>(graphs_.size()), layout_.vertices, levels_};
-  layout_.groups = extent.groups(plan_, options_);
-  if (layout_.groups == 1) return scratch_.group_of.assign(graphs_.size(), 0);
-  Index before = 0;
-  for (const InputGraph* graph : graphs_) {
-    scratch_.group_of.push_back(extent.group_of(before, graph->vertices(), layout_.groups));
-    before += graph->vertices();
-  }
+  layout_.groups = extent.divide(graphs_, plan_, options_, scratch_.group_of);
 }
 
 /// Orders edges by the rows of their consumers.
