@@ -4,12 +4,13 @@
 #include <string>
 
 #include "execute/losses.h"
+#include "execute/step_clock.h"
 #include "run/origins.h"
-#include "run/tag.h"
+#include "run/owned_var.h"
 
 namespace windrow {
 
-MinibatchEnd::MinibatchEnd(const Device& device) : over(tag(device.engine, "end of a minibatch")) {}
+MinibatchEnd::MinibatchEnd(const Device& device) : over(owned_var(device.engine, "end of a minibatch")) {}
 
 std::vector<std::size_t> Execution::numbers_of_inputs() const {
   const std::size_t come_first = plan_->program.function->tensors.size();
@@ -53,10 +54,6 @@ void Execution::collect(std::size_t output, std::vector<std::int32_t> row_of, co
                          {.name = "push", .lane = device_.lane, .pushed_at = from});
     return;
   }
-  struct GatheredRows {
-    std::size_t type;
-    PackedGather gather;
-  };
   // The last vertex of a row counts, as side by side.
   std::vector<VertexRow> source(static_cast<std::size_t>(out.rows()), {plan_->types.size(), 0});  // by row of `out`
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
@@ -66,16 +63,16 @@ void Execution::collect(std::size_t output, std::vector<std::int32_t> row_of, co
       if (row >= 0) source[static_cast<std::size_t>(row)] = {t, r};
     }
   }
-  std::vector<std::vector<std::pair<Index, std::int32_t>>> rows(plan_->types.size());
+  std::vector<std::vector<PackedLayout::RowSource>> rows(plan_->types.size());
   for (Index row = 0; row < out.rows(); ++row) {
     const auto [type, from_row] = source[static_cast<std::size_t>(row)];
-    if (type < rows.size()) rows[type].push_back({row, static_cast<std::int32_t>(from_row)});
+    if (type < rows.size()) rows[type].push_back({static_cast<std::int32_t>(row), static_cast<std::int32_t>(from_row)});
   }
-  std::vector<GatheredRows> gathers;
+  std::vector<PackedLayout::Source> gathers;
   PackedLayout::Words words;
   for (std::size_t t = 0; t < rows.size(); ++t) {
     if (rows[t].empty() || plan_->types[t].pushes[output].in == Place::In::nowhere) continue;
-    gathers.push_back({t, PackedLayout::append(words, out.rows(), rows[t])});
+    gathers.push_back({t, 0, PackedLayout::append(words, out.rows(), rows[t])});
   }
   device_.engine->push(
       [self = self(), output, gathers = std::move(gathers), words = std::move(words),
@@ -90,8 +87,8 @@ void Execution::collect(std::size_t output, std::vector<std::int32_t> row_of, co
         std::byte* const start = memory.allocate(bytes);
         try {
           memory.upload(lane, start, reinterpret_cast<const std::byte*>(words.data()), CopyShape::contiguous(bytes));
-          for (const GatheredRows& of : gathers) {
-            const At all = self->all_rows(of.type, Rate::vertices, {.lane = lane});
+          for (const PackedLayout::Source& of : gathers) {
+            const At all = self->all_rows(of.type, Rate::vertices, lane);
             self->gather_sum(self->operand(self->plan_->types[of.type].pushes[output], all),
                              reinterpret_cast<const std::int32_t*>(start), of.gather, {0, to.rows}, to, lane);
           }
@@ -114,7 +111,7 @@ void Execution::copy_output(std::size_t output, const std::vector<std::int32_t>&
     if (type.rows == 0) continue;
     const Place& place = plan_->types[t].pushes[output];
     const Matrix<const float> from =
-        place.in == Place::In::nowhere ? Matrix<const float>{} : operand(place, all_rows(t, Rate::vertices, {}));
+        place.in == Place::In::nowhere ? Matrix<const float>{} : operand(place, all_rows(t, Rate::vertices, nullptr));
     for (Index r = 0; r < type.rows; ++r) {
       const std::int32_t vertex = type.vertex[static_cast<std::size_t>(r)];
       const std::int32_t row = row_of.empty() ? vertex : row_of[static_cast<std::size_t>(vertex)];
@@ -156,20 +153,7 @@ std::string Execution::origin_of(VertexRow vertex, const Step* step) const {
 std::string Execution::name_of(const Step& step) const {
   const ir::Node& node = plan_->program.at(step.node);
   if (node.op != nullptr) return std::string(node.op->name.text());
-  switch (step.does) {
-    case Step::Does::fill:
-      return "fill";
-    case Step::Does::gather:
-      return "gather";
-    case Step::Does::incoming:
-      return "incoming";
-    case Step::Does::gather_dot:
-    case Step::Does::gather_weighted_sum:
-    case Step::Does::incoming_products:
-      return std::string(step.op->name.text());
-    default:
-      return "sum";
-  }
+  return step.does == Step::Does::kernel ? "sum" : std::string(windrow::name_of(step));
 }
 
 // --- Times of steps
@@ -179,46 +163,18 @@ std::int64_t Execution::bytes_of(const Step& step, const At& at) const {
   const Index here = at.rows.end - at.rows.begin;
   const auto elements = [&](const Place& place) {
     if (place.in == Place::In::nowhere) return Index{0};
-    if (place.in == Place::In::tensor) return tensors_[place.number].rows() * place.width;
+    if (place.in == Place::In::tensor)
+      return (step.indices.empty() ? tensors_[place.number].rows() : here) * place.width;
     if (place.rate == at.rate) return here * place.width;
     // Passed as a whole; the tile touches its share.
-    return here * layout_.count(at.type, place.rate) / std::max<Index>(layout_.count(at.type, at.rate), 1) *
-           place.width;
+    const Index all = std::max<Index>(layout_.count(at.type, at.rate), 1);
+    return here * layout_.count(at.type, place.rate) / all * place.width;
   };
-  Index rows = 0, tables = 0, out = elements(step.out);
-  for (const Place& place : step.in) (place.in == Place::In::tensor ? tables : rows) += elements(place);
-  const auto slots = [&] {  // of consumers; a row usually has one
-    const auto& further = layout_.types[at.type].further;
-    const auto from = [&](Index row) {
-      return std::lower_bound(further.begin(), further.end(), TypeRows::Further{static_cast<std::int32_t>(row)});
-    };
-    return here + (from(at.rows.end) - from(at.rows.begin));
-  };
-  switch (step.does) {
-    case Step::Does::scatter:
-      out = slots() * step.in[0].width;
-      break;
-    case Step::Does::gather:
-      rows = out;
-      break;
-    case Step::Does::gather_dot:
-      rows += here * step.in[0].width;
-      break;
-    case Step::Does::gather_weighted_sum:
-      rows += at.rate == Rate::edges ? out : rows * out / std::max<Index>(here, 1);
-      break;
-    case Step::Does::incoming_products:
-    case Step::Does::incoming:
-      rows = slots() * step.out.width;
-      break;
-    default:
-      break;
-  }
-  if (!step.indices.empty()) {  // touches only the rows of tables that the indices name
-    tables = std::min(tables, std::max(rows, out));
-    out = std::min(out, std::max(rows, tables));
-  }
-  return (rows + tables + (step.write == Write::add ? 2 : 1) * out) * static_cast<Index>(sizeof(float));
+  Index in = 0, out = elements(step.out);
+  for (const Place& place : step.in) in += elements(place);
+  if (step.does == Step::Does::scatter) out = in;
+  if (step.does > Step::Does::scatter) in += std::max(in, out);  // rows of other vertices
+  return (in + (step.write == Write::add ? 2 : 1) * out) * static_cast<Index>(sizeof(float));
 }
 
 }  // namespace windrow

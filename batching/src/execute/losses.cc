@@ -55,9 +55,26 @@ void Losses::refuse(const std::string& text, bool note) const {
 }
 
 void Losses::finish() {
-  const auto bad = add_up(
-      [&](std::size_t type, const Place& place) { return of_.operand(place, of_.all_rows(type, Rate::vertices, {})); });
-  if (bad) refuse(bad->what + PostMortem(of_).culprit(bad->vertex, bad->output), of_.options_.keeps_not_finite);
+  const auto bad = add_up([&](std::size_t type, const Place& place) {
+    return of_.operand(place, of_.all_rows(type, Rate::vertices, nullptr));
+  });
+  if (bad) refuse(bad->what + culprit(*bad), of_.options_.keeps_not_finite);
+}
+
+std::string Losses::culprit(const Bad& bad) const { return culprit(bad, of_.device_, of_.plan_, of_.tensors_); }
+
+/// Steps may have overwritten each other's results, and the backward pass may run meanwhile, so the forward pass is
+/// computed again, on the host, in memory of its own.
+std::string Losses::culprit(const Bad& bad, const Device& host, std::shared_ptr<const Plan> plan,
+                            std::vector<Tensor> tensors) const {
+  Execution::Options options = of_.options_;
+  options.layouts = nullptr;
+  options.clock = nullptr;
+  const auto again =
+      std::make_shared<Execution>(host, std::move(plan), of_.layout_, std::move(tensors), std::move(options),
+                                  Execution::Choices{.ops = Execution::Ops::side_by_side, .needed = of_.needed_});
+  again->take_memory(nullptr);
+  return PostMortem(*again).culprit(bad.vertex, bad.output);
 }
 
 // --- In order
@@ -159,7 +176,7 @@ std::shared_ptr<Losses::Check> Losses::push(std::source_location from) {
       copy(to, of->data_, CopyShape::contiguous(static_cast<std::size_t>(of->losses_) * sizeof(float)));
     }
     for (const auto& [type, place, begin] : inputs) {
-      const Matrix<const float> losses = of->operand(*place, of->all_rows(type, Rate::vertices, {.lane = lane}));
+      const Matrix<const float> losses = of->operand(*place, of->all_rows(type, Rate::vertices, lane));
       copy(to + begin, losses.data,
            {static_cast<std::size_t>(losses.rows), sizeof(float), sizeof(float),
             static_cast<std::size_t>(losses.stride) * sizeof(float)});
@@ -180,7 +197,7 @@ std::shared_ptr<Losses::Check> Losses::push(std::source_location from) {
   return check;
 }
 
-/// Computes the forward pass on the host, from the same parameters and inputs, and looks at its values.
+/// From the same parameters and inputs.
 std::string Losses::culprit(const Check& check) const {
   try {
     const Device host = host_device(*of_.device_.engine);
@@ -190,14 +207,8 @@ std::string Losses::culprit(const Check& check) const {
       tensors[input.number] = Tensor(host, input.tensor.rows(), input.tensor.width());
       tensors[input.number].view().upload(nullptr, input.values.data());
     }
-    Execution::Options options = of_.options_;
-    options.layouts = nullptr;
-    options.clock = nullptr;
-    const auto again = std::make_shared<Execution>(
-        host, std::make_shared<const Plan>(with_kernels(*of_.plan_, host.kernels)), of_.layout_, std::move(tensors),
-        std::move(options), Execution::Choices{.ops = Execution::Ops::side_by_side});
-    again->take_memory(nullptr);
-    return PostMortem(*again).culprit(check.bad->vertex, check.bad->output);
+    auto plan = std::make_shared<const Plan>(with_kernels(*of_.plan_, host.kernels));
+    return culprit(*check.bad, host, std::move(plan), std::move(tensors));
   } catch (const std::exception& error) {
     return std::string("the search for its cause failed: ") + error.what();
   }
@@ -215,10 +226,9 @@ void Losses::push(LossCheck losses, std::source_location from) {
     for (Var var : of_.inputs()) refuses.push_back(read(var));
     of_.device_.engine->push(
         [self = of_.self(), about, values = about->values.view()] {
-          Losses of_self(*self);
-          const auto bad = of_self.find_bad(*about, values.read());
-          if (!bad) return;
-          of_self.refuse(bad->what + PostMortem(*self).culprit(bad->vertex, bad->output), about->skips);
+          const Losses losses_of(*self);
+          const auto bad = losses_of.find_bad(*about, values.read());
+          if (bad) losses_of.refuse(bad->what + losses_of.culprit(*bad), about->skips);
         },
         refuses, {.name = "losses", .lane = of_.device_.lane, .pushed_at = from});
     return;

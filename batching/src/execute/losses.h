@@ -50,7 +50,10 @@ class Losses {
   /// Throws an error with that text, or notes it in the end of the minibatch.
   void refuse(const std::string& text, bool note) const;
   void push_download(const std::shared_ptr<Check>& check, std::vector<Access> reads, std::source_location from);
+  std::string culprit(const Bad& bad) const;
   std::string culprit(const Check& check) const;
+  std::string culprit(const Bad& bad, const Device& host, std::shared_ptr<const Plan> plan,
+                      std::vector<Tensor> tensors) const;
 
   Execution& of_;
 };

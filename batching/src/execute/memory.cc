@@ -4,8 +4,8 @@
 
 #include "execute/scratch.h"
 #include "layout/layout_memory.h"
+#include "run/owned_var.h"
 #include "run/runner_notes.h"
-#include "run/tag.h"
 #include "windrow/batching/internal/execution.h"
 
 namespace windrow {
@@ -41,8 +41,8 @@ Execution::Execution(const Device& device, std::shared_ptr<const Plan> plan, Lay
       tiles_(in_order() ? nullptr : std::make_unique<Scratch>(device_.memory, tile_elements(*plan_, layout_))) {
   place_values(choices);
   auto bytes = static_cast<std::size_t>(elements_) * sizeof(float);
+  packed_ = PackedLayout(*plan_, layout_, {.columns = in_order(), .gathers = choices.gathers && !plan_->slots});
   if (in_order()) {
-    packed_ = PackedLayout(*plan_, layout_, {.gathers = choices.gathers});
     if (choices.pack) choices.pack({layout_, offsets_, elements_, packed_});
     bytes += packed_.words.size() * sizeof(packed_.words[0]);
   }
@@ -106,29 +106,26 @@ void Execution::take_memory(Lane* lane) {
                           CopyShape::contiguous(packed_.words.size() * sizeof(packed_.words[0])));
   } else {
     data_ = reinterpret_cast<float*>(bytes.write_unwatched());
-    if (!plan_->slots || std::ranges::any_of(plan_->types, &TypePlan::in_place)) {
-      packed_ = PackedLayout(*plan_, layout_, {.columns = false, .gathers = !plan_->slots});
-    }
     words_ = packed_.words.data();
   }
-  if (plan_->slots) clear_missing(data_, lane);
+  if (plan_->slots) clear_missing(lane);
 }
 
 /// Clears the slots that may belong to missing children: no vertex scatters to these.
-void Execution::clear_missing(float* values, Lane* lane) const {
+void Execution::clear_missing(Lane* lane) const {
   for (std::size_t t = 0; t < plan_->types.size(); ++t) {
     if (layout_.types[t].rows == 0 || !plan_->program.lacks_children(t)) continue;
     const TypePlan& type = plan_->types[t];
     for (std::size_t r = type.arenas.size(); r < type.arenas.size() + type.state_regions; ++r) {
       const Index count = layout_.count(t, type.regions[r].rate) * type.regions[r].stride;
-      device_.memory->clear(lane, reinterpret_cast<std::byte*>(values + offsets_[type.first_region + r]),
+      device_.memory->clear(lane, reinterpret_cast<std::byte*>(region(t, r)),
                             static_cast<std::size_t>(count) * sizeof(float));
     }
   }
 }
 
 Var Execution::add_op_var() {
-  op_vars_.push_back(tag(device_.engine, "op of a minibatch"));
+  op_vars_.push_back(owned_var(device_.engine, "op of a minibatch"));
   return op_vars_.back().var();
 }
 
@@ -153,10 +150,6 @@ Execution::Range Execution::range(std::size_t type, Rate rate, Range vertices) c
   if (rate == Rate::vertices) return vertices;
   const auto& begin = layout_.types[type].edge_begin;
   return {begin[static_cast<std::size_t>(vertices.begin)], begin[static_cast<std::size_t>(vertices.end)]};
-}
-
-Execution::At Execution::all_rows(std::size_t type, Rate rate, const At& at) const {
-  return {.type = type, .rate = rate, .rows = {0, layout_.count(type, rate)}, .lane = at.lane, .values = at.values};
 }
 
 Matrix<float> Execution::place(const Place& place, const At& at) const {
@@ -186,7 +179,7 @@ Matrix<float> Execution::place(const Place& place, const At& at) const {
       throw Error("a step writes what is only read");
   }
   const Index stride = type.regions[number].stride;
-  return {region(at.type, number, at) + rows.begin * stride + place.column, count, place.width, stride};
+  return {region(at.type, number) + rows.begin * stride + place.column, count, place.width, stride};
 }
 
 Matrix<const float> Execution::operand(const Place& from, const At& at) const {

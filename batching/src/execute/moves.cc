@@ -33,7 +33,7 @@ void Execution::each_slot(SlotsOf slots_of, std::size_t state, const At& at, Vis
       of_rate = rate;
       const TypePlan& consumer = plan_->types[type];
       slots = &(consumer.*slots_of)[consumer.link(state, rate)];
-      if (slots->any()) memory = region(type, slots->region, at);
+      if (slots->any()) memory = region(type, slots->region);
       stride = slots->any() ? consumer.regions[slots->region].stride : 0;
     }
     if (!slots->any() || slots->column[slot.child] < 0) return;
@@ -110,7 +110,7 @@ void Execution::gather(const Step& step, const At& at) const {
     if (column[child.child] < 0) continue;
     const Place& stored = plan_->types[child.type].stored[step.state];
     if (stored.in == Place::In::nowhere) continue;
-    const Matrix<const float> from = operand(stored, all_rows(child.type, Rate::vertices, at));
+    const Matrix<const float> from = operand(stored, all_rows(child.type, Rate::vertices, at.lane));
     gather_sum(from, words_, child.gather, at.rows, columns_of(to, column[child.child], from.width), at.lane);
   }
 }
@@ -123,7 +123,7 @@ void Execution::gather_incoming(const Step& step, const At& at) const {
     const Rate rate = type.rate_of_child(consumer.child);
     const ChildSlots& slots = type.gradients[type.link(step.state, rate)];
     if (!slots.any() || slots.column[consumer.child] < 0) continue;
-    const Matrix<const float> from{region(consumer.type, slots.region, at) + slots.column[consumer.child],
+    const Matrix<const float> from{region(consumer.type, slots.region) + slots.column[consumer.child],
                                    layout_.count(consumer.type, rate), to.width, type.regions[slots.region].stride};
     gather_sum(from, words_, consumer.gather, at.rows, to, at.lane);
   }
@@ -150,7 +150,7 @@ void Execution::read_in_place(const Step& step, const At& at) const {
     const Place& stored = plan_->types[child.type].stored[step.state];
     if (child.child != step.child || stored.in == Place::In::nowhere) continue;
     const Index width = dot ? operands.width : to.width;
-    const Matrix<const float> states = operand(stored, all_rows(child.type, Rate::vertices, at));
+    const Matrix<const float> states = operand(stored, all_rows(child.type, Rate::vertices, at.lane));
     gather_pairs(step, columns_of(states, step.first_column, width), operands, child.gather, at, to);
   }
 }
@@ -162,7 +162,7 @@ void Execution::take_incoming_products(const Step& step, const At& at) const {
   for (const PackedLayout::Source& consumer : packed_.pairs[at.type].of_children) {
     for (const TypePlan::Product& product : plan_->types[consumer.type].products) {
       if (product.state != step.state || product.child != consumer.child) continue;
-      const auto all = [&](Rate rate) { return all_rows(consumer.type, rate, at); };
+      const auto all = [&](Rate rate) { return all_rows(consumer.type, rate, at.lane); };
       gather_pairs(step, operand(product.row, all(Rate::vertices)), operand(product.factor, all(Rate::edges)),
                    consumer.gather, at, columns_of(to, product.first_column, product.row.width));
     }

@@ -70,11 +70,9 @@ std::string PostMortem::find_constant(const std::vector<char>& leads) const {
   return {};
 }
 
-/// Steps may have overwritten each other's results, so the forward steps run again, and their results are checked.
+/// Runs the forward steps, and checks their results.
 std::string PostMortem::find_step(const std::vector<std::vector<char>>& involved, const std::vector<char>& leads) {
-  Scratch values(of_.device_.memory, of_.elements_);
-  const At memory{.tile = of_.tiles_->of_this_thread(), .values = values.of_this_thread()};
-  of_.clear_missing(memory.values, nullptr);
+  const At memory{.tile = of_.tiles_->of_this_thread()};
   std::string found;
   const auto watch = [&](const Step& step, const At& at) {
     if (!found.empty()) return;

@@ -10,13 +10,13 @@
 
 namespace windrow {
 
-/// Used by an op of the minibatch that has failed, side by side.
+/// Side by side, used by an op of the minibatch that has failed.
 class PostMortem {
  public:
   explicit PostMortem(Execution& of) : of_(of) {}
 
   /// What made a loss not finite: an input, a parameter, or an operator. The loss is one of the function, or a value of
-  /// an output. Computes values again, in memory of its own, so it may run beside the backward pass.
+  /// an output. Computes the forward pass: of a minibatch that is computed for this alone; see Losses::culprit().
   std::string culprit(VertexRow loss, std::optional<std::size_t> output);
 
   using At = Execution::At;

@@ -4,31 +4,29 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
-#include <vector>
+#include <string_view>
 
 #include "windrow/batching/internal/plan.h"
 #include "windrow/batching/runner.h"
 
 namespace windrow {
 
+/// The name of what a step computes or moves.
+std::string_view name_of(const Step& step);
+
 /// The times of one runner. Written by ops, read by any thread.
 class StepClock {
  public:
-  /// Times of steps of one kind. A list of them is searched from its start: plans have few.
-  struct Sum {
-    Step::Does does;
-    Step::Counts counts;
-    const Operator* op;
-    OperatorTime time = {};
-  };
-
-  StepTimes times() const;
+  StepTimes times() const {
+    const std::lock_guard lock(mutex_);
+    return times_;
+  }
 
  private:
   friend class StepLap;
 
   mutable std::mutex mutex_;
-  std::vector<Sum> sums_;  // guarded by the mutex
+  StepTimes times_;  // guarded by the mutex
 };
 
 /// Measures the steps of one op: each step takes the time since the end of the previous one.
@@ -45,7 +43,7 @@ class StepLap {
  private:
   StepClock& clock_;
   std::chrono::steady_clock::time_point last_;
-  std::vector<StepClock::Sum> sums_;
+  StepTimes times_ = {};
 };
 
 }  // namespace windrow

@@ -14,7 +14,7 @@
 namespace windrow::ir {
 
 /// Makes one function of several kinds. Throws MisuseError as the constructor of VertexFunction does.
-Function put_together(std::string name, const std::vector<const Function*>& parts);
+Function with_kinds(std::string name, const std::vector<const Function*>& parts);
 
 /// The place of a parameter in the list, which it is added to if it is missing.
 std::size_t number_in(std::vector<ParameterName>& parameters, const ParameterName& parameter);

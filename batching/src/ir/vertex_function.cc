@@ -215,7 +215,7 @@ VertexFunction::VertexFunction(std::string name, Shape shape, const std::functio
 VertexFunction::VertexFunction(std::string name, const std::vector<VertexFunction>& kinds) {
   std::vector<const ir::Function*> functions;
   for (const VertexFunction& kind : kinds) functions.push_back(kind.function_.get());
-  function_ = std::make_shared<const ir::Function>(ir::put_together(std::move(name), functions));
+  function_ = std::make_shared<const ir::Function>(ir::with_kinds(std::move(name), functions));
 }
 
 void ir::finish(Function& function) {

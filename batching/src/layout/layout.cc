@@ -28,9 +28,17 @@ struct Extent {
     for (const TypePlan& type : plan.types) largest_cost = std::max(largest_cost, type.cost);
     return std::clamp<Index>(vertices * largest_cost / options.group_flops, 1, std::max<Index>(most, 1));
   }
-  /// The group of a graph of `size` vertices that follows `before` vertices.
-  Index group_of(Index before, Index size, Index all_groups) const {
-    return std::min(all_groups - 1, (before + size / 2) * all_groups / std::max<Index>(vertices, 1));
+  /// Sets the group of each graph. Returns how many groups there are.
+  Index divide(std::span<const InputGraph* const> all, const Plan& plan, const LayoutOptions& options,
+               std::vector<Index>& group_of) const {
+    const Index count = groups(plan, options);
+    Index before = 0;
+    group_of.clear();
+    for (const InputGraph* graph : all) {
+      group_of.push_back(std::min(count - 1, (before + graph->vertices() / 2) * count / std::max<Index>(vertices, 1)));
+      before += graph->vertices();
+    }
+    return count;
   }
 };
 
@@ -55,17 +63,12 @@ std::vector<TypedGraph> Layout::typed_groups(std::span<const InputGraph* const> 
     extent.vertices += graph->vertices();
     extent.levels = std::max<Index>(extent.levels, graph->levels());
   }
+  std::vector<Index> group_of;
+  extent.divide(graphs, plan, options, group_of);
   std::vector<TypedGraph> groups;
-  const Index count = extent.groups(plan, options);
-  Index before = 0;
-  for (std::size_t g = 0, begin = 0; g < graphs.size(); ++g) {
-    const Index size = graphs[g]->vertices();
-    const Index group = extent.group_of(before, size, count);
-    before += size;
-    const bool last = g + 1 == graphs.size();
-    if (!last && extent.group_of(before, graphs[g + 1]->vertices(), count) == group) continue;
-    groups.push_back(typed(graphs.subspan(begin, g + 1 - begin), plan));
-    begin = g + 1;
+  for (std::size_t begin = 0, end = 0; begin < graphs.size(); begin = end) {
+    while (end < graphs.size() && group_of[end] == group_of[begin]) ++end;
+    groups.push_back(typed(graphs.subspan(begin, end - begin), plan));
   }
   return groups;
 }
@@ -96,7 +99,6 @@ void Layout::Maker::begin() {
   layout_.first_vertex.clear();
   layout_.names.clear();
   layout_.gradient_rows.assign(plan_.program.function->outputs.size(), 0);
-  scratch_.group_of.clear();
   layout_.types.resize(plan_.types.size());
   for (TypeRows& type : layout_.types) {
     type.edges = 0;
@@ -121,13 +123,7 @@ void Layout::Maker::divide() {
     }
   }
   const Extent extent{static_cast<Index>(graphs_.size()), layout_.vertices, levels_};
-  layout_.groups = extent.groups(plan_, options_);
-  if (layout_.groups == 1) return scratch_.group_of.assign(graphs_.size(), 0);
-  Index before = 0;
-  for (const InputGraph* graph : graphs_) {
-    scratch_.group_of.push_back(extent.group_of(before, graph->vertices(), layout_.groups));
-    before += graph->vertices();
-  }
+  layout_.groups = extent.divide(graphs_, plan_, options_, scratch_.group_of);
 }
 
 /// Orders edges by the rows of their consumers.
@@ -194,10 +190,6 @@ void Layout::Maker::size_columns() {
 void Layout::Maker::place() {
   for (std::size_t g = 0; g < graphs_.size(); ++g) {
     InputGraph::prefetch_after(graphs_, g);
-    if (by_level_ && !any_edges_) {
-      place_by_level(g);
-      continue;
-    }
     const InputGraph::Numbers numbers = numbers_of(g);
     each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
       place_type_run(g, numbers, run, views_[t]);
@@ -244,56 +236,6 @@ void Layout::Maker::place_type_run(std::size_t graph, const InputGraph::Numbers&
     }
     for (std::int32_t p = run.begin; p < run.end; ++p) {
       copy_rows(column.elements + (row_of[p] - type.first) * width, from + p * width, width);
-    }
-  }
-}
-
-/// All of this for one graph where no vertex has any number of children and batches are levels: the vertices of a
-/// run then have consecutive rows. Most runs are short, so what is the same for all runs is kept out of the loop.
-void Layout::Maker::place_by_level(std::size_t graph) {
-  const InputGraph& of = *graphs_[graph];
-  const InputGraph::Numbers numbers = numbers_of(graph);
-  const std::uint32_t* const type_numbers = scratch_.type_numbers.data() + scratch_.type_begin[graph];
-  const auto type_count = static_cast<Index>(layout_.types.size());
-  std::int32_t* const cells = scratch_.next.data() + cell(scratch_.group_of[graph], 0, 0);
-  std::int32_t* const row_of = scratch_.row_of.data();  // of this graph alone
-  for (std::int32_t r = 0; r < of.type_runs_; ++r) {
-    const InputGraph::TypeRun run = of.type_run(r);
-    std::int32_t& next = cells[run.level * type_count + type_numbers[run.type]];
-    const std::int32_t first = next - run.begin;
-    for (std::int32_t place = run.begin; place < run.end; ++place) row_of[place] = first + place;
-    next = first + run.end;
-  }
-  const std::int32_t before = layout_.first_vertex[graph], *const vertex = numbers.vertex();
-  const std::int32_t* child = numbers.children();
-  Slot* const all_slots = layout_.slots.data();
-  for (std::int32_t r = 0; r < of.type_runs_; ++r) {
-    const InputGraph::TypeRun run = of.type_run(r);
-    const std::uint32_t t = type_numbers[run.type];
-    const TypeView& view = views_[t];
-    const std::int32_t row = row_of[run.begin] - view.first, count = run.end - run.begin;
-    for (std::int32_t i = 0; i < count; ++i) view.vertex[row + i] = before + vertex[run.begin + i];
-    for (const Active& column : view.of_vertices) {
-      std::int32_t* const to = column.elements + row * column.width;
-      if (const std::int32_t* const from = numbers.column(column.number)) {
-        copy_rows(to, from + run.begin * column.width, count * column.width);
-      } else {  // the graph has no vertex that reads it
-        std::fill_n(to, count * column.width, 0);
-      }
-    }
-    const std::uint32_t children = ir::children(*plan_.program.function, of.type(run.type));
-    if (children == 0) continue;
-    Slot slot{row, static_cast<std::uint16_t>(t)};
-    for (std::int32_t left_rows = count; left_rows > 0; --left_rows, ++slot.row) {
-      for (std::uint32_t left = children; left != 0; left &= left - 1, ++child) {
-        slot.child = static_cast<std::uint16_t>(std::countr_zero(left));
-        const std::int32_t producer = row_of[*child];
-        if (all_slots[producer].row < 0) {
-          all_slots[producer] = slot;
-        } else {
-          add_further(producer, slot);
-        }
-      }
     }
   }
 }

@@ -49,7 +49,6 @@ class Layout::Maker {
   InputGraph::Numbers numbers_of(std::size_t graph) { return {*graphs_[graph], scratch_.numbers}; }
   void place_type_run(std::size_t graph, const InputGraph::Numbers& numbers, const InputGraph::TypeRun& run,
                       const TypeView& type);
-  void place_by_level(std::size_t graph);
   void connect(std::int32_t producer, Slot slot);
   void connect_type_run(std::size_t graph, const InputGraph::Numbers& numbers, const InputGraph::TypeRun& run,
                         std::uint32_t t);

@@ -103,11 +103,10 @@ void Layout::Maker::schedule_by_level() {
       row += std::exchange(rows, static_cast<std::int32_t>(type.first + row));
     });
   }
-  if (!any_edges_) return;  // place() assigns the rows of each graph together with its inputs
   for (std::size_t g = 0; g < graphs_.size(); ++g) assign_rows(g);
 }
 
-/// For policy level.
+/// By level, the vertices of a run have consecutive rows.
 void Layout::Maker::assign_rows(std::size_t graph) {
   std::int32_t* const row_of = rows_of(graph);
   const auto type_count = static_cast<Index>(layout_.types.size());

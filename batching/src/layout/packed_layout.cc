@@ -1,9 +1,11 @@
 #include "windrow/batching/internal/packed_layout.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
-#include <numeric>
+#include <tuple>
+#include <utility>
 
 #include "windrow/ops/internal/row_segments.h"
 
@@ -56,44 +58,40 @@ void PackedLayout::pack_columns(const TypeRows& type, std::size_t number) {
   }
 }
 
-/// Appends begin and end of each row's elements, which ascend by row.
-template <class Element, class RowOf>
-static PackedGather append_bounds(PackedLayout::Words& words, Index rows, const std::vector<Element>& from,
-                                  RowOf row_of) {
-  PackedGather gather{.bounds = words.size(), .rows = rows, .length = static_cast<Index>(from.size())};
-  words.resize(words.size() + 2 * static_cast<std::size_t>(rows));
-  std::int32_t* bounds = words.data() + gather.bounds;
-  std::size_t at = 0;
-  for (Index r = 0; r < rows; ++r) {
-    *bounds++ = static_cast<std::int32_t>(at);
-    while (at < from.size() && row_of(from[at]) == r) ++at;
-    *bounds++ = static_cast<std::int32_t>(at);
+/// Appends a gather. of(element) is the row that takes the element, followed by the numbers that it takes; a row takes
+/// elements in their order.
+template <class Element, class Of>
+static PackedGather append_by_row(PackedLayout::Words& words, Index rows, const std::vector<Element>& from, Of of) {
+  constexpr std::size_t numbers = std::tuple_size_v<decltype(of(from.front()))> - 1;
+  const PackedGather gather{.bounds = words.size(),
+                            .order = words.size() + 2 * static_cast<std::size_t>(rows),
+                            .rows = rows,
+                            .length = static_cast<Index>(from.size())};
+  words.resize(gather.order + numbers * from.size());
+  const auto end_of = [bounds = words.data() + gather.bounds](Index row) -> std::int32_t& {
+    return bounds[2 * row + 1];
+  };
+  for (const Element& element : from) ++end_of(of(element)[0]);
+  std::int32_t begin = 0;
+  for (Index row = 0; row < rows; ++row) {
+    words[gather.bounds + 2 * static_cast<std::size_t>(row)] = begin;
+    begin += std::exchange(end_of(row), begin);
   }
-  gather.order = words.size();
+  for (const Element& element : from) {
+    const auto taken = of(element);
+    const auto at = static_cast<std::size_t>(end_of(taken[0])++);
+    std::copy(taken.begin() + 1, taken.end(), words.data() + gather.order + numbers * at);
+  }
   return gather;
 }
 
-PackedGather PackedLayout::append(Words& words, Index rows, const std::vector<RowPair>& from) {
-  const PackedGather gather = append_bounds(words, rows, from, [](const RowPair& pair) { return pair.row; });
-  words.resize(words.size() + 2 * from.size());
-  std::int32_t* order = words.data() + gather.order;
-  for (const RowPair& pair : from) {
-    *order++ = pair.first;
-    *order++ = pair.second;
-  }
-  return gather;
-}
-
-PackedGather PackedLayout::append(Words& words, Index rows, const std::vector<std::pair<Index, std::int32_t>>& from) {
-  const PackedGather gather = append_bounds(words, rows, from, [](const auto& pair) { return pair.first; });
-  for (const auto& [row, source] : from) words.push_back(source);
-  return gather;
+PackedGather PackedLayout::append(Words& words, Index rows, const std::vector<RowSource>& from) {
+  return append_by_row(words, rows, from, [](const RowSource& one) { return std::array{one.row, one.source}; });
 }
 
 void PackedLayout::pack_sources(const Plan& plan, const Layout& layout, std::size_t type) {
-  using Sources = std::vector<std::pair<Index, std::int32_t>>;
   const TypeRows& rows = layout.types[type];
-  std::map<std::pair<std::size_t, std::size_t>, Sources> of_children, of_consumers;  // by type and child
+  std::map<std::pair<std::size_t, std::size_t>, std::vector<RowSource>> of_children, of_consumers;  // by type and child
   const TypePlan& of = plan.types[type];
   for (const Rate rate : {Rate::vertices, Rate::edges}) {
     const auto& producers = layout.producers(type, rate);
@@ -102,18 +100,18 @@ void PackedLayout::pack_sources(const Plan& plan, const Layout& layout, std::siz
     for (std::size_t i = 0; i < producers.size(); ++i) {
       if (producers[i].row < 0) continue;
       const std::pair from(std::size_t{producers[i].type}, first + i % count);
-      of_children[from].push_back({static_cast<Index>(i / count), producers[i].row});
+      of_children[from].push_back({static_cast<std::int32_t>(i / count), producers[i].row});
     }
   }
   for (const auto& [from, sources] : of_children) {
     const Index slots = layout.count(type, of.rate_of_child(from.second));
     children[type].push_back({from.first, from.second, append(words, slots, sources)});
   }
-  const auto note = [&](Index row, Slot slot) {
+  const auto note = [&](std::int32_t row, Slot slot) {
     if (slot.row >= 0) of_consumers[{slot.type, slot.child}].push_back({row, slot.row});
   };
   auto more = rows.further.begin();
-  for (Index r = 0; r < rows.rows; ++r) {
+  for (std::int32_t r = 0; r < rows.rows; ++r) {
     note(r, layout.slot(type, r));
     for (; more != rows.further.end() && more->row == r; ++more) note(r, more->slot);
   }
@@ -122,23 +120,13 @@ void PackedLayout::pack_sources(const Plan& plan, const Layout& layout, std::siz
   }
 }
 
-/// Orders pairs by their rows, of which there are `rows`. Pairs of one row keep their order.
-static std::vector<PackedLayout::RowPair> by_row(const std::vector<PackedLayout::RowPair>& pairs, Index rows) {
-  std::vector<std::size_t> next(static_cast<std::size_t>(rows) + 1, 0);
-  for (const auto& pair : pairs) ++next[static_cast<std::size_t>(pair.row) + 1];
-  std::partial_sum(next.begin(), next.end(), next.begin());
-  std::vector<PackedLayout::RowPair> ordered(pairs.size());
-  for (const auto& pair : pairs) ordered[next[static_cast<std::size_t>(pair.row)]++] = pair;
-  return ordered;
-}
-
 /// For a type that reads states in place.
 void PackedLayout::pack_pairs(const Plan& plan, const Layout& layout, std::size_t type) {
-  struct Lists {
-    std::vector<RowPair> of_edges, of_vertices, of_children;
+  struct Read {
+    std::int32_t edge, vertex, child;
   };
-  std::map<std::pair<std::size_t, std::size_t>, Lists> lists;  // by type of the producer and child
-  auto to = lists.end();                                       // neighbours usually have children of one type
+  std::map<std::pair<std::size_t, std::size_t>, std::vector<Read>> reads;  // by type of the producer and child
+  auto to = reads.end();                                                   // neighbours usually have the same
   const TypeRows& rows = layout.types[type];
   const TypePlan& of = plan.types[type];
   const auto& producers = layout.producers(type, Rate::edges);
@@ -149,25 +137,31 @@ void PackedLayout::pack_pairs(const Plan& plan, const Layout& layout, std::size_
         const Producer from = producers[static_cast<std::size_t>(edge) * of.per_edge + k];
         if (from.row < 0) continue;
         const std::pair of_child(std::size_t{from.type}, of.by_number + k);
-        if (to == lists.end() || to->first != of_child) {
-          to = lists.try_emplace(of_child).first;
-          const auto most = static_cast<std::size_t>(rows.edges);
-          for (auto* list : {&to->second.of_edges, &to->second.of_vertices}) list->reserve(most);
-          if (plan.training) to->second.of_children.reserve(most);
+        if (to == reads.end() || to->first != of_child) {
+          to = reads.try_emplace(of_child).first;
+          to->second.reserve(static_cast<std::size_t>(rows.edges));
         }
-        to->second.of_edges.push_back({edge, from.row, vertex});
-        to->second.of_vertices.push_back({vertex, from.row, edge});
-        if (plan.training) to->second.of_children.push_back({from.row, vertex, edge});
+        to->second.push_back({edge, vertex, from.row});
       }
     }
   }
-  for (auto& [from, list] : lists) {
-    pairs[type].of_edges.push_back({from.first, from.second, append(words, rows.edges, list.of_edges)});
-    pairs[type].of_vertices.push_back({from.first, from.second, append(words, rows.rows, list.of_vertices)});
+  words.reserve(words.size() + 8 * producers.size() + 2 * static_cast<std::size_t>(rows.rows + layout.vertices));
+  for (const auto& [from, list] : reads) {
+    const auto source = [&, &from = from, &list = list](Index takers, auto of_read) {
+      return Source{from.first, from.second, append_by_row(words, takers, list, of_read)};
+    };
+    pairs[type].of_edges.push_back(source(rows.edges, [](const Read& read) {
+      return std::array{read.edge, read.child, read.vertex};
+    }));
+    pairs[type].of_vertices.push_back(source(rows.rows, [](const Read& read) {
+      return std::array{read.vertex, read.child, read.edge};
+    }));
     if (!plan.training) continue;
-    const Index children_rows = layout.types[from.first].rows;
-    pairs[from.first].of_children.push_back(
-        {type, from.second, append(words, children_rows, by_row(list.of_children, children_rows))});
+    Source of_children = source(layout.types[from.first].rows, [](const Read& read) {
+      return std::array{read.child, read.vertex, read.edge};
+    });
+    of_children.type = type;
+    pairs[from.first].of_children.push_back(of_children);
   }
 }
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "lazy/epochs.h"
-#include "run/tag.h"
+#include "run/owned_var.h"
 #include "windrow/batching/internal/execution.h"
 #include "windrow/ops/apply.h"
 
@@ -25,7 +25,7 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
   const Times times(losses);
   require_computed(times);
   require_unchanged(times, from);
-  losses_checked_ = std::make_shared<Buffer>(tag(device_.engine, "losses"));
+  losses_checked_ = std::make_shared<Buffer>(owned_var(device_.engine, "losses"));
   auto mode = Runner::Gradients::set;
   std::size_t end = epochs_.size();
   do {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "run/tag.h"
+#include "run/owned_var.h"
 
 namespace windrow::lazy {
 
 Versions::Versions(const Device& device, const ParameterStores& parameters)
-    : device_(device), parameters_(parameters), notes_(tag(device.engine, "versions")) {}
+    : device_(device), parameters_(parameters), notes_(owned_var(device.engine, "versions")) {}
 
 /// The op runs even if parameters are poisoned: that failure is reported when a value is requested.
 std::shared_ptr<const Versions::Note> Versions::note(std::vector<std::int32_t> parameters, std::source_location from) {

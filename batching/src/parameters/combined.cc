@@ -1,5 +1,6 @@
 // Gradients that are combined with those of other minibatches, and put back.
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -33,7 +34,13 @@ bool Parameters::has_dense_gradient(const Parameter& parameter) const {
 }
 
 std::vector<std::int32_t> Parameters::looked_up_rows(const Parameter& parameter) const {
-  return ParameterStore::looked_up_rows(store_->entry(parameter));
+  std::vector<std::int32_t> rows;
+  for (const LookedUp& lookup : store_->entry(parameter).lookups) {
+    std::ranges::copy_if(lookup.row_of, std::back_inserter(rows), [](std::int32_t row) { return row >= 0; });
+  }
+  std::ranges::sort(rows);
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  return rows;
 }
 
 Tensor Parameters::gradient_of_rows(const Parameter& parameter, const std::vector<std::int32_t>& rows,
@@ -60,7 +67,7 @@ Tensor Parameters::gradient_of_rows(const Parameter& parameter, const std::vecto
 }
 
 void Parameters::set_gradient(const Parameter& parameter, Tensor all) {
-  ParameterStore::Entry& entry = store_->entry(static_cast<std::size_t>(store_->number_of(parameter)));
+  ParameterStore::Entry& entry = store_->own(parameter);
   if (all.rows() != entry.value.rows() || all.width() != entry.value.width()) {
     throw MisuseError("set_gradient: " + text(all.rows(), all.width()) + " for parameter '" + entry.name +
                       "'; expected " + text(entry.value.rows(), entry.value.width()));
@@ -72,7 +79,7 @@ void Parameters::set_gradient(const Parameter& parameter, Tensor all) {
 std::uint64_t Parameters::begin_minibatch(std::source_location from) {
   refuse_in_recording("Parameters::begin_minibatch()");
   store_->begin_gradients();
-  for (std::size_t k = 0; k < store_->size(); ++k) {
+  for (std::size_t k = 0; k < size(); ++k) {
     ParameterStore::Entry& entry = store_->entry(k);
     if (entry.gradient.all && !owns(entry, *entry.gradient.all)) take_over(entry, store_->device(), from);
   }
@@ -80,7 +87,7 @@ std::uint64_t Parameters::begin_minibatch(std::source_location from) {
 }
 
 void Parameters::add_gradient(const Parameter& parameter, const Tensor& all, std::source_location from) {
-  ParameterStore::Entry& entry = store_->entry(static_cast<std::size_t>(store_->number_of(parameter)));
+  ParameterStore::Entry& entry = store_->own(parameter);
   if (all.rows() != entry.value.rows() || all.width() != entry.value.width()) {
     throw MisuseError("add_gradient: " + text(all.rows(), all.width()) + " for parameter '" + entry.name +
                       "'; expected " + text(entry.value.rows(), entry.value.width()));
@@ -95,7 +102,7 @@ void Parameters::add_gradient(const Parameter& parameter, const Tensor& all, std
 
 void Parameters::set_gradient(const Parameter& parameter, std::vector<std::int32_t> rows, Tensor of_rows,
                               std::source_location from) {
-  ParameterStore::Entry& entry = store_->entry(static_cast<std::size_t>(store_->number_of(parameter)));
+  ParameterStore::Entry& entry = store_->own(parameter);
   if (of_rows.rows() != static_cast<Index>(rows.size()) || of_rows.width() != entry.value.width()) {
     throw MisuseError("set_gradient: " + text(of_rows.rows(), of_rows.width()) + " for " + std::to_string(rows.size()) +
                       " rows of parameter '" + entry.name + "'; expected " +

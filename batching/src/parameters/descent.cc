@@ -55,16 +55,16 @@ std::vector<Access> NextStep::ends() const {
 }
 bool NextStep::skipped() const { return check_ && check_->skip; }
 
-std::uint64_t ParameterStore::sgd(double rate, double decay, std::source_location from) {
+std::uint64_t Parameters::sgd(double rate, double decay, std::source_location from) {
   const Attributes attributes = op::at_rate(rate, decay);
   const NextStep next = next_step(from);
-  const DescentStep step{rate, decay, next, from};
-  for (const Entry& entry : entries_) {
+  const ParameterStore::DescentStep step{rate, decay, next, from};
+  for (const ParameterStore::Entry& entry : store_->entries_) {
     if (entry.frozen) continue;  // a gradient from before it was frozen may be left
     if (entry.gradient.all) {
-      update(op::sgd, {.in = {*entry.gradient.all}, .attributes = attributes}, entry.value, step);
+      store_->update(op::sgd, {.in = {*entry.gradient.all}, .attributes = attributes}, entry.value, step);
     }
-    if (entry.depends) update_rows(entry, step);
+    if (entry.depends) store_->update_rows(entry, step);
   }
   return next.number();
 }
@@ -171,6 +171,6 @@ void ParameterStore::push_agreed_check(std::uint64_t number, Reasons reasons, co
       {read(element.var()), overwrite(check->decided.var())}, options);
 }
 
-SkippedSteps ParameterStore::skipped_steps() const { return skipped_->steps(); }
+SkippedSteps Parameters::skipped_steps() const { return store_->skipped_->steps(); }
 
 }  // namespace windrow

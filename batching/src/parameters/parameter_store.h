@@ -39,11 +39,7 @@ class ParameterStore {
 
   ParameterStore(const Device& device, std::uint64_t seed, ParametersOptions options);
 
-  Parameter add(const std::string& name, Index rows, Index width, Initial initial);
-  Parameter add(const std::string& name, const Tensor& value);
-  std::size_t size() const { return entries_.size(); }
   Parameter operator[](std::size_t number) const;
-  Parameter find(const std::string& name) const;
   /// Throws MisuseError for a parameter of another set.
   std::int32_t number_of(const Parameter& parameter) const;
   const Entry& entry(const Parameter& parameter) const {
@@ -57,32 +53,21 @@ class ParameterStore {
   static ir::ParameterName name_of(const Parameter& parameter) {
     return {parameter.set_, parameter.number_, parameter.name_};
   }
-  const Gradient& gradient(const Parameter& parameter);
 
   const Device& device() const { return device_; }
   const std::string& name() const { return options_.name; }
   std::uint64_t id() const { return id_; }
   std::uint64_t seed() const { return seed_; }
   std::uint64_t minibatches() const { return minibatches_; }
-  void set_minibatches(std::uint64_t number) {
-    samples_.clear();
-    minibatches_ = number;
-  }
   std::uint64_t next_minibatch() {
     samples_.clear();
     return minibatches_++;
-  }
-  void set_member(std::uint64_t rank, std::uint64_t members) {
-    rank_ = rank;
-    members_ = members;
   }
   bool of_a_group() const { return members_ > 1; }
   /// The number that dropout draws with in a minibatch of that number: each member of a group has its own ones.
   std::uint64_t draw(std::uint64_t minibatch) const { return minibatch * members_ + rank_; }
   /// As Parameters::number_samples() says; empty if they have no numbers.
-  void number_samples(std::vector<std::int32_t> numbers) { samples_ = std::move(numbers); }
   const std::vector<std::int32_t>& samples() const { return samples_; }
-  std::uint64_t sample_seed(std::size_t sample) const;
   /// The smallest number that no other lazy graph for training has at present, so that dropout of two of them differs.
   std::size_t enter_graph() {
     const auto place = std::find(graphs_.begin(), graphs_.end(), false);
@@ -94,31 +79,24 @@ class ParameterStore {
   void leave_graph(std::size_t number) { graphs_[number] = false; }
   bool skips_non_finite() const { return options_.non_finite == NonFinite::skip; }
 
-  /// Freezes the parameter, or unfreezes it.
-  void set_frozen(const Parameter& parameter, bool frozen);
-
   void forget_gradients();
   /// For a minibatch that is about to be differentiated: forgets the gradients unless they are to be kept, once.
   void begin_gradients() {
     if (!std::exchange(keeps_gradients_, false)) forget_gradients();
   }
-  void keep_gradients(std::source_location from);
   /// Adds reads of the gradients that the next minibatch is to add to, and of the end of the last one.
   void add_kept_gradients(std::vector<Access>& reads) const;
-  void agree_on_steps(Parameters::Agree agree) { agree_ = std::move(agree); }
-  Gradient summed_gradient(const Parameter& parameter, std::source_location from) const;
-  /// The rows of the table that lookups used, ascending.
-  static std::vector<std::int32_t> looked_up_rows(const Entry& entry);
   /// Notes that gradients come from that minibatch, too.
   void add_source(std::shared_ptr<const MinibatchEnd> minibatch) { sources_.push_back(std::move(minibatch)); }
   NextStep next_step(std::source_location from) {
     const std::uint64_t number = steps_++;
     return {number, skips_non_finite() ? push_check(number, from) : nullptr, sources_};
   }
-  std::uint64_t sgd(double rate, double decay, std::source_location from);
-  SkippedSteps skipped_steps() const;
 
  private:
+  friend class Parameters;
+
+  Entry& own(const Parameter& parameter) { return entries_[static_cast<std::size_t>(number_of(parameter))]; }
   void require_new(const std::string& name) const;
   Tensor drawn(Index rows, Index width, Initial initial);
   /// The rows of all lookups, added up by row of the table.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <iterator>
 #include <utility>
 
 #include "parameters/gradient.h"
@@ -60,39 +59,9 @@ ParameterStore::ParameterStore(const Device& device, std::uint64_t seed, Paramet
       generator_(*device.engine, seed),
       skipped_(std::make_shared<SkipLog>()) {}
 
-std::uint64_t ParameterStore::sample_seed(std::size_t sample) const {
-  if (!samples_.empty() && sample >= samples_.size()) {
-    throw MisuseError("sample_seed: sample " + std::to_string(sample) + " of a minibatch; expected one of its " +
-                      std::to_string(samples_.size()) + " with numbers");
-  }
-  const std::uint64_t of_minibatch = samples_.empty() ? draw(minibatches_) : minibatches_;
-  const auto number =
-      samples_.empty() ? static_cast<std::uint32_t>(sample) : static_cast<std::uint32_t>(samples_[sample]);
-  const auto words =
-      philox({static_cast<std::uint32_t>(of_minibatch), static_cast<std::uint32_t>(of_minibatch >> 32), number, 0},
-             philox_key(seed_));
-  return std::uint64_t{words[1]} << 32 | words[0];
-}
-
-Parameter ParameterStore::add(const std::string& name, Index rows, Index width, Initial initial) {
-  require_new(name);
-  try {
-    return add(name, drawn(rows, width, initial));
-  } catch (const MisuseError& error) {
-    throw MisuseError("parameter '" + name + "': " + error.what());
-  }
-}
-
 void ParameterStore::require_new(const std::string& name) const {
   if (std::ranges::find(entries_, name, &Entry::name) == entries_.end()) return;
   throw MisuseError("parameter '" + name + "' is added twice; expected once");
-}
-
-Parameter ParameterStore::add(const std::string& name, const Tensor& value) {
-  require_new(name);
-  entries_.push_back({name, value});
-  entries_.back().full_name = std::make_shared<std::string>(options_.name.empty() ? name : options_.name + "/" + name);
-  return (*this)[entries_.size() - 1];
 }
 
 Tensor ParameterStore::drawn(Index rows, Index width, Initial initial) {
@@ -124,35 +93,12 @@ Parameter ParameterStore::operator[](std::size_t number) const {
   return Parameter(id_, number, {Rows::count(value.rows()), value.width()}, entries_[number].full_name);
 }
 
-Parameter ParameterStore::find(const std::string& name) const {
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].name == name) return (*this)[i];
-  }
-  throw MisuseError("there is no parameter '" + name + "'; expected one that was added");
-}
-
 std::int32_t ParameterStore::number_of(const Parameter& parameter) const {
   if (parameter.set_ != id_) {
     throw MisuseError("parameter '" + *parameter.name_ + "' of another set; expected one of " +
                       (options_.name.empty() ? "this" : "set '" + options_.name + "'"));
   }
   return static_cast<std::int32_t>(parameter.number_);
-}
-
-const Gradient& ParameterStore::gradient(const Parameter& parameter) {
-  Entry& of = entries_[static_cast<std::size_t>(number_of(parameter))];
-  while (of.gradient.rows.size() < of.lookups.size()) {
-    of.gradient.rows.push_back(gradient_rows(device_, of.lookups[of.gradient.rows.size()]));
-  }
-  return of.gradient;
-}
-
-Gradient ParameterStore::summed_gradient(const Parameter& parameter, std::source_location from) const {
-  const Entry& of = entry(parameter);
-  if (of.gradient.all && of.lookups.empty()) return {.all = of.gradient.all};
-  if (of.gradient.all) return {.all = dense(device_, of.gradient.all, of.lookups, parameter.type(), from)};
-  const std::optional<Gradient::Rows> rows = summed_lookups(of, from);
-  return rows ? Gradient{.rows = {*rows}} : Gradient{};
 }
 
 std::optional<Gradient::Rows> ParameterStore::summed_lookups(const Entry& entry, std::source_location from) const {
@@ -163,28 +109,6 @@ std::optional<Gradient::Rows> ParameterStore::summed_lookups(const Entry& entry,
   if (segments.front().rows() == 0) return {};
   return Gradient::Rows{segments.front().column_range(0, 1),
                         apply(device_, op::sum_parts, {.in = std::move(parts), .indices = segments}, from)};
-}
-
-std::vector<std::int32_t> ParameterStore::looked_up_rows(const Entry& entry) {
-  std::vector<std::int32_t> rows;
-  for (const LookedUp& lookup : entry.lookups) {
-    std::ranges::copy_if(lookup.row_of, std::back_inserter(rows), [](std::int32_t row) { return row >= 0; });
-  }
-  std::ranges::sort(rows);
-  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
-  return rows;
-}
-
-/// Rows of lookups lie in the memory of their minibatch. Their sums do not, so it can be freed.
-void ParameterStore::keep_gradients(std::source_location from) {
-  keeps_gradients_ = true;  // also if the following fails, since sums and parts are equivalent
-  for (Entry& entry : entries_) {
-    if (entry.lookups.empty()) continue;
-    std::vector<LookedUp> kept;
-    if (const auto summed = summed_lookups(entry, from)) kept.push_back({looked_up_rows(entry), summed->rows, from});
-    entry.lookups = std::move(kept);
-    entry.gradient.rows.clear();
-  }
 }
 
 void ParameterStore::add_kept_gradients(std::vector<Access>& reads) const {
@@ -227,60 +151,115 @@ void ParameterStore::forget_gradients() {
   keeps_gradients_ = false;
 }
 
-void ParameterStore::set_frozen(const Parameter& parameter, bool frozen) {
-  entries_[static_cast<std::size_t>(number_of(parameter))].frozen = frozen;
-}
-
 Parameters::Parameters(const Device& device, std::uint64_t seed, ParametersOptions options)
     : store_(std::make_shared<ParameterStore>(device, seed, std::move(options))) {}
 Parameters::~Parameters() = default;
 
 Parameter Parameters::add(const std::string& name, Index rows, Index width, Initial initial) {
   refuse_in_recording("Parameters::add()");
-  return store_->add(name, rows, width, initial);
+  store_->require_new(name);
+  try {
+    return add(name, store_->drawn(rows, width, initial));
+  } catch (const MisuseError& error) {
+    throw MisuseError("parameter '" + name + "': " + error.what());
+  }
 }
-Parameter Parameters::add(const std::string& name, const Tensor& value) { return store_->add(name, value); }
+
+Parameter Parameters::add(const std::string& name, const Tensor& value) {
+  store_->require_new(name);
+  ParameterStore::Entry& added = store_->entries_.emplace_back(ParameterStore::Entry{name, value});
+  added.full_name = std::make_shared<std::string>(this->name().empty() ? name : this->name() + "/" + name);
+  return (*this)[size() - 1];
+}
+
+Parameter Parameters::find(const std::string& name) const {
+  const auto found = std::ranges::find(store_->entries_, name, &ParameterStore::Entry::name);
+  if (found == store_->entries_.end()) {
+    throw MisuseError("there is no parameter '" + name + "'; expected one that was added");
+  }
+  return (*this)[static_cast<std::size_t>(found - store_->entries_.begin())];
+}
+
 const std::string& Parameters::name() const { return store_->name(); }
-std::size_t Parameters::size() const { return store_->size(); }
+std::size_t Parameters::size() const { return store_->entries_.size(); }
 Parameter Parameters::operator[](std::size_t number) const { return (*store_)[number]; }
-Parameter Parameters::find(const std::string& name) const { return store_->find(name); }
 const std::string& Parameters::name(const Parameter& parameter) const { return store_->entry(parameter).name; }
 const Tensor& Parameters::value(const Parameter& parameter) const { return store_->entry(parameter).value; }
-const Gradient& Parameters::gradient(const Parameter& parameter) const { return store_->gradient(parameter); }
+
+const Gradient& Parameters::gradient(const Parameter& parameter) const {
+  ParameterStore::Entry& of = store_->own(parameter);
+  while (of.gradient.rows.size() < of.lookups.size()) {
+    of.gradient.rows.push_back(gradient_rows(device(), of.lookups[of.gradient.rows.size()]));
+  }
+  return of.gradient;
+}
+
 Tensor Parameters::dense_gradient(const Parameter& parameter, std::source_location from) const {
   const ParameterStore::Entry& entry = store_->entry(parameter);
-  return dense(store_->device(), entry.gradient.all, entry.lookups, parameter.type(), from);
+  return dense(device(), entry.gradient.all, entry.lookups, parameter.type(), from);
 }
+
 Gradient Parameters::summed_gradient(const Parameter& parameter, std::source_location from) const {
-  return store_->summed_gradient(parameter, from);
+  const ParameterStore::Entry& of = store_->entry(parameter);
+  if (of.gradient.all && of.lookups.empty()) return {.all = of.gradient.all};
+  if (of.gradient.all) return {.all = dense_gradient(parameter, from)};
+  const std::optional<Gradient::Rows> rows = store_->summed_lookups(of, from);
+  return rows ? Gradient{.rows = {*rows}} : Gradient{};
 }
+
+/// Rows of lookups lie in the memory of their minibatch. Their sums do not, so it can be freed.
+void Parameters::keep_gradients(std::source_location from) {
+  refuse_in_recording("Parameters::keep_gradients()");
+  store_->keeps_gradients_ = true;  // also if the following fails, since sums and parts are equivalent
+  for (std::size_t k = 0; k < size(); ++k) {
+    ParameterStore::Entry& entry = store_->entry(k);
+    if (entry.lookups.empty()) continue;
+    std::vector<LookedUp> kept;
+    if (const auto summed = store_->summed_lookups(entry, from)) {
+      kept.push_back({looked_up_rows((*this)[k]), summed->rows, from});
+    }
+    entry.lookups = std::move(kept);
+    entry.gradient.rows.clear();
+  }
+}
+
 void Parameters::set_member(int rank, int members) {
   if (rank < 0 || rank >= members) {
     throw MisuseError("set_member: rank " + std::to_string(rank) + " of " + std::to_string(members) +
                       "; expected one from 0 to " + std::to_string(members - 1));
   }
-  store_->set_member(static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(members));
+  store_->rank_ = static_cast<std::uint64_t>(rank);
+  store_->members_ = static_cast<std::uint64_t>(members);
 }
 
-void Parameters::number_samples(std::vector<std::int32_t> numbers) { store_->number_samples(std::move(numbers)); }
-std::uint64_t Parameters::sample_seed(std::size_t sample) const { return store_->sample_seed(sample); }
+void Parameters::number_samples(std::vector<std::int32_t> numbers) { store_->samples_ = std::move(numbers); }
+
+std::uint64_t Parameters::sample_seed(std::size_t sample) const {
+  const std::vector<std::int32_t>& samples = store_->samples();
+  if (!samples.empty() && sample >= samples.size()) {
+    throw MisuseError("sample_seed: sample " + std::to_string(sample) + " of a minibatch; expected one of its " +
+                      std::to_string(samples.size()) + " with numbers");
+  }
+  const std::uint64_t of_minibatch = samples.empty() ? store_->draw(minibatches()) : minibatches();
+  const auto number =
+      samples.empty() ? static_cast<std::uint32_t>(sample) : static_cast<std::uint32_t>(samples[sample]);
+  const auto words =
+      philox({static_cast<std::uint32_t>(of_minibatch), static_cast<std::uint32_t>(of_minibatch >> 32), number, 0},
+             philox_key(store_->seed()));
+  return std::uint64_t{words[1]} << 32 | words[0];
+}
 
 std::uint64_t Parameters::minibatches() const { return store_->minibatches(); }
-void Parameters::set_minibatches(std::uint64_t number) { store_->set_minibatches(number); }
-void Parameters::keep_gradients(std::source_location from) {
-  refuse_in_recording("Parameters::keep_gradients()");
-  store_->keep_gradients(from);
+void Parameters::set_minibatches(std::uint64_t number) {
+  store_->samples_.clear();
+  store_->minibatches_ = number;
 }
-void Parameters::agree_on_steps(Agree agree) { store_->agree_on_steps(std::move(agree)); }
-void Parameters::freeze(const Parameter& parameter) { store_->set_frozen(parameter, true); }
-void Parameters::unfreeze(const Parameter& parameter) { store_->set_frozen(parameter, false); }
+void Parameters::agree_on_steps(Agree agree) { store_->agree_ = std::move(agree); }
+void Parameters::freeze(const Parameter& parameter) { store_->own(parameter).frozen = true; }
+void Parameters::unfreeze(const Parameter& parameter) { store_->own(parameter).frozen = false; }
 bool Parameters::frozen(const Parameter& parameter) const { return store_->entry(parameter).frozen; }
 const Device& Parameters::device() const { return store_->device(); }
 NextStep Parameters::next_step(std::source_location from) { return store_->next_step(from); }
-std::uint64_t Parameters::sgd(double rate, double decay, std::source_location from) {
-  return store_->sgd(rate, decay, from);
-}
-SkippedSteps Parameters::skipped_steps() const { return store_->skipped_steps(); }
 void Parameters::forget_gradients() { store_->forget_gradients(); }
 
 }  // namespace windrow

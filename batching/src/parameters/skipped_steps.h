@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "run/tag.h"
+#include "run/owned_var.h"
 #include "windrow/batching/parameters.h"
 #include "windrow/engine/internal/mutex.h"
 #include "windrow/memory/buffer.h"
@@ -15,7 +15,7 @@ namespace windrow {
 
 /// Shared by the ops of one step: the first op decides, the others read the decision.
 struct StepCheck {
-  explicit StepCheck(const Device& device) : decided(tag(device.engine, "step")) {}
+  explicit StepCheck(const Device& device) : decided(owned_var(device.engine, "step")) {}
 
   const Buffer decided;  ///< no bytes; the op that decides writes its variable
   bool skip = false;     ///< guarded by the variable of `decided`

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "ir/tracing.h"
 #include "schedule/loading.h"
+#include "schedule/topology.h"
 
 namespace windrow {
 namespace {
@@ -211,51 +213,12 @@ bool InputGraph::Loading::find_levels_in_order() {
 }
 
 void InputGraph::Loading::find_levels() {
-  graph_.levels_ = 0;
-  const std::size_t vertices = data_.child_begin.size() - 1;
-  const auto each_child = [&](std::size_t v, auto visit) {
-    for (auto e = data_.child_begin[v]; e < data_.child_begin[v + 1]; ++e) {
-      const std::int32_t child = data_.children[static_cast<std::size_t>(e)];
-      if (child != no_child) visit(static_cast<std::size_t>(child));
-    }
-  };
-  // Kahn's algorithm (1962), from the leaves up: a vertex follows when all its children were visited.
-  std::vector<std::int32_t> consumer_begin(vertices + 2, 0), waits_for(vertices, 0);
-  for (std::size_t v = 0; v < vertices; ++v) {
-    each_child(v, [&](std::size_t child) { ++consumer_begin[child + 2], ++waits_for[v]; });
+  Topology topology(data_.child_begin, data_.children);
+  if (topology.on_cycle) {
+    refuse("vertex " + number(*topology.on_cycle) + " is its own descendant; expected a graph without cycles");
   }
-  for (std::size_t v = 2; v < consumer_begin.size(); ++v) consumer_begin[v] += consumer_begin[v - 1];
-  std::vector<std::int32_t> consumers(static_cast<std::size_t>(consumer_begin.back()));
-  for (std::size_t v = 0; v < vertices; ++v) {  // moves consumer_begin[i + 1] from the begin to the end of i
-    each_child(v, [&](std::size_t child) {
-      consumers[static_cast<std::size_t>(consumer_begin[child + 1]++)] = static_cast<std::int32_t>(v);
-    });
-  }
-  level_.assign(vertices, 0);
-  std::vector<std::int32_t> ready;
-  for (std::size_t v = 0; v < vertices; ++v) {
-    if (waits_for[v] == 0) ready.push_back(static_cast<std::int32_t>(v));
-  }
-  for (std::size_t i = 0; i < ready.size(); ++i) {
-    const auto v = static_cast<std::size_t>(ready[i]);
-    graph_.levels_ = std::max(graph_.levels_, level_[v] + 1);
-    for (auto c = consumer_begin[v]; c < consumer_begin[v + 1]; ++c) {
-      const auto consumer = static_cast<std::size_t>(consumers[static_cast<std::size_t>(c)]);
-      level_[consumer] = std::max(level_[consumer], level_[v] + 1);
-      if (--waits_for[consumer] == 0) ready.push_back(static_cast<std::int32_t>(consumer));
-    }
-  }
-  if (ready.size() == vertices) return;
-  // Each vertex that still waits has a child that still waits; following these leads around a cycle.
-  auto on_cycle = static_cast<std::size_t>(
-      std::find_if(waits_for.begin(), waits_for.end(), [](std::int32_t n) { return n > 0; }) - waits_for.begin());
-  for (std::size_t steps = 0; steps < vertices; ++steps) {
-    std::size_t next = on_cycle;
-    each_child(on_cycle, [&](std::size_t child) { next = waits_for[child] > 0 ? child : next; });
-    on_cycle = next;
-  }
-  refuse("vertex " + number(static_cast<std::int64_t>(on_cycle)) +
-         " is its own descendant; expected a graph without cycles");
+  level_ = std::move(topology.level);
+  graph_.levels_ = topology.levels;
 }
 
 std::int32_t InputGraph::level(std::int32_t of) const {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <ranges>
 
+#include "schedule/topology.h"
 #include "windrow/batching/graph.h"
 
 namespace windrow {
@@ -39,70 +41,25 @@ void check(const TypedGraph& graph) {
   }
 }
 
-/// Each vertex that still waits has a child that still waits; following these leads to a cycle.
-[[noreturn]] void refuse_cycle(const TypedGraph& graph, const std::vector<std::int32_t>& still) {
-  auto v = static_cast<std::int32_t>(std::find_if(still.begin(), still.end(), [](std::int32_t n) { return n > 0; }) -
-                                     still.begin());
-  for (std::int32_t steps = 0; steps < graph.vertices(); ++steps) {
-    const std::int32_t here = v;
-    for (auto e = graph.child_begin[index(here)]; e < graph.child_begin[index(here) + 1]; ++e) {
-      const std::int32_t child = graph.children[index(e)];
-      if (child != no_child && still[index(child)] > 0) v = child;
-    }
-  }
-  throw MisuseError("schedule: vertex " + std::to_string(v) + " is its own descendant; expected no cycles");
-}
-
 /// Properties of a graph that all its schedules share. The graph must outlive it, and it must outlive its frontiers.
-struct ScheduleFacts {
+struct ScheduleFacts : Topology {
   /// Throws MisuseError as make_schedule does.
   explicit ScheduleFacts(const TypedGraph& graph);
 
   const TypedGraph& graph;
-  // Consumers of each vertex in CSR format, once for each edge.
-  std::vector<std::int32_t> consumer_begin, consumers;
-  std::vector<std::int32_t> waits_for;  ///< by vertex: its number of children
-  std::vector<std::int32_t> order;      ///< all vertices, each after its children
-  std::vector<std::int32_t> level;
   std::vector<double> mean_level;  ///< by type
 };
 
-ScheduleFacts::ScheduleFacts(const TypedGraph& of) : graph(of) {
+const TypedGraph& checked(const TypedGraph& graph) {
   check(graph);
+  return graph;
+}
+
+ScheduleFacts::ScheduleFacts(const TypedGraph& of) : Topology(checked(of).child_begin, of.children), graph(of) {
+  if (on_cycle) {
+    throw MisuseError("schedule: vertex " + std::to_string(*on_cycle) + " is its own descendant; expected no cycles");
+  }
   const auto vertices = graph.type.size();
-  consumer_begin.assign(vertices + 2, 0);
-  waits_for.assign(vertices, 0);
-  for (std::size_t v = 0; v < vertices; ++v) {
-    for (auto e = graph.child_begin[v]; e < graph.child_begin[v + 1]; ++e) {
-      if (graph.children[index(e)] == no_child) continue;
-      ++consumer_begin[index(graph.children[index(e)]) + 2];
-      ++waits_for[v];
-    }
-  }
-  for (std::size_t v = 2; v < consumer_begin.size(); ++v) consumer_begin[v] += consumer_begin[v - 1];
-  consumers.resize(index(consumer_begin.back()));
-  for (std::size_t v = 0; v < vertices; ++v) {  // moves consumer_begin[i + 1] from the begin to the end of i
-    for (auto e = graph.child_begin[v]; e < graph.child_begin[v + 1]; ++e) {
-      const std::int32_t child = graph.children[index(e)];
-      if (child != no_child) consumers[index(consumer_begin[index(child) + 1]++)] = static_cast<std::int32_t>(v);
-    }
-  }
-  // Kahn's algorithm (1962): a vertex follows when all its children were visited.
-  std::vector<std::int32_t> still = waits_for;
-  level.assign(vertices, 0);
-  order.reserve(vertices);
-  for (std::int32_t v = 0; v < graph.vertices(); ++v) {
-    if (still[index(v)] == 0) order.push_back(v);
-  }
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const std::size_t v = index(order[i]);
-    for (auto c = consumer_begin[v]; c < consumer_begin[v + 1]; ++c) {
-      const std::size_t consumer = index(consumers[index(c)]);
-      level[consumer] = std::max(level[consumer], level[v] + 1);
-      if (--still[consumer] == 0) order.push_back(consumers[index(c)]);
-    }
-  }
-  if (order.size() < vertices) refuse_cycle(graph, still);
   mean_level.assign(index(graph.types), 0);
   std::vector<std::int64_t> count(index(graph.types), 0);
   for (std::size_t v = 0; v < vertices; ++v) {
@@ -185,47 +142,32 @@ void Frontier::take(std::int32_t type) {
   }
 }
 
-/// By vertex: the largest number of vertices of its own type on a path from it to a root, including itself.
-std::vector<std::int32_t> own_heights(const ScheduleFacts& facts) {
-  const TypedGraph& graph = facts.graph;
-  std::vector<std::int32_t> heights(graph.type.size(), 0), of_type(graph.type.size());
+/// By vertex: the most vertices of its own type on a path that leads from it along these edges, without itself.
+/// `order`: each vertex after those that its edges lead to.
+template <class Order>
+std::vector<std::int32_t> own_beyond(const TypedGraph& graph, const Order& order,
+                                     const std::vector<std::int32_t>& begin, const std::vector<std::int32_t>& edges) {
+  std::vector<std::int32_t> own(graph.type.size(), 0), of_type(graph.type.size());
   for (std::int32_t type = 0; type < graph.types; ++type) {
-    for (std::size_t i = facts.order.size(); i-- > 0;) {
-      const std::size_t v = index(facts.order[i]);
-      std::int32_t above = 0;
-      for (auto c = facts.consumer_begin[v]; c < facts.consumer_begin[v + 1]; ++c) {
-        above = std::max(above, of_type[index(facts.consumers[index(c)])]);
+    for (const std::int32_t v : order) {
+      std::int32_t beyond = 0;
+      for (auto e = begin[index(v)]; e < begin[index(v) + 1]; ++e) {
+        if (edges[index(e)] != no_child) beyond = std::max(beyond, of_type[index(edges[index(e)])]);
       }
-      of_type[v] = above + (graph.type[v] == type);
-      if (graph.type[v] == type) heights[v] = of_type[v];
+      const bool is_own = graph.type[index(v)] == type;
+      if (is_own) own[index(v)] = beyond;
+      of_type[index(v)] = beyond + is_own;
     }
   }
-  return heights;
-}
-
-/// By vertex: the number of vertices of its own type on the longest path below it, in vertices of that type.
-std::vector<std::int32_t> own_depths(const ScheduleFacts& facts) {
-  const TypedGraph& graph = facts.graph;
-  std::vector<std::int32_t> depths(graph.type.size(), 0), of_type(graph.type.size());
-  for (std::int32_t type = 0; type < graph.types; ++type) {
-    for (const std::int32_t v : facts.order) {
-      std::int32_t below = 0;
-      for (auto e = graph.child_begin[index(v)]; e < graph.child_begin[index(v) + 1]; ++e) {
-        const std::int32_t child = graph.children[index(e)];
-        if (child != no_child) below = std::max(below, of_type[index(child)]);
-      }
-      const bool own = graph.type[index(v)] == type;
-      if (own) depths[index(v)] = below;
-      of_type[index(v)] = below + own;
-    }
-  }
-  return depths;
+  return own;
 }
 
 /// How many vertices of each type are left, by own depth, and the largest own depth of a ready one.
 class Completeness {
  public:
-  explicit Completeness(const ScheduleFacts& facts) : depths_(own_depths(facts)), types_(index(facts.graph.types)) {
+  explicit Completeness(const ScheduleFacts& facts)
+      : depths_(own_beyond(facts.graph, facts.order, facts.graph.child_begin, facts.graph.children)),
+        types_(index(facts.graph.types)) {
     for (std::size_t v = 0; v < depths_.size(); ++v) {
       std::vector<std::int32_t>& left = types_[index(facts.graph.type[v])].left;
       if (left.size() <= index(depths_[v])) left.resize(index(depths_[v]) + 1, 0);
@@ -259,11 +201,10 @@ class Completeness {
 
 Schedule by_level(const ScheduleFacts& facts) {
   const TypedGraph& graph = facts.graph;
-  const std::int32_t levels = facts.level.empty() ? 0 : *std::max_element(facts.level.begin(), facts.level.end()) + 1;
   const auto cell = [&](std::int32_t v) {
     return index(facts.level[index(v)]) * index(graph.types) + index(graph.type[index(v)]);
   };
-  std::vector<std::int32_t> next(index(levels) * index(graph.types) + 1, 0);
+  std::vector<std::int32_t> next(index(facts.levels) * index(graph.types) + 1, 0);
   for (std::int32_t v = 0; v < graph.vertices(); ++v) ++next[cell(v) + 1];
   for (std::size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
   Schedule schedule;
@@ -343,10 +284,11 @@ Schedule make_schedule(const TypedGraph& graph, SchedulePolicy policy) {
 
 std::int64_t fewest_batches(const TypedGraph& graph) {
   const ScheduleFacts facts(graph);
-  const std::vector<std::int32_t> heights = own_heights(facts);
+  const std::vector<std::int32_t> above =
+      own_beyond(graph, std::views::reverse(facts.order), facts.consumer_begin, facts.consumers);
   std::vector<std::int32_t> most(index(graph.types), 0);
-  for (std::size_t v = 0; v < heights.size(); ++v) {
-    most[index(graph.type[v])] = std::max(most[index(graph.type[v])], heights[v]);
+  for (std::size_t v = 0; v < above.size(); ++v) {
+    most[index(graph.type[v])] = std::max(most[index(graph.type[v])], above[v] + 1);
   }
   std::int64_t sum = 0;
   for (const std::int32_t height : most) sum += height;

@@ -151,7 +151,7 @@ struct StepTimes {
   /// Moving values: lookups, gathers, scatters, copies, fills, and sums of values that are scattered to one place.
   std::int64_t move_ns = 0;
   /// What these steps read and wrote: rows of operands, rows of results, and results that are added to twice. A lookup
-  /// counts the rows that it looks up, a scattered row each of its consumers.
+  /// counts the rows that it looks up.
   std::int64_t arithmetic_bytes = 0, move_bytes = 0;
   /// The same, operator by operator. Moves that are no operators have names as "gather" and "scatter".
   OperatorTimes products = {}, arithmetic = {}, moves = {};

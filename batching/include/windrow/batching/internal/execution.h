@@ -189,7 +189,6 @@ class Execution : public std::enable_shared_from_this<Execution> {
     Lane* lane = nullptr;     ///< of the op; null on the host
     float* tile = nullptr;    ///< side by side: the memory of values in tiles
     Index first_in_tile = 0;  ///< the first row in that memory
-    float* values = nullptr;  ///< the memory of all other values, if it is not the minibatch's
     StepLap* lap = nullptr;   ///< measures steps, unless null
   };
 
@@ -201,7 +200,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
   /// Where the backward pass can be divided: at the number of batches that are left, or at a lower one.
   virtual Index stage_ends(Index batches_left) const { return batches_left; }
 
-  /// Computes a phase of some vertices, segment by segment. Of `at`, it uses the lane and the memory.
+  /// Computes a phase of some vertices, segment by segment. Of `at`, it uses the lane and the tile.
   void run(const PhaseRows& rows, const At& at);
   void run(const Step& step, const At& at);
   /// The rows of a place that belong to `at`; all rows if the place has the other rate.
@@ -240,13 +239,15 @@ class Execution : public std::enable_shared_from_this<Execution> {
   // Memory.
   void place_values(const Choices& choices);
   void take_memory(Lane* lane);
-  void clear_missing(float* values, Lane* lane) const;
-  float* region(std::size_t type, std::size_t number, const At& at) const {
-    return (at.values != nullptr ? at.values : data_) + offsets_[plan_->types[type].first_region + number];
+  void clear_missing(Lane* lane) const;
+  float* region(std::size_t type, std::size_t number) const {
+    return data_ + offsets_[plan_->types[type].first_region + number];
   }
   /// The rows of that rate that belong to a range of vertices of a type.
   Range range(std::size_t type, Rate rate, Range vertices) const;
-  At all_rows(std::size_t type, Rate rate, const At& at) const;
+  At all_rows(std::size_t type, Rate rate, Lane* lane) const {
+    return {.type = type, .rate = rate, .rows = {0, layout_.count(type, rate)}, .lane = lane};
+  }
   /// What a step that is no product reads and writes; see StepTimes.
   std::int64_t bytes_of(const Step& step, const At& at) const;
   void copy_output(std::size_t output, const std::vector<std::int32_t>& row_of, Matrix<float> out) const;
@@ -309,7 +310,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
   std::vector<std::vector<Index>> local_offsets_;  // in order: by type and number, in elements
   Index elements_ = 0;                             // of all values; the words follow them in the buffer
   Index losses_ = 0;                               // elements at the beginning, with all losses in arenas
-  PackedLayout packed_;                            // side by side: made by take_memory(), and not in the buffer
+  PackedLayout packed_;                            // side by side: only gathers, and not in the buffer
   const std::unique_ptr<Scratch> tiles_;           // side by side
   // In order: poisoned if the losses of forward() are not finite; empty if memory() is.
   Var verdict_;

@@ -146,7 +146,7 @@ struct ParameterName {
   }
 };
 
-/// A vertex function: of one kind after tracing, or of several kinds after put_together().
+/// A vertex function: of one kind after tracing, or of several kinds after with_kinds().
 struct Function {
   std::string name;
   std::vector<ParameterName> parameters = {};  ///< used ones, in the order of their first use

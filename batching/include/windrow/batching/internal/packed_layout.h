@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <map>
-#include <utility>
 #include <vector>
 
 #include "windrow/batching/internal/layout.h"
@@ -58,14 +57,11 @@ struct PackedLayout {
   /// By the bits of zero, and of each constant that a step fills values with: a row of it, as wide as the widest value.
   std::map<std::uint32_t, std::size_t> constants;
 
-  /// Appends a gather: `from` contains pairs of row and source, by ascending rows.
-  static PackedGather append(Words& words, Index rows, const std::vector<std::pair<Index, std::int32_t>>& from);
-  /// The same with pairs: row, and the two numbers.
-  struct RowPair {
-    Index row;
-    std::int32_t first, second;
+  /// Appends a gather. A row takes its sources in the order of `from`.
+  struct RowSource {
+    std::int32_t row, source;
   };
-  static PackedGather append(Words& words, Index rows, const std::vector<RowPair>& from);
+  static PackedGather append(Words& words, Index rows, const std::vector<RowSource>& from);
 
  private:
   void pack_columns(const TypeRows& type, std::size_t number);

@@ -16,9 +16,9 @@ bool fit(const IndexField& a, const IndexField& b) {
   return a.width == b.width && a.rows == b.rows && a.holds == b.holds && a.optional == b.optional;
 }
 
-class PuttingTogether {
+class SeveralKinds {
  public:
-  explicit PuttingTogether(std::string name) { whole_.name = std::move(name); }
+  explicit SeveralKinds(std::string name) { whole_.name = std::move(name); }
 
   void add(const Function& part) {
     if (part.kinds.size() != 1) refuse("'" + part.name + "' is of several kinds itself; expected one");
@@ -114,8 +114,8 @@ std::size_t number_in(std::vector<ParameterName>& parameters, const ParameterNam
   return number;
 }
 
-Function put_together(std::string name, const std::vector<const Function*>& parts) {
-  PuttingTogether whole(std::move(name));
+Function with_kinds(std::string name, const std::vector<const Function*>& parts) {
+  SeveralKinds whole(std::move(name));
   for (const Function* part : parts) whole.add(*part);
   return whole.take();
 }

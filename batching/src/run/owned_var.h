@@ -1,4 +1,4 @@
-// A buffer without bytes, which owns a variable.
+// A variable with an owner: a buffer without bytes.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace windrow {
 
-inline Buffer tag(EngineRef engine, OpName name) {
+inline Buffer owned_var(EngineRef engine, OpName name) {
   static const std::shared_ptr<Allocator> host = host_allocator();
   return Buffer(std::move(engine), host, 0, name);
 }
