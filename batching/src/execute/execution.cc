@@ -5,6 +5,7 @@
 
 #include "execute/losses.h"
 #include "execute/step_clock.h"
+#include "execute/step_kernels.h"
 #include "run/origins.h"
 #include "run/owned_var.h"
 
@@ -82,15 +83,16 @@ void Execution::collect(std::size_t output, std::vector<std::int32_t> row_of, co
         if (lane != nullptr) lane->anticipate_next();
         Allocator& memory = *self->device_.memory;
         const Matrix<float> to = view.write(lane);
-        self->fill(to, 0, Write::overwrite, lane);
+        StepKernels(*self).fill(to, 0, Write::overwrite, lane);
         const std::size_t bytes = words.size() * sizeof(words[0]);
         std::byte* const start = memory.allocate(bytes);
         try {
           memory.upload(lane, start, reinterpret_cast<const std::byte*>(words.data()), CopyShape::contiguous(bytes));
           for (const PackedLayout::Source& of : gathers) {
             const At all = self->all_rows(of.type, Rate::vertices, lane);
-            self->gather_sum(self->operand(self->plan_->types[of.type].pushes[output], all),
-                             reinterpret_cast<const std::int32_t*>(start), of.gather, {0, to.rows}, to, lane);
+            StepKernels(*self).gather_sum(self->operand(self->plan_->types[of.type].pushes[output], all),
+                                          reinterpret_cast<const std::int32_t*>(start), of.gather, {0, to.rows}, to,
+                                          lane);
           }
         } catch (...) {
           memory.deallocate(start, bytes);
@@ -154,27 +156,6 @@ std::string Execution::name_of(const Step& step) const {
   const ir::Node& node = plan_->program.at(step.node);
   if (node.op != nullptr) return std::string(node.op->name.text());
   return step.does == Step::Does::kernel ? "sum" : std::string(windrow::name_of(step));
-}
-
-// --- Times of steps
-
-std::int64_t Execution::bytes_of(const Step& step, const At& at) const {
-  if (step.counts == Step::Counts::product) return 0;
-  const Index here = at.rows.end - at.rows.begin;
-  const auto elements = [&](const Place& place) {
-    if (place.in == Place::In::nowhere) return Index{0};
-    if (place.in == Place::In::tensor)
-      return (step.indices.empty() ? tensors_[place.number].rows() : here) * place.width;
-    if (place.rate == at.rate) return here * place.width;
-    // Passed as a whole; the tile touches its share.
-    const Index all = std::max<Index>(layout_.count(at.type, at.rate), 1);
-    return here * layout_.count(at.type, place.rate) / all * place.width;
-  };
-  Index in = 0, out = elements(step.out);
-  for (const Place& place : step.in) in += elements(place);
-  if (step.does == Step::Does::scatter) out = in;
-  if (step.does > Step::Does::scatter) in += std::max(in, out);  // rows of other vertices
-  return (in + (step.write == Write::add ? 2 : 1) * out) * static_cast<Index>(sizeof(float));
 }
 
 }  // namespace windrow

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "windrow/batching/internal/execution.h"
+#include "execute/step_kernels.h"
 #include "windrow/ops/internal/row_sums.h"
 #include "windrow/ops/operators.h"
 
@@ -19,28 +19,29 @@ Matrix<T> columns_of(const Matrix<T>& matrix, Index begin, Index width) {
 // --- By slots, side by side
 
 template <class Visit, class VisitMore>
-void Execution::each_slot(SlotsOf slots_of, std::size_t state, const At& at, Visit visit, VisitMore visit_more) const {
-  const TypeRows& here = layout_.types[at.type];
-  std::size_t type = plan_->types.size();  // of the last consumer; neighbours usually have consumers of one type
+void StepKernels::each_slot(SlotsOf slots_of, std::size_t state, const At& at, Visit visit,
+                            VisitMore visit_more) const {
+  const TypeRows& here = of_.layout_.types[at.type];
+  std::size_t type = of_.plan_->types.size();  // of the last consumer; neighbours usually have consumers of one type
   Rate of_rate = Rate::vertices;
   const ChildSlots* slots = nullptr;
   float* memory = nullptr;
   Index stride = 0;
   const auto look = [&](Index row, Slot slot, auto& visit_slot) {
-    const Rate rate = plan_->types[slot.type].rate_of_child(slot.child);
+    const Rate rate = of_.plan_->types[slot.type].rate_of_child(slot.child);
     if (slot.type != type || rate != of_rate) {
       type = slot.type;
       of_rate = rate;
-      const TypePlan& consumer = plan_->types[type];
+      const TypePlan& consumer = of_.plan_->types[type];
       slots = &(consumer.*slots_of)[consumer.link(state, rate)];
-      if (slots->any()) memory = region(type, slots->region);
+      if (slots->any()) memory = of_.region(type, slots->region);
       stride = slots->any() ? consumer.regions[slots->region].stride : 0;
     }
     if (!slots->any() || slots->column[slot.child] < 0) return;
     visit_slot(row - at.rows.begin, memory + slot.row * stride + slots->column[slot.child]);
   };
   for (Index r = at.rows.begin; r < at.rows.end; ++r) {
-    const Slot slot = layout_.slot(at.type, r);
+    const Slot slot = of_.layout_.slot(at.type, r);
     if (slot.row >= 0) look(r, slot, visit);
   }
   const TypeRows::Further first{static_cast<std::int32_t>(at.rows.begin)};
@@ -48,17 +49,17 @@ void Execution::each_slot(SlotsOf slots_of, std::size_t state, const At& at, Vis
   for (; more != here.further.end() && more->row < at.rows.end; ++more) look(more->row, more->slot, visit_more);
 }
 
-void Execution::scatter(const Step& step, const At& at) const {
-  if (in_order()) throw Error("states are not scattered in order; expected a plan of options_for()");
-  const Matrix<const float> from = operand(step.in[0], at);
+void StepKernels::scatter(const Step& step, const At& at) const {
+  if (of_.in_order()) throw Error("states are not scattered in order; expected a plan of options_for()");
+  const Matrix<const float> from = of_.operand(step.in[0], at);
   const auto bytes = static_cast<std::size_t>(from.width) * sizeof(float);
   if (bytes == 0) return;  // the pointers may be null, which memcpy does not allow
   const auto copy = [&](Index row, float* to) { std::memcpy(to, from.row(row), bytes); };
   each_slot(&TypePlan::states, step.state, at, copy, copy);
 }
 
-void Execution::add_incoming(const Step& step, const At& at) const {
-  const Matrix<float> to = place(step.out, at);
+void StepKernels::add_incoming(const Step& step, const At& at) const {
+  const Matrix<float> to = of_.place(step.out, at);
   if (step.write == Write::overwrite) fill(to, 0, Write::overwrite, at.lane);
   const auto add = [](const float* gradient, float* sum, Index n) {
     for (Index c = 0; c < n; ++c) sum[c] += gradient[c];
@@ -85,15 +86,15 @@ void Execution::add_incoming(const Step& step, const At& at) const {
 
 // --- By packed indices
 
-void Execution::call(const Operator& op, KernelCall<float> call, Lane* lane) const {
+void StepKernels::call(const Operator& op, KernelCall<float> call, Lane* lane) const {
   call.op = &op;
   call.lane = lane;
-  device_.kernels.find(op)(call, *device_.memory);
+  of_.device_.kernels.find(op)(call, *of_.device_.memory);
 }
 
 /// Adds the rows that `gather` names to rows of `out`.
-void Execution::gather_sum(Matrix<const float> from, const std::int32_t* words, const PackedGather& gather, Range rows,
-                           Matrix<float> out, Lane* lane) const {
+void StepKernels::gather_sum(Matrix<const float> from, const std::int32_t* words, const PackedGather& gather,
+                             Range rows, Matrix<float> out, Lane* lane) const {
   const Matrix<const std::int32_t> indices[] = {
       {words + gather.bounds + 2 * static_cast<std::size_t>(rows.begin), rows.end - rows.begin, 2, 2},
       {words + gather.order, gather.length, 1, 1}};
@@ -101,69 +102,69 @@ void Execution::gather_sum(Matrix<const float> from, const std::int32_t* words, 
 }
 
 /// Missing children have zeros.
-void Execution::gather(const Step& step, const At& at) const {
-  const Matrix<float> to = place(step.out, at);
+void StepKernels::gather(const Step& step, const At& at) const {
+  const Matrix<float> to = of_.place(step.out, at);
   fill(to, 0, Write::overwrite, at.lane);
-  const TypePlan& here = plan_->types[at.type];
+  const TypePlan& here = of_.plan_->types[at.type];
   const std::vector<Index>& column = here.states[here.link(step.state, at.rate)].column;
-  for (const PackedLayout::Source& child : packed_.children[at.type]) {
+  for (const PackedLayout::Source& child : of_.packed_.children[at.type]) {
     if (column[child.child] < 0) continue;
-    const Place& stored = plan_->types[child.type].stored[step.state];
+    const Place& stored = of_.plan_->types[child.type].stored[step.state];
     if (stored.in == Place::In::nowhere) continue;
-    const Matrix<const float> from = operand(stored, all_rows(child.type, Rate::vertices, at.lane));
-    gather_sum(from, words_, child.gather, at.rows, columns_of(to, column[child.child], from.width), at.lane);
+    const Matrix<const float> from = of_.operand(stored, of_.all_rows(child.type, Rate::vertices, at.lane));
+    gather_sum(from, of_.words_, child.gather, at.rows, columns_of(to, column[child.child], from.width), at.lane);
   }
 }
 
-void Execution::gather_incoming(const Step& step, const At& at) const {
-  const Matrix<float> to = place(step.out, at);
+void StepKernels::gather_incoming(const Step& step, const At& at) const {
+  const Matrix<float> to = of_.place(step.out, at);
   if (step.write == Write::overwrite) fill(to, 0, Write::overwrite, at.lane);
-  for (const PackedLayout::Source& consumer : packed_.consumers[at.type]) {
-    const TypePlan& type = plan_->types[consumer.type];
+  for (const PackedLayout::Source& consumer : of_.packed_.consumers[at.type]) {
+    const TypePlan& type = of_.plan_->types[consumer.type];
     const Rate rate = type.rate_of_child(consumer.child);
     const ChildSlots& slots = type.gradients[type.link(step.state, rate)];
     if (!slots.any() || slots.column[consumer.child] < 0) continue;
-    const Matrix<const float> from{region(consumer.type, slots.region) + slots.column[consumer.child],
-                                   layout_.count(consumer.type, rate), to.width, type.regions[slots.region].stride};
-    gather_sum(from, words_, consumer.gather, at.rows, to, at.lane);
+    const Matrix<const float> from{of_.region(consumer.type, slots.region) + slots.column[consumer.child],
+                                   of_.layout_.count(consumer.type, rate), to.width, type.regions[slots.region].stride};
+    gather_sum(from, of_.words_, consumer.gather, at.rows, to, at.lane);
   }
 }
 
 /// Adds what the pairs of rows of x and y make to the rows of `out`.
-void Execution::gather_pairs(const Step& step, Matrix<const float> x, Matrix<const float> y, const PackedGather& gather,
-                             const At& at, Matrix<float> out) const {
+void StepKernels::gather_pairs(const Step& step, Matrix<const float> x, Matrix<const float> y,
+                               const PackedGather& gather, const At& at, Matrix<float> out) const {
   const Matrix<const float> in[] = {x, y};
   const Matrix<const std::int32_t> indices[] = {
-      {word(gather.bounds + 2 * static_cast<std::size_t>(at.rows.begin)), at.rows.end - at.rows.begin, 2, 2},
-      {word(gather.order), gather.length, 2, 2}};
-  kernel_of(step)({in, indices, out, step.attributes, Write::add, step.op, at.lane}, *device_.memory);
+      {of_.word(gather.bounds + 2 * static_cast<std::size_t>(at.rows.begin)), at.rows.end - at.rows.begin, 2, 2},
+      {of_.word(gather.order), gather.length, 2, 2}};
+  kernel_of(step)({in, indices, out, step.attributes, Write::add, step.op, at.lane}, *of_.device_.memory);
 }
 
 /// Attention without copies.
-void Execution::read_in_place(const Step& step, const At& at) const {
-  const Matrix<float> to = place(step.out, at);
+void StepKernels::read_in_place(const Step& step, const At& at) const {
+  const Matrix<float> to = of_.place(step.out, at);
   if (step.write == Write::overwrite) fill(to, 0, Write::overwrite, at.lane);
   const bool dot = step.does == Step::Does::gather_dot, of_edges = at.rate == Rate::edges;
-  const Matrix<const float> operands = operand(step.in[0], at);  // of the other rate, so all rows
-  const PackedLayout::Pairs& pairs = packed_.pairs[at.type];
+  const Matrix<const float> operands = of_.operand(step.in[0], at);  // of the other rate, so all rows
+  const PackedLayout::Pairs& pairs = of_.packed_.pairs[at.type];
   for (const PackedLayout::Source& child : of_edges ? pairs.of_edges : pairs.of_vertices) {
-    const Place& stored = plan_->types[child.type].stored[step.state];
+    const Place& stored = of_.plan_->types[child.type].stored[step.state];
     if (child.child != step.child || stored.in == Place::In::nowhere) continue;
     const Index width = dot ? operands.width : to.width;
-    const Matrix<const float> states = operand(stored, all_rows(child.type, Rate::vertices, at.lane));
+    const Matrix<const float> states = of_.operand(stored, of_.all_rows(child.type, Rate::vertices, at.lane));
     gather_pairs(step, columns_of(states, step.first_column, width), operands, child.gather, at, to);
   }
 }
 
 /// The consumers that send products are visited type by type and product by product.
-void Execution::take_incoming_products(const Step& step, const At& at) const {
-  const Matrix<float> to = place(step.out, at);
+void StepKernels::take_incoming_products(const Step& step, const At& at) const {
+  const Matrix<float> to = of_.place(step.out, at);
   if (step.write == Write::overwrite) fill(to, 0, Write::overwrite, at.lane);
-  for (const PackedLayout::Source& consumer : packed_.pairs[at.type].of_children) {
-    for (const TypePlan::Product& product : plan_->types[consumer.type].products) {
+  for (const PackedLayout::Source& consumer : of_.packed_.pairs[at.type].of_children) {
+    for (const TypePlan::Product& product : of_.plan_->types[consumer.type].products) {
       if (product.state != step.state || product.child != consumer.child) continue;
-      const auto all = [&](Rate rate) { return all_rows(consumer.type, rate, at.lane); };
-      gather_pairs(step, operand(product.row, all(Rate::vertices)), operand(product.factor, all(Rate::edges)),
+      const auto all = [&](Rate rate) { return of_.all_rows(consumer.type, rate, at.lane); };
+      gather_pairs(step, of_.operand(product.row, all(Rate::vertices)), of_.operand(product.factor, all(Rate::edges)),
                    consumer.gather, at, columns_of(to, product.first_column, product.row.width));
     }
   }

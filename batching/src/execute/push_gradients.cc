@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "execute/push.h"
+#include "execute/step_kernels.h"
 
 namespace windrow {
 namespace {
@@ -184,7 +185,7 @@ void Push::tensor(const TensorStep& step, When when, int priority) {
   push(
       execution_->name_of(step.step), accesses,
       [execution = execution_, &step, anticipates](OpContext& op) {
-        execution->run(step, op.lane());
+        TensorSteps(*execution).run(step, op.lane());
         if (anticipates && op.lane() != nullptr) op.lane()->anticipate_next();
       },
       priority);
@@ -224,7 +225,8 @@ void Push::in_blocks(const std::vector<const TensorStep*>& parts, Index blocks) 
   const Tensor& tensor = execution_->tensor(number);
   const OpName name = execution_->name_of(parts.front()->step);
   for (const TensorStep* part : parts) count(*part);
-  push(name, {write_access(number)}, [execution = execution_, number] { execution->begin_in_blocks(number); });
+  push(name, {write_access(number)},
+       [execution = execution_, number] { TensorSteps(*execution).begin_in_blocks(number); });
   std::vector<Access> all = {mutate(tensor.var())}, rows;
   for (const TensorStep* part : parts) add_rows(*part, rows);
   for (Index block = 0; block < blocks; ++block) {
@@ -237,7 +239,7 @@ void Push::in_blocks(const std::vector<const TensorStep*>& parts, Index blocks) 
     std::vector<Access> accesses = rows;
     accesses.insert(accesses.end(), {read(tensor.var()), mutate(done)});
     push(name, accesses, [execution = execution_, parts, columns] {
-      for (const TensorStep* part : parts) execution->run(*part, columns);
+      for (const TensorStep* part : parts) TensorSteps(*execution).run(*part, columns);
     });
     all.push_back(read(done));
   }

@@ -228,6 +228,8 @@ class Execution : public std::enable_shared_from_this<Execution> {
   friend class Losses;
   friend class PostMortem;
   friend class Push;
+  friend class StepKernels;
+  friend class TensorSteps;
 
   bool in_order() const { return ops_ == Ops::in_order; }
   /// Whether the minibatch needs a tensor.
@@ -248,8 +250,6 @@ class Execution : public std::enable_shared_from_this<Execution> {
   At all_rows(std::size_t type, Rate rate, Lane* lane) const {
     return {.type = type, .rate = rate, .rows = {0, layout_.count(type, rate)}, .lane = lane};
   }
-  /// What a step that is no product reads and writes; see StepTimes.
-  std::int64_t bytes_of(const Step& step, const At& at) const;
   void copy_output(std::size_t output, const std::vector<std::int32_t>& row_of, Matrix<float> out) const;
 
   // Steps.
@@ -259,38 +259,6 @@ class Execution : public std::enable_shared_from_this<Execution> {
   template <class Visit>
   void each_step(const Segment& segment, const At& at, Visit visit) const;
   void run_or_explain(const Step& step, const At& at);
-  Kernel<float> kernel_of(const Step& step) const;
-  void run_kernel(const Step& step, const At& at, Matrix<float> out) const;
-  void run_where_present(const Step& step, const At& at, const Kernel<float>& kernel,
-                         const KernelCall<float>& call) const;
-  void fill(Matrix<float> out, float value, Write write, Lane* lane) const;
-  void call(const Operator& op, KernelCall<float> call, Lane* lane) const;
-  /// Calls visit(row, its slot at a consumer) for the rows whose consumers have slots for the state, for the first
-  /// consumer of each row, then visit_more() likewise for further consumers, row by row and in order. `slots_of`
-  /// selects states or gradients.
-  using SlotsOf = std::vector<ChildSlots> TypePlan::*;
-  template <class Visit, class VisitMore>
-  void each_slot(SlotsOf slots_of, std::size_t state, const At& at, Visit visit, VisitMore visit_more) const;
-  void scatter(const Step& step, const At& at) const;
-  void gather(const Step& step, const At& at) const;
-  void add_incoming(const Step& step, const At& at) const;
-  void gather_incoming(const Step& step, const At& at) const;
-  void read_in_place(const Step& step, const At& at) const;
-  void take_incoming_products(const Step& step, const At& at) const;
-  void gather_sum(Matrix<const float> from, const std::int32_t* words, const PackedGather& gather, Range rows,
-                  Matrix<float> out, Lane* lane) const;
-  void gather_pairs(const Step& step, Matrix<const float> x, Matrix<const float> y, const PackedGather& gather,
-                    const At& at, Matrix<float> out) const;
-
-  // Steps of tensors.
-  void run(const TensorStep& step, Lane* lane);
-  /// For the gradient of a parameter that is computed in blocks of columns: begins the tensor, then runs the step for
-  /// one block.
-  void begin_in_blocks(std::size_t tensor);
-  void run(const TensorStep& step, Range columns);
-  void run_timed(const TensorStep& step, Matrix<float> tensor, Lane* lane);
-  void run(const TensorStep& step, Matrix<float> tensor, Lane* lane) const;
-
   // Names, for errors.
   std::string name() const;
   std::string name_of(const Step& step) const;

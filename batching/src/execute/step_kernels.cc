@@ -1,0 +1,216 @@
+// What a step computes: by a kernel of its operator, or by copies.
+#include "execute/step_kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <optional>
+#include <span>
+
+#include "execute/step_clock.h"
+#include "windrow/ops/operators.h"
+
+namespace windrow {
+namespace {
+
+/// Elements on the stack, or on the heap if there are more than `few`. Few, because they are initialised at each use.
+template <class T, std::size_t few>
+class FewOrMany {
+ public:
+  explicit FewOrMany(std::size_t size) : size_(size), many_(size > few ? size : 0) {}
+  std::span<T> span() { return {size_ > few ? many_.data() : few_.data(), size_}; }
+
+ private:
+  const std::size_t size_;
+  std::array<T, few> few_;
+  std::vector<T> many_;
+};
+
+}  // namespace
+
+void StepKernels::run(const Step& step, const At& at) const {
+  switch (step.does) {
+    case Step::Does::kernel:
+      return run_kernel(step, at, of_.place(step.out, at));
+    case Step::Does::fill:
+      return fill(of_.place(step.out, at), step.constant, step.write, at.lane);
+    case Step::Does::scatter:
+      return scatter(step, at);
+    case Step::Does::gather:
+      return gather(step, at);
+    case Step::Does::incoming:
+      return of_.in_order() ? gather_incoming(step, at) : add_incoming(step, at);
+    case Step::Does::gather_dot:
+    case Step::Does::gather_weighted_sum:
+      return read_in_place(step, at);
+    case Step::Does::incoming_products:
+      return take_incoming_products(step, at);
+  }
+}
+
+/// A back end may leave a plan without kernels.
+Kernel<float> StepKernels::kernel_of(const Step& step) const {
+  return step.kernel ? step.kernel : of_.device_.kernels.find(*step.op);
+}
+
+void StepKernels::fill(Matrix<float> out, float value, Write write, Lane* lane) const {
+  if (!of_.in_order()) {
+    for (Index r = 0; r < out.rows; ++r) {
+      for (Index c = 0; c < out.width; ++c) {
+        float& to = out.row(r)[c];
+        to = write == Write::add ? to + value : value;
+      }
+    }
+    return;
+  }
+  if (out.rows == 0 || out.width == 0) return;
+  const std::int32_t* const constant = of_.word(of_.packed_.constants.at(std::bit_cast<std::uint32_t>(value)));
+  const Matrix<const float> row{reinterpret_cast<const float*>(constant), 1, out.width, out.width};
+  call(op::spread_rows, {.in = {&row, 1}, .out = out, .attributes = op::to_rows(Rows::count(out.rows)), .write = write},
+       lane);
+}
+
+void StepKernels::run_kernel(const Step& step, const At& at, Matrix<float> out) const {
+  FewOrMany<Matrix<const float>, 4> inputs(step.in.size());
+  const auto in = inputs.span();
+  const bool without_copy = step.without_copy.op != nullptr && !of_.needs(step.in[1].number);
+  for (std::size_t k = 0; k < in.size(); ++k) {
+    in[k] = of_.operand(without_copy && k == 1 ? step.without_copy.factor : step.in[k], at);
+  }
+  FewOrMany<Matrix<const std::int32_t>, 4> index_inputs(step.indices.size());
+  const auto indices = index_inputs.span();
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    const std::size_t pull = step.indices[k];
+    const auto& column = of_.layout_.types[at.type].indices[pull];
+    const std::int32_t* const first =
+        of_.in_order() ? of_.word(of_.packed_.indices[at.type][pull]) : column.elements.data();
+    indices[k] = {first + at.rows.begin * column.width, at.rows.end - at.rows.begin, column.width, column.width};
+  }
+  const Kernel<float> kernel = without_copy ? step.without_copy.kernel : kernel_of(step);
+  const KernelCall<float> call{
+      in, indices, out, step.attributes, step.write, without_copy ? step.without_copy.op : step.op, at.lane};
+  if (step.may_lack) return run_where_present(step, at, kernel, call);
+  kernel(call, *of_.device_.memory);
+}
+
+/// Calls the kernel for each range of rows that have all indices; other rows are zero. The result may lie in the place
+/// of an operand.
+void StepKernels::run_where_present(const Step& step, const At& at, const Kernel<float>& kernel,
+                                    const KernelCall<float>& call) const {
+  const auto& pulls = of_.plan_->program.function->index_pulls;
+  const bool sums = of_.plan_->program.at(step.node).type.rows.counted();
+  const auto lacks = [&](Index r) {
+    return std::ranges::any_of(step.indices, [&](std::size_t pull) {
+      return pulls[pull].optional && *of_.layout_.types[at.type].indices[pull].row(at.rows.begin + r) == -1;
+    });
+  };
+  std::vector<Matrix<const float>> in(call.in.begin(), call.in.end());
+  std::vector<Matrix<const std::int32_t>> indices(call.indices.begin(), call.indices.end());
+  if (sums && call.write == Write::overwrite) fill(call.out, 0, Write::overwrite, at.lane);
+  const Index rows = at.rows.end - at.rows.begin;
+  for (Range run{0, 0}; run.begin < rows; run.begin = run.end) {
+    const bool lacking = lacks(run.begin);
+    while (run.end < rows && lacks(run.end) == lacking) ++run.end;
+    const auto part = [&](auto matrix) {
+      matrix.data += run.begin * matrix.stride;
+      matrix.rows = run.end - run.begin;
+      return matrix;
+    };
+    if (lacking) {
+      if (!sums && call.write == Write::overwrite) fill(part(call.out), 0, Write::overwrite, at.lane);
+      continue;
+    }
+    for (std::size_t k = 0; k < in.size(); ++k) {
+      const bool of_rows = step.in[k].in != Place::In::tensor && step.in[k].rate == at.rate;
+      if (of_rows) in[k] = part(call.in[k]);
+    }
+    for (std::size_t k = 0; k < indices.size(); ++k) indices[k] = part(call.indices[k]);
+    kernel({in, indices, sums ? call.out : part(call.out), call.attributes, sums ? Write::add : call.write, call.op,
+            at.lane},
+           *of_.device_.memory);
+  }
+}
+
+// --- Times of steps
+
+std::int64_t StepKernels::bytes_of(const Step& step, const At& at) const {
+  if (step.counts == Step::Counts::product) return 0;
+  const Index here = at.rows.end - at.rows.begin;
+  const auto elements = [&](const Place& place) {
+    if (place.in == Place::In::nowhere) return Index{0};
+    if (place.in == Place::In::tensor)
+      return (step.indices.empty() ? of_.tensors_[place.number].rows() : here) * place.width;
+    if (place.rate == at.rate) return here * place.width;
+    // Passed as a whole; the tile touches its share.
+    const Index all = std::max<Index>(of_.layout_.count(at.type, at.rate), 1);
+    return here * of_.layout_.count(at.type, place.rate) / all * place.width;
+  };
+  Index in = 0, out = elements(step.out);
+  for (const Place& place : step.in) in += elements(place);
+  if (step.does == Step::Does::scatter) out = in;
+  if (step.does > Step::Does::scatter) in += std::max(in, out);  // rows of other vertices
+  return (in + (step.write == Write::add ? 2 : 1) * out) * static_cast<Index>(sizeof(float));
+}
+
+// --- Steps of tensors, which belong to no vertex
+
+void TensorSteps::begin_in_blocks(std::size_t tensor) const {
+  const Tensor::View view = of_.tensors_[tensor].view();
+  of_.adds_to(tensor) ? view.update() : view.write();
+}
+
+void TensorSteps::run(const TensorStep& step, Lane* lane) const {
+  const Tensor::View view = of_.tensors_[step.step.out.number].view();
+  const bool adds = step.step.write == Write::add || of_.adds_to(step.step.out.number);
+  run_timed(step, adds ? view.update(lane) : view.write(lane), lane);
+}
+
+void TensorSteps::run(const TensorStep& part, Execution::Range columns) const {
+  TensorStep step = part;
+  const Index width = columns.end - columns.begin;
+  step.step.flops_a_row = step.step.flops_a_row / step.step.out.width * width;
+  for (Place* place : {&step.step.in[1], &step.step.out}) {
+    place->column += columns.begin;
+    place->width = width;
+  }
+  run_timed(step, of_.tensors_[step.step.out.number].view().update(), nullptr);
+}
+
+void TensorSteps::run_timed(const TensorStep& step, Matrix<float> tensor, Lane* lane) const {
+  std::optional<StepLap> lap;
+  if (of_.options_.clock != nullptr && !of_.in_order()) lap.emplace(*of_.options_.clock);
+  run(step, tensor, lane);
+  if (!lap) return;
+  const auto type = static_cast<std::size_t>(std::max(step.vertex_type, 0));
+  const Index rows = step.vertex_type < 0 ? 0 : of_.layout_.count(type, step.step.rate);
+  lap->end_of(step.step, rows, StepKernels(of_).bytes_of(step.step, {type, step.step.rate, {0, rows}}));
+}
+
+void TensorSteps::run(const TensorStep& tensor_step, Matrix<float> tensor, Lane* lane) const {
+  Step step = tensor_step.step;
+  if (of_.adds_to(step.out.number)) step.write = Write::add;
+  const Matrix<float> out{tensor.data + step.out.column, tensor.rows, step.out.width, tensor.stride};
+  if (step.does == Step::Does::fill) return StepKernels(of_).fill(out, step.constant, step.write, lane);
+  const auto type = static_cast<std::size_t>(std::max(tensor_step.vertex_type, 0));
+  const auto run_rows = [&](Execution::Range rows) {
+    StepKernels(of_).run_kernel(step, {.type = type, .rate = step.rate, .rows = rows, .lane = lane}, out);
+    step.write = Write::add;
+  };
+  const Index rows = tensor_step.vertex_type < 0 ? 0 : of_.layout_.count(type, step.rate);
+  const bool in_parts = rows > 0 && of_.plan_->program.at(step.node).op->locality == Locality::sums_rows;
+  if (in_parts && of_.options_.batch_rows < rows) {
+    for (Index begin = 0; begin < rows; begin += of_.options_.batch_rows) {
+      run_rows({begin, std::min(begin + of_.options_.batch_rows, rows)});
+    }
+  } else if (in_parts && !of_.plan_->lazy) {
+    for (const auto& batches : of_.layout_.batches) {
+      for (const Layout::BatchRows& batch : batches) {
+        if (batch.type == type) run_rows(of_.range(type, step.rate, {batch.begin, batch.end}));
+      }
+    }
+  } else {
+    run_rows({0, rows});
+  }
+}
+
+}  // namespace windrow

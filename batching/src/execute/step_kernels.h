@@ -1,0 +1,70 @@
+// The steps of a minibatch, one at a time: what a step reads and writes, and the kernels that it calls.
+#pragma once
+
+#include <cstdint>
+
+#include "windrow/batching/internal/execution.h"
+
+namespace windrow {
+
+/// Computes steps of vertices. A value, which refers to the execution.
+class StepKernels {
+ public:
+  using At = Execution::At;
+  using Range = Execution::Range;
+
+  explicit StepKernels(const Execution& of) : of_(of) {}
+
+  void run(const Step& step, const At& at) const;
+  /// A step that calls a kernel, with a result elsewhere than at its place.
+  void run_kernel(const Step& step, const At& at, Matrix<float> out) const;
+  void fill(Matrix<float> out, float value, Write write, Lane* lane) const;
+  /// Adds the rows that `gather` names to rows of `out`.
+  void gather_sum(Matrix<const float> from, const std::int32_t* words, const PackedGather& gather, Range rows,
+                  Matrix<float> out, Lane* lane) const;
+  /// What a step that is no product reads and writes; see StepTimes.
+  std::int64_t bytes_of(const Step& step, const At& at) const;
+
+ private:
+  Kernel<float> kernel_of(const Step& step) const;
+  void run_where_present(const Step& step, const At& at, const Kernel<float>& kernel,
+                         const KernelCall<float>& call) const;
+  void call(const Operator& op, KernelCall<float> call, Lane* lane) const;
+  /// Calls visit(row, its slot at a consumer) for the rows whose consumers have slots for the state, for the first
+  /// consumer of each row, then visit_more() likewise for further consumers, row by row and in order. `slots_of`
+  /// selects states or gradients.
+  using SlotsOf = std::vector<ChildSlots> TypePlan::*;
+  template <class Visit, class VisitMore>
+  void each_slot(SlotsOf slots_of, std::size_t state, const At& at, Visit visit, VisitMore visit_more) const;
+  void scatter(const Step& step, const At& at) const;
+  void gather(const Step& step, const At& at) const;
+  void add_incoming(const Step& step, const At& at) const;
+  void gather_incoming(const Step& step, const At& at) const;
+  void read_in_place(const Step& step, const At& at) const;
+  void take_incoming_products(const Step& step, const At& at) const;
+  void gather_pairs(const Step& step, Matrix<const float> x, Matrix<const float> y, const PackedGather& gather,
+                    const At& at, Matrix<float> out) const;
+
+  const Execution& of_;
+};
+
+/// Computes steps of tensors, which belong to no vertex, such as gradients of parameters. A value, which refers to the
+/// execution.
+class TensorSteps {
+ public:
+  explicit TensorSteps(Execution& of) : of_(of) {}
+
+  void run(const TensorStep& step, Lane* lane) const;
+  /// For the gradient of a parameter that is computed in blocks of columns: begins the tensor, then runs the step for
+  /// one block.
+  void begin_in_blocks(std::size_t tensor) const;
+  void run(const TensorStep& step, Execution::Range columns) const;
+
+ private:
+  void run_timed(const TensorStep& step, Matrix<float> tensor, Lane* lane) const;
+  void run(const TensorStep& step, Matrix<float> tensor, Lane* lane) const;
+
+  Execution& of_;
+};
+
+}  // namespace windrow
