@@ -31,18 +31,17 @@ void Execution::run(const PhaseRows& rows, const At& at) {
 }
 
 void Execution::run(const Segment& segment, const At& at) {
-  each_step(segment, at, [&](const Step& step, const At& here) { run_or_explain(step, here); });
-}
-
-void Execution::run_or_explain(const Step& step, const At& at) {
-  try {
-    run(step, at);
-  } catch (const std::exception& error) {
-    PostMortem post_mortem(*this);
-    if (in_order() || !post_mortem.explains(error)) throw;
-    post_mortem.explain(step, at, error.what());
-  }
-  if (at.lap != nullptr) at.lap->end_of(step, at.rows.end - at.rows.begin, StepKernels(*this).bytes_of(step, at));
+  each_step(segment, at, [&](const Step& step, const At& here) {
+    try {
+      run(step, here);
+    } catch (const std::exception& error) {
+      PostMortem post_mortem(*this);
+      if (in_order() || !post_mortem.explains(error)) throw;
+      post_mortem.explain(step, here, error.what());
+    }
+    if (here.lap == nullptr) return;
+    here.lap->end_of(step, here.rows.end - here.rows.begin, StepKernels(*this).bytes_of(step, here));
+  });
 }
 
 void Execution::run(const Step& step, const At& at) { StepKernels(*this).run(step, at); }

@@ -258,7 +258,6 @@ class Execution : public std::enable_shared_from_this<Execution> {
   void each_segment(const PhaseRows& rows, At at, Visit visit) const;
   template <class Visit>
   void each_step(const Segment& segment, const At& at, Visit visit) const;
-  void run_or_explain(const Step& step, const At& at);
   // Names, for errors.
   std::string name() const;
   std::string name_of(const Step& step) const;
