@@ -8,7 +8,6 @@
 #include "tests/ops/cases.h"
 #include "tests/sanitized.h"
 #include "windrow/batching/lazy_cell.h"
-#include "windrow/batching/lazy_lists.h"
 
 namespace windrow::testing {
 namespace {

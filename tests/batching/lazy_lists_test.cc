@@ -1,6 +1,4 @@
 // Functions of lists of lazy expressions: values and gradients, against the same functions in double precision.
-#include "windrow/batching/lazy_lists.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,6 +9,7 @@
 #include "tests/engine/support.h"
 #include "tests/ops/cases.h"
 #include "tests/seed.h"
+#include "windrow/batching/lazy_cell.h"
 
 namespace windrow::testing {
 namespace {

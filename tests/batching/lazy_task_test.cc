@@ -12,7 +12,7 @@
 #include "tests/batching/cells.h"
 #include "tests/engine/support.h"
 #include "tests/ops/cases.h"
-#include "windrow/batching/lazy_lists.h"
+#include "windrow/batching/lazy_cell.h"
 
 namespace windrow::testing {
 namespace {

@@ -11,7 +11,7 @@
 #include "tests/devices/conformance.h"
 #include "tests/ops/planted.h"
 #include "tests/seed.h"
-#include "windrow/batching/lazy_lists.h"
+#include "windrow/batching/lazy_cell.h"
 
 namespace windrow::testing {
 namespace {

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "lazy/record.h"
-#include "windrow/batching/lazy_lists.h"
+#include "windrow/batching/lazy_cell.h"
 
 namespace windrow {
 namespace {

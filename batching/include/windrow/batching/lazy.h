@@ -342,7 +342,7 @@ LazyExpr embedding(const Parameter& table, const LazyIndex& row,
 /// The mean over the columns. Throws MisuseError for width 0.
 LazyExpr mean(const lazy::OperandRef& x);
 
-/// Sum and mean of expressions of one width. Throw MisuseError if there are none. lazy_lists.h has more functions of
+/// Sum and mean of expressions of one width. Throw MisuseError if there are none. lazy_cell.h has more functions of
 /// lists.
 LazyExpr sum(std::span<const LazyExpr> terms, std::source_location from = std::source_location::current());
 LazyExpr mean(std::span<const LazyExpr> terms, std::source_location from = std::source_location::current());

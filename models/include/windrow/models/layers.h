@@ -13,7 +13,7 @@
 
 #include "windrow/batching/expr.h"
 #include "windrow/batching/internal/expression_operators.h"
-#include "windrow/batching/lazy_lists.h"
+#include "windrow/batching/lazy_cell.h"
 #include "windrow/batching/parameters.h"
 
 namespace windrow {
