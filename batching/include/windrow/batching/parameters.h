@@ -33,96 +33,12 @@
 
 namespace windrow {
 
-class ParameterStore;
-
-/// The initial value of a parameter. A value.
-struct Initial {
-  enum class Draw { uniform, normal, orthogonal, identity } draw;
-  float a, b;  // bounds; mean and standard deviation; or the factor, and 0
-
-  static Initial zeros() { return constant(0); }
-  static Initial constant(float value) { return normal(value, 0); }
-  static Initial uniform(float low, float high) { return {Draw::uniform, low, high}; }
-  static Initial normal(float mean, float deviation) { return {Draw::normal, mean, deviation}; }
-  /// Uniform within +-sqrt(6 / (rows + width)) (Glorot and Bengio 2010).
-  static Initial glorot(Index rows, Index width);
-  /// For weights before relu: normal with standard deviation sqrt(2 / inputs), or uniform within +-sqrt(6 / inputs) (He
-  /// et al. 2015). `inputs` is the number of products that are added up for one element of the result: the rows of a
-  /// weight matrix, the width of the filters of a convolution.
-  static Initial he_normal(Index inputs);
-  static Initial he_uniform(Index inputs);
-  /// A random matrix with orthonormal columns, or rows if it is wider than high, times `gain` (Saxe et al. 2014), as
-  /// PyTorch's orthogonal_. Waits for the draw; the time is proportional to the elements times the smaller side.
-  static Initial orthogonal(float gain = 1) { return {Draw::orthogonal, gain, 0}; }
-  /// `factor` on the diagonal, zeros elsewhere; the matrix may have any shape.
-  static Initial identity(float factor = 1) { return {Draw::identity, factor, 0}; }
-};
-
+struct Gradient;
+struct Initial;
+class NextStep;
 class Parameter;
-
-/// For the operators of expression_operators.h. Parameters alone do not have them, since the two kinds of expressions
-/// compute with parameters each in its own way. So that the compiler says that, there is an operator that fails.
-struct ParameterTypes {
-  struct NoIndices {};
-  using Result = Parameter;
-  using First = Parameter;
-  using Second = Parameter;
-  using Left = Parameter;
-  using Right = Parameter;
-  using Weight = Parameter;
-  using Indices = NoIndices;
-  template <class Used = void>
-  static const Parameter& apply(const Operator&, const Parameter& x, std::initializer_list<Parameter>,
-                                std::initializer_list<NoIndices> = {}, const Attributes& = {}) {
-    static_assert(
-        !std::is_void_v<Used>,
-        "an operator of parameters alone: make one of them an expression, by Vertex::parameter(w) in a vertex "
-        "function, or by LazyWeight(w) for lazy expressions");
-    return x;
-  }
-  template <class Used = void>
-  static const Parameter& elementwise(const Operator& op, const Parameter& x, const Parameter& y) {
-    return apply<Used>(op, x, {x, y});
-  }
-  template <class Used = void>
-  static const Parameter& dropout(const Parameter& x, const Dropout&) {
-    static_assert(!std::is_void_v<Used>, "dropout of a parameter; expected an expression");
-    return x;
-  }
-  static Index width(const Parameter& x);
-};
-
-/// Names one parameter of a Parameters object. A value.
-class Parameter : ExpressionOperators<ParameterTypes> {
- public:
-  const Type& type() const { return type_; }
-
- private:
-  friend class ParameterStore;
-  friend class Operand;
-  Parameter(std::uint64_t set, std::size_t number, Type type, std::shared_ptr<const std::string> name)
-      : set_(set), number_(number), type_(type), name_(std::move(name)) {}
-
-  std::uint64_t set_;  // which Parameters it belongs to
-  std::size_t number_;
-  Type type_;
-  std::shared_ptr<const std::string> name_;  // for errors, since its set may be gone
-};
-inline Index ParameterTypes::width(const Parameter& x) { return x.type().width; }
-WINDROW_DECLARE_EXPRESSION_OPERATORS(ParameterTypes);
-
-/// A gradient: the sum of its parts.
-struct Gradient {
-  /// A dense part, of the parameter's shape.
-  std::optional<Tensor> all = {};
-  /// A sparse part from lookups in a table: row r of `rows` belongs to row of[r] of the parameter. Several may belong
-  /// to one row.
-  struct Rows {
-    IntTensor of;
-    Tensor rows;
-  };
-  std::vector<Rows> rows = {};
-};
+class ParameterStore;
+struct SkippedSteps;
 
 /// What a step does if a loss or a gradient is not finite.
 enum class NonFinite : std::uint8_t {
@@ -141,42 +57,6 @@ struct ParametersOptions {
   std::string name = {};
 };
 
-struct SkippedStep {
-  std::uint64_t step;  ///< as returned by sgd(), or by NextStep::number()
-  std::string why;     ///< which loss or gradient is not finite and, where known, which value became so first
-};
-struct SkippedSteps {
-  static constexpr std::size_t most_reported = 100;
-  std::uint64_t count = 0;
-  std::vector<SkippedStep> last;  ///< the last `most_reported` at most, in order
-};
-
-struct MinibatchEnd;
-struct StepCheck;
-
-/// A step that is about to be pushed, for optimisers. A handle.
-class NextStep {
- public:
-  std::uint64_t number() const { return number_; }  ///< counted from 0
-  /// The accesses of an op that calls skipped().
-  std::vector<Access> accesses() const;
-  /// Reads of the ends of the minibatches that gradients come from. An op with these accesses fails if one of them has
-  /// failed, also where the gradients that it uses were finished before that.
-  std::vector<Access> ends() const;
-  /// Whether the step is to change nothing; see NonFinite::skip. Call it inside an op with these accesses.
-  bool skipped() const;
-
- private:
-  friend class ParameterStore;
-  using Sources = std::vector<std::shared_ptr<const MinibatchEnd>>;
-  NextStep(std::uint64_t number, std::shared_ptr<const StepCheck> check, Sources sources)
-      : number_(number), check_(std::move(check)), sources_(std::move(sources)) {}
-
-  std::uint64_t number_;
-  std::shared_ptr<const StepCheck> check_;  // null if no step is skipped
-  Sources sources_;
-};
-
 /// Owns parameters. The runner or lazy graph that differentiates sets their gradients.
 class Parameters {
  public:
@@ -193,9 +73,7 @@ class Parameters {
   Parameter add(const std::string& name, const Tensor& value);
 
   /// Adds a from x to weight matrix, which maps rows of width `from` to rows of width `to`, with Initial::glorot.
-  Parameter add_product(const std::string& name, Index from, Index to) {
-    return add(name, from, to, Initial::glorot(from, to));
-  }
+  Parameter add_product(const std::string& name, Index from, Index to);
 
   /// ParametersOptions::name.
   const std::string& name() const;
@@ -325,6 +203,133 @@ class ParameterSets {
   friend class Runner;
   friend class LazyGraph;
   std::vector<std::shared_ptr<ParameterStore>> sets_;
+};
+
+/// The initial value of a parameter. A value.
+struct Initial {
+  enum class Draw { uniform, normal, orthogonal, identity } draw;
+  float a, b;  // bounds; mean and standard deviation; or the factor, and 0
+
+  static Initial zeros() { return constant(0); }
+  static Initial constant(float value) { return normal(value, 0); }
+  static Initial uniform(float low, float high) { return {Draw::uniform, low, high}; }
+  static Initial normal(float mean, float deviation) { return {Draw::normal, mean, deviation}; }
+  /// Uniform within +-sqrt(6 / (rows + width)) (Glorot and Bengio 2010).
+  static Initial glorot(Index rows, Index width);
+  /// For weights before relu: normal with standard deviation sqrt(2 / inputs), or uniform within +-sqrt(6 / inputs) (He
+  /// et al. 2015). `inputs` is the number of products that are added up for one element of the result: the rows of a
+  /// weight matrix, the width of the filters of a convolution.
+  static Initial he_normal(Index inputs);
+  static Initial he_uniform(Index inputs);
+  /// A random matrix with orthonormal columns, or rows if it is wider than high, times `gain` (Saxe et al. 2014), as
+  /// PyTorch's orthogonal_. Waits for the draw; the time is proportional to the elements times the smaller side.
+  static Initial orthogonal(float gain = 1) { return {Draw::orthogonal, gain, 0}; }
+  /// `factor` on the diagonal, zeros elsewhere; the matrix may have any shape.
+  static Initial identity(float factor = 1) { return {Draw::identity, factor, 0}; }
+};
+
+/// For the operators of expression_operators.h. Parameters alone do not have them, since the two kinds of expressions
+/// compute with parameters each in its own way. So that the compiler says that, there is an operator that fails.
+struct ParameterTypes {
+  struct NoIndices {};
+  using Result = Parameter;
+  using First = Parameter;
+  using Second = Parameter;
+  using Left = Parameter;
+  using Right = Parameter;
+  using Weight = Parameter;
+  using Indices = NoIndices;
+  template <class Used = void>
+  static const Parameter& apply(const Operator&, const Parameter& x, std::initializer_list<Parameter>,
+                                std::initializer_list<NoIndices> = {}, const Attributes& = {}) {
+    static_assert(
+        !std::is_void_v<Used>,
+        "an operator of parameters alone: make one of them an expression, by Vertex::parameter(w) in a vertex "
+        "function, or by LazyWeight(w) for lazy expressions");
+    return x;
+  }
+  template <class Used = void>
+  static const Parameter& elementwise(const Operator& op, const Parameter& x, const Parameter& y) {
+    return apply<Used>(op, x, {x, y});
+  }
+  template <class Used = void>
+  static const Parameter& dropout(const Parameter& x, const Dropout&) {
+    static_assert(!std::is_void_v<Used>, "dropout of a parameter; expected an expression");
+    return x;
+  }
+  static Index width(const Parameter& x);
+};
+
+/// Names one parameter of a Parameters object. A value.
+class Parameter : ExpressionOperators<ParameterTypes> {
+ public:
+  const Type& type() const { return type_; }
+
+ private:
+  friend class ParameterStore;
+  friend class Operand;
+  Parameter(std::uint64_t set, std::size_t number, Type type, std::shared_ptr<const std::string> name)
+      : set_(set), number_(number), type_(type), name_(std::move(name)) {}
+
+  std::uint64_t set_;  // which Parameters it belongs to
+  std::size_t number_;
+  Type type_;
+  std::shared_ptr<const std::string> name_;  // for errors, since its set may be gone
+};
+inline Index ParameterTypes::width(const Parameter& x) { return x.type().width; }
+WINDROW_DECLARE_EXPRESSION_OPERATORS(ParameterTypes);
+
+inline Parameter Parameters::add_product(const std::string& name, Index from, Index to) {
+  return add(name, from, to, Initial::glorot(from, to));
+}
+
+/// A gradient: the sum of its parts.
+struct Gradient {
+  /// A dense part, of the parameter's shape.
+  std::optional<Tensor> all = {};
+  /// A sparse part from lookups in a table: row r of `rows` belongs to row of[r] of the parameter. Several may belong
+  /// to one row.
+  struct Rows {
+    IntTensor of;
+    Tensor rows;
+  };
+  std::vector<Rows> rows = {};
+};
+
+struct SkippedStep {
+  std::uint64_t step;  ///< as returned by sgd(), or by NextStep::number()
+  std::string why;     ///< which loss or gradient is not finite and, where known, which value became so first
+};
+struct SkippedSteps {
+  static constexpr std::size_t most_reported = 100;
+  std::uint64_t count = 0;
+  std::vector<SkippedStep> last;  ///< the last `most_reported` at most, in order
+};
+
+struct MinibatchEnd;
+struct StepCheck;
+
+/// A step that is about to be pushed, for optimisers. A handle.
+class NextStep {
+ public:
+  std::uint64_t number() const { return number_; }  ///< counted from 0
+  /// The accesses of an op that calls skipped().
+  std::vector<Access> accesses() const;
+  /// Reads of the ends of the minibatches that gradients come from. An op with these accesses fails if one of them has
+  /// failed, also where the gradients that it uses were finished before that.
+  std::vector<Access> ends() const;
+  /// Whether the step is to change nothing; see NonFinite::skip. Call it inside an op with these accesses.
+  bool skipped() const;
+
+ private:
+  friend class ParameterStore;
+  using Sources = std::vector<std::shared_ptr<const MinibatchEnd>>;
+  NextStep(std::uint64_t number, std::shared_ptr<const StepCheck> check, Sources sources)
+      : number_(number), check_(std::move(check)), sources_(std::move(sources)) {}
+
+  std::uint64_t number_;
+  std::shared_ptr<const StepCheck> check_;  // null if no step is skipped
+  Sources sources_;
 };
 
 }  // namespace windrow
