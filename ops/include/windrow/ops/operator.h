@@ -19,6 +19,59 @@
 
 namespace windrow {
 
+struct GradientTerm;
+struct IndexRange;
+struct Signature;
+struct Type;
+using GradientTerms = std::vector<std::optional<GradientTerm>>;
+
+/// Which parts of the operands a part of the result depends on.
+enum class Locality {
+  elementwise,  ///< an element depends on the elements at its own position only; can be computed in place of an operand
+  rowwise,      ///< a row depends on that row of each operand and index operand, and on all of the operands in `whole`
+  sums_rows,    ///< the result is a sum over the rows of the operands, so parts can be added one after the other
+  mixed,        ///< anything else
+};
+
+/// Immutable. It must outlive everything that uses it, so define it as a constant of the program.
+struct Operator {
+  static constexpr std::size_t any_number = static_cast<std::size_t>(-1);
+
+  /// Identifies the operator's kernels: unique within a kernel table.
+  OpName name = {};
+  std::size_t inputs = 1;
+  std::size_t index_inputs = 0;
+  /// Returns the type of the result. Throws shape_error() if the types do not fit. The numbers of operands and the
+  /// attributes' maker have been checked before.
+  Type (*infer)(const Operator& self, const Signature& signature) = nullptr;
+  /// Returns one term for each input; the term of an input without a gradient is empty. Null: the operator has no
+  /// gradient.
+  GradientTerms (*gradients)(const Signature& signature) = nullptr;
+  Locality locality = Locality::mixed;
+  /// For rowwise: bit k is set if each row depends on all rows of operand k, such as a parameter, or the rows to gather
+  /// from.
+  unsigned whole = 0;
+  /// Bit k is set if the result is zero wherever all of operand k is zero. Values that are known to be zero are not
+  /// computed.
+  unsigned zero = 0;
+  /// For sums_rows: a column of the result depends only on that column of each operand, and on all indices.
+  bool columnwise = false;
+  /// The function that makes the attributes; empty if there are none.
+  std::string_view attributes = {};
+  /// For elementwise: the element as one C++ expression of the operands' elements x, y and z, from which the code of
+  /// fused kernels is printed. a and b are the attributes' values, and old is the element before, for `updates`; all
+  /// are of one floating point type, to which constants are converted: decltype(x)(0.5). It calls exp, fabs, fmax,
+  /// fmin, log, log1p, sqrt and tanh, by name alone. Empty: the operator is not fused.
+  std::string_view scalar = {};
+  /// True if the operator updates the old contents of its result; it accepts Write::add only.
+  bool updates = false;
+  /// For `updates`: how many matrices of the result's shape it updates besides, such as the averages of an optimiser.
+  std::size_t states = 0;
+  /// The valid numbers of an index operand, so that others are rejected before a kernel sees them. Null: only the
+  /// kernels check.
+  IndexRange (*index_range)(const Signature& signature, std::size_t number) = nullptr;
+};
+
 /// The number of rows of a value: a fixed number, or the number of vertices or edges of a batch, which is known at run
 /// time. A value.
 class Rows {
@@ -74,8 +127,6 @@ struct Signature {
   Attributes attributes = {};
 };
 
-struct Operator;
-
 /// Names an operand of a gradient: an operand of the operator, its result, or the gradient of its result.
 struct Ref {
   enum class Of { operand, result, gradient } of;
@@ -94,7 +145,6 @@ struct GradientTerm {
   std::vector<std::size_t> indices = {};
   Attributes attributes = {};
 };
-using GradientTerms = std::vector<std::optional<GradientTerm>>;
 
 /// The numbers from `first` to `last`, both included.
 struct IndexRange {
@@ -104,53 +154,6 @@ struct IndexRange {
 };
 /// "0 to 4", for messages about an index outside the range.
 std::string to_string(const IndexRange& range);
-
-/// Which parts of the operands a part of the result depends on.
-enum class Locality {
-  elementwise,  ///< an element depends on the elements at its own position only; can be computed in place of an operand
-  rowwise,      ///< a row depends on that row of each operand and index operand, and on all of the operands in `whole`
-  sums_rows,    ///< the result is a sum over the rows of the operands, so parts can be added one after the other
-  mixed,        ///< anything else
-};
-
-/// Immutable. It must outlive everything that uses it, so define it as a constant of the program.
-struct Operator {
-  static constexpr std::size_t any_number = static_cast<std::size_t>(-1);
-
-  /// Identifies the operator's kernels: unique within a kernel table.
-  OpName name = {};
-  std::size_t inputs = 1;
-  std::size_t index_inputs = 0;
-  /// Returns the type of the result. Throws shape_error() if the types do not fit. The numbers of operands and the
-  /// attributes' maker have been checked before.
-  Type (*infer)(const Operator& self, const Signature& signature) = nullptr;
-  /// Returns one term for each input; the term of an input without a gradient is empty. Null: the operator has no
-  /// gradient.
-  GradientTerms (*gradients)(const Signature& signature) = nullptr;
-  Locality locality = Locality::mixed;
-  /// For rowwise: bit k is set if each row depends on all rows of operand k, such as a parameter, or the rows to gather
-  /// from.
-  unsigned whole = 0;
-  /// Bit k is set if the result is zero wherever all of operand k is zero. Values that are known to be zero are not
-  /// computed.
-  unsigned zero = 0;
-  /// For sums_rows: a column of the result depends only on that column of each operand, and on all indices.
-  bool columnwise = false;
-  /// The function that makes the attributes; empty if there are none.
-  std::string_view attributes = {};
-  /// For elementwise: the element as one C++ expression of the operands' elements x, y and z, from which the code of
-  /// fused kernels is printed. a and b are the attributes' values, and old is the element before, for `updates`; all
-  /// are of one floating point type, to which constants are converted: decltype(x)(0.5). It calls exp, fabs, fmax,
-  /// fmin, log, log1p, sqrt and tanh, by name alone. Empty: the operator is not fused.
-  std::string_view scalar = {};
-  /// True if the operator updates the old contents of its result; it accepts Write::add only.
-  bool updates = false;
-  /// For `updates`: how many matrices of the result's shape it updates besides, such as the averages of an optimiser.
-  std::size_t states = 0;
-  /// The valid numbers of an index operand, so that others are rejected before a kernel sees them. Null: only the
-  /// kernels check.
-  IndexRange (*index_range)(const Signature& signature, std::size_t number) = nullptr;
-};
 
 /// The type of op's result. Throws MisuseError, naming the operator and all shapes, if the operands do not fit.
 Type infer(const Operator& op, const Signature& signature);
