@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "nccl_library.h"
+#include "nccl/library.h"
 #include "windrow/comm/member.h"
 
 namespace windrow::comm {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "ending.h"
-#include "nccl_clique.h"
+#include "nccl/clique.h"
 #include "windrow/comm/nccl.h"
 
 namespace windrow::comm {

@@ -1,5 +1,3 @@
-#include "windrow/comm/mpi.h"
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -13,8 +11,9 @@
 #include <utility>
 
 #include "ending.h"
-#include "mpi_group.h"
-#include "mpi_watch.h"
+#include "mpi/group.h"
+#include "mpi/watch.h"
+#include "windrow/comm/mpi.h"
 
 namespace windrow {
 namespace {

@@ -1,4 +1,4 @@
-#include "mpi_group.h"
+#include "mpi/group.h"
 
 #include <algorithm>
 #include <utility>

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "nccl_group.h"
+#include "nccl/group.h"
 #include "windrow/comm/local.h"
 
 namespace windrow {

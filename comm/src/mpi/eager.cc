@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "combine.h"
-#include "mpi_group.h"
+#include "mpi/group.h"
 
 namespace windrow::comm {
 namespace {

@@ -1,4 +1,4 @@
-#include "nccl_group.h"
+#include "nccl/group.h"
 
 #include <algorithm>
 #include <utility>

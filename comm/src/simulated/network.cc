@@ -1,5 +1,3 @@
-#include "windrow/comm/simulated.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -9,6 +7,7 @@
 
 #include "ending.h"
 #include "part_queue.h"
+#include "windrow/comm/simulated.h"
 
 namespace windrow {
 namespace {

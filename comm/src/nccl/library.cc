@@ -1,4 +1,4 @@
-#include "nccl_library.h"
+#include "nccl/library.h"
 
 #include <array>
 

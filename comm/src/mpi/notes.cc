@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "ending.h"
-#include "mpi_group.h"
+#include "mpi/group.h"
 
 namespace windrow::comm {
 namespace {

@@ -1,4 +1,4 @@
-#include "mpi_library.h"
+#include "mpi/library.h"
 
 #include <array>
 

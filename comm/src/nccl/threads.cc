@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "nccl_group.h"
+#include "nccl/group.h"
 
 namespace windrow::comm {
 namespace {

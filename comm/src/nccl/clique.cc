@@ -1,4 +1,4 @@
-#include "nccl_clique.h"
+#include "nccl/clique.h"
 
 #include <algorithm>
 #include <thread>

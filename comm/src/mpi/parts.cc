@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "mpi_group.h"
+#include "mpi/group.h"
 
 namespace windrow::comm {
 namespace {

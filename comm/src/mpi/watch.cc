@@ -1,4 +1,4 @@
-#include "mpi_watch.h"
+#include "mpi/watch.h"
 
 #include <atomic>
 #include <condition_variable>

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "ending.h"
-#include "mpi_library.h"
+#include "mpi/library.h"
 #include "packing.h"
 #include "part_queue.h"
 #include "windrow/comm/member.h"
