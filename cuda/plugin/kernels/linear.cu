@@ -1,7 +1,7 @@
 // Kernels of linear operators: products of matrices, sums over rows, and results that spread rows or columns.
 #include <climits>
 
-#include "kernel_call.h"
+#include "plugin/kernel_call.h"
 
 namespace windrow::cuda {
 namespace {

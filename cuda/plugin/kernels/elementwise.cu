@@ -1,7 +1,7 @@
 // Elementwise kernels, whose formulas are generated: an EachElement for each line of elementwise_formulas.h.
 #include <cmath>
 
-#include "kernel_call.h"
+#include "plugin/kernel_call.h"
 
 namespace windrow::cuda {
 namespace {

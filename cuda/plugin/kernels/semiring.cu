@@ -1,7 +1,7 @@
 // Kernels of products in the log and max-plus semirings.
 #include <cmath>
 
-#include "kernel_call.h"
+#include "plugin/kernel_call.h"
 
 namespace windrow::cuda {
 namespace {

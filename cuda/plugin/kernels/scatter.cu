@@ -1,5 +1,5 @@
 // Kernels that add items to rows of the result which indices choose: scattered rows, and what segments pass back.
-#include "kernel_call.h"
+#include "plugin/kernel_call.h"
 
 namespace windrow::cuda {
 namespace {

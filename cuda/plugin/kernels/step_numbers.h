@@ -1,7 +1,7 @@
 // What the kernels of training steps share.
 #pragma once
 
-#include "kernel_call.h"
+#include "plugin/kernel_call.h"
 #include "windrow/ops/step_numbers.h"
 
 namespace windrow::cuda {

@@ -1,5 +1,5 @@
 // Kernels that move rows and columns, or one element of each row.
-#include "kernel_call.h"
+#include "plugin/kernel_call.h"
 
 namespace windrow::cuda {
 namespace {

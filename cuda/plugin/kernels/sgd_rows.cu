@@ -1,6 +1,6 @@
 // The kernels of sgd_rows and sum_parts: a table's step along a gradient that is given as rows, and that gradient
 // alone.
-#include "kernel_call.h"
+#include "plugin/kernel_call.h"
 
 namespace windrow::cuda {
 namespace {

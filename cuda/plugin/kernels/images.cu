@@ -1,5 +1,5 @@
 // Kernels of convolution, pooling and channels.
-#include "kernel_call.h"
+#include "plugin/kernel_call.h"
 #include "rowwise.h"
 
 namespace windrow::cuda {

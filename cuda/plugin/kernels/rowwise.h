@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "kernel_call.h"
+#include "plugin/kernel_call.h"
 
 namespace windrow::cuda {
 
