@@ -28,6 +28,8 @@
 
 namespace windrow {
 
+struct StepCounts;
+
 struct AveragesOptions {
   /// An update changes the average by 1 - decay of the difference from the value. With 0, the average is that of all
   /// updates alike (Polyak and Juditsky 1992). At least 0, less than 1. The first update of a parameter sets its
@@ -66,11 +68,10 @@ class Averages {
  private:
   void make_missing();
 
-  struct Counts;
   Parameters& parameters_;
   const AveragesOptions options_;
   std::vector<Tensor> averages_;  // by parameter
-  std::shared_ptr<Counts> counts_;
+  std::shared_ptr<StepCounts> counts_;
   bool updated_ = false, swapped_ = false;
 };
 
