@@ -38,10 +38,7 @@ struct Chosen {
     while (place + 1 < rows() && row_of(r, c, place) != row) ++place;
     return place;
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-  }
+  void accesses(Accesses& to) const { to.all(x); }
 };
 
 struct TopK : Chosen {
@@ -65,8 +62,7 @@ struct TopKGradient : Chosen {
     const Index row = row_of(r, c % columns, c / columns);
     return row < 0 ? 0 : at(g, r, row * columns + c % columns);
   }
-  template <class A>
-  void accesses(A& to) const {
+  void accesses(Accesses& to) const {
     Chosen::accesses(to);
     to.reads(g);
   }
@@ -85,15 +81,11 @@ WINDROW_ON_DEVICE float first_maximum(Team& team, Index width, const Value& valu
 struct Argmax {
   static constexpr const char* name = "argmax";
   In x;
-  template <class Team>
-  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const float first = first_maximum(team, x.width, [&](Index c) { return at(x, r, c); });
     return [first](Index) { return first; };
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-  }
+  void accesses(Accesses& to) const { to.all(x); }
 };
 
 struct Sample {
@@ -102,8 +94,7 @@ struct Sample {
   Indices keys;
   std::uint64_t seed;
   std::uint32_t site;
-  template <class Team>
-  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const float first = first_maximum(team, x.width, [&](Index c) {
       const auto word = [&](int i) { return static_cast<std::uint32_t>(at(keys, r, i)); };
       const PhiloxCounter words =
@@ -112,11 +103,7 @@ struct Sample {
     });
     return [first](Index) { return first; };
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(keys);
-  }
+  void accesses(Accesses& to) const { to.all(x, keys); }
 };
 
 Chosen chosen(const Call& call) {

@@ -48,8 +48,7 @@ struct FormulaValue {
     const float old = Formula::updates ? at(before, r, c) : 0;
     return Formula::value(x, y, z, a, b, old);
   }
-  template <class A>
-  void accesses(A& to) const {
+  void accesses(Accesses& to) const {
     for (const In& operand : in) to.reads(operand);
   }
 };

@@ -16,8 +16,7 @@ struct SumSquares {
   Index part;
   bool add;
 
-  template <class Team>
-  WINDROW_ON_DEVICE float sum(Team& team, Index p, float scale) const {
+  WINDROW_ON_DEVICE float sum(auto& team, Index p, float scale) const {
     const Index count = x.rows * x.width;
     const Index first = p * part, last = first + part < count ? first + part : count;
     auto sums = team.template values<float>();
@@ -32,8 +31,7 @@ struct SumSquares {
     });
     return team.sum(sums);
   }
-  template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
     constexpr float scale = 0x1p-96f;
     for (Index p = team.index(); p < out.width; p += team.count()) {
       const float squares = sum(team, p, 1);
@@ -46,11 +44,7 @@ struct SumSquares {
       });
     }
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.writes(out);
-  }
+  void accesses(Accesses& to) const { to.all(x, out); }
 };
 
 /// Element p of the result is the sum of row p.
@@ -60,8 +54,7 @@ struct SumBands {
   Out out;  ///< one row
   bool add;
 
-  template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
     for (Index p = team.index(); p < out.width; p += team.count()) {
       auto sums = team.template values<float>();
       team.each([&](int thread) {
@@ -75,11 +68,7 @@ struct SumBands {
       });
     }
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.writes(out);
-  }
+  void accesses(Accesses& to) const { to.all(x, out); }
 };
 
 struct BandsOfElements {
@@ -132,8 +121,7 @@ struct LimitNorm {
     }
   }
 
-  template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
     team.each([&](int thread) {
       if (team.index() != 0) return;
       if (sum != nullptr) {
@@ -147,8 +135,7 @@ struct LimitNorm {
       }
     });
   }
-  template <class A>
-  void accesses(A& to) const {
+  void accesses(Accesses& to) const {
     to.reads(numbers);
     for (int i = 0; i < count; ++i) to.reads(norms[i], widths[i]);
     if (before != nullptr) to.reads(before, 1);

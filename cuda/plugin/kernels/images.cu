@@ -58,11 +58,7 @@ struct Conv2d {
     }
     return sum;
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(images);
-    to.reads(filters);
-  }
+  void accesses(Accesses& to) const { to.all(images, filters); }
 };
 
 /// Calls f(i, down) for each row i of the window that covers row y of the image at the position `down`.
@@ -92,11 +88,7 @@ struct Conv2dDataGradient {
     }
     return sum;
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(g);
-    to.reads(filters);
-  }
+  void accesses(Accesses& to) const { to.all(g, filters); }
 };
 
 /// A team for each element of a filter, which adds over all rows and positions.
@@ -107,8 +99,7 @@ struct Conv2dFilterGradient {
   bool add;
   Window w;
 
-  template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
     const Index positions = w.positions();
     for (Index e = team.index(); e < out.rows * out.width; e += team.count()) {
       const Index filter = e / out.width, element = e % out.width;
@@ -125,12 +116,7 @@ struct Conv2dFilterGradient {
       });
     }
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(images);
-    to.reads(g);
-    to.writes(out);
-  }
+  void accesses(Accesses& to) const { to.all(images, g, out); }
 };
 
 /// The place of the first NaN of a window within one channel, or otherwise of its first maximum.
@@ -156,10 +142,7 @@ struct MaxPool2d {
     const float* image = images.row(r);
     return image[pooled(w, image, channel, w.top(position), w.left(position))];
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(images);
-  }
+  void accesses(Accesses& to) const { to.all(images); }
 };
 
 /// A thread adds what the windows that cover its element pass to it.
@@ -180,11 +163,7 @@ struct MaxPool2dGradient {
     });
     return sum;
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(images);
-    to.reads(g);
-  }
+  void accesses(Accesses& to) const { to.all(images, g); }
 };
 
 struct AddChannelBias {
@@ -192,11 +171,7 @@ struct AddChannelBias {
   In x, y;
   Index positions;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) + at(y, 0, c / positions); }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(y);
-  }
+  void accesses(Accesses& to) const { to.all(x, y); }
 };
 
 /// A team for each channel, which adds over all rows and positions.
@@ -206,8 +181,7 @@ struct AddChannelBiasGradient {
   Out out;
   bool add;
 
-  template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
     const Index positions = g.width / out.width;
     for (Index channel = team.index(); channel < out.width; channel += team.count()) {
       const float sum = sum_of(team, g.rows * positions, [&](Index n) {
@@ -219,11 +193,7 @@ struct AddChannelBiasGradient {
       });
     }
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(g);
-    to.writes(out);
-  }
+  void accesses(Accesses& to) const { to.all(g, out); }
 };
 
 /// A whole team for each of `count` sums, whatever the number of rows.

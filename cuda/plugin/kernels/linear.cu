@@ -29,8 +29,7 @@ struct Transpose {
   Out out;
   bool add;
 
-  template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
     const Index across = (x.width + tile - 1) / tile, tiles = (x.rows + tile - 1) / tile * across;
     const int step = team.threads() / tile;
     auto kept = team.template shared<float>(tile * pitch);
@@ -52,11 +51,7 @@ struct Transpose {
       });
     }
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.writes(out);
-  }
+  void accesses(Accesses& to) const { to.all(x, out); }
 };
 
 /// What column_sum and column_dot add up.
@@ -64,20 +59,13 @@ struct Elements {
   static constexpr const char* name = "column_sum";
   In x;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c); }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-  }
+  void accesses(Accesses& to) const { to.all(x); }
 };
 struct ElementProducts {
   static constexpr const char* name = "column_dot";
   In x, y;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) * at(y, r, c); }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(y);
-  }
+  void accesses(Accesses& to) const { to.all(x, y); }
 };
 
 /// Row p of the result is the sum of the p-th `part` rows of terms, which have the shape of terms.x. A team adds 32
@@ -92,8 +80,7 @@ struct ColumnSum {
   Index part;
   bool add;
 
-  template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
     const Index rows = terms.x.rows, width = terms.x.width, across = (width + tile - 1) / tile;
     auto sums = team.template shared<float>(most_threads);
     for (Index t = team.index(); t < out.rows * across; t += team.count()) {
@@ -118,11 +105,7 @@ struct ColumnSum {
       });
     }
   }
-  template <class A>
-  void accesses(A& to) const {
-    terms.accesses(to);
-    to.writes(out);
-  }
+  void accesses(Accesses& to) const { to.all(terms, out); }
 };
 
 /// How many rows are added up before the sums are: few enough that there is work for a whole device.
@@ -157,53 +140,35 @@ struct AddBias {
   static constexpr const char* name = "add_bias";
   In x, y;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) + at(y, 0, c); }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(y);
-  }
+  void accesses(Accesses& to) const { to.all(x, y); }
 };
 
 struct MulRow {
   static constexpr const char* name = "mul_row";
   In x, y;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) * at(y, 0, c); }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(y);
-  }
+  void accesses(Accesses& to) const { to.all(x, y); }
 };
 
 struct SpreadRows {
   static constexpr const char* name = "spread_rows";
   In x;
   WINDROW_ON_DEVICE float operator()(Index, Index c) const { return at(x, 0, c); }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-  }
+  void accesses(Accesses& to) const { to.all(x); }
 };
 
 struct SpreadColumns {
   static constexpr const char* name = "spread_columns";
   In x;
   WINDROW_ON_DEVICE float operator()(Index r, Index) const { return at(x, r, 0); }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-  }
+  void accesses(Accesses& to) const { to.all(x); }
 };
 
 struct MulColumns {
   static constexpr const char* name = "mul_columns";
   In x, y;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) * at(y, r, 0); }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(y);
-  }
+  void accesses(Accesses& to) const { to.all(x, y); }
 };
 
 /// The distances between neighbouring elements of a column and of a row, for a matrix that lies in a row.
@@ -225,11 +190,7 @@ struct MatmulEach {
     for (Index i = 0; i < inner; ++i) sum += left[i * of_x.column] * right[i * of_y.row];
     return sum;
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(y);
-  }
+  void accesses(Accesses& to) const { to.all(x, y); }
 };
 
 int product_each(const Call& call, const Queue& queue, Steps of_x, Steps of_y) {

@@ -12,8 +12,7 @@ struct CrossEntropy {
   static constexpr const char* name = "softmax_cross_entropy";
   In x;
   Indices labels;
-  template <class Team>
-  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const Index label = at(labels, r, 0);
     float loss = good_label(label, x.width) ? 0 : not_a_number;
     if (within(label, x.width)) {
@@ -22,19 +21,14 @@ struct CrossEntropy {
     }
     return [loss](Index) { return loss; };
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(labels);
-  }
+  void accesses(Accesses& to) const { to.all(x, labels); }
 };
 
 struct CrossEntropyGradient {
   static constexpr const char* name = "softmax_cross_entropy_gradient";
   In x, g;
   Indices labels;
-  template <class Team>
-  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const Index label = at(labels, r, 0);
     const bool labelled = within(label, x.width);
     const ExpSum row = labelled ? exp_sum_of(team, x, r) : ExpSum{0, 1};
@@ -44,12 +38,7 @@ struct CrossEntropyGradient {
       return at(g, r, 0) * (std::exp(at(x, r, c) - row.top) / row.sum) - (c == label ? at(g, r, 0) : 0);
     };
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(g);
-    to.reads(labels);
-  }
+  void accesses(Accesses& to) const { to.all(x, g, labels); }
 };
 
 /// Cross entropy with smoothed labels.
@@ -58,8 +47,7 @@ struct SmoothedCrossEntropy {
   In x;
   Indices labels;
   float epsilon;
-  template <class Team>
-  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const Index label = at(labels, r, 0);
     float loss = good_label(label, x.width) ? 0 : not_a_number;
     if (within(label, x.width)) {
@@ -70,11 +58,7 @@ struct SmoothedCrossEntropy {
     }
     return [loss](Index) { return loss; };
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(labels);
-  }
+  void accesses(Accesses& to) const { to.all(x, labels); }
 };
 
 struct SmoothedCrossEntropyGradient {
@@ -82,8 +66,7 @@ struct SmoothedCrossEntropyGradient {
   In x, g;
   Indices labels;
   float epsilon;
-  template <class Team>
-  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const Index label = at(labels, r, 0);
     const bool labelled = within(label, x.width);
     const ExpSum row = labelled ? exp_sum_of(team, x, r) : ExpSum{0, 1};
@@ -95,17 +78,11 @@ struct SmoothedCrossEntropyGradient {
       return c == label ? of_all - at(g, r, 0) * of_label : of_all;
     };
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(g);
-    to.reads(labels);
-  }
+  void accesses(Accesses& to) const { to.all(x, g, labels); }
 };
 
 /// The largest score but that of the label, NaN if one is NaN; `lowest` if there is none.
-template <class Team>
-WINDROW_ON_DEVICE float rival_of(Team& team, const In& x, Index r, Index label) {
+WINDROW_ON_DEVICE float rival_of(auto& team, const In& x, Index r, Index label) {
   return max_of(team, x.width, [&](Index c) { return c == label ? lowest : at(x, r, c); });
 }
 
@@ -114,8 +91,7 @@ struct Hinge {
   In x;
   Indices labels;
   float margin;
-  template <class Team>
-  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const Index label = at(labels, r, 0);
     float loss = good_label(label, x.width) ? 0 : not_a_number;
     if (within(label, x.width) && x.width > 1) {
@@ -124,11 +100,7 @@ struct Hinge {
     }
     return [loss](Index) { return loss; };
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(labels);
-  }
+  void accesses(Accesses& to) const { to.all(x, labels); }
 };
 
 /// A column goes through a float, as in the gradient of row_max.
@@ -137,8 +109,7 @@ struct HingeGradient {
   In x, g;
   Indices labels;
   float margin;
-  template <class Team>
-  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const Index label = at(labels, r, 0);
     const bool labelled = within(label, x.width);
     const float rival = labelled ? rival_of(team, x, r, label) : 0;
@@ -157,12 +128,7 @@ struct HingeGradient {
       return static_cast<float>(c) == first ? at(g, r, 0) : 0;
     };
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(g);
-    to.reads(labels);
-  }
+  void accesses(Accesses& to) const { to.all(x, g, labels); }
 };
 
 /// A thread computes the four columns that share the words of a counter; see dropout.h.
@@ -177,8 +143,7 @@ struct Dropout {
   std::uint32_t threshold;  ///< for the upper 24 bits of a word; below it the element is dropped
   float factor;
 
-  template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
     const Index blocks = (out.width + 3) / 4;
     for_elements(team, out.rows, blocks, [&](Index r, Index block) {
       const std::int32_t* of_row = keys.row(r);
@@ -193,12 +158,7 @@ struct Dropout {
       }
     });
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(keys);
-    to.writes(out);
-  }
+  void accesses(Accesses& to) const { to.all(x, keys, out); }
 };
 
 }  // namespace

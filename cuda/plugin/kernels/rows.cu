@@ -12,11 +12,7 @@ struct GatherRows {
     const Index row = at(from, r, 0);
     return within(row, x.rows) ? at(x, row, c) : not_a_number;
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(from);
-  }
+  void accesses(Accesses& to) const { to.all(x, from); }
 };
 
 struct EmbeddingBag {
@@ -31,11 +27,7 @@ struct EmbeddingBag {
     }
     return sum;
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(from);
-  }
+  void accesses(Accesses& to) const { to.all(x, from); }
 };
 
 struct GatherWhere {
@@ -47,12 +39,7 @@ struct GatherWhere {
     if (!within(row, x.rows)) return not_a_number;
     return at(x, row, c) == static_cast<float>(at(from, r, 1)) ? at(y, row, c) : 0;
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(y);
-    to.reads(from);
-  }
+  void accesses(Accesses& to) const { to.all(x, y, from); }
 };
 
 /// Copies parts side by side.
@@ -64,8 +51,7 @@ struct Concat {
   Out out;
   bool add;
 
-  template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
     Index left = 0;
     for (int p = 0; p < count; ++p) {
       const In& part = parts[p];
@@ -74,8 +60,7 @@ struct Concat {
       left += part.width;
     }
   }
-  template <class A>
-  void accesses(A& to) const {
+  void accesses(Accesses& to) const {
     for (int p = 0; p < count; ++p) to.reads(parts[p]);
     to.writes(out);
   }
@@ -89,10 +74,7 @@ struct Columns {
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
     return within(begin + c, x.width) ? at(x, r, begin + c) : 0;
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-  }
+  void accesses(Accesses& to) const { to.all(x); }
 };
 
 /// A label of -1 is that of a row without one.
@@ -105,11 +87,7 @@ struct Pick {
     if (label == -1) return 0;
     return within(label, x.width) ? at(x, r, label) : not_a_number;
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(labels);
-  }
+  void accesses(Accesses& to) const { to.all(x, labels); }
 };
 
 struct PickGradient {
@@ -122,11 +100,7 @@ struct PickGradient {
     if (label < -1 || label >= width) return not_a_number;
     return c == label ? at(g, r, 0) : 0;
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(g);
-    to.reads(labels);
-  }
+  void accesses(Accesses& to) const { to.all(g, labels); }
 };
 
 }  // namespace

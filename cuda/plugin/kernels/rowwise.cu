@@ -9,16 +9,11 @@ template <class Term>
 struct SumOfTerms {
   static constexpr const char* name = Term::name;
   In x, y;
-  template <class Team>
-  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const float sum = sum_of(team, x.width, [&](Index c) { return Term::of(at(x, r, c), at(y, r, c)); });
     return [sum](Index) { return sum; };
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(y);
-  }
+  void accesses(Accesses& to) const { to.all(x, y); }
 };
 
 struct Itself {
@@ -38,34 +33,24 @@ struct SquaredDistanceGradient {
   static constexpr const char* name = "squared_distance_gradient";
   In x, y, g;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return 2 * (at(x, r, c) - at(y, r, c)) * at(g, r, 0); }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(y);
-    to.reads(g);
-  }
+  void accesses(Accesses& to) const { to.all(x, y, g); }
 };
 
 struct RowMax {
   static constexpr const char* name = "row_max";
   In x;
-  template <class Team>
-  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const float top = x.width == 0 ? 0 : max_of(team, x.width, [&](Index c) { return at(x, r, c); });
     return [top](Index) { return top; };
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-  }
+  void accesses(Accesses& to) const { to.all(x); }
 };
 
 /// A column goes through a float, as its negative: columns are exact up to 2^24, which is more than a row has.
 struct RowMaxGradient {
   static constexpr const char* name = "row_max_gradient";
   In x, g;
-  template <class Team>
-  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const float top = max_of(team, x.width, [&](Index c) { return at(x, r, c); });
     const float first = -max_of(team, x.width, [&](Index c) {
       const float value = at(x, r, c);
@@ -73,11 +58,7 @@ struct RowMaxGradient {
     });
     return [first, g = g, r](Index c) { return static_cast<float>(c) == first ? at(g, r, 0) : 0; };
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(g);
-  }
+  void accesses(Accesses& to) const { to.all(x, g); }
 };
 
 /// Each row: exp(x) divided by its sum, or the logarithm of that.
@@ -85,8 +66,7 @@ template <bool logarithm>
 struct Softmax {
   static constexpr const char* name = logarithm ? "log_softmax" : "softmax";
   In x;
-  template <class Team>
-  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const ExpSum row = exp_sum_of(team, x, r);
     const float log_sum = std::log(row.sum);
     return [row, log_sum, x = x, r](Index c) {
@@ -94,45 +74,32 @@ struct Softmax {
       return logarithm ? above - log_sum : std::exp(above) / row.sum;
     };
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-  }
+  void accesses(Accesses& to) const { to.all(x); }
 };
 
 struct LogSumExp {
   static constexpr const char* name = "log_sum_exp";
   In x;
-  template <class Team>
-  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const ExpSum row = exp_sum_of(team, x, r);
     const bool infinite = row.top == lowest || row.top == -lowest;
     const float value = x.width == 0 ? 0 : infinite ? row.top : row.top + std::log(row.sum);
     return [value](Index) { return value; };
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-  }
+  void accesses(Accesses& to) const { to.all(x); }
 };
 
 struct LogSumExpGradient {
   static constexpr const char* name = "log_sum_exp_gradient";
   In x, result, g;
   /// The exponentials are off by what the result has been rounded, so they are divided by their sum.
-  template <class Team>
-  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const float of_row = at(result, r, 0);
     const float sum = sum_of(team, x.width, [&](Index c) { return share_of(at(x, r, c), of_row); });
     const float factor = at(g, r, 0) / (sum > 0 && sum < -lowest ? sum : 1);
     return [x = x, r, of_row, factor](Index c) { return factor * share_of(at(x, r, c), of_row); };
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(result);
-    to.reads(g);
-  }
+  void accesses(Accesses& to) const { to.all(x, result, g); }
 };
 
 /// A row is normalised as (x - centre) * factor.
@@ -156,15 +123,11 @@ struct Normalised {
   static constexpr const char* name = about_mean ? "layer_norm" : "rms_norm";
   In x;
   float epsilon;
-  template <class Team>
-  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const RowNorm norm = norm_of<about_mean>(team, x, r, epsilon);
     return [norm, x = x, r](Index c) { return (at(x, r, c) - norm.centre) * norm.factor; };
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-  }
+  void accesses(Accesses& to) const { to.all(x); }
 };
 
 template <bool about_mean>
@@ -172,8 +135,7 @@ struct NormalisedGradient {
   static constexpr const char* name = about_mean ? "layer_norm_gradient" : "rms_norm_gradient";
   In x, g;
   float epsilon;
-  template <class Team>
-  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const RowNorm norm = norm_of<about_mean>(team, x, r, epsilon);
     const auto n = static_cast<float>(x.width);
     const float mean = about_mean ? mean_of(team, x.width, [&](Index c) { return at(g, r, c); }) : 0;
@@ -184,11 +146,7 @@ struct NormalisedGradient {
       return norm.factor * (at(g, r, c) - mean - (at(x, r, c) - norm.centre) * slope);
     };
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(g);
-  }
+  void accesses(Accesses& to) const { to.all(x, g); }
 };
 
 /// Of the result y of softmax, or of its logarithm.
@@ -196,8 +154,7 @@ template <bool logarithm>
 struct SoftmaxGradient {
   static constexpr const char* name = logarithm ? "log_softmax_gradient" : "softmax_gradient";
   In y, g;
-  template <class Team>
-  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const float sum =
         sum_of(team, y.width, [&](Index c) { return logarithm ? at(g, r, c) : at(y, r, c) * at(g, r, c); });
     return [sum, y = y, g = g, r](Index c) {
@@ -205,11 +162,7 @@ struct SoftmaxGradient {
       return logarithm ? of_g - std::exp(of_y) * sum : of_y * (of_g - sum);
     };
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(y);
-    to.reads(g);
-  }
+  void accesses(Accesses& to) const { to.all(y, g); }
 };
 
 }  // namespace

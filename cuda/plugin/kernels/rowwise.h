@@ -45,8 +45,7 @@ WINDROW_ON_DEVICE float max_of(Team& team, Index width, const Value& value) {
 struct ExpSum {
   float top, sum;
 };
-template <class Team>
-WINDROW_ON_DEVICE ExpSum exp_sum_of(Team& team, const In& x, Index r) {
+WINDROW_ON_DEVICE ExpSum exp_sum_of(auto& team, const In& x, Index r) {
   const float top = max_of(team, x.width, [&](Index c) { return at(x, r, c); });
   return {top, sum_of(team, x.width, [&](Index c) { return std::exp(at(x, r, c) - top); })};
 }
@@ -60,8 +59,7 @@ struct EachRow {
   Out out;
   bool add;
 
-  template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
     for (Index r = team.index(); r < out.rows; r += team.count()) {
       const auto value = row(team, r);
       team.each([&](int thread) {
@@ -69,11 +67,7 @@ struct EachRow {
       });
     }
   }
-  template <class A>
-  void accesses(A& to) const {
-    row.accesses(to);
-    to.writes(out);
-  }
+  void accesses(Accesses& to) const { to.all(row, out); }
 };
 
 template <class Row>

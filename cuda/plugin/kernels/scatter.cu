@@ -24,8 +24,7 @@ struct ScatteredSums {
     error = sum - sum == 0 ? (sum - to) - whole : 0;  // nothing is lost of an infinite sum
     to = sum;
   }
-  template <class A>
-  void accesses(A& to) const {
+  void accesses(Accesses& to) const {
     to.writes(out);
     if (lost != nullptr) to.writes(lost, out.rows * out.width);
   }
@@ -45,8 +44,7 @@ struct Scatter {
   Index block;  ///< rows of the result that a team owns
   bool add;
 
-  template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
     const int threads = team.threads();
     const Out& out = sums.out;
     const Index across = (out.width + threads - 1) / threads, blocks = (out.rows + block - 1) / block;
@@ -82,11 +80,7 @@ struct Scatter {
       }
     }
   }
-  template <class A>
-  void accesses(A& to) const {
-    items.accesses(to);
-    sums.accesses(to);
-  }
+  void accesses(Accesses& to) const { to.all(items, sums); }
 };
 
 struct ScatterRows {
@@ -97,11 +91,7 @@ struct ScatterRows {
   WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment, const ScatteredSums& sums) const {
     sums.add(segment.first, c, at(x, i, c));
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(rows);
-  }
+  void accesses(Accesses& to) const { to.all(x, rows); }
 };
 
 /// An item is an index of a row. That of a row without one, -1, has a bad segment.
@@ -116,11 +106,7 @@ struct ScatterBags {
   WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment, const ScatteredSums& sums) const {
     sums.add(segment.first, c, at(x, i / rows.width, c));
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(rows);
-  }
+  void accesses(Accesses& to) const { to.all(x, rows); }
 };
 
 template <bool mean>
@@ -136,11 +122,7 @@ struct SegmentSpread {
     const Index last = segment.last < owned.last ? segment.last : owned.last;
     for (Index r = first; r < last; ++r) sums.add(r, c, value);
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(bounds);
-  }
+  void accesses(Accesses& to) const { to.all(x, bounds); }
 };
 
 struct SegmentMaxGradient {
@@ -152,12 +134,7 @@ struct SegmentMaxGradient {
     const Index top = first_maximum(x, c, segment);
     if (owned.first <= top && top < owned.last) sums.add(top, c, at(g, i, c));
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(g);
-    to.reads(bounds);
-  }
+  void accesses(Accesses& to) const { to.all(x, g, bounds); }
 };
 
 /// The indices of scatter_rows and scatter_bags: all may name one row, which gets a long sum then.

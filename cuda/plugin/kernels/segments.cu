@@ -41,11 +41,7 @@ struct ReducedSegment {
     if (!segment.good(x.rows)) return not_a_number;
     return segment.first == segment.last ? 0 : Reduction::of(x, c, segment);
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(bounds);
-  }
+  void accesses(Accesses& to) const { to.all(x, bounds); }
 };
 
 template <class Reduction>
@@ -68,12 +64,7 @@ struct GatherSum {
     }
     return sum;
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(bounds);
-    to.reads(rows);
-  }
+  void accesses(Accesses& to) const { to.all(x, bounds, rows); }
 };
 
 struct GatherWeightedSum {
@@ -91,26 +82,18 @@ struct GatherWeightedSum {
     }
     return sum;
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(factors);
-    to.reads(bounds);
-    to.reads(pairs);
-  }
+  void accesses(Accesses& to) const { to.all(x, factors, bounds, pairs); }
 };
 
 struct GatherDot {
   static constexpr const char* name = "gather_dot";
   In x, y;
   Indices bounds, pairs;
-  template <class Team>
-  WINDROW_ON_DEVICE auto operator()(Team& team, Index r) const {
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const float sum = of_segment(team, segment_of(bounds, r));
     return [sum](Index) { return sum; };
   }
-  template <class Team>
-  WINDROW_ON_DEVICE float of_segment(Team& team, Segment segment) const {
+  WINDROW_ON_DEVICE float of_segment(auto& team, Segment segment) const {
     if (!segment.good(pairs.rows)) return not_a_number;
     LongSum sum;
     for (Index q = segment.first; q < segment.last; ++q) {
@@ -120,13 +103,7 @@ struct GatherDot {
     }
     return sum;
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(y);
-    to.reads(bounds);
-    to.reads(pairs);
-  }
+  void accesses(Accesses& to) const { to.all(x, y, bounds, pairs); }
 };
 
 }  // namespace

@@ -22,11 +22,7 @@ struct Terms {
     }
     return best;
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    to.reads(y);
-  }
+  void accesses(Accesses& to) const { to.all(x, y); }
 };
 
 struct LogMatmul : Terms {
@@ -59,8 +55,7 @@ struct ChoiceGradients : Terms {
     }
     return true;
   }
-  template <class A>
-  void accesses(A& to) const {
+  void accesses(Accesses& to) const {
     Terms::accesses(to);
     to.reads(g);
   }
@@ -96,8 +91,7 @@ struct TermGradients : Terms {
   WINDROW_ON_DEVICE float share(Index r, Index i, Index c) const {
     return at(g, r, c) * share_of(term(r, i, c), at(result, r, c));
   }
-  template <class A>
-  void accesses(A& to) const {
+  void accesses(Accesses& to) const {
     Terms::accesses(to);
     to.reads(result);
     to.reads(g);

@@ -30,8 +30,7 @@ struct Stack {
     }
     return parts[first].row(r - (first == 0 ? 0 : ends[first - 1]));
   }
-  template <class A>
-  void accesses(A& to) const {
+  void accesses(Accesses& to) const {
     for (int p = 0; p < count; ++p) to.reads(parts[p]);
   }
 };
@@ -42,15 +41,10 @@ struct CopyStack {
   Stack from;
   Out out;
 
-  template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
     for_elements(team, out.rows, out.width, [&](Index r, Index c) { at(out, r, c) = from.row(r)[c]; });
   }
-  template <class A>
-  void accesses(A& to) const {
-    from.accesses(to);
-    to.writes(out);
-  }
+  void accesses(Accesses& to) const { to.all(from, out); }
 };
 
 /// Sums of 16 and of 256 successive rows in the order of `order`, for long segments: a frequent word has many rows.
@@ -86,8 +80,7 @@ struct Parts {
     return in_pieces(segment.first, segment.last, rows,
                      [&](Index first, Index last) { return in_pieces(first, last, fines, coarses); });
   }
-  template <class A>
-  void accesses(A& to) const {
+  void accesses(Accesses& to) const {
     gradient.accesses(to);
     to.reads(bounds);
     to.reads(order);
@@ -117,8 +110,7 @@ struct AddUp {
   Parts parts;
   float *of_fine, *of_coarse;
 
-  template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
     const Index width = parts.width(), across = parts_of(width, fine), rows = parts.order.rows;
     auto shared = team.template shared<float>(most_threads);
     for (Index t = team.index(); t < parts_of(rows, coarse) * across; t += team.count()) {
@@ -141,8 +133,7 @@ struct AddUp {
       });
     }
   }
-  template <class A>
-  void accesses(A& to) const {
+  void accesses(Accesses& to) const {
     parts.accesses(to);
     to.writes(of_fine, parts.order.rows / fine * parts.gradient.parts[0].width);
     to.writes(of_coarse, parts.order.rows / coarse * parts.gradient.parts[0].width);
@@ -155,10 +146,7 @@ struct SumParts {
   Parts parts;
 
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return parts.sum(r, c); }
-  template <class A>
-  void accesses(A& to) const {
-    parts.accesses(to);
-  }
+  void accesses(Accesses& to) const { parts.accesses(to); }
 };
 
 /// What both kernels of sgd_rows know.
@@ -175,43 +163,31 @@ struct Update {
     float& old = at(table, row, c);
     old -= rate * ((found ? parts.sum(place, c) : 0) + decay * old);
   }
-  template <class A>
-  void accesses(A& to) const {
-    parts.accesses(to);
-    to.writes(table);
-  }
+  void accesses(Accesses& to) const { to.all(parts, table); }
 };
 
 /// Changes all rows of the table, for a decay.
 struct ChangeAll {
   static constexpr const char* name = "sgd_rows_decay";
   Update update;
-  template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
     for_elements(team, update.table.rows, update.table.width,
                  [&](Index row, Index c) { update.change(row, c, update.place_of(row)); });
   }
-  template <class A>
-  void accesses(A& to) const {
-    update.accesses(to);
-  }
+  void accesses(Accesses& to) const { update.accesses(to); }
 };
 
 /// Changes the rows that have a segment.
 struct ChangeFew {
   static constexpr const char* name = "sgd_rows";
   Update update;
-  template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
     for_elements(team, update.parts.bounds.rows, update.table.width, [&](Index place, Index c) {
       const Index row = at(update.parts.bounds, place, 0);
       if (within(row, update.table.rows) && update.place_of(row) == place) update.change(row, c, place);
     });
   }
-  template <class A>
-  void accesses(A& to) const {
-    update.accesses(to);
-  }
+  void accesses(Accesses& to) const { update.accesses(to); }
 };
 static_assert(sizeof(ChangeFew) < 4096);  // what a kernel's arguments may take
 

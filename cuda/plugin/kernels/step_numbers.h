@@ -16,10 +16,7 @@ struct Numbers {
     for (int i = 0; i < StepNumbers::count; ++i) to[i] = row[i];
     return h;
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(row, StepNumbers::count);
-  }
+  void accesses(Accesses& to) const { to.reads(row, StepNumbers::count); }
 };
 
 /// A matrix as one row, if none of those that belong together has gaps.

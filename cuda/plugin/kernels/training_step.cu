@@ -82,8 +82,7 @@ struct Changed {
     w = w * (1 - h.rate * h.decay) - step;
     for (int s = 0; s < Rule::states; ++s) at(states[s], r, c) = kept[s];
   }
-  template <class A>
-  void accesses(A& to) const {
+  void accesses(Accesses& to) const {
     to.writes(value);
     for (int s = 0; s < Rule::states; ++s) to.writes(states[s]);
   }
@@ -96,8 +95,7 @@ struct Step {
   Numbers numbers;
   Changed<Rule> changed;
 
-  template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
     const StepNumbers h = numbers.read();
     if (h.scale == 0) return;
     if (x.rows == 1) {  // without a division
@@ -106,12 +104,7 @@ struct Step {
       for_elements(team, x.rows, x.width, [&](Index r, Index c) { changed.change(h, at(x, r, c), r, c); });
     }
   }
-  template <class A>
-  void accesses(A& to) const {
-    to.reads(x);
-    numbers.accesses(to);
-    changed.accesses(to);
-  }
+  void accesses(Accesses& to) const { to.all(x, numbers, changed); }
 };
 
 /// Of bad indices that name one row more than once, the first one counts.
@@ -124,8 +117,7 @@ struct StepRows {
   In steps;  ///< of each row of the value; empty: the numbers have the corrections
   Changed<Rule> changed;
 
-  template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
     const StepNumbers h = numbers.read();
     if (h.scale == 0) return;
     for_elements(team, x.rows, x.width, [&](Index r, Index c) {
@@ -139,8 +131,7 @@ struct StepRows {
       changed.change(of_row, at(x, r, c), row, c);
     });
   }
-  template <class A>
-  void accesses(A& to) const {
+  void accesses(Accesses& to) const {
     to.reads(x);
     numbers.accesses(to);
     to.reads(rows);
@@ -155,8 +146,7 @@ struct CountStepRows {
   Indices rows;
   Out counts;
 
-  template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
     const StepNumbers h = numbers.read();
     if (h.scale == 0) return;
     for_all(team, rows.rows, [&](Index r) {
@@ -164,12 +154,7 @@ struct CountStepRows {
       if (within(row, counts.rows) && place_in(rows, row) == r) at(counts, row, 0) += 1;
     });
   }
-  template <class A>
-  void accesses(A& to) const {
-    numbers.accesses(to);
-    to.reads(rows);
-    to.writes(counts);
-  }
+  void accesses(Accesses& to) const { to.all(numbers, rows, counts); }
 };
 
 template <class Rule>
