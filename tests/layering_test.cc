@@ -212,7 +212,7 @@ TEST(Layering, LinksInDocumentsResolve) {
 
 /// The pages of rooms list the files of those whose sources lie in folders.
 TEST(Layering, PagesOfRoomsNameEveryFolder) {
-  for (const char* room : {"engine", "ops", "batching"}) {
+  for (const char* room : {"engine", "ops", "batching", "comm", "cuda"}) {
     const std::string page = text_of(root / "docs" / (std::string(room) + ".md"));
     for (const auto& entry : fs::directory_iterator(root / room / "src")) {
       const std::string folder = "`" + entry.path().filename().string() + "/`";

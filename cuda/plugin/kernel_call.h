@@ -106,19 +106,14 @@ struct EachElement {
   Out out;
   bool add;
 
-  template <class Team>
-  WINDROW_ON_DEVICE void operator()(Team& team) const {
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
     if (out.rows == 1) {  // without a division
       for_all(team, out.width, [&](Index c) { write(at(out, 0, c), value(0, c), add); });
     } else {
       for_elements(team, out.rows, out.width, [&](Index r, Index c) { write(at(out, r, c), value(r, c), add); });
     }
   }
-  template <class A>
-  void accesses(A& to) const {
-    value.accesses(to);
-    to.writes(out);
-  }
+  void accesses(Accesses& to) const { to.all(value, out); }
 };
 
 template <class Value>

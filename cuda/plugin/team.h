@@ -18,11 +18,7 @@
 //         team.each([&](int thread) { if (thread == 0) out.row(r)[0] = sum; });
 //       }
 //     }
-//     template <class Accesses>
-//     void accesses(Accesses& to) const {
-//       to.reads(x);
-//       to.writes(out);
-//     }
+//     void accesses(Accesses& to) const { to.all(x, out); }
 //   };
 //
 // What is outside each() is the same for all threads of a team; what differs by thread is inside each(), and is kept
@@ -61,6 +57,11 @@ class Accesses {
  public:
   virtual void add(const Access& access) = 0;
 
+  /// Matrices of const elements are read, and others are written; parts of a kernel have accesses() of their own.
+  template <class... Operand>
+  void all(const Operand&... operands) {
+    (of(operands), ...);
+  }
   template <class T>
   void reads(const Matrix<const T>& matrix) {
     add_matrix(matrix, false);
@@ -82,6 +83,18 @@ class Accesses {
   ~Accesses() = default;
 
  private:
+  template <class T>
+  void of(const Matrix<const T>& matrix) {
+    reads(matrix);
+  }
+  template <class T>
+  void of(const Matrix<T>& matrix) {
+    writes(matrix);
+  }
+  template <class Part>
+  void of(const Part& part) {
+    part.accesses(*this);
+  }
   template <class T>
   void add_matrix(const Matrix<const T>& matrix, bool writes) {
     if (matrix.rows == 0 || matrix.width == 0) return;

@@ -1,7 +1,5 @@
 #include "windrow/cuda/device.h"
 
-#include <algorithm>
-#include <array>
 #include <utility>
 
 #include "backend/cuda_backend.h"
@@ -63,9 +61,6 @@ std::vector<DeviceInfo> list_devices() {
 }
 
 OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options) {
-  if (options.streams < 1 || options.streams > 4) {
-    throw MisuseError(device_name(number) + ": " + std::to_string(options.streams) + " streams; expected 1 to 4");
-  }
   const std::shared_ptr<Hardware> hardware = Hardware::open(number);
   const auto lane = CudaLane::make(
       hardware,
@@ -75,7 +70,7 @@ OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options)
   // Before the engine has any of them: this may fail.
   std::vector<std::shared_ptr<CudaLane>> more;
   for (const char* name : {"copies out", "copies in", "collectives"}) {
-    if (static_cast<int>(more.size()) + 1 < options.streams) more.push_back(lane_beside(*lane, name, true));
+    more.push_back(lane_beside(*lane, name, true));
   }
   const std::shared_ptr<const Backend> backend = make_backend(hardware, options);
   Device device = {.name = hardware->name(),
@@ -85,15 +80,12 @@ OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options)
                    .kernels = kernels(),
                    .backend = backend,
                    .row_stride = row_stride};
-  std::array<LaneId, 4> lanes;
-  lanes.fill(device.lane);
-  for (std::size_t i = 0; i < more.size(); ++i) {
-    std::fill(lanes.begin() + 1 + static_cast<std::ptrdiff_t>(i), lanes.end(), engine.add_lane(more[i], options.lane));
-  }
-  device.copy_out = lanes[1];
-  device.collectives = lanes[3];
+  std::vector<LaneId> lanes;
+  for (const auto& one : more) lanes.push_back(engine.add_lane(one, options.lane));
+  device.copy_out = lanes[0];
+  device.collectives = lanes[2];
   device.native_queue = native_stream;
-  return {std::move(device), info_of(number, hardware->facts()), lanes[1], lanes[2], lanes[3]};
+  return {std::move(device), info_of(number, hardware->facts()), lanes[0], lanes[1], lanes[2]};
 }
 
 LaneId add_stream(const Device& device, const StreamOptions& options) {

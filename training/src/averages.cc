@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "checked.h"
+#include "optimiser_states.h"
 #include "windrow/engine/engine.h"
-#include "windrow/memory/buffer.h"
 #include "windrow/ops/apply.h"
 #include "windrow/ops/internal/step_numbers.h"
 #include "windrow/ops/static.h"
@@ -17,17 +17,10 @@ Operands copy_of(const Tensor& tensor) { return {.in = {tensor}, .attributes = o
 
 }  // namespace
 
-/// Of updates, by parameter. Guarded by the variable, since ops of captured graphs change them, too.
-struct Averages::Counts {
-  explicit Counts(const EngineRef& engine) : tag(engine, host_allocator(), 0, "averages") {}
-  Var var() const { return tag.var(); }
-
-  const Buffer tag;
-  std::vector<std::uint64_t> of;
-};
-
 Averages::Averages(Parameters& parameters, AveragesOptions options)
-    : parameters_(parameters), options_(options), counts_(std::make_shared<Counts>(parameters.device().engine)) {
+    : parameters_(parameters),
+      options_(options),
+      counts_(std::make_shared<StepCounts>(parameters.device().engine, "averages")) {
   require_coefficient("averages: decay", options.decay);
   make_missing();  // here, so that a captured update does not repeat it
 }
@@ -37,21 +30,15 @@ void Averages::make_missing() {
   while (averages_.size() < parameters_.size()) {
     const Tensor& value = parameters_.value(parameters_[averages_.size()]);
     averages_.push_back(Tensor(parameters_.device(), value.rows(), value.width(), "average"));
-    const auto zeros = [](const Matrix<float>& to) {
-      for (Index r = 0; r < to.rows; ++r) std::fill_n(to.row(r), to.width, 0.0f);
-    };
-    averages_.back().fill(zeros, {}, {.name = "average"});
+    averages_.back().set(std::vector<float>(static_cast<std::size_t>(value.rows() * value.width())));
   }
 }
 
 Averages::Progress Averages::progress() const {
   parameters_.device().engine->wait(counts_->var());
-  const std::vector<std::uint64_t>& of = counts_->of;
-  Progress progress{.updates = of.empty() ? 0 : std::ranges::max(of)};
-  for (std::size_t i = 0; i < of.size(); ++i) {
-    if (of[i] != progress.updates) progress.updates_of[parameters_.name(parameters_[i])] = of[i];
-  }
-  return progress;
+  const std::vector<std::uint64_t>& of = counts_->of_parameters;
+  const std::uint64_t most = of.empty() ? 0 : std::ranges::max(of);
+  return {most, counts_->others(parameters_, most)};
 }
 
 void Averages::update(std::source_location from) {
@@ -61,9 +48,10 @@ void Averages::update(std::source_location from) {
   const Device& device = parameters_.device();
   const Tensor numbers(device, static_cast<Index>(averages_.size()), StepNumbers::count, "average");
   const auto write = [counts = counts_, decay = options_.decay](const Matrix<float>& to) {
-    counts->of.resize(std::max(counts->of.size(), static_cast<std::size_t>(to.rows)), 0);
+    std::vector<std::uint64_t>& counts_of = counts->of_parameters;
+    counts_of.resize(std::max(counts_of.size(), static_cast<std::size_t>(to.rows)), 0);
     for (Index i = 0; i < to.rows; ++i) {
-      const std::uint64_t count = ++counts->of[static_cast<std::size_t>(i)];
+      const std::uint64_t count = ++counts_of[static_cast<std::size_t>(i)];
       const double share = decay == 0 || count == 1 ? 1 / static_cast<double>(count) : 1 - decay;
       // average -= share * (average - value)
       const StepNumbers of_parameter{.rate = static_cast<float>(share), .scale = -1, .penalty = 1};
@@ -103,13 +91,10 @@ std::vector<OptimiserTensor> Averages::tensors() const {
 void Averages::restore(const Progress& progress) {
   make_missing();
   updated_ = progress.updates > 0;
-  std::vector<std::uint64_t> of(averages_.size(), progress.updates);
-  for (std::size_t i = 0; i < of.size(); ++i) {
-    const auto found = progress.updates_of.find(parameters_.name(parameters_[i]));
-    if (found != progress.updates_of.end()) of[i] = found->second;
-  }
-  parameters_.device().engine->push([counts = counts_, of = std::move(of)] { counts->of = of; },
-                                    {mutate(counts_->var())}, {.name = "restore averages"});
+  const auto set = [counts = counts_, of = StepCounts::all(parameters_, progress.updates, progress.updates_of)] {
+    counts->of_parameters = of;
+  };
+  parameters_.device().engine->push(set, {mutate(counts_->var())}, {.name = "restore averages"});
 }
 
 }  // namespace windrow

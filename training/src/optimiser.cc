@@ -42,7 +42,7 @@ class Optimiser::Impl {
       : parameters_(parameters),
         method_(checked(std::move(method))),
         options_(checked(std::move(options))),
-        counts_(std::make_shared<StepCounts>(parameters.device().engine)),
+        counts_(std::make_shared<StepCounts>(parameters.device().engine, "optimiser")),
         states_(parameters, method_, counts_) {}
 
   void set(const Parameter& parameter, const ParameterOptions& options) {
@@ -83,12 +83,7 @@ class Optimiser::Impl {
 
   Progress progress() const {
     engine().wait(counts_->var());
-    Progress now{counts_->steps, counts_->rate_scale};
-    for (std::size_t number = 0; number < parameters_.size(); ++number) {
-      if (counts_->of(number) == now.steps) continue;
-      now.steps_of[parameters_.name(parameters_[number])] = counts_->of(number);
-    }
-    return now;
+    return {counts_->steps, counts_->rate_scale, counts_->others(parameters_, counts_->steps)};
   }
   double rate() const {
     engine().wait(counts_->var());
@@ -106,8 +101,7 @@ class Optimiser::Impl {
   }
 
   void restore(const Progress& progress, const std::vector<std::string>& names) {
-    std::vector<std::uint64_t> steps(parameters_.size(), progress.steps);
-    for (const auto& [name, count] : progress.steps_of) steps[number_of(parameters_, parameters_.find(name))] = count;
+    const std::vector<std::uint64_t> steps = StepCounts::all(parameters_, progress.steps, progress.steps_of);
     std::vector<std::size_t> numbers;
     for (const std::string& name : names) numbers.push_back(states_.restore(name));
     for (const std::size_t number : numbers) {

@@ -21,7 +21,19 @@ void fill_with(const Tensor& state, const std::function<float()>& value, std::ve
 
 }  // namespace
 
-StepCounts::StepCounts(const EngineRef& engine) : tag(engine, host_allocator(), 0, "optimiser") {}
+StepCounts::ByName StepCounts::others(const Parameters& parameters, std::uint64_t usual) const {
+  ByName others;
+  for (std::size_t number = 0; number < parameters.size(); ++number) {
+    if (of(number) != usual) others[parameters.name(parameters[number])] = of(number);
+  }
+  return others;
+}
+
+std::vector<std::uint64_t> StepCounts::all(const Parameters& parameters, std::uint64_t usual, const ByName& others) {
+  std::vector<std::uint64_t> all(parameters.size(), usual);
+  for (const auto& [name, count] : others) all[number_of(parameters, parameters.find(name))] = count;
+  return all;
+}
 
 std::string OptimiserStates::prefix(std::size_t k) const {
   return method_.name + "." + (k < method_.step->states ? std::to_string(k) : "steps") + "/";

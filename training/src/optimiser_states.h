@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -17,10 +18,15 @@ namespace windrow {
 
 /// Counts steps. Guarded by its variable, since ops of captured graphs change it, too.
 struct StepCounts {
-  explicit StepCounts(const EngineRef& engine);
+  StepCounts(const EngineRef& engine, const char* name) : tag(engine, host_allocator(), 0, name) {}
   Var var() const { return tag.var(); }
   /// Those that have changed a parameter.
   std::uint64_t of(std::size_t number) const { return number < of_parameters.size() ? of_parameters[number] : 0; }
+
+  /// Those of parameters that have another number than `usual`, as checkpoints keep them; and by number, from these.
+  using ByName = std::map<std::string, std::uint64_t>;
+  ByName others(const Parameters& parameters, std::uint64_t usual) const;
+  static std::vector<std::uint64_t> all(const Parameters& parameters, std::uint64_t usual, const ByName& others);
 
   const Buffer tag;
   std::uint64_t steps = 0;  // that have been taken and not skipped

@@ -75,9 +75,7 @@ struct DeviceOptions {
   bool graphs = false;
   /// Of products by cuBLAS. Levels that are computed together have products in float32, whatever this says.
   Precision precision = Precision::float32;
-  /// How many streams there are, from 1 to 4: for Device::lane, copies out, copies in, collectives, in this order. If
-  /// there are fewer, the remaining purposes share the last stream.
-  int streams = 4;
+  int streams = 4;        ///< deprecated: there are four, whatever this says
   LaneOptions lane = {};  ///< of each stream's lane
 };
 
@@ -92,7 +90,7 @@ struct OpenDevice {
 };
 
 /// Opens a device for an engine: adds its lanes, and makes a pool of its memory. Throws MisuseError as list_devices(),
-/// for a number that no device has, and for a number of streams out of range; Error for a device that is busy or lost.
+/// and for a number that no device has; Error for a device that is busy or lost.
 /// Threads: any.
 OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options = {});
 

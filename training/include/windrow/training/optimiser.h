@@ -120,6 +120,7 @@ struct OptimiserTensor {
 };
 
 class Shards;
+struct StepCounts;
 
 /// An owner.
 class Optimiser {
@@ -238,11 +239,10 @@ class Averages {
  private:
   void make_missing();
 
-  struct Counts;
   Parameters& parameters_;
   const AveragesOptions options_;
   std::vector<Tensor> averages_;  // by parameter
-  std::shared_ptr<Counts> counts_;
+  std::shared_ptr<StepCounts> counts_;
   bool updated_ = false, swapped_ = false;
 };
 

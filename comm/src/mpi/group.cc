@@ -1,0 +1,379 @@
+#include "mpi/group.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ending.h"
+
+namespace windrow::comm {
+namespace {
+
+/// Announcements that run ahead of the data.
+constexpr std::size_t most_announced = 64;
+
+/// A number that calls which do not fit each other do not share; not negative.
+std::int64_t hash(const Call& call) {
+  const bool pair = call.kind >= Kind::send;
+  std::vector<Index> numbers;
+  numbers.reserve(6 + 2 * call.shapes.size());
+  numbers.insert(numbers.end(), {static_cast<Index>(pair ? Kind::send : call.kind), static_cast<Index>(call.elements)});
+  if (!pair) {
+    numbers.insert(numbers.end(),
+                   {static_cast<Index>(call.combine), call.peer, call.priority, static_cast<Index>(call.part_bytes)});
+  }
+  for (const Call::Shape& shape : call.shapes) numbers.insert(numbers.end(), {shape.rows, shape.width});
+  return fingerprint({reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Index)});
+}
+
+/// The same for what failed for one reason, also in other processes; 0 if it is not known.
+std::int64_t number_of(const std::exception_ptr& origin) {
+  if (!origin) return 0;
+  try {
+    std::rethrow_exception(origin);
+  } catch (const std::exception& error) {
+    return fingerprint(error.what());
+  } catch (...) {
+    return 0;
+  }
+}
+
+MpiType type_of(const Call& call) { return call.elements == Elements::float32 ? MpiType::float32 : MpiType::int32; }
+
+}  // namespace
+
+MpiGroupState::MpiGroupState(const MpiCalls& calls, MpiGroup* world, const MpiOptions& options)
+    : calls_(calls), options_(options), queue_(options.window_bytes) {
+  require(calls_.rank(world, &rank_, &size_), "MPI_Comm_rank");
+  eager_bytes_ = eager_bytes(options_, size_);
+  for (MpiGroup** group : {&announcements_, &reasons_, &data_, &pairs_, &meetings_, &notes_, &decisions_, &parts_}) {
+    require(calls_.duplicate(world, group), "MPI_Comm_dup");
+  }
+  told_.resize(static_cast<std::size_t>(size_));
+  left_.resize(static_cast<std::size_t>(size_));
+  require(calls_.receive(notes_, &incoming_, sizeof incoming_, MpiType::byte, -1, 0, &listening_), "MPI_Irecv");
+}
+
+/// Breaks the group by throwing; progress() catches.
+void MpiGroupState::require(int error, const char* what) {
+  if (error != 0)
+    throw CommError(std::string(what) + " failed at rank " + std::to_string(rank_) + ": " + mpi_text(calls_, error));
+}
+
+bool MpiGroupState::arrived(MpiRequest** request, const char* what) {
+  int done = 0;
+  require(calls_.test(request, &done), what);
+  return done != 0;
+}
+
+void MpiGroupState::take(ExchangePtr part) {
+  if (broken()) return fail(*part, broken_);
+  const Call& call = part->call;
+  if (call.kind < Kind::send) {
+    waiting_.emplace(call.number, std::move(part));
+  } else {
+    messages_[{call.kind, call.peer}].waiting.emplace(call.number, std::move(part));
+  }
+}
+
+bool MpiGroupState::progress() {
+  if (broken() || released_) return false;
+  try {
+    bool changed = begin_collectives();
+    changed |= end_collectives();
+    if (!scheduled_.empty() || !telling_.empty()) {
+      changed |= decide();
+      changed |= begin_parts();
+      changed |= end_parts();
+    }
+    for (auto& [end, pair] : messages_) changed |= move_messages(end.first, end.second, pair);
+    changed |= move_meeting();
+    changed |= move_notes();
+    changed |= part();
+    if (!changed) watch();
+    return changed;
+  } catch (const std::exception& error) {
+    break_up({.why = text_of(error)}, rank_);
+    return true;
+  }
+}
+
+bool MpiGroupState::busy() const {
+  if (broken()) return false;
+  const auto under_way = [](const auto& each) { return !each.second.waiting.empty() || !each.second.begun.empty(); };
+  return !waiting_.empty() || !announced_.empty() || !moving_.empty() || !scheduled_.empty() || !telling_.empty() ||
+         !meetings_begun_.empty() || !sent_.empty() || std::ranges::any_of(messages_, under_way);
+}
+
+// Collectives.
+
+bool MpiGroupState::begin_collectives() {
+  bool changed = false;
+  for (auto place = waiting_.find(next_); place != waiting_.end() && announced_.size() < most_announced;
+       place = waiting_.find(next_)) {
+    auto call = std::make_unique<Begun>(Begun{.part = std::move(place->second), .since = Clock::now()});
+    waiting_.erase(place);
+    ++next_;
+    if (const int rank = lacks(Called::collectives, static_cast<std::int64_t>(call->part->call.number)); rank >= 0) {
+      fail(*call->part, without(rank));
+      changed = true;
+      continue;
+    }
+    const std::int64_t h = hash(call->part->call);
+    call->announced = {h, -1 - h, call->part->failure.empty() ? 0 : 1 + rank_};
+    announced_.push_back(std::move(call));
+    announce(*announced_.back());
+    changed = true;
+  }
+  return changed;
+}
+
+bool MpiGroupState::end_collectives() {
+  bool changed = false;
+  while (!announced_.empty() && arrived(&announced_.front()->request, "MPI_Test")) {
+    changed = true;
+    Begun& call = *announced_.front();
+    if (call.step == Begun::Step::reasons) {
+      const auto begun = std::move(announced_.front());
+      announced_.pop_front();
+      fail(*begun->part, reason(*begun));
+      continue;
+    }
+    if (agreed(call)) {
+      if (is_eager(call.part->call)) {
+        end_eager(call);
+        keep_memory_of(call);
+        call.part->done();
+        announced_.pop_front();
+        continue;
+      }
+      keep_memory_of(call);
+      call.step = Begun::Step::data;
+      if (call.part->call.scheduled()) {
+        schedule(std::move(announced_.front()));
+        announced_.pop_front();
+        continue;
+      }
+      moving_.push_back(std::move(announced_.front()));
+      announced_.pop_front();
+      begin_data(*moving_.back());
+      continue;
+    }
+    // All members see that the call fails, and tell each other why.
+    call.step = Begun::Step::reasons;
+    call.reasons.resize(static_cast<std::size_t>(size_) + 1);
+    MpiNote& own = call.reasons.back();
+    own.rank = rank_;
+    own.numbers[0] = hash(call.part->call);
+    say_failed(own, *call.part);
+    require(calls_.all_gather(reasons_, &own, call.reasons.data(), sizeof own, MpiType::byte, &call.request),
+            "MPI_Iallgather");
+  }
+  while (!moving_.empty() && (moving_.front()->request == nullptr || arrived(&moving_.front()->request, "MPI_Test"))) {
+    changed = true;
+    const auto call = std::move(moving_.front());
+    moving_.pop_front();
+    data_ended_ = Clock::now();
+    end_data(*call);
+    call->part->done();
+  }
+  return changed;
+}
+
+void MpiGroupState::say_failed(MpiNote& note, const Exchange& part) {
+  note.numbers[1] = part.failure.empty() ? 0 : 1;
+  note.say(part.failure.empty() ? part.call.describe() : part.failure);
+  note.numbers[2] = number_of(part.origin);
+}
+
+Breakage MpiGroupState::failed(const MpiNote& note, const Exchange& own) {
+  const std::int64_t number = note.numbers[2];
+  // The operand here may have failed as well, for the same reason or another.
+  if (own.origin && (note.rank == rank_ || (number != 0 && number == number_of(own.origin)))) {
+    return operand_failed(static_cast<int>(note.rank), note.said(), own.origin);
+  }
+  const bool known = number != 0 && number == last_failed_.first;
+  Breakage failed = operand_failed(static_cast<int>(note.rank), note.said(), known ? last_failed_.second : nullptr);
+  last_failed_ = {number, failed.cause};
+  return failed;
+}
+
+Breakage MpiGroupState::reason(const Begun& call) {
+  const MpiNote& own = call.reasons.back();
+  for (const MpiNote& note : std::span(call.reasons).first(static_cast<std::size_t>(size_))) {
+    if (note.numbers[1] != 0) return failed(note, *call.part);
+  }
+  for (const MpiNote& note : std::span(call.reasons).first(static_cast<std::size_t>(size_))) {
+    const MpiNote& first = call.reasons.front();
+    if (note.numbers[0] != first.numbers[0]) {
+      return {.why = "rank " + std::to_string(first.rank) + " calls " + first.said() + ", but rank " +
+                     std::to_string(note.rank) + " calls " + note.said()};
+    }
+  }
+  return {.why = "members differ; here: " + own.said()};
+}
+
+bool MpiGroupState::writes(const Call& call) const {
+  const bool root = call.peer == rank_;
+  return call.kind == Kind::all_reduce || (call.kind == Kind::reduce && root) ||
+         (call.kind == Kind::broadcast && !root);
+}
+
+std::byte* MpiGroupState::place(const Begun& call, ByteRange range, std::vector<std::byte>& packed) {
+  const Pieces& pieces = call.part->pieces;
+  if (std::byte* const there = within(pieces, range)) return there;
+  if (!packing_.empty()) {
+    packed = std::move(packing_.back());
+    packing_.pop_back();
+  }
+  packed.resize(std::max(packed.size(), range.bytes));
+  if (call.part->call.kind != Kind::broadcast || call.part->call.peer == rank_) pack(pieces, range, packed.data());
+  return packed.data();
+}
+
+void MpiGroupState::take_back(const Begun& call, ByteRange range, std::vector<std::byte>& packed) {
+  constexpr std::size_t most_kept = 8, largest_kept = std::size_t{4} << 20;
+  if (packed.empty()) return;
+  if (writes(call.part->call)) unpack(packed.data(), call.part->pieces, range);
+  if (packing_.size() < most_kept && packed.size() <= largest_kept) packing_.push_back(std::move(packed));
+  packed = std::vector<std::byte>();
+}
+
+void MpiGroupState::begin_combining(const Call& what, const Span& span, MpiRequest** request) {
+  const auto [group, data, count] = span;
+  const MpiType type = type_of(what);
+  const auto operation = what.combine == Combine::max ? MpiOperation::max : MpiOperation::sum;
+  const bool root = what.peer == rank_;
+  switch (what.kind) {
+    case Kind::all_reduce:
+      return require(calls_.all_reduce(group, nullptr, data, count, type, operation, request), "MPI_Iallreduce");
+    case Kind::reduce:
+      return require(calls_.reduce(group, root ? nullptr : data, data, count, type, operation, what.peer, request),
+                     "MPI_Ireduce");
+    default:
+      return require(calls_.broadcast(group, data, count, type, what.peer, request), "MPI_Ibcast");
+  }
+}
+
+void MpiGroupState::begin_data(Begun& call) {
+  const Call& what = call.part->call;
+  Pieces& pieces = call.part->pieces;
+  if (elements(pieces) == 0) return;  // at all members
+  if (what.kind < Kind::all_gather) {
+    return begin_combining(what, {data_, place(call, whole(pieces), call.in), elements(pieces)}, &call.request);
+  }
+  const MpiType type = type_of(what);
+  const auto operation = what.combine == Combine::max ? MpiOperation::max : MpiOperation::sum;
+  const std::byte* from = pieces[0].data;
+  std::byte* to = pieces[1].data;
+  if (!pieces[0].dense()) {
+    call.in.resize(4 * elements({pieces[0]}));
+    pack({pieces[0]}, whole({pieces[0]}), call.in.data());
+    from = call.in.data();
+  }
+  if (!pieces[1].dense()) {
+    call.out.resize(4 * elements({pieces[1]}));
+    to = call.out.data();
+  }
+  const auto block = static_cast<std::size_t>(what.shapes[0].rows * what.shapes[0].width);
+  switch (what.kind) {
+    case Kind::all_gather:
+      return require(calls_.all_gather(data_, from, to, block, type, &call.request), "MPI_Iallgather");
+    case Kind::reduce_scatter:
+      return require(calls_.reduce_scatter(data_, from, to, block, type, operation, &call.request),
+                     "MPI_Ireduce_scatter_block");
+    default:
+      return require(calls_.all_to_all(data_, from, to, block, type, &call.request), "MPI_Ialltoall");
+  }
+}
+
+void MpiGroupState::end_data(Begun& call) {
+  const Call& what = call.part->call;
+  const Pieces& pieces = call.part->pieces;
+  const bool exchanges = what.kind >= Kind::all_gather;
+  if (!exchanges) take_back(call, whole(pieces), call.in);
+  if (!call.out.empty()) unpack(call.out.data(), {pieces[1]}, whole({pieces[1]}));
+  const bool combines = what.kind == Kind::all_reduce || what.kind == Kind::reduce || what.kind == Kind::reduce_scatter;
+  if (!combines || what.combine != Combine::mean) return;
+  const float share = 1.0f / static_cast<float>(size_);
+  if (exchanges) {
+    scale({pieces[1]}, share);
+  } else if (writes(what)) {
+    scale(pieces, share);
+  }
+}
+
+// Messages.
+
+bool MpiGroupState::move_messages(Kind kind, int peer, Pair& pair) {
+  constexpr int of_sender = 0, of_receiver = 1;
+  bool changed = false;
+  for (auto place = pair.waiting.find(pair.next); place != pair.waiting.end(); place = pair.waiting.find(pair.next)) {
+    auto message = std::make_unique<Message>(
+        Message{.part = std::move(place->second), .since = Clock::now(), .own = {}, .other = {}});
+    pair.waiting.erase(place);
+    const std::size_t other_end = kind == Kind::send ? Called::recvs : Called::sends;
+    if (lacks(other_end, static_cast<std::int64_t>(pair.next++), peer) >= 0) {
+      fail(*message->part, without(peer));
+      changed = true;
+      continue;
+    }
+    message->own.rank = rank_;
+    message->own.numbers[0] = hash(message->part->call);
+    say_failed(message->own, *message->part);
+    pair.begun.push_back(std::move(message));
+    Message& last = *pair.begun.back();
+    const int own = kind == Kind::send ? of_sender : of_receiver;
+    require(calls_.send(pairs_, &last.own, sizeof last.own, MpiType::byte, peer, own, &last.sending), "MPI_Isend");
+    require(calls_.receive(pairs_, &last.other, sizeof last.other, MpiType::byte, peer, 1 - own, &last.receiving),
+            "MPI_Irecv");
+    changed = true;
+  }
+  // Data follow in the order of the notes.
+  while (!pair.begun.empty() && move(kind, peer, *pair.begun.front())) {
+    pair.begun.pop_front();
+    changed = true;
+  }
+  return changed;
+}
+
+/// Returns whether the message has ended.
+bool MpiGroupState::move(Kind kind, int peer, Message& message) {
+  constexpr int of_data = 2;
+  if (message.sending != nullptr && !arrived(&message.sending, "MPI_Test")) return false;
+  if (message.receiving != nullptr && !arrived(&message.receiving, "MPI_Test")) return false;
+  const Piece* const piece = message.part->pieces.empty() ? nullptr : message.part->pieces.data();
+  if (message.noted) {
+    if (kind == Kind::recv && !message.data.empty())
+      unpack(message.data.data(), message.part->pieces, whole(message.part->pieces));
+    message.part->done();
+    return true;
+  }
+  message.noted = true;
+  for (const MpiNote* note : {&message.own, &message.other}) {
+    if (note->numbers[1] != 0) {
+      fail(*message.part, failed(*note, *message.part));
+      return true;
+    }
+  }
+  if (message.own.numbers[0] != message.other.numbers[0]) {
+    fail(*message.part, {.why = "rank " + std::to_string(peer) + " calls " + message.other.said()});
+    return true;
+  }
+  std::byte* data = piece->data;
+  if (!piece->dense()) {
+    message.data.resize(4 * elements(message.part->pieces));
+    if (kind == Kind::send) pack(message.part->pieces, whole(message.part->pieces), message.data.data());
+    data = message.data.data();
+  }
+  const MpiType type = type_of(message.part->call);
+  if (kind == Kind::send) {
+    require(calls_.send(pairs_, data, elements(message.part->pieces), type, peer, of_data, &message.sending),
+            "MPI_Isend");
+  } else {
+    require(calls_.receive(pairs_, data, elements(message.part->pieces), type, peer, of_data, &message.receiving),
+            "MPI_Irecv");
+  }
+  return false;
+}
+
+}  // namespace windrow::comm

@@ -1,0 +1,269 @@
+// A group of MPI processes, as the thread that calls MPI sees it.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "ending.h"
+#include "mpi/library.h"
+#include "packing.h"
+#include "part_queue.h"
+#include "windrow/comm/internal/member.h"
+#include "windrow/comm/mpi.h"
+
+namespace windrow::comm {
+
+/// One line of text and some numbers, in messages of fixed size.
+struct MpiNote {
+  enum class What : std::int64_t { call, ask, tell, broken, left, goodbye };
+  What what{};
+  std::int64_t rank = 0;
+  std::array<std::int64_t, 4> numbers{};
+  std::array<char, 464> text{};
+
+  /// The text, shortened if it is too long.
+  void say(const std::string& line) {
+    const bool fits = line.size() < text.size();
+    std::size_t end = text.size() - 4;
+    while (!fits && (line[end] & 0xc0) == 0x80) --end;  // inside a character of UTF-8
+    const std::string shown = fits ? line : line.substr(0, end) + "...";
+    std::memcpy(text.data(), shown.c_str(), shown.size() + 1);
+  }
+  std::string said() const { return text.data(); }
+};
+static_assert(sizeof(MpiNote) == 512);  // libraries send so few bytes without waiting for the receiver
+
+/// The calls of one member, from their operands to their end. All members are called by the thread that calls MPI.
+///
+/// Each collective begins with a small one, the *announcement*, which tells all members whether they call the same, and
+/// whether all operands are there. Only if so, the data follow. Announcements and data have communicators of their own,
+/// so each of them has the same order everywhere, although the announcements run ahead. The data of small calls, the
+/// *eager* ones, travel with their announcement.
+///
+/// Calls with a priority or with parts are *scheduled*: rank 0 decides the order of their parts when they are announced
+/// (PartQueue), and broadcasts a *decision* for each part. All members begin the parts in the order of the decisions.
+/// They have communicators of their own, so that other calls keep the order of the calls.
+class MpiGroupState {
+ public:
+  /// All processes make a group at the same time. Throws CommError if MPI fails.
+  MpiGroupState(const MpiCalls& calls, MpiGroup* world, const MpiOptions& options);
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  void take(ExchangePtr part);
+  using Numbers = std::vector<std::int64_t>;
+  /// What exchange() gives its caller, who makes the exception: no thread destroys one that another one reads.
+  struct Exchanged {
+    Numbers numbers = {};
+    Breakage broken = {};
+  };
+  void exchange(Numbers numbers, std::promise<Exchanged> result);
+  void leave(const Member::Numbered& numbered);
+  /// Fails everything, now and later. Does not call MPI.
+  void stop_with(const Breakage& why);
+  /// The same, and tells the other members. `teller`: the rank of the member whose user hears why.
+  static constexpr int each_member = -1;
+  void break_up(const Breakage& why, int teller);
+  bool broken() const { return static_cast<bool>(broken_); }
+  /// Whether MPI has requests that never end, since a member has ended without them.
+  bool unmatched() const {
+    return !unmatched_.announced.empty() || !unmatched_.messages.empty() || !unmatched_.meetings.empty();
+  }
+  void on_break(Member::Heard heard);
+  /// Whether MPI has nothing of the group any more, since all members have left and all calls have ended.
+  bool released() const { return released_; }
+
+  /// Does what can be done. Returns whether something has changed.
+  bool progress();
+  /// Whether calls have begun that have not finished: the thread must call progress() often.
+  bool busy() const;
+  /// Gives up the receive that waits for notes. Nothing may be called afterwards.
+  void end();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  /// A collective that has begun.
+  struct Begun {
+    ExchangePtr part;
+    Clock::time_point since;
+    std::array<std::int64_t, 3> announced{};  // hash, its complement, 1 + a rank whose operand failed
+    // The same with data of eager calls: of this member, and then of all members; see part_words().
+    std::unique_ptr<std::int64_t[]> gathered = {};
+    MpiRequest* request = nullptr;
+    enum class Step : std::uint8_t { announcement, reasons, data } step = Step::announcement;
+    std::vector<MpiNote> reasons = {};         // why the call fails, by rank
+    std::vector<std::byte> in = {}, out = {};  // pieces that are not dense, or are several
+    // Of a scheduled call:
+    std::size_t begun = 0, moving = 0;  // its bytes that have begun to move; its parts under way
+  };
+  /// A part of a scheduled call that moves.
+  struct MovingPart {
+    std::uint64_t call;
+    ByteRange range;
+    std::vector<std::byte> packed = {};  // unless it lies within one dense tensor
+    MpiRequest* request = nullptr;
+  };
+  /// The number of a call that moves its next part, in the broadcast that tells it.
+  struct Decision {
+    std::int64_t call = 0;
+    MpiRequest* request = nullptr;
+  };
+  /// One end of a message between two members.
+  struct Message {
+    ExchangePtr part;
+    Clock::time_point since;
+    MpiNote own, other;
+    MpiRequest *sending = nullptr, *receiving = nullptr;
+    bool noted = false;  // own and other were exchanged
+    std::vector<std::byte> data = {};
+  };
+  /// Messages to or from one member, in order.
+  struct Pair {
+    std::uint64_t next = 0;
+    std::map<std::uint64_t, ExchangePtr> waiting = {};
+    std::deque<std::unique_ptr<Message>> begun = {};
+  };
+  struct Meeting {
+    Clock::time_point since;
+    Numbers own, all;
+    std::promise<Exchanged> result;
+    MpiRequest* request = nullptr;
+    bool counted = false;  // whether all members' counts are known and equal
+    std::int64_t number = 0;
+  };
+
+  void require(int error, const char* what);
+  bool arrived(MpiRequest** request, const char* what);
+
+  static std::size_t eager_bytes(const MpiOptions& options, int members);
+  /// Whether the data travel with the announcement.
+  bool is_eager(const Call& call) const;
+  void announce(Begun& call);
+  /// The numbers of a member's part of an announcement.
+  std::size_t part_words() const;
+  /// Keeps the memory of an announcement that has ended for a later one.
+  void keep_memory_of(Begun& call);
+  /// Of a call that is announced: whether all members call the same, and all operands are there.
+  bool agreed(const Begun& call) const;
+  void end_eager(Begun& call) const;
+
+  bool begin_collectives();
+  bool end_collectives();
+  void begin_data(Begun& call);
+  /// Whether this member's tensors of a call that is no exchange from one tensor to another are written.
+  bool writes(const Call& call) const;
+  /// Where a range of the elements of such a call lies: in its tensor, or in `packed`. take_back() follows.
+  std::byte* place(const Begun& call, ByteRange range, std::vector<std::byte>& packed);
+  void take_back(const Begun& call, ByteRange range, std::vector<std::byte>& packed);
+  struct Span {
+    MpiGroup* group;
+    std::byte* data;
+    std::size_t count;  // of elements
+  };
+  void begin_combining(const Call& what, const Span& span, MpiRequest** request);
+  void end_data(Begun& call);
+  Breakage reason(const Begun& call);
+  /// A note of why an operand has failed, and what is said of such a note. All calls that fail for one reason have one
+  /// cause, also at other members.
+  static void say_failed(MpiNote& note, const Exchange& part);
+  Breakage failed(const MpiNote& note, const Exchange& own);
+
+  void schedule(std::unique_ptr<Begun> call);
+  bool decide();
+  bool begin_parts();
+  bool end_parts();
+
+  bool move_messages(Kind kind, int peer, Pair& pair);
+  bool move(Kind kind, int peer, Message& message);
+
+  bool move_meeting();
+
+  /// How many calls of each kind a member made: collectives, sends to the member that is told, receives from it, and
+  /// exchanges of numbers.
+  struct Called {
+    enum : std::size_t { collectives, sends, recvs, meetings };
+  };
+  using Counts = std::array<std::int64_t, 4>;
+  Counts begun_with(int other) const;
+
+  bool move_notes();
+  int lacks(std::size_t kind, std::int64_t number, int peer = -1) const;
+  bool fail_lacking();
+  bool all_ended() const;
+  bool part();
+  const Breakage& without(int rank);
+  void send_note(int to, const MpiNote& note);
+  void watch();
+  /// What has waited for other members since then: their call of this kind and number; at this peer only, unless -1.
+  struct Awaited {
+    Clock::time_point since;
+    std::size_t kind;  // of Called
+    std::int64_t number;
+    int peer;
+    const Call* call;  // null: exchange()
+  };
+  std::optional<Awaited> oldest() const;
+
+  const MpiCalls& calls_;
+  const MpiOptions options_;
+  int rank_ = 0, size_ = 0;
+  std::size_t eager_bytes_ = 0;  // of a member's part of an announcement
+  MpiGroup *announcements_ = nullptr, *reasons_ = nullptr, *data_ = nullptr, *pairs_ = nullptr, *meetings_ = nullptr,
+           *notes_ = nullptr, *decisions_ = nullptr, *parts_ = nullptr;
+  Breakage broken_;
+  Member::Heard heard_;                                           // of on_break()
+  std::pair<std::int64_t, std::exception_ptr> last_failed_ = {};  // the last origin of another member, and its number
+
+  std::vector<std::unique_ptr<std::int64_t[]>> spare_;  // memory of announcements
+  std::vector<std::vector<std::byte>> packing_;         // memory for place()
+  std::uint64_t next_ = 0;                              // number of the next collective to begin
+  std::map<std::uint64_t, ExchangePtr> waiting_;
+  std::deque<std::unique_ptr<Begun>> announced_;               // up to their announcement, or reasons
+  std::deque<std::unique_ptr<Begun>> moving_;                  // their data
+  std::map<std::uint64_t, std::unique_ptr<Begun>> scheduled_;  // by number: up to the end of their data
+  PartQueue queue_;                                            // of rank 0
+  std::size_t undecided_ = 0;                                  // of other ranks: decisions that will come
+  std::deque<std::unique_ptr<Decision>> telling_;              // broadcasts of decisions that are under way
+  std::deque<std::uint64_t> decided_;                          // calls whose next part begins, in this order
+  std::deque<MovingPart> parts_moving_;
+  std::map<std::pair<Kind, int>, Pair> messages_;
+  std::deque<std::unique_ptr<Meeting>> meetings_begun_;
+  std::int64_t meetings_called_ = 0;
+
+  MpiNote incoming_;
+  MpiRequest* listening_ = nullptr;
+  struct Sent {
+    MpiNote note;
+    MpiRequest* request = nullptr;
+  };
+  std::deque<std::unique_ptr<Sent>> sent_;
+  std::optional<Clock::time_point> asked_;                  // since when members are asked where they are
+  std::tuple<std::size_t, std::int64_t, int> asked_for_{};  // Awaited::kind, number and peer
+  Clock::time_point data_ended_{};                          // when data of a collective ended last
+  std::vector<std::optional<Counts>> told_;                 // by rank: what the member has begun, if it has answered
+  std::vector<std::optional<Counts>> left_;                 // by rank: what a member that has ended called
+  std::map<int, Breakage> without_;                         // by rank: why calls fail that the member lacks
+  std::optional<Member::Numbered> own_left_;                // what this member called, once it has left
+  // A member that has left, has heard that all others have, and whose calls have ended, says goodbye, and then nothing
+  // more. One that has heard it from all others has received all that there was, and frees the group.
+  bool said_goodbye_ = false, released_ = false;
+  int goodbyes_ = 0;
+  struct {
+    std::vector<std::unique_ptr<Begun>> announced = {};
+    std::vector<std::unique_ptr<Message>> messages = {};
+    std::vector<std::unique_ptr<Meeting>> meetings = {};
+  } unmatched_;  // what MPI has of calls that have failed for this
+};
+
+}  // namespace windrow::comm

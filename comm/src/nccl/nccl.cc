@@ -1,0 +1,243 @@
+#include "windrow/comm/nccl.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "nccl/group.h"
+#include "windrow/comm/local.h"
+
+namespace windrow {
+namespace {
+
+using comm::Breakage;
+using comm::Call;
+using comm::ExchangePtr;
+using comm::Kind;
+using comm::NcclCalls;
+using comm::NcclGroupState;
+using comm::NcclId;
+using comm::Operands;
+using Numbers = NcclGroupState::Numbers;
+using Exchanger = std::shared_ptr<const Communicator>;
+
+void require_cuda(const Device& device) {
+  if (!device.on_host() && device.native_queue != nullptr) return;
+  throw MisuseError("NcclGroup: device '" + device.name + "'; expected devices of CUDA");
+}
+
+void require_positive(const NcclOptions& options) {
+  comm::require_positive("NcclGroup", "patience", options.patience);
+  comm::require_positive("NcclGroup", "answer", options.answer);
+}
+
+LaneId lane_of(const Device& device) { return device.collectives.value_or(device.lane); }
+
+/// CUDA's number of the device.
+int number_of(const Device& device, const NcclCalls& calls) {
+  const auto found = std::make_shared<int>(0);
+  Engine& engine = *device.engine;
+  const Var var = engine.new_var("device number");
+  engine.push(
+      [found, &calls](OpContext&) {
+        if (const int error = calls.device(found.get()); error != 0) {
+          throw CommError("cudaGetDevice failed: " + comm::nccl_text(calls, error));
+        }
+      },
+      {overwrite(var)}, {.name = "device number", .lane = lane_of(device)});
+  try {
+    engine.wait(var);
+  } catch (...) {
+    engine.retire(var);
+    throw;
+  }
+  engine.retire(var);
+  return *found;
+}
+
+NcclId make_id(const NcclCalls& calls) {
+  NcclId id;
+  if (const int error = calls.make_id(&id); error != 0) {
+    throw CommError("ncclGetUniqueId failed: " + comm::nccl_text(calls, error));
+  }
+  return id;
+}
+
+/// The threads of a group, which end with the last member.
+class Team {
+ public:
+  explicit Team(std::shared_ptr<NcclGroupState> state) : state_(std::move(state)) {}
+  ~Team() { state_->stop(); }
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+  NcclGroupState* operator->() const { return state_.get(); }
+
+ private:
+  const std::shared_ptr<NcclGroupState> state_;
+};
+
+class NcclMember final : public comm::Member {
+ public:
+  /// Messages go by NCCL, or by the group of the exchanger.
+  enum class Messages : std::uint8_t { by_nccl, by_exchanger };
+  NcclMember(std::shared_ptr<Team> team, Exchanger exchanger, const Device& device, Messages messages)
+      : team_(std::move(team)),
+        exchanger_(std::move(exchanger)),
+        messenger_(messages == Messages::by_exchanger ? exchanger_->member() : nullptr),
+        rank_(exchanger_->rank()),
+        size_(exchanger_->size()),
+        native_queue_(device.native_queue) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const void* group() const override { return team_.get(); }
+  Index most_elements(Kind kind) const override {
+    return on_lane(kind) ? Member::most_elements(kind) : messenger_->most_elements(kind);
+  }
+  /// NCCL's maximum of a number and NaN is the number.
+  const std::shared_ptr<comm::Member>* of_maxima() const override { return &exchanger_->member(); }
+  bool on_lane(Kind kind) const override { return messenger_ == nullptr || kind < Kind::send; }
+  std::uint64_t number(Kind kind, int peer) override {
+    return on_lane(kind) ? Member::number(kind, peer) : messenger_->number(kind, peer);
+  }
+  void not_made(Kind kind, int peer) noexcept override {
+    on_lane(kind) ? Member::not_made(kind, peer) : messenger_->not_made(kind, peer);
+  }
+  void begin(Call call, Operands operands, Lane& lane) override {
+    void* stream = nullptr;
+    try {
+      stream = native_queue_(&lane);
+    } catch (const std::exception& error) {
+      if (operands.failure.empty()) operands.failure = error.what();
+    }
+    (*team_)->begin(rank_, std::move(call), std::move(operands), stream);
+  }
+  void take(ExchangePtr part) override {
+    if (!on_lane(part->call.kind)) return messenger_->take(std::move(part));
+    (*team_)->take(rank_, std::move(part));
+  }
+  std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
+    if (const Breakage broken = (*team_)->breakage()) std::rethrow_exception(broken.error_of_exchange());
+    try {
+      return exchanger_->exchange(numbers);
+    } catch (const CommError&) {
+      // The group has broken the exchanger's, perhaps.
+      if (const Breakage broken = (*team_)->breakage()) std::rethrow_exception(broken.error_of_exchange());
+      throw;
+    }
+  }
+  void break_up(const Breakage& why) override {
+    (*team_)->break_up(why);
+    if (messenger_) messenger_->break_up(why);
+  }
+  void time_calls() override {
+    Member::time_calls();
+    exchanger_->member()->time_calls_by(clock());
+  }
+  void leave() override {
+    (*team_)->leave(rank_, numbered());
+    exchanger_.reset();
+  }
+
+ private:
+  const std::shared_ptr<Team> team_;
+  Exchanger exchanger_;                            // until leave(): its end tells the others
+  const std::shared_ptr<comm::Member> messenger_;  // null if messages go by NCCL
+  const int rank_, size_;
+  void* (*const native_queue_)(Lane*);
+};
+
+/// Starts a group that breaks when one of these does, and breaks them when it is broken: those that wait in exchange()
+/// or for a message must hear of it.
+void start(const std::shared_ptr<NcclGroupState>& state, const std::vector<Exchanger>& exchangers) {
+  std::vector<std::weak_ptr<const Communicator>> all(exchangers.begin(), exchangers.end());
+  for (const Exchanger& exchanger : exchangers) {
+    exchanger->member()->on_break([group = std::weak_ptr(state)](const Breakage& why) {
+      if (const auto alive = group.lock()) alive->break_up(why);
+    });
+  }
+  state->start([all](const Breakage& why) {
+    for (const auto& weak : all) {
+      if (const Exchanger exchanger = weak.lock()) exchanger->member()->break_up(why);
+    }
+  });
+}
+
+}  // namespace
+
+NcclGroup::NcclGroup(const std::vector<Device>& devices, NcclOptions options) {
+  if (devices.empty()) throw MisuseError("NcclGroup: no devices; expected at least one");
+  require_positive(options);
+  for (const Device& device : devices) require_cuda(device);
+  const NcclCalls& calls = comm::nccl_calls();
+  NcclGroupState::Setup setup{.size = static_cast<int>(devices.size()), .options = options};
+  std::set<int> numbers;
+  for (const Device& device : devices) {
+    const int number = number_of(device, calls);
+    if (!numbers.insert(number).second) {
+      throw MisuseError("NcclGroup: two members on " + device.name + "; expected a device for each");
+    }
+    setup.places.push_back({static_cast<int>(setup.places.size()), number});
+  }
+  setup.id = make_id(calls);
+  const auto state = std::make_shared<NcclGroupState>(calls, std::move(setup));
+  const auto team = std::make_shared<Team>(state);
+  std::vector<Exchanger> exchangers;
+  {
+    const LocalGroup local(devices, {.patience = options.patience});
+    for (int rank = 0; rank < local.size(); ++rank) {
+      exchangers.push_back(std::make_shared<const Communicator>(local[rank]));
+    }
+  }
+  start(state, exchangers);
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    members_.emplace_back(devices[rank], std::make_shared<NcclMember>(team, exchangers[rank], devices[rank],
+                                                                      NcclMember::Messages::by_nccl));
+  }
+}
+
+NcclGroup::NcclGroup(const Device& device, const Communicator& exchange, const Communicator& announcements,
+                     NcclOptions options) {
+  require_cuda(device);
+  require_positive(options);
+  const NcclCalls& calls = comm::nccl_calls();
+  const int rank = exchange.rank();
+  NcclGroupState::Setup setup{
+      .places = {{rank, number_of(device, calls)}}, .size = exchange.size(), .options = options};
+  // Rank 0 tells the others the name of the clique, or that there is none.
+  constexpr std::size_t words = NcclId::size / sizeof(std::int64_t);
+  Numbers own(words + 1);
+  if (rank == 0) {
+    try {
+      setup.id = make_id(calls);
+      own[words] = 1;
+    } catch (const CommError&) {
+      announcements.exchange(own);
+      throw;
+    }
+    std::memcpy(own.data(), setup.id.bytes, NcclId::size);
+  }
+  const Numbers all = announcements.exchange(own);
+  if (all[words] == 0) throw ToldError("NcclGroup: ncclGetUniqueId failed at rank 0");
+  std::memcpy(setup.id.bytes, all.data(), NcclId::size);
+  const auto exchanger = std::make_shared<const Communicator>(exchange);
+  const auto announcer = std::make_shared<const Communicator>(announcements);
+  setup.agree = [announcer](const Numbers& numbers) { return announcer->exchange(numbers); };
+  const auto state = std::make_shared<NcclGroupState>(calls, std::move(setup));
+  const auto team = std::make_shared<Team>(state);
+  start(state, {exchanger, announcer});
+  members_.emplace_back(device,
+                        std::make_shared<NcclMember>(team, exchanger, device, NcclMember::Messages::by_exchanger));
+}
+
+const Communicator& NcclGroup::operator[](int rank) const {
+  const auto found = std::ranges::find(members_, rank, &Communicator::rank);
+  if (found != members_.end()) return *found;
+  throw MisuseError("NcclGroup: rank " + std::to_string(rank) + "; expected one of a member in this process, below " +
+                    std::to_string(size()));
+}
+
+std::string NcclGroup::unavailable() { return comm::why_no_nccl(); }
+
+}  // namespace windrow

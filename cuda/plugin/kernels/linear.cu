@@ -1,0 +1,310 @@
+// Kernels of linear operators: products of matrices, sums over rows, and results that spread rows or columns.
+#include <climits>
+
+#include "plugin/kernel_call.h"
+
+namespace windrow::cuda {
+namespace {
+
+struct Zeros {
+  static constexpr const char* name = "zeros";
+  WINDROW_ON_DEVICE float operator()(Index, Index) const { return 0; }
+  template <class A>
+  void accesses(A&) const {}
+};
+
+/// The distance between rows. The stride of fewer than two rows means nothing.
+template <class T>
+Index leading(const Matrix<T>& matrix) {
+  return matrix.rows > 1 ? matrix.stride : std::max(Index{1}, matrix.width);
+}
+
+constexpr int tile = 32;
+
+/// Tiles go through shared memory, so that both the loads and the stores of a warp are of neighbours.
+struct Transpose {
+  static constexpr const char* name = "transpose";
+  static constexpr int pitch = tile + 1;  // so that a column of the tile lies in different banks
+  In x;
+  Out out;
+  bool add;
+
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
+    const Index across = (x.width + tile - 1) / tile, tiles = (x.rows + tile - 1) / tile * across;
+    const int step = team.threads() / tile;
+    auto kept = team.template shared<float>(tile * pitch);
+    for (Index t = team.index(); t < tiles; t += team.count()) {
+      const Index top = t / across * tile, left = t % across * tile;
+      team.sync();  // the tile before has been read
+      team.each([&](int thread) {
+        const int c = thread % tile;
+        for (int r = thread / tile; r < tile; r += step) {
+          if (top + r < x.rows && left + c < x.width) kept[r * pitch + c] = at(x, top + r, left + c);
+        }
+      });
+      team.sync();
+      team.each([&](int thread) {
+        const int r = thread % tile;
+        for (int c = thread / tile; c < tile; c += step) {
+          if (top + r < x.rows && left + c < x.width) write(at(out, left + c, top + r), kept[r * pitch + c], add);
+        }
+      });
+    }
+  }
+  void accesses(Accesses& to) const { to.all(x, out); }
+};
+
+/// What column_sum and column_dot add up.
+struct Elements {
+  static constexpr const char* name = "column_sum";
+  In x;
+  WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c); }
+  void accesses(Accesses& to) const { to.all(x); }
+};
+struct ElementProducts {
+  static constexpr const char* name = "column_dot";
+  In x, y;
+  WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) * at(y, r, c); }
+  void accesses(Accesses& to) const { to.all(x, y); }
+};
+
+/// Row p of the result is the sum of the p-th `part` rows of terms, which have the shape of terms.x. A team adds 32
+/// columns at a time: each warp every eighth row, then one warp what the others have. So the order depends on nothing
+/// but the shape.
+template <class Terms>
+struct ColumnSum {
+  static constexpr const char* name = Terms::name;
+  static constexpr int strips = most_threads / tile;
+  Terms terms;
+  Out out;
+  Index part;
+  bool add;
+
+  WINDROW_ON_DEVICE void operator()(auto& team) const {
+    const Index rows = terms.x.rows, width = terms.x.width, across = (width + tile - 1) / tile;
+    auto sums = team.template shared<float>(most_threads);
+    for (Index t = team.index(); t < out.rows * across; t += team.count()) {
+      const Index p = t / across, left = t % across * tile;
+      const Index first = p * part, last = first + part < rows ? first + part : rows;
+      team.sync();  // the sums before have been read
+      team.each([&](int thread) {
+        const Index c = left + thread % tile;
+        LongSum sum;
+        if (c < width) {
+          for (Index r = first + thread / tile; r < last; r += strips) sum += terms(r, c);
+        }
+        sums[thread] = sum;
+      });
+      team.sync();
+      team.each([&](int thread) {
+        const Index c = left + thread;
+        if (thread >= tile || c >= width) return;
+        float sum = sums[thread];
+        for (int strip = 1; strip < strips; ++strip) sum += sums[thread + strip * tile];
+        write(at(out, p, c), sum, add);
+      });
+    }
+  }
+  void accesses(Accesses& to) const { to.all(terms, out); }
+};
+
+/// How many rows are added up before the sums are: few enough that there is work for a whole device.
+struct BandsOfRows {
+  Index count, rows;
+};
+BandsOfRows bands_of_sum(Index rows) {
+  constexpr Index least = 128, most = 64;
+  if (rows <= 2 * least) return {1, rows};
+  const Index each = std::max(least, parts_of(rows, most));
+  return {parts_of(rows, each), each};
+}
+
+template <class Terms>
+cudaError_t sum_columns(const Queue& queue, const ColumnSum<Terms>& kernel) {
+  const Index teams = std::min(kernel.out.rows * parts_of(kernel.out.width, tile), Index{queue.multiprocessors} * 64);
+  return launch(queue, {teams, most_threads, most_threads * sizeof(float)}, kernel);
+}
+
+/// The sum of all rows of terms. Its workspace is that of column_sum.
+template <class Terms>
+int sum_all(const Call& call, const Queue& queue, const Terms& terms) {
+  const BandsOfRows bands = bands_of_sum(terms.x.rows);
+  if (bands.count == 1) return sum_columns(queue, ColumnSum<Terms>{terms, call.out, bands.rows, adds(call)});
+  const Out sums = {reinterpret_cast<float*>(call.workspace), bands.count, terms.x.width, terms.x.width};
+  const int error = sum_columns(queue, ColumnSum<Terms>{terms, sums, bands.rows, false});
+  if (error != cudaSuccess) return error;
+  return sum_columns(queue, ColumnSum<Elements>{Elements{sums}, call.out, bands.count, adds(call)});
+}
+
+struct AddBias {
+  static constexpr const char* name = "add_bias";
+  In x, y;
+  WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) + at(y, 0, c); }
+  void accesses(Accesses& to) const { to.all(x, y); }
+};
+
+struct MulRow {
+  static constexpr const char* name = "mul_row";
+  In x, y;
+  WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) * at(y, 0, c); }
+  void accesses(Accesses& to) const { to.all(x, y); }
+};
+
+struct SpreadRows {
+  static constexpr const char* name = "spread_rows";
+  In x;
+  WINDROW_ON_DEVICE float operator()(Index, Index c) const { return at(x, 0, c); }
+  void accesses(Accesses& to) const { to.all(x); }
+};
+
+struct SpreadColumns {
+  static constexpr const char* name = "spread_columns";
+  In x;
+  WINDROW_ON_DEVICE float operator()(Index r, Index) const { return at(x, r, 0); }
+  void accesses(Accesses& to) const { to.all(x); }
+};
+
+struct MulColumns {
+  static constexpr const char* name = "mul_columns";
+  In x, y;
+  WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) * at(y, r, 0); }
+  void accesses(Accesses& to) const { to.all(x, y); }
+};
+
+/// The distances between neighbouring elements of a column and of a row, for a matrix that lies in a row.
+struct Steps {
+  Index row, column;
+};
+
+struct MatmulEach {
+  static constexpr const char* name = "matmul_each";
+  In x, y;
+  Index inner, columns;
+  Steps of_x, of_y;
+
+  WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
+    const Index row = c / columns;
+    const float* left = x.row(r) + row * of_x.row;
+    const float* right = y.row(r) + (c - row * columns) * of_y.column;
+    float sum = 0;
+    for (Index i = 0; i < inner; ++i) sum += left[i * of_x.column] * right[i * of_y.row];
+    return sum;
+  }
+  void accesses(Accesses& to) const { to.all(x, y); }
+};
+
+int product_each(const Call& call, const Queue& queue, Steps of_x, Steps of_y) {
+  const auto& sizes = call.attributes.sizes;
+  return run_each(call, queue, MatmulEach{call.in[0], call.in[1], sizes[1], sizes[2], of_x, of_y});
+}
+
+Products product_of(const Call& call, bool x_transposed, bool y_transposed) {
+  return {.x = call.in[0],
+          .y = call.in[1],
+          .out = call.out,
+          .x_transposed = x_transposed,
+          .y_transposed = y_transposed,
+          .add = adds(call)};
+}
+
+}  // namespace
+
+int prepare_products(const Queue& queue) {
+  if (queue.blas != nullptr) return cudaSuccess;
+  cublasHandle_t made = nullptr;
+  if (const cublasStatus_t error = cublasCreate(&made); error != CUBLAS_STATUS_SUCCESS) return of_blas(error);
+  if (const cublasStatus_t error = cublasSetStream(made, queue.stream); error != CUBLAS_STATUS_SUCCESS) {
+    cublasDestroy(made);
+    return of_blas(error);
+  }
+  queue.blas = made;
+  return cudaSuccess;
+}
+
+/// cuBLAS stores matrices by columns, so it sees all of them transposed: it computes y' * x'.
+int multiply(const Queue& queue, const Products& products) {
+  const auto& [x, y, out, x_transposed, y_transposed, add, count, x_step, y_step, out_step] = products;
+  if (out.rows == 0 || out.width == 0 || count == 0) return cudaSuccess;
+  const Index inner = x_transposed ? x.rows : x.width;
+  if (inner == 0) {
+    if (add) return cudaSuccess;
+    for (Index i = 0; i < count; ++i) {
+      const Out part{out.data + i * out_step, out.rows, out.width, out.stride};
+      const cudaError_t error =
+          launch(queue, shape_for_elements(queue, out.rows * out.width), EachElement<Zeros>{Zeros{}, part, false});
+      if (error != cudaSuccess) return error;
+    }
+    return cudaSuccess;
+  }
+  for (const Index size : {out.rows, out.width, inner, leading(x), leading(y), leading(out), count}) {
+    if (size > INT_MAX) return cudaErrorInvalidValue;
+  }
+  if (const int error = prepare_products(queue); error != cudaSuccess) return error;
+  const auto number = [](Index size) { return static_cast<int>(size); };
+  const auto of = [](bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  const float one = 1, kept = add ? 1 : 0;
+  constexpr cudaDataType_t real = CUDA_R_32F;
+  const auto product = [&](Index i) {
+    return cublasGemmEx(queue.blas, of(y_transposed), of(x_transposed), number(out.width), number(out.rows),
+                        number(inner), &one, y.data + i * y_step, real, number(leading(y)), x.data + i * x_step, real,
+                        number(leading(x)), &kept, out.data + i * out_step, real, number(leading(out)), queue.compute,
+                        CUBLAS_GEMM_DEFAULT);
+  };
+  if (count == 1) return of_blas(product(0));
+  const cublasStatus_t status = cublasGemmStridedBatchedEx(
+      queue.blas, of(y_transposed), of(x_transposed), number(out.width), number(out.rows), number(inner), &one, y.data,
+      real, number(leading(y)), y_step, x.data, real, number(leading(x)), x_step, &kept, out.data, real,
+      number(leading(out)), out_step, number(count), queue.compute, CUBLAS_GEMM_DEFAULT);
+  // The documentation does not say whether steps may be negative.
+  if (status != CUBLAS_STATUS_INVALID_VALUE && status != CUBLAS_STATUS_NOT_SUPPORTED) return of_blas(status);
+  for (Index i = 0; i < count; ++i) {
+    if (const cublasStatus_t alone = product(i); alone != CUBLAS_STATUS_SUCCESS) return of_blas(alone);
+  }
+  return cudaSuccess;
+}
+
+namespace kernel {
+
+int matmul(const Call& call, const Queue& queue) { return multiply(queue, product_of(call, false, false)); }
+int matmul_nt(const Call& call, const Queue& queue) { return multiply(queue, product_of(call, false, true)); }
+int matmul_tn(const Call& call, const Queue& queue) { return multiply(queue, product_of(call, true, false)); }
+
+int transpose(const Call& call, const Queue& queue) {
+  const In x = call.in[0];
+  const Index teams = std::min(parts_of(x.rows, tile) * parts_of(x.width, tile), Index{queue.multiprocessors} * 64);
+  return launch(queue, {teams, most_threads, tile * Transpose::pitch * sizeof(float)},
+                Transpose{x, call.out, adds(call)});
+}
+
+int column_sum(const Call& call, const Queue& queue) { return sum_all(call, queue, Elements{call.in[0]}); }
+int column_dot(const Call& call, const Queue& queue) {
+  return sum_all(call, queue, ElementProducts{call.in[0], call.in[1]});
+}
+std::size_t column_sum_workspace(const Call& call) {
+  const BandsOfRows bands = bands_of_sum(call.in[0].rows);
+  return bands.count == 1 ? 0 : static_cast<std::size_t>(bands.count * call.in[0].width) * sizeof(float);
+}
+
+int add_bias(const Call& call, const Queue& queue) { return run_each(call, queue, AddBias{call.in[0], call.in[1]}); }
+int mul_row(const Call& call, const Queue& queue) { return run_each(call, queue, MulRow{call.in[0], call.in[1]}); }
+int spread_rows(const Call& call, const Queue& queue) { return run_each(call, queue, SpreadRows{call.in[0]}); }
+int spread_columns(const Call& call, const Queue& queue) { return run_each(call, queue, SpreadColumns{call.in[0]}); }
+int mul_columns(const Call& call, const Queue& queue) {
+  return run_each(call, queue, MulColumns{call.in[0], call.in[1]});
+}
+
+int matmul_each(const Call& call, const Queue& queue) {
+  const auto& sizes = call.attributes.sizes;
+  return product_each(call, queue, {sizes[1], 1}, {sizes[2], 1});
+}
+int matmul_each_nt(const Call& call, const Queue& queue) {
+  const auto& sizes = call.attributes.sizes;
+  return product_each(call, queue, {sizes[1], 1}, {1, sizes[1]});
+}
+int matmul_each_tn(const Call& call, const Queue& queue) {
+  const auto& sizes = call.attributes.sizes;
+  return product_each(call, queue, {1, sizes[0]}, {sizes[2], 1});
+}
+
+}  // namespace kernel
+}  // namespace windrow::cuda

@@ -1,0 +1,218 @@
+// Kernels with a team for each row: sums, products, maxima and softmax.
+#include "rowwise.h"
+
+namespace windrow::cuda {
+namespace {
+
+/// One number for each row: the sum of Term::of(x, y) over its elements.
+template <class Term>
+struct SumOfTerms {
+  static constexpr const char* name = Term::name;
+  In x, y;
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
+    const float sum = sum_of(team, x.width, [&](Index c) { return Term::of(at(x, r, c), at(y, r, c)); });
+    return [sum](Index) { return sum; };
+  }
+  void accesses(Accesses& to) const { to.all(x, y); }
+};
+
+struct Itself {
+  static constexpr const char* name = "row_sum";
+  WINDROW_ON_DEVICE static float of(float x, float) { return x; }
+};
+struct Product {
+  static constexpr const char* name = "row_dot";
+  WINDROW_ON_DEVICE static float of(float x, float y) { return x * y; }
+};
+struct SquaredDifference {
+  static constexpr const char* name = "squared_distance";
+  WINDROW_ON_DEVICE static float of(float x, float y) { return (x - y) * (x - y); }
+};
+
+struct SquaredDistanceGradient {
+  static constexpr const char* name = "squared_distance_gradient";
+  In x, y, g;
+  WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return 2 * (at(x, r, c) - at(y, r, c)) * at(g, r, 0); }
+  void accesses(Accesses& to) const { to.all(x, y, g); }
+};
+
+struct RowMax {
+  static constexpr const char* name = "row_max";
+  In x;
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
+    const float top = x.width == 0 ? 0 : max_of(team, x.width, [&](Index c) { return at(x, r, c); });
+    return [top](Index) { return top; };
+  }
+  void accesses(Accesses& to) const { to.all(x); }
+};
+
+/// A column goes through a float, as its negative: columns are exact up to 2^24, which is more than a row has.
+struct RowMaxGradient {
+  static constexpr const char* name = "row_max_gradient";
+  In x, g;
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
+    const float top = max_of(team, x.width, [&](Index c) { return at(x, r, c); });
+    const float first = -max_of(team, x.width, [&](Index c) {
+      const float value = at(x, r, c);
+      return value == top || value != value ? -static_cast<float>(c) : lowest;
+    });
+    return [first, g = g, r](Index c) { return static_cast<float>(c) == first ? at(g, r, 0) : 0; };
+  }
+  void accesses(Accesses& to) const { to.all(x, g); }
+};
+
+/// Each row: exp(x) divided by its sum, or the logarithm of that.
+template <bool logarithm>
+struct Softmax {
+  static constexpr const char* name = logarithm ? "log_softmax" : "softmax";
+  In x;
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
+    const ExpSum row = exp_sum_of(team, x, r);
+    const float log_sum = std::log(row.sum);
+    return [row, log_sum, x = x, r](Index c) {
+      const float above = at(x, r, c) - row.top;
+      return logarithm ? above - log_sum : std::exp(above) / row.sum;
+    };
+  }
+  void accesses(Accesses& to) const { to.all(x); }
+};
+
+struct LogSumExp {
+  static constexpr const char* name = "log_sum_exp";
+  In x;
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
+    const ExpSum row = exp_sum_of(team, x, r);
+    const bool infinite = row.top == lowest || row.top == -lowest;
+    const float value = x.width == 0 ? 0 : infinite ? row.top : row.top + std::log(row.sum);
+    return [value](Index) { return value; };
+  }
+  void accesses(Accesses& to) const { to.all(x); }
+};
+
+struct LogSumExpGradient {
+  static constexpr const char* name = "log_sum_exp_gradient";
+  In x, result, g;
+  /// The exponentials are off by what the result has been rounded, so they are divided by their sum.
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
+    const float of_row = at(result, r, 0);
+    const float sum = sum_of(team, x.width, [&](Index c) { return share_of(at(x, r, c), of_row); });
+    const float factor = at(g, r, 0) / (sum > 0 && sum < -lowest ? sum : 1);
+    return [x = x, r, of_row, factor](Index c) { return factor * share_of(at(x, r, c), of_row); };
+  }
+  void accesses(Accesses& to) const { to.all(x, result, g); }
+};
+
+/// A row is normalised as (x - centre) * factor.
+struct RowNorm {
+  float centre, factor;
+};
+/// About the mean of the row, or about 0.
+template <bool about_mean, class Team>
+WINDROW_ON_DEVICE RowNorm norm_of(Team& team, const In& x, Index r, float epsilon) {
+  const auto n = static_cast<float>(x.width);
+  const float centre = about_mean ? mean_of(team, x.width, [&](Index c) { return at(x, r, c); }) : 0;
+  const float squares = sum_of(team, x.width, [&](Index c) {
+    const float above = at(x, r, c) - centre;
+    return above * above;
+  });
+  return {centre, 1 / std::sqrt(squares / n + epsilon)};
+}
+
+template <bool about_mean>
+struct Normalised {
+  static constexpr const char* name = about_mean ? "layer_norm" : "rms_norm";
+  In x;
+  float epsilon;
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
+    const RowNorm norm = norm_of<about_mean>(team, x, r, epsilon);
+    return [norm, x = x, r](Index c) { return (at(x, r, c) - norm.centre) * norm.factor; };
+  }
+  void accesses(Accesses& to) const { to.all(x); }
+};
+
+template <bool about_mean>
+struct NormalisedGradient {
+  static constexpr const char* name = about_mean ? "layer_norm_gradient" : "rms_norm_gradient";
+  In x, g;
+  float epsilon;
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
+    const RowNorm norm = norm_of<about_mean>(team, x, r, epsilon);
+    const auto n = static_cast<float>(x.width);
+    const float mean = about_mean ? mean_of(team, x.width, [&](Index c) { return at(g, r, c); }) : 0;
+    const float dot =
+        sum_of(team, x.width, [&](Index c) { return (at(x, r, c) - norm.centre) * (at(g, r, c) - mean); });
+    const float slope = norm.factor * norm.factor * dot / n;
+    return [norm, mean, slope, x = x, g = g, r](Index c) {
+      return norm.factor * (at(g, r, c) - mean - (at(x, r, c) - norm.centre) * slope);
+    };
+  }
+  void accesses(Accesses& to) const { to.all(x, g); }
+};
+
+/// Of the result y of softmax, or of its logarithm.
+template <bool logarithm>
+struct SoftmaxGradient {
+  static constexpr const char* name = logarithm ? "log_softmax_gradient" : "softmax_gradient";
+  In y, g;
+  WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
+    const float sum =
+        sum_of(team, y.width, [&](Index c) { return logarithm ? at(g, r, c) : at(y, r, c) * at(g, r, c); });
+    return [sum, y = y, g = g, r](Index c) {
+      const float of_y = at(y, r, c), of_g = at(g, r, c);
+      return logarithm ? of_g - std::exp(of_y) * sum : of_y * (of_g - sum);
+    };
+  }
+  void accesses(Accesses& to) const { to.all(y, g); }
+};
+
+}  // namespace
+
+namespace kernel {
+
+int row_sum(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, SumOfTerms<Itself>{call.in[0], call.in[0]});
+}
+int row_dot(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, SumOfTerms<Product>{call.in[0], call.in[1]});
+}
+int squared_distance(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, SumOfTerms<SquaredDifference>{call.in[0], call.in[1]});
+}
+int squared_distance_gradient(const Call& call, const Queue& queue) {
+  return run_each(call, queue, SquaredDistanceGradient{call.in[0], call.in[1], call.in[2]});
+}
+
+int row_max(const Call& call, const Queue& queue) { return run_rows(call, queue, RowMax{call.in[0]}); }
+int row_max_gradient(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, RowMaxGradient{call.in[0], call.in[1]});
+}
+
+int layer_norm(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, Normalised<true>{call.in[0], value_of(call)});
+}
+int layer_norm_gradient(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, NormalisedGradient<true>{call.in[0], call.in[1], value_of(call)});
+}
+int rms_norm(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, Normalised<false>{call.in[0], value_of(call)});
+}
+int rms_norm_gradient(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, NormalisedGradient<false>{call.in[0], call.in[1], value_of(call)});
+}
+
+int log_sum_exp(const Call& call, const Queue& queue) { return run_rows(call, queue, LogSumExp{call.in[0]}); }
+int log_sum_exp_gradient(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, LogSumExpGradient{call.in[0], call.in[1], call.in[2]});
+}
+
+int softmax(const Call& call, const Queue& queue) { return run_rows(call, queue, Softmax<false>{call.in[0]}); }
+int log_softmax(const Call& call, const Queue& queue) { return run_rows(call, queue, Softmax<true>{call.in[0]}); }
+int softmax_gradient(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, SoftmaxGradient<false>{call.in[0], call.in[1]});
+}
+int log_softmax_gradient(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, SoftmaxGradient<true>{call.in[0], call.in[1]});
+}
+
+}  // namespace kernel
+}  // namespace windrow::cuda
