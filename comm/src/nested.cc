@@ -1,4 +1,4 @@
-#include "windrow/comm/nested.h"
+#include "windrow/comm/mpi.h"
 
 #include <algorithm>
 #include <cstdint>

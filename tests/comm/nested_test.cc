@@ -1,5 +1,5 @@
 // Groups of groups. The processes are groups of threads here; tests/programs/members_test.cc has real ones.
-#include "windrow/comm/nested.h"
+#include "windrow/comm/mpi.h"
 
 #include <cmath>
 #include <memory>

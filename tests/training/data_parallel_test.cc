@@ -15,7 +15,7 @@
 #include "tests/engine/support.h"
 #include "tests/seed.h"
 #include "tests/training/members.h"
-#include "windrow/comm/nested.h"
+#include "windrow/comm/mpi.h"
 #include "windrow/training/internal/deal.h"
 #include "windrow/training/optimiser.h"
 

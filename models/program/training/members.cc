@@ -12,7 +12,6 @@
 #include "windrow/comm/local.h"
 #include "windrow/comm/mpi.h"
 #include "windrow/comm/nccl.h"
-#include "windrow/comm/nested.h"
 
 namespace windrow::program {
 namespace {

@@ -77,10 +77,6 @@ struct CollectiveOptions {
   std::source_location pushed_at = std::source_location::current();
 };
 
-/// A number of a text, for exchange(): equal in all processes, and different for different texts as good as always. Not
-/// negative.
-std::int64_t fingerprint(std::string_view text);
-
 namespace comm {
 class Member;
 }
@@ -150,5 +146,9 @@ class Communicator {
   std::shared_ptr<comm::Member> member_;
   std::shared_ptr<void> presence_;  // of all copies of this handle: its end tells the group that no call will follow
 };
+
+/// A number of a text, for exchange(): equal in all processes, and different for different texts as good as always. Not
+/// negative.
+std::int64_t fingerprint(std::string_view text);
 
 }  // namespace windrow

@@ -26,13 +26,6 @@
 
 namespace windrow {
 
-/// Thrown when a file cannot be read or written, or holds something other than expected. The text is one line: the
-/// file, what is wrong, and what was expected. Control characters in names are escaped.
-class FileError : public Error {
- public:
-  using Error::Error;
-};
-
 class OpenFile;
 
 /// Sizes from the outermost dimension to the innermost; none for a scalar. At most 8.
@@ -121,6 +114,13 @@ class TensorFile {
   std::map<std::string, std::size_t, std::less<>> index_;  // in tensors_
   std::uint64_t bytes_ = 0;
   std::uint32_t header_sum_ = 0;
+};
+
+/// Thrown when a file cannot be read or written, or holds something other than expected. The text is one line: the
+/// file, what is wrong, and what was expected. Control characters in names are escaped.
+class FileError : public Error {
+ public:
+  using Error::Error;
 };
 
 }  // namespace windrow

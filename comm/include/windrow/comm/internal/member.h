@@ -132,7 +132,7 @@ struct Breakage {
   std::exception_ptr error_of_exchange() const;
 };
 
-/// The groups that the calls of a member of a NestedGroup consist of (nested.h), and these calls.
+/// The groups that the calls of a member of a NestedGroup consist of (mpi.h), and these calls.
 struct Nested {
   Communicator inner;  ///< of the members of this process
   int processes;
