@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <deque>
+#include <list>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -24,7 +25,6 @@
 #include "diagnosis/access_check.h"
 #include "diagnosis/watchdog.h"
 #include "graph/capture.h"
-#include "graph/push_plan.h"
 #include "lane/lanes.h"
 #include "policy/running_policy.h"
 #include "process/fork.h"
@@ -49,6 +49,10 @@ class Core {
   void push(OpFunction&& function, AccessList accesses, const PushOptions& how);
   void push_async(AsyncFunction&& function, AccessList accesses, const PushOptions& how);
   std::shared_ptr<DeclaredState> declare(OpFunction&& function, AccessList accesses, const PushOptions& how);
+  void push(const std::shared_ptr<DeclaredState>& op);
+  using DeclaredOps = std::list<std::shared_ptr<CapturedOp>>;
+  /// The ops that have no handle any more, for the caller to destroy; none while something is pending that may call them.
+  DeclaredOps take_dropped() noexcept;
   void retire(Var var, OpFunction&& last, PushOptions how);
   void heal(Var var, const PushOptions& how);
   Ports& ports() { return ports_; }
@@ -89,11 +93,6 @@ class Core {
   std::shared_ptr<GraphState> capture(const std::function<void()>& body, OpName name);
   void append(GraphState& graph, const std::function<void()>& body);
   void launch(GraphState& graph, std::source_location from);
-  /// Returns false where pushes are diverted.
-  bool launch(const DeclaredState& op, std::source_location from);
-  /// Later launches push by `by`, if not null. Returns the previous plan, which gets no new use. Needs the graph's
-  /// mutex.
-  PushPlan* replace(std::atomic<PushPlan*>& pushes, PushPlan* by);
   static Dep::Access access(const Var& var, AccessKind kind) { return {*var.state_, var.generation_, kind}; }
   /// Throws MisuseError if one of the op's variables is retired.
   void refuse_stale(const CapturedOp& op);
@@ -144,7 +143,6 @@ class Core {
 
  private:
   friend class Forks;
-  friend class PushPlan;
   friend class EngineUse;
   enum class Life { running, draining, stopped };
   Var make_var(OpName name);
@@ -168,7 +166,9 @@ class Core {
   [[noreturn]] void refuse(Var var, const OpInfo& about) const;
   /// The handle's variable. Throws MisuseError for an empty, foreign or retired one.
   VarState& alive(Var var, const PushOptions& how);
-  struct Listed;  // the parts of a push: accesses in the form that Dep::place takes, the op's properties, and a body
+  // The parts of a push: accesses in the form that Dep::place takes, the op's properties, and a body.
+  struct Listed;
+  struct Canonical;
   struct Single;
   struct Entering {
     const OpInfo& about;
@@ -182,6 +182,8 @@ class Core {
   /// Captures or pushes the op. Throws MisuseError after shutdown or for a wrong variable, Error if no thread starts.
   template <class Body>
   void push_listed(Port& port, const Entering& op, AccessList accesses, const Body& body);
+  template <class Accesses, class Body>
+  void push_op(Port& port, const Entering& op, const Accesses& accesses, const Body& body);
   template <class Accesses, class Body>
   void divert(Port& port, const Entering& op, const Accesses& accesses, const Body& body);
   template <class Accesses>
@@ -222,14 +224,6 @@ class Core {
   /// Waits until the point is reached, without a limit. Needs no memory.
   static void reach(Point point) noexcept;
 
-  /// Does nothing and returns false if launches of this graph go by gates.
-  bool launch_by_pushes(Port& port, const std::atomic<PushPlan*>& plan_now, const LaunchSite& site);
-  void launch_by_gates(Port& port, GraphState& graph, std::source_location from);
-  class Pushing;  ///< pushes a launch's ops; graph/push.cc
-  /// To be called after `count` pushes: holds the thread back if it is too far ahead.
-  void look_after_pushes(Port& port, std::size_t count) {
-    if ((port.pushes_to_look -= static_cast<int>(count)) <= 0) hold_back(port);
-  }
   void join_gates(GraphLaunch& launch, const OpInfo& about, const Entry& entry, ReadyList& ready);
   /// From this call on the launch's ops count as pushed.
   void number_nodes(GraphLaunch& launch, Port& port);
@@ -242,8 +236,8 @@ class Core {
   /// Removes the op from its launch, and puts the successors that become ready into `ready`.
   void leave_node(OpRecord& op, ReadyList& ready);
   void end_part(GraphLaunch& launch);
-  /// Makes parts of graphs that ended on this thread reusable. Destroys those without an owner, and their captures.
-  void end_parts(Port& port, Slots* slots);
+  /// Makes launches that ended on this thread reusable. Destroys graphs without an owner, and their captures.
+  void end_launches(Port& port, Slots* slots);
   void append_nodes(std::vector<PendingOp>& ops);
 
   // back: moves granted ops on and finishes ops that have run, even when memory has run out
@@ -370,7 +364,6 @@ class Core {
   Mutex launches_mutex_;
   GraphLaunch* launches_ WINDROW_GUARDED_BY(launches_mutex_) = nullptr;       // under way
   const std::shared_ptr<CoreLink> link_ = std::make_shared<CoreLink>(*this);  // for what may outlive the engine
-  EndingPlans ending_plans_;
 
   Mutex shutdown_mutex_;           // held by the thread that shuts down; others wait for it
   std::atomic<bool> left_{false};  // shutdown_for() has left ops behind
@@ -381,6 +374,7 @@ class Core {
   std::deque<VarState> vars_ WINDROW_GUARDED_BY(table_mutex_);
   std::vector<VarState*> free_vars_ WINDROW_GUARDED_BY(table_mutex_);
   std::deque<LaneState> lanes_ WINDROW_GUARDED_BY(table_mutex_);
+  DeclaredOps declared_ WINDROW_GUARDED_BY(table_mutex_);
 
   Mutex point_mutex_;
   /// For each op marked as lost, the first point it awaited that failed. No entry if there was no memory for one.

@@ -104,32 +104,6 @@ struct Dependency : Versions<Atomics, Record> {
     return !stale;
   }
 
-  /// Enters several ops in one atomic step: `enter_all()` must join them one after the other, each with Joiners::one,
-  /// and needs no fences. `firsts` is canonical, and holds the first access of these ops to each variable. Returns
-  /// false, and enters none, if one of the variables is retired. `drop` and `make_fence` are as for join. If there are
-  /// several ops, none of them may commute.
-  template <class EnterAll, class Drop, class MakeFence>
-  static bool join_together(std::span<const Access> firsts, Joiners joiners, EnterAll&& enter_all, Drop&& drop,
-                            MakeFence&& make_fence) {
-    const bool many = joiners == Joiners::many;
-    if (many) lock_all(firsts);
-    bool stale = false, commuting = false;
-    for (const Access& access : firsts) {
-      stale |= is_stale(access);
-      commuting |= access.commutes() || access.var().commuting_;
-    }
-    try {
-      if (commuting && !stale) enter_fences(firsts, drop, make_fence);
-    } catch (...) {
-      if (many) unlock_all(firsts);
-      throw;
-    }
-    // From here on the first accesses, and all that follow them, agree with the accesses whose versions they share.
-    if (!stale) enter_all();
-    if (many) unlock_all(firsts);
-    return !stale;
-  }
-
   /// Whether nothing has joined the variable after the place with this ticket.
   static bool is_last(Var& var, std::uint32_t ticket, Joiners joiners) {
     const auto held = hold(var, joiners);

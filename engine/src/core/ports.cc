@@ -126,7 +126,6 @@ Port& Ports::take_one() {
     return port;
   }
   Port& port = all_.emplace_back();
-  port.number = count_.fetch_add(1, std::memory_order_relaxed);
   port.next = first_.load(std::memory_order_relaxed);
   first_.store(&port, std::memory_order_release);
   return port;

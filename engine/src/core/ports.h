@@ -21,7 +21,7 @@
 namespace windrow {
 
 class Capture;
-struct EndedPart;
+class GraphLaunch;
 
 /// A wait for one variable. If it times out, its record stays in the variable's chain and blocks no other op. The next
 /// wait for the variable reuses the record unless something has joined behind it, so that polling adds no records.
@@ -64,8 +64,7 @@ struct alignas(64) Port {
   enum class Busy : std::uint8_t { no, entering, capturing, refusing };
   Busy busy = Busy::no;
   Capture* capture = nullptr;  ///< while the thread captures
-  EndedPart* ended = nullptr;  ///< parts of graphs that ended on the thread; released once the op there has left
-  std::uint32_t number = 0;    ///< the number of ports that were made before this one; fixed
+  GraphLaunch* ended = nullptr;  ///< launches that ended on the thread; released once the op there has left
   /// The base of the ids of the thread's ops. It is 0 for the first thread that has pushed, and for each
   /// 65,535th later one.
   OpId first_id = unnumbered;
@@ -136,11 +135,6 @@ class Ports {
     const Last& last = last_;
     return last.engine == engine_ ? *last.port : find();
   }
-  /// The calling thread's port if it is the one that the thread used last, among the ports of all engines; else null.
-  const Port* mine_if_last() const {
-    const Last& last = last_;
-    return last.engine == engine_ ? last.port : nullptr;
-  }
   /// As mine(), but null if the port would have to be made and there is no memory.
   Port* mine_if_any() noexcept {
     const Last& last = last_;
@@ -164,8 +158,6 @@ class Ports {
     }
   }
 
-  /// The number of ports.
-  std::uint32_t count() const { return count_.load(std::memory_order_relaxed); }
   /// The first port of the list of all ports, which `next` links.
   Port* first() const { return first_.load(std::memory_order_acquire); }
 
@@ -215,7 +207,6 @@ class Ports {
   const std::uint32_t engine_;
   const Denormals denormals_;
   std::atomic<Port*> first_{nullptr};
-  std::atomic<std::uint32_t> count_{0};
   Mutex mutex_;
   std::deque<Port> all_ WINDROW_GUARDED_BY(mutex_);
 };

@@ -35,6 +35,22 @@ struct AsyncFunctionBody {
   }
 };
 
+/// The function stays with the declared op.
+struct DeclaredBody {
+  struct Call {
+    CapturedOp* op;
+    void operator()(OpContext& context) const { op->function(context); }
+  };
+  const std::shared_ptr<DeclaredState>& declared;
+
+  static constexpr std::size_t bytes() { return sizeof(Call); }
+  void move_to(OpRecord& op) const { op.set_call<Call>(declared->op.get()); }
+  void move_to(CapturedOp& op) const {
+    op.kind = OpRecord::Body::function;
+    op.function = [kept = declared](OpContext& context) { kept->op->function(context); };
+  }
+};
+
 bool has_limits(const PushOptions& options) {
   return options.stop.stop_possible() || options.deadline.time_since_epoch().count() != 0;
 }
@@ -76,6 +92,14 @@ struct Core::Listed {
   }
 };
 
+/// Accesses that were checked and sorted before.
+struct Core::Canonical {
+  const Dep::Access* first;
+  std::size_t count;
+
+  const Dep::Access& operator()(std::size_t i) const { return first[i]; }
+};
+
 /// The single access of an op, already checked. The count is a compile-time constant.
 struct Core::Single {
   Dep::Access access;
@@ -84,17 +108,22 @@ struct Core::Single {
   const Dep::Access& operator()(std::size_t) const { return access; }
 };
 
+template <class Accesses, class Body>
+[[gnu::always_inline]] inline void Core::push_op(Port& port, const Entering& op, const Accesses& accesses,
+                                                 const Body& body) {
+  if (port.diverted()) [[unlikely]]
+    return divert(port, op, accesses, body);
+  if (accesses.count == 1) {
+    submit(port, op, Single{accesses(0)}, body);
+  } else {
+    submit(port, op, accesses, body);
+  }
+}
+
 template <class Body>
 [[gnu::always_inline]] inline void Core::push_listed(Port& port, const Entering& op, AccessList accesses,
                                                      const Body& body) {
-  const Listed listed{*this, op.about, accesses.begin(), accesses.size()};
-  if (port.diverted()) [[unlikely]]
-    return divert(port, op, listed, body);
-  if (accesses.size() == 1) {
-    submit(port, op, Single{listed(0)}, body);
-  } else {
-    submit(port, op, listed, body);
-  }
+  push_op(port, op, Listed{*this, op.about, accesses.begin(), accesses.size()}, body);
 }
 
 template <class Accesses, class Body>
@@ -292,14 +321,44 @@ std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList a
   }
   FunctionBody{function}.move_to(*op);
   auto declared = std::make_shared<DeclaredState>();
+  declared->core = link_;
   declared->engine = number;
-  declared->op = op;
   declared->accesses.assign(accesses.begin(), accesses.end());
   declared->how = how;
   declared->how.stop = {};
   declared->how.deadline = {};
-  declared->pushes = new PushPlan(*this, {op});
+  const DeclaredOps dropped = take_dropped();
+  MutexLock lock(table_mutex_);
+  declared_.push_back(op);
+  declared->op = op;
   return declared;
+}
+
+void Core::push(const std::shared_ptr<DeclaredState>& declared) {
+  const CapturedOp& op = *declared->op;
+  push_op(ports_.mine(), {*op.info, op.priority}, Canonical{op.accesses.data(), op.accesses.size()},
+          DeclaredBody{declared});
+}
+
+Core::DeclaredOps Core::take_dropped() noexcept {
+  DeclaredOps taken;
+  MutexLock lock(table_mutex_);
+  // Ops that are pending now were pushed before the handles went, or call other functions.
+  for (auto each = declared_.begin(); each != declared_.end();) {
+    const auto at = each++;
+    if ((*at)->dropped.load(std::memory_order_acquire)) taken.splice(taken.end(), declared_, at);
+  }
+  if (!taken.empty() && ports_.sums().pending != 0) declared_.splice(declared_.end(), taken);
+  return taken;
+}
+
+DeclaredState::~DeclaredState() {
+  if (op == nullptr) return;
+  // release: a thread that sees this sees the pushes of the op.
+  op->dropped.store(true, std::memory_order_release);
+  Core::DeclaredOps dropped;
+  if (core->begin_use()) dropped = core->of().take_dropped();
+  core->end_use();  // before captures are destroyed, which may own the engine
 }
 
 DeclaredOp Engine::declare(OpFunction function, AccessList accesses, const PushOptions& options) {
@@ -313,10 +372,10 @@ void Engine::push(const DeclaredOp& declared, std::source_location pushed_at) {
   if (!declared) throw MisuseError("push of an empty DeclaredOp; make it with Engine::declare");
   const DeclaredState& state = *declared.state_;
   if (state.engine != core_->number) throw MisuseError("push of a DeclaredOp of another engine");
-  if (state.how.bytes == 0 && core_->launch(state, pushed_at)) return;
+  if (state.how.bytes == 0) return core_->push(declared.state_);
   PushOptions how = state.how;
   how.pushed_at = pushed_at;
-  push([op = state.op](OpContext& context) { op->function(context); }, state.accesses, how);
+  push([kept = declared.state_](OpContext& context) { kept->op->function(context); }, state.accesses, how);
 }
 
 }  // namespace windrow

@@ -33,7 +33,7 @@ OpRecord* Core::go_on(OpRecord* next, ReadyList& others, Slots* slots) noexcept 
   Port& port = ports_.mine();
   if (port.ended == nullptr) return next;
   if (next != nullptr) policy_->add(*next);  // destructors that run at the end of a launch may wait for it
-  end_parts(port, slots);
+  end_launches(port, slots);
   return nullptr;
 }
 

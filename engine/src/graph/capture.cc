@@ -123,7 +123,7 @@ void Capture::take_over_variables() {
 void Capture::finish() {
   GraphState& graph = graph_;
   take_over_variables();
-  // Destroyed without the lock, as is the PushPlan that is replaced: destroying captures runs user code.
+  // Destroyed without the lock: destroying captures runs user code.
   std::shared_ptr<GraphPlan> before;
   MutexLock lock(graph.mutex);
   CapturedOps all = graph.plan ? graph.plan->ops() : CapturedOps();
@@ -131,13 +131,10 @@ void Capture::finish() {
   std::vector<std::shared_ptr<const void>> owned = graph.owned;
   owned.insert(owned.end(), owned_.begin(), owned_.end());
   auto plan = std::make_shared<GraphPlan>(std::move(all), owned);
-  auto pushes = plan->pushing_is_cheaper() ? std::make_unique<PushPlan>(core_, plan->ops()) : nullptr;
   graph.owned.swap(owned);
   before = std::exchange(graph.plan, std::move(plan));
-  PushPlan* const pushed_by = core_.replace(graph.pushes, pushes.release());
   finished_ = true;
   lock.unlock();
-  PushPlan::let_go(pushed_by);
 }
 
 }  // namespace windrow

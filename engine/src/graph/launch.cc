@@ -66,10 +66,6 @@ void Core::launch(GraphState& graph, std::source_location from) {
   Port& port = ports_.mine();
   if (port.diverted()) [[unlikely]]
     return divert_launch(port, graph, from);
-  if (!launch_by_pushes(port, graph.pushes, {graph.name, from})) launch_by_gates(port, graph, from);
-}
-
-[[gnu::noinline]] void Core::launch_by_gates(Port& port, GraphState& graph, std::source_location from) {
   const OpInfo& about = info(port, {.name = graph.name, .pushed_at = from});
   std::shared_ptr<GraphPlan> plan = graph.plan_now();
   if (const Life life = life_; life != Life::running) check_life(life, about);
@@ -94,9 +90,9 @@ void Core::launch(GraphState& graph, std::source_location from) {
     }
     release_all(ready);
     begin_roots(launch);
-    end_parts(port, nullptr);
+    end_launches(port, nullptr);
   }
-  look_after_pushes(port, size);
+  if ((port.pushes_to_look -= static_cast<int>(size)) <= 0) hold_back(port);
 }
 
 void Core::join_gates(GraphLaunch& launch, const OpInfo& about, const Entry& entry, ReadyList& ready) {
@@ -219,14 +215,14 @@ void Core::end_part(GraphLaunch& launch) {
   launch.next_ended = std::exchange(port.ended, &launch);
 }
 
-void Core::end_parts(Port& port, Slots* slots) {
+void Core::end_launches(Port& port, Slots* slots) {
   while (port.ended != nullptr) {
-    EndedPart& part = *std::exchange(port.ended, port.ended->next_ended);
+    GraphLaunch& launch = *std::exchange(port.ended, port.ended->next_ended);
     OpRecord end(0);
     end.begin(end_of_graph_, 0, false);
-    end.set_id(part.first_id);
+    end.set_id(launch.first_id);
     const Running frame(*this, end, slots);  // the functions' captures may be destroyed with the plan
-    part.end();
+    launch.end();
   }
 }
 

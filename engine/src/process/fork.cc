@@ -211,7 +211,6 @@ void Forks::each_mutex_after_ports(Core& core, EachMutex f) WINDROW_UNCHECKED_LO
   for (LaneState& lane : core.lanes_) lane.each_mutex(f);
   core.failures_.each_mutex(f);
   f(core.launches_mutex_);
-  core.ending_plans_.each_mutex(f);
   core.held_back_.each_mutex(f);
   core.held_back_by_bytes_.each_mutex(f);
   f(core.idle_mutex_);

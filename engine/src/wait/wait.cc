@@ -290,6 +290,7 @@ bool Core::wait_all(Deadline deadline) {
     const SlotsFree slots;
     if (!wait_until_idle(deadline) || !wait_until_lanes_reached(deadline, failures)) return false;
   }
+  take_dropped();  // and destroys them
   for (FailurePtr& root : failures_.to_report()) {
     if (std::find(failures.begin(), failures.end(), root) == failures.end()) failures.push_back(std::move(root));
   }
