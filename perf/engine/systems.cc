@@ -11,7 +11,7 @@ namespace windrow::perf {
 namespace {
 
 const SystemKind* const kinds[] = {
-    &windrow_system, &windrow_bulk_system, &windrow_captures_system, &windrow_per_device_system, &windrow_async_system,
+    &windrow_system, &windrow_captures_system, &windrow_per_device_system, &windrow_async_system,
     &openmp_system,  &tbb_system,          &tbb_graph_system,        &taskflow_system,           &taskflow_graph_system,
     &starpu_system};
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "tests/engine/fault_trial.h"
-#include "windrow/engine/bulk_scope.h"
 #include "windrow/engine/coroutine.h"
 #include "windrow/engine/graph.h"
 #include "windrow/engine/reduction.h"
@@ -113,10 +112,9 @@ TEST_P(FeatureFault, WhileOpsCommuteAndAreWaitedFor) {
   });
 }
 
-TEST_P(FeatureFault, WhileValuesAreReducedInABulkScope) {
+TEST_P(FeatureFault, WhileValuesAreReduced) {
   try_program([](Trial& trial) {
     attempt([&] {
-      const BulkScope scope(trial.engine);
       Reduction<int> sum(trial.engine, 0);
       for (int i = 0; i < 20; ++i) {
         trial.accepted += attempt([&] { sum.add([&trial](int& part) { ++part, ++trial.ran; }); });

@@ -1,7 +1,6 @@
 // What fork() makes of an engine. Each test forks; the child works and ends with a status.
 #include "fork_child.h"
 #include "sim_device.h"
-#include "windrow/engine/bulk_scope.h"
 #include "windrow/engine/parallel.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -223,27 +222,6 @@ TEST_P(ForkTest, AGraphIsLaunchedInTheChild) {
   graph.launch();
   engine.wait(v);
   EXPECT_EQ(value, 110);
-}
-
-TEST_P(ForkTest, ABulkScopeMayFork) {
-  auto engine = std::make_unique<Engine>(options());
-  const auto runs_by_itself = [](Engine& of) {
-    std::atomic<bool> ran{false};
-    of.push([&] { ran = true; }, {});
-    const auto until = std::chrono::steady_clock::now() + patience;
-    while (!ran && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(100us);
-    return ran.load();
-  };
-  {
-    const BulkScope bulk(*engine);
-    EXPECT_TRUE(works(*engine));
-    const Child child([&] {
-      CHILD_EXPECT(runs_by_itself(*engine));
-      CHILD_EXPECT(works(*engine));
-    });
-    EXPECT_TRUE(runs_by_itself(*engine));
-  }
-  EXPECT_TRUE(works(*engine));
 }
 
 TEST_P(ForkTest, ACaptureMayFork) {

@@ -23,7 +23,7 @@ class Player {
     for (Piece rest = steps_; !rest.empty(); rest = rest.subspan(pieces.back().size())) {
       pieces.push_back(rest.first(length_of_piece(rest)));
     }
-    take_turns(machine_.engine, pushers, pieces.size(), [&](std::size_t i) { play(pieces[i]); });
+    take_turns(pushers, pieces.size(), [&](std::size_t i) { play(pieces[i]); });
     return std::move(order_);
   }
 

@@ -96,7 +96,7 @@ void Core::hold_back(Port& port) {
   };
   std::uint64_t pending = count();
   if (pending <= std::max(most, port.allowance)) return;
-  policy_->hand_over();
+  ports_.hand_over();
   const HeldBack::Place place(held_back_);
   for (Patience patience(*this); pending > most / 2 || !place.is_first(); pending = count()) {
     patience.nap(std::max(pending, most / 2 + 1) - most / 2);
@@ -116,7 +116,7 @@ PendingBytes::Share Core::take_bytes(std::uint64_t bytes) {
   if (!held_back_by_bytes_.any()) {
     if (auto share = pending_bytes_.try_take(bytes)) return std::move(*share);
   }
-  policy_->hand_over();
+  ports_.hand_over();
   const HeldBack::Place place(held_back_by_bytes_);
   for (Patience patience(*this); !patience.is_over();) {
     patience.nap(pending_bytes_.too_many());

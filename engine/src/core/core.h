@@ -56,7 +56,6 @@ class Core {
   void retire(Var var, OpFunction&& last, PushOptions how);
   void heal(Var var, const PushOptions& how);
   Ports& ports() { return ports_; }
-  void end_bulk() noexcept;
   std::uint64_t version(Var var, const PushOptions& how);
   std::uint64_t pushed_version(Var var, const PushOptions& how);
   void watch(Var var, std::span<std::byte> bytes, const PushOptions& how);
@@ -247,8 +246,10 @@ class Core {
   void release_all(ReadyList& ready) noexcept;
   /// Releases what an op on these slots made ready. Returns what this thread runs next: `next`, another one, or null.
   OpRecord* go_on(OpRecord* next, ReadyList& others, Slots* slots) noexcept;
-  /// Whether a thread that ran an op on these slots may choose one that became ready as its next op.
-  bool may_go_on(const Slots* slots) const { return slots != nullptr && on_pool_; }
+  /// Whether a thread that ran an op on these slots may choose this ready one as its next op.
+  static bool may_go_on(const OpRecord& op, const Slots* slots) {
+    return slots != nullptr && op.priority == 0 && slots->goes_on_with(op.info().lane);
+  }
   /// True if a granted op may run without further checks. False only means that the checks are needed.
   [[gnu::always_inline]] bool is_plainly_ready(OpRecord& op) const {
     return !op.after_end && !op.commutes() && !op.is_wait() && (!has_ordered_ || is_apart_from_lanes(op));
@@ -380,7 +381,6 @@ class Core {
   /// For each op marked as lost, the first point it awaited that failed. No entry if there was no memory for one.
   std::unordered_map<const OpRecord*, FailurePtr> lost_ WINDROW_GUARDED_BY(point_mutex_);
 
-  const bool on_pool_ = options.policy == Policy::pool;
   const bool callers_run_ = options.policy == Policy::serial;  // ops run on the threads that push
   LaneState* host_ = nullptr;                                  // fixed by the constructor
   OpInfo end_of_graph_{.name = "the end of a graph"};          // fixed by the constructor

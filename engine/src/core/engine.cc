@@ -7,7 +7,6 @@
 #include "core/core.h"
 #include "diagnosis/engine_log.h"
 #include "process/exit.h"
-#include "windrow/engine/bulk_scope.h"
 #include "windrow/engine/engine_use.h"
 #include "windrow/engine/push_refusal.h"
 
@@ -98,9 +97,6 @@ void Engine::wait_all() { core_->wait_all(std::nullopt); }
 bool Engine::wait_all_for(std::chrono::nanoseconds patience) { return core_->wait_all(deadline_after(patience)); }
 
 void Engine::heal(Var var, const PushOptions& options) { core_->heal(var, options); }
-
-BulkScope::BulkScope(Engine& engine) : core_(*engine.core_) { ++core_.ports().mine().bulk_scopes; }
-BulkScope::~BulkScope() { core_.end_bulk(); }
 
 PushRefusal::PushRefusal(Engine& engine, const char* why) : core_(*engine.core_), frame_(Running::innermost()) {
   Port& port = core_.ports().mine();

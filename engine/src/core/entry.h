@@ -79,7 +79,7 @@ class Core::Visit {
  public:
   explicit Visit(Core& core) : core_(core) { ++core_.visitors_; }
   ~Visit() {
-    core_.policy_->hand_over();
+    core_.ports_.hand_over();
     if (Port* const port = core_.ports_.mine_if_any(); port != nullptr && Running::innermost() == nullptr) {
       port->completes_ops = true;
     }

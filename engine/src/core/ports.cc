@@ -174,7 +174,6 @@ void Port::forget_thread() noexcept {
   pushes_to_look = 1;
   allowance = 0;
   completes_ops = false;
-  bulk_scopes = 0;
   refuses_because = nullptr;
   ::new (&left_behind) std::vector<VariableWait>;  // not destroyed: the thread may have been changing the old one
   trace = {};

@@ -89,8 +89,7 @@ struct alignas(64) Port {
   static constexpr std::size_t most_left_behind = 16;
   std::vector<VariableWait> left_behind;  ///< waits that timed out; their memory is reserved before a wait is entered
 
-  ReadyRing ready;
-  int bulk_scopes = 0;                    ///< the number of BulkScopes that the thread is in
+  PoolRing* rings = nullptr;              ///< of the ops that the thread has made ready, one for each pool
   const char* refuses_because = nullptr;  ///< while the thread is in a PushRefusal
 
   /// Whether pushes of the thread do not enter the chains.
@@ -139,6 +138,15 @@ class Ports {
   Port* mine_if_any() noexcept {
     const Last& last = last_;
     return last.engine == engine_ ? last.port : find_if_any();
+  }
+
+  /// Called when the calling thread has made ready all its ops, or is about to wait: publishes those that were kept back
+  /// to be published together with later ones.
+  void hand_over() noexcept {
+    const Port* const port = mine_if_any();
+    for (PoolRing* ring = port != nullptr ? port->rings : nullptr; ring != nullptr; ring = ring->next_of_port) {
+      if (ring->kept() > 0) ring->hand_over();
+    }
   }
 
   /// Starts a thread. Its port is taken before it begins, so that it needs no memory to get one. Throws what

@@ -306,11 +306,6 @@ void Core::heal(Var var, const PushOptions& how) {
   push_listed(port, {info(port, how), how.priority}, {overwrite(var)}, FunctionBody{no_function});
 }
 
-void Core::end_bulk() noexcept {
-  if (Port* const port = ports_.mine_if_any()) --port->bulk_scopes;  // the thread has had a port since begin_bulk()
-  policy_->hand_over();
-}
-
 std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList accesses, const PushOptions& how) {
   const Entering entering{info(ports_.mine(), how), how.priority};
   const auto op = without_body(entering, Listed{*this, entering.about, accesses.begin(), accesses.size()});

@@ -24,7 +24,7 @@ void Core::release(OpRecord& op, ReadyList& ready) noexcept {
 OpRecord* Core::go_on(OpRecord* next, ReadyList& others, Slots* slots) noexcept {
   while (OpRecord* op = others.pop()) {
     if (!is_plainly_ready(*op) && !may_run(*op, others)) continue;
-    if (next == nullptr && may_go_on(slots) && op->priority == 0) {
+    if (next == nullptr && may_go_on(*op, slots)) {
       next = op;
     } else {
       policy_->add(*op);

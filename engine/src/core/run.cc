@@ -26,7 +26,7 @@ void Core::run(OpRecord& first, Slots* slots) noexcept {
     const DenormalsScope denormals(options.denormals);
     return run(first, slots);
   }
-  Row row{.slots = slots, .goes_on = may_go_on(slots), .port = ports_.mine()};
+  Row row{.slots = slots, .goes_on = slots != nullptr && slots->goes_on(), .port = ports_.mine()};
   OpRecord* op = &first;
   for (;; ++row.runs) {
     op = run_one(*op, row);
@@ -34,16 +34,16 @@ void Core::run(OpRecord& first, Slots* slots) noexcept {
     if (!gives_way(row)) [[likely]]
       continue;
     // If no other op is ready at the end of a row, the thread continues, so that the ops' data stays in its caches.
-    if (policy_->wants_thread_back() || policy_->work_in_sight()) break;
+    if (slots->wants_thread_back() || slots->work_in_sight()) break;
     row.runs = 0;
   }
   op->set_stage(OpRecord::Stage::queued);
   policy_->add(*op);
-  if (row.runs == most_runs_in_a_row) policy_->end_row();
+  if (row.runs == most_runs_in_a_row) slots->end_row();
 }
 
 inline bool Core::gives_way(const Row& row) const {
-  return row.runs == most_runs_in_a_row || policy_->wants_thread_back();
+  return row.runs == most_runs_in_a_row || row.slots->wants_thread_back();
 }
 
 [[gnu::always_inline]] inline OpRecord* Core::run_one(OpRecord& op, Row& row) {
@@ -139,7 +139,8 @@ OpRecord* Core::run_detoured(OpRecord& op, Row& row) {
 }
 
 inline bool Core::may_be_next(OpRecord& op, const OpRecord* next, const Row& row) const {
-  return next == nullptr && row.goes_on && is_plainly_ready(op) && op.priority == 0;
+  return next == nullptr && row.goes_on && is_plainly_ready(op) && op.priority == 0 &&
+         row.slots->goes_on_with(op.info().lane);
 }
 
 [[gnu::always_inline]] inline OpRecord* Core::end_plain(OpRecord* next, ReadyList& others, Row& row) {
@@ -316,9 +317,9 @@ OpRecord* Core::finish(OpRecord& op, const Ending& ending) noexcept {
   }
   // Successive ops of a lane stay on one thread: what a device's driver keeps for the queue is in its core's caches.
   OpRecord* next = lane.ordered && !keeps_lane ? lane.release() : nullptr;
-  if (next != nullptr && (!may_go_on(ending.slots) || next->priority != 0)) policy_->add(*std::exchange(next, nullptr));
+  if (next != nullptr && !may_go_on(*next, ending.slots)) policy_->add(*std::exchange(next, nullptr));
   while (OpRecord* const each = beside.pop()) {
-    if (next == nullptr && may_go_on(ending.slots) && each->priority == 0) {
+    if (next == nullptr && may_go_on(*each, ending.slots)) {
       next = each;
     } else {
       policy_->add(*each);

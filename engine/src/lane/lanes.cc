@@ -348,7 +348,7 @@ void Core::remove_lane(LaneId id) {
   const SlotsFree slots;  // first, since it may throw
   if (lane.removed.exchange(true)) throw MisuseError(name + " was removed before");
   lane.started = false;  // so that pushes look at `removed`; see start()
-  policy_->hand_over();
+  ports_.hand_over();
   Naps naps;
   const auto is_of_lane = [&lane](const OpRecord& op) { return op.info().lane == &lane; };
   while (any_pending(is_of_lane) || !lane.close_if_idle()) {

@@ -6,8 +6,7 @@
 #include "core/running.h"
 #include "diagnosis/engine_log.h"
 #include "policy/crew.h"
-#include "policy/lane_workers.h"
-#include "policy/worker_pool.h"
+#include "policy/pool.h"
 #include "process/exit.h"
 
 namespace windrow {
@@ -76,11 +75,93 @@ class Chaos final : public RunningPolicy {
   Crew crew_;
 };
 
-}  // namespace
+/// The policy `pool`, with one pool for all lanes, and the policy `per_device`, with a pool for each lane and, for the
+/// host lane, one more of one thread that only runs urgent ops.
+class Pools final : public RunningPolicy {
+ public:
+  explicit Pools(PolicyContext of) : of_(std::move(of)) {}
 
-namespace {
-constinit thread_local bool started_without_hook = false;
+  void start(LaneState& lane) override WINDROW_EXCLUDES(mutex_);
+  void add(OpRecord& op) noexcept override { op.info().lane->pool->add(op); }
+  void stop() override;
+  bool on_worker() const override { return Pool::on_thread_of(*this); }
+  OpRecord* take_wanted_anywhere(const Wanted& wanted) override;
+  int spares() const override WINDROW_EXCLUDES(mutex_);
+  std::uint64_t ready() const override WINDROW_EXCLUDES(mutex_);
+  void each_mutex(EachMutex f) override WINDROW_UNCHECKED_LOCKING;
+  void forget_threads(Copied copied) noexcept override WINDROW_UNCHECKED_LOCKING;
+
+ private:
+  Pool& pool_for(const LaneState& lane) WINDROW_REQUIRES(mutex_);
+  /// Null behind the last one.
+  Pool* pool_at(std::size_t index) WINDROW_EXCLUDES(mutex_);
+
+  const PolicyContext of_;
+  mutable Mutex mutex_;
+  std::deque<Pool> pools_ WINDROW_GUARDED_BY(mutex_);  // never shrinks
+};
+
+void Pools::start(LaneState& lane) {
+  MutexLock lock(mutex_);
+  if (lane.pool == nullptr) lane.pool = &pool_for(lane);
+  lane.pool->start();
 }
+
+Pool& Pools::pool_for(const LaneState& lane) {
+  const bool for_all = of_.options.policy == Policy::pool;
+  if (for_all && !pools_.empty()) return pools_.front();
+  if (for_all) return pools_.emplace_back(*this, of_, PoolOptions{of_.options.workers, "policy pool"});
+  Pool& pool = pools_.emplace_back(*this, of_, PoolOptions{lane.host.threads, "lane '" + lane.host.name + "'", &lane});
+  if (lane.id == host_lane) {
+    pools_.emplace_back(*this, of_,
+                        PoolOptions{.threads = 1, .name = "the thread for urgent ops", .lane = &lane, .helps = &pool});
+  }
+  return pool;
+}
+
+Pool* Pools::pool_at(std::size_t index) {
+  MutexLock lock(mutex_);
+  return index < pools_.size() ? &pools_[index] : nullptr;
+}
+
+void Pools::stop() {
+  for (std::size_t i = 0; Pool* const pool = pool_at(i); ++i) pool->stop();  // joins: holds no lock
+}
+
+OpRecord* Pools::take_wanted_anywhere(const Wanted& wanted) {
+  for (std::size_t i = 0; Pool* const pool = pool_at(i); ++i) {
+    if (OpRecord* const op = pool->take_wanted_anywhere(wanted)) return op;
+  }
+  return nullptr;
+}
+
+int Pools::spares() const {
+  MutexLock lock(mutex_);
+  int sum = 0;
+  for (const Pool& pool : pools_) sum += pool.spares();
+  return sum;
+}
+
+std::uint64_t Pools::ready() const {
+  MutexLock lock(mutex_);
+  std::uint64_t sum = 0;
+  for (const Pool& pool : pools_) sum += pool.ready();
+  return sum;
+}
+
+void Pools::each_mutex(EachMutex f) {
+  f(mutex_, [&]() WINDROW_UNCHECKED_LOCKING {
+    for (Pool& pool : pools_) pool.each_mutex(f);
+  });
+}
+
+void Pools::forget_threads(Copied copied) noexcept {
+  for (Pool& pool : pools_) pool.forget_threads(copied);
+}
+
+constinit thread_local bool started_without_hook = false;
+
+}  // namespace
 
 bool Lane::thread_is_free() noexcept { return started_without_hook && Running::innermost() == nullptr; }
 
@@ -101,9 +182,8 @@ std::unique_ptr<RunningPolicy> make_policy(PolicyContext of) {
     case Policy::serial:
       return std::make_unique<Serial>(of);
     case Policy::pool:
-      return std::make_unique<WorkerPool>(std::move(of));
     case Policy::per_device:
-      return std::make_unique<PerDevice>(std::move(of));
+      return std::make_unique<Pools>(std::move(of));
     case Policy::chaos:
       return std::make_unique<Chaos>(of);
   }

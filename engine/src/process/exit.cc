@@ -68,7 +68,7 @@ void stay_unless_exiting() noexcept {
 void Core::finish_at_exit() noexcept try {
   if (torn() || left_) return;
   using Clock = std::chrono::steady_clock;
-  policy_->hand_over();
+  ports_.hand_over();
   const Ports::Sums begun = ports_.sums();
   const std::uint64_t enough = begun.left + begun.pending;  // others may push without pause
   std::uint64_t left = begun.left;

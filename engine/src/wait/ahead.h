@@ -193,7 +193,7 @@ class Core::Ahead {
     OpRecord* next = &first;
     do {
       next = core.run_one(*next, row);
-    } while (next != nullptr && !core.policy_->wants_thread_back() && wanted(*next));
+    } while (next != nullptr && !slots->wants_thread_back() && wanted(*next));
     if (next != nullptr) core.policy_->add(*next);
   }
 

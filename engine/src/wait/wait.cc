@@ -238,7 +238,7 @@ bool wait_as_last(Waiter& waiter, std::chrono::nanoseconds search_took, Deadline
 
 bool Core::Waits::wait_long(const VariableWait& wait, Deadline deadline) {
   Waiter& waiter = *wait.waiter;
-  core_.policy_->hand_over();
+  core_.ports_.hand_over();
   Ahead ahead(core_, waits_, wait, deadline ? Ahead::Limited::yes : Ahead::Limited::no);
   if (!deadline) ahead.run_near();
   for (int look = 0; look < yielding_looks && !has_passed(deadline); ++look) {
@@ -304,7 +304,7 @@ bool Core::wait_all(Deadline deadline) {
 }
 
 bool Core::wait_until_idle(Deadline deadline) {
-  policy_->hand_over();
+  ports_.hand_over();
   for (int look = 0; look < yielding_looks; ++look) {
     if (ports_.sums().pending == 0) return true;
     std::this_thread::yield();

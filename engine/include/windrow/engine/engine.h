@@ -385,7 +385,6 @@ class Engine {
   std::string describe_pending();
 
  private:
-  friend class BulkScope;
   friend class EngineUse;
   friend class EngineRef;
   friend class PushRefusal;
