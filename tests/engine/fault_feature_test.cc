@@ -52,8 +52,7 @@ TEST_P(FeatureFault, WhileGraphsAreCapturedExtendedAndLaunched) {
   });
 }
 
-/// Small graphs push their ops, which still use what was captured when the graph has grown or gone.
-TEST_P(FeatureFault, WhileGraphsThatPushTheirOpsGrowAndGo) {
+TEST_P(FeatureFault, WhileGraphsGrowAndGo) {
   try_program([](Trial& trial) {
     const Var x = trial.new_var(), y = trial.new_var(), z = trial.new_var();
     if (!x || !y || !z) return;

@@ -287,26 +287,6 @@ TEST_P(ForkTest, BackPressureBeginsAnew) {
   EXPECT_TRUE(fill());
 }
 
-TEST_P(ForkTest, AnOpMayPushDeclaredOpsWhileAnotherThreadForks) {
-  if (GetParam().policy == Policy::serial) GTEST_SKIP() << "ops run on the thread that would fork";
-  Engine engine(options());
-  const Var v = engine.new_var();
-  std::atomic<int> runs{0};
-  const DeclaredOp declared = engine.declare([&](OpContext&) { ++runs; }, {mutate(v)});
-  constexpr int pushes = 100;
-  std::atomic<bool> begun{false};
-  engine.push(
-      [&] {
-        begun = true;
-        for (int i = 0; i < pushes; ++i, std::this_thread::sleep_for(1ms)) engine.push(declared);
-      },
-      {});
-  while (!begun) std::this_thread::yield();
-  const Child child([&] { CHILD_EXPECT(works(engine)); });
-  engine.wait_all();
-  EXPECT_EQ(runs, pushes);
-}
-
 TEST_P(ForkTest, LoopsRunInTheChild) {
   Engine engine(options());
   const auto sum = [&engine] {

@@ -104,27 +104,6 @@ TEST_P(ThreadedGraphs, MayBeLaunchedBySeveralThreads) {
   EXPECT_EQ(y, 400);
 }
 
-TEST_P(ThreadedGraphs, MayGoWhileOpsThatTheyPushedRunOnAnyThread) {
-  const auto captured = std::make_shared<int>(0);
-  std::vector<std::thread> threads;
-  // More threads than the engine expected when the graphs were captured.
-  for (int t = 0; t < 12; ++t) {
-    threads.emplace_back([&] {
-      const Var own = engine_.new_var("own"), other = engine_.new_var("other");
-      for (int i = 0; i < 50; ++i) {
-        Graph graph = engine_.capture([&] {
-          engine_.push([captured] {}, {mutate(own)});
-          engine_.push_async([captured](OnComplete done) { done(); }, {read(own), mutate(other)});
-        });
-        for (int launches = i % 4; launches > 0; --launches) graph.launch();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  ASSERT_TRUE(engine_.wait_all_for(patience));
-  EXPECT_EQ(captured.use_count(), 1);
-}
-
 TEST_P(ThreadedGraphs, MayBeExtendedWhileOthersLaunchThem) {
   const Var a = engine_.new_var("a");
   std::atomic<int> first{0}, more{0};
@@ -135,7 +114,6 @@ TEST_P(ThreadedGraphs, MayBeExtendedWhileOthersLaunchThem) {
       for (int i = 0; i < 200; ++i) graph.launch();
     });
   }
-  // Longer and longer, until launches go by gates.
   for (int i = 0; i < 40; ++i) graph.append([&] { engine_.push([&] { ++more; }, {mutate(a)}); });
   for (std::thread& thread : threads) thread.join();
   engine_.wait(a);
@@ -149,14 +127,14 @@ TEST_P(ThreadedGraphs, MayBeExtendedWhileOthersLaunchThem) {
 TEST_P(ThreadedGraphs, EnterAllTheirOpsAtOneInstant) {
   const Var a = engine_.new_var("a"), b = engine_.new_var("b");
   int x = 0, y = 0;
-  std::atomic<int> torn{0};
+  std::atomic<int> between{0};
   const Graph writes = engine_.capture([&] {
     engine_.push([&] { ++x; }, {mutate(a)});
     engine_.push([&] { ++y; }, {mutate(b)});
   });
   const Graph looks = engine_.capture([&] {
-    engine_.push([&] { torn += x != y; }, {read(a), read(b)});
-    engine_.push([&] { torn += x != y; }, {read(a), read(b)});
+    engine_.push([&] { between += x != y; }, {read(a), read(b)});
+    engine_.push([&] { between += x != y; }, {read(a), read(b)});
   });
   std::vector<std::thread> threads;
   for (const Graph* graph : {&writes, &looks, &writes, &looks}) {
@@ -166,11 +144,11 @@ TEST_P(ThreadedGraphs, EnterAllTheirOpsAtOneInstant) {
   }
   for (std::thread& thread : threads) thread.join();
   engine_.wait_all();
-  EXPECT_EQ(torn, 0);
+  EXPECT_EQ(between, 0);
   EXPECT_EQ(x, 400);
 }
 
-TEST_P(ThreadedGraphs, MayBeDroppedByAnOpThatTheyPushed) {
+TEST_P(ThreadedGraphs, MayBeDroppedByAnOpOfTheirs) {
   const auto captured = std::make_shared<int>(0);
   const Var a = engine_.new_var("a"), b = engine_.new_var("b");
   for (int i = 0; i < 100; ++i) {
@@ -187,8 +165,8 @@ TEST_P(ThreadedGraphs, MayBeDroppedByAnOpThatTheyPushed) {
   EXPECT_EQ(captured.use_count(), 1);
 }
 
-/// As the last use of a plan ends, another thread lets go of it.
-TEST_P(ThreadedGraphs, MayBeDroppedJustAsTheirOpsEnd) {
+/// Declared ops are dropped before, while and after they run.
+TEST_P(ThreadedGraphs, AndDeclaredOpsMayBeDroppedJustAsTheyEnd) {
   const auto captured = std::make_shared<int>(0);
   const Var a = engine_.new_var("a");
   for (int i = 0; i < 2000; ++i) {

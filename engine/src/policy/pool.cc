@@ -219,7 +219,7 @@ void Pool::serve(PoolRing& ring) {
     }
     op = search(worker);
   }
-  current_ = {};
+  current_ = {nullptr, nullptr};
 }
 
 OpRecord* Pool::search(Worker& worker) {

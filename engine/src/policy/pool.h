@@ -78,10 +78,10 @@ class Pool final : public Slots {
     Takes takes = {};
   };
   struct Current {
-    const RunningPolicy* policy = nullptr;
-    Worker* worker = nullptr;
+    const RunningPolicy* policy;
+    Worker* worker;
   };
-  static inline constinit thread_local Current current_{};
+  static inline constinit thread_local Current current_{nullptr, nullptr};
 
   enum class Rest {
     none,
