@@ -167,7 +167,8 @@ TEST_F(Perf, PrintsTheDelayFromPushToStart) {
 TEST_F(Perf, LeavesOutSystemsThatCannotRunAPatternUnlessTheyAreNamed) {
   const std::string command = "windrow-perf engine --pattern A,FA --ops 100 --repetitions 1 --json --systems ";
   EXPECT_EQ(run(command + "windrow-captures").status, 2);
-  EXPECT_EQ(run("windrow-perf engine --metg --pattern all --systems windrow-captures --ops 10 --repetitions 1").status, 0);
+  EXPECT_EQ(run("windrow-perf engine --metg --pattern all --systems windrow-captures --ops 10 --repetitions 1").status,
+            0);
   for (const std::string& line : lines_of(run(command + "all"))) {
     EXPECT_EQ(line.find(R"("windrow-captures", "pattern": "FA")"), std::string::npos) << line;
   }

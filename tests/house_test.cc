@@ -31,8 +31,7 @@ const std::map<std::string, std::set<std::string>> allowed_rooms = {
 
 /// The libraries that a room may include; the standard library is free to all.
 const std::map<std::string, std::set<std::string>> allowed_libraries = {
-    {"engine",
-     {"oneapi", "tbb", "spdlog", "pthread.h", "dlfcn.h", "linux", "sched.h", "sys", "unistd.h"}},
+    {"engine", {"oneapi", "tbb", "spdlog", "pthread.h", "dlfcn.h", "linux", "sched.h", "sys", "unistd.h"}},
     {"memory", {"sys", "malloc.h"}},
     {"ops", {"dnnl.h", "hwy"}},
     {"comm", {"mpi.h", "nccl.h"}},

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/src/core/dependency.h"
+#include "engine/src/record/dependency.h"
 
 namespace {
 constexpr std::memory_order acquire = std::memory_order_acquire, release = std::memory_order_release,

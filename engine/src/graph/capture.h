@@ -11,9 +11,9 @@
 #include <unordered_set>
 #include <vector>
 
-#include "core/ports.h"
-#include "core/running.h"
 #include "graph/plan.h"
+#include "record/ports.h"
+#include "record/running.h"
 #include "windrow/engine/error.h"
 #include "windrow/engine/graph.h"
 #include "windrow/engine/mutex.h"
@@ -77,7 +77,7 @@ struct GraphState {
 /// The state behind DeclaredOp. Immutable.
 struct DeclaredState {
   DeclaredState() = default;
-  /// Destroys the op, or leaves it to a later call of Core::take_dropped().
+  /// Destroys the op, or leaves it to a later call of Front::take_dropped().
   ~DeclaredState();
   DeclaredState(const DeclaredState&) = delete;
   DeclaredState& operator=(const DeclaredState&) = delete;

@@ -41,7 +41,7 @@ class Pieces {
 
 CapturedOp::~CapturedOp() {
   if (core == nullptr) return;
-  if (core->begin_use()) core->of().keep_captures(*this);
+  if (core->begin_use()) core->of().lanes.keep_captures(*this);
   core->end_use();  // before captures are destroyed, which may own the engine
 }
 

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "core/op.h"
+#include "record/op.h"
 #include "windrow/engine/mutex.h"
 
 namespace windrow {
@@ -20,8 +20,8 @@ class GraphLaunch;
 
 class CoreLink;
 
-/// An op as it was captured or declared. Immutable afterwards, except for the function's own state and what is atomic or
-/// says who writes it.
+/// An op as it was captured or declared. Immutable afterwards, except for the function's own state and what is atomic
+/// or says who writes it.
 struct alignas(64) CapturedOp {
   CapturedOp() = default;
   /// On an ordered lane, the engine keeps the function until the work that it has issued is done.
@@ -43,7 +43,7 @@ struct alignas(64) CapturedOp {
   Retires retires = Retires::nothing;
   /// Whether the only launch has retired the foreign variable. Written by the op, read when no launch is left.
   bool has_retired = false;
-  std::atomic<bool> dropped{false};  ///< of a declared op: no handle is left
+  std::atomic<bool> dropped{false};   ///< of a declared op: no handle is left
   std::vector<Dep::Access> accesses;  ///< canonical
   std::shared_ptr<CoreLink> core;     ///< of an op on an ordered lane
 

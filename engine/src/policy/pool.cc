@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "core/asymmetric_fence.h"
+#include "record/asymmetric_fence.h"
 
 namespace windrow {
 
@@ -45,7 +45,7 @@ void Pool::add(OpRecord& op) noexcept {
   rouse();
 }
 
-OpRecord* Pool::next(Worker& worker) {
+[[gnu::always_inline]] inline OpRecord* Pool::next(Worker& worker) {
   if (helps_ != nullptr) return look_around<ReadyRing::Look::plain>(worker);
   return by_priority_.take(worker.takes, [&](bool turned) {
     if (turned) return take_from_rings<ReadyRing::Look::close>(worker);
@@ -65,7 +65,7 @@ OpRecord* Pool::look_around(Worker& worker) {
 }
 
 template <ReadyRing::Look look>
-OpRecord* Pool::take_from_rings(Worker& worker) {
+[[gnu::noinline]] OpRecord* Pool::take_from_rings(Worker& worker) {
   // A plain look starts with the ring that last had ops. A close look starts with the ring behind the last one, since a
   // ring may never become empty; it includes the thread's own ring, where ops stay while urgent ops run.
   PoolRing*& last = look == ReadyRing::Look::plain ? worker.from : worker.from_closely;

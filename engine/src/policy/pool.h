@@ -19,10 +19,10 @@
 #include <thread>
 #include <vector>
 
-#include "core/ports.h"
 #include "policy/by_priority.h"
 #include "policy/running_policy.h"
 #include "policy/slots.h"
+#include "record/ports.h"
 #include "windrow/engine/mutex.h"
 
 namespace windrow {

@@ -11,7 +11,7 @@
 #include <new>
 #include <vector>
 
-#include "core/op.h"
+#include "record/op.h"
 
 namespace windrow {
 
@@ -36,7 +36,8 @@ class ReadyRing {
   void hand_over() noexcept {
     handed_over_ = put_;
     tail_.store(put_, std::memory_order_release);
-    if (most_kept_ > 1) most_kept_ = put_ - head_.load(std::memory_order_relaxed) > most_kept_ahead ? most_kept_ahead : 8;
+    if (most_kept_ > 1)
+      most_kept_ = put_ - head_.load(std::memory_order_relaxed) > most_kept_ahead ? most_kept_ahead : 8;
   }
   /// Whether the owner should hand over now. Until then idle takers find the ops, which look closely. An owner that is
   /// far ahead of the takers hands over more seldom, since it meets them each time.

@@ -3,16 +3,16 @@
 #include <atomic>
 #include <utility>
 
-#include "core/running.h"
 #include "diagnosis/engine_log.h"
-#include "policy/crew.h"
 #include "policy/pool.h"
+#include "policy/queue_workers.h"
 #include "process/exit.h"
+#include "record/running.h"
 
 namespace windrow {
 namespace {
 
-CrewOptions crew_options(const PolicyContext& of, std::string name, int slots) {
+QueueWorkersOptions queue_options(const PolicyContext& of, std::string name, int slots) {
   return {.name = std::move(name),
           .slots = slots,
           .max_spares = of.options.max_spare_threads,
@@ -22,57 +22,57 @@ CrewOptions crew_options(const PolicyContext& of, std::string name, int slots) {
 
 class Serial final : public RunningPolicy {
  public:
-  explicit Serial(const PolicyContext& of) : crew_(only_crew(of), std::make_unique<PriorityQueue>(), of.run) {}
+  explicit Serial(const PolicyContext& of) : workers_(only_queue(of), std::make_unique<PriorityQueue>(), of.run) {}
 
   void start(LaneState& lane) override {
     if (lane.ordered) expect_callbacks();
   }
   void expect_callbacks() override {
     if (stands_by_.load(std::memory_order_relaxed)) return;
-    crew_.start();
+    workers_.start();
     stands_by_.store(true, std::memory_order_relaxed);
   }
-  void add(OpRecord& op) noexcept override { crew_.add(op); }
-  void before_push() override { crew_.announce(); }
-  void after_push(Slots::Patience patience) override { crew_.help(patience); }
-  void stop() override { crew_.stop(); }
-  OpRecord* take_wanted_anywhere(const Wanted& wanted) override { return crew_.take_wanted_anywhere(wanted); }
-  int spares() const override { return crew_.spares(); }
-  std::uint64_t ready() const override { return crew_.ready(); }
-  void each_mutex(EachMutex f) override { crew_.each_mutex(f); }
+  void add(OpRecord& op) noexcept override { workers_.add(op); }
+  void before_push() override { workers_.announce(); }
+  void after_push(Slots::Patience patience) override { workers_.help(patience); }
+  void stop() override { workers_.stop(); }
+  OpRecord* take_wanted_anywhere(const Wanted& wanted) override { return workers_.take_wanted_anywhere(wanted); }
+  int spares() const override { return workers_.spares(); }
+  std::uint64_t ready() const override { return workers_.ready(); }
+  void each_mutex(EachMutex f) override { workers_.each_mutex(f); }
   void forget_threads(Copied copied) noexcept override {
-    crew_.forget_threads(copied);
+    workers_.forget_threads(copied);
     stands_by_ = false;
   }
 
  private:
-  static CrewOptions only_crew(const PolicyContext& of) {
-    CrewOptions result = crew_options(of, "serial", 1);
+  static QueueWorkersOptions only_queue(const PolicyContext& of) {
+    QueueWorkersOptions result = queue_options(of, "serial", 1);
     result.callers_run = true;
     return result;
   }
 
-  Crew crew_;
-  std::atomic<bool> stands_by_{false};  // the crew's thread was started; only saves calls of crew_.start()
+  QueueWorkers workers_;
+  std::atomic<bool> stands_by_{false};  // the policy's thread was started; only saves calls of workers_.start()
 };
 
 class Chaos final : public RunningPolicy {
  public:
   explicit Chaos(const PolicyContext& of)
-      : crew_(crew_options(of, "chaos", of.options.workers), std::make_unique<ChaosQueue>(of.options.chaos_seed),
-              of.run) {}
+      : workers_(queue_options(of, "chaos", of.options.workers), std::make_unique<ChaosQueue>(of.options.chaos_seed),
+                 of.run) {}
 
-  void start(LaneState&) override { crew_.start(); }
-  void add(OpRecord& op) noexcept override { crew_.add(op); }
-  void stop() override { crew_.stop(); }
-  OpRecord* take_wanted_anywhere(const Wanted& wanted) override { return crew_.take_wanted_anywhere(wanted); }
-  int spares() const override { return crew_.spares(); }
-  std::uint64_t ready() const override { return crew_.ready(); }
-  void each_mutex(EachMutex f) override { crew_.each_mutex(f); }
-  void forget_threads(Copied copied) noexcept override { crew_.forget_threads(copied); }
+  void start(LaneState&) override { workers_.start(); }
+  void add(OpRecord& op) noexcept override { workers_.add(op); }
+  void stop() override { workers_.stop(); }
+  OpRecord* take_wanted_anywhere(const Wanted& wanted) override { return workers_.take_wanted_anywhere(wanted); }
+  int spares() const override { return workers_.spares(); }
+  std::uint64_t ready() const override { return workers_.ready(); }
+  void each_mutex(EachMutex f) override { workers_.each_mutex(f); }
+  void forget_threads(Copied copied) noexcept override { workers_.forget_threads(copied); }
 
  private:
-  Crew crew_;
+  QueueWorkers workers_;
 };
 
 /// The policy `pool`, with one pool for all lanes, and the policy `per_device`, with a pool for each lane and, for the

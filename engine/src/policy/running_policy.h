@@ -5,9 +5,9 @@
 #include <functional>
 #include <memory>
 
-#include "core/ports.h"
 #include "lane/lanes.h"
 #include "policy/slots.h"
+#include "record/ports.h"
 
 namespace windrow {
 
@@ -79,7 +79,7 @@ class RunningPolicy {
   // ---- fork; see fork.h ----
   virtual void each_mutex(EachMutex f) = 0;
   /// Called in a forked child while the mutexes are held: the threads do not exist, and no op is ready. A whole policy
-  /// starts new threads. A torn one runs nothing any more, and a thread of it that returns from its op ends.
+  /// starts new threads. A unusable one runs nothing any more, and a thread of it that returns from its op ends.
   virtual void forget_threads(Copied copied) noexcept = 0;
 
  private:

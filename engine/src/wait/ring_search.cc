@@ -9,7 +9,7 @@ namespace windrow {
 
 class RingSearch::Stopped {
  public:
-  explicit Stopped(Core& core) : stopped_(core.ports()) {}
+  explicit Stopped(Core& core) : stopped_(core.front.ports) {}
 
  private:
   const Ports::Stopped stopped_;

@@ -1,5 +1,5 @@
-// Graphs: ops that are captured once, with their dependencies, and launched repeatedly. A launch of many ops that depend
-// on each other costs a fraction of pushing them; one of a few ops, or of independent ones, costs more.
+// Graphs: ops that are captured once, with their dependencies, and launched repeatedly. A launch of many ops that
+// depend on each other costs a fraction of pushing them; one of a few ops, or of independent ones, costs more.
 //
 //   windrow::Graph step = engine.capture([&] {
 //     engine.push([&] { y = f(x); }, {read(a), mutate(b)});

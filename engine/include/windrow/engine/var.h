@@ -13,7 +13,7 @@
 
 namespace windrow {
 
-class Core;
+class Front;
 struct VarState;
 
 /// A handle: copies name the same variable, and a default-constructed one names none.
@@ -27,7 +27,7 @@ class Var {
   friend bool operator==(const Var&, const Var&) = default;
 
  private:
-  friend class Core;
+  friend class Front;
   Var(VarState* state, std::uint32_t generation) : state_(state), generation_(generation) {}
 
   VarState* state_ = nullptr;
