@@ -31,7 +31,7 @@ void Pool::start() {
 
 // ---- where ready ops are ----
 
-void Pool::add(OpRecord& op) noexcept {
+[[gnu::always_inline]] inline void Pool::add(OpRecord& op) noexcept {
   const int priority = op.priority;  // the op may be gone once it is in a queue
   Port* const port = priority == 0 ? of_.ports.mine_if_any() : nullptr;
   PoolRing* const ring = port != nullptr ? ring_of(*port) : nullptr;
