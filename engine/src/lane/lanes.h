@@ -18,7 +18,7 @@
 
 namespace windrow {
 
-class Pool;
+class ThreadPool;
 
 /// One lane. An ordered lane issues one op at a time: the running policy holds at most one of its ops, and its other
 /// ready ops wait here. They also wait here while `max_in_flight` points are not reached.
@@ -42,7 +42,7 @@ class LaneState {
   std::atomic<bool> removed{false};  ///< whether further pushes are refused
   /// Whether nothing is issued any more: an op that was pushed while the lane was removed fails.
   std::atomic<bool> closed{false};
-  Pool* pool = nullptr;  ///< that runs its ops, if the policy has pools; written before `started`
+  ThreadPool* pool = nullptr;  ///< that runs its ops, if the policy has pools; written before `started`
 
   /// Whether the ready op may go to the policy now; otherwise the lane keeps it, until release() returns it or `resume`
   /// gives it to the policy.

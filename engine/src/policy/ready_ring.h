@@ -195,11 +195,11 @@ class ReadyRing {
   std::vector<std::unique_ptr<Slots>> all_;  // takers may still read the old arrays
 };
 
-class Pool;
+class ThreadPool;
 
 /// One thread's ring in one pool, which owns it.
 struct PoolRing : ReadyRing {
-  const Pool* pool = nullptr;
+  const ThreadPool* pool = nullptr;
   PoolRing* next = nullptr;          ///< of the pool; fixed
   PoolRing* next_of_port = nullptr;  ///< of the thread's port
 };

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "diagnosis/engine_log.h"
-#include "policy/pool.h"
 #include "policy/queue_workers.h"
+#include "policy/thread_pool.h"
 #include "process/exit.h"
 #include "record/running.h"
 
@@ -77,14 +77,14 @@ class Chaos final : public RunningPolicy {
 
 /// The policy `pool`, with one pool for all lanes, and the policy `per_device`, with a pool for each lane and, for the
 /// host lane, one more of one thread that only runs urgent ops.
-class Pools final : public RunningPolicy {
+class ThreadPools final : public RunningPolicy {
  public:
-  explicit Pools(PolicyContext of) : of_(std::move(of)) {}
+  explicit ThreadPools(PolicyContext of) : of_(std::move(of)) {}
 
   void start(LaneState& lane) override WINDROW_EXCLUDES(mutex_);
   void add(OpRecord& op) noexcept override { op.info().lane->pool->add(op); }
   void stop() override;
-  bool on_worker() const override { return Pool::on_thread_of(*this); }
+  bool on_worker() const override { return ThreadPool::on_thread_of(*this); }
   OpRecord* take_wanted_anywhere(const Wanted& wanted) override;
   int spares() const override WINDROW_EXCLUDES(mutex_);
   std::uint64_t ready() const override WINDROW_EXCLUDES(mutex_);
@@ -92,71 +92,73 @@ class Pools final : public RunningPolicy {
   void forget_threads(Copied copied) noexcept override WINDROW_UNCHECKED_LOCKING;
 
  private:
-  Pool& pool_for(const LaneState& lane) WINDROW_REQUIRES(mutex_);
+  ThreadPool& pool_for(const LaneState& lane) WINDROW_REQUIRES(mutex_);
   /// Null behind the last one.
-  Pool* pool_at(std::size_t index) WINDROW_EXCLUDES(mutex_);
+  ThreadPool* pool_at(std::size_t index) WINDROW_EXCLUDES(mutex_);
 
   const PolicyContext of_;
   mutable Mutex mutex_;
-  std::deque<Pool> pools_ WINDROW_GUARDED_BY(mutex_);  // never shrinks
+  std::deque<ThreadPool> pools_ WINDROW_GUARDED_BY(mutex_);  // never shrinks
 };
 
-void Pools::start(LaneState& lane) {
+void ThreadPools::start(LaneState& lane) {
   MutexLock lock(mutex_);
   if (lane.pool == nullptr) lane.pool = &pool_for(lane);
   lane.pool->start();
 }
 
-Pool& Pools::pool_for(const LaneState& lane) {
+ThreadPool& ThreadPools::pool_for(const LaneState& lane) {
   const bool for_all = of_.options.policy == Policy::pool;
   if (for_all && !pools_.empty()) return pools_.front();
-  if (for_all) return pools_.emplace_back(*this, of_, PoolOptions{of_.options.workers, "policy pool"});
-  Pool& pool = pools_.emplace_back(*this, of_, PoolOptions{lane.host.threads, "lane '" + lane.host.name + "'", &lane});
+  if (for_all) return pools_.emplace_back(*this, of_, ThreadPoolOptions{of_.options.workers, "policy pool"});
+  ThreadPool& pool =
+      pools_.emplace_back(*this, of_, ThreadPoolOptions{lane.host.threads, "lane '" + lane.host.name + "'", &lane});
   if (lane.id == host_lane) {
-    pools_.emplace_back(*this, of_,
-                        PoolOptions{.threads = 1, .name = "the thread for urgent ops", .lane = &lane, .helps = &pool});
+    pools_.emplace_back(
+        *this, of_,
+        ThreadPoolOptions{.threads = 1, .name = "the thread for urgent ops", .lane = &lane, .helps = &pool});
   }
   return pool;
 }
 
-Pool* Pools::pool_at(std::size_t index) {
+ThreadPool* ThreadPools::pool_at(std::size_t index) {
   MutexLock lock(mutex_);
   return index < pools_.size() ? &pools_[index] : nullptr;
 }
 
-void Pools::stop() {
-  for (std::size_t i = 0; Pool* const pool = pool_at(i); ++i) pool->stop();  // joins: holds no lock
+void ThreadPools::stop() {
+  for (std::size_t i = 0; ThreadPool* const pool = pool_at(i); ++i) pool->stop();  // joins: holds no lock
 }
 
-OpRecord* Pools::take_wanted_anywhere(const Wanted& wanted) {
-  for (std::size_t i = 0; Pool* const pool = pool_at(i); ++i) {
+OpRecord* ThreadPools::take_wanted_anywhere(const Wanted& wanted) {
+  for (std::size_t i = 0; ThreadPool* const pool = pool_at(i); ++i) {
     if (OpRecord* const op = pool->take_wanted_anywhere(wanted)) return op;
   }
   return nullptr;
 }
 
-int Pools::spares() const {
+int ThreadPools::spares() const {
   MutexLock lock(mutex_);
   int sum = 0;
-  for (const Pool& pool : pools_) sum += pool.spares();
+  for (const ThreadPool& pool : pools_) sum += pool.spares();
   return sum;
 }
 
-std::uint64_t Pools::ready() const {
+std::uint64_t ThreadPools::ready() const {
   MutexLock lock(mutex_);
   std::uint64_t sum = 0;
-  for (const Pool& pool : pools_) sum += pool.ready();
+  for (const ThreadPool& pool : pools_) sum += pool.ready();
   return sum;
 }
 
-void Pools::each_mutex(EachMutex f) {
+void ThreadPools::each_mutex(EachMutex f) {
   f(mutex_, [&]() WINDROW_UNCHECKED_LOCKING {
-    for (Pool& pool : pools_) pool.each_mutex(f);
+    for (ThreadPool& pool : pools_) pool.each_mutex(f);
   });
 }
 
-void Pools::forget_threads(Copied copied) noexcept {
-  for (Pool& pool : pools_) pool.forget_threads(copied);
+void ThreadPools::forget_threads(Copied copied) noexcept {
+  for (ThreadPool& pool : pools_) pool.forget_threads(copied);
 }
 
 constinit thread_local bool started_without_hook = false;
@@ -183,7 +185,7 @@ std::unique_ptr<RunningPolicy> make_policy(PolicyContext of) {
       return std::make_unique<Serial>(of);
     case Policy::pool:
     case Policy::per_device:
-      return std::make_unique<Pools>(std::move(of));
+      return std::make_unique<ThreadPools>(std::move(of));
     case Policy::chaos:
       return std::make_unique<Chaos>(of);
   }

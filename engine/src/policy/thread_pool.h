@@ -27,21 +27,21 @@
 
 namespace windrow {
 
-struct PoolOptions {
+struct ThreadPoolOptions {
   int threads;       ///< at most so many ops run at a time
   std::string name;  ///< for messages
   /// The lane whose ops the pool gets; null if it gets those of all lanes.
   const LaneState* lane = nullptr;
   /// If set, the threads only take urgent ops of this pool.
-  Pool* helps = nullptr;
+  ThreadPool* helps = nullptr;
 };
 
 /// Invariant: if an op is ready and a slot is free, a thread is awake to take the op, or will look again before it
 /// sleeps. Any thread may call the members.
-class Pool final : public Slots {
+class ThreadPool final : public Slots {
  public:
-  Pool(const RunningPolicy& policy, const PolicyContext& of, PoolOptions how);
-  ~Pool() override { stop(); }
+  ThreadPool(const RunningPolicy& policy, const PolicyContext& of, ThreadPoolOptions how);
+  ~ThreadPool() override { stop(); }
 
   /// Ensures that there is a thread. Throws Error if none can be started.
   void start() WINDROW_EXCLUDES(mutex_);
@@ -141,8 +141,9 @@ class Pool final : public Slots {
   const RunningPolicy& policy_;
   const PolicyContext of_;
   const std::string name_;
-  Pool* const helps_;
-  std::atomic<Pool*> helper_{nullptr};  // the pool that takes urgent ops of this one, too; set before the first op
+  ThreadPool* const helps_;
+  std::atomic<ThreadPool*> helper_{
+      nullptr};  // the pool that takes urgent ops of this one, too; set before the first op
   Loops loops_;
   ByPriority by_priority_{counts_};  // also holds ops for which a ring has no memory
 

@@ -1,4 +1,4 @@
-#include "policy/pool.h"
+#include "policy/thread_pool.h"
 
 #include <algorithm>
 #include <exception>
@@ -9,7 +9,7 @@
 
 namespace windrow {
 
-Pool::Pool(const RunningPolicy& policy, const PolicyContext& of, PoolOptions how)
+ThreadPool::ThreadPool(const RunningPolicy& policy, const PolicyContext& of, ThreadPoolOptions how)
     : Slots(how.helps != nullptr  ? GoesOn::with_none
             : how.lane != nullptr ? GoesOn::with_ops_of_lane
                                   : GoesOn::with_any,
@@ -23,7 +23,7 @@ Pool::Pool(const RunningPolicy& policy, const PolicyContext& of, PoolOptions how
   if (helps_ != nullptr) helps_->helper_ = this;
 }
 
-void Pool::start() {
+void ThreadPool::start() {
   MutexLock lock(mutex_);
   if (stopping_ || threads() > 0) return;
   if (!spawn()) throw Error("cannot start a thread for " + name_);
@@ -31,13 +31,13 @@ void Pool::start() {
 
 // ---- where ready ops are ----
 
-[[gnu::always_inline]] inline void Pool::add(OpRecord& op) noexcept {
+[[gnu::always_inline]] inline void ThreadPool::add(OpRecord& op) noexcept {
   const int priority = op.priority;  // the op may be gone once it is in a queue
   Port* const port = priority == 0 ? of_.ports.mine_if_any() : nullptr;
   PoolRing* const ring = port != nullptr ? ring_of(*port) : nullptr;
   if (ring == nullptr || !ring->put(op)) [[unlikely]] {
     by_priority_.put(op);
-    Pool* const helper = helper_.load(std::memory_order_relaxed);
+    ThreadPool* const helper = helper_.load(std::memory_order_relaxed);
     if (priority > 0 && helper != nullptr) helper->rouse();
   } else if (ring->is_due()) {
     ring->hand_over();
@@ -45,7 +45,7 @@ void Pool::start() {
   rouse();
 }
 
-[[gnu::always_inline]] inline OpRecord* Pool::next(Worker& worker) {
+[[gnu::always_inline]] inline OpRecord* ThreadPool::next(Worker& worker) {
   if (helps_ != nullptr) return look_around<ReadyRing::Look::plain>(worker);
   return by_priority_.take(worker.takes, [&](bool turned) {
     if (turned) return take_from_rings<ReadyRing::Look::close>(worker);
@@ -55,7 +55,7 @@ void Pool::start() {
 }
 
 template <ReadyRing::Look look>
-OpRecord* Pool::look_around(Worker& worker) {
+OpRecord* ThreadPool::look_around(Worker& worker) {
   ByPriority& by_priority = helps_ != nullptr ? helps_->by_priority_ : by_priority_;
   if (by_priority.any_urgent()) {
     if (OpRecord* const op = by_priority.take_urgent()) return op;
@@ -65,7 +65,7 @@ OpRecord* Pool::look_around(Worker& worker) {
 }
 
 template <ReadyRing::Look look>
-[[gnu::noinline]] OpRecord* Pool::take_from_rings(Worker& worker) {
+[[gnu::noinline]] OpRecord* ThreadPool::take_from_rings(Worker& worker) {
   // A plain look starts with the ring that last had ops. A close look starts with the ring behind the last one, since a
   // ring may never become empty; it includes the thread's own ring, where ops stay while urgent ops run.
   PoolRing*& last = look == ReadyRing::Look::plain ? worker.from : worker.from_closely;
@@ -92,7 +92,7 @@ template <ReadyRing::Look look>
   return worker.ring->take();
 }
 
-OpRecord* Pool::take_wanted(const Wanted& wanted) {
+OpRecord* ThreadPool::take_wanted(const Wanted& wanted) {
   if (helps_ != nullptr || counts_.urgent.load(std::memory_order_relaxed) > 0) return nullptr;
   PoolRing* const ring = ring_of(of_.ports.mine());
   if (ring == nullptr || ring->empty<ReadyRing::Look::close>()) return nullptr;
@@ -101,7 +101,7 @@ OpRecord* Pool::take_wanted(const Wanted& wanted) {
   return op;
 }
 
-OpRecord* Pool::take_wanted_anywhere(const Wanted& wanted) {
+OpRecord* ThreadPool::take_wanted_anywhere(const Wanted& wanted) {
   // One thread at a time: while one thread looks, others would find nothing.
   MutexLock lock(search_mutex_);
   OpRecord* op = nullptr;
@@ -123,7 +123,7 @@ OpRecord* Pool::take_wanted_anywhere(const Wanted& wanted) {
   return op;
 }
 
-bool Pool::work_in_sight() const {
+bool ThreadPool::work_in_sight() const {
   if (helps_ != nullptr) return helps_->by_priority_.any_urgent();
   if (by_priority_.any()) return true;
   for (const PoolRing* ring = first(); ring != nullptr; ring = ring->next) {
@@ -132,15 +132,15 @@ bool Pool::work_in_sight() const {
   return false;
 }
 
-std::uint64_t Pool::ready() const {
+std::uint64_t ThreadPool::ready() const {
   std::uint64_t sum = by_priority_.size();
   for (const PoolRing* ring = first(); ring != nullptr; ring = ring->next) sum += ring->size();
   return sum;
 }
 
-void Pool::end_row() { ByPriority::turn_next(current_.worker->takes); }
+void ThreadPool::end_row() { ByPriority::turn_next(current_.worker->takes); }
 
-PoolRing* Pool::make_ring(Port& port) noexcept try {
+PoolRing* ThreadPool::make_ring(Port& port) noexcept try {
   MutexLock lock(mutex_);
   PoolRing& ring = new_ring();
   if (on_thread_of(policy_)) ring.keep_none();
@@ -150,7 +150,7 @@ PoolRing* Pool::make_ring(Port& port) noexcept try {
   return nullptr;
 }
 
-PoolRing& Pool::new_ring() {
+PoolRing& ThreadPool::new_ring() {
   PoolRing& ring = rings_.emplace_back();
   ring.pool = this;
   ring.next = first_.load(std::memory_order_relaxed);
@@ -158,11 +158,11 @@ PoolRing& Pool::new_ring() {
   return ring;
 }
 
-void Pool::give(Port& port, PoolRing& ring) { ring.next_of_port = std::exchange(port.rings, &ring); }
+void ThreadPool::give(Port& port, PoolRing& ring) { ring.next_of_port = std::exchange(port.rings, &ring); }
 
 // ---- threads ----
 
-void Pool::rouse() {
+void ThreadPool::rouse() {
   // A thread that is about to sleep, or to wait inside an op, lowers `awake`, passes the heavy half of the fence, and
   // looks for ready ops. So either it sees the op, or this thread sees the lowered count.
   AsymmetricFence::light();
@@ -172,7 +172,7 @@ void Pool::rouse() {
   if (counts_.awake.load(std::memory_order_seq_cst) < counts_.most_awake) wake_or_spawn();
 }
 
-void Pool::wake_or_spawn() {
+void ThreadPool::wake_or_spawn() {
   MutexLock lock(mutex_);
   if (searching_ > 0 || counts_.awake >= counts_.most_awake || stopping_) return;
   if (asleep_ > wakes_) {
@@ -185,7 +185,7 @@ void Pool::wake_or_spawn() {
   }
 }
 
-bool Pool::spawn() {
+bool ThreadPool::spawn() {
   if (threads() >= counts_.most_awake + of_.options.max_spare_threads) return false;
   ++searching_;
   ++counts_.awake;
@@ -202,7 +202,7 @@ bool Pool::spawn() {
   }
 }
 
-void Pool::serve(PoolRing& ring) {
+void ThreadPool::serve(PoolRing& ring) {
   call_start_hook(of_.options.on_thread_start);
   ring.keep_none();
   give(of_.ports.mine(), ring);
@@ -222,7 +222,7 @@ void Pool::serve(PoolRing& ring) {
   current_ = {nullptr, nullptr};
 }
 
-OpRecord* Pool::search(Worker& worker) {
+OpRecord* ThreadPool::search(Worker& worker) {
   const auto pause = [](int looks) {
     constexpr int longest_pause = 64;
     for (int left = std::min(1 << std::min(looks, 20), longest_pause); left > 0; --left) {
@@ -262,37 +262,37 @@ OpRecord* Pool::search(Worker& worker) {
   }
 }
 
-bool Pool::is_patient(Clock::time_point yielding_since, Clock::time_point now) const {
+bool ThreadPool::is_patient(Clock::time_point yielding_since, Clock::time_point now) const {
   if (now < crowded_until_.load(std::memory_order_relaxed)) return false;
   return now - yielding_since < (searching_.load(std::memory_order_relaxed) == 1 ? lone_patience : patience);
 }
 
-void Pool::yield(Clock::time_point now) {
+void ThreadPool::yield(Clock::time_point now) {
   std::this_thread::yield();
   const Clock::time_point back = Clock::now();
   if (back - now >= long_yield) crowded_until_.store(back + crowded_for, std::memory_order_relaxed);
 }
 
-void Pool::stop_searching() {
+void ThreadPool::stop_searching() {
   if (searching_.fetch_sub(1, std::memory_order_seq_cst) == 1 && counts_.awake < counts_.most_awake && worth_waking()) {
     rouse();
   }
 }
 
-void Pool::help() noexcept {
+void ThreadPool::help() noexcept {
   stop_searching();
   loops_.help({this, [](const void* of) {
-                 const Pool& pool = *static_cast<const Pool*>(of);
+                 const ThreadPool& pool = *static_cast<const ThreadPool*>(of);
                  return pool.wants_thread_back() || pool.work_in_sight();
                }});
   searching_.fetch_add(1, std::memory_order_seq_cst);
 }
 
-void Pool::run_loop(const Running& op, const PieceLoop& loop) {
+void ThreadPool::run_loop(const Running& op, const PieceLoop& loop) {
   loops_.run(op, loop, [this] { rouse(); });
 }
 
-Pool::Rest Pool::sleep() {
+ThreadPool::Rest ThreadPool::sleep() {
   MutexLock lock(mutex_);
   // In this order, so that a thread that sees no searching thread also sees the lowered `awake`.
   counts_.awake.fetch_sub(1, std::memory_order_seq_cst);
@@ -306,7 +306,7 @@ Pool::Rest Pool::sleep() {
   return Rest::woken;
 }
 
-Pool::Rest Pool::retire() {
+ThreadPool::Rest ThreadPool::retire() {
   of_.out_of_work();  // this thread may have finished the last op
   MutexLock lock(mutex_);
   if (counts_.awake <= counts_.most_awake) return Rest::none;
@@ -314,7 +314,7 @@ Pool::Rest Pool::retire() {
   return wait_for_wake();
 }
 
-Pool::Rest Pool::wait_for_wake() {
+ThreadPool::Rest ThreadPool::wait_for_wake() {
   ++asleep_;
   while (wakes_ == 0 && !stopping_) woken_.wait(mutex_);
   --asleep_;
@@ -323,7 +323,7 @@ Pool::Rest Pool::wait_for_wake() {
   return Rest::woken;
 }
 
-void Pool::stop() {
+void ThreadPool::stop() {
   std::vector<std::thread> threads;
   {
     MutexLock lock(mutex_);
@@ -336,7 +336,7 @@ void Pool::stop() {
 
 // ---- waits inside ops ----
 
-void Pool::block() {
+void ThreadPool::block() {
   MutexLock lock(mutex_);
   ++blocked_;
   counts_.awake.fetch_sub(1, std::memory_order_seq_cst);
@@ -352,38 +352,38 @@ void Pool::block() {
   if (worth_waking()) rouse();
 }
 
-void Pool::let_others_in() {
+void ThreadPool::let_others_in() {
   const auto until = Clock::now() + longest_courtesy;
   const auto slot_is_free = [&] { return counts_.awake.load() - searching_.load() < counts_.most_awake; };
   while (slot_is_free() && work_in_sight() && Clock::now() < until) std::this_thread::yield();
 }
 
-void Pool::unblock_other() {
+void ThreadPool::unblock_other() {
   MutexLock lock(mutex_);
   --blocked_;
   ++counts_.awake;
 }
 
-bool Pool::lacks_threads() const {
+bool ThreadPool::lacks_threads() const {
   MutexLock lock(mutex_);
   return asleep_ <= wakes_ && threads() >= counts_.most_awake + few_spares;
 }
 
-int Pool::spares() const {
+int ThreadPool::spares() const {
   MutexLock lock(mutex_);
   return std::max(0, threads() - counts_.most_awake);
 }
 
 // ---- fork ----
 
-void Pool::each_mutex(EachMutex f) {
+void ThreadPool::each_mutex(EachMutex f) {
   f(search_mutex_);
   f(mutex_);
   loops_.each_mutex(f);
   by_priority_.each_mutex(f);
 }
 
-void Pool::forget_threads(Copied copied) noexcept {
+void ThreadPool::forget_threads(Copied copied) noexcept {
   forget(threads_);
   woken_.forget_waiters();
   asleep_ = wakes_ = blocked_ = 0;
