@@ -1,4 +1,4 @@
-# Writes OUTPUT, a source with the commit that is checked out in SOURCE: the function source_commit() of about.h. It is
+# Writes OUTPUT, a source with the commit that is checked out in SOURCE: the function source_commit() of text.h. It is
 # "unknown" without GIT, and if SOURCE is not the top of a git tree.
 set(commit unknown)
 if(GIT)
@@ -13,4 +13,4 @@ endif()
 # Not only if it changes: its time says that it is newer than the log of commits.
 file(
   WRITE ${OUTPUT}
-  "#include \"about.h\"\n\nstd::string windrow::program::source_commit() { return \"${commit}\"; }\n")
+  "#include \"program/output/text.h\"\n\nstd::string windrow::program::source_commit() { return \"${commit}\"; }\n")

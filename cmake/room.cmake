@@ -30,26 +30,24 @@ if(WINDROW_SANITIZE)
   target_link_options(windrow_flags INTERFACE -fsanitize=${WINDROW_SANITIZE})
 endif()
 
-# Most sources spend much of their compilation on headers of the standard library and on templates that others use, too.
-# Sixteen sources of a target that are compiled as one take less than half the time; so do, for tests and under sanitizers,
-# precompiled headers. So names in the unnamed namespaces of a target must differ, and a source that lacks an include may
-# compile. ccache keeps smaller objects longer, and none that uses precompiled headers.
-set(join ON)
+# CMake compiles sixteen sources of a target as one, in less than half the time, since most sources spend much of it on
+# headers of the standard library and on templates; so do, for tests and under sanitizers, precompiled headers. So names in
+# the unnamed namespaces of a target must differ, and a source that lacks an include may compile. ccache keeps smaller
+# objects longer, and none that uses precompiled headers.
+set(join ${PROJECT_IS_TOP_LEVEL}) # other projects decide for themselves
 if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")
   set(join OFF)
 endif()
-option(WINDROW_JOIN "Compile sixteen sources as one, and precompile headers for tests and under sanitizers" ${join})
-if(WINDROW_JOIN OR WINDROW_SANITIZE)
-  # Where sources are joined, a local variable may be named as a constant of another source.
-  target_compile_options(windrow_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
-else()
-  target_compile_options(windrow_flags INTERFACE -Wshadow)
-endif()
+option(CMAKE_UNITY_BUILD "Compile sixteen sources as one, and precompile headers for tests and under sanitizers" ${join})
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
+# Where sources are joined, a local variable may be named as a constant of another source.
+target_compile_options(
+  windrow_flags INTERFACE $<IF:$<BOOL:${CMAKE_UNITY_BUILD}>,$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>,-Wshadow>)
 
 # Code that ships goes without precompiled headers: with them GCC inlines other functions, and warns where nothing is
 # wrong. The engine, one source with options of its own beside a large one, gains nothing.
 function(windrow_use_precompiled target)
-  if(NOT WINDROW_JOIN OR NOT WINDROW_SANITIZE OR target STREQUAL windrow_engine)
+  if(NOT CMAKE_UNITY_BUILD OR NOT WINDROW_SANITIZE OR target STREQUAL windrow_engine)
     return()
   endif()
   if(NOT TARGET windrow_precompiled)
@@ -60,12 +58,6 @@ function(windrow_use_precompiled target)
     target_precompile_headers(windrow_precompiled PRIVATE ${PROJECT_SOURCE_DIR}/cmake/standard.h)
   endif()
   target_precompile_headers(${target} REUSE_FROM windrow_precompiled)
-endfunction()
-
-function(windrow_join_sources target)
-  if(WINDROW_SANITIZE OR WINDROW_JOIN)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
-  endif()
 endfunction()
 
 function(windrow_room name)
@@ -87,7 +79,6 @@ function(windrow_room name)
   endif()
   windrow_export_symbols(${target})
   windrow_use_precompiled(${target})
-  windrow_join_sources(${target})
   install(TARGETS ${target} EXPORT windrow)
   install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   windrow_pkg_config(${name})
@@ -146,6 +137,7 @@ function(windrow_headers_alone name)
     list(APPEND files ${file})
   endforeach()
   add_library(windrow_${name}_headers_alone OBJECT ${files})
+  set_target_properties(windrow_${name}_headers_alone PROPERTIES UNITY_BUILD OFF)
   target_link_libraries(windrow_${name}_headers_alone PRIVATE windrow::${name} windrow_flags)
 endfunction()
 

@@ -1,4 +1,4 @@
-// The headers of the standard library that most sources include, for WINDROW_JOIN.
+// The headers of the standard library that most sources include, for joined sources.
 #pragma once
 
 #include <algorithm>

@@ -4,25 +4,49 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <sstream>
 
+#include "batching/turns.h"
 #include "machine.h"
 #include "peak.h"
 #include "program.h"
+#include "windrow/models/graph_network.h"
+#include "windrow/models/tree_fc.h"
+#include "windrow/models/treebank.h"
 
 namespace windrow::perf {
 namespace {
 
 double most(const std::vector<double>& values) { return *std::max_element(values.begin(), values.end()); }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return (values[(n - 1) / 2] + values[n / 2]) / 2;
-}
-
 TrainerOptions with_rate(TrainerOptions options, double rate) {
   options.optimiser.rate = rate;
   return options;
+}
+
+/// Graphs of a minibatch in the form that a reader delivers, for the models of trees; empty for others.
+std::vector<GraphData> delivered_graphs(const std::string& model, const Workload& workload, std::size_t batch) {
+  std::vector<GraphData> graphs;
+  const WorkloadOptions& options = workload.options;
+  if (model == "tree-fc") {
+    const auto leaves = static_cast<std::size_t>(options.size("leaves"));
+    while (graphs.size() < batch) {
+      graphs.push_back(TreeFc::graph(std::vector<std::int32_t>(leaves), 0));
+    }
+  } else if (model == "tree-lstm") {
+    std::istringstream text(generate_treebank(batch, options.seed));
+    const std::vector<LabelledTree> trees = options.data.empty()
+                                                ? read_treebank(text, "generated")
+                                                : read_treebank(std::filesystem::path(options.data) / "train.txt");
+    const Vocabulary words = vocabulary_of(trees);
+    while (graphs.size() < batch) graphs.push_back(numbered(trees[graphs.size() % trees.size()], words));
+  }
+  for (GraphData& graph : graphs) {  // any words and labels do
+    for (auto& [name, numbers] : graph.indices) {
+      for (std::int32_t& number : numbers) number = std::min(number, 0);
+    }
+  }
+  return graphs;
 }
 
 /// One number of workers: an engine, a workload on it, and its measurements.
@@ -34,7 +58,8 @@ class Contestant {
         peak_(std::min(workers, default_workers())),
         engine_({.policy = options.policy, .workers = workers}),
         workload_(make_workload(options.model, host_device(engine_), options.workload)),
-        trainer_(host_device(engine_), workload_, with_rate(options.trainer, workload_.kind->learning_rate)) {
+        trainer_(host_device(engine_), workload_, with_rate(options.trainer, workload_.kind->learning_rate)),
+        delivered_(delivered_graphs(options.model, workload_, options.trainer.minibatch)) {
     if (options.inference) {
       if (workload_.validation.empty()) {
         throw MisuseError(options.model + ": no validation " + workload_.kind->sample + "s in " +
@@ -49,6 +74,7 @@ class Contestant {
 
   void pass() {
     peak_.sample();
+    construct();
     const RunnerStats before = trainer_.stats();
     last_ = options_.inference ? evaluate() : trainer_.train();
     rates_.push_back(last_.units_per_second());
@@ -69,9 +95,11 @@ class Contestant {
     if (options_.inference) record.add("mode", "inference");
     record.add("workers", static_cast<std::int64_t>(workers_));
     record.add("unit", workload_.kind->unit);
-    record.add("units_per_s", best).add("units_per_s_median", median(rates_)).add("flops_per_unit", flops);
+    record.add("units_per_s", best).add("units_per_s_median", median_of(rates_)).add("flops_per_unit", flops);
     record.add("peak_gflops", peak_.gflops()).add("peak_share", best * flops / (peak_.gflops() * 1e9));
-    record.add("schedule_ns_per_vertex", median(schedule_ns_)).add("batches_per_minibatch", median(batches_));
+    if (!delivered_.empty()) record.add("construction_ns_per_vertex", median_of(construction_ns_));
+    record.add("schedule_ns_per_vertex", median_of(schedule_ns_)).add("batches_per_minibatch", median_of(batches_));
+    record.add("vertices_per_unit", vertices_per_unit());
     if (!options_.inference) record.add("unbatched_units_per_s", most(unbatched_));
     record.add("peak_rss_mb", peak_rss_mb()).add("formula", workload_.formula);
     if (!workload_.kind->cells.empty()) {
@@ -92,6 +120,26 @@ class Contestant {
   }
 
  private:
+  /// Builds the graphs of a minibatch, if they are known.
+  void construct() {
+    if (delivered_.empty()) return;
+    const VertexFunction& function = dynamic_cast<const GraphNetwork&>(*workload_.network).function();
+    double vertices = 0;
+    const auto began = std::chrono::steady_clock::now();
+    for (const GraphData& data : delivered_) vertices += InputGraph(function, data, "tree").vertices();
+    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - began;
+    construction_ns_.push_back(took.count() / vertices);
+  }
+
+  double vertices_per_unit() const {
+    double vertices = 0, units = 0;
+    for (const Sample& sample : options_.inference ? workload_.validation : workload_.training) {
+      vertices += static_cast<double>(sample.vertices);
+      units += static_cast<double>(sample.units);
+    }
+    return vertices / units;
+  }
+
   /// One pass over the validation set.
   Trainer::Pass evaluate() {
     Trainer::Pass pass;
@@ -113,8 +161,9 @@ class Contestant {
   const program::ToldOnce once_{engine_};
   Workload workload_;
   Trainer trainer_;
+  const std::vector<GraphData> delivered_;
   Trainer::Pass last_;
-  std::vector<double> rates_, unbatched_, schedule_ns_, batches_;
+  std::vector<double> rates_, unbatched_, construction_ns_, schedule_ns_, batches_;
 };
 
 }  // namespace

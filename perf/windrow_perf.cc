@@ -1,14 +1,11 @@
 // The program `windrow-perf`: the benchmarks. Start here.
 #include <algorithm>
+#include <map>
 
 #include "batching/commands.h"
 #include "batching/tables.h"
 #include "comm/comm.h"
-#include "engine/backlog.h"
 #include "engine/benchmark.h"
-#include "engine/metg.h"
-#include "engine/start.h"
-#include "engine/system.h"
 #include "flags.h"
 #include "gpu/gpu.h"
 #include "program.h"
@@ -77,8 +74,11 @@ CLI::App* add_train(CLI::App& app, TrainArguments& to) {
       "  peak_gflops             best speed of oneDNN's matrix products on as many threads, at most one per core,\n"
       "                          measured between the passes\n"
       "  peak_share              units_per_s * flops_per_unit / peak_gflops\n"
+      "  construction_ns_per_vertex\n"
+      "                          time to build checked graphs with levels from a reader's output (models of trees)\n"
       "  schedule_ns_per_vertex  time to build and schedule a minibatch, per vertex\n"
       "  batches_per_minibatch   batches that a minibatch takes\n"
+      "  vertices_per_unit       vertices of the graphs, per unit\n"
       "  unbatched_units_per_s   throughput of the best pass with one vertex at a time\n"
       "  peak_rss_mb             peak memory of the process in MiB\n"
       "  formula                 floating point operations of the forward pass; h is the hidden size, e the embedding\n"
@@ -233,48 +233,45 @@ struct CommArguments {
   bool json = false;
 
   void run() {
-    if (!role.empty()) return perf::run_comm_role(role);
-    comm.processes = program::numbers_of(processes);
-    perf::measure_comm(comm, [&](const perf::Record& record) { print(record, json); });
+    comm.perceptron.repetitions = comm.repetitions;
+    if (role.empty()) {
+      comm.processes = program::numbers_of(processes);
+      perf::measure_comm(comm, [&](const perf::Record& record) { print(record, json); });
+    } else if (const auto record = perf::run_comm_role(role, comm.perceptron)) {
+      print(*record, json);
+    }
   }
 };
 
 CLI::App* add_comm(CLI::App& app, CommArguments& to) {
   using namespace program;
-  CLI::App& comm =
-      *app.add_subcommand("comm", "Collectives beside bare MPI, and steps of processes beside simulated ones");
+  CLI::App& comm = *app.add_subcommand(
+      "comm", "Collectives beside bare MPI, and data-parallel steps of processes beside simulated ones");
   flag(comm, "--processes", to.processes, "Processes that mpirun starts; several numbers are measured in turn",
        whole_numbers(2, 64));
   flag(comm, "--repetitions", to.comm.repetitions, "Repetitions of each measurement", whole_number(1, 1000));
-  flag(comm, "--role", to.role, "What a process does that this command has started", one_of(perf::comm_roles()))
+  flag(comm, "--role", to.role, "What a process does that mpirun has started", one_of(perf::comm_roles()))
       ->default_str("");
+  perf::PerceptronOptions& perceptron = to.comm.perceptron;
+  flag(comm, "--layers", perceptron.layers, "With --role perceptron: layers", whole_number(1, 1000));
+  flag(comm, "--width", perceptron.width, "Likewise: inputs and outputs of a layer", whole_number(1, 1 << 14));
+  flag(comm, "--batch", perceptron.batch, "Likewise: samples per minibatch of a process", whole_number(1, 1 << 20));
+  flag(comm, "--steps", perceptron.steps, "Likewise: steps of a repetition", whole_number(1, 1 << 20));
   add_json(comm, to.json);
   comm.footer(perf::comm_fields);
   return &comm;
 }
 
-struct DataParallelArguments {
-  perf::PerceptronOptions perceptron;
-  bool json = false;
-
-  void run() {
-    if (const auto record = perf::measure_perceptron(perceptron)) print(*record, json);
-  }
-};
-
-CLI::App* add_data_parallel(CLI::App& app, DataParallelArguments& to) {
-  using namespace program;
-  CLI::App& command =
-      *app.add_subcommand("data-parallel", "Data-parallel steps of a perceptron in the processes that mpirun starts");
-  flag(command, "--layers", to.perceptron.layers, "Layers", whole_number(1, 1000));
-  flag(command, "--width", to.perceptron.width, "Inputs and outputs of a layer", whole_number(1, 1 << 14));
-  flag(command, "--batch", to.perceptron.batch, "Samples per minibatch of a process", whole_number(1, 1 << 20));
-  flag(command, "--steps", to.perceptron.steps, "Steps of a repetition", whole_number(1, 1 << 20));
-  flag(command, "--repetitions", to.perceptron.repetitions, "Repetitions of each measurement", whole_number(1, 1000));
-  add_json(command, to.json);
-  command.footer(perf::perceptron_fields);
-  return &command;
-}
+/// Commands of earlier versions, and what replaces them.
+const std::map<std::string, std::string> replaced = {
+    {"data-parallel", "mpirun -n 2 windrow-perf comm --role perceptron"},
+    {"hand", "windrow-perf schedules --manual --batch 1,2,4,8,16,32,64"},
+    {"memory", "windrow-perf ablation --times --model tree-lstm --batch 1,16,64,256"},
+    {"mlp", "windrow-perf train --workers 1,2,8"},
+    {"optimisers", "windrow-perf train"},
+    {"overhead", "windrow-perf train --model tree-fc,tree-lstm"},
+    {"replay", "windrow-perf static"},
+    {"serial", "windrow-perf schedules --model fixed-lstm --batch 1,2,4,8,16,32,64,128"}};
 
 }  // namespace
 
@@ -298,20 +295,21 @@ int main(int argc, char** argv) {
       "  CUDA device            windrow-perf gpu --data DIR --hidden 256,512 --json\n"
       "  Host's share of that   windrow-perf gpu --data DIR --hidden 256 --batch 256 --without-work --json\n"
       "  Collectives            windrow-perf comm --json\n"
-      "  Data-parallel steps    mpirun -n 2 windrow-perf data-parallel --json\n"
+      "  Data-parallel steps    mpirun -n 2 windrow-perf comm --role perceptron --json\n"
       "  ... and PyTorch's      scripts/ddp --python python3\n"
-      "Each of the following commands writes a table and a plot to perf/results:\n"
-      "  Speedup of batching    windrow-perf serial\n"
-      "  Overhead of graphs     windrow-perf overhead\n"
+      "Each of the following commands prints a table in Markdown:\n"
       "  Optimisations          windrow-perf ablation\n"
-      "  Memory operations      windrow-perf memory\n"
+      "  Memory operations      windrow-perf ablation --times --model tree-lstm --batch 1,16,64,256\n"
       "  Schedule policies      windrow-perf schedules\n"
-      "  Manual batching        windrow-perf hand\n"
+      "  Speedup of batching    windrow-perf schedules --model fixed-lstm --batch 1,2,4,8,16,32,64,128\n"
+      "  Manual batching        windrow-perf schedules --manual --batch 1,2,4,8,16,32,64\n"
       "  Lazy expressions       windrow-perf lazy\n"
-      "  Large tensors          windrow-perf mlp\n"
-      "  Replayed steps         windrow-perf replay --workers 1,2\n"
-      "  Memory of steps        windrow-perf static\n"
-      "  Steps of optimisers    windrow-perf optimisers --workers 1,2");
+      "  Replayed steps         windrow-perf static --workers 1,2\n"
+      "scripts/measure writes them to perf/results.");
+  if (const auto found = replaced.find(argc > 1 ? argv[1] : ""); found != replaced.end()) {
+    program::print_error(app, "command '" + found->first + "' was replaced; expected " + found->second);
+    return 2;
+  }
   app.require_subcommand(1);
   TrainArguments train;
   EngineArguments engine;
@@ -320,17 +318,13 @@ int main(int argc, char** argv) {
   const CLI::App* train_command = add_train(app, train);
   add_engine(app, engine);
   const CLI::App* gpu_command = add_gpu(app, gpu);
-  DataParallelArguments data_parallel;
   const CLI::App* comm_command = add_comm(app, comm);
-  const CLI::App* data_parallel_command = add_data_parallel(app, data_parallel);
-  const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
-  const std::function<bool()> table = perf::add_tables(app, perf::command_line("windrow-perf", arguments));
+  const std::function<bool()> table = perf::add_tables(app);
   return program::run(app, argc, argv, [&] {
     program::require_address_space();
     if (table()) return;
     if (gpu_command->parsed()) return gpu.run();
     if (comm_command->parsed()) return comm.run();
-    if (data_parallel_command->parsed()) return data_parallel.run();
     train_command->parsed() ? train.run() : engine.run();
   });
 }

@@ -8,7 +8,6 @@
 #include "kernels.h"
 #include "memory.h"
 #include "windrow/memory/pool.h"
-#include "windrow/memory/segments.h"
 
 namespace windrow::cuda {
 namespace {
@@ -29,18 +28,10 @@ Rounding rounding_of(Precision precision) {
   return Rounding::none;
 }
 
-/// The driver's allocations take long, and those that it frees wait for the device: so there are few.
-std::shared_ptr<Allocator> pool_of(std::shared_ptr<Allocator> memory) {
-  constexpr std::size_t piece = std::size_t{1} << 20;
-  return std::make_shared<Pool>(std::make_shared<Segments>(std::move(memory), SegmentsOptions{.small = piece}),
-                                PoolOptions{.largest_piece = piece});
-}
-
 /// The memory below the pool; null if it is none of CUDA.
 const DeviceMemory* memory_of(const Device& device) {
   const auto* const pool = dynamic_cast<const Pool*>(device.memory.get());
-  const auto* const segments = pool == nullptr ? nullptr : dynamic_cast<const Segments*>(&pool->below());
-  return segments == nullptr ? nullptr : dynamic_cast<const DeviceMemory*>(&segments->below());
+  return pool == nullptr ? nullptr : dynamic_cast<const DeviceMemory*>(&pool->below());
 }
 
 std::shared_ptr<CudaLane> lane_beside(const CudaLane& lane, const std::string& name, bool urgent) {
@@ -79,7 +70,7 @@ OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options)
   const auto lane = CudaLane::make(
       hardware,
       {.name = hardware->name(), .sync = options.sync, .queue = {.products = rounding_of(options.precision)}});
-  const auto staging = pool_of(std::make_shared<PinnedMemory>(hardware));
+  const auto staging = std::make_shared<Pool>(std::make_shared<PinnedMemory>(hardware));
   const auto memory = std::make_shared<DeviceMemory>(lane, staging, options.memory_limit);
   // Before the engine has any of them: this may fail.
   std::vector<std::shared_ptr<CudaLane>> more;
@@ -90,7 +81,7 @@ OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options)
   Device device = {.name = hardware->name(),
                    .engine = engine,
                    .lane = engine.add_lane(lane, options.lane),
-                   .memory = pool_of(memory),
+                   .memory = std::make_shared<Pool>(memory),
                    .kernels = kernels(),
                    .backend = backend,
                    .row_stride = row_stride};

@@ -1,4 +1,4 @@
-// Buffers and arenas over blocks (block.h). Start here; pool.cc is an allocator that keeps what comes back.
+// Buffers and arenas over blocks. Start here; pool.cc is an allocator that keeps what comes back.
 #include "windrow/memory/buffer.h"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "block.h"
+#include "windrow/engine/mutex.h"
 
 namespace windrow {
 
@@ -15,6 +15,61 @@ static constexpr bool is_debug_build = false;
 #else
 static constexpr bool is_debug_build = true;
 #endif
+
+/// Memory that is allocated when first used, and freed by its last holder. An owner, shared by the buffers cut from it.
+/// Threads: all members may be called from any thread.
+///
+/// Invariant: the memory is allocated only while the block has a holder.
+class Block {
+ public:
+  /// The caller becomes the first holder. Throws MisuseError without an allocator.
+  Block(std::shared_ptr<Allocator> memory, std::size_t bytes);
+  ~Block();
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  Allocator& memory() const { return *memory_; }
+  const std::shared_ptr<Allocator>& shared_memory() const { return memory_; }
+  void hold() WINDROW_EXCLUDES(mutex_);
+  /// Removes a holder; the last one frees the memory.
+  void let_go() noexcept WINDROW_EXCLUDES(mutex_);
+  /// The memory, for holders only; allocates it if necessary. Throws OutOfMemory; a later call tries again.
+  std::byte* start() WINDROW_EXCLUDES(mutex_);
+
+ private:
+  const std::shared_ptr<Allocator> memory_;
+  const std::size_t bytes_;
+  Mutex mutex_;  // also held during the allocation, so that there is only one
+  std::size_t holders_ WINDROW_GUARDED_BY(mutex_) = 1;
+  std::byte* start_ WINDROW_GUARDED_BY(mutex_) = nullptr;  // null: not allocated
+};
+
+Block::Block(std::shared_ptr<Allocator> memory, std::size_t bytes) : memory_(std::move(memory)), bytes_(bytes) {
+  if (memory_ == nullptr) throw MisuseError("buffer: no allocator; expected one");
+}
+
+Block::~Block() {
+  if (start_ != nullptr) memory_->deallocate(start_, bytes_);  // if the constructor of a buffer threw
+}
+
+void Block::hold() {
+  MutexLock lock(mutex_);
+  ++holders_;
+}
+
+void Block::let_go() noexcept {
+  MutexLock lock(mutex_);
+  if (--holders_ > 0) return;
+  std::byte* const start = std::exchange(start_, nullptr);
+  lock.unlock();
+  if (start != nullptr) memory_->deallocate(start, bytes_);
+}
+
+std::byte* Block::start() {
+  MutexLock lock(mutex_);
+  if (start_ == nullptr) start_ = memory_->allocate(bytes_);
+  return start_;
+}
 
 /// The state of a buffer that ops access. When the buffer ends, the op that frees the bytes becomes the owner: the
 /// state ends after that op has run, or, if the op belongs to a graph, with the graph. Each launch of the graph begins

@@ -25,6 +25,7 @@ class StepReader {
     step_ = number;
     const PlannedStep& step = uses_.program.steps[number];
     std::vector<std::uint32_t> before;
+    if (uses_.program.order == StepOrder::serial && number > 0) before.push_back(number - 1);
     for (const std::uint32_t other : step.after) {
       if (other >= number) throw plan_error(of_step("is after step", other) + "; expected an earlier one");
       before.push_back(other);

@@ -1,15 +1,34 @@
-// Which buffers of a program are alive together, under an order of its steps.
+// Which buffers of a program are alive together.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
-#include "bit_rows.h"
 #include "windrow/memory/planner.h"
 
 namespace windrow {
+
+/// A matrix of bits: sets of numbers below `columns`, one for each row. A value.
+class BitRows {
+ public:
+  BitRows(std::size_t rows, std::size_t columns) : words_((columns + 63) / 64), bits_(rows * words_) {}
+
+  bool get(std::size_t row, std::size_t column) const {
+    return (bits_[row * words_ + column / 64] >> (column % 64) & 1) != 0;
+  }
+  void set(std::size_t row, std::size_t column) {
+    bits_[row * words_ + column / 64] |= std::uint64_t{1} << (column % 64);
+  }
+  /// Adds the numbers of another row to a row.
+  void add_row(std::size_t row, std::size_t other) {
+    for (std::size_t i = 0; i < words_; ++i) bits_[row * words_ + i] |= bits_[other * words_ + i];
+  }
+
+ private:
+  std::size_t words_;  // in a row
+  std::vector<std::uint64_t> bits_;
+};
 
 /// A program whose views are resolved: buffers that are no views, and who uses them. A value.
 struct BufferUses {
@@ -30,63 +49,30 @@ struct BufferUses {
   std::vector<Overlay> overlays;
 };
 
-/// A strict partial order of the steps of a program. A value.
-///
-/// Invariant: if u precedes v, then u < v or its time ends before v's begins; and its time ends before v's begins.
-class PartialOrder {
- public:
-  struct Time {
-    std::int64_t begin, end;
-  };
-
-  /// Each step after the one before it.
-  static PartialOrder serial(const BufferUses& uses);
-  /// By BufferUses::before alone; times are those of steps that begin as early as possible.
-  static PartialOrder dependences(const BufferUses& uses);
-  /// By the same times: u precedes v if it ends before v begins.
-  static PartialOrder earliest(const BufferUses& uses);
-
-  bool precedes(std::size_t u, std::size_t v) const {
-    return is_by_time() ? times_[u].end <= times_[v].begin : before_.get(v, u);
-  }
-  /// Whether the times are all there is to the order.
-  bool is_by_time() const { return before_.empty(); }
-  const std::vector<Time>& times() const { return times_; }
-
- private:
-  std::vector<Time> times_;
-  BitRows before_;  // of each step: the steps that precede it; empty if the times are the order
-};
-
 /// The buffers that take bytes, numbered from 0, and which of them are alive together. A value.
 struct Lifetimes {
-  Lifetimes(const BufferUses& uses, const PartialOrder& order);
+  explicit Lifetimes(const BufferUses& uses);
 
   struct Buffer {
     std::uint32_t number;  // in the program
     std::size_t bytes;     // a multiple of the least alignment of all
     std::size_t alignment;
-    PartialOrder::Time time;  // from the first use to the end of the last one
+    std::int64_t begin, end;  // of its use, if each step begins as early as possible and takes a unit of time
   };
   /// As BufferUses::Overlay, for a step after all other users of the operand, and before all other users of the result.
   struct Overlay {
     std::uint32_t operand, result;
     std::ptrdiff_t delta;
-    std::uint32_t step;
+    std::int64_t begin;  // of the step
   };
 
-  std::vector<Buffer> buffers;  // ascending by time.begin
-  BitRows together;             // symmetric; no buffer is together with itself
+  std::vector<Buffer> buffers;
+  BitRows together;  // symmetric; no buffer is together with itself
   std::vector<Overlay> overlays;
+
+  /// The most bytes that are alive at one moment if each step begins as early as possible; overlays share what they can
+  /// at most. No placement takes less.
+  std::size_t peak() const;
 };
-
-/// The most bytes that are alive at one moment when each step runs at its time; overlays share what they can at most.
-/// No placement takes less.
-std::size_t peak_of(const Lifetimes& lifetimes, const PartialOrder& order);
-
-/// The most bytes of buffers of which each two are together, overlays left out: a maximum antichain of the order of
-/// lives, by Dilworth's theorem the sum of all bytes less a maximum flow from buffers to ones that end before them. No
-/// placement takes less. 0 if it is not found in reasonable time.
-std::size_t antichain_of(const Lifetimes& lifetimes);
 
 }  // namespace windrow

@@ -118,7 +118,7 @@ Order descending(const Lifetimes& lifetimes, const Key& key) {
 }
 
 double length_of(const Lifetimes::Buffer& buffer) {
-  return static_cast<double>(buffer.time.end) - static_cast<double>(buffer.time.begin);
+  return static_cast<double>(buffer.end) - static_cast<double>(buffer.begin);
 }
 
 /// Large buffers, long lives, or both first.
@@ -140,14 +140,17 @@ class OrderSearch {
     const std::uint64_t each = std::uint64_t{lifetimes_.buffers.size()} * lifetimes_.buffers.size() / 2 + 1;
     const std::uint64_t tries = std::clamp<std::uint64_t>(effort / each, 1, most_tries);
     std::vector<Order> orders = initial_orders(lifetimes_);
-    for (std::uint64_t i = 0; i < tries && best_.bytes > lower_bound_; ++i) {
+    std::uint64_t best_at = 0;
+    for (std::uint64_t i = 0; i < tries && best_.bytes > lower_bound_ && i - best_at < most_vain; ++i) {
+      const std::size_t before = best_.bytes;
       keep_if_as_good(i < orders.size() ? std::move(orders[i]) : changed());
+      if (best_.bytes < before) best_at = i;
     }
     return std::move(best_);
   }
 
  private:
-  static constexpr std::uint64_t most_tries = 400;  // more of them seldom help
+  static constexpr std::uint64_t most_tries = 400, most_vain = 100;  // more of them seldom help
 
   void keep_if_as_good(Order order) {
     Placement placement = fit_.place(order, best_.bytes);

@@ -2,22 +2,14 @@
 // devices.
 #include <malloc.h>
 
-#include <functional>
+#include <CLI/CLI.hpp>
 #include <map>
+#include <string>
 #include <utility>
 
-#include "about.h"
-#include "devices.h"
-#include "explain.h"
-#include "export.h"
-#include "flags.h"
-#include "manual.h"
-#include "program.h"
-#include "resume.h"
-#include "schedule.h"
-#include "simulate.h"
-#include "train.h"
-#include "use.h"
+#include "program/commands/commands.h"
+#include "program/commands/export.h"
+#include "program/output/program.h"
 
 int main(int argc, char** argv) {
   using namespace windrow;
@@ -31,13 +23,13 @@ int main(int argc, char** argv) {
       "windrow");
   app.set_version_flag("--version", "windrow " + program::version_text(), "Print the version and exit");
   app.require_subcommand(1);
-  const auto computing = [](std::function<void()> command) -> std::function<void()> {
+  const auto computing = [](program::Command command) -> program::Command {
     return [command = std::move(command)] {
       program::require_address_space();
       command();
     };
   };
-  std::map<std::string, std::function<void()>> commands;
+  std::map<std::string, program::Command> commands;
   commands["train"] = computing(program::add_train(app));
   commands["resume"] = [resume = program::add_resume(app), train = commands["train"]] {
     resume();

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "few.h"
-#include "recorder.h"
+#include "inline_array.h"
+#include "record/recorder.h"
 #include "windrow/ops/cut.h"
 
 namespace windrow {
@@ -43,10 +43,10 @@ struct Launch {
     if (lane != expected) {
       throw MisuseError(std::string(op->name.text()) + ": computed by an op of another lane; expected the device's");
     }
-    const Few<Matrix<const float>> inputs(in.size(), [&](std::size_t k) { return in[k].read(lane); });
-    const Few<Matrix<const std::int32_t>> index_inputs(indices.size(),
-                                                       [&](std::size_t k) { return indices[k].read(lane); });
-    const Few<Matrix<float>> updated(states.size(), [&](std::size_t k) { return states[k].update(lane); });
+    const InlineArray<Matrix<const float>> inputs(in.size(), [&](std::size_t k) { return in[k].read(lane); });
+    const InlineArray<Matrix<const std::int32_t>> index_inputs(indices.size(),
+                                                               [&](std::size_t k) { return indices[k].read(lane); });
+    const InlineArray<Matrix<float>> updated(states.size(), [&](std::size_t k) { return states[k].update(lane); });
     const KernelCall<float> call{.in = inputs,
                                  .indices = index_inputs,
                                  .out = write == Write::add ? out.update(lane) : out.write(lane),

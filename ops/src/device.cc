@@ -1,20 +1,9 @@
 #include "windrow/ops/device.h"
 
 #include "windrow/memory/pool.h"
-#include "windrow/memory/segments.h"
 
 namespace windrow {
 namespace {
-
-/// A pool for pieces up to 256 KiB, above segments that are divided (docs/memory.md). Parameters, their gradients and
-/// the states of optimisers, which live long, are not to divide segments of minibatches.
-std::shared_ptr<Allocator> host_memory(std::size_t limit) {
-  constexpr std::size_t piece = std::size_t{256} << 10, small = std::size_t{2} << 20;
-  const auto segments = std::make_shared<Segments>(
-      host_allocator(), SegmentsOptions{.least = small / 2, .small = small, .fast_below = true, .limit = limit});
-  const std::chrono::milliseconds patience(limit == unlimited ? 0 : 100);
-  return std::make_shared<Pool>(segments, PoolOptions{.largest_piece = piece, .patience = patience});
-}
 
 void count_in_traces(Engine& engine, const std::shared_ptr<Allocator>& counted) {
   const auto add = [&](const char* name, std::size_t MemoryUse::*bytes) {
@@ -31,10 +20,13 @@ void count_in_traces(Engine& engine, const std::shared_ptr<Allocator>& counted) 
 }  // namespace
 
 Device host_device(Engine& engine, std::size_t memory_limit) {
+  const PoolOptions pool = {.limit = memory_limit,
+                            .patience = std::chrono::milliseconds(memory_limit == unlimited ? 0 : 100),
+                            .below = PoolOptions::Below::fast};
   Device device = {.name = "host",
                    .engine = engine,
                    .lane = host_lane,
-                   .memory = host_memory(memory_limit),
+                   .memory = std::make_shared<Pool>(host_allocator(), pool),
                    .kernels = host_kernels()};
   count_in_traces(engine, device.memory);
   return device;

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "recorder.h"
+#include "record/recorder.h"
 
 namespace windrow {
 namespace {

@@ -1,4 +1,4 @@
-// The commands of `windrow-perf` that reproduce published tables.
+// The commands of `windrow-perf` that print tables.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,9 @@
 
 namespace windrow::perf {
 
-/// Adds the commands to the program; `called` is the command line. Returns a function that runs the parsed command, and
-/// returns false if none was parsed.
-std::function<bool()> add_tables(CLI::App& app, std::string called);
+/// Adds the commands to the program. Returns a function that runs the parsed command, and returns false if none was
+/// parsed.
+std::function<bool()> add_tables(CLI::App& app);
 
 /// The names and "all".
 std::vector<std::string> with_all(std::vector<std::string> names);

@@ -3,7 +3,9 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <filesystem>
 #include <functional>
+#include <sstream>
 
 #include "batching/tables.h"
 #include "batching/turns.h"
@@ -227,82 +229,73 @@ class BothWays {
   std::vector<double> function_cpu_;
 };
 
-Result empty_result(const TableOptions& options, std::size_t trees) {
-  return {
-      .name = "lazy",
-      .title = "Lazy expressions compared with a vertex function",
-      .command = {},
-      .about =
-          "Training throughput of the binary Tree-LSTM in trees/s by hidden size, which is also the embedding "
-          "size: as a vertex function with graphs loaded in advance, and as lazy expressions, recorded again for each "
-          "minibatch, written as a cell and operation by operation. " +
-          std::to_string(options.batches.front()) + " trees per minibatch, " + std::to_string(trees) + " trees, " +
-          "medians of " + std::to_string(options.repetitions) +
-          " repetitions, in each of which all variants ran in turn. The thread that records comes on top of the "
-          "workers: with as many workers as cores it takes time from "
-          "them. CPU time is that of all threads together, including spinning. A node is one recorded expression; a "
-          "call of the cell records three. Recording includes the walk over the tree; lowering finds the vertices "
-          "among the nodes. All variants computed the same losses.",
-      .table = Table({{"workers", 0},
-                      {"hidden", 0},
-                      {"written as"},
-                      {"vertex function", 0},
-                      {"lazy", 0},
-                      {"lazy / vertex function", 1, " %"},
-                      {"lazy / vertex function (CPU time)", 1, " %"},
-                      {"nodes per tree", 0},
-                      {"recording ns per node", 0},
-                      {"lowering ns per node", 0}}),
-      .plots = {{.title = "tree-lstm, " + std::to_string(options.batches.front()) + " trees per minibatch",
-                 .x = "hidden size and workers",
-                 .y = "trees/s",
-                 .places = {},
-                 .series = {{"vertex function", {}}, {"cell", {}}, {"operations", {}}},
-                 .form = Plot::Form::bars,
-                 .scale = Plot::Scale::logarithmic}}};
+/// The training trees of the data folder if there is one, otherwise generated ones; at most as many as the options say.
+std::vector<LabelledTree> treebank(const WorkloadOptions& options) {
+  std::vector<LabelledTree> trees;
+  if (options.data.empty()) {
+    std::istringstream text(generate_treebank(options.samples, options.seed));
+    trees = read_treebank(text, "generated");
+  } else {
+    trees = read_treebank(std::filesystem::path(options.data) / "train.txt");
+  }
+  return trees;
 }
 
 }  // namespace
 
-Result lazy_expressions(const TableOptions& options) {
-  const std::vector<LabelledTree> trees = treebank(options.workload, options.workload.samples);
+Table lazy_expressions(const TableOptions& options) {
+  const std::vector<LabelledTree> trees = treebank(options.workload);
   const Vocabulary words = vocabulary_of(trees);
   std::vector<GraphData> graphs;
   for (std::size_t i = 0; i < std::min(trees.size(), options.workload.samples); ++i) {
     graphs.push_back(numbered(trees[i], words));
   }
+  Table table(
+      "Lazy expressions compared with a vertex function",
+      "Training throughput of the binary Tree-LSTM in trees/s by hidden size, which is also the embedding size: as a "
+      "vertex function with graphs loaded in advance, and as lazy expressions, recorded again for each minibatch, "
+      "written as a cell and operation by operation. " +
+          std::to_string(options.batches.front()) + " trees per minibatch, " + std::to_string(graphs.size()) +
+          " trees, medians of " + std::to_string(options.repetitions) +
+          " repetitions, in each of which all variants ran in turn. The thread that records comes on top of the "
+          "workers: with as many workers as cores it takes time from them. CPU time is that of all threads together, "
+          "including spinning. A node is one recorded expression; a call of the cell records three. Recording includes "
+          "the walk over the tree; lowering finds the vertices among the nodes. All variants computed the same losses.",
+      {{"workers", 0},
+       {"hidden", 0},
+       {"written as"},
+       {"vertex function", 0},
+       {"lazy", 0},
+       {"lazy / vertex function", 1, " %"},
+       {"lazy / vertex function (CPU time)", 1, " %"},
+       {"nodes per tree", 0},
+       {"recording ns per node", 0},
+       {"lowering ns per node", 0}});
   std::vector<std::unique_ptr<BothWays>> all;
   Turns turns;
-  std::vector<std::pair<int, int>> rows;  // workers, hidden size
-  for (const int workers : options.worker_counts) {
+  for (const int workers : options.workers) {
     for (const int hidden : options.hidden) {
       BothWays& both = *all.emplace_back(std::make_unique<BothWays>(options, workers, hidden, graphs, words.size()));
       both.compare_losses();
       turns.add([&both] { return both.by_function(); });
       turns.add([&both] { return both.by_expressions(both.cells()); });
       turns.add([&both] { return both.by_expressions(both.operations()); });
-      rows.emplace_back(workers, hidden);
     }
   }
   turns.take(options.repetitions);
-  Result result = empty_result(options, graphs.size());
-  Plot& plot = result.plots.front();
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::size_t function = 3 * i;
-    const auto [workers, hidden] = rows[i];
-    plot.places.push_back(std::to_string(hidden) + " x " + std::to_string(workers));
-    plot.series[0].values.push_back(turns.median(function));
+    const auto workers = static_cast<double>(options.workers[i / options.hidden.size()]);
+    const auto hidden = static_cast<double>(options.hidden[i % options.hidden.size()]);
     for (const std::size_t way : {1, 2}) {
       const Written& written = way == 1 ? all[i]->cells() : all[i]->operations();
       const std::size_t lazy = function + way;
-      result.table.add({static_cast<double>(workers), static_cast<double>(hidden), way == 1 ? "cell" : "operations",
-                        turns.median(function), turns.median(lazy), 100 * turns.ratio(lazy, function),
-                        all[i]->share_by_cpu(written), written.nodes, median_of(written.recording_ns),
-                        median_of(written.lowering_ns)});
-      plot.series[way].values.push_back(turns.median(lazy));
+      table.add({workers, hidden, way == 1 ? "cell" : "operations", turns.median(function), turns.median(lazy),
+                 100 * turns.ratio(lazy, function), all[i]->share_by_cpu(written), written.nodes,
+                 median_of(written.recording_ns), median_of(written.lowering_ns)});
     }
   }
-  return result;
+  return table;
 }
 
 }  // namespace windrow::perf

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <sstream>
 
 #include "batching/tables.h"
 
@@ -19,7 +18,7 @@ WorkloadOptions fitting(const std::string& model, WorkloadOptions options) {
 }  // namespace
 
 LoadedModel::LoadedModel(const std::string& model, const TableOptions& options)
-    : engine_({.workers = options.workers}),
+    : engine_({.workers = options.workers.front()}),
       workload_(make_workload(model, device(), fitting(model, options.workload))),
       samples_(options.workload.samples == 0 ? workload_.training.size()
                                              : std::min(options.workload.samples, workload_.training.size())),
@@ -32,31 +31,31 @@ std::size_t LoadedModel::samples_of_a_turn(Trainer& trainer, std::size_t least) 
   return least * static_cast<std::size_t>(times + 0.5);
 }
 
-Trainer& LoadedModel::trainer(std::size_t batch, const RunnerOptions& runner) {
-  trainers_.push_back(std::make_unique<Trainer>(
-      device(), workload_, TrainerOptions{.minibatch = batch, .optimiser = {.rate = 0}, .runner = runner}));
-  return *trainers_.back();
+Trainer& LoadedModel::trainer(int batch, const RunnerOptions& runner) {
+  const TrainerOptions options{
+      .minibatch = static_cast<std::size_t>(batch), .optimiser = {.rate = 0}, .runner = runner};
+  return *trainers_.emplace_back(std::make_unique<Trainer>(device(), workload_, options));
 }
 
-std::vector<LabelledTree> treebank(const WorkloadOptions& options, std::size_t trees) {
-  if (!options.data.empty()) return read_treebank(std::filesystem::path(options.data) / "train.txt");
-  std::istringstream text(generate_treebank(trees, options.seed));
-  return read_treebank(text, "generated");
-}
-
-std::string sizes_text(const std::string& model, const TableOptions& options) {
+std::string sizes_text(const TableOptions& options) {
   std::string text;
-  for (const WorkloadSize& size : workload_kind(model).sizes) {
-    const auto given = options.workload.sizes.find(size.name);
-    const Index value = given == options.workload.sizes.end() ? size.preset : given->second;
-    text += (text.empty() ? "" : ", ") + size.name + " " + std::to_string(value);
+  for (const std::string& model : options.models) {
+    std::string sizes;
+    for (const WorkloadSize& size : workload_kind(model).sizes) {
+      const auto given = options.workload.sizes.find(size.name);
+      const Index value = given == options.workload.sizes.end() ? size.preset : given->second;
+      sizes += (sizes.empty() ? "" : ", ") + size.name + " " + std::to_string(value);
+    }
+    text += " " + model + ": " + sizes + ".";
   }
   return text;
 }
 
 std::string turns_text(const TableOptions& options) {
-  return std::to_string(options.workers) + (options.workers == 1 ? " worker" : " workers") + ", medians of " +
-         std::to_string(options.repetitions) + " repetitions, in each of which all variants ran in turn";
+  const int workers = options.workers.front();
+  return std::to_string(options.workload.samples) + " samples, " + std::to_string(workers) +
+         (workers == 1 ? " worker" : " workers") + ", medians of " + std::to_string(options.repetitions) +
+         " repetitions, in each of which all variants ran in turn";
 }
 
 }  // namespace windrow::perf

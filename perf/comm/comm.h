@@ -4,7 +4,7 @@
 // processes that call MPI alone (bare_mpi.cc), and processes that train (member.cc, timed_lane.h), in turn. Rank 0 of
 // these prints a line for each value, which processes.cc reads.
 //
-// `windrow-perf data-parallel` is started by mpirun: perceptron.cc.
+// The role `perceptron` is for people: perceptron.cc, in the processes that mpirun has started.
 #pragma once
 
 #include <functional>
@@ -17,9 +17,18 @@
 
 namespace windrow::perf {
 
+/// Data-parallel steps in the processes that mpirun has started, with the same model as perf/peers/torch_ddp.py.
+struct PerceptronOptions {
+  int layers = 12;
+  Index width = 512, batch = 64;  ///< `batch` is that of a process
+  int steps = 10;                 ///< of a repetition
+  int repetitions = 5;
+};
+
 struct CommOptions {
   std::vector<int> processes = {2, 4};
   int repetitions = 5;  ///< of each measurement; medians are reported
+  PerceptronOptions perceptron;
 };
 
 /// Describes the fields of the records, for --help.
@@ -33,25 +42,14 @@ void measure_comm(const CommOptions& options, const Report& report);
 /// Calls of a LocalGroup, and the bandwidth of sums.
 void measure_local(const CommOptions& options, const Report& report);
 
-// What a started process does; `role` is one of comm_roles().
+// What a started process does; `role` is one of comm_roles(). Returns a record to print, if there is one.
 std::vector<std::string> comm_roles();
-void run_comm_role(const std::string& role);
+std::optional<Record> run_comm_role(const std::string& role, const PerceptronOptions& options);
 void run_bare_mpi();
 void run_member();
 
-/// Data-parallel steps in the processes that mpirun has started, with the same model as perf/peers/torch_ddp.py.
-struct PerceptronOptions {
-  int layers = 12;
-  Index width = 512, batch = 64;  ///< `batch` is that of a process
-  int steps = 10;                 ///< of a repetition
-  int repetitions = 5;
-};
-
 /// The learning rate.
 inline constexpr double perceptron_rate = 0.01;
-
-/// Describes the fields of the record, for --help.
-extern const char* const perceptron_fields;
 
 /// Returns the record at rank 0. All processes call it with the same options.
 std::optional<Record> measure_perceptron(const PerceptronOptions& options);

@@ -111,19 +111,6 @@ class Perceptron {
 
 }  // namespace
 
-const char* const perceptron_fields =
-    "A perceptron of square layers with tanh, a squared distance as loss, and plain gradient descent; each process "
-    "has\n"
-    "one worker. Started by itself, the command measures one process. Fields, times per step:\n"
-    "  step_ms           with everything\n"
-    "  computation_ms    without sums of gradients\n"
-    "  communication_ms  sums of gradients that are there\n"
-    "  hidden            the share of the communication that is hidden: 1 - (step - computation) / communication\n"
-    "  loss_first        the first loss, of a sample of rank 0, and\n"
-    "  loss_last         that after the steps of one repetition: the same in perf/peers/torch_ddp.py\n"
-    "Medians of the repetitions, in each of which all three took turns; hidden is computed from the medians of both\n"
-    "ratios to the communication. It is below 0 if sums slow the computation down by more than they take alone.";
-
 std::optional<Record> measure_perceptron(const PerceptronOptions& options) {
   MpiWorld world;
   Perceptron perceptron(world, options);

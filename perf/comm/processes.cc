@@ -53,22 +53,39 @@ const char* const comm_fields =
     "\n"
     "Medians of the repetitions, in each of which all processes ran in turn. mpirun must be found, and Windrow built\n"
     "with an MPI library. In a container that forbids processes to read each other's memory, set\n"
-    "OMPI_MCA_btl_vader_single_copy_mechanism=none in the environment.";
+    "OMPI_MCA_btl_vader_single_copy_mechanism=none in the environment.\n"
+    "\n"
+    "With --role perceptron, started by mpirun: a perceptron of square layers with tanh, a squared distance as loss, "
+    "and\n"
+    "plain gradient descent; each process has one worker. Fields, times per step:\n"
+    "  step_ms           with everything\n"
+    "  computation_ms    without sums of gradients\n"
+    "  communication_ms  sums of gradients that are there\n"
+    "  hidden            the share of the communication that is hidden: 1 - (step - computation) / communication. It "
+    "is\n"
+    "                    computed from the medians of both ratios, and below 0 if sums slow the computation down by\n"
+    "                    more than they take alone\n"
+    "  loss_first        the first loss, of a sample of rank 0, and\n"
+    "  loss_last         that after the steps of one repetition: the same in perf/peers/torch_ddp.py";
 
 double clock_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-std::vector<std::string> comm_roles() { return {"bare", "member"}; }
+std::vector<std::string> comm_roles() { return {"bare", "member", "perceptron"}; }
 
-void run_comm_role(const std::string& role) { role == "bare" ? run_bare_mpi() : run_member(); }
+std::optional<Record> run_comm_role(const std::string& role, const PerceptronOptions& options) {
+  if (role == "perceptron") return measure_perceptron(options);
+  role == "bare" ? run_bare_mpi() : run_member();
+  return std::nullopt;
+}
 
 void measure_comm(const CommOptions& options, const Report& report) {
   measure_local(options, report);
   for (const int processes : options.processes) {
     Values values;
     for (int i = 0; i < options.repetitions; ++i) {
-      for (const std::string& role : comm_roles()) run(processes, role, values);
+      for (const char* const role : {"bare", "member"}) run(processes, role, values);
     }
     const auto median = [&](const std::string& name) { return values[name].empty() ? 0 : median_of(values[name]); };
     Record calls;

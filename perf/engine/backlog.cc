@@ -1,5 +1,4 @@
-#include "backlog.h"
-
+#include "benchmark.h"
 #include "process.h"
 #include "trial.h"
 

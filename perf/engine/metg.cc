@@ -1,8 +1,7 @@
-#include "metg.h"
-
 #include <cmath>
 #include <memory>
 
+#include "benchmark.h"
 #include "trial.h"
 
 namespace windrow::perf {

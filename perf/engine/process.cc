@@ -24,14 +24,14 @@ namespace {
   } catch (const std::exception& e) {
     message = std::string("error: ") + e.what();
   }
-  const ssize_t written = write(to, message.data(), message.size());
+  const ssize_t written = ::write(to, message.data(), message.size());
   _exit(written < 0);
 }
 
 std::string read_all(int from) {
   std::string message;
   char some[4096];
-  for (ssize_t count = 0; (count = read(from, some, sizeof some)) > 0;)
+  for (ssize_t count = 0; (count = ::read(from, some, sizeof some)) > 0;)
     message.append(some, static_cast<size_t>(count));
   return message;
 }

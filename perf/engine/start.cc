@@ -1,9 +1,8 @@
-#include "start.h"
-
 #include <atomic>
 #include <thread>
 #include <utility>
 
+#include "benchmark.h"
 #include "trial.h"
 #include "windrow/engine/engine.h"
 

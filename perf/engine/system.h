@@ -11,9 +11,17 @@
 #include <vector>
 
 #include "pattern.h"
-#include "ticks.h"
 
 namespace windrow::perf {
+
+/// Reads the time stamp counter on x86-64, the steady clock elsewhere. The rate must be measured (TickRate).
+inline std::uint64_t ticks() {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#else
+  return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+#endif
+}
 
 /// A counter on a cache line of its own, so that counting costs the same in all systems.
 struct alignas(64) Counter {

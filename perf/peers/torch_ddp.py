@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's DistributedDataParallel over gloo, for comparison with `windrow-perf data-parallel`, whose model it trains.
+"""PyTorch's DistributedDataParallel over gloo, for comparison with `windrow-perf comm --role perceptron`, whose model it trains.
 
     perf/peers/torch_ddp.py --processes 2
 

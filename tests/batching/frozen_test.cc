@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <random>
-#include <type_traits>
 
 #include "tests/batching/cells.h"
 #include "tests/ops/cases.h"
@@ -29,9 +28,6 @@ AllValues all_values_of(const Parameters& parameters) {
 /// A cell as a vertex function, with its graphs.
 template <class Cell>
 struct OfVertices {
-  /// Its gates are one product, whose gradient is computed part by part if some gates are frozen.
-  static constexpr bool rounds_alike = !std::is_same_v<Cell, GatesCell>;
-
   Minibatch differentiate() { return runner.differentiate(graphs.pointers); }
   std::int64_t flops() const { return runner.stats().multiply_flops; }
   std::int64_t kernels() const { return runner.stats().kernels; }
@@ -53,8 +49,6 @@ struct OfVertices {
 
 /// Trees as lazy expressions.
 struct OfLazyExpressions {
-  static constexpr bool rounds_alike = true;
-
   LazyExpr tree(std::mt19937& random, int depth) {
     if (depth == 0) return embedding(words, graph.index(static_cast<std::int32_t>(random() % 5)));
     const LazyExpr left = tree(random, depth - 1), right = tree(random, depth - 1);
@@ -103,14 +97,8 @@ void expect_the_others_train_alike(const std::vector<std::size_t>& frozen) {
   const AllValues trained = all_values_of(with.parameters), expected = all_values_of(without.parameters);
   EXPECT_NE(trained, first);
   EXPECT_LE(with.flops(), without.flops());
-  if (Model::rounds_alike) {
-    EXPECT_EQ(trained, expected);
-    EXPECT_LE(with.kernels(), without.kernels());
-    return;
-  }
-  for (std::size_t i = 0; i < trained.size(); ++i) {
-    for (std::size_t k = 0; k < trained[i].size(); ++k) EXPECT_NEAR(trained[i][k], expected[i][k], 1e-5);
-  }
+  EXPECT_EQ(trained, expected);
+  EXPECT_LE(with.kernels(), without.kernels());
 }
 
 template <class Model>

@@ -46,7 +46,7 @@ struct Wide {
                             v.push("y", y);
                             v.loss(row_sum(y * z));
                           }};
-  Runner runner{host, function, parameters, {.optimisations = {.packing = false}}};
+  Runner runner{host, function, parameters};
   std::vector<GraphData> data{2};
   std::optional<Graphs> made;
 };

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <type_traits>
 
 #include "tests/batching/cells.h"
 #include "tests/engine/support.h"
@@ -37,10 +36,6 @@ TEST_F(LazyMisuse, OfAListOfTemporariesIsNone) {
   for (int i = 0; i < 40; ++i) EXPECT_EQ(joined[static_cast<std::size_t>(i)], 2 * static_cast<float>(i));
   EXPECT_EQ(windrow::apply(op::matmul, product).value(), (std::vector<float>{3, 3, 3}));
 }
-
-/// What refers to an operand for the length of a call only cannot be put into a list.
-static_assert(!std::is_copy_constructible_v<LazyHere> && !std::is_move_constructible_v<LazyHere>);
-static_assert(!std::is_copy_constructible_v<lazy::OperandRef> && !std::is_move_constructible_v<lazy::OperandRef>);
 
 TEST_F(LazyMisuse, OfChildrenInACellWithoutAListIsToldByTheCell) {
   const std::string why = ": to_children in a cell without a list; expected a body that calls each()";

@@ -241,9 +241,9 @@ TEST(LazyPrograms, GiveWhatTheReferenceGives) {
 }
 
 TEST(LazyPrograms, GiveWhatTheReferenceGivesWhateverRunnersAreTold) {
-  const Optimisations lacking[] = {{.specialisation = false}, {.packing = false},   {.eager = false},
-                                   {.lazy = false},           {.slots = false},     {.sharing = false},
-                                   {.fusion = false},         {.streaming = false}, {.splitting = false}};
+  const Optimisations lacking[] = {{.specialisation = false}, {.eager = false},    {.lazy = false},
+                                   {.slots = false},          {.sharing = false},  {.fusion = false},
+                                   {.streaming = false},      {.splitting = false}};
   unsigned seed = first_seed();
   for (const Optimisations& one : lacking) {
     check_program(++seed, {.runner = {.optimisations = one}, .recompute_below = 500 * (seed % 2)});

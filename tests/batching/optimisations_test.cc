@@ -130,13 +130,6 @@ TEST(Copies, AreTransposedWhereProductsHaveRowsEnough) {
   EXPECT_EQ(ops_of(3) + 1, ops_of(40)) << "which transposes w first";
 }
 
-TEST(Optimisations, PackingMakesOneProductOfSeveral) {
-  Counts<GatesCell> counts;
-  const RunnerStats with = counts.of({}), without = counts.of({.packing = false});
-  EXPECT_EQ(with.multiply_flops, without.multiply_flops);
-  EXPECT_LT(with.kernels, without.kernels);
-}
-
 TEST(Optimisations, SpecialisationMultipliesNoStatesThatAreNotThere) {
   Counts<TreeLstm> counts;
   EXPECT_LT(counts.of({}).multiply_flops,

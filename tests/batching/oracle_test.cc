@@ -133,7 +133,7 @@ TYPED_TEST(EveryCell, ComputesInManyOpsAsTheOracleDoes) {
 TYPED_TEST(EveryCell, ComputesByEverySchedulesAsTheOracleDoes) {
   if (this->adds_no_races()) GTEST_SKIP() << "other tests divide the same ops among threads";
   for (const SchedulePolicy policy :
-       {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::learned, SchedulePolicy::serial}) {
+       {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::complete, SchedulePolicy::serial}) {
     SCOPED_TRACE(to_string(policy));
     this->check(Form::dag, {.groups = 2, .group_flops = 1, .schedule = policy}, first_seed() + 6);
     this->check(Form::any_order, {.schedule = policy}, first_seed() + 7);
@@ -141,8 +141,7 @@ TYPED_TEST(EveryCell, ComputesByEverySchedulesAsTheOracleDoes) {
 }
 
 TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
-  this->check(Form::dag, {.groups = 2, .group_flops = 1, .optimisations = {.specialisation = false, .packing = false}},
-              first_seed());
+  this->check(Form::dag, {.groups = 2, .group_flops = 1, .optimisations = {.specialisation = false}}, first_seed());
   this->check(Form::dag, {.optimisations = {.eager = false}}, first_seed() + 1);
   this->check(Form::dag, {.groups = 2, .group_flops = 1, .optimisations = {.lazy = false}}, first_seed() + 2);
   this->check(Form::dag, {.optimisations = {.fusion = false}}, first_seed() + 3);
@@ -159,7 +158,6 @@ TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
                .group_flops = 1,
                .schedule = SchedulePolicy::agenda,
                .optimisations = {.specialisation = false,
-                                 .packing = false,
                                  .eager = false,
                                  .lazy = false,
                                  .slots = false,
@@ -176,7 +174,7 @@ TYPED_TEST(EveryCell, ComputesManyTypesOfVerticesAsOneAsTheOracleDoes) {
   this->check(Form::dag, {.own_types = 0}, first_seed());
   this->check(Form::any_order, {.groups = 2, .group_flops = 1, .own_types = 1}, first_seed() + 1);
   this->check(Form::trees, {.own_types = 2, .optimisations = {.slots = false}}, first_seed() + 2);
-  this->check(Form::dag, {.schedule = SchedulePolicy::learned, .own_types = 0, .optimisations = {.lazy = false}},
+  this->check(Form::dag, {.schedule = SchedulePolicy::complete, .own_types = 0, .optimisations = {.lazy = false}},
               first_seed() + 3);
   this->check(Form::dag, {.own_types = 0, .batch_rows = 3, .optimisations = {.eager = false, .fusion = false}},
               first_seed() + 4);
@@ -186,7 +184,7 @@ TYPED_TEST(EveryCell, ComputesManyTypesOfVerticesAsOneAsTheOracleDoes) {
 
 TYPED_TEST(EveryCell, ComputesTheSameBitsWithoutSlots) {
   if (this->adds_no_races()) GTEST_SKIP() << "other tests divide the same ops among threads";
-  const Optimisations all = {}, others[] = {{.specialisation = false, .packing = false},
+  const Optimisations all = {}, others[] = {{.specialisation = false},
                                             {.eager = false, .lazy = false},
                                             {.sharing = false},
                                             {.fusion = false}};
@@ -199,7 +197,7 @@ TYPED_TEST(EveryCell, ComputesTheSameBitsWithoutSlots) {
   compare({.optimisations = all}, "all others");
   for (const Optimisations& other : others) compare({.optimisations = other}, "one other left out");
   for (const SchedulePolicy policy :
-       {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::learned, SchedulePolicy::serial}) {
+       {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::complete, SchedulePolicy::serial}) {
     compare({.groups = 3, .group_flops = 1, .schedule = policy}, to_string(policy));
   }
 }
@@ -240,7 +238,6 @@ TEST(RandomFunctions, ComputeWhatTheOracleComputes) {
     options.schedule = static_cast<SchedulePolicy>(seed % 5);
     const auto on = [&] { return random() % 4 > 0; };
     options.optimisations = {.specialisation = on(),
-                             .packing = on(),
                              .eager = on(),
                              .lazy = on(),
                              .slots = on(),

@@ -1,6 +1,6 @@
 // Which ops a group's work becomes, of made-up plans and layouts: what each row needs has run before, in any order that
 // the pieces allow.
-#include "batching/src/host/pieces.h"
+#include "batching/src/execute/pieces.h"
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ std::size_t at(Phase phase) { return static_cast<std::size_t>(phase); }
 
 /// One group: batches of types, with what each phase takes for a row; of the last type, for an edge.
 struct Work {
-  HostPlan plan;
+  Plan plan;
   Layout layout;
 
   Work(const std::vector<std::array<Index, phase_count>>& costs, const std::vector<Layout::BatchRows>& batches) {
@@ -71,7 +71,7 @@ class Order {
         before_[i].insert(other);
         before_[i].insert(before_[other].begin(), before_[other].end());
       }
-      for (const Part& part : pieces_[i].parts) {
+      for (const PhaseRows& part : pieces_[i].parts) {
         for (Index row = part.begin; row < part.end; ++row) {
           EXPECT_TRUE(by_row_.emplace(Row{part.phase, part.type, row}, i).second) << "a row is taken twice";
         }

@@ -10,8 +10,6 @@
 #include <random>
 #include <set>
 
-#include "batching/src/schedule/frontier.h"
-#include "batching/src/schedule/schedule_lessons.h"
 #include "tests/engine/support.h"
 #include "windrow/batching/graph.h"
 
@@ -19,7 +17,7 @@ namespace windrow::testing {
 namespace {
 
 constexpr SchedulePolicy all_policies[] = {SchedulePolicy::level, SchedulePolicy::depth, SchedulePolicy::agenda,
-                                           SchedulePolicy::learned, SchedulePolicy::serial};
+                                           SchedulePolicy::complete, SchedulePolicy::serial};
 
 std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
@@ -105,18 +103,14 @@ TEST(Schedule, OfEveryPolicyIsValidAndSmallOnesAreComparedWithTheBest) {
     SCOPED_TRACE(repetition);
     const bool small = repetition % 2 == 0;
     const TypedGraph graph = random_graph(random, small ? 9 : 60);
-    const ScheduleTable table = ScheduleTable::learn({&graph, 1}, {.episodes = 50});
     const std::int64_t bound = fewest_batches(graph);
     const std::int64_t least = small ? least_by_search(graph) : bound;
     EXPECT_LE(bound, least);
     for (const SchedulePolicy policy : all_policies) {
-      const Schedule schedule = make_schedule(graph, policy, &table);
+      const Schedule schedule = make_schedule(graph, policy);
       expect_valid(graph, schedule);
       EXPECT_GE(static_cast<std::int64_t>(schedule.batches.size()), least) << to_string(policy);
     }
-    EXPECT_LE(make_schedule(graph, SchedulePolicy::learned, &table).batches.size(),
-              make_schedule(graph, SchedulePolicy::agenda).batches.size())
-        << "what learning starts from";
   }
 }
 
@@ -190,77 +184,15 @@ TEST(Schedule, OfCompleteTypesIsValidAndHasFewerBatchesThanTheAgendaInTheMean) {
   for (int repetition = 0; repetition < 300; ++repetition) {
     SCOPED_TRACE(repetition);
     const TypedGraph graph = random_graph(random, repetition % 2 == 0 ? 9 : 200);
-    const Schedule schedule = make_complete_schedule(graph);
+    const Schedule schedule = make_schedule(graph, SchedulePolicy::complete);
     expect_valid(graph, schedule);
     EXPECT_GE(static_cast<std::int64_t>(schedule.batches.size()), fewest_batches(graph));
     complete += schedule.batches.size();
     agenda += make_schedule(graph, SchedulePolicy::agenda).batches.size();
   }
   EXPECT_LT(complete, agenda);
-  EXPECT_EQ(static_cast<std::int64_t>(make_complete_schedule(mixed_chains()).batches.size()),
+  EXPECT_EQ(static_cast<std::int64_t>(make_schedule(mixed_chains(), SchedulePolicy::complete).batches.size()),
             least_by_search(mixed_chains()));
-}
-
-TEST(Schedule, ALearnedTableNeedsFewerBatchesThanTheAgenda) {
-  const TypedGraph graph = mixed_chains();
-  const ScheduleTable table = ScheduleTable::learn({&graph, 1});
-  const std::size_t agenda = make_schedule(graph, SchedulePolicy::agenda).batches.size();
-  const std::size_t learned = make_schedule(graph, SchedulePolicy::learned, &table).batches.size();
-  EXPECT_LT(learned, agenda);
-  EXPECT_EQ(static_cast<std::int64_t>(learned), least_by_search(graph));
-}
-
-TEST(ScheduleLessons, AreAlsoOfMinibatchesThatTurnOutHarder) {
-  GraphMaker easy(3);
-  easy.add(0, {easy.add(1), easy.add(2)});
-  const TypedGraph hard = mixed_chains();
-  ScheduleLessons lessons;
-  EXPECT_EQ(lessons.table(), nullptr);
-  lessons.look_at(easy.graph);
-  const auto batches = [&] { return make_schedule(hard, SchedulePolicy::learned, lessons.table()).batches.size(); };
-  const std::size_t before = batches();
-  lessons.look_at(hard);
-  EXPECT_LT(batches(), before);
-  EXPECT_EQ(static_cast<std::int64_t>(batches()), least_by_search(hard));
-  int looks = 2;
-  for (; !lessons.done(); ++looks) lessons.look_at(hard);  // they are no harder, so that nothing is learned
-  EXPECT_EQ(looks, 32);
-  EXPECT_EQ(static_cast<std::int64_t>(batches()), least_by_search(hard));
-}
-
-TEST(ScheduleLessons, EndWhenTheyHaveTakenEnoughWhateverComes) {
-  const TypedGraph graph = mixed_chains();
-  constexpr std::int64_t most_vertices = 2'000'000;
-  ScheduleLessons lessons(most_vertices);
-  int looks = 0;
-  for (; !lessons.done(); ++looks) {
-    lessons.begin_anew();
-    EXPECT_EQ(lessons.table(), nullptr);
-    lessons.look_at(graph);
-    ASSERT_LT(looks, most_vertices / graph.vertices());
-  }
-  EXPECT_GT(looks, 32);
-  lessons.begin_anew();
-  EXPECT_TRUE(lessons.done());
-}
-
-TEST(Schedule, IsTheSameEachTimeAndForEachSeedOfLearning) {
-  const TypedGraph graph = mixed_chains();
-  const auto learn = [&](std::uint64_t seed) {
-    const ScheduleTable table = ScheduleTable::learn({&graph, 1}, {.seed = seed});
-    return make_schedule(graph, SchedulePolicy::learned, &table);
-  };
-  EXPECT_EQ(learn(3), learn(3));
-  for (const SchedulePolicy policy : {SchedulePolicy::level, SchedulePolicy::agenda, SchedulePolicy::serial}) {
-    EXPECT_EQ(make_schedule(graph, policy), make_schedule(graph, policy));
-  }
-}
-
-TEST(Schedule, ATableKnowsWhatToDoInStatesItHasNotSeen) {
-  const TypedGraph seen = taggers({2});
-  const ScheduleTable table = ScheduleTable::learn({&seen, 1});
-  const TypedGraph graph = taggers({3, 7, 7, 1});
-  expect_valid(graph, make_schedule(graph, SchedulePolicy::learned, &table));
 }
 
 TEST(Schedule, OfNothingIsEmptyAndALongChainNeedsNoStack) {
@@ -284,11 +216,8 @@ TEST(Schedule, RefusesWhatIsNoGraph) {
             "schedule: child_begin does not span the children of 1 vertices; expected to ascend from 0 to 0");
   EXPECT_EQ(refusal({1, {0, 0, 0}, {0, 0, 1, 2}, {2, 1}}),
             "schedule: vertex 2 is its own descendant; expected no cycles");
-  EXPECT_EQ(error_of<MisuseError>([] { make_schedule({}, SchedulePolicy::learned); }),
-            "schedule: policy learned without a table; expected one of ScheduleTable::learn");
   EXPECT_EQ(error_of<MisuseError>([] { parse_schedule_policy("best"); }),
-            "schedule policy 'best'; expected level, depth, agenda, learned or serial");
-  EXPECT_THROW(ScheduleTable::learn({}), MisuseError);
+            "schedule policy 'best'; expected level, depth, agenda, complete or serial");
   for (const SchedulePolicy policy : all_policies) EXPECT_EQ(parse_schedule_policy(to_string(policy)), policy);
 }
 

@@ -1,4 +1,4 @@
-// Groups of groups. The processes are groups of threads here; programs_members_test.cc has real ones.
+// Groups of groups. The processes are groups of threads here; tests/programs/members_test.cc has real ones.
 #include "windrow/comm/nested.h"
 
 #include <cmath>

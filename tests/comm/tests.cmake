@@ -1,3 +1,11 @@
+windrow_test(
+  comm_test
+  SOURCES comm/local_contract_test.cc comm/local_test.cc comm/nccl_missing_test.cc comm/nested_test.cc
+          comm/packing_test.cc comm/part_queue_test.cc comm/random_collectives.cc comm/short_list_test.cc
+          devices/simulated.cc
+  LINKS windrow::comm
+  INSIDE comm)
+
 # The fake of MPI, with ranks as threads: runs everywhere, also under sanitizers.
 add_library(windrow_fake_mpi SHARED comm/fake_mpi.cc)
 target_include_directories(windrow_fake_mpi PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/comm)

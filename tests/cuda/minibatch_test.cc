@@ -57,7 +57,7 @@ Cost cost_of(const std::string& model, std::size_t batch, Index hidden, cuda::Le
       .synchronisations = after.synchronisations - before.synchronisations,
       .allocations = after.allocations + after.pinned_allocations - before.allocations - before.pinned_allocations};
   for (const TypedGraph& graph : workload.network->typed_graphs(batch)) {
-    cost.levels += make_schedule(graph, SchedulePolicy::level, nullptr).batches.size() - 1;  // without the leaves
+    cost.levels += make_schedule(graph, SchedulePolicy::level).batches.size() - 1;  // without the leaves
   }
   return cost;
 }

@@ -10,7 +10,7 @@
 #include "backend/levels.h"
 #include "tests/engine/support.h"
 #include "windrow/batching/backend.h"
-#include "windrow/batching/backend/interpretation.h"
+#include "windrow/batching/backend/execution.h"
 #include "windrow/models/trainer.h"
 #include "windrow/models/workload.h"
 
@@ -24,7 +24,7 @@ class KeepingBackend final : public Backend {
  public:
   explicit KeepingBackend(std::vector<std::shared_ptr<const Plan>>& plans) : plans_(plans) {}
   PlanOptions options_for(PlanOptions wanted) const override {
-    PlanOptions options = Interpretation::options_for(wanted);
+    PlanOptions options = Execution::options_for(wanted);
     options.fusion = options.slots = true;
     return options;
   }

@@ -10,7 +10,7 @@
 #include "tests/batching/oracle.h"
 #include "tests/devices/simulated.h"
 #include "tests/engine/support.h"
-#include "windrow/batching/backend/interpretation.h"
+#include "windrow/batching/backend/execution.h"
 
 namespace windrow::testing {
 namespace {
@@ -19,12 +19,11 @@ struct Counts {
   std::atomic<int> plans = 0, minibatches = 0, segments = 0;
 };
 
-class CountingExecution final : public Interpretation {
+class CountingExecution final : public Execution {
  public:
   CountingExecution(Counts& counts, const Device& device, std::shared_ptr<const Plan> plan, Layout layout,
                     std::vector<Tensor> tensors, Options options)
-      : Interpretation(device, std::move(plan), std::move(layout), std::move(tensors), std::move(options)),
-        counts_(counts) {
+      : Execution(device, std::move(plan), std::move(layout), std::move(tensors), std::move(options)), counts_(counts) {
     ++counts_.minibatches;
   }
 
@@ -32,7 +31,7 @@ class CountingExecution final : public Interpretation {
   void run(const Segment& segment, const At& at) override {
     EXPECT_NE(at.lane, nullptr);
     ++counts_.segments;
-    Interpretation::run(segment, at);
+    Execution::run(segment, at);
   }
 
  private:
@@ -43,11 +42,11 @@ class CountingExecution final : public Interpretation {
 class CountingBackend final : public Backend {
  public:
   explicit CountingBackend(Counts& counts) : counts_(counts) {}
-  PlanOptions options_for(PlanOptions wanted) const override { return Interpretation::options_for(wanted); }
+  PlanOptions options_for(PlanOptions wanted) const override { return Execution::options_for(wanted); }
   std::shared_ptr<const LoweredPlan> lower(const Device& device, std::shared_ptr<const Plan> plan) const override {
-    Interpretation::require_kernels(*plan, device.kernels);
     ++counts_.plans;
-    return std::make_shared<Lowered>(counts_, device, std::move(plan));
+    auto with = std::make_shared<const Plan>(with_kernels(*plan, device.kernels));
+    return std::make_shared<Lowered>(counts_, device, std::move(with));
   }
 
  private:

@@ -70,9 +70,8 @@ void check_forms(const Device& device) {
   check<Cell>(device, Form::dag, first_seed() + 1);
   check<Cell>(device, Form::any_order, first_seed() + 2, {.schedule = SchedulePolicy::agenda});
   check<Cell>(device, Form::dag, first_seed() + 3, {.own_types = 0});  // vertices may lack children and indices
-  check<Cell>(
-      device, Form::dag, first_seed() + 4,
-      {.batch_rows = 2, .optimisations = {.specialisation = false, .packing = false, .eager = false, .lazy = false}});
+  check<Cell>(device, Form::dag, first_seed() + 4,
+              {.batch_rows = 2, .optimisations = {.specialisation = false, .eager = false, .lazy = false}});
 }
 
 TEST_P(OnDeviceInFull, ComputesTreesOfFixedArity) {

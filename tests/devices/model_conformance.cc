@@ -5,6 +5,7 @@
 #include "tests/devices/conformance.h"
 #include "tests/models/training.h"
 #include "tests/sanitized.h"
+#include "windrow/training/program.h"
 
 namespace windrow::testing {
 namespace {
@@ -68,6 +69,24 @@ TEST_P(OnDeviceInFull, TrainsEveryModelAsTheHostDoes) {
   compare(device, "tree-lstm", "attention");
   compare(device, "bilstm", {}, "crf");
   compare(device, "var-lstm", {}, "tied");
+}
+
+TEST_P(OnDevice, RunsAProgramOfAFileAsTheFunctionThatWasSaved) {
+  const TextFolder folder({});
+  const auto file = folder.path / "program.safetensors";
+  const WorkloadOptions options{.samples = 4, .cell = "attention", .sizes = {{"hidden", 8}, {"embedding", 6}}};
+  const Workload workload = make_workload("tree-lstm", device, options);
+  const VertexFunction function = workload.network->function_for_use();
+  save_program(file, {.function = function, .parameters = *workload.parameters});
+  const LoadedProgram program = load_program(device, file);
+  const GraphData data = graphs_of(workload).texts->read("(2 (2 (2 w1) (2 w2)) (2 (2 w3) (2 w4)))", "text").graph;
+  const auto logits = [&](const VertexFunction& of, Parameters& parameters) {
+    Runner runner(device, of, parameters);
+    const InputGraph graph(of, data);
+    const InputGraph* const graphs[] = {&graph};
+    return runner.run(graphs).output("logits").get();
+  };
+  EXPECT_EQ(logits(program.function, *program.parameters), logits(function, *workload.parameters));
 }
 
 }  // namespace

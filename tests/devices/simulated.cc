@@ -114,7 +114,7 @@ void add_row_by_row(const Kernel<float>& kernel, const KernelCall<float>& call) 
   }
 }
 
-void simulate(const KernelCall<float>& call) {
+void run_within_memory(const KernelCall<float>& call) {
   lane_of(call.lane, "a kernel").launch([issued = std::make_shared<Issued>(call)] {
     const Operator& op = *issued->call.op;
     const Kernel<float> kernel = host_kernels().find(op);
@@ -214,7 +214,7 @@ SimulatedDevice simulated_device(Engine& engine, const SimulatedOptions& options
   made.lane = std::make_shared<SimLane>(options.name, options.number, options.seed);
   made.memory = std::make_shared<SimMemory>(made.lane, options.capacity);
   KernelTable<float> kernels;
-  for (const Operator* op : op::all()) kernels.add(*op, simulate);
+  for (const Operator* op : op::all()) kernels.add(*op, run_within_memory);
   std::shared_ptr<Allocator> memory = made.memory;
   if (options.pool) memory = std::make_shared<Pool>(memory);
   made.device = {.name = options.name,

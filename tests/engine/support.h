@@ -86,6 +86,14 @@ std::string error_of(Call&& call) {
   return {};
 }
 
+/// Expects an exception of this type whose text contains `part`.
+template <class E, class Call>
+void expect_error(Call&& call, const std::string& part, std::source_location at = std::source_location::current()) {
+  const ::testing::ScopedTrace trace(at.file_name(), static_cast<int>(at.line()), "expected: " + part);
+  const std::string text = error_of<E>(call);
+  EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
 }  // namespace windrow::testing
 
 #define WINDROW_THREADED_POLICIES(fixture)                                                            \

@@ -9,6 +9,8 @@
 
 namespace windrow::testing {
 
+inline constexpr std::size_t kib = 1024, mib = 1024 * kib;
+
 class CountingAllocator final : public Allocator {
  public:
   explicit CountingAllocator(std::size_t capacity = 1u << 30) : capacity_(capacity) {}

@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "tests/engine/support.h"
+#include "tests/memory/counting_allocator.h"
 #include "windrow/memory/allocator.h"
 
 namespace windrow {
 namespace {
 
-constexpr std::size_t mib = std::size_t{1} << 20;
+using testing::mib;
 
 std::size_t resident_bytes() {
   std::ifstream pages("/proc/self/statm");

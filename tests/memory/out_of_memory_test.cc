@@ -8,7 +8,6 @@
 #include "tests/memory/counting_allocator.h"
 #include "windrow/memory/buffer.h"
 #include "windrow/memory/pool.h"
-#include "windrow/memory/segments.h"
 
 namespace windrow {
 namespace {
@@ -88,16 +87,14 @@ TEST_P(OutOfMemoryOnEveryPolicy, LeavesEverythingUsable) {
   EXPECT_GE(refusals, 6);
 }
 
-/// A pool and segments return what they keep and try again, so that one refusal does not show.
-TEST_P(OutOfMemoryOnEveryPolicy, IsTriedAgainByAllocatorsThatKeepMemory) {
+/// A pool returns what it keeps and tries again, so that one refusal does not show.
+TEST_P(OutOfMemoryOnEveryPolicy, IsTriedAgainByAPool) {
   for (int refused = 0; refused < 8; ++refused) {
     auto below = std::make_shared<CountingAllocator>();
     const auto refusing = std::make_shared<RefusingAllocator>(below);
     {
       Engine engine(options());
-      const auto memory =
-          std::make_shared<Pool>(std::make_shared<Segments>(refusing, SegmentsOptions{.least = 1024, .small = 350}),
-                                 PoolOptions{.largest_piece = 350});
+      const auto memory = std::make_shared<Pool>(refusing);
       refusing->refused = refused;
       EXPECT_EQ(run_chain(engine, memory), links - 1) << refused;
       engine.wait_all();

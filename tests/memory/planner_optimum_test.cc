@@ -17,7 +17,7 @@ using testing::random_memory_program;
 class Exhaustive {
  public:
   explicit Exhaustive(const MemoryProgram& program) : program_(program) {
-    const auto before = testing::predecessors_of(program, {});
+    const auto before = testing::predecessors_of(program);
     const std::size_t count = program.buffers.size();
     std::vector<std::vector<std::uint32_t>> users(count);
     for (std::uint32_t step = 0; step < program.steps.size(); ++step) {
@@ -111,7 +111,10 @@ void compare_with_exhaustive_search(StepOrder order) {
     Exhaustive exhaustive(program);
     const MemoryPlan plan = plan_memory(program);
     const std::size_t least = exhaustive.optimum();
-    EXPECT_EQ(plan.lower_bound, exhaustive.largest_clique());
+    EXPECT_LE(plan.lower_bound, least);
+    if (order == StepOrder::serial) {
+      EXPECT_EQ(plan.lower_bound, exhaustive.largest_clique());
+    }
     EXPECT_GE(plan.bytes, least);
     planned += plan.bytes;
     optimal += least;
@@ -171,7 +174,9 @@ TEST(MemoryPlannerOptimum, IsNearInLargePrograms) {
     std::mt19937 random(testing::first_seed());
     const MemoryProgram program = random_memory_program(random, {.steps = 600, .most_bytes = 100'000, .order = order});
     const MemoryPlan plan = plan_memory(program, {.effort = 10'000'000});
-    EXPECT_LE(static_cast<double>(plan.bytes), 1.1 * static_cast<double>(plan.lower_bound));
+    if (order == StepOrder::serial) {
+      EXPECT_LE(static_cast<double>(plan.bytes), 1.1 * static_cast<double>(plan.lower_bound));
+    }
     EXPECT_LT(plan.bytes, plan.unshared_bytes * 3 / 4);
   }
 }

@@ -141,92 +141,21 @@ TEST(MemoryPlanner, RefusesWhatIsNoProgram) {
   EXPECT_NE(error_of<OutOfMemory>([&] { plan_memory(large); }), "");
 }
 
-/// A long chain beside four branches that each hold memory: the branches may run one after the other meanwhile.
-TEST(MemoryPlanner, OrdersBranchesWhereThatSavesMemoryAndNoStepBeginsLater) {
-  MemoryProgram program{.order = StepOrder::dependences};
-  const auto x = program.add(PlannedBuffer{.bytes = 64, .held = Held::throughout});
-  const auto counter = program.add(PlannedBuffer{.bytes = 64, .held = Held::throughout});
-  std::vector<std::uint32_t> ticks;
-  for (int i = 0; i < 8; ++i) ticks.push_back(program.add(PlannedStep{.reads = {counter}, .writes = {counter}}));
-  for (std::size_t branch = 0; branch < 4; ++branch) {
-    const auto h = program.add(PlannedBuffer{.bytes = 1024});
-    std::vector<std::uint32_t> after;
-    if (branch > 0) after = {ticks[2 * branch - 1]};
-    program.add(PlannedStep{.reads = {x}, .writes = {h}, .after = after});
-    program.add(PlannedStep{.reads = {h}});
-  }
-  EXPECT_EQ(plan_memory(program).bytes, 2 * 64u + 4 * 1024);
-  const MemoryPlan plan = plan_memory(program, {.edges = ExtraEdges::off_critical_path});
-  EXPECT_EQ(plan.bytes, 2 * 64u + 1024);
-  EXPECT_EQ(plan.lower_bound, plan.bytes);
-  EXPECT_EQ(plan.saved_by_edges, 3 * 1024u);
-  const std::vector<MemoryPlan::Edge> edges = {{9, 10}, {11, 12}, {13, 14}};
-  EXPECT_EQ(plan.edges, edges);
-  PlanChecker(program, plan).check();
-  EXPECT_TRUE(plan_memory(program, {.edges = ExtraEdges::off_critical_path, .least_saving = 0.9}).edges.empty());
-}
-
-/// Steps that have the same number of predecessors in a row would otherwise run at once.
-TEST(MemoryPlanner, AddsNoEdgeThatMakesTheLongestPathLonger) {
-  MemoryProgram program{.order = StepOrder::dependences};
-  for (int branch = 0; branch < 4; ++branch) {
-    const auto h = program.add(PlannedBuffer{.bytes = 1024});
-    program.add(PlannedStep{.writes = {h}});
-    program.add(PlannedStep{.reads = {h}});
-  }
-  const MemoryPlan plan = plan_memory(program, {.edges = ExtraEdges::off_critical_path});
-  EXPECT_EQ(plan.bytes, 4 * 1024u);
-  EXPECT_TRUE(plan.edges.empty());
-}
-
-std::uint64_t longest_path(const MemoryProgram& program, const std::vector<MemoryPlan::Edge>& edges) {
-  const auto before = testing::predecessors_of(program, edges);
-  std::vector<std::uint64_t> end(before.size());
-  for (std::size_t round = 0; round < before.size(); ++round) {  // as many as the longest path has steps, at most
-    for (std::size_t v = 0; v < before.size(); ++v) {
-      std::uint64_t begin = 0;
-      for (std::size_t u = 0; u < before.size(); ++u) begin = std::max(begin, before[v][u] ? end[u] : 0);
-      end[v] = begin + std::max<std::uint64_t>(program.steps[v].duration, 1);
-    }
-  }
-  return end.empty() ? 0 : *std::max_element(end.begin(), end.end());
-}
-
-TEST(MemoryPlanner, AddsEdgesToRandomProgramsThatKeepTheLongestPathAndAreAllNeeded) {
-  std::size_t saved = 0;
-  for (unsigned seed = testing::first_seed(), end = seed + 100; seed < end; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    std::mt19937 random(seed);
-    const MemoryProgram program = random_memory_program(random, {.order = StepOrder::dependences});
-    const MemoryPlan plan = plan_memory(program, {.edges = ExtraEdges::off_critical_path, .least_saving = 0.01});
-    PlanChecker(program, plan).check();
-    EXPECT_EQ(longest_path(program, plan.edges), longest_path(program, {}));
-    for (std::size_t i = 0; i < plan.edges.size(); ++i) {
-      std::vector<MemoryPlan::Edge> others = plan.edges;
-      others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
-      EXPECT_FALSE(testing::predecessors_of(program, others)[plan.edges[i].second][plan.edges[i].first]);
-    }
-    saved += plan.saved_by_edges;
-    if (HasFailure()) return;
-  }
-  EXPECT_GT(saved, 0u);
-}
-
-void check_random_programs(const MemoryProgramShape& shape, const MemoryPlanOptions& options) {
+void check_random_programs(const MemoryProgramShape& shape) {
   const unsigned seed = testing::first_seed();
   for (unsigned i = 0; i < 200; ++i) {
     SCOPED_TRACE("seed " + std::to_string(seed + i));
     std::mt19937 random(seed + i);
     const MemoryProgram program = random_memory_program(random, shape);
-    PlanChecker(program, plan_memory(program, options)).check();
+    PlanChecker(program, plan_memory(program)).check();
     if (::testing::Test::HasFailure()) return;
   }
 }
 
-TEST(MemoryPlanner, SharesOnlyBetweenLivesThatDoNotMeetInRandomSerialPrograms) { check_random_programs({}, {}); }
+TEST(MemoryPlanner, SharesOnlyBetweenLivesThatDoNotMeetInRandomSerialPrograms) { check_random_programs({}); }
 
 TEST(MemoryPlanner, SharesOnlyBetweenLivesThatDoNotMeetInRandomConcurrentPrograms) {
-  check_random_programs({.order = StepOrder::dependences}, {});
+  check_random_programs({.order = StepOrder::dependences});
 }
 
 }  // namespace

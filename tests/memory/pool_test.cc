@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <random>
 #include <thread>
 
@@ -17,6 +18,24 @@ namespace {
 
 using testing::CountingAllocator;
 using testing::error_of;
+using testing::Gate;
+using testing::kib;
+using testing::mib;
+using namespace std::chrono_literals;
+
+constexpr PoolOptions above_fast = {.below = PoolOptions::Below::fast};
+
+struct CountedPool {
+  explicit CountedPool(PoolOptions options = {}, std::size_t capacity = 1024 * mib)
+      : below(std::make_shared<CountingAllocator>(capacity)), pool(below, options) {}
+
+  std::byte* take(std::size_t bytes) { return pool.allocate(bytes); }
+  void free(std::byte* start, std::size_t bytes) { pool.deallocate(start, bytes); }
+  void take_and_free(std::size_t bytes) { free(take(bytes), bytes); }
+
+  std::shared_ptr<CountingAllocator> below;
+  Pool pool;
+};
 
 TEST(Pool, RoundsUpByAFifthAtMostAndNeverDown) {
   std::size_t before = 0;
@@ -32,230 +51,255 @@ TEST(Pool, RoundsUpByAFifthAtMostAndNeverDown) {
   EXPECT_GE(Pool::rounded(std::size_t{5} << 50), std::size_t{5} << 50);
 }
 
-TEST(Pool, GivesAgainWhatCameBack) {
-  auto below = std::make_shared<CountingAllocator>();
-  Pool pool(below);
-  std::byte* first = pool.allocate(1000);
+TEST(Pool, GivesSmallPiecesAgain) {
+  CountedPool of;
+  std::byte* const first = of.take(1000);
   std::memset(first, 1, 1000);
-  pool.deallocate(first, 1000);
-  std::byte* second = pool.allocate(1010);
+  of.free(first, 1000);
+  std::byte* const second = of.take(1010);
   EXPECT_EQ(first, second);
-  EXPECT_EQ(below->allocations, 1);
-  EXPECT_EQ(pool.stats().reused, 1u);
-  EXPECT_EQ(pool.stats().in_use, Pool::rounded(1000));
-  EXPECT_EQ(pool.stats().kept, 0u);
-  pool.deallocate(second, 1010);
-  EXPECT_EQ(pool.stats().in_use, 0u);
-  EXPECT_EQ(pool.stats().kept, Pool::rounded(1000));
+  EXPECT_EQ(of.below->allocations, 1);
+  EXPECT_EQ(of.pool.stats().reused, 1u);
+  EXPECT_EQ(of.pool.stats().allocations, 2u);
+  EXPECT_EQ(of.pool.stats().in_use, Pool::rounded(1000));
+  EXPECT_EQ(of.pool.stats().in_use + of.pool.stats().kept, of.below->held);
+  of.free(second, 1010);
+  EXPECT_EQ(of.pool.stats().in_use, 0u);
+  EXPECT_EQ(of.pool.stats().peak_in_use, Pool::rounded(1000));
 }
 
-TEST(Pool, ReturnsEverythingToTheAllocatorBelow) {
-  auto below = std::make_shared<CountingAllocator>();
-  {
-    Pool pool(below);
-    for (std::size_t bytes : {0u, 64u, 300u, 5000u, 100000u}) pool.deallocate(pool.allocate(bytes), bytes);
-    EXPECT_GT(below->held, 0u);
-    pool.trim();
-    EXPECT_EQ(below->held, 0u);
-    EXPECT_EQ(pool.stats().kept, 0u);
-    pool.deallocate(pool.allocate(99), 99);
-  }
-  EXPECT_EQ(below->held, 0u);
+TEST(Pool, DividesASegmentAndMakesItWholeAgain) {
+  CountedPool of;
+  of.take_and_free(64 * mib);
+  std::byte* const a = of.take(10 * mib);
+  std::byte* const b = of.take(20 * mib);
+  std::byte* const c = of.take(34 * mib);
+  EXPECT_EQ(b, a + 10 * mib);
+  EXPECT_EQ(c, b + 20 * mib);
+  EXPECT_EQ(of.below->allocations, 1);
+  EXPECT_EQ(of.pool.stats().kept, 0u);
+  of.free(a, 10 * mib);
+  of.free(c, 34 * mib);
+  EXPECT_EQ(of.pool.use().largest_cached, 34 * mib);
+  EXPECT_NEAR(of.pool.use().fragmentation(), 10.0 / 44, 1e-9);
+  of.free(b, 20 * mib);  // joins both
+  EXPECT_EQ(of.pool.use().fragmentation(), 0);
+  EXPECT_EQ(of.take(64 * mib), a);
+  of.free(a, 64 * mib);
+  EXPECT_EQ(of.below->allocations, 1);
 }
 
-TEST(Pool, TrimsBeforeItRefuses) {
-  auto below = std::make_shared<CountingAllocator>();
-  Pool pool(below, {.limit = 1024});
-  pool.deallocate(pool.allocate(512), 512);
-  pool.deallocate(pool.allocate(256), 256);
-  std::byte* whole = pool.allocate(1024);
-  EXPECT_EQ(below->held, 1024u);
-  EXPECT_EQ(error_of<OutOfMemory>([&] { pool.allocate(1); }),
-            "pool of counting: 64 bytes are not to be had; 1024 are in use, and 1024 is the limit");
-  pool.deallocate(whole, 1024);
+TEST(Pool, GivesTheSmallestBlockThatIsLargeEnough) {
+  CountedPool of;
+  of.take_and_free(64 * mib);
+  const std::size_t sizes[] = {20 * mib, 3 * mib, 10 * mib, 31 * mib};
+  std::byte* blocks[4];
+  for (int i = 0; i < 4; ++i) blocks[i] = of.take(sizes[i]);
+  of.free(blocks[0], sizes[0]);
+  of.free(blocks[2], sizes[2]);
+  EXPECT_EQ(of.take(9 * mib), blocks[2]);
+  EXPECT_EQ(of.take(11 * mib), blocks[0]);
+  of.free(blocks[2], 9 * mib);
+  of.free(blocks[0], 11 * mib);
+  for (const int i : {1, 3}) of.free(blocks[i], sizes[i]);
+  EXPECT_EQ(of.pool.use().largest_cached, 64 * mib);
 }
 
-TEST(Pool, TrimsWhenTheMemoryBelowIsFull) {
-  auto below = std::make_shared<CountingAllocator>(1024);
-  Pool pool(below);
-  pool.deallocate(pool.allocate(512), 512);
-  std::byte* whole = pool.allocate(1024);
-  EXPECT_EQ(error_of<OutOfMemory>([&] { pool.allocate(1); }),
-            "pool of counting: 64 bytes are not to be had; 1024 are in use, and counting: full");
-  EXPECT_EQ(pool.stats().in_use, 1024u);
-  pool.deallocate(whole, 1024);
+TEST(Pool, NeverJoinsSegments) {
+  CountedPool of;
+  std::byte* const a = of.take(4 * mib);
+  std::byte* const b = of.take(4 * mib);
+  of.free(a, 4 * mib);
+  of.free(b, 4 * mib);
+  EXPECT_EQ(of.pool.use().largest_cached, 4 * mib);  // even if they are neighbours
 }
 
-TEST(Pool, CountsItsPeakAndNoRefusals) {
-  Pool pool(host_allocator(), {.limit = 1024});
-  std::byte* a = pool.allocate(512);
-  std::byte* b = pool.allocate(256);
-  pool.deallocate(a, 512);
-  EXPECT_THROW(pool.allocate(4096), OutOfMemory);
-  EXPECT_EQ(pool.stats().peak_in_use, 768u);
-  EXPECT_EQ(pool.stats().in_use, 256u);
-  EXPECT_EQ(pool.stats().kept, 512u);
-  EXPECT_EQ(pool.stats().allocations, 2u);
-  pool.deallocate(b, 256);
-}
-
-TEST(Pool, TakesNothingInPlaceOfPiecesThatAreNotBackYet) {
-  auto below = std::make_shared<CountingAllocator>();
-  Pool pool(below, {.limit = 1024});
-  for (std::size_t bytes : {256u, 512u}) pool.deallocate(pool.allocate(bytes), bytes);
-  below->pause = std::chrono::milliseconds(20);
-  std::thread trimmer([&] { pool.trim(); });
-  while (below->deallocations == 0) std::this_thread::yield();  // the first piece is on its way
-  std::byte* whole = pool.allocate(1024);
-  trimmer.join();
-  EXPECT_EQ(below->most_held, 1024u);
-  pool.deallocate(whole, 1024);
-}
-
-TEST(Pool, ServesLargeRequestsWithUpToFourTimesAsMuch) {
-  constexpr std::size_t mib = std::size_t{1} << 20;
-  auto below = std::make_shared<CountingAllocator>();
-  Pool pool(below);
-  std::byte* const large = pool.allocate(8 * mib);
-  pool.deallocate(large, 8 * mib);
-  EXPECT_EQ(pool.allocate(2 * mib), large);
-  EXPECT_EQ(pool.stats().in_use, 8 * mib);
-  std::byte* const other = pool.allocate(2 * mib);
-  EXPECT_NE(other, large);
-  pool.deallocate(large, 2 * mib);
-  EXPECT_EQ(pool.stats().kept, 8 * mib);
-  std::byte* const small = pool.allocate(mib);
-  EXPECT_NE(small, large);
-  EXPECT_EQ(below->held, 11 * mib);
-  pool.deallocate(small, mib);
-  pool.deallocate(other, 2 * mib);
-  EXPECT_EQ(pool.stats().in_use, 0u);
-  EXPECT_EQ(pool.stats().kept, below->held);
-}
-
-TEST(Pool, GivesALargePieceBackWhereALargerOneIsNeeded) {
-  constexpr std::size_t mib = std::size_t{1} << 20;
-  auto below = std::make_shared<CountingAllocator>();
-  Pool pool(below);
+TEST(Pool, GivesOutgrownSegmentsBack) {
+  CountedPool of;
   const auto each_size = [&] {
-    for (std::size_t bytes = 4 * mib; bytes <= 64 * mib; bytes += mib) pool.deallocate(pool.allocate(bytes), bytes);
+    for (std::size_t bytes = 4 * mib; bytes <= 64 * mib; bytes += mib / 2) of.take_and_free(bytes);
   };
-  for (int round = 0; round < 5; ++round) each_size();
-  EXPECT_LE(below->held, 2 * 64 * mib);  // one of each doubling
-  EXPECT_EQ(pool.stats().kept, below->held);
-  EXPECT_EQ(pool.stats().in_use, 0u);
-  const int allocations = below->allocations;
   each_size();
-  EXPECT_EQ(below->allocations, allocations);
+  EXPECT_LE(of.below->held, 2 * 64 * mib);
+  const int allocations = of.below->allocations;
+  EXPECT_LE(allocations, 18);  // four for each doubling
+  each_size();
+  EXPECT_EQ(of.below->allocations, allocations);
+}
+
+/// There is one large segment at a time, of just the size of the request.
+TEST(Pool, TakesSegmentsAsLargeAsRequestsWhereThatIsFast) {
+  CountedPool of(above_fast);
+  for (const std::size_t size : {64, 72, 1000, 30, 1001, 3}) of.take_and_free(size * mib);
+  EXPECT_EQ(of.below->held, 1001 * mib);
+  EXPECT_EQ(of.below->allocations, 4) << "for 64, 72, 1000 and 1001 MiB";
+  of.pool.trim();
+  std::byte* const small = of.take(3 * mib);
+  of.take_and_free(102 * mib);  // beside the one in use
+  EXPECT_EQ(of.below->held, 105 * mib);
+  of.free(small, 3 * mib);
+}
+
+TEST(Pool, ServesRequestsUpTo2MiBFromSegmentsOfTheirOwn) {
+  CountedPool of({}, 24 * mib);
+  std::byte* const large = of.take(10 * mib);
+  std::byte* const small = of.take(kib);  // and not behind it
+  EXPECT_EQ(of.below->allocations, 2);
+  of.free(large, 10 * mib);
+  std::byte* const larger = of.take(18 * mib);  // in place of it
+  EXPECT_EQ(of.below->held, 2 * mib + 20 * mib);
+  std::byte* const shared[] = {of.take(2 * mib), of.take(2 * mib)};  // the second one behind the large one
+  EXPECT_EQ(of.below->held, 24 * mib);
+  of.free(small, kib);
+  of.free(larger, 18 * mib);
+  for (std::byte* const start : shared) of.free(start, 2 * mib);
+  EXPECT_EQ(of.pool.stats().kept, 24 * mib);
+  EXPECT_EQ(of.pool.use().largest_cached, 20 * mib);
+}
+
+TEST(Pool, ReturnsToTheAllocatorBelowAllButWhatIsToBeKept) {
+  CountedPool of(above_fast);
+  for (const std::size_t bytes : {0u, 64u, 300u, 5000u, 100'000u}) of.take_and_free(bytes);
+  std::byte* const live = of.take(10 * mib);
+  std::byte* const first = of.take(8 * mib);
+  of.take_and_free(7 * mib);
+  of.free(first, 8 * mib);
+  const std::size_t held = of.below->held;
+  EXPECT_EQ(of.pool.use().live + of.pool.use().cached, held);
+  of.pool.trim(held);
+  EXPECT_EQ(of.below->held, held);
+  of.pool.trim(9 * mib);
+  EXPECT_EQ(of.pool.use().cached, 9 * mib);
+  of.pool.trim();
+  EXPECT_EQ(of.below->held, 10 * mib);
+  of.free(live, 10 * mib);
+  std::byte* const piece = of.take(99);
+  of.pool.trim();
+  EXPECT_EQ(of.below->held, mib) << "a segment that is partly live stays";
+  of.free(piece, 99);
+  of.pool.trim();
+  EXPECT_EQ(of.below->held, 0u);
+}
+
+TEST(Pool, ReturnsWhatIsUnusedBeforeItRefuses) {
+  for (const bool limited : {true, false}) {
+    CountedPool of({.limit = limited ? 9 * mib : unlimited}, limited ? unlimited : 9 * mib);
+    EXPECT_EQ(of.pool.use().limit, limited ? 9 * mib : unlimited);
+    std::vector<std::byte*> pieces;
+    for (int i = 0; i < 8; ++i) pieces.push_back(of.take(256 * kib));
+    for (std::byte* const piece : pieces) of.free(piece, 256 * kib);
+    of.take_and_free(4 * mib);
+    std::byte* const whole = of.take(9 * mib);  // a quarter more is not to be had
+    EXPECT_EQ(of.below->most_held, 9 * mib);
+    EXPECT_EQ(error_of<OutOfMemory>([&] { of.take(1); }),
+              std::string("pool of counting: 64 bytes are not to be had; 9437184 are in use, and ") +
+                  (limited ? "64 bytes beside the 9437184 taken would exceed the limit of 9437184" : "counting: full"));
+    EXPECT_EQ(of.pool.stats().in_use, 9 * mib);
+    of.free(whole, 9 * mib);
+    of.take_and_free(1);
+  }
 }
 
 TEST(Pool, NeedsAnAllocatorBelow) {
   EXPECT_EQ(error_of<MisuseError>([] { Pool(nullptr); }), "pool: no allocator below; expected one");
 }
 
-TEST(Pool, ServesThreadsAtOnceAndKeepsItsLimit) {
-  auto below = std::make_shared<CountingAllocator>();
-  Pool pool(below, {.limit = 50'000});  // what both hold at most is 61'440
-  const auto work = [&](unsigned seed) {
-    std::mt19937 random(seed);
-    std::vector<std::pair<std::byte*, std::size_t>> mine;
-    for (int i = 0; i < 20'000; ++i) {
-      if (mine.size() > 5 || (!mine.empty() && random() % 2 == 0)) {
-        pool.deallocate(mine.back().first, mine.back().second);
-        mine.pop_back();
-      } else {
-        const std::size_t bytes = random() % 5000;
-        try {
-          mine.emplace_back(pool.allocate(bytes), bytes);
-          std::memset(mine.back().first, static_cast<int>(seed), bytes);
-        } catch (const OutOfMemory&) {
-          pool.trim();  // the limit is where both meet: that is what is tested
-        }
-      }
-      ASSERT_LE(below->held, 50'000u);
-    }
-    for (const auto& [start, bytes] : mine) pool.deallocate(start, bytes);
-  };
-  std::thread other(work, 1u);
-  work(2u);
-  other.join();
-  EXPECT_EQ(pool.stats().in_use, 0u);
-  EXPECT_EQ(pool.stats().kept, below->held);
+TEST(Pool, TakesNothingInPlaceOfSegmentsThatAreNotBackYet) {
+  CountedPool of({.limit = 16 * mib});
+  std::byte* const first = of.take(4 * mib);
+  of.take_and_free(8 * mib);
+  of.free(first, 4 * mib);
+  of.below->pause = 20ms;
+  std::thread trimmer([&] { of.pool.trim(); });
+  while (of.below->deallocations == 0) std::this_thread::yield();  // the first segment is on its way
+  std::byte* const whole = of.take(16 * mib);
+  trimmer.join();
+  EXPECT_EQ(of.below->most_held, 16 * mib);
+  of.free(whole, 16 * mib);
 }
 
-TEST(Pool, DoesNotReuseWhatIsToMakeRoomForAnotherRequest) {
-  auto below = std::make_shared<CountingAllocator>();
-  Pool pool(below, {.limit = 64 * 1024});
-  std::byte* const held = pool.allocate(24 * 1024);
-  for (const std::size_t kib : {24, 8}) pool.deallocate(pool.allocate(kib * 1024), kib * 1024);
-  below->pause = std::chrono::milliseconds(50);
-  std::byte* large = nullptr;
-  std::thread other([&] { large = pool.allocate(40 * 1024); });  // needs both pieces to go back
-  while (below->deallocations == 0) std::this_thread::yield();
-  EXPECT_THROW(pool.allocate(8 * 1024), OutOfMemory);  // although a piece of this size may still be there
-  EXPECT_THROW(pool.allocate(std::size_t{1} << 30), OutOfMemory);
-  EXPECT_EQ(pool.stats().in_use, 64u * 1024);
-  other.join();
-  EXPECT_LE(below->most_held, 64u * 1024);
-  pool.deallocate(large, 40 * 1024);
-  pool.deallocate(held, 24 * 1024);
-}
-
-TEST(Pool, KeepsItsLimitWhateverThreadsDoAtTheSameTime) {
-  const unsigned seed = testing::first_seed();
-  SCOPED_TRACE("WINDROW_TEST_SEED=" + std::to_string(seed));
-  constexpr std::size_t limit = 6 << 20;
-  auto below = std::make_shared<CountingAllocator>();
-  Pool pool(below, {.limit = limit, .largest_piece = 2 << 20});
-  std::atomic<bool> beyond = false;
-  const auto use = [&](unsigned number) {
-    std::mt19937 random(seed * 100 + number);
-    std::vector<std::pair<std::byte*, std::size_t>> held;
-    for (int i = 0; i < 4000; ++i) {
-      if (!held.empty() && random() % 2 == 0) {
-        const std::size_t at = random() % held.size();
-        pool.deallocate(held[at].first, held[at].second);
-        held[at] = held.back();
-        held.pop_back();
-        continue;
-      }
-      const std::size_t bytes = std::size_t{1} << (10 + random() % 12), more = random() % bytes;
-      try {
-        held.emplace_back(pool.allocate(bytes + more), bytes + more);
-      } catch (const OutOfMemory&) {
-      }
-      if (pool.stats().in_use > limit) beyond = true;
-      if (random() % 64 == 0) pool.trim(random() % limit);
-    }
-    for (const auto& [start, bytes] : held) pool.deallocate(start, bytes);
-  };
-  std::vector<std::thread> threads;
-  for (unsigned number = 0; number < 6; ++number) threads.emplace_back(use, number);
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_FALSE(beyond);
-  EXPECT_LE(below->most_held, limit);
-  EXPECT_EQ(pool.stats().in_use, 0u);
-}
-
-TEST(Pool, WaitsWithoutALimitIfItsPatienceIsTheLongestTime) {
-  Pool pool(host_allocator(), {.limit = 1 << 20, .patience = std::chrono::nanoseconds::max()});
-  std::byte* const first = pool.allocate(800'000);
-  std::thread other([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    pool.deallocate(first, 800'000);
-  });
-  std::byte* const second = pool.allocate(700'000);
-  other.join();
-  pool.deallocate(second, 700'000);
+TEST(Pool, WaitsForFreesOfOtherThreadsBeforeItRefuses) {
+  for (const std::chrono::nanoseconds patience :
+       {std::chrono::nanoseconds(testing::patience), std::chrono::nanoseconds::max()}) {
+    CountedPool of({.limit = 4 * mib, .patience = patience});
+    std::byte* const first = of.take(4 * mib);
+    Gate begun;
+    std::thread other([&] {
+      EXPECT_TRUE(begun.pass());
+      std::this_thread::sleep_for(10ms);
+      of.free(first, 4 * mib);
+    });
+    begun.open();
+    std::byte* const second = of.take(4 * mib);
+    other.join();
+    of.free(second, 4 * mib);
+    // With nothing in use there is nothing to wait for.
+    EXPECT_THROW(of.take(4 * mib + 1), OutOfMemory);
+  }
+  CountedPool hasty({.limit = 4 * mib, .patience = 1ms});
+  std::byte* const third = hasty.take(4 * mib);
+  EXPECT_THROW(hasty.take(1), OutOfMemory);
+  hasty.free(third, 4 * mib);
 }
 
 TEST(Pool, TakesTheLargestNumbersAsNoLimit) {
   for (const std::size_t most : {SIZE_MAX, SIZE_MAX - 1, SIZE_MAX / 2 + 1, SIZE_MAX / 2}) {
-    Pool pool(host_allocator(), {.limit = most, .largest_piece = most});
-    pool.deallocate(pool.allocate(1000), 1000);
-    EXPECT_THROW(pool.allocate(most), OutOfMemory);
-    EXPECT_THROW(pool.allocate(SIZE_MAX / 4), OutOfMemory);
-    EXPECT_EQ(pool.stats().in_use, 0u);
+    CountedPool of({.limit = most});
+    of.take_and_free(1000);
+    EXPECT_THROW(of.take(most), OutOfMemory);
+    EXPECT_THROW(of.take(SIZE_MAX / 4), OutOfMemory);
+    EXPECT_EQ(of.pool.stats().in_use, 0u);
+  }
+}
+
+/// Takes and frees at random, and compares with a list of what it holds.
+void use_at_random(CountedPool& of, std::size_t most_held, unsigned seed) {
+  SCOPED_TRACE("WINDROW_TEST_SEED=" + std::to_string(seed));
+  std::mt19937 random(seed);
+  std::map<std::byte*, std::size_t> mine;
+  for (int i = 0; i < 10'000; ++i) {
+    if (random() % 64 == 0) of.pool.trim(random() % most_held);
+    if (mine.size() > 40 || (!mine.empty() && random() % 2 == 0)) {
+      const auto one = std::next(mine.begin(), static_cast<std::ptrdiff_t>(random() % mine.size()));
+      ASSERT_EQ(*one->first, std::byte(seed));
+      of.free(one->first, one->second);
+      mine.erase(one);
+      continue;
+    }
+    const std::size_t bytes = random() % (std::size_t{1} << random() % 23);
+    try {
+      std::byte* const start = of.take(bytes);
+      *start = std::byte(seed);
+      if (bytes > 0) start[bytes - 1] = std::byte(seed);
+      const std::size_t size = aligned_size(std::max<std::size_t>(bytes, 1));
+      const auto after = mine.lower_bound(start);
+      ASSERT_TRUE(after == mine.end() || start + size <= after->first);
+      ASSERT_TRUE(after == mine.begin() || std::prev(after)->first + std::prev(after)->second <= start);
+      mine.emplace(start, bytes);
+    } catch (const OutOfMemory&) {
+    }
+    ASSERT_LE(of.below->held, most_held);
+    ASSERT_LE(of.pool.stats().in_use, most_held);
+  }
+  for (const auto& [start, bytes] : mine) of.free(start, bytes);
+}
+
+TEST(Pool, GivesBlocksThatAreApartAndKeepsItsLimitWhateverThreadsDo) {
+  for (const auto below : {PoolOptions::Below::slow, PoolOptions::Below::fast}) {
+    for (const unsigned threads : {1u, 4u}) {
+      CountedPool of({.limit = 20 * mib, .below = below});
+      std::vector<std::thread> others;
+      for (unsigned i = 1; i < threads; ++i) {
+        others.emplace_back([&, i] { use_at_random(of, 20 * mib, testing::first_seed() + i); });
+      }
+      use_at_random(of, 20 * mib, testing::first_seed());
+      for (std::thread& other : others) other.join();
+      EXPECT_EQ(of.pool.stats().in_use, 0u);
+      EXPECT_EQ(of.pool.stats().kept, of.below->held);
+      EXPECT_GT(of.below->most_held, 16 * mib) << "the limit was not reached";
+      of.pool.trim();
+      EXPECT_EQ(of.below->held, 0u);
+    }
   }
 }
 

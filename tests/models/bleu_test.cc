@@ -1,10 +1,10 @@
 // BLEU against examples that were computed by hand.
-#include "windrow/models/bleu.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <sstream>
+
+#include "windrow/models/parallel_text.h"
 
 namespace windrow {
 namespace {

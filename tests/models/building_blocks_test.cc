@@ -10,8 +10,6 @@
 #include "tests/seed.h"
 #include "windrow/batching/lazy.h"
 #include "windrow/models/attention.h"
-#include "windrow/models/child_sum_tree_lstm.h"
-#include "windrow/models/gru.h"
 #include "windrow/models/lstm.h"
 #include "windrow/models/tree_lstm.h"
 

@@ -76,68 +76,54 @@ TEST(Conllu, KeepsEmptyNodesBehindTheWords) {
             (std::vector<std::vector<Arc>>{{{0, "root"}}, {{5, "d"}, {3, "e"}}, {{2, "a"}}, {{1, "b"}}, {{4, "c"}}}));
 }
 
-struct BadConlluText {
-  std::string text, error;
-};
+const std::string first = line("1", "0");
 
-class BadConllu : public ::testing::TestWithParam<BadConlluText> {};
-
-TEST_P(BadConllu, IsRefusedInOneLine) {
-  EXPECT_EQ(refusal([] { parsed_conllu(GetParam().text); }), "trees.conllu:" + GetParam().error);
+TEST(BadConllu, IsRefusedInOneLine) {
+  expect_refused(
+      "trees.conllu:", parsed_conllu,
+      {{"", "1:1: no sentence; expected lines of ten fields in CoNLL-U"},
+       {"\n# text = none\n\n", "1:1: no sentence; expected lines of ten fields in CoNLL-U"},
+       {"1 a _ X _ _ 0 root _ _\n", "1:1: 1 field; expected 10, separated by tabs"},
+       {"\n1\ta\tb\n", "2:1: 3 fields; expected 10, separated by tabs"},
+       {"1\ta\t_\tX\t_\t_\t0\troot\t_\t_\t_\n", "1:1: 11 fields; expected 10, separated by tabs"},
+       {line("2", "0"), "1:1: line begins with '2'; expected 1, the next word"},
+       {first + line("1", "0"), "2:1: line begins with '1'; expected 2, the next word"},
+       {line("x", "0"), "1:1: line begins with 'x'; expected 1, the next word"},
+       {line("", "0"), "1:1: line begins with ''; expected 1, the next word"},
+       {line("99999999999999", "0"), "1:1: line begins with '99999999999999'; expected 1, the next word"},
+       {first + line("1.2", "_"), "2:1: empty node '1.2'; expected 1.1"},
+       {first + line("1.1", "_") + line("1.1", "_"), "3:1: empty node '1.1'; expected 1.2"},
+       {first + line("2.1", "_"), "2:1: empty node '2.1'; expected 1.1"},
+       {first + line("1.x", "_"), "2:1: empty node '1.x'; expected 1.1"},
+       {line("2-3", "_"), "1:1: range '2-3'; expected a range that begins with 1 and ends there or later"},
+       {first + line("2-1", "_"), "2:1: range '2-1'; expected a range that begins with 2 and ends there or later"},
+       {line("1-2", "_") + first + line("2-3", "_"),
+        "3:1: range '2-3'; expected a range that begins with 3 and ends there or later"},
+       {line("1-2", "_") + first, "1:1: a range ends with 2; expected at most 1, the last word"},
+       {line("1-1", "_"), "1:1: a sentence without words; expected lines that begin with 1, 2, ..."},
+       {line("0.1", "_"), "1:1: a sentence without words; expected lines that begin with 1, 2, ..."},
+       {"1\t\t_\tX\t_\t_\t0\troot\t_\t_\n", "1:3: no form; expected a form or _"},
+       {"1\ta\t_\t\t_\t_\t0\troot\t_\t_\n", "1:7: no part of speech; expected a part of speech or _"},
+       {"1\ta\t_\tX\t_\t_\t0\t\t_\t_\n", "1:15: no relation; expected a relation or _"},
+       {line("1", "_"), "1:14: head '_'; expected the number of a word or 0"},
+       {line("1", "-1"), "1:14: head '-1'; expected the number of a word or 0"},
+       {line("1", "1x"), "1:14: head '1x'; expected the number of a word or 0"},
+       {line("1", "7"), "1:14: head 7; expected 0 to 1"},
+       {line("1", "1"), "1:14: word 1 is its own head; expected another"},
+       {first + line("2", "0"), "2:14: a second root; expected one root, word 1"},
+       {line("1", "2") + line("2", "1"), "1:14: the heads form a cycle through word 1; expected a tree"},
+       {first + line("2", "3") + line("3", "4") + line("4", "3"),
+        "3:14: the heads form a cycle through word 3; expected a tree"},
+       {line("1", "0", ""), "1:20: enhanced dependency ''; expected one such as 4:nsubj, or _ for none"},
+       {line("1", "0", "0:root|x"), "1:27: enhanced dependency 'x'; expected one such as 4:nsubj, or _ for none"},
+       {line("1", "0", "0:"), "1:20: enhanced dependency '0:'; expected one such as 4:nsubj, or _ for none"},
+       {line("1", "0", "1:a"), "1:20: 1 is its own head; expected another"},
+       {line("1", "0", "9:a"), "1:20: head 9 is not in the sentence; expected a word or 0"},
+       {line("1", "0", "1.1:a"), "1:20: head 1.1 is not in the sentence; expected a word or 0"}});
 }
 
-const std::string first = line("1", "0");
-INSTANTIATE_TEST_SUITE_P(
-    All, BadConllu,
-    ::testing::Values(
-        BadConlluText{"", "1:1: no sentence; expected lines of ten fields in CoNLL-U"},
-        BadConlluText{"\n# text = none\n\n", "1:1: no sentence; expected lines of ten fields in CoNLL-U"},
-        BadConlluText{"1 a _ X _ _ 0 root _ _\n", "1:1: 1 field; expected 10, separated by tabs"},
-        BadConlluText{"\n1\ta\tb\n", "2:1: 3 fields; expected 10, separated by tabs"},
-        BadConlluText{"1\ta\t_\tX\t_\t_\t0\troot\t_\t_\t_\n", "1:1: 11 fields; expected 10, separated by tabs"},
-        BadConlluText{line("2", "0"), "1:1: line begins with '2'; expected 1, the next word"},
-        BadConlluText{first + line("1", "0"), "2:1: line begins with '1'; expected 2, the next word"},
-        BadConlluText{line("x", "0"), "1:1: line begins with 'x'; expected 1, the next word"},
-        BadConlluText{line("", "0"), "1:1: line begins with ''; expected 1, the next word"},
-        BadConlluText{line("99999999999999", "0"), "1:1: line begins with '99999999999999'; expected 1, the next word"},
-        BadConlluText{first + line("1.2", "_"), "2:1: empty node '1.2'; expected 1.1"},
-        BadConlluText{first + line("1.1", "_") + line("1.1", "_"), "3:1: empty node '1.1'; expected 1.2"},
-        BadConlluText{first + line("2.1", "_"), "2:1: empty node '2.1'; expected 1.1"},
-        BadConlluText{first + line("1.x", "_"), "2:1: empty node '1.x'; expected 1.1"},
-        BadConlluText{line("2-3", "_"),
-                      "1:1: range '2-3'; expected a range that begins with 1 and ends there or later"},
-        BadConlluText{first + line("2-1", "_"),
-                      "2:1: range '2-1'; expected a range that begins with 2 and ends there or later"},
-        BadConlluText{line("1-2", "_") + first + line("2-3", "_"),
-                      "3:1: range '2-3'; expected a range that begins with 3 and ends there or later"},
-        BadConlluText{line("1-2", "_") + first, "1:1: a range ends with 2; expected at most 1, the last word"},
-        BadConlluText{line("1-1", "_"), "1:1: a sentence without words; expected lines that begin with 1, 2, ..."},
-        BadConlluText{line("0.1", "_"), "1:1: a sentence without words; expected lines that begin with 1, 2, ..."},
-        BadConlluText{"1\t\t_\tX\t_\t_\t0\troot\t_\t_\n", "1:3: no form; expected a form or _"},
-        BadConlluText{"1\ta\t_\t\t_\t_\t0\troot\t_\t_\n", "1:7: no part of speech; expected a part of speech or _"},
-        BadConlluText{"1\ta\t_\tX\t_\t_\t0\t\t_\t_\n", "1:15: no relation; expected a relation or _"},
-        BadConlluText{line("1", "_"), "1:14: head '_'; expected the number of a word or 0"},
-        BadConlluText{line("1", "-1"), "1:14: head '-1'; expected the number of a word or 0"},
-        BadConlluText{line("1", "1x"), "1:14: head '1x'; expected the number of a word or 0"},
-        BadConlluText{line("1", "7"), "1:14: head 7; expected 0 to 1"},
-        BadConlluText{line("1", "1"), "1:14: word 1 is its own head; expected another"},
-        BadConlluText{first + line("2", "0"), "2:14: a second root; expected one root, word 1"},
-        BadConlluText{line("1", "2") + line("2", "1"), "1:14: the heads form a cycle through word 1; expected a tree"},
-        BadConlluText{first + line("2", "3") + line("3", "4") + line("4", "3"),
-                      "3:14: the heads form a cycle through word 3; expected a tree"},
-        BadConlluText{line("1", "0", ""), "1:20: enhanced dependency ''; expected one such as 4:nsubj, or _ for none"},
-        BadConlluText{line("1", "0", "0:root|x"),
-                      "1:27: enhanced dependency 'x'; expected one such as 4:nsubj, or _ for none"},
-        BadConlluText{line("1", "0", "0:"),
-                      "1:20: enhanced dependency '0:'; expected one such as 4:nsubj, or _ for none"},
-        BadConlluText{line("1", "0", "1:a"), "1:20: 1 is its own head; expected another"},
-        BadConlluText{line("1", "0", "9:a"), "1:20: head 9 is not in the sentence; expected a word or 0"},
-        BadConlluText{line("1", "0", "1.1:a"), "1:20: head 1.1 is not in the sentence; expected a word or 0"}));
-
 TEST(Conllu, SaysWhichFileCannotBeRead) {
-  const std::filesystem::path none = std::filesystem::path(::testing::TempDir()) / "none.conllu";
-  EXPECT_EQ(refusal([&] { read_conllu(none); }),
-            none.string() + ": no such file; expected a file of sentences in CoNLL-U");
+  expect_no_file_refused([](const auto& file) { read_conllu(file); }, "sentences in CoNLL-U");
 }
 
 TEST(Conllu, TakesNoStackForLongChains) {

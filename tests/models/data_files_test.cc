@@ -11,9 +11,9 @@
 #include "tests/engine/support.h"
 #include "tests/models/refusal.h"
 #include "tests/models/training.h"
-#include "windrow/models/data_error.h"
 #include "windrow/models/images.h"
 #include "windrow/models/listops.h"
+#include "windrow/models/vocabulary.h"
 #include "windrow/models/word_vectors.h"
 
 namespace windrow {
@@ -176,6 +176,10 @@ TEST(DataFiles, OfImagesHaveThePublishedNamesAndThoseThatUnpackersGive) {
     }
     const TextFolder folder(texts);
     EXPECT_EQ(sizes_of_sets("mlp", folder.path), Sizes(6, 6)) << before << ending;
+    const std::filesystem::path of_training = folder.path / ("train-labels" + std::string(before) + "idx1-ubyte");
+    std::filesystem::remove(of_training.string() + ending);
+    EXPECT_EQ(refusal([&] { sizes_of_sets("cnn", folder.path); }),
+              of_training.string() + ": no such file; expected a file of labels in IDX format");
   }
   const std::string cut = gzipped(images.str()).substr(0, 500);
   const TextFolder damaged({{"i.gz", cut}, {"i", gzipped(images.str())}, {"l", labels.str()}});
@@ -237,6 +241,11 @@ TEST(DataFiles, LeaveOutWhatTheyCountAndName) {
   EXPECT_EQ(left_out[1].why, "longer than 150 words");
   ASSERT_EQ(workload.validation_source.left_out.size(), 1u);
   EXPECT_EQ(workload.validation_source.left_out[0].samples, 1u);
+  std::ofstream(folder.path / "train.de") << texts["train.de"].substr(texts["train.de"].find("so ")) << "\n";
+  std::ofstream(folder.path / "train.en") << "so\n";
+  EXPECT_EQ(
+      refusal([&] { small_workload(engine, "seq2seq", folder.path); }),
+      folder.path.string() + ": all 1 training sentences have more than 150 words; expected at least one that has not");
 }
 
 /// A file that was written with its columns in the order of Long Range Arena.

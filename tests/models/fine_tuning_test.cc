@@ -1,12 +1,11 @@
 // Models that begin with the weights of trained ones: whatever their words and labels are, and their numbers.
-#include "windrow/models/fine_tuning.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 
 #include "tests/engine/support.h"
+#include "windrow/models/saved_model.h"
 #include "windrow/models/trainer.h"
 
 namespace windrow {

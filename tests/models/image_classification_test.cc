@@ -1,9 +1,6 @@
 // Workloads of images: that they learn, and give the same bits recorded and operator by operator.
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
-
 #include "tests/engine/support.h"
 #include "tests/models/training.h"
 #include "tests/sanitized.h"
@@ -15,7 +12,8 @@ namespace windrow {
 namespace {
 
 using testing::error_of;
-using testing::parameters_of;
+using testing::train_twice;
+using testing::Trained;
 
 /// A model of images at a size for tests.
 class ImageModels : public ::testing::TestWithParam<const char*> {
@@ -28,22 +26,9 @@ class ImageModels : public ::testing::TestWithParam<const char*> {
     }
     return options;
   }
-  struct Trained {
-    std::vector<std::vector<float>> parameters;
-    std::vector<double> losses;
-    friend bool operator==(const Trained&, const Trained&) = default;
-  };
-  static Trained train(const EngineOptions& engine_options, WorkloadOptions options, TrainerOptions training,
-                       Trainer::Batching batching = Trainer::Batching::batched) {
-    Engine engine(engine_options);
-    Workload workload = make_workload(GetParam(), host_device(engine), options);
-    Trainer trainer(host_device(engine), workload, training);
-    Trained result;
-    for (int pass = 0; pass < 2; ++pass) {
-      result.losses.push_back(trainer.train(workload.training.size(), batching).loss);
-    }
-    result.parameters = parameters_of(workload);
-    return result;
+  static Trained train(const EngineOptions& engine_options, const WorkloadOptions& options,
+                       const TrainerOptions& training, Trainer::Batching batching = Trainer::Batching::batched) {
+    return train_twice(GetParam(), engine_options, options, training, batching);
   }
 };
 
@@ -100,39 +85,8 @@ TEST_P(ImageModels, LearnWhatHoldsOnTheValidationSet) {
   EXPECT_GT(trainer.evaluate().at(0).value, 0.85);
 }
 
-TEST_P(ImageModels, FailWithALossThatIsNotFinite) {
-  Engine engine;
-  Workload workload = make_workload(GetParam(), host_device(engine), options(48));
-  Trainer trainer(host_device(engine), workload, {.minibatch = 16, .optimiser = {.rate = 1e30}});
-  EXPECT_EQ(error_of<Error>([&] { trainer.train(), trainer.train(); }), "the loss of a minibatch is not finite");
-}
-
 INSTANTIATE_TEST_SUITE_P(All, ImageModels, ::testing::Values("mlp", "cnn"),
                          [](const auto& each) { return std::string(each.param); });
-
-TEST(ImageClassification, ReadsThePublishedFiles) {
-  const auto files_of_digits = [](const char* part, std::size_t count, std::map<std::string, std::string>& texts) {
-    std::ostringstream images, labels;
-    write_idx(generate_digits(count, count), images, labels);
-    texts[std::string(part) + "-images-idx3-ubyte"] = images.str();
-    texts[std::string(part) + "-labels-idx1-ubyte"] = labels.str();
-  };
-  std::map<std::string, std::string> texts;
-  files_of_digits("train", 30, texts);
-  files_of_digits("t10k", 20, texts);
-  Engine engine;
-  {
-    const testing::TextFolder folder(texts);
-    const Workload workload = make_workload("mlp", host_device(engine), {.data = folder.path});
-    EXPECT_EQ(workload.training.size(), 30u);
-    EXPECT_EQ(workload.validation.size(), 20u);
-  }
-  texts.erase("t10k-labels-idx1-ubyte");
-  const testing::TextFolder folder(texts);
-  EXPECT_EQ(
-      error_of<DataError>([&] { make_workload("cnn", host_device(engine), {.data = folder.path}); }),
-      (folder.path / "t10k-labels-idx1-ubyte").string() + ": no such file; expected a file of labels in IDX format");
-}
 
 TEST(ImageClassification, RefusesWhatDoesNotFit) {
   Engine engine;

@@ -63,43 +63,34 @@ TEST(ListOps, KnowsWhatListsAreWorth) {
   EXPECT_EQ(value("[SM [MAX 1 7 ] [MED 3 3 9 ] [MIN 8 6 ] ]"), 6);
 }
 
-struct BadListOpsText {
-  const char *text, *error;
-};
-
-class BadListOps : public ::testing::TestWithParam<BadListOpsText> {};
-
-TEST_P(BadListOps, IsRefusedInOneLine) {
-  EXPECT_EQ(refusal([] { parsed_listops(GetParam().text); }), std::string("lists.tsv:") + GetParam().error);
+TEST(BadListOps, IsRefusedInOneLine) {
+  expect_refused("lists.tsv:", parsed_listops,
+                 {{"", "1:1: no tree; expected one per line, such as 9, a tab and [MAX 2 9 ]"},
+                  {"\n \r\n", "1:1: no tree; expected one per line, such as 9, a tab and [MAX 2 9 ]"},
+                  {"3\t", "1:3: no tree; expected a list such as [MAX 2 9 ], or a digit"},
+                  {"( )", "1:4: no tree; expected a list such as [MAX 2 9 ], or a digit"},
+                  {"[MAX 1 2", "1:9: the line ends inside a list; expected ']'"},
+                  {"\n( [MAX 1 2 ]", "2:13: the line ends inside parentheses; expected ')'"},
+                  {"[MAX 1 2 ] )", "1:12: ')' without '('; expected matching parentheses"},
+                  {") [MAX 1 2 ] (", "1:1: ')' without '('; expected matching parentheses"},
+                  {"]", "1:1: ']' outside a list; expected a list such as [MAX 2 9 ]"},
+                  {"[MAX 1 2 ] ]", "1:12: ']' outside a list; expected a list such as [MAX 2 9 ]"},
+                  {"[SM 1 [MAX ] ]", "1:7: a list without arguments; expected digits or lists"},
+                  {"[SUM 1 2 ]", "1:1: '[SUM'; expected [MAX, [MIN, [MED or [SM"},
+                  {"[ MAX 1 2 ]", "1:1: '['; expected [MAX, [MIN, [MED or [SM"},
+                  {"[MAX 1 10 ]", "1:8: '10'; expected a digit, a list, or ']'"},
+                  {"[MAX 1 -2 ]", "1:8: '-2'; expected a digit, a list, or ']'"},
+                  {"[MAX 1 \xff\x01 ]", "1:8: '?\?'; expected a digit, a list, or ']'"},
+                  {"MAX 1 2", "1:1: 'MAX'; expected a digit, a list, or ']'"},
+                  {"[MAX 1 2 ] 3", "1:12: '3' after the tree; expected the end of the line"},
+                  {"2 [MAX 1 2 ]", "1:3: '[MAX' after the tree; expected the end of the line"},
+                  {"2\t[MAX 1 2 ]\n3\t[MAX 1 2 ]", "2:1: value 3; expected 2, the value of the tree"},
+                  {"12\t[MAX 1 2 ]", "1:1: value '12' before the tab; expected 0 to 9"},
+                  {" \t[MAX 1 2 ]", "1:1: value '?' before the tab; expected 0 to 9"},
+                  {"\xef\xbb\xbf"
+                   "x\t1",
+                   "1:4: value 'x' before the tab; expected 0 to 9"}});
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    All, BadListOps,
-    ::testing::Values(BadListOpsText{"", "1:1: no tree; expected one per line, such as 9, a tab and [MAX 2 9 ]"},
-                      BadListOpsText{"\n \r\n", "1:1: no tree; expected one per line, such as 9, a tab and [MAX 2 9 ]"},
-                      BadListOpsText{"3\t", "1:3: no tree; expected a list such as [MAX 2 9 ], or a digit"},
-                      BadListOpsText{"( )", "1:4: no tree; expected a list such as [MAX 2 9 ], or a digit"},
-                      BadListOpsText{"[MAX 1 2", "1:9: the line ends inside a list; expected ']'"},
-                      BadListOpsText{"\n( [MAX 1 2 ]", "2:13: the line ends inside parentheses; expected ')'"},
-                      BadListOpsText{"[MAX 1 2 ] )", "1:12: ')' without '('; expected matching parentheses"},
-                      BadListOpsText{") [MAX 1 2 ] (", "1:1: ')' without '('; expected matching parentheses"},
-                      BadListOpsText{"]", "1:1: ']' outside a list; expected a list such as [MAX 2 9 ]"},
-                      BadListOpsText{"[MAX 1 2 ] ]", "1:12: ']' outside a list; expected a list such as [MAX 2 9 ]"},
-                      BadListOpsText{"[SM 1 [MAX ] ]", "1:7: a list without arguments; expected digits or lists"},
-                      BadListOpsText{"[SUM 1 2 ]", "1:1: '[SUM'; expected [MAX, [MIN, [MED or [SM"},
-                      BadListOpsText{"[ MAX 1 2 ]", "1:1: '['; expected [MAX, [MIN, [MED or [SM"},
-                      BadListOpsText{"[MAX 1 10 ]", "1:8: '10'; expected a digit, a list, or ']'"},
-                      BadListOpsText{"[MAX 1 -2 ]", "1:8: '-2'; expected a digit, a list, or ']'"},
-                      BadListOpsText{"[MAX 1 \xff\x01 ]", "1:8: '?\?'; expected a digit, a list, or ']'"},
-                      BadListOpsText{"MAX 1 2", "1:1: 'MAX'; expected a digit, a list, or ']'"},
-                      BadListOpsText{"[MAX 1 2 ] 3", "1:12: '3' after the tree; expected the end of the line"},
-                      BadListOpsText{"2 [MAX 1 2 ]", "1:3: '[MAX' after the tree; expected the end of the line"},
-                      BadListOpsText{"2\t[MAX 1 2 ]\n3\t[MAX 1 2 ]", "2:1: value 3; expected 2, the value of the tree"},
-                      BadListOpsText{"12\t[MAX 1 2 ]", "1:1: value '12' before the tab; expected 0 to 9"},
-                      BadListOpsText{" \t[MAX 1 2 ]", "1:1: value '?' before the tab; expected 0 to 9"},
-                      BadListOpsText{"\xef\xbb\xbf"
-                                     "x\t1",
-                                     "1:4: value 'x' before the tab; expected 0 to 9"}));
 
 TEST(ListOps, TakesNoStackForDepth) {
   constexpr int depth = 1000000;
@@ -119,9 +110,7 @@ TEST(ListOps, TakesAnyNumberOfArguments) {
 }
 
 TEST(ListOps, SaysWhichFileCannotBeRead) {
-  const std::filesystem::path none = std::filesystem::path(::testing::TempDir()) / "none.tsv";
-  EXPECT_EQ(refusal([&] { read_listops(none); }),
-            none.string() + ": no such file; expected a file of ListOps trees, one per line");
+  expect_no_file_refused([](const auto& file) { read_listops(file); }, "ListOps trees, one per line");
 }
 
 }  // namespace

@@ -2,16 +2,16 @@
 // more, in double precision.
 #include <gtest/gtest.h>
 
+#include "networks/deep_sets.h"
+#include "networks/graph_lstm.h"
 #include "tests/batching/check_minibatch.h"
 #include "tests/batching/layers_cell.h"
 #include "tests/batching/seeing_cell.h"
-#include "windrow/models/child_sum_tree_lstm.h"
-#include "windrow/models/deep_sets.h"
-#include "windrow/models/graph_lstm.h"
 #include "windrow/models/language_model.h"
 #include "windrow/models/seq2seq.h"
 #include "windrow/models/tagger.h"
 #include "windrow/models/tree_fc.h"
+#include "windrow/models/tree_lstm.h"
 
 namespace windrow {
 namespace {

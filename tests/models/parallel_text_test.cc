@@ -31,16 +31,6 @@ TEST(ParallelText, PairsLinesOfOneNumber) {
             expected);
 }
 
-struct BadPairOfTexts {
-  std::string source, target, error;
-};
-
-class BadParallelText : public ::testing::TestWithParam<BadPairOfTexts> {};
-
-TEST_P(BadParallelText, IsRefusedInOneLine) {
-  EXPECT_EQ(refusal([] { parsed_parallel_text(GetParam().source, GetParam().target); }), GetParam().error);
-}
-
 std::string words(std::size_t count) {
   std::string text;
   for (std::size_t i = 0; i < count; ++i) text += "a ";
@@ -51,22 +41,29 @@ std::string no_utf8(const std::string& place, const std::string& byte) {
 }
 const std::string as_many = "; expected as many, since each line translates the one of its number";
 
-INSTANTIATE_TEST_SUITE_P(
-    All, BadParallelText,
-    ::testing::Values(BadPairOfTexts{"a\nb\n", "a\n", "a.de: 2 lines, but a.en: 1 line" + as_many},
-                      BadPairOfTexts{"", "a\nb\nc", "a.de: 0 lines, but a.en: 3 lines" + as_many},
-                      BadPairOfTexts{"", "", "a.de:1:1: no sentence; expected one per line"},
-                      BadPairOfTexts{"\n\n", " \n\r\n", "a.de:1:1: no sentence; expected one per line"},
-                      BadPairOfTexts{"a\n\n", "\nb\n", "a.de:1:1: no sentence; expected one per line"},
-                      BadPairOfTexts{"a\nb \xff\n", "a\nb\n", no_utf8("a.de:2:3", "ff")},
-                      BadPairOfTexts{"a", "\xe4", no_utf8("a.en:1:1", "e4")},
-                      BadPairOfTexts{"a \xc0\xaf", "a", no_utf8("a.de:1:3", "c0")},
-                      BadPairOfTexts{"\xef\xbb\xbf\xe0\x80\xaf", "a", no_utf8("a.de:1:4", "e0")},
-                      BadPairOfTexts{"\xed\xa0\x80", "a", no_utf8("a.de:1:1", "ed")},
-                      BadPairOfTexts{"\xf4\x90\x80\x80", "a", no_utf8("a.de:1:1", "f4")},
-                      BadPairOfTexts{"a", "b\xf0\x9f\x98", no_utf8("a.en:1:2", "f0")},
-                      BadPairOfTexts{"a\n" + words(1001), "a\na",
-                                     "a.de:2:2001: 1001 words in a line; expected at most 1000"}));
+struct BadPairOfTexts {
+  std::string source, target, error;
+};
+
+TEST(ParallelText, IsRefusedInOneLine) {
+  const std::vector<BadPairOfTexts> texts = {
+      {"a\nb\n", "a\n", "a.de: 2 lines, but a.en: 1 line" + as_many},
+      {"", "a\nb\nc", "a.de: 0 lines, but a.en: 3 lines" + as_many},
+      {"", "", "a.de:1:1: no sentence; expected one per line"},
+      {"\n\n", " \n\r\n", "a.de:1:1: no sentence; expected one per line"},
+      {"a\n\n", "\nb\n", "a.de:1:1: no sentence; expected one per line"},
+      {"a\nb \xff\n", "a\nb\n", no_utf8("a.de:2:3", "ff")},
+      {"a", "\xe4", no_utf8("a.en:1:1", "e4")},
+      {"a \xc0\xaf", "a", no_utf8("a.de:1:3", "c0")},
+      {"\xef\xbb\xbf\xe0\x80\xaf", "a", no_utf8("a.de:1:4", "e0")},
+      {"\xed\xa0\x80", "a", no_utf8("a.de:1:1", "ed")},
+      {"\xf4\x90\x80\x80", "a", no_utf8("a.de:1:1", "f4")},
+      {"a", "b\xf0\x9f\x98", no_utf8("a.en:1:2", "f0")},
+      {"a\n" + words(1001), "a\na", "a.de:2:2001: 1001 words in a line; expected at most 1000"}};
+  for (const auto& [source, target, error] : texts) {
+    EXPECT_EQ(refusal([&, &from = source, &to = target] { parsed_parallel_text(from, to); }), error) << source;
+  }
+}
 
 TEST(ParallelText, HasLinesOfAThousandWords) {
   EXPECT_EQ(parsed_parallel_text(words(1000), "a")[0].source.size(), 1000u);

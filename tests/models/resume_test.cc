@@ -41,35 +41,47 @@ struct Result {
 
 constexpr int epochs = 3;
 
+void add_epoch(Training& run, Result& result, const Trainer::Between& between = {}) {
+  result.losses.push_back(run.trainer.train_epoch(between).loss);
+  for (const Metric& metric : run.trainer.evaluate()) result.scores.push_back(metric.value);
+}
+
 void finish(Training& run, Result& result) {
-  while (run.trainer.epochs() < epochs) {
-    result.losses.push_back(run.trainer.train_epoch({}).loss);
-    for (const Metric& metric : run.trainer.evaluate()) result.scores.push_back(metric.value);
-  }
+  while (run.trainer.epochs() < epochs) add_epoch(run, result);
   result.parameters = parameters_of(run.workload);
+}
+
+/// Saves once, in the middle of an epoch.
+Trainer::Between saving_to(CheckpointWriter& writer, Trainer& trainer, Trainer::Then then) {
+  return [&writer, &trainer, then, saved = false](const Trainer::Pass& so_far) mutable {
+    if (saved || so_far.samples < 20) return Trainer::Then::go_on;
+    saved = true;
+    trainer.save(writer);
+    return then;
+  };
 }
 
 class Resuming : public ::testing::TestWithParam<ResumedCase> {};
 
 /// Stops in the second epoch.
-TEST_P(Resuming, GivesTheBitsThatNeverStoppingGives) {
+TEST_P(Resuming, GivesTheBitsThatSavingAndGoingOnGives) {
   const ResumedCase& of = GetParam();
+  const TextFolder other({}), folder({});
   Training straight(of);
   Result expected;
+  add_epoch(straight, expected);
+  {
+    CheckpointWriter writer(other.path);
+    add_epoch(straight, expected, saving_to(writer, straight.trainer, Trainer::Then::go_on));
+  }
   finish(straight, expected);
 
-  const TextFolder folder({});
   Result result;
   {
     Training run(of);
-    result.losses.push_back(run.trainer.train_epoch({}).loss);
-    for (const Metric& metric : run.trainer.evaluate()) result.scores.push_back(metric.value);
+    add_epoch(run, result);
     CheckpointWriter writer(folder.path);
-    run.trainer.train_epoch([&](const Trainer::Pass& so_far) {
-      if (so_far.samples < 20) return Trainer::Then::go_on;
-      run.trainer.save(writer);
-      return Trainer::Then::stop;
-    });
+    run.trainer.train_epoch(saving_to(writer, run.trainer, Trainer::Then::stop));
     EXPECT_TRUE(run.trainer.in_epoch());
   }
   Training later(of, 1);
@@ -98,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
                      .method = Method::adam(),
                      .optimiser = {.rate = LearningRate::cosine(1e-2, 15), .clip_norm = 1, .accumulate = 2},
                      .averages = AveragesOptions{.decay = 0.9},
-                     .runner = {.schedule = SchedulePolicy::learned}}},
+                     .runner = {.schedule = SchedulePolicy::complete}}},
         ResumedCase{"var-lstm",
                     small({{"hidden", 8}, {"embedding", 8}, {"vocabulary", 50}}, {.element = 0.3}),
                     {.minibatch = 8, .method = Method::momentum()}},
@@ -110,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(
                     {.minibatch = 8, .method = Method::rmsprop(), .runner = {.own_types = 1}}},
         ResumedCase{"dag",
                     small({{"hidden", 8}, {"embedding", 8}}),
-                    {.minibatch = 8, .runner = {.schedule = SchedulePolicy::learned}}},
+                    {.minibatch = 8, .runner = {.schedule = SchedulePolicy::complete}}},
         ResumedCase{"seq2seq", small({{"hidden", 8}, {"embedding", 8}}), {.minibatch = 8, .method = Method::adam()}},
         ResumedCase{"parser", small({{"hidden", 8}, {"embedding", 8}, {"tag-embedding", 4}, {"scorer", 8}})}));
 

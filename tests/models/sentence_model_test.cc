@@ -1,6 +1,4 @@
 // Language models of sentences: scores compared with the losses of the vertex function, and draws with probabilities.
-#include "windrow/models/sentence_model.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include "tests/engine/support.h"
 #include "tests/models/training.h"
 #include "tests/seed.h"
+#include "windrow/models/language_model.h"
 
 namespace windrow {
 namespace {
@@ -27,12 +26,7 @@ struct RandomLanguage {
       : engine({.workers = workers}),
         parameters(host, seed),
         model(parameters, {.vocabulary = 7, .embedding = 4, .hidden = 4, .dropout = {.element = 0.5}, .tied = tied}) {
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-      const Tensor& value = parameters.value(parameters[p]);
-      std::vector<float> values = value.get();
-      for (float& x : values) x *= 4;
-      value.set(values);
-    }
+    testing::scale(parameters, 4);
   }
 
   Engine engine;

@@ -44,17 +44,13 @@ TEST(Sentences, MayBeLong) {
 }
 
 TEST(Sentences, AreRefusedWhereThereAreNone) {
-  const std::string error = "words.txt:1:1: no sentence; expected one per line, such as no it was n't";
-  EXPECT_EQ(refusal([] { parsed_sentences(""); }), error);
-  EXPECT_EQ(refusal([] { parsed_sentences("\xef\xbb\xbf\n \r\n"); }), error);
+  const std::string error = "1:1: no sentence; expected one per line, such as no it was n't";
+  expect_refused("words.txt:", parsed_sentences, {{"", error}, {"\xef\xbb\xbf\n \r\n", error}});
 }
 
 TEST(Sentences, SayWhichFileCannotBeRead) {
-  const std::filesystem::path folder = ::testing::TempDir(), none = folder / "none.txt";
-  EXPECT_EQ(refusal([&] { read_sentences(none); }),
-            none.string() + ": no such file; expected a file of sentences, one per line");
-  EXPECT_EQ(refusal([&] { read_tagged_sentences(folder); }),
-            folder.string() + ": not a regular file; expected a file of tagged sentences, one per line");
+  expect_no_file_refused([](const auto& file) { read_sentences(file); }, "sentences, one per line");
+  expect_no_file_refused([](const auto& file) { read_tagged_sentences(file); }, "tagged sentences, one per line");
 }
 
 TEST(TaggedSentences, HaveATagBehindTheLastBar) {
@@ -77,15 +73,15 @@ TEST(TaggedSentences, MayHaveABarAsAWord) {
 }
 
 TEST(TaggedSentences, AreRefusedInOneLine) {
-  const auto error = [](const std::string& text) { return refusal([&] { read_tagged(text); }); };
-  EXPECT_EQ(error(" \n"), "tags.txt:1:1: no sentence; expected one per line, such as in|O Paris|I-LOC");
-  EXPECT_EQ(error("a|O\n  b|O c"), "tags.txt:2:7: 'c' has no tag; expected word|TAG");
-  EXPECT_EQ(error("\xef\xbb\xbf"
-                  "a|O b|"),
-            "tags.txt:1:8: 'b|' has no tag; expected word|TAG");
-  EXPECT_EQ(error("|O"), "tags.txt:1:1: '|O' has no word; expected word|TAG");
-  EXPECT_EQ(error("|"), "tags.txt:1:1: '|' has no word; expected word|TAG");
-  EXPECT_EQ(error("Zo\xc3\xab"), "tags.txt:1:1: 'Zo?\?' has no tag; expected word|TAG");
+  expect_refused("tags.txt:", read_tagged,
+                 {{" \n", "1:1: no sentence; expected one per line, such as in|O Paris|I-LOC"},
+                  {"a|O\n  b|O c", "2:7: 'c' has no tag; expected word|TAG"},
+                  {"\xef\xbb\xbf"
+                   "a|O b|",
+                   "1:8: 'b|' has no tag; expected word|TAG"},
+                  {"|O", "1:1: '|O' has no word; expected word|TAG"},
+                  {"|", "1:1: '|' has no word; expected word|TAG"},
+                  {"Zo\xc3\xab", "1:1: 'Zo?\?' has no tag; expected word|TAG"}});
 }
 
 }  // namespace

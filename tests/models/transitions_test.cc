@@ -1,6 +1,4 @@
 // The arc-hybrid system against all trees of few words, and all ways to build trees.
-#include "windrow/models/transitions.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <random>
 
 #include "windrow/models/conllu.h"
+#include "windrow/models/dependency_parser.h"
 
 namespace windrow {
 namespace {

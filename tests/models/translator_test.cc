@@ -1,6 +1,4 @@
 // Beam search, and translations by it: compared with the vertex function of the same network, and with all sequences.
-#include "windrow/models/translator.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,8 +10,8 @@
 
 #include "tests/engine/support.h"
 #include "tests/models/training.h"
-#include "windrow/models/bleu.h"
 #include "windrow/models/parallel_text.h"
+#include "windrow/models/seq2seq.h"
 
 namespace windrow {
 namespace {
@@ -27,12 +25,7 @@ constexpr std::int32_t begin = SentenceVocabulary::begin, end = SentenceVocabula
 struct RandomNetwork {
   explicit RandomNetwork(std::uint64_t seed)
       : parameters(host, seed), model(parameters, {.source = 6, .target = 5, .embedding = 3, .hidden = 4}) {
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-      const Tensor& value = parameters.value(parameters[p]);
-      std::vector<float> values = value.get();
-      for (float& x : values) x *= 3;
-      value.set(values);
-    }
+    testing::scale(parameters, 3);
   }
 
   Engine engine{{.workers = 2}};

@@ -31,42 +31,31 @@ TEST(Treebank, ReadsChildrenBeforeTheirConsumers) {
   EXPECT_EQ(parsed_treebank("\xef\xbb\xbf(2 Yes)")[0].words, std::vector<std::string>{"Yes"});
 }
 
-struct BadTree {
-  const char* text;
-  const char* error;
-};
-
-class BadTreebank : public ::testing::TestWithParam<BadTree> {};
-
-TEST_P(BadTreebank, IsRefusedInOneLine) {
-  EXPECT_EQ(refusal([] { parsed_treebank(GetParam().text); }), GetParam().error);
+TEST(BadTreebank, IsRefusedInOneLine) {
+  expect_refused(
+      "trees.txt:", parsed_treebank,
+      {{"", "1:1: no tree; expected one per line, such as (3 (2 It) (4 works))"},
+       {"\n \r\n", "1:1: no tree; expected one per line, such as (3 (2 It) (4 works))"},
+       {"(2 Yes)\n(5 No)", "2:2: label '5'; expected a label from 0 to 4"},
+       {"(2 (-1 Yes) (2 No))", "1:5: label '-1'; expected a label from 0 to 4"},
+       {"(\x02\xff Yes)", "1:2: label '?\?'; expected a label from 0 to 4"},
+       {"(abcdefghijklmnopqrstuvwxyz Yes)", "1:2: label 'abcdefghijklmnopqrst...'; expected a label from 0 to 4"},
+       {"(22 Yes)", "1:2: label '22'; expected a label from 0 to 4"},
+       {"(2 (Yes) (2 No))", "1:5: label 'Yes'; expected a label from 0 to 4"},
+       {"(2 () (2 No))", "1:5: no label after '('; expected a label from 0 to 4"},
+       {"(2 Yes", "1:7: the line ends inside a tree; expected ')'"},
+       {"(", "1:2: no label after '('; expected a label from 0 to 4"},
+       {"(2 Yes))", "1:8: ')' after the tree; expected the end of the line"},
+       {"(2 Yes) (2 No)", "1:9: '(' after the tree; expected the end of the line"},
+       {"Yes", "1:1: 'Y' at the start of a tree; expected '('"},
+       {"\x01", "1:1: byte 0x01 at the start of a tree; expected '('"},
+       {"(2)", "1:1: a vertex without a word; expected a word or two subtrees"},
+       {"(2 (1 Yes))", "1:1: a vertex with one subtree; expected a word or two subtrees"},
+       {"(2 (1 a) (1 b) (1 c))", "1:16: a third subtree; expected ')' after two"},
+       {"(2 not (1 a))", "1:8: a word and a subtree in one vertex; expected a word or two subtrees"},
+       {"(2 (1 a) b)", "1:10: a word and a subtree in one vertex; expected a word or two subtrees"},
+       {"(2 two words)", "1:8: a second word in one vertex; expected ')'"}});
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    All, BadTreebank,
-    ::testing::Values(
-        BadTree{"", "trees.txt:1:1: no tree; expected one per line, such as (3 (2 It) (4 works))"},
-        BadTree{"\n \r\n", "trees.txt:1:1: no tree; expected one per line, such as (3 (2 It) (4 works))"},
-        BadTree{"(2 Yes)\n(5 No)", "trees.txt:2:2: label '5'; expected a label from 0 to 4"},
-        BadTree{"(2 (-1 Yes) (2 No))", "trees.txt:1:5: label '-1'; expected a label from 0 to 4"},
-        BadTree{"(\x02\xff Yes)", "trees.txt:1:2: label '?\?'; expected a label from 0 to 4"},
-        BadTree{"(abcdefghijklmnopqrstuvwxyz Yes)",
-                "trees.txt:1:2: label 'abcdefghijklmnopqrst...'; expected a label from 0 to 4"},
-        BadTree{"(22 Yes)", "trees.txt:1:2: label '22'; expected a label from 0 to 4"},
-        BadTree{"(2 (Yes) (2 No))", "trees.txt:1:5: label 'Yes'; expected a label from 0 to 4"},
-        BadTree{"(2 () (2 No))", "trees.txt:1:5: no label after '('; expected a label from 0 to 4"},
-        BadTree{"(2 Yes", "trees.txt:1:7: the line ends inside a tree; expected ')'"},
-        BadTree{"(", "trees.txt:1:2: no label after '('; expected a label from 0 to 4"},
-        BadTree{"(2 Yes))", "trees.txt:1:8: ')' after the tree; expected the end of the line"},
-        BadTree{"(2 Yes) (2 No)", "trees.txt:1:9: '(' after the tree; expected the end of the line"},
-        BadTree{"Yes", "trees.txt:1:1: 'Y' at the start of a tree; expected '('"},
-        BadTree{"\x01", "trees.txt:1:1: byte 0x01 at the start of a tree; expected '('"},
-        BadTree{"(2)", "trees.txt:1:1: a vertex without a word; expected a word or two subtrees"},
-        BadTree{"(2 (1 Yes))", "trees.txt:1:1: a vertex with one subtree; expected a word or two subtrees"},
-        BadTree{"(2 (1 a) (1 b) (1 c))", "trees.txt:1:16: a third subtree; expected ')' after two"},
-        BadTree{"(2 not (1 a))", "trees.txt:1:8: a word and a subtree in one vertex; expected a word or two subtrees"},
-        BadTree{"(2 (1 a) b)", "trees.txt:1:10: a word and a subtree in one vertex; expected a word or two subtrees"},
-        BadTree{"(2 two words)", "trees.txt:1:8: a second word in one vertex; expected ')'"}));
 
 TEST(Treebank, TakesNoStackForDepth) {
   constexpr int depth = 200000;
@@ -77,13 +66,10 @@ TEST(Treebank, TakesNoStackForDepth) {
 }
 
 TEST(Treebank, SaysWhichFileCannotBeRead) {
-  const auto error_of = [](const std::filesystem::path& path) { return refusal([&] { read_treebank(path); }); };
-  const std::filesystem::path folder = ::testing::TempDir();
-  EXPECT_EQ(error_of(folder / "none.txt"),
-            (folder / "none.txt").string() + ": no such file; expected a file of trees, one per line");
-  EXPECT_EQ(error_of(folder), folder.string() + ": not a regular file; expected a file of trees, one per line");
-  EXPECT_EQ(error_of("/dev/zero"), "/dev/zero: not a regular file; expected a file of trees, one per line");
-  std::ifstream closed(folder / "none.txt");
+  expect_no_file_refused([](const auto& file) { read_treebank(file); }, "trees, one per line");
+  EXPECT_EQ(refusal([] { read_treebank("/dev/zero"); }),
+            "/dev/zero: not a regular file; expected a file of trees, one per line");
+  std::ifstream closed("/nowhere");
   EXPECT_THROW(read_treebank(closed, "none"), DataError);
 }
 

@@ -50,19 +50,21 @@ TEST(WordVectors, AreReadInTheFormatsOfGloveAndWord2vec) {
 }
 
 TEST(WordVectors, ThatAreDamagedAreRefusedByLine) {
-  const auto refusal = [](const std::string& text) { return windrow::refusal([&] { const Table table(text); }); };
-  EXPECT_EQ(refusal(""), "v.txt:1:1: no vector; expected a word and its numbers on each line");
-  EXPECT_EQ(refusal("2 2\n"), "v.txt:1:1: no vector; expected a word and its numbers on each line");
-  EXPECT_EQ(refusal("cat 1\n"), "v.txt:1:1: 1 numbers; expected 2, the width of the table");
-  EXPECT_EQ(refusal("cat 1 2 3\na 1 2\n"), "v.txt:1:1: 3 numbers; expected 2, the width of the table");
-  EXPECT_EQ(refusal("400 3\ncat 1 2 3\n"), "v.txt:1:5: 3 numbers per word; expected 2, the width of the table");
-  EXPECT_EQ(refusal("cat 1 2x\n"), "v.txt:1:7: '2x'; expected a decimal number");
-  EXPECT_EQ(refusal("rat nan 2\n"), "v.txt:1:5: 'nan'; expected a decimal number");
-  EXPECT_EQ(refusal("cat 1 1e99\n"), "v.txt:1:7: '1e99'; expected a number within the range of float");
-  EXPECT_EQ(refusal("cat 1 1e999\n"), "v.txt:1:7: '1e999'; expected a number within the range of float");
-  EXPECT_EQ(refusal("\nb 1 2\n"), "v.txt:1:1: no word; expected a word and its numbers");
-  EXPECT_EQ(refusal("2 2\ncat \0\x80? \0\x81?\n"s),
-            "v.txt:2:5: a NUL byte in a number, as in binary vectors; expected vectors in text");
+  const std::string none = "no vector; expected a word and its numbers on each line";
+  const std::string width = "; expected 2, the width of the table";
+  expect_refused(
+      "v.txt:", [](const std::string& text) { const Table table(text); },
+      {{"", "1:1: " + none},
+       {"2 2\n", "1:1: " + none},
+       {"cat 1\n", "1:1: 1 numbers" + width},
+       {"cat 1 2 3\na 1 2\n", "1:1: 3 numbers" + width},
+       {"400 3\ncat 1 2 3\n", "1:5: 3 numbers per word" + width},
+       {"cat 1 2x\n", "1:7: '2x'; expected a decimal number"},
+       {"rat nan 2\n", "1:5: 'nan'; expected a decimal number"},
+       {"cat 1 1e99\n", "1:7: '1e99'; expected a number within the range of float"},
+       {"cat 1 1e999\n", "1:7: '1e999'; expected a number within the range of float"},
+       {"\nb 1 2\n", "1:1: no word; expected a word and its numbers"},
+       {"2 2\ncat \0\x80? \0\x81?\n"s, "2:5: a NUL byte in a number, as in binary vectors; expected vectors in text"}});
 }
 
 TEST(WordVectors, MayHaveABlankATabOrANulByteAsTheirWord) {

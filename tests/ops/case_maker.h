@@ -79,13 +79,23 @@ class Maker {
 };
 
 using Make = std::function<void(Maker&)>;
-/// By the name of the operator.
+/// By the name of the operator. Those without are given operands of one shape.
 using Makes = std::map<std::string, Make>;
 
 inline Make elementwise(int operands) {
   return [operands](Maker& m) {
     for (int k = 0; k < operands; ++k) m.operand(counted(m.rows, m.width));
   };
+}
+
+inline void positive(Maker& m) { m.positive_operand(counted(m.rows, m.width)); }
+inline Make with(const Attributes& attributes) {
+  return [attributes](Maker& m) { m.made.signature.attributes = attributes; };
+}
+/// One after the other.
+template <class... Parts>
+Make parts(Parts... all) {
+  return [=](Maker& m) { (all(m), ...); };
 }
 
 /// So many operands of one shape, then one of width 1.

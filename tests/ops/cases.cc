@@ -68,61 +68,24 @@ void make_labels(Maker& m) {
   m.index(counted(m.rows, 1), [&m] { return m.number(-1, m.width - 1); });
 }
 
+void one_row(Maker& m) { m.operand(counted(1, m.width)); }
+void nine_rows(Maker& m) { m.operand(counted(9, m.width)); }
+
+template <Index columns>
+void make_pairs(Maker& m) {
+  m.segments(m.rows, 20);
+  m.index(counted(20, columns), [&m] { return m.number(0, 8); });
+}
+
 const Makes& makes() {
   static const Makes table = {
-      {"add", elementwise(2)},
-      {"sub", elementwise(2)},
-      {"mul", elementwise(2)},
-      {"div",
-       [](Maker& m) {
-         m.operand(counted(m.rows, m.width));
-         m.positive_operand(counted(m.rows, m.width));
-       }},
-      {"maximum", elementwise(2)},
-      {"minimum", elementwise(2)},
-      {"neg", elementwise(1)},
-      {"scale",
-       [](Maker& m) {
-         elementwise(1)(m);
-         m.made.signature.attributes = op::scaled_by(-0.75);
-       }},
-      {"tanh", elementwise(1)},
-      {"sigmoid", elementwise(1)},
-      {"relu", elementwise(1)},
-      {"exp", elementwise(1)},
-      {"log", [](Maker& m) { m.positive_operand(counted(m.rows, m.width)); }},
-      {"square", elementwise(1)},
-      {"sqrt", [](Maker& m) { m.positive_operand(counted(m.rows, m.width)); }},
-      {"abs", elementwise(1)},
-      {"softplus", elementwise(1)},
-      {"log_sigmoid", elementwise(1)},
-      {"binary_cross_entropy",
-       [](Maker& m) {
-         elementwise(1)(m);
-         m.targets(counted(m.rows, m.width));
-       }},
-      {"tanh_gradient", elementwise(2)},
-      {"sigmoid_gradient", elementwise(2)},
-      {"relu_gradient", elementwise(2)},
-      {"square_gradient", elementwise(2)},
-      {"sqrt_gradient",
-       [](Maker& m) {
-         m.positive_operand(counted(m.rows, m.width));
-         m.operand(counted(m.rows, m.width));
-       }},
-      {"abs_gradient", elementwise(2)},
-      {"softplus_gradient", elementwise(2)},
-      {"log_sigmoid_gradient", elementwise(2)},
-      {"binary_cross_entropy_gradient", elementwise(3)},
-      {"binary_cross_entropy_target_gradient", elementwise(2)},
-      {"div_gradient",
-       [](Maker& m) {
-         m.operand(counted(m.rows, m.width));
-         m.positive_operand(counted(m.rows, m.width));
-         m.operand(counted(m.rows, m.width));
-       }},
-      {"maximum_gradient", elementwise(3)},
-      {"maximum_gradient_strict", elementwise(3)},
+      {"div", parts(elementwise(1), positive)},
+      {"scale", parts(elementwise(1), with(op::scaled_by(-0.75)))},
+      {"log", positive},
+      {"sqrt", positive},
+      {"binary_cross_entropy", parts(elementwise(1), [](Maker& m) { m.targets(counted(m.rows, m.width)); })},
+      {"sqrt_gradient", parts(positive, elementwise(1))},
+      {"div_gradient", parts(elementwise(1), positive, elementwise(1))},
       {"matmul",
        [](Maker& m) {
          const Index inner = m.number(0, 40);
@@ -139,15 +102,7 @@ const Makes& makes() {
          m.operand(counted(m.rows, m.number(0, 40)));
          m.operand(counted(m.rows, m.width));
        }},
-      {"transpose", elementwise(1)},
-      {"add_bias",
-       [](Maker& m) {
-         m.operand(counted(m.rows, m.width));
-         m.operand(counted(1, m.width));
-       }},
-      {"column_sum", elementwise(1)},
-      {"row_sum", elementwise(1)},
-      {"row_dot", elementwise(2)},
+      {"add_bias", parts(elementwise(1), one_row)},
       {"mul_columns", with_scalars(1)},
       {"matmul_each", product_of_rows},
       {"matmul_each_nt", product_of_rows},
@@ -182,18 +137,13 @@ const Makes& makes() {
          const Index begin = m.number(0, 20);
          m.made.signature.attributes = op::at_column(begin, begin + m.width + m.number(0, 20));
        }},
-      {"pick",
-       [](Maker& m) {
-         elementwise(1)(m);
-         make_labels(m);
-       }},
+      {"pick", parts(elementwise(1), make_labels)},
       {"pick_gradient",
        [](Maker& m) {
          m.operand(counted(m.rows, 1));
          make_labels(m);
          m.made.signature.attributes = op::to_width(m.width);
        }},
-      {"row_max", elementwise(1)},
       {"row_max_gradient", with_scalars(1)},
       {"conv2d",
        [](Maker& m) {
@@ -237,44 +187,17 @@ const Makes& makes() {
       {"segment_mean", make_segments},
       {"segment_max", make_segments},
       {"segment_argmax", make_segments},
-      {"gather_sum",
-       [](Maker& m) {
-         m.operand(counted(9, m.width)), m.segments(m.rows, 20);
-         m.index(counted(20, 1), [&m] { return m.number(0, 8); });
-       }},
-      {"gather_weighted_sum",
-       [](Maker& m) {
-         m.operand(counted(9, m.width)), m.operand(counted(11, 1)), m.segments(m.rows, 20);
-         m.index(counted(20, 2), [&m] { return m.number(0, 8); });
-       }},
-      {"gather_dot",
-       [](Maker& m) {
-         m.operand(counted(9, m.width)), m.operand(counted(11, m.width)), m.segments(m.rows, 20);
-         m.index(counted(20, 2), [&m] { return m.number(0, 8); });
-       }},
+      {"gather_sum", parts(nine_rows, make_pairs<1>)},
+      {"gather_weighted_sum", parts(
+                                  nine_rows, [](Maker& m) { m.operand(counted(11, 1)); }, make_pairs<2>)},
+      {"gather_dot", parts(
+                         nine_rows, [](Maker& m) { m.operand(counted(11, m.width)); }, make_pairs<2>)},
       {"segment_spread", make_spread},
       {"segment_spread_mean", make_spread},
-      {"segment_max_gradient",
-       [](Maker& m) {
-         make_segments(m);
-         m.operand(counted(m.rows, m.width));
-       }},
-      {"softmax", elementwise(1)},
-      {"softmax_gradient", elementwise(2)},
-      {"log_softmax", elementwise(1)},
-      {"log_softmax_gradient", elementwise(2)},
-      {"squared_distance", elementwise(2)},
+      {"segment_max_gradient", parts(make_segments, elementwise(1))},
       {"squared_distance_gradient", with_scalars(2)},
-      {"softmax_cross_entropy",
-       [](Maker& m) {
-         elementwise(1)(m);
-         make_labels(m);
-       }},
-      {"softmax_cross_entropy_gradient",
-       [](Maker& m) {
-         with_scalars(1)(m);
-         make_labels(m);
-       }},
+      {"softmax_cross_entropy", parts(elementwise(1), make_labels)},
+      {"softmax_cross_entropy_gradient", parts(with_scalars(1), make_labels)},
       {"dropout",
        [](Maker& m) {
          elementwise(1)(m);
@@ -297,15 +220,16 @@ Values random_values(const Type& type, std::mt19937& random) {
 
 Application random_case(const Operator& op, Index rows, std::mt19937& random, Numbers numbers) {
   const std::string name(op.name.text());
+  Make make;
   for (const Makes* table : {&makes(), &makes_of_layers(), &makes_of_training()}) {
-    const auto found = table->find(name);
-    if (found == table->end()) continue;
-    Maker maker(rows, numbers, random);
-    found->second(maker);
-    take_result(op, maker.made);
-    return maker.made;
+    if (const auto found = table->find(name); found != table->end()) make = found->second;
   }
-  throw std::logic_error("no case for operator " + name);
+  if (!make && op.index_inputs == 0 && op.attributes.empty()) make = elementwise(static_cast<int>(op.inputs));
+  if (!make) throw std::logic_error("no case for operator " + name);
+  Maker maker(rows, numbers, random);
+  make(maker);
+  take_result(op, maker.made);
+  return maker.made;
 }
 
 void take_result(const Operator& op, Application& c) {

@@ -85,7 +85,9 @@ TEST(Choices, TakeTheFirstOfEqualsAndNotANumberBeforeAll) {
 }
 
 TEST(Choices, RefuseNumbersOutOfRange) {
-  EXPECT_EQ(error_of<MisuseError>([] { op::largest(0); }), "top_k: the 0 largest of 1 columns; expected 1 or more");
+  EXPECT_EQ(error_of<MisuseError>([] { op::largest(0); }),
+            "top_k: the 0 largest of 1 columns; expected 1 to 2147483647");
+  EXPECT_THROW(op::largest(Index{1} << 40, Index{1} << 40), MisuseError);
   EXPECT_EQ(error_of<MisuseError>([] { op::drawn_by(1, 65536); }), "sample: site 65536; expected 0 to 65535");
   Application c{.signature = {.in = {counted(1, 2)}, .indices = {counted(1, 2)}, .attributes = {}}};
   c.signature.in = {counted(3, 2)};

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "tests/engine/support.h"
 #include "windrow/ops/random.h"
 
@@ -17,7 +15,6 @@ class DrawnTensors : public ::testing::Test {
     draws_.uniform(tensor, -1, 1);
     return tensor;
   }
-  std::string error(const std::function<void()>& f) const { return error_of<MisuseError>(f); }
 
   Engine engine_;
   const Device host_ = host_device(engine_);

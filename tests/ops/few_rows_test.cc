@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "host_product.h"
+#include "host/product.h"
 #include "tests/seed.h"
 
 namespace windrow {

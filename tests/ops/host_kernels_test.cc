@@ -27,10 +27,17 @@ double host_value(const Operator& op, std::vector<double> operands) {
   return run_host(op, c, {0}, Write::overwrite, 1)[0];
 }
 
-/// The first operands of `op`, the host's values of which are compared with value(x) by check(x, host, exact). The
-/// other operands are `others` everywhere.
-template <class Exact, class Check>
-void sweep(const Operator& op, double low, double high, Exact exact, Check check, const Values& others = {}) {
+/// First operands of `op` from low to high; the other operands are `others` everywhere.
+struct Sweep {
+  const Operator& op;
+  double low, high;
+  Values others = {};
+};
+
+/// Compares the host's values with value(x) by check(x, host, exact).
+template <class Check, class Exact>
+void sweep(const Sweep& over, Check check, Exact exact) {
+  const auto& [op, low, high, others] = over;
   constexpr Index count = 200'000;
   Application c;
   c.signature.attributes = testing::some_attributes(op);
@@ -44,6 +51,10 @@ void sweep(const Operator& op, double low, double high, Exact exact, Check check
   for (std::size_t i = 0; i < values.size(); ++i) check(c.in[0][i], values[i], exact(c.in[0][i]));
 }
 
+void relative(double x, double host, double exact) { ASSERT_NEAR(host / exact, 1, 1e-6) << x; }
+
+double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
+
 TEST(HostKernels, KeepTheirPrecisionOverTheWholeRange) {
   const auto within = [](double low, double high) {
     return [=](double x, double host, double exact) {
@@ -52,51 +63,40 @@ TEST(HostKernels, KeepTheirPrecisionOverTheWholeRange) {
       ASSERT_LE(host, high) << x;
     };
   };
-  const auto relative = [](double x, double host, double exact) { ASSERT_NEAR(host / exact, 1, 1e-6) << x; };
-  sweep(
-      op::tanh, -40, 40, [](double x) { return std::tanh(x); }, within(-1, 1));
-  sweep(
-      op::sigmoid, -40, 40, [](double x) { return 1 / (1 + std::exp(-x)); }, within(0, 1));
-  sweep(
-      op::tanh, 1e-6, 1, [](double x) { return std::tanh(x); }, relative);
-  sweep(
-      op::exp, -87.3, 88.722, [](double x) { return std::exp(x); }, relative);
-  sweep(
-      op::exp, 88.7, 88.7228, [](double x) { return std::exp(x); }, relative);
-  const auto softplus = [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); };
-  sweep(op::softplus, -87, 100, softplus, relative);
-  sweep(
-      op::log_sigmoid, -1e4, 87, [&](double x) { return -softplus(-x); }, relative);
-  sweep(
-      op::log_sigmoid, -30, 30, [&](double x) { return -softplus(-x); }, relative);
-  sweep(
-      op::sqrt, 1e-6, 1e9, [](double x) { return std::sqrt(x); }, relative);
+  sweep({op::tanh, -40, 40}, within(-1, 1), [](double x) { return std::tanh(x); });
+  sweep({op::sigmoid, -40, 40}, within(0, 1), [](double x) { return 1 / (1 + std::exp(-x)); });
+  sweep({op::tanh, 1e-6, 1}, relative, [](double x) { return std::tanh(x); });
+  sweep({op::exp, -87.3, 88.722}, relative, [](double x) { return std::exp(x); });
+  sweep({op::exp, 88.7, 88.7228}, relative, [](double x) { return std::exp(x); });
+  sweep({op::softplus, -87, 100}, relative, softplus);
+  sweep({op::log_sigmoid, -1e4, 87}, relative, [&](double x) { return -softplus(-x); });
+  sweep({op::log_sigmoid, -30, 30}, relative, [&](double x) { return -softplus(-x); });
+  sweep({op::sqrt, 1e-6, 1e9}, relative, [](double x) { return std::sqrt(x); });
   const auto absolute = [](double x, double host, double exact) { ASSERT_NEAR(host, exact, 4e-6) << x; };
-  sweep(
-      op::log, 1e-6, 10, [](double x) { return std::log(x); }, absolute);
-  sweep(
-      op::log, 1, 1e9, [](double x) { return std::log(x); }, absolute);
+  sweep({op::log, 1e-6, 10}, absolute, [](double x) { return std::log(x); });
+  sweep({op::log, 1, 1e9}, absolute, [](double x) { return std::log(x); });
 }
 
 TEST(HostKernels, KeepThePrecisionOfActivations) {
-  const auto relative = [](double x, double host, double exact) { ASSERT_NEAR(host / exact, 1, 1e-6) << x; };
   const auto gelu = [](double x) {
     return x / (1 + std::exp(-std::sqrt(8 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
   };
-  sweep(op::gelu, -30, 30, gelu,
-        [](double x, double host, double exact) { ASSERT_NEAR(host, exact, 1e-6 * std::max(1.0, std::abs(x))) << x; });
-  const auto silu = [](double x) { return x / (1 + std::exp(-x)); };
-  sweep(op::silu, -80, -1e-6, silu, relative);
-  sweep(op::silu, 1e-6, 100, silu, relative);
-  const double alpha = testing::some_attributes(op::elu).values[0];
   sweep(
-      op::elu, -100, -1e-6, [=](double x) { return alpha * std::expm1(x); }, relative);
+      {op::gelu, -30, 30},
+      [](double x, double host, double exact) { ASSERT_NEAR(host, exact, 1e-6 * std::max(1.0, std::abs(x))) << x; },
+      gelu);
+  const auto silu = [](double x) { return x / (1 + std::exp(-x)); };
+  sweep({op::silu, -80, -1e-6}, relative, silu);
+  sweep({op::silu, 1e-6, 100}, relative, silu);
+  const double alpha = testing::some_attributes(op::elu).values[0];
+  sweep({op::elu, -100, -1e-6}, relative, [=](double x) { return alpha * std::expm1(x); });
   const double power = testing::some_attributes(op::pow).values[0];
   sweep(
-      op::pow, 1e-3, 1e3, [=](double x) { return std::pow(x, power); },
+      {op::pow, 1e-3, 1e3},
       [](double x, double host, double exact) {
         ASSERT_NEAR(host / exact, 1, 1e-6 * (1 + std::abs(std::log(exact)))) << x;
-      });
+      },
+      [=](double x) { return std::pow(x, power); });
 }
 
 TEST(HostKernels, GiveGradientsOfLogarithmsOfSumsThatAddUpToOne) {
@@ -144,8 +144,6 @@ TEST(HostKernels, TakePowersOfNegativeNumbersAndOfZero) {
 }
 
 TEST(HostKernels, KeepThePrecisionOfBinaryCrossEntropyForAnyLogit) {
-  const auto softplus = [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); };
-  const auto relative = [](double x, double host, double exact) { ASSERT_NEAR(host / exact, 1, 1e-6) << x; };
   const auto absolute = [](double x, double host, double exact) { ASSERT_NEAR(host, exact, 4e-7) << x; };
   for (const double limit : {30.0, 1e4}) {
     for (const double target : {0.0, 0.25, 0.5, 0.9999998807907104, 1.0}) {
@@ -154,25 +152,24 @@ TEST(HostKernels, KeepThePrecisionOfBinaryCrossEntropyForAnyLogit) {
       const double low = target == 0 ? std::max(-limit, -87.0) : -limit,
                    high = target == 1 ? std::min(limit, 87.0) : limit;
       const auto value = [&](double x) { return target * softplus(-x) + (1 - target) * softplus(x); };
-      sweep(op::binary_cross_entropy, low, high, value, relative, {target});
+      sweep({op::binary_cross_entropy, low, high, {target}}, relative, value);
       const auto gradient = [&](double x) { return (1 - target) / (1 + std::exp(-x)) - target / (1 + std::exp(x)); };
-      sweep(op::binary_cross_entropy_gradient, -limit, limit, gradient, absolute, {target, 1});
+      sweep({op::binary_cross_entropy_gradient, -limit, limit, {target, 1}}, absolute, gradient);
       if (target == 0 || target == 1)
-        sweep(op::binary_cross_entropy_gradient, low, high, gradient, relative, {target, 1});
+        sweep({op::binary_cross_entropy_gradient, low, high, {target, 1}}, relative, gradient);
     }
     const auto gradient = [](double x) { return 1 / (1 + std::exp(x)); };
-    sweep(op::log_sigmoid_gradient, -limit, limit, gradient, absolute, {1});
+    sweep({op::log_sigmoid_gradient, -limit, limit, {1}}, absolute, gradient);
   }
 }
 
 /// Where they are small, they are differences of numbers that are nearly equal if they are computed carelessly.
 TEST(HostKernels, KeepTheRelativePrecisionOfSmallGradients) {
-  const auto relative = [](double x, double host, double exact) { ASSERT_NEAR(host / exact, 1, 1e-6) << x; };
   const double alpha = testing::some_attributes(op::elu_gradient).values[0];
   const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
-  sweep(op::softplus_gradient, -87, 87, sigmoid, relative, {1});
-  sweep(op::log_sigmoid_gradient, -87, 87, [&](double x) { return sigmoid(-x); }, relative, {1});
-  sweep(op::elu_gradient, -85, -1e-6, [=](double x) { return alpha * std::exp(x); }, relative, {1});
+  sweep({op::softplus_gradient, -87, 87, {1}}, relative, sigmoid);
+  sweep({op::log_sigmoid_gradient, -87, 87, {1}}, relative, [&](double x) { return sigmoid(-x); });
+  sweep({op::elu_gradient, -85, -1e-6, {1}}, relative, [=](double x) { return alpha * std::exp(x); });
 }
 
 TEST(HostKernels, PassNotANumberOn) {

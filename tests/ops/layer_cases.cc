@@ -3,14 +3,6 @@
 namespace windrow::testing {
 namespace {
 
-/// Operands of one shape, for an operator that has attributes.
-Make elementwise_with(int operands, const Attributes& attributes) {
-  return [operands, attributes](Maker& m) {
-    elementwise(operands)(m);
-    m.made.signature.attributes = attributes;
-  };
-}
-
 /// Powers, each with operands for which its gradient is finite, then `others` operands.
 Make power(int others) {
   return [others](Maker& m) {
@@ -73,42 +65,27 @@ Make labelled(int scalars, const Attributes& attributes) {
 
 const Makes& makes_of_layers() {
   static const Makes table = {
-      {"scale_shift", elementwise_with(1, op::scaled_and_shifted(-0.75, 0.5))},
-      {"reciprocal",
-       [](Maker& m) {
-         m.positive_operand(counted(m.rows, m.width));
-         m.made.signature.attributes = op::scaled_by(-0.75);
-       }},
-      {"gelu", elementwise(1)},
-      {"silu", elementwise(1)},
-      {"elu", elementwise_with(1, op::with_alpha(0.75))},
-      {"leaky_relu", elementwise_with(1, op::with_slope(0.25))},
-      {"clamp", elementwise_with(1, op::within(-0.7, 1.3))},
+      {"scale_shift", parts(elementwise(1), with(op::scaled_and_shifted(-0.75, 0.5)))},
+      {"reciprocal", parts(positive, with(op::scaled_by(-0.75)))},
+      {"elu", parts(elementwise(1), with(op::with_alpha(0.75)))},
+      {"leaky_relu", parts(elementwise(1), with(op::with_slope(0.25)))},
+      {"clamp", parts(elementwise(1), with(op::within(-0.7, 1.3)))},
       {"pow", power(0)},
-      {"stop_gradient", elementwise(1)},
-      {"reverse_gradient", elementwise_with(1, op::scaled_by(0.5))},
+      {"reverse_gradient", parts(elementwise(1), with(op::scaled_by(0.5)))},
       {"smoothed_cross_entropy", labelled(0, op::smoothed_by(0.2))},
       {"smoothed_cross_entropy_gradient", labelled(1, op::smoothed_by(0.2))},
       {"hinge", labelled(0, op::with_margin(1))},
       {"hinge_gradient", labelled(1, op::with_margin(1))},
-      {"layer_norm", elementwise_with(1, op::with_epsilon(0.25))},
-      {"layer_norm_gradient", elementwise_with(2, op::with_epsilon(0.25))},
-      {"rms_norm", elementwise_with(1, op::with_epsilon(0.25))},
-      {"rms_norm_gradient", elementwise_with(2, op::with_epsilon(0.25))},
-      {"mul_row",
-       [](Maker& m) {
-         m.operand(counted(m.rows, m.width));
-         m.operand(counted(1, m.width));
-       }},
-      {"column_dot", elementwise(2)},
-      {"log_sum_exp", elementwise(1)},
+      {"layer_norm", parts(elementwise(1), with(op::with_epsilon(0.25)))},
+      {"layer_norm_gradient", parts(elementwise(2), with(op::with_epsilon(0.25)))},
+      {"rms_norm", parts(elementwise(1), with(op::with_epsilon(0.25)))},
+      {"rms_norm_gradient", parts(elementwise(2), with(op::with_epsilon(0.25)))},
+      {"mul_row", parts(elementwise(1), [](Maker& m) { m.operand(counted(1, m.width)); })},
       {"log_sum_exp_gradient",
        [](Maker& m) {
          with_scalars(1)(m);
          m.operand(counted(m.rows, 1));
        }},
-      {"log_add_exp", elementwise(2)},
-      {"log_add_exp_gradient", elementwise(3)},
       {"log_matmul", log_product()},
       {"log_matmul_gradient", log_product(2)},
       {"log_matmul_weight_gradient", log_product(2)},
@@ -127,11 +104,9 @@ const Makes& makes_of_layers() {
        }},
       {"embedding_bag", bag(true)},
       {"scatter_bags", bag(false)},
-      {"gelu_gradient", elementwise(2)},
-      {"silu_gradient", elementwise(2)},
-      {"elu_gradient", elementwise_with(2, op::with_alpha(2))},
-      {"leaky_relu_gradient", elementwise_with(2, op::with_slope(0.25))},
-      {"clamp_gradient", elementwise_with(2, op::within(-0.7, 1.3))},
+      {"elu_gradient", parts(elementwise(2), with(op::with_alpha(2)))},
+      {"leaky_relu_gradient", parts(elementwise(2), with(op::with_slope(0.25)))},
+      {"clamp_gradient", parts(elementwise(2), with(op::within(-0.7, 1.3)))},
       {"pow_gradient", power(1)},
   };
   return table;

@@ -239,5 +239,30 @@ TEST_P(DifferentiableOperator, GivesEachOperandAGradientOfItsType) {
   });
 }
 
+TEST(StoredAttributes, AreMadeAnewOrRefused) {
+  const op::Window2d window{.channels = 2, .height = 5, .width = 5, .window_height = 3, .window_width = 2};
+  const std::pair<const Operator*, Attributes> all[] = {
+      {&op::add, {}},
+      {&op::scale, op::scaled_by(0.5)},
+      {&op::pow, op::to_power(3)},
+      {&op::slice, op::columns(1, 3)},
+      {&op::conv2d, op::sliding(window)},
+      {&op::top_k, op::largest(2, 3, op::Order::by_place)},
+      {&op::dropout, op::dropout_by(0.25, ~std::uint64_t{0}, 7)},
+      {&op::spread_rows, op::to_rows(Rows::count(4))},
+  };
+  for (const auto& [op, made] : all) {
+    Attributes stored = made;
+    stored.made_by = "a file";
+    EXPECT_EQ(op::remade(*op, stored), made) << op->name.text();
+    stored.sizes[7] = 1;
+    EXPECT_THROW(op::remade(*op, stored), MisuseError) << op->name.text();
+  }
+  Attributes damaged = op::sliding(window);
+  damaged.sizes[5] = 0;  // the stride
+  EXPECT_THROW(op::remade(op::conv2d, damaged), MisuseError);
+  EXPECT_THROW(op::remade(op::sgd, op::at_rate(0.5)), MisuseError);
+}
+
 }  // namespace
 }  // namespace windrow

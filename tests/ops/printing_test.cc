@@ -1,12 +1,11 @@
 // Names and literals of printed programs.
-#include "windrow/ops/printing.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <limits>
 #include <random>
 
+#include "print/names.h"
 #include "tests/seed.h"
 #include "windrow/ops/operators.h"
 

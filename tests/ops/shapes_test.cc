@@ -17,6 +17,7 @@ namespace windrow {
 namespace {
 
 using testing::error_of;
+using testing::expect_error;
 
 Type sized(Index rows, Index width) { return {Rows::count(rows), width}; }
 
@@ -127,26 +128,10 @@ TEST(Shapes, AttributesOutOfRangeAreNamed) {
   EXPECT_EQ(sliding({.channels = 1, .height = 3, .width = 3, .window_height = 2, .window_width = 2, .padding = 2}),
             "sliding: a padding of 2; expected less than the window");
   const Signature far{.in = {sized(1, 1)}, .attributes = op::at_column(5, std::numeric_limits<Index>::min())};
-  EXPECT_NE(error_of<MisuseError>([&] { infer(op::place, far); }).find("a width of -9223372036854775808"),
-            std::string::npos);
+  expect_error<MisuseError>([&] { infer(op::place, far); }, "a width of -9223372036854775808");
   EXPECT_EQ(error_of<MisuseError>([] { op::with_alpha(-1); }), "elu: alpha -1; expected a finite float of 0 or more");
   EXPECT_EQ(error_of<MisuseError>([] { op::with_slope(std::numeric_limits<double>::infinity()); }),
             "leaky_relu: slope inf; expected a finite float");
-  for (const double wrong : {1e39, -1e300}) {
-    EXPECT_THROW(op::scaled_by(wrong), MisuseError);
-    EXPECT_THROW(op::scaled_and_shifted(1, wrong), MisuseError);
-    EXPECT_THROW(op::within(std::min(wrong, 0.0), std::max(wrong, 0.0)), MisuseError);
-    EXPECT_THROW(op::with_slope(wrong), MisuseError);
-    EXPECT_THROW(op::with_alpha(std::abs(wrong)), MisuseError);
-    EXPECT_THROW(op::to_power(wrong), MisuseError);
-    EXPECT_THROW(op::with_margin(std::abs(wrong)), MisuseError);
-    EXPECT_THROW(op::with_epsilon(std::abs(wrong)), MisuseError);
-    EXPECT_THROW(op::with_epsilon(1 / std::abs(wrong)), MisuseError);
-    EXPECT_THROW(op::at_rate(wrong), MisuseError);
-    EXPECT_THROW(op::at_rate(1, wrong), MisuseError);
-    EXPECT_THROW(op::rows_at_rate(Rows::count(1), wrong), MisuseError);
-    EXPECT_THROW(op::rows_at_rate(Rows::count(1), 1, wrong), MisuseError);
-  }
   EXPECT_EQ(error_of<MisuseError>([] { op::within(2, 1); }), "clamp: from 2 to 1; expected low <= high");
   EXPECT_EQ(error_of<MisuseError>([] { op::to_power(0); }), "pow: power 0; expected a finite float other than 0");
   EXPECT_EQ(error_of<MisuseError>([] { op::smoothed_by(1); }),

@@ -1,5 +1,5 @@
 // What print_source() prints and refuses. That printed programs give the bits of the library is tested by
-// programs_export_test.cc, which compiles them.
+// tests/programs/export_test.cc, which compiles one.
 #include "windrow/ops/source.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST_F(StaticSource, NamesWeightsAndPlansMemory) {
         return {
             apply(host, op::scale, {.in = {apply(host, op::matmul, {.in = {x, w}})}, .attributes = op::scaled_by(2)})};
       }));
-  EXPECT_EQ(source.name, "two_layers");
+  EXPECT_EQ(source.name, "two_layers_model");
   EXPECT_EQ(source.parameters, std::vector<std::string>{"w"});
   const std::string& text = source.files.at("model.cc");
   EXPECT_NE(text.find("w(w.copy(\"w\", 3, 3))"), std::string::npos) << text;

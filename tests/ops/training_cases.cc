@@ -67,11 +67,7 @@ void add_steps_of_rows(Maker& m) {
 
 const Makes& makes_of_training() {
   static const Makes table = {
-      {"sgd",
-       [](Maker& m) {
-         elementwise(1)(m);
-         m.made.signature.attributes = op::at_rate(0.1, 0.01);
-       }},
+      {"sgd", parts(elementwise(1), with(op::at_rate(0.1, 0.01)))},
       {"sgd_rows",
        [](Maker& m) {
          const Index target = m.number(1, 9);
@@ -88,18 +84,13 @@ const Makes& makes_of_training() {
       {"momentum_step_rows", make_step_rows},
       {"adagrad_step_rows", make_step_rows},
       {"rmsprop_step_rows", make_step_rows},
-      {"adam_step_rows",
-       [](Maker& m) {
-         make_step_rows(m);
-         add_steps_of_rows(m);
-       }},
+      {"adam_step_rows", parts(make_step_rows, add_steps_of_rows)},
       {"count_step_rows",
        [](Maker& m) {
          make_step_rows(m);
          m.made.in.erase(m.made.in.begin());
          m.made.signature.in.erase(m.made.signature.in.begin());
        }},
-      {"squared_norm", elementwise(1)},
       {"limit_norm",
        [](Maker& m) {
          make_step_numbers(m, m.number(1, 3));

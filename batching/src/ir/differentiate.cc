@@ -165,7 +165,6 @@ class Differentiation {
     if (rules.size() != node.in.size()) refuse(" has gradients for another number of operands than it has");
     for (std::size_t k = 0; k < node.in.size(); ++k) {
       if (!rules[k] || varies_[at(node.in[k])] == 0) continue;
-      if (k == 1 && node.is(op::matmul) && add_terms_of_parts(value, node, *rules[k], gradient)) continue;
       const auto term = term_of(*rules[k], value, node, gradient);
       if (!term) continue;
       const Type &is = builder_.at(term->value).type, &of = program_.at(node.in[k]).type;
@@ -176,22 +175,6 @@ class Differentiation {
       }
       add_term(node.in[k], *term);
     }
-  }
-
-  /// If the second operand of a product consists of parameters side by side, some of which are frozen: adds terms for
-  /// each of the others alone, and returns true.
-  bool add_terms_of_parts(Value product, const Node& node, const GradientTerm& rule, Value gradient) {
-    const Node& parts = program_.at(node.in[1]);
-    const auto is_part = [&](Value in) { return program_.at(in).code == Code::parameter; };
-    const auto varies = [&](Value in) { return varies_[at(in)] != 0; };
-    if (parts.code != Code::sum || !std::ranges::all_of(parts.in, is_part)) return false;
-    if (std::ranges::all_of(parts.in, varies)) return false;
-    for (std::size_t k = 0; k < parts.in.size(); ++k) {
-      if (!varies(parts.in[k])) continue;
-      const Value columns = builder_.slice(gradient, parts.at[k], parts.at[k] + program_.at(parts.in[k]).type.width);
-      if (const auto term = term_of(rule, product, node, columns)) add_term(parts.in[k], *term);
-    }
-    return true;
   }
 
   /// None for zero.
@@ -238,12 +221,13 @@ class Differentiation {
                           node.vertex_type);
   }
 
-  /// The index pull with this content. It exists: tracing added it.
+  /// The index pull with this content, which tracing adds, and functions that were read lack.
   std::size_t holding(IndexField::Holds what, std::size_t tensor = 0) const {
     const auto& pulls = program_.function->index_pulls;
     const auto found = std::find_if(pulls.begin(), pulls.end(),
                                     [&](const IndexField& f) { return f.holds == what && f.tensor == tensor; });
-    return static_cast<std::size_t>(found - pulls.begin());
+    if (found != pulls.end()) return static_cast<std::size_t>(found - pulls.begin());
+    throw MisuseError(program_.function->name + ": was loaded for inference; expected a function that was traced");
   }
 
   Program program_;

@@ -14,11 +14,6 @@ enum class Use { training, inference };
 /// Makes a program without gradients. With Specialise::no, the types in `own` have all children, too.
 Program specialise(std::shared_ptr<const Function> function, const ProgramTypes& types, Specialise how, Use use);
 
-/// Reduces the number of products. Products of one value with several parameters become one product with the parameters
-/// side by side. Sums of such products become one sum: for example the gates of an LSTM, each of which adds a product
-/// of the input and one of the state.
-Program pack_products(const Program& program);
-
 /// Replaces the states of edges that are only multiplied with a row of their vertex (row_dot), and scaled and summed
 /// over the edges (mul_columns, sum_children), by nodes that read them where they were computed. So attention copies no
 /// keys and values. In inference, so is a state that is only added to a row handed on by the vertex, as in additive

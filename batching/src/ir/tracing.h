@@ -19,6 +19,9 @@ Function put_together(std::string name, const std::vector<const Function*>& part
 /// The place of a parameter in the list, which it is added to if it is missing.
 std::size_t number_in(std::vector<ParameterName>& parameters, const ParameterName& parameter);
 
+/// Fills in what follows from the nodes. Throws MisuseError for vertex types of too many bits.
+void finish(Function& function);
+
 /// Throws MisuseError for a state that no kind scatters.
 void check_complete(const Function& function);
 

@@ -32,26 +32,23 @@ void check_input(const ir::Function& function, const std::string& name, Index wi
 }
 
 /// A vertex type has a bit for each child and for each optional index of the vertex.
-void check_types(const ir::Function& function) {
-  const ir::Kind& kind = function.kinds[0];
+void check_types(const ir::Function& function, const ir::Kind& kind) {
   std::size_t bits = std::min<std::size_t>(kind.arity, UINT32_MAX) + std::min<std::size_t>(kind.per_edge, UINT32_MAX);
-  for (const ir::IndexField& pull : function.index_pulls) bits += pull.has_type_bit() ? 1 : 0;
+  for (const std::size_t pull : kind.index_pulls) bits += function.index_pulls[pull].has_type_bit() ? 1 : 0;
   if (bits >= ir::type_bits) {
     refuse(function, "arity and optional indices are " + std::to_string(bits) + " together; expected " +
                          std::to_string(ir::type_bits - 1) + " at most");
   }
 }
 
-void note_what_is_gathered(ir::Function& function) {
-  ir::Kind& kind = function.kinds[0];
+void note_what_is_gathered(const ir::Function& function, ir::Kind& kind) {
   kind.gathered.assign(function.states.size(), 0);
   for (const Node& node : kind.nodes) {
     if (node.code == Code::gather) kind.gathered[node.number] |= 1u << node.child;
   }
 }
 
-void note_index_ranges(ir::Function& function) {
-  ir::Kind& kind = function.kinds[0];
+void note_index_ranges(const ir::Function& function, ir::Kind& kind) {
   kind.index_ranges.assign(kind.index_pulls.size(), {INT32_MIN, INT32_MAX});
   for (const Node& node : kind.nodes) {
     if (node.code != Code::apply || node.op->index_range == nullptr) continue;
@@ -178,6 +175,8 @@ IndexExpr Vertex::pull_index_rows(const std::string& name, const Type& type, Pre
   return tracing_->index_expr(f.index_pulls.size() - 1);
 }
 
+Expr Vertex::parameter(const Parameter& parameter) { return tracing_->expr_of(tracing_->value_of(parameter)); }
+
 Expr Vertex::constant(Index width, double value) {
   check_width(tracing_->function, "constant", width);
   return tracing_->constant(width, held_by_float(tracing_->function.name + ": constant", value));
@@ -209,9 +208,7 @@ VertexFunction::VertexFunction(std::string name, Shape shape, const std::functio
   if (!body) refuse(f, "no body; expected a function of a Vertex");
   Vertex vertex(tracing);
   body(vertex);
-  check_types(f);
-  note_what_is_gathered(f);
-  note_index_ranges(f);
+  ir::finish(f);
   function_ = std::make_shared<const ir::Function>(std::move(f));
 }
 
@@ -219,6 +216,14 @@ VertexFunction::VertexFunction(std::string name, const std::vector<VertexFunctio
   std::vector<const ir::Function*> functions;
   for (const VertexFunction& kind : kinds) functions.push_back(kind.function_.get());
   function_ = std::make_shared<const ir::Function>(ir::put_together(std::move(name), functions));
+}
+
+void ir::finish(Function& function) {
+  for (Kind& kind : function.kinds) {
+    check_types(function, kind);
+    note_what_is_gathered(function, kind);
+    note_index_ranges(function, kind);
+  }
 }
 
 const ir::Function& ir::function_of(const VertexFunction& function) { return *function.function_; }

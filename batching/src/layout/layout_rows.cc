@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "layout/layout_maker.h"
-#include "schedule/frontier.h"
 
 namespace windrow {
 
@@ -26,7 +25,7 @@ void Layout::Maker::schedule() {
   if (options_.schedule == SchedulePolicy::level) {
     count_by_level();
     by_level_ = true;
-  } else if (options_.schedule == SchedulePolicy::agenda || options_.schedule == SchedulePolicy::learned) {
+  } else if (options_.schedule == SchedulePolicy::agenda || options_.schedule == SchedulePolicy::complete) {
     count_by_level();
     by_level_ = level_is_best();
   }
@@ -125,9 +124,7 @@ void Layout::Maker::schedule_group(Index group) {
     if (scratch_.group_of[g] == group)
       graphs_[g]->append_to(all, scratch_.type_numbers.data() + scratch_.type_begin[g], scratch_.numbers);
   }
-  const bool complete = options_.waits_for_more && options_.schedule == SchedulePolicy::agenda;
-  const Schedule schedule =
-      complete ? make_complete_schedule(all) : make_schedule(all, options_.schedule, options_.table);
+  const Schedule schedule = make_schedule(all, options_.schedule);
   // Groups consist of consecutive graphs.
   const auto first_graph =
       std::lower_bound(scratch_.group_of.begin(), scratch_.group_of.end(), group) - scratch_.group_of.begin();

@@ -3,24 +3,26 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
 
 #include "windrow/ops/row_segments.h"
 
 namespace windrow {
 
-PackedLayout::PackedLayout(const Plan& plan, const Layout& layout, bool gathers)
+PackedLayout::PackedLayout(const Plan& plan, const Layout& layout, const Contents& contents)
     : indices(plan.types.size()),
       values(plan.types.size()),
       children(plan.types.size()),
       consumers(plan.types.size()),
       pairs(plan.types.size()) {
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
-    pack_columns(layout.types[t], t);
-    if (gathers && layout.types[t].rows > 0) pack_sources(plan, layout, t);
+    if (contents.columns) pack_columns(layout.types[t], t);
+    if (contents.gathers && layout.types[t].rows > 0) pack_sources(plan, layout, t);
   }
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
     if (plan.types[t].in_place && layout.types[t].edges > 0) pack_pairs(plan, layout, t);
   }
+  if (!contents.columns) return;
   pack_segments(plan, layout);
   pack_constants(plan);
 }
@@ -59,11 +61,13 @@ template <class Element, class RowOf>
 static PackedGather append_bounds(PackedLayout::Words& words, Index rows, const std::vector<Element>& from,
                                   RowOf row_of) {
   PackedGather gather{.bounds = words.size(), .rows = rows, .length = static_cast<Index>(from.size())};
+  words.resize(words.size() + 2 * static_cast<std::size_t>(rows));
+  std::int32_t* bounds = words.data() + gather.bounds;
   std::size_t at = 0;
   for (Index r = 0; r < rows; ++r) {
-    words.push_back(static_cast<std::int32_t>(at));
+    *bounds++ = static_cast<std::int32_t>(at);
     while (at < from.size() && row_of(from[at]) == r) ++at;
-    words.push_back(static_cast<std::int32_t>(at));
+    *bounds++ = static_cast<std::int32_t>(at);
   }
   gather.order = words.size();
   return gather;
@@ -71,7 +75,12 @@ static PackedGather append_bounds(PackedLayout::Words& words, Index rows, const 
 
 PackedGather PackedLayout::append(Words& words, Index rows, const std::vector<RowPair>& from) {
   const PackedGather gather = append_bounds(words, rows, from, [](const RowPair& pair) { return pair.row; });
-  for (const RowPair& pair : from) words.insert(words.end(), {pair.first, pair.second});
+  words.resize(words.size() + 2 * from.size());
+  std::int32_t* order = words.data() + gather.order;
+  for (const RowPair& pair : from) {
+    *order++ = pair.first;
+    *order++ = pair.second;
+  }
   return gather;
 }
 
@@ -113,12 +122,23 @@ void PackedLayout::pack_sources(const Plan& plan, const Layout& layout, std::siz
   }
 }
 
+/// Orders pairs by their rows, of which there are `rows`. Pairs of one row keep their order.
+static std::vector<PackedLayout::RowPair> by_row(const std::vector<PackedLayout::RowPair>& pairs, Index rows) {
+  std::vector<std::size_t> next(static_cast<std::size_t>(rows) + 1, 0);
+  for (const auto& pair : pairs) ++next[static_cast<std::size_t>(pair.row) + 1];
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  std::vector<PackedLayout::RowPair> ordered(pairs.size());
+  for (const auto& pair : pairs) ordered[next[static_cast<std::size_t>(pair.row)]++] = pair;
+  return ordered;
+}
+
 /// For a type that reads states in place.
 void PackedLayout::pack_pairs(const Plan& plan, const Layout& layout, std::size_t type) {
   struct Lists {
     std::vector<RowPair> of_edges, of_vertices, of_children;
   };
   std::map<std::pair<std::size_t, std::size_t>, Lists> lists;  // by type of the producer and child
+  auto to = lists.end();                                       // neighbours usually have children of one type
   const TypeRows& rows = layout.types[type];
   const TypePlan& of = plan.types[type];
   const auto& producers = layout.producers(type, Rate::edges);
@@ -128,10 +148,16 @@ void PackedLayout::pack_pairs(const Plan& plan, const Layout& layout, std::size_
       for (std::size_t k = 0; k < of.per_edge; ++k) {
         const Producer from = producers[static_cast<std::size_t>(edge) * of.per_edge + k];
         if (from.row < 0) continue;
-        Lists& to = lists[{std::size_t{from.type}, of.by_number + k}];
-        to.of_edges.push_back({edge, from.row, vertex});
-        to.of_vertices.push_back({vertex, from.row, edge});
-        if (plan.training) to.of_children.push_back({from.row, vertex, edge});
+        const std::pair of_child(std::size_t{from.type}, of.by_number + k);
+        if (to == lists.end() || to->first != of_child) {
+          to = lists.try_emplace(of_child).first;
+          const auto most = static_cast<std::size_t>(rows.edges);
+          for (auto* list : {&to->second.of_edges, &to->second.of_vertices}) list->reserve(most);
+          if (plan.training) to->second.of_children.reserve(most);
+        }
+        to->second.of_edges.push_back({edge, from.row, vertex});
+        to->second.of_vertices.push_back({vertex, from.row, edge});
+        if (plan.training) to->second.of_children.push_back({from.row, vertex, edge});
       }
     }
   }
@@ -139,9 +165,9 @@ void PackedLayout::pack_pairs(const Plan& plan, const Layout& layout, std::size_
     pairs[type].of_edges.push_back({from.first, from.second, append(words, rows.edges, list.of_edges)});
     pairs[type].of_vertices.push_back({from.first, from.second, append(words, rows.rows, list.of_vertices)});
     if (!plan.training) continue;
-    std::ranges::stable_sort(list.of_children, {}, &RowPair::row);
+    const Index children_rows = layout.types[from.first].rows;
     pairs[from.first].of_children.push_back(
-        {type, from.second, append(words, layout.types[from.first].rows, list.of_children)});
+        {type, from.second, append(words, children_rows, by_row(list.of_children, children_rows))});
   }
 }
 

@@ -267,6 +267,40 @@ std::optional<ListPlaces::Result> Record::listed(NodeId id) const {
   return ListPlaces::Result{made_by.cell->number, static_cast<std::int32_t>(made_by.attributes.sizes[0])};
 }
 
+bool ListPlaces::reads(const Place& place, const Result& result) {
+  const auto [decided, is_new] = decided_.try_emplace({place, result}, false);
+  if (!is_new) return decided->second;
+  const auto [of_place, place_is_new] = of_place_.try_emplace(place, groups_.size());
+  if (place_is_new) groups_.emplace_back();
+  const auto of_result = of_result_.find(result);
+  if (of_result != of_result_.end()) return decided->second = unite(of_place->second, of_result->second);
+  Group& group = groups_[of_place->second];
+  if (group.try_emplace(result.cell, result.number).first->second != result.number) return false;
+  of_result_.emplace(result, of_place->second);
+  return decided->second = true;
+}
+
+/// Returns false, and changes nothing, if both have different results of one cell.
+bool ListPlaces::unite(std::size_t keep, std::size_t drop) {
+  if (keep == drop) return true;
+  for (const auto& [cell, result] : groups_[drop]) {
+    const auto other = groups_[keep].find(cell);
+    if (other != groups_[keep].end() && other->second != result) return false;
+  }
+  groups_[keep].merge(groups_[drop]);
+  groups_[drop].clear();
+  for (auto& [place, group] : of_place_) group = group == drop ? keep : group;
+  for (auto& [result, group] : of_result_) group = group == drop ? keep : group;
+  return true;
+}
+
+std::optional<ListPlaces::Result> ListPlaces::group_of(const Result& result) const {
+  const auto known = of_result_.find(result);
+  if (known == of_result_.end()) return std::nullopt;
+  const auto& [cell, number] = *groups_[known->second].begin();
+  return Result{cell, number};
+}
+
 /// Whether a list holds a copy of the value.
 bool Record::is_copied(const Cell& cell, NodeId id, std::size_t place) {
   if (cell.own || id < first_pending_) return true;
@@ -313,18 +347,6 @@ Cell& Record::own_cell(OwnCell which, const std::vector<Index>& each) {
                            : std::make_unique<Cell>("weighted_sum", weighted_sum, *parameters_, use_));
   own_cells_.back()->own = which;
   return *own_cells_.back();
-}
-
-void Record::read_list_places(NumberReader& from) {
-  const auto cell = [&](std::int32_t number) -> const Cell* {
-    return 0 < number && number <= std::ssize(cells_) ? cells_[at(number - 1)].get() : nullptr;
-  };
-  list_places_.read(from, [&](const ListPlaces::Place& place, const ListPlaces::Result& result) {
-    const Cell *const reader = cell(place.cell), *const made_by = cell(result.cell);
-    const bool is_input = result == ListPlaces::Result{0, 0};
-    return reader != nullptr && at(place.number) < reader->each.size() &&
-           (is_input || (made_by != nullptr && at(result.number) < made_by->results.size()));
-  });
 }
 
 LazyCell Record::make_cell(std::string name, std::function<void(CellBody&)> body) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "schedule/schedule_lessons.h"
 #include "windrow/batching/backend/execution.h"
 #include "windrow/ops/apply.h"
 
@@ -49,12 +48,12 @@ void Epochs::clear() {
   of_inputs_.clear();
   again_.clear();
   differentiated_ = false;
+  // A program whose structure keeps changing would take more and more memory and time. Kinds that are still in use are
+  // found again.
   if (kinds_.remember_too_much() || runs_.remember_too_much()) forget();
   drop_replaced();
 }
 
-/// Without this, a program whose structure keeps changing would take more and more memory and time. Kinds that are
-/// still in use are found again.
 void Epochs::forget() {
   forget_kinds();
   record_.forget_keys();
@@ -218,11 +217,6 @@ void Epochs::make_runner() {
   function_ = kinds_.function();
   runner_ = std::shared_ptr<Runner>(new Runner(device_, *function_, parameters_, options_.runner));
   runner_->counts_minibatches_ = false;
-  if (lessons_) {  // so that the limit on learning holds for all runners together
-    lessons_->begin_anew();
-    runner_->lessons_ = lessons_;
-  }
-  lessons_ = runner_->lessons_;
   version_ = kinds_.version();
 }
 

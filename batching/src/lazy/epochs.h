@@ -32,12 +32,8 @@ class Epochs {
   /// The value of a node; flushes if necessary. Throws OpError.
   std::vector<float> value(NodeId node, std::source_location from);
   void clear();
-  /// Forgets all that was learned.
-  void begin_anew();
-  /// As for Runs.
-  void write(NumberWriter& to) const;
-  void read(NumberReader& from, std::uint32_t minibatch);
-  const KernelTable<float>& operators() const { return device_.kernels; }
+  /// Forgets all that was learned; see LazyGraph::forget().
+  void forget();
 
   LazyStats stats() const;
   std::string describe() const;
@@ -139,7 +135,6 @@ class Epochs {
   void find_kinds();
   void find_fewer_kinds();
   bool find_all_kinds();
-  void forget();
   void forget_kinds();
   void drop_replaced();
   /// The nodes whose values a computation retains, ascending, and those of them that have a gradient.
@@ -213,7 +208,6 @@ class Epochs {
   Kinds kinds_;
   Versions versions_;
   std::shared_ptr<Runner> runner_;
-  std::shared_ptr<ScheduleLessons> lessons_;  // shared by all runners, one after the other
   std::optional<VertexFunction> function_;
   std::int64_t version_ = -1;  // the version of kinds_ that function_ was made of
   std::vector<Epoch> epochs_;

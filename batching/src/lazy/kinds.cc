@@ -152,20 +152,6 @@ std::vector<Kinds::Outside> Kinds::outside_of(std::span<const std::uint32_t> key
   return outside;
 }
 
-/// The number of children's values that a kind of this pattern gathers, without those of lists.
-std::size_t Kinds::gathered_by(std::uint32_t pattern) const {
-  std::size_t gathered = 0, outside = 0;
-  Patterns::each_node(runs_.patterns()[pattern], record_.keys(), [&](auto, auto, auto codes) {
-    for (const std::uint32_t code : codes) {
-      const OperandSource source = Patterns::decode(code);
-      if (source.is == OperandSource::Is::inside || source.number < outside) continue;
-      ++outside;
-      if (source.is == OperandSource::Is::gathered) ++gathered;
-    }
-  });
-  return gathered;
-}
-
 Kinds::Kind Kinds::make(std::span<const std::uint32_t> key) {
   const Keys& keys = record_.keys();
   const auto pattern = runs_.patterns()[key[0]];

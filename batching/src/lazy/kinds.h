@@ -115,8 +115,6 @@ class Kinds {
   /// Forgets all kinds. From then on, a place of an operation takes values of one group of ListPlaces, or values
   /// outside of groups: so no state has values of two groups, and lists can gather what is in a group.
   void begin_by_groups();
-  void write(NumberWriter& to) const;
-  void read(NumberReader& from, std::uint32_t minibatch);
 
   /// The number of changes that affect function().
   std::int64_t version() const { return version_; }
@@ -128,8 +126,6 @@ class Kinds {
   void append_producers(std::span<const NodeId> nodes, const std::vector<KindId>& kinds);
   Kind make(std::span<const std::uint32_t> key);
   std::vector<Outside> outside_of(std::span<const std::uint32_t> key);
-  std::size_t gathered_by(std::uint32_t pattern) const;
-  void read_last(NumberReader& from);
   KindNode place_of(NodeId node, const std::vector<KindId>& kinds) const;
   bool meet_all(KindId kind, std::span<const NodeId> values, const std::vector<KindId>& kinds);
   bool meet_list(KindId kind, std::span<const NodeId> list, const std::vector<KindId>& kinds);

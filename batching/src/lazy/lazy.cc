@@ -1,8 +1,13 @@
-// Lazy graphs, and the operators of lazy expressions that are not in expression_operators.h.
+// Lazy graphs and tasks, and the operators of lazy expressions that are not in expression_operators.h.
 #include "windrow/batching/lazy.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
 
 #include "lazy/epochs.h"
 #include "lazy/record.h"
+#include "windrow/batching/lazy_task.h"
 #include "windrow/ops/number.h"
 
 namespace windrow {
@@ -29,6 +34,11 @@ lazy::Record& LazyExpr::record(std::string_view what) const {
                                                      : ": an expression that was moved from"));
   }
   return *record_;
+}
+
+const LazyExpr& lazy::OperandRef::operand() const {
+  if (expr_ == nullptr) throw MisuseError("a parameter as an operand; expected an expression");
+  return *expr_;
 }
 
 void lazy::RecordRef::end() noexcept { delete get(); }
@@ -78,8 +88,7 @@ std::vector<float> LazyGraph::gradient(const LazyExpr& input, std::source_locati
   return record_->epochs().gradient(record_->checked(input, "gradient"), from);
 }
 void LazyGraph::clear() { record_->clear(); }
-std::vector<std::int64_t> LazyGraph::history() const { return record_->history(); }
-void LazyGraph::set_history(std::span<const std::int64_t> history) { record_->set_history(history); }
+void LazyGraph::forget() { record_->forget(); }
 LazyStats LazyGraph::stats() const { return record_->epochs().stats(); }
 std::string LazyGraph::describe() const { return record_->epochs().describe(); }
 
@@ -98,7 +107,8 @@ float LazyExpr::scalar(std::source_location from) const {
 
 LazyExpr apply(const Operator& op, std::span<const LazyOperand> in, std::span<const LazyIndex> indices,
                const Attributes& attributes, std::source_location from) {
-  return lazy::Record::apply(op, in, indices, attributes, from);
+  const std::vector<lazy::OperandRef> refs(in.begin(), in.end());
+  return lazy::Record::apply(op, refs, indices, attributes, from);
 }
 template <class>
 LazyExpr apply(const Operator& op, std::initializer_list<lazy::OperandRef> in, std::initializer_list<LazyIndex> indices,
@@ -109,12 +119,11 @@ LazyExpr apply(const Operator& op, std::initializer_list<lazy::OperandRef> in, s
 template LazyExpr apply(const Operator&, std::initializer_list<lazy::OperandRef>, std::initializer_list<LazyIndex>,
                         const Attributes&, std::source_location);
 
-LazyExpr LazyExprTypes::apply(const Operator& op, const lazy::OperandHere& x,
-                              std::initializer_list<lazy::OperandRef> in, std::initializer_list<LazyIndex> indices,
-                              const Attributes& attributes) {
+LazyExpr LazyExprTypes::apply(const Operator& op, const lazy::OperandRef& x, std::initializer_list<lazy::OperandRef> in,
+                              std::initializer_list<LazyIndex> indices, const Attributes& attributes) {
   return windrow::apply(op, in, indices, attributes, x.from());
 }
-LazyExpr LazyExprTypes::dropout(const LazyHere& x, const Dropout& how) {
+LazyExpr LazyExprTypes::dropout(const lazy::OperandRef& x, const Dropout& how) {
   lazy::Record& record = lazy::Record::of(x.operand(), "dropout");
   if (how.mask == Dropout::Mask::sample) {
     throw MisuseError(
@@ -131,18 +140,18 @@ LazyExpr LazyExprTypes::dropout(const LazyHere& x, const Dropout& how) {
   const LazyExpr mask = windrow::apply(op::dropout, {record.add_input(one, x.from())}, {index}, attributes, x.from());
   return windrow::apply(op::mul_columns, {x.operand(), mask}, {}, {}, x.from());
 }
-Index LazyExprTypes::width(const LazyHere& x) { return x.operand().width(); }
+Index LazyExprTypes::width(const lazy::OperandRef& x) { return x.operand().width(); }
 
 namespace {
 
 /// Copies of a column.
-LazyExpr spread(const lazy::OperandHere& x, Index width) {
+LazyExpr spread(const lazy::OperandRef& x, Index width) {
   return apply(op::spread_columns, {x}, {}, op::to_width(width), x.from());
 }
 
 }  // namespace
 
-LazyExpr LazyExprTypes::elementwise(const Operator& op, const lazy::OperandHere& x, const lazy::OperandHere& y) {
+LazyExpr LazyExprTypes::elementwise(const Operator& op, const lazy::OperandRef& x, const lazy::OperandRef& y) {
   const bool of_y = lazy::Record::is_column(y, x), of_x = lazy::Record::is_column(x, y), product = &op == &op::mul;
   if (product && of_y) return apply(op::mul_columns, y, {x, y});
   if (product && of_x) return apply(op::mul_columns, y, {y, x});
@@ -150,40 +159,34 @@ LazyExpr LazyExprTypes::elementwise(const Operator& op, const lazy::OperandHere&
   if (of_x) return apply(op, y, {spread(x, lazy::Record::width_of(y)), y});
   return apply(op, y, {x, y});
 }
-LazyExpr affine(const LazyHere& x, const Parameter& w, const Parameter& b) {
-  return matmul(x, w) + lazy::OperandHere(b, x.from());
+LazyExpr affine(const lazy::OperandRef& x, const Parameter& w, const Parameter& b) {
+  return matmul(x, w) + lazy::OperandRef(b, x.from());
 }
 LazyExpr embedding(const Parameter& table, const LazyIndex& row, std::source_location from) {
   return apply(op::embedding, {table}, {row}, {}, from);
 }
-LazyExpr mean(const LazyHere& x) {
+LazyExpr mean(const lazy::OperandRef& x) {
   const Index width = x.operand().width();
   if (width == 0) throw MisuseError("mean of an expression of width 0; expected a column or more");
-  return 1 / static_cast<double>(width) * LazyHere(row_sum(x), x.from());
+  return 1 / static_cast<double>(width) * lazy::OperandRef(row_sum(x), x.from());
 }
 
 /// Applies an operator of any number of operands. Many operands are combined in a tree of pieces, so that no vertex has
 /// more children than allowed; its depth grows with the logarithm of their number.
-template <class T>
-static LazyExpr applied_in_pieces(const Operator& op, std::span<const T> in, std::source_location from) {
+static LazyExpr applied_in_pieces(const Operator& op, std::span<const lazy::OperandRef> in, std::source_location from) {
   constexpr std::size_t most = 16;
   if (in.size() <= most) return lazy::Record::apply(op, in, {}, {}, from);
   std::vector<LazyExpr> pieces;
   for (std::size_t begin = 0; begin < in.size(); begin += most) {
     const auto piece = in.subspan(begin, std::min(most, in.size() - begin));
-    if constexpr (std::is_same_v<T, LazyExpr>) {  // which stands for itself
-      if (piece.size() == 1) {
-        pieces.push_back(piece.front());
-        continue;
-      }
-    }
-    pieces.push_back(lazy::Record::apply(op, piece, {}, {}, from));
+    const LazyExpr* const alone = piece.size() == 1 ? lazy::Record::expr_of(piece.front()) : nullptr;
+    pieces.push_back(alone != nullptr ? *alone : lazy::Record::apply(op, piece, {}, {}, from));
   }
-  return applied_in_pieces(op, std::span<const LazyExpr>(pieces), from);
+  return applied_in_pieces(op, std::vector<lazy::OperandRef>(pieces.begin(), pieces.end()), from);
 }
 
 LazyExpr concat(std::span<const LazyOperand> parts, std::source_location from) {
-  return applied_in_pieces(op::concat, parts, from);
+  return applied_in_pieces(op::concat, std::vector<lazy::OperandRef>(parts.begin(), parts.end()), from);
 }
 LazyExpr concat(std::initializer_list<lazy::OperandRef> parts, std::source_location from) {
   return applied_in_pieces(op::concat, std::span(parts.begin(), parts.size()), from);
@@ -191,11 +194,59 @@ LazyExpr concat(std::initializer_list<lazy::OperandRef> parts, std::source_locat
 LazyExpr sum(std::span<const LazyExpr> terms, std::source_location from) {
   if (terms.empty()) throw MisuseError("sum of no expressions; expected one or more");
   if (terms.size() == 1) return terms[0];
-  return applied_in_pieces(lazy::sum_of_many, terms, from);
+  return applied_in_pieces(lazy::sum_of_many, std::vector<lazy::OperandRef>(terms.begin(), terms.end()), from);
 }
 LazyExpr mean(std::span<const LazyExpr> terms, std::source_location from) {
   if (terms.empty()) throw MisuseError("mean of no expressions; expected one or more");
-  return 1 / static_cast<double>(terms.size()) * LazyHere(sum(terms, from), from);
+  return 1 / static_cast<double>(terms.size()) * lazy::OperandRef(sum(terms, from), from);
+}
+
+// Tasks.
+
+bool LazyValue::await_ready() const { return expr_.computed(); }
+
+void LazyValue::suspend(std::coroutine_handle<> task, const std::coroutine_handle<>* next) {
+  if (next != &expr_.record_->next) {  // no flush of its own graph would resume it
+    throw MisuseError("a task waits for an expression of another lazy graph than it runs with; expected the same");
+  }
+  expr_.record_->suspended.push_back(task);
+}
+
+std::coroutine_handle<>& lazy::next_of(LazyGraph& graph) { return graph.record_->next; }
+
+void lazy::resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks, std::source_location from) {
+  Record& record = *graph.record_;
+  for (const std::coroutine_handle<> task : tasks) {
+    if (!task) throw MisuseError("run: a task that was moved from; expected one that has not begun");
+  }
+  // A flush may throw for an earlier one that failed, and can be called again then: the tasks go on first.
+  std::exception_ptr of_earlier;
+  const auto flush = [&] {
+    constexpr int most = 64;  // failures that nobody has read
+    for (int failures = 0;; ++failures) {
+      try {
+        return record.epochs().flush(from);
+      } catch (const OpError&) {
+        if (failures == most) throw;
+        if (!of_earlier) of_earlier = std::current_exception();
+      }
+    }
+  };
+  std::vector<std::coroutine_handle<>> ready = tasks;
+  while (!ready.empty()) {
+    for (const std::coroutine_handle<> task : ready) {
+      record.cut();
+      record.next = task;
+      while (record.next) std::exchange(record.next, nullptr).resume();
+    }
+    ready = std::exchange(record.suspended, {});
+    if (!ready.empty()) flush();
+  }
+  record.cut();
+  const bool all_done = std::all_of(tasks.begin(), tasks.end(), [](auto task) { return task.done(); });
+  if (all_done && of_earlier) std::rethrow_exception(of_earlier);
+  if (all_done) return;
+  throw MisuseError("run: a task still waits for what was cleared; expected clear() when all have ended");
 }
 
 }  // namespace windrow

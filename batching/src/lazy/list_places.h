@@ -12,8 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "schedule/numbers.h"
-
 namespace windrow::lazy {
 
 class ListPlaces {
@@ -36,10 +34,6 @@ class ListPlaces {
   /// The group of the result, which is named by the first result in it; nothing if no list reads the result in place.
   std::optional<Result> group_of(const Result& result) const;
 
-  void write(NumberWriter& to) const;
-  /// `known` says whether there are such a place and such a result.
-  void read(NumberReader& from, auto known);
-
  private:
   using Group = std::map<std::int32_t, std::int32_t>;  // by cell: its result
 
@@ -51,14 +45,5 @@ class ListPlaces {
   std::map<Result, std::size_t> of_result_;  // groups
   std::vector<Group> groups_;
 };
-
-void ListPlaces::read(NumberReader& from, auto known) {
-  for (std::size_t left = from.count(); left > 0; --left) {
-    const auto next = [&] { return static_cast<std::int32_t>(from.next(0, INT32_MAX)); };
-    const Place place{next(), next()};
-    const Result result{next(), next()};
-    if (!known(place, result) || !reads(place, result)) from.refuse();
-  }
-}
 
 }  // namespace windrow::lazy

@@ -65,6 +65,11 @@ void Record::clear() {
   epochs_->clear();
 }
 
+void Record::forget() {
+  if (size() > 0) throw MisuseError("forget() while expressions are recorded; expected it after clear()");
+  epochs_->forget();
+}
+
 void Record::refuse(const LazyExpr& expr, std::string_view what) const {
   expr.record(what);
   if (expr.record_ != this) throw MisuseError(std::string(what) + ": an expression of another lazy graph");
@@ -263,12 +268,11 @@ LazyIndex Record::index(std::span<const std::int32_t> values) {
   return result;
 }
 
-template <class T>
-Record& Record::record_of(const Written<T>& written) {
+Record& Record::record_of(const Written& written) {
   const std::string_view what = written.op.name.text();
   Record* record = nullptr;
-  for (const T& operand : written.in) {
-    if (const LazyExpr* expr = expr_of(operand)) record = &expr->record(what);
+  for (const OperandRef& operand : written.in) {
+    if (operand.expr_ != nullptr) record = &operand.expr_->record(what);
   }
   for (const LazyIndex& index : written.indices) record = record == nullptr ? index.record_.get() : record;
   if (record == nullptr) {
@@ -279,10 +283,9 @@ Record& Record::record_of(const Written<T>& written) {
   return *record;
 }
 
-template <class T>
-LazyExpr Record::apply(const Operator& op, std::span<const T> in, std::span<const LazyIndex> indices,
+LazyExpr Record::apply(const Operator& op, std::span<const OperandRef> in, std::span<const LazyIndex> indices,
                        const Attributes& attributes, std::source_location from) {
-  const Written<T> written{op, in, indices, attributes};
+  const Written written{op, in, indices, attributes};
   Record& record = record_of(written);
   if (record.state_ != State::open) record.refuse_to_record(op.name.text());
   record.take_operands(written);
@@ -311,13 +314,6 @@ LazyExpr Record::apply(const Operator& op, std::span<const T> in, std::span<cons
   return record.handle(id);
 }
 
-template LazyExpr Record::apply(const Operator&, std::span<const LazyExpr>, std::span<const LazyIndex>,
-                                const Attributes&, std::source_location);
-template LazyExpr Record::apply(const Operator&, std::span<const OperandRef>, std::span<const LazyIndex>,
-                                const Attributes&, std::source_location);
-template LazyExpr Record::apply(const Operator&, std::span<const LazyOperand>, std::span<const LazyIndex>,
-                                const Attributes&, std::source_location);
-
 void Record::check_indices(std::uint32_t key, std::span<const LazyIndex> indices) const {
   for (std::size_t k = 0; k < indices.size(); ++k) {
     const IndexRange& range = keys_.ranges(key)[k];
@@ -331,12 +327,11 @@ void Record::check_indices(std::uint32_t key, std::span<const LazyIndex> indices
 }
 
 /// Checks the operands, and stores those that are expressions in scratch_operands_.
-template <class T>
-void Record::take_operands(const Written<T>& written) {
+void Record::take_operands(const Written& written) {
   const std::string_view what = written.op.name.text();
   scratch_operands_.clear();
-  for (const T& operand : written.in) {
-    if (const LazyExpr* expr = expr_of(operand)) scratch_operands_.push_back(checked(*expr, what));
+  for (const OperandRef& operand : written.in) {
+    if (operand.expr_ != nullptr) scratch_operands_.push_back(checked(*operand.expr_, what));
   }
   for (const LazyIndex& index : written.indices) {
     if (index.record_.get() != this) throw MisuseError(std::string(what) + ": an index of another lazy graph");
@@ -344,15 +339,14 @@ void Record::take_operands(const Written<T>& written) {
 }
 
 /// Whether set_key() would make this key, with the operands in scratch_operands_.
-template <class T>
-bool Record::is(const Key& key, const Written<T>& written) {
+bool Record::is(const Key& key, const Written& written) {
   if (key.op != &written.op || key.operands.size() != written.in.size() ||
       key.index_widths.size() != written.indices.size() || written.has_seed()) {
     return false;
   }
   std::size_t expression = 0;
   for (std::size_t i = 0; i < written.in.size(); ++i) {
-    if (expr_of(written.in[i]) == nullptr) {
+    if (written.in[i].expr_ == nullptr) {
       if (key.operands[i] != number_of(written.in[i])) return false;
       continue;
     }
@@ -367,8 +361,7 @@ bool Record::is(const Key& key, const Written<T>& written) {
 }
 
 /// Makes the key in scratch_.
-template <class T>
-void Record::set_key(const Written<T>& written) {
+void Record::set_key(const Written& written) {
   Key& key = scratch_;
   key.op = &written.op;
   key.attributes = written.attributes;
@@ -376,9 +369,8 @@ void Record::set_key(const Written<T>& written) {
   key.operands.clear();
   key.widths.clear();
   key.index_widths.clear();
-  for (const T& operand : written.in) {
-    const bool expression = expr_of(operand) != nullptr;
-    key.operands.push_back(expression ? Key::expression : number_of(operand));
+  for (const OperandRef& operand : written.in) {
+    key.operands.push_back(operand.expr_ != nullptr ? Key::expression : number_of(operand));
   }
   for (NodeId operand : scratch_operands_) key.widths.push_back(width(operand));
   if (key.widths.size() >= ir::type_bits) {  // each may come from another child of the vertex

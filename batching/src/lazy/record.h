@@ -16,7 +16,6 @@
 #include "lazy/list_places.h"
 #include "lazy/weights.h"
 #include "parameters/parameter_stores.h"
-#include "schedule/numbers.h"
 #include "windrow/batching/lazy.h"
 
 namespace windrow::lazy {
@@ -169,6 +168,8 @@ class Record : public Uses {
   std::coroutine_handle<> next;  ///< the coroutine to resume when the running one suspends or ends; null for none
 
   LazyExpr add_input(std::span<const float> values, std::source_location from);
+  /// Null for a parameter or a function of parameters.
+  static const LazyExpr* expr_of(const OperandRef& operand) { return operand.expr_; }
   /// Throws MisuseError for an empty handle.
   static Record& of(const LazyExpr& x, std::string_view what) { return x.record(what); }
   /// Of one call of dropout(), by op::dropout. None in inference.
@@ -189,9 +190,8 @@ class Record : public Uses {
     if (!counted_) counted_ = parameters_->next_minibatch();
   }
   LazyIndex index(std::span<const std::int32_t> values);
-  /// Records an operation. T is LazyExpr, LazyOperand or OperandRef.
-  template <class T>
-  static LazyExpr apply(const Operator& op, std::span<const T> in, std::span<const LazyIndex> indices,
+  /// Records an operation.
+  static LazyExpr apply(const Operator& op, std::span<const OperandRef> in, std::span<const LazyIndex> indices,
                         const Attributes& attributes, std::source_location from);
   /// The width of an operand; 0 for one that apply() refuses.
   static Index width_of(const OperandRef& x) {
@@ -222,9 +222,8 @@ class Record : public Uses {
   /// A clock for what was used long ago: it counts minibatches, and in inference flushes as well, 16 as one.
   std::uint32_t age() const { return minibatch_ + flushes_ / 16; }
   void count_flush() { ++flushes_; }
-  /// All that was learned: the record's part, then that of the epochs. See LazyGraph.
-  std::vector<std::int64_t> history() const;
-  void set_history(std::span<const std::int64_t> history);
+  /// See LazyGraph::forget().
+  void forget();
   /// Precondition: there are no nodes.
   void forget_keys() {
     keys_ = {};
@@ -277,34 +276,23 @@ class Record : public Uses {
   // Throw MisuseError.
   [[noreturn]] void refuse_to_record(std::string_view what) const;
   [[noreturn]] void refuse(const LazyExpr& expr, std::string_view what) const;
-  // The expression that an operand is; null if it is none.
-  static const LazyExpr* expr_of(const LazyExpr& operand) { return &operand; }
-  static const LazyExpr* expr_of(const OperandRef& operand) { return operand.expr_; }
-  static const LazyExpr* expr_of(const LazyOperand& operand) { return operand.weight_ ? nullptr : &operand.expr_; }
-  // The number of an operand that is no expression; see Key.
-  std::int32_t number_of(const LazyExpr&) { return Key::expression; }
-  std::int32_t number_of(const LazyOperand& operand) { return weights_.number_of(*operand.weight_, *parameters_); }
+  /// The number of an operand that is no expression; see Key.
   std::int32_t number_of(const OperandRef& operand) {
     if (operand.weight_ != nullptr) return weights_.number_of(*operand.weight_, *parameters_);
     return parameters_->number_of(*operand.parameter_);
   }
   /// An application of an operator, as the program calls it.
-  template <class T>
   struct Written {
     const Operator& op;
-    std::span<const T> in;
+    std::span<const OperandRef> in;
     std::span<const LazyIndex> indices;
     const Attributes& attributes;
     bool has_seed() const { return &op == &op::dropout && attributes.made_by == op.attributes && indices.size() == 1; }
   };
-  template <class T>
-  static Record& record_of(const Written<T>& written);
-  template <class T>
-  void take_operands(const Written<T>& written);
-  template <class T>
-  bool is(const Key& key, const Written<T>& written);
-  template <class T>
-  void set_key(const Written<T>& written);
+  static Record& record_of(const Written& written);
+  void take_operands(const Written& written);
+  bool is(const Key& key, const Written& written);
+  void set_key(const Written& written);
   void check_indices(std::uint32_t key, std::span<const LazyIndex> indices) const;
   const std::vector<std::uint32_t>& keys_of(Cell& cell, std::uint32_t missing);
   const std::vector<std::uint32_t>& add_keys_of(Cell& cell, std::uint32_t missing);
@@ -317,12 +305,8 @@ class Record : public Uses {
                                     std::source_location from);
   bool is_copied(const Cell& cell, NodeId id, std::size_t place);
   NodeId copy(const Cell& cell, NodeId id, std::size_t place, std::source_location from);
-  void read_list_places(NumberReader& from);
   void begin_run(NodeId id, std::span<const NodeId> operands, bool apart);
   std::uint32_t number_of_key();
-  void write(const Key& key, NumberWriter& to) const;
-  const Cell& read_cell(NumberReader& from);
-  Key read_key(NumberReader& from);
 
   std::uint32_t minibatch_ = 0;
   std::uint32_t flushes_ = 0;  // see age()

@@ -29,9 +29,6 @@ class LastUse {
     const auto old = std::count_if(last_.begin(), last_.end(), [&](auto last) { return minibatch - last > long_ago; });
     return old >= least && 2 * old >= static_cast<std::ptrdiff_t>(last_.size());
   }
-  void write(NumberWriter& to) const { to.add_list(last_); }
-  /// Of at most `size` elements, until that minibatch.
-  void read(NumberReader& from, std::size_t size, std::uint32_t minibatch);
 
  private:
   std::vector<std::uint32_t> last_;
@@ -44,8 +41,6 @@ class Lists {
   std::uint32_t number(std::span<const std::uint32_t> list);
   std::span<const std::uint32_t> operator[](std::uint32_t number) const;
   std::size_t size() const { return begin_.size() - 1; }
-  void write(NumberWriter& to) const;
-  void read(NumberReader& from);
 
  private:
   static constexpr std::uint32_t none = UINT32_MAX;
@@ -162,10 +157,6 @@ class Runs {
   /// Whether most remembered patterns have not been used for long.
   bool remember_too_much() const;
   void forget();
-  /// What was learned; see LazyGraph::history(). Precondition of read(): the keys have been read, and nothing else is
-  /// known. It throws MisuseError for anything that write() has not written.
-  void write(NumberWriter& to) const;
-  void read(NumberReader& from, std::uint32_t minibatch);
   /// The bounds given to find(). Nodes before first() were computed earlier.
   NodeId first() const { return first_; }
   NodeId end() const { return end_; }
@@ -190,7 +181,6 @@ class Runs {
   bool learn();
   void split_what_is_rare();
   void number();
-  bool is_pattern(std::span<const std::uint32_t> list) const;
   bool depends(const Run& run, const Run& on) const;
 
   const Record& record_;

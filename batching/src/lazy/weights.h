@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "parameters/parameter_stores.h"
-#include "schedule/numbers.h"
 #include "windrow/batching/lazy_weight.h"
 #include "windrow/batching/vertex_function.h"
 
@@ -21,14 +20,6 @@ class Weights {
   Operand operand(std::int32_t number, const ParameterStores& parameters, Vertex& vertex) const;
   /// Throws MisuseError for operands that do not fit.
   static Type inferred(const Operator& op, const Signature& signature);
-  /// As for Runs.
-  void write(NumberWriter& to, const KernelTable<float>& operators) const;
-  void read(NumberReader& from, const KernelTable<float>& operators, const ParameterStores& parameters);
-  /// Whether it is the number of a parameter or of a function.
-  bool has(std::int32_t number, const ParameterStores& parameters) const {
-    if (number >= first_made) return static_cast<std::size_t>(number - first_made) < made_.size();
-    return number >= 0 && parameters.has(static_cast<std::size_t>(number));
-  }
 
  private:
   static constexpr std::int32_t first_made = 1 << 30;  // there are fewer parameters

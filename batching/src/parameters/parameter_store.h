@@ -40,6 +40,7 @@ class ParameterStore {
   ParameterStore(const Device& device, std::uint64_t seed, ParametersOptions options);
 
   Parameter add(const std::string& name, Index rows, Index width, Initial initial);
+  Parameter add(const std::string& name, const Tensor& value);
   std::size_t size() const { return entries_.size(); }
   Parameter operator[](std::size_t number) const;
   Parameter find(const std::string& name) const;
@@ -118,6 +119,7 @@ class ParameterStore {
   SkippedSteps skipped_steps() const;
 
  private:
+  void require_new(const std::string& name) const;
   Tensor drawn(Index rows, Index width, Initial initial);
   /// The rows of all lookups, added up by row of the table.
   std::optional<Gradient::Rows> summed_lookups(const Entry& entry, std::source_location from) const;

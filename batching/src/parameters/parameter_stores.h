@@ -29,8 +29,6 @@ class ParameterStores {
     if (number < 0) refuse(parameter);
     return number;
   }
-  /// Whether it is the number of a parameter.
-  bool has(std::size_t number) const { return number / sets_.size() < sets_[number % sets_.size()]->size(); }
   Parameter operator[](std::size_t number) const { return (*sets_[number % sets_.size()])[number / sets_.size()]; }
   ParameterStore::Entry& entry(std::size_t number) const {
     return sets_[number % sets_.size()]->entry(number / sets_.size());

@@ -75,14 +75,22 @@ std::uint64_t ParameterStore::sample_seed(std::size_t sample) const {
 }
 
 Parameter ParameterStore::add(const std::string& name, Index rows, Index width, Initial initial) {
-  for (const Entry& entry : entries_) {
-    if (entry.name == name) throw MisuseError("parameter '" + name + "' is added twice; expected once");
-  }
+  require_new(name);
   try {
-    entries_.push_back({name, drawn(rows, width, initial)});
+    return add(name, drawn(rows, width, initial));
   } catch (const MisuseError& error) {
     throw MisuseError("parameter '" + name + "': " + error.what());
   }
+}
+
+void ParameterStore::require_new(const std::string& name) const {
+  if (std::ranges::find(entries_, name, &Entry::name) == entries_.end()) return;
+  throw MisuseError("parameter '" + name + "' is added twice; expected once");
+}
+
+Parameter ParameterStore::add(const std::string& name, const Tensor& value) {
+  require_new(name);
+  entries_.push_back({name, value});
   entries_.back().full_name = std::make_shared<std::string>(options_.name.empty() ? name : options_.name + "/" + name);
   return (*this)[entries_.size() - 1];
 }
@@ -231,6 +239,7 @@ Parameter Parameters::add(const std::string& name, Index rows, Index width, Init
   refuse_in_recording("Parameters::add()");
   return store_->add(name, rows, width, initial);
 }
+Parameter Parameters::add(const std::string& name, const Tensor& value) { return store_->add(name, value); }
 const std::string& Parameters::name() const { return store_->name(); }
 std::size_t Parameters::size() const { return store_->size(); }
 Parameter Parameters::operator[](std::size_t number) const { return (*store_)[number]; }

@@ -7,7 +7,9 @@
 #include "plan/placement.h"
 #include "plan/sharing.h"
 #include "plan/steps.h"
+#include "plan/tiles.h"
 #include "plan/writes.h"
+#include "windrow/ops/operators.h"
 
 namespace windrow {
 namespace {
@@ -359,28 +361,24 @@ Plan make_plan(Program program, const PlanOptions& options) {
   Plan plan = Planner(std::move(program), options).run();
   if (options.sharing) share_memory(plan);
   find_regions(plan, options);
-  for (TypePlan& type : plan.types) {
-    for (const auto& segments : type.phases) {
-      for (const Segment& segment : segments) {
-        for (const Step& step : segment.steps) type.cost += work_of(step) + work_of_edge(step);
-      }
-    }
-  }
+  finish(plan);
   return plan;
 }
 
-void require_kernels(const Plan& plan, const KernelTable<float>& kernels) {
-  const auto look = [&](const Step& step) {
-    if (step.op != nullptr) kernels.find(*step.op);
+Plan with_kernels(Plan plan, const KernelTable<float>& kernels) {
+  const auto add = [&](Step& step) {
+    if (step.op != nullptr) step.kernel = kernels.find(*step.op);
   };
-  for (const TypePlan& type : plan.types) {
-    for (const auto& segments : type.phases) {
-      for (const Segment& segment : segments) std::ranges::for_each(segment.steps, look);
+  for (TypePlan& type : plan.types) {
+    for (auto& segments : type.phases) {
+      for (Segment& segment : segments) std::ranges::for_each(segment.steps, add);
     }
   }
-  for (const auto* steps : {&plan.before, &plan.after}) {
-    for (const TensorStep& step : *steps) look(step.step);
+  for (auto* steps : {&plan.before, &plan.after}) {
+    for (TensorStep& step : *steps) add(step.step);
   }
+  for (const Operator* op : {&op::spread_rows, &op::gather_sum}) kernels.find(*op);
+  return plan;
 }
 
 }  // namespace windrow

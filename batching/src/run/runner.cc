@@ -4,15 +4,12 @@
 #include <atomic>
 #include <chrono>
 
-#include "host/step_clock.h"
+#include "execute/step_clock.h"
 #include "ir/passes.h"
 #include "ir/tracing.h"
 #include "layout/layout_memory.h"
 #include "parameters/parameter_stores.h"
-#include "print/print.h"
 #include "run/runner_notes.h"
-#include "schedule/own_types.h"
-#include "schedule/schedule_lessons.h"
 #include "windrow/batching/backend.h"
 #include "windrow/ops/operators.h"
 
@@ -52,7 +49,6 @@ Runner::Runner(const Device& device, const VertexFunction& function, std::shared
       parameters_(std::move(parameters)),
       options_(options),
       id_(next_runner_id()),
-      lessons_(std::make_shared<ScheduleLessons>()),
       layouts_(std::make_shared<LayoutMemory>()) {
   const auto given = [](const char* name, std::int64_t value) {
     return std::string(name) + " is " + std::to_string(value) + "; expected 1 or more";
@@ -65,8 +61,7 @@ Runner::Runner(const Device& device, const VertexFunction& function, std::shared
   require_option(options.batch_rows >= 1, given("batch_rows", options.batch_rows));
   require_option(options.own_types >= 0, "own_types is " + std::to_string(options.own_types) + "; expected 0 or more");
   if (options_.schedule == SchedulePolicy::serial) options_.batch_rows = 1;
-  types_ = std::make_unique<OwnTypes>(function.function_, specialise(options.optimisations),
-                                      static_cast<std::size_t>(options.own_types));
+  types_ = std::make_unique<ir::ProgramTypes>();
   if (options_.time_steps) clock_ = std::make_shared<StepClock>();
   for (const auto& set : parameters_->sets()) require_near(*set);
   ir::check_complete(*function.function_);
@@ -91,24 +86,30 @@ void Runner::require_near(const ParameterStore& parameters) const {
 
 Runner::~Runner() = default;
 
-/// Plans depend on the types seen so far, so they are dropped when the types change.
+/// Plans depend on the types seen so far, so they are dropped before a new one joins these.
+void Runner::see_type(std::uint64_t type) {
+  const ir::Function& function = *function_.function_;
+  const bool specialised = options_.optimisations.specialisation;
+  const ir::VertexType own = specialised ? type : ir::with_all_children(function, type);
+  const auto is_new = [&](const std::vector<ir::VertexType>& types, ir::VertexType one) {
+    return !std::ranges::binary_search(types, one);
+  };
+  if (!is_new(types_->own, own)) return;
+  const auto of_kind =
+      std::ranges::count_if(types_->own, [&](ir::VertexType other) { return ir::kind_of(other) == ir::kind_of(own); });
+  const bool has_room = of_kind < options_.own_types;
+  const ir::VertexType computed_as = has_room ? own : ir::general(function, own);
+  std::vector<ir::VertexType>& types = has_room ? types_->own : types_->general;
+  if (!is_new(types, computed_as)) return;
+  plans_.clear();
+  types.insert(std::ranges::lower_bound(types, computed_as), computed_as);
+}
+
 void Runner::see_types(Graphs graphs) {
-  bool counted = false;
   for (std::size_t g = 0; g < graphs.size(); ++g) {
     InputGraph::prefetch_after(graphs, g);
-    const InputGraph& graph = *graphs[g];
-    bool settled = true;
-    for (std::int32_t t = 0; settled && t < graph.types_; ++t) settled = types_->settled(graph.type(t));
-    if (settled) continue;
-    counted = true;
-    for (std::int32_t r = 0; r < graph.type_runs_; ++r) {
-      const InputGraph::TypeRun run = graph.type_run(r);
-      types_->count(graph.type(run.type), run.end - run.begin);
-    }
+    for (std::int32_t t = 0; t < graphs[g]->types_; ++t) see_type(graphs[g]->type(t));
   }
-  if (!counted || !types_->decide()) return;
-  plans_.clear();
-  lessons_->begin_anew();
 }
 
 const Runner::Planned& Runner::plan_for(Graphs graphs, Purpose purpose) {
@@ -118,12 +119,11 @@ const Runner::Planned& Runner::plan_for(Graphs graphs, Purpose purpose) {
   }
   auto known = plans_.find(purpose);
   if (known == plans_.end()) {
-    std::shared_ptr<const Plan> plan = new_plan(purpose);
-    std::shared_ptr<const LoweredPlan> lowered = backend_->lower(device_, plan);
+    std::shared_ptr<const LoweredPlan> lowered = backend_->lower(device_, new_plan(purpose));
     ++stats_.plans;
-    stats_.planned_types += static_cast<std::int64_t>(plan->types.size());
+    stats_.planned_types += static_cast<std::int64_t>(lowered->plan()->types.size());
     forget_a_plan();
-    known = plans_.emplace(std::move(purpose), Planned{std::move(plan), std::move(lowered), 0}).first;
+    known = plans_.emplace(std::move(purpose), Planned{lowered->plan(), std::move(lowered), 0}).first;
   }
   known->second.used = stats_.minibatches;
   return known->second;
@@ -141,7 +141,7 @@ void Runner::forget_a_plan() {
 std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
   const Optimisations& on = options_.optimisations;
   const ir::Use use = purpose.training ? ir::Use::training : ir::Use::inference;
-  ir::Program program = ir::specialise(function_.function_, types_->types(), specialise(on), use);
+  ir::Program program = ir::specialise(function_.function_, *types_, specialise(on), use);
   const PlanOptions options = backend_->options_for({.training = purpose.training,
                                                      .eager = on.eager,
                                                      .lazy = on.lazy,
@@ -151,7 +151,6 @@ std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
                                                      .in_place = on.in_place,
                                                      .row_stride = device_.row_stride});
   if (options.in_place && reads_in_place(device_.kernels)) program = ir::read_in_place(program, use);
-  if (on.packing) program = ir::pack_products(program);
   if (purpose.training) program = ir::differentiate(program, {purpose.outputs, purpose.frozen});
   auto made = std::make_shared<Plan>(make_plan(std::move(program), options));
   for (TensorSpec& spec : made->tensors) {
@@ -161,22 +160,8 @@ std::shared_ptr<const Plan> Runner::new_plan(const Purpose& purpose) const {
   return made;
 }
 
-std::vector<std::int64_t> Runner::history() const {
-  NumberWriter numbers;
-  types_->write(numbers);
-  lessons_->write(numbers);
-  return numbers.take();
-}
-
-void Runner::set_history(std::span<const std::int64_t> history) {
-  NumberReader numbers(history);
-  OwnTypes types(function_.function_, specialise(options_.optimisations), static_cast<std::size_t>(options_.own_types));
-  ScheduleLessons lessons;
-  types.read(numbers);
-  lessons.read(numbers);
-  numbers.end();
-  *types_ = std::move(types);
-  *lessons_ = std::move(lessons);
+void Runner::forget() {
+  *types_ = {};
   plans_.clear();
 }
 
@@ -256,8 +241,8 @@ void Runner::require_own(Graphs graphs) const {
 LayoutOptions Runner::layout_options() const {
   return {.groups = backend_->takes_groups() ? options_.groups : 1,
           .group_flops = options_.group_flops,
-          .schedule = options_.schedule,
-          .waits_for_more = waits_for_more_};
+          .schedule = waits_for_more_ && options_.schedule == SchedulePolicy::agenda ? SchedulePolicy::complete
+                                                                                     : options_.schedule};
 }
 
 std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& given_tensors, const Purpose& purpose,
@@ -270,11 +255,6 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
   const auto [plan, lowered, used] = plan_for(graphs, purpose);
   const auto began = std::chrono::steady_clock::now();
   LayoutOptions options = layout_options();
-  if (options.schedule == SchedulePolicy::learned) {
-    if (!lessons_->done()) lessons_->look_at(Layout::typed(graphs, *plan));
-    options.table = lessons_->table();
-    if (options.table == nullptr) options.schedule = SchedulePolicy::agenda;  // as an empty table would choose
-  }
   for (const Given* one : given) options.given.push_back({one->rows.rows(), &one->row_of});
   std::vector<char> announced_rows;
   for (const auto& row_of : rows) announced_rows.push_back(!row_of.empty());
@@ -363,17 +343,6 @@ RunnerStats Runner::stats() const {
   RunnerStats stats = stats_;
   if (clock_) stats.times = clock_->times();
   return stats;
-}
-
-PrintedSource Runner::source(const std::string& name) const {
-  const std::string what = function_.name() + " cannot be exported: ";
-  if (options_.optimisations != Optimisations{} || options_.schedule != SchedulePolicy::level ||
-      options_.batch_rows != INT64_MAX) {
-    throw MisuseError(what + "options of its runner; expected the default ones");
-  }
-  if (!device_.on_host()) throw MisuseError(what + "its runner is not on the host; expected it there");
-  const std::shared_ptr<const Plan> plan = new_plan({});
-  return print::print_source(*plan, lower(*plan, device_.kernels), options_, name);
 }
 
 std::string Runner::describe() const {

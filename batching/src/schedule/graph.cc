@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "ir/tracing.h"
 #include "schedule/loading.h"
@@ -19,9 +20,6 @@ std::optional<std::size_t> missing_state(const ir::Kind& consumer, std::size_t k
 }
 
 }  // namespace
-
-InputGraph::InputGraph(const VertexFunction& function, const GraphData& data, std::string name)
-    : InputGraph(function, data, std::move(name), Checks::all) {}
 
 InputGraph::InputGraph(const VertexFunction& function, const GraphData& data, std::string name, Checks checks)
     : name_(name.empty() ? nullptr : std::make_shared<const std::string>(std::move(name))),

@@ -28,7 +28,7 @@ class CudaBackend final : public Backend {
       : hardware_(std::move(hardware)), wanted_(options) {}
 
   PlanOptions options_for(PlanOptions wanted) const override {
-    PlanOptions options = Interpretation::options_for(wanted);
+    PlanOptions options = Execution::options_for(wanted);
     // Without a compiler plans are interpreted, which slots do not allow.
     if (!hardware_->cuda().can_compile()) return options;
     options.fusion = wanted.fusion;
@@ -37,7 +37,7 @@ class CudaBackend final : public Backend {
   }
 
   std::shared_ptr<const LoweredPlan> lower(const Device& device, std::shared_ptr<const Plan> plan) const override {
-    Interpretation::require_kernels(*plan, device.kernels);
+    plan = std::make_shared<const Plan>(with_kernels(*plan, device.kernels));
     auto made = std::make_shared<CudaPlan>();
     made->hardware = hardware_;
     made->levels = wanted_.levels;

@@ -168,10 +168,9 @@ std::shared_ptr<CudaExecution> CudaExecution::make(const Device& device, std::sh
                                                    std::shared_ptr<const CudaPlan> cuda, Layout layout,
                                                    std::vector<Tensor> tensors, Options options) {
   const auto words = std::make_shared<MoreWords>();
-  More more{.locals = cuda->fused.locals};
-  more.gathers = cuda->code == nullptr;
+  Choices choices{.locals = cuda->fused.locals, .gathers = cuda->code == nullptr};
   const bool whole = options.batch_rows == std::numeric_limits<Index>::max();
-  more.pack = [&](const Packing& to) {
+  choices.pack = [&](const Packing& to) {
     ListPacker packer(*plan, to);
     for (std::size_t t = 0; t < plan->types.size(); ++t) {
       words->lists.emplace_back();
@@ -188,13 +187,13 @@ std::shared_ptr<CudaExecution> CudaExecution::make(const Device& device, std::sh
     }
   };
   return std::shared_ptr<CudaExecution>(
-      new CudaExecution(device, plan, cuda, std::move(layout), std::move(tensors), std::move(options), more, words));
+      new CudaExecution(device, plan, cuda, std::move(layout), std::move(tensors), std::move(options), choices, words));
 }
 
 CudaExecution::CudaExecution(const Device& device, std::shared_ptr<const Plan> plan,
                              std::shared_ptr<const CudaPlan> cuda, Layout layout, std::vector<Tensor> tensors,
-                             Options options, const More& more, std::shared_ptr<const MoreWords> words)
-    : Interpretation(device, std::move(plan), std::move(layout), std::move(tensors), std::move(options), more),
+                             Options options, const Choices& choices, std::shared_ptr<const MoreWords> words)
+    : Execution(device, std::move(plan), std::move(layout), std::move(tensors), std::move(options), choices),
       cuda_(std::move(cuda)),
       words_(std::move(words)) {}
 
@@ -202,20 +201,19 @@ CudaExecution::CudaExecution(const Device& device, std::shared_ptr<const Plan> p
 Index CudaExecution::stage_ends(Index batches_left) const {
   if (batches_left == batch_count()) return batches_left;
   if (cuda_->graphs != nullptr) return 0;
-  const MoreWords::Batches& kernel = words_->batches[number_of(Passes::backward)];
+  const MoreWords::Batches& kernel = words_->batches[number_of(Phase::back_level)];
   return kernel.count == 0 ? batches_left : std::min(batches_left, static_cast<Index>(kernel.first));
 }
 
-void CudaExecution::run_stage(const Stage& stage, Lane* lane) {
-  if (cuda_->graphs == nullptr) return Interpretation::run_stage(stage, lane);
+void CudaExecution::run_stage(const std::vector<PhaseRows>& stage, const At& at) {
+  if (cuda_->graphs == nullptr) return run_levels(stage, at);
   // Launches cannot become a cooperative one: where the kernel for levels begins belongs to the shape.
-  const std::size_t number = number_of(stage.of);
+  const std::size_t number = number_of(stage.front().phase);
   const MoreWords::Batches& batches = words_->batches[number];
   const auto run_graph = [&] {
     const bool has_kernel = batches.count > 0 && cuda_->hardware->runs_teams_together();
     const std::size_t kernel_at = has_kernel ? batches.first + 1 : 0;
-    cuda_->graphs->run(CudaLane::of(lane, "a pass"), 2 * kernel_at + number,
-                       [&] { Interpretation::run_stage(stage, lane); });
+    cuda_->graphs->run(CudaLane::of(at.lane, "a pass"), 2 * kernel_at + number, [&] { run_levels(stage, at); });
   };
   try {
     run_graph();
@@ -225,22 +223,27 @@ void CudaExecution::run_stage(const Stage& stage, Lane* lane) {
   }
 }
 
-void CudaExecution::run_levels(Phase phase, Range batches, Lane* lane) {
-  const Passes of = phase == Phase::level ? Passes::forward : Passes::backward;
-  const MoreWords::Batches& kernel = words_->batches[number_of(of)];
-  const auto first = static_cast<Index>(kernel.first);
-  const bool has_kernel = kernel.count > 0 && batches.end > first && cuda_->hardware->runs_teams_together();
-  if (!has_kernel) return Interpretation::run_levels(phase, batches, lane);
-  const Range launches{batches.begin, first};
-  if (of == Passes::forward) Interpretation::run_levels(phase, launches, lane);
-  try {
-    run_kernel_of_levels(number_of(of), lane);
-  } catch (const TeamsRefused&) {
-    if (cuda_->graphs != nullptr) throw;  // the graph is made again
-    cuda_->hardware->refuse_teams_together();
-    Interpretation::run_levels(phase, {first, batches.end}, lane);
+/// In a stage, the batches of the kernel for levels are neighbours.
+void CudaExecution::run_levels(const std::vector<PhaseRows>& stage, const At& at) {
+  bool has_run = false;
+  for (const PhaseRows& rows : stage) {
+    const std::size_t number = number_of(rows.phase);
+    const MoreWords::Batches& kernel = words_->batches[number];
+    const bool of_kernel = rows.batch >= static_cast<Index>(kernel.first) && kernel.count > 0;
+    if (of_kernel && has_run) continue;
+    if (!of_kernel || !cuda_->hardware->runs_teams_together()) {
+      Execution::run(rows, at);
+      continue;
+    }
+    try {
+      run_kernel_of_levels(number, at.lane);
+      has_run = true;
+    } catch (const TeamsRefused&) {
+      if (cuda_->graphs != nullptr) throw;  // the graph is made again
+      cuda_->hardware->refuse_teams_together();
+      Execution::run(rows, at);
+    }
   }
-  if (of == Passes::backward) Interpretation::run_levels(phase, launches, lane);
 }
 
 /// Passes the struct that LevelsPrinter declares for the kernel.
@@ -286,7 +289,7 @@ void CudaExecution::run(const Segment& segment, const At& at) {
         run_fused(cuda_->fused.kernels[part.number], cuda_->code->function(part.number), at);
         break;
       case Part::Does::step:
-        Interpretation::run(segment.steps[part.first], at);
+        Execution::run(segment.steps[part.first], at);
         break;
       case Part::Does::products:
         run_products(segment, part, at);
@@ -328,7 +331,7 @@ void CudaExecution::run_products(const Segment& segment, const Part& part, const
   const Matrix<const float> x = operand(one.in[0], at), further_x = operand(two.in[0], at);
   const Matrix<float> out = place(one.out, at), further_out = place(two.out, at);
   if (further_x.stride != x.stride || further_out.stride != out.stride) {
-    for (std::size_t i = part.first; i < part.last; ++i) Interpretation::run(segment.steps[i], at);
+    for (std::size_t i = part.first; i < part.last; ++i) Execution::run(segment.steps[i], at);
     return;
   }
   const Products products{.x = x,

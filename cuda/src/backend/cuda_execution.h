@@ -10,7 +10,7 @@
 #include "backend/fusion.h"
 #include "backend/graphs.h"
 #include "lane.h"
-#include "windrow/batching/backend/interpretation.h"
+#include "windrow/batching/backend/execution.h"
 #include "windrow/cuda/device.h"
 
 namespace windrow::cuda {
@@ -39,7 +39,7 @@ struct MoreWords {
 };
 
 /// An owner; see Execution.
-class CudaExecution final : public Interpretation {
+class CudaExecution final : public Execution {
  public:
   static std::shared_ptr<CudaExecution> make(const Device& device, std::shared_ptr<const Plan> plan,
                                              std::shared_ptr<const CudaPlan> cuda, Layout layout,
@@ -47,15 +47,15 @@ class CudaExecution final : public Interpretation {
 
  private:
   CudaExecution(const Device& device, std::shared_ptr<const Plan> plan, std::shared_ptr<const CudaPlan> cuda,
-                Layout layout, std::vector<Tensor> tensors, Options options, const More& more,
+                Layout layout, std::vector<Tensor> tensors, Options options, const Choices& choices,
                 std::shared_ptr<const MoreWords> words);
 
   Index stage_ends(Index batches_left) const override;
-  void run_stage(const Stage& stage, Lane* lane) override;
+  void run_stage(const std::vector<PhaseRows>& stage, const At& at) override;
   void run(const Segment& segment, const At& at) override;
-  void run_levels(Phase phase, Range batches, Lane* lane) override;
-  /// In FusedPlan::levels and MoreWords::batches.
-  static std::size_t number_of(Passes passes) { return static_cast<std::size_t>(passes); }
+  /// Of the pass to which a phase belongs, in FusedPlan::levels and MoreWords::batches.
+  static std::size_t number_of(Phase phase) { return phase < Phase::back_eager ? 0 : 1; }
+  void run_levels(const std::vector<PhaseRows>& stage, const At& at);
   /// Throws TeamsRefused if the device does not take it.
   void run_kernel_of_levels(std::size_t number, Lane* lane);
   void add_arguments(const FusedKernel& kernel, const At& at, std::vector<std::uint64_t>& to) const;

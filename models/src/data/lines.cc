@@ -57,6 +57,30 @@ void Line::refuse(std::size_t at, const std::string& why) const {
   refuse_at(name_, {begin_.line, begin_.column + at}, why);
 }
 
+TextLines::TextLines(std::istream& in, std::string name, Blank blank, std::string_view head) : name_(std::move(name)) {
+  Lines lines(in, name_);
+  while (blank == Blank::kept ? lines.next() : lines.next_with_text()) {
+    if (parts_.empty() && !head.empty() && lines.line() == head) continue;
+    parts_.push_back({text_.size(), lines.line().size(), lines.place(0)});
+    text_ += lines.line();
+  }
+}
+
+std::size_t code_point(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t size = first < 0xc2 || first > 0xf4 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  if (size == 0 || size > text.size()) return 0;
+  for (std::size_t i = 1; i < size; ++i) {
+    if (byte(i) < 0x80 || byte(i) > 0xbf) return 0;
+  }
+  // Overlong forms, surrogates, and numbers above 0x10ffff.
+  const unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+  const unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+  return byte(1) < low || byte(1) > high ? 0 : size;
+}
+
 std::vector<Token> tokens(std::string_view line) {
   std::vector<Token> result;
   std::size_t at = line.find_first_not_of(blanks);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/parallel_map.h"
-#include "windrow/models/data_error.h"
+#include "windrow/models/vocabulary.h"
 
 namespace windrow {
 
@@ -69,29 +69,40 @@ class Line {
   const TextPlace begin_;
 };
 
+/// All lines of a text, in memory.
+class TextLines {
+ public:
+  enum class Blank { left_out, kept };
+  /// Errors mention `name`. A first line that is `head` is left out. Throws as Lines does.
+  TextLines(std::istream& in, std::string name, Blank blank = Blank::left_out, std::string_view head = {});
+
+  const std::string& name() const { return name_; }
+  std::size_t size() const { return parts_.size(); }
+  Line operator[](std::size_t i) const {
+    const auto& [begin, size, place] = parts_[i];
+    return Line(name_, std::string_view(text_).substr(begin, size), place);
+  }
+
+ private:
+  struct Part {
+    std::size_t begin, size;
+    TextPlace place;
+  };
+
+  const std::string name_;
+  std::string text_;
+  std::vector<Part> parts_;
+};
+
 /// Returns parse(line) of each line that is not blank; idle workers parse too if this runs inside an op. Throws the
 /// DataError that comes first in the text, and a DataError that says `none` if all lines are blank. A first line that
 /// is `head` is skipped.
 template <class Parse>
 auto parse_lines(std::istream& in, const std::string& name, const std::string& none, Parse parse,
                  std::string_view head = {}) {
-  struct Part {
-    std::size_t begin, size;
-    TextPlace place;
-  };
-  Lines lines(in, name);
-  std::string text;
-  std::vector<Part> parts;
-  while (lines.next_with_text()) {
-    if (parts.empty() && !head.empty() && lines.line() == head) continue;
-    parts.push_back({text.size(), lines.line().size(), lines.place(0)});
-    text += lines.line();
-  }
-  if (parts.empty()) lines.refuse(TextPlace{}, none);
-  return parallel_map(parts.size(), [&](std::size_t i) {
-    const Part& part = parts[i];
-    return parse(Line(name, std::string_view(text).substr(part.begin, part.size), part.place));
-  });
+  const TextLines lines(in, name, TextLines::Blank::left_out, head);
+  if (lines.size() == 0) Line(name, {}, {}).refuse(0, none);
+  return parallel_map(lines.size(), [&](std::size_t i) { return parse(lines[i]); });
 }
 
 /// A part of a line, and its begin in the line.
@@ -101,6 +112,9 @@ struct Token {
 };
 /// The parts of a line between blanks.
 std::vector<Token> tokens(std::string_view line);
+
+/// Bytes of the code point at the begin of a text, which is not empty; 0 if it is none (RFC 3629).
+std::size_t code_point(std::string_view text);
 
 /// A printable form of a character and of a text, for errors.
 std::string shown(char c);

@@ -1,60 +1,19 @@
 #include "windrow/models/parallel_text.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <ranges>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "data/lines.h"
-#include "data/named_files.h"
 #include "data/open_data.h"
 
 namespace windrow {
 namespace {
-
-/// All lines of a text, blank ones too.
-class Side {
- public:
-  explicit Side(NamedText from) : name_(std::move(from.name)) {
-    Lines lines(from.in, name_);
-    while (lines.next()) {
-      parts_.push_back({text_.size(), lines.line().size(), lines.place(0)});
-      text_ += lines.line();
-    }
-  }
-
-  const std::string& name() const { return name_; }
-  std::size_t size() const { return parts_.size(); }
-  Line operator[](std::size_t i) const {
-    const Part& part = parts_[i];
-    return Line(name_, std::string_view(text_).substr(part.begin, part.size), part.place);
-  }
-
- private:
-  struct Part {
-    std::size_t begin, size;
-    TextPlace place;
-  };
-
-  const std::string name_;
-  std::string text_;
-  std::vector<Part> parts_;
-};
-
-/// Bytes of the code point at the begin of a text, which is not empty; 0 if it is none (RFC 3629).
-std::size_t code_point(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t size = first < 0xc2 || first > 0xf4 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  if (size == 0 || size > text.size()) return 0;
-  for (std::size_t i = 1; i < size; ++i) {
-    if (byte(i) < 0x80 || byte(i) > 0xbf) return 0;
-  }
-  // Overlong forms, surrogates, and numbers above 0x10ffff.
-  const unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-  const unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-  return byte(1) < low || byte(1) > high ? 0 : size;
-}
 
 void require_utf8(const Line& line) {
   const std::string_view text = line.text();
@@ -77,9 +36,9 @@ Sentence words_of(const Line& line) {
   return words;
 }
 
-void require_as_many(const Side& source, const Side& target) {
+void require_as_many(const TextLines& source, const TextLines& target) {
   if (source.size() == target.size()) return;
-  const auto lines = [](const Side& side) {
+  const auto lines = [](const TextLines& side) {
     return side.name() + ": " + std::to_string(side.size()) + (side.size() == 1 ? " line" : " lines");
   };
   throw DataError(lines(source) + ", but " + lines(target) +
@@ -113,7 +72,8 @@ PartFiles part_files(const std::filesystem::path& data, const std::string& name)
 }  // namespace
 
 std::vector<SentencePair> read_parallel_text(NamedText source_text, NamedText target_text, std::size_t* blank) {
-  const Side source(std::move(source_text)), target(std::move(target_text));
+  const TextLines source(source_text.in, source_text.name, TextLines::Blank::kept),
+      target(target_text.in, target_text.name, TextLines::Blank::kept);
   require_as_many(source, target);
   std::vector<SentencePair> pairs = parallel_map(source.size(), [&](std::size_t i) {
     return SentencePair{words_of(source[i]), words_of(target[i])};
@@ -188,6 +148,61 @@ Vocabulary source_vocabulary(const std::vector<SentencePair>& pairs, std::int64_
 
 Vocabulary target_vocabulary(const std::vector<SentencePair>& pairs, std::int64_t at_least) {
   return Vocabulary(pairs | std::views::transform(&SentencePair::target) | std::views::join, at_least);
+}
+
+namespace {
+
+using Counts = std::unordered_map<std::string_view, std::int32_t>;
+using Ngram = std::array<std::int32_t, Bleu::orders>;
+
+/// The n-grams of a sentence, sorted.
+std::vector<Ngram> ngrams(const Sentence& sentence, std::size_t n, Counts& numbers) {
+  std::vector<Ngram> result;
+  for (std::size_t i = 0; i + n <= sentence.size(); ++i) {
+    Ngram& ngram = result.emplace_back();
+    for (std::size_t k = 0; k < n; ++k) {
+      ngram[k] = numbers.emplace(sentence[i + k], static_cast<std::int32_t>(numbers.size())).first->second;
+    }
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+}  // namespace
+
+void Bleu::add(const Sentence& translation, const Sentence& reference) {
+  words_ += static_cast<std::int64_t>(translation.size());
+  reference_words_ += static_cast<std::int64_t>(reference.size());
+  Counts numbers;
+  for (std::size_t n = 1; n <= orders; ++n) {
+    const std::vector<Ngram> given = ngrams(translation, n, numbers), expected = ngrams(reference, n, numbers);
+    std::vector<Ngram> both;  // as often as in the one that has fewer
+    std::set_intersection(given.begin(), given.end(), expected.begin(), expected.end(), std::back_inserter(both));
+    matches_[n - 1] += static_cast<std::int64_t>(both.size());
+    all_[n - 1] += static_cast<std::int64_t>(given.size());
+  }
+}
+
+std::array<double, Bleu::orders> Bleu::precisions() const {
+  std::array<double, orders> result = {};
+  if (matches_[0] == 0) return result;
+  double assumed = 1;
+  for (std::size_t i = 0; i < orders && all_[i] > 0; ++i) {
+    const double matches = matches_[i] > 0 ? static_cast<double>(matches_[i]) : assumed /= 2;
+    result[i] = matches / static_cast<double>(all_[i]);
+  }
+  return result;
+}
+
+double Bleu::brevity_penalty() const {
+  if (words_ >= reference_words_) return 1;
+  return words_ == 0 ? 0 : std::exp(1 - static_cast<double>(reference_words_) / static_cast<double>(words_));
+}
+
+double Bleu::score() const {
+  double logarithms = 0;
+  for (const double precision : precisions()) logarithms += std::log(precision);  // of 0: minus infinity
+  return 100 * brevity_penalty() * std::exp(logarithms / orders);
 }
 
 }  // namespace windrow

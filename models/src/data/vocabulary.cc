@@ -3,29 +3,10 @@
 #include <algorithm>
 #include <string>
 
+#include "data/lines.h"
 #include "windrow/engine/error.h"
 
 namespace windrow {
-namespace {
-
-/// The number of bytes of a UTF-8 character with this first byte; 1 for bytes that begin no character.
-std::size_t announced(unsigned char first) {
-  if (first >= 0xc2 && first <= 0xdf) return 2;
-  if (first >= 0xe0 && first <= 0xef) return 3;
-  if (first >= 0xf0 && first <= 0xf4) return 4;
-  return 1;
-}
-
-bool continues(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
-
-std::size_t length_of_first(std::string_view text) {
-  const std::size_t length = announced(static_cast<unsigned char>(text[0]));
-  if (length > text.size()) return 1;
-  return std::all_of(text.begin() + 1, text.begin() + static_cast<std::ptrdiff_t>(length), continues) ? length : 1;
-}
-
-}  // namespace
-
 void WordCounts::add(std::string_view word) {
   if (word.empty()) return;
   const auto found = place_.find(word);
@@ -69,7 +50,7 @@ std::int32_t Vocabulary::number(std::string_view word) const {
 std::vector<std::string_view> characters(std::string_view word) {
   std::vector<std::string_view> result;
   while (!word.empty()) {
-    result.push_back(word.substr(0, length_of_first(word)));
+    result.push_back(word.substr(0, std::max<std::size_t>(code_point(word), 1)));
     word.remove_prefix(result.back().size());
   }
   return result;

@@ -16,67 +16,31 @@
 namespace windrow {
 namespace {
 
-// --- Fields of a line
+bool is_whole(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
 
-/// What a field looks like so far. A decimal number is such as -0.25, .5, 3 or 1.5e-05.
-enum State : std::uint8_t { none, sign, whole, dot, fraction, exponent, exponent_sign, power, bad };
-constexpr bool is_number(State state) { return state == whole || state == fraction || state == power; }
-
-enum Class : std::uint8_t { digit, minus, plus, point, e, other };
-
-constexpr std::array<Class, 256> classes = [] {
-  std::array<Class, 256> all{};
-  all.fill(other);
-  for (int c = '0'; c <= '9'; ++c) all[static_cast<std::size_t>(c)] = digit;
-  all['-'] = minus;
-  all['+'] = plus;
-  all['.'] = point;
-  all['e'] = all['E'] = e;
-  return all;
-}();
-
-constexpr State next[9][6] = {
-    // digit, minus, plus, point, e, other
-    {whole, sign, bad, dot, bad, bad},                     // none
-    {whole, bad, bad, dot, bad, bad},                      // sign
-    {whole, bad, bad, fraction, exponent, bad},            // whole
-    {fraction, bad, bad, bad, bad, bad},                   // dot
-    {fraction, bad, bad, bad, exponent, bad},              // fraction
-    {power, exponent_sign, exponent_sign, bad, bad, bad},  // exponent
-    {power, bad, bad, bad, bad, bad},                      // exponent_sign
-    {power, bad, bad, bad, bad, bad},                      // power
-    {bad, bad, bad, bad, bad, bad},                        // bad
-};
-
-/// A line, divided at its spaces and tabs. Reuses its memory.
-class Fields {
- public:
-  struct Field {
-    std::uint32_t begin, end;
-    State state;
+/// Whether a text is a decimal number, such as -0.25, .5, 3 or 1.5e-05.
+bool is_number(std::string_view text) {
+  const char *at = text.data(), *const end = at + text.size();
+  const auto skip_digits = [&] {
+    const char* const begin = at;
+    while (at != end && *at >= '0' && *at <= '9') ++at;
+    return at - begin;
   };
+  const auto skip_one_of = [&](char one, char other) {
+    return at != end && (*at == one || *at == other) && ++at != nullptr;
+  };
+  skip_one_of('-', '-');
+  auto digits = skip_digits();
+  if (skip_one_of('.', '.')) digits += skip_digits();
+  if (digits == 0) return false;
+  if (!skip_one_of('e', 'E')) return at == end;
+  skip_one_of('-', '+');
+  return skip_digits() > 0 && at == end;
+}
 
-  void divide(std::string_view line) {
-    fields_.clear();
-    const char* const text = line.data();
-    const auto size = static_cast<std::uint32_t>(line.size());
-    for (std::uint32_t at = 0; at < size;) {
-      State state = none;
-      const std::uint32_t begin = at;
-      for (; at < size && !is_blank(text[at]); ++at) state = next[state][classes[static_cast<unsigned char>(text[at])]];
-      if (at > begin) fields_.push_back({begin, at, state});
-      ++at;
-    }
-  }
-  static bool is_blank(char c) { return c == ' ' || c == '\t'; }
-  std::size_t size() const { return fields_.size(); }
-  const Field& operator[](std::size_t i) const { return fields_[i]; }
-
- private:
-  std::vector<Field> fields_;
-};
-
-// --- The file
+bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
 class VectorReader {
  public:
@@ -90,10 +54,10 @@ class VectorReader {
   WordVectors read() {
     constexpr std::int64_t between_progress = 1024;
     if (!lines_.next()) lines_.refuse(TextPlace{}, "no vector; expected a word and its numbers on each line");
-    fields_.divide(lines_.line());
+    divide_line();
     if (!take_head()) take_line();
     while (lines_.next()) {
-      fields_.divide(lines_.line());
+      divide_line();
       if (fields_.size() == 0 && at_end()) break;
       take_or_leave_line();
       if (table_.progress && found_.words % between_progress == 0) report();
@@ -113,21 +77,29 @@ class VectorReader {
 
   /// A first line of word2vec. A vector of one number looks alike if its word is a number.
   bool take_head() {
-    if (fields_.size() != 2 || fields_[0].state != whole || fields_[1].state != whole) return false;
-    if (Fields::is_blank(lines_.line().front())) return false;  // the vector of a blank
-    std::int64_t width = 0;
+    if (fields_.size() != 2 || !is_whole(fields_[0].text) || !is_whole(fields_[1].text)) return false;
+    if (is_blank(lines_.line().front())) return false;  // the vector of a blank
     if (const std::int64_t words = count(fields_[0]); words >= 0) found_.announced = words;
-    width = count(fields_[1]);
+    const std::int64_t width = count(fields_[1]);
     if (width != static_cast<std::int64_t>(table_.width)) {
-      lines_.refuse(fields_[1].begin, std::to_string(width) + " numbers per word; " + expected());
+      lines_.refuse(fields_[1].at, std::to_string(width) + " numbers per word; " + expected());
     }
     return true;
   }
-  std::int64_t count(const Fields::Field& field) const {
+  static std::int64_t count(const Token& field) {
     std::int64_t value = -1;
-    const char* const text = lines_.line().data();
-    std::from_chars(text + field.begin, text + field.end, value);
+    std::from_chars(field.text.data(), field.text.data() + field.text.size(), value);
     return value;
+  }
+  /// Divides the line at its spaces and tabs.
+  void divide_line() {
+    fields_.clear();
+    const std::string_view line = lines_.line();
+    for (std::size_t at = 0; at < line.size(); ++at) {
+      const std::size_t begin = at;
+      while (at < line.size() && !is_blank(line[at])) ++at;
+      if (at > begin) fields_.push_back({line.substr(begin, at - begin), begin});
+    }
   }
 
   /// A line that is no vector is damaged, or cut off at the end of a file, if the one before it was a vector.
@@ -143,19 +115,19 @@ class VectorReader {
   void take_line() {
     const std::size_t width = table_.width, size = fields_.size();
     if (size == 0) refuse_line("no word; expected a word and its numbers");
-    const bool blank_word = size == width && Fields::is_blank(lines_.line().front());
+    const bool blank_word = size == width && is_blank(lines_.line().front());
     if (size < width + (blank_word ? 0 : 1)) refuse_line(std::to_string(size - 1) + " numbers; " + expected());
     const std::size_t first = size - width;
     for (std::size_t i = first; i < size; ++i) {
-      if (is_number(fields_[i].state)) continue;
-      if (text_of(i).find('\0') != std::string_view::npos) {
-        lines_.refuse(fields_[i].begin, "a NUL byte in a number, as in binary vectors; expected vectors in text");
+      if (is_number(fields_[i].text)) continue;
+      if (fields_[i].text.find('\0') != std::string_view::npos) {
+        lines_.refuse(fields_[i].at, "a NUL byte in a number, as in binary vectors; expected vectors in text");
       }
-      lines_.refuse(fields_[i].begin, shown(text_of(i)) + "; expected a decimal number");
+      lines_.refuse(fields_[i].at, shown(fields_[i].text) + "; expected a decimal number");
     }
     // Too many numbers on the first line are those of a wider table; later, a word may contain spaces and numbers.
-    if (first > 1 && is_number(fields_[first - 1].state) && found_.words == 0) refuse_line(too_many(first));
-    const std::int64_t row = blank_word ? -1 : table_.row_of(lines_.line().substr(0, fields_[first - 1].end));
+    if (first > 1 && is_number(fields_[first - 1].text) && found_.words == 0) refuse_line(too_many(first));
+    const std::int64_t row = blank_word ? -1 : table_.row_of(word_before(first));
     if (row >= 0 && set_[static_cast<std::size_t>(row)] == 0) {
       for (std::size_t i = 0; i < width; ++i) row_[i] = number(first + i);
       std::ranges::copy(row_, table_.numbers.begin() + static_cast<std::ptrdiff_t>(row) * std::ssize(row_));
@@ -166,11 +138,13 @@ class VectorReader {
   }
   std::string too_many(std::size_t first) const {
     std::size_t numbers = table_.width;
-    while (first > 1 && is_number(fields_[--first].state)) ++numbers;
+    while (first > 1 && is_number(fields_[--first].text)) ++numbers;
     return std::to_string(numbers) + " numbers; " + expected();
   }
-  std::string_view text_of(std::size_t i) const {
-    return lines_.line().substr(fields_[i].begin, fields_[i].end - fields_[i].begin);
+  /// What precedes a field of the line.
+  std::string_view word_before(std::size_t field) const {
+    const Token& last = fields_[field - 1];
+    return lines_.line().substr(0, last.at + last.text.size());
   }
   /// Of a number that no float can hold: whether it is too small, and not too large.
   static bool is_small(std::string_view text) {
@@ -180,20 +154,20 @@ class VectorReader {
     return text.find_first_of("123456789") > text.find('.');
   }
   float number(std::size_t i) const {
-    const std::string_view text = text_of(i);
+    const std::string_view text = fields_[i].text;
     float value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error == std::errc() && end == text.data() + text.size()) return value;
     if (error == std::errc::result_out_of_range && is_small(text)) return 0;
-    lines_.refuse(fields_[i].begin, shown(text) + "; expected a number within the range of float");
+    lines_.refuse(fields_[i].at, shown(text) + "; expected a number within the range of float");
   }
 
   std::istream& in_;
   Lines lines_;
   const WordVectorTable& table_;
-  Fields fields_;
-  std::vector<char> set_;   // by row
-  std::vector<float> row_;  // of the current line
+  std::vector<Token> fields_;  // of the current line
+  std::vector<char> set_;      // by row
+  std::vector<float> row_;     // of the current line
   WordVectors found_;
 };
 

@@ -1,5 +1,5 @@
 // Deep Sets, and ListOps as their workload.
-#include "windrow/models/deep_sets.h"
+#include "networks/deep_sets.h"
 
 #include <algorithm>
 #include <sstream>
@@ -85,24 +85,20 @@ GraphNetwork::Texts::Input input_of(const std::string& line, const std::string& 
 }
 
 Workload make_listops(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
-  const auto read = [](auto&&... from) { return read_listops(from...); };
   const auto generate = [](std::size_t trees, std::uint64_t seed) { return generate_listops(trees, seed); };
-  Split<ListOpsTree> trees = make_split(kind, device, options, read, generate);
-  auto parameters = std::make_unique<Parameters>(device, options.seed);
-  const DeepSets model(*parameters, {listops_symbols, options.size("hidden"), listops_labels});
-  GraphWorkload workload{
-      .kind = kind,
-      .device = device,
-      .formula = "2 h^2 per argument, 4 h^2 + 20 h per list",
-      .parameters = std::move(parameters),
-      .function = model.function(),
-      .score = make_root_accuracy,
-      .texts = GraphNetwork::Texts{.labels = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}, .read = input_of}};
-  return with_samples(std::move(workload), std::move(trees), [&](const ListOpsTree& tree) {
-    const GraphData graph = with_kinds(tree.graph);
-    const auto lists = std::count(graph.kinds.begin(), graph.kinds.end(), DeepSets::list);
-    return Draft{graph, 1, model.flops(lists, static_cast<std::int64_t>(graph.children.size()))};
-  });
+  auto trees = make_split<ListOpsTree>(kind, device, options, {read_listops, read_listops}, generate);
+  Workload workload{.kind = &kind,
+                    .formula = "2 h^2 per argument, 4 h^2 + 20 h per list",
+                    .parameters = std::make_unique<Parameters>(device, options.seed)};
+  const DeepSets model(*workload.parameters, {listops_symbols, options.size("hidden"), listops_labels});
+  auto network = std::make_unique<GraphNetwork>(device, *workload.parameters, model.function(), make_root_accuracy);
+  network->texts = {.labels = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}, .read = input_of};
+  return with_samples({device, std::move(workload), std::move(network)}, std::move(trees),
+                      [&](const ListOpsTree& tree) {
+                        const GraphData graph = with_kinds(tree.graph);
+                        const auto lists = std::count(graph.kinds.begin(), graph.kinds.end(), DeepSets::list);
+                        return Draft{graph, 1, model.flops(lists, static_cast<std::int64_t>(graph.children.size()))};
+                      });
 }
 
 }  // namespace
@@ -115,7 +111,6 @@ WorkloadKind listops_kind() {
           .files = {"train_d20s.tsv", "test_d20s.tsv"},
           .other_names = {{"basic_train.tsv"}, {"basic_val.tsv"}},
           .sizes = {hidden(128)},
-          .cells = {},
           .samples = 4096,
           .input = "a nested list, such as [MAX 2 9 [MIN 4 7 ] ]; finds its value",
           .learning_rate = 0.03,

@@ -1,5 +1,5 @@
 // The graph LSTM, and enhanced dependencies as its workload: predicts the relation of each word to its head.
-#include "windrow/models/graph_lstm.h"
+#include "networks/graph_lstm.h"
 
 #include <algorithm>
 #include <ranges>
@@ -39,21 +39,15 @@ struct GraphNumbering {
   Vocabulary words, labels, relations;
 
   GraphNumbering(const std::vector<DependencySentence>& sentences, VocabularySource& from)
-      : words(from.get("words",
-                       [&] {
-                         return Vocabulary(
-                             sentences | std::views::transform(&DependencySentence::forms) | std::views::join, 2);
-                       })),
+      : words(from.get("words", [&] { return Vocabulary(all_of(sentences, &DependencySentence::forms), 2); })),
         labels(from.get("labels",
                         [&] {
-                          return Vocabulary(sentences | std::views::transform(&DependencySentence::relations) |
-                                                std::views::join | std::views::transform(universal),
-                                            1);
+                          const auto names = all_of(sentences, &DependencySentence::relations);
+                          return Vocabulary(names | std::views::transform(universal), 1);
                         })),
         relations(from.get("relations", [&] {
-          return Vocabulary(sentences | std::views::transform(&DependencySentence::enhanced) | std::views::join |
-                                std::views::join | std::views::transform(&Arc::relation),
-                            2);
+          const auto arcs = all_of(sentences, &DependencySentence::enhanced) | std::views::join;
+          return Vocabulary(arcs | std::views::transform(&Arc::relation), 2);
         })) {}
 
   GraphData graph(const DependencySentence& sentence) const {
@@ -84,31 +78,28 @@ Draft draft_of(GraphData graph, const GraphLstm& model) {
 }
 
 Workload make_dag(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
-  const auto read = [](auto&&... from) { return read_conllu(from...); };
-  Split<DependencySentence> sentences = make_split(kind, device, options, read, generate_conllu);
+  auto sentences = make_split<DependencySentence>(kind, device, options, {read_conllu, read_conllu}, generate_conllu);
   VocabularySource vocabularies(options);
   const GraphNumbering numbering(sentences.training, vocabularies);
-  auto parameters = std::make_unique<Parameters>(device, options.seed);
-  const GraphLstm model(*parameters, {numbering.words.size(), numbering.relations.size(), options.size("embedding"),
-                                      options.size("hidden"), numbering.labels.size()});
-  GraphWorkload workload{
-      .kind = kind,
-      .device = device,
-      .formula = "6 h e + 2 h labels per vertex, 2 h e + 6 h^2 per vertex with children, 4 h^2 per edge",
-      .parameters = std::move(parameters),
-      .function = model.function(),
-      .score = [] { return make_accuracy("accuracy"); },
-      .vocabularies = vocabularies.all()};
+  Workload workload{.kind = &kind,
+                    .formula = "6 h e + 2 h labels per vertex, 2 h e + 6 h^2 per vertex with children, 4 h^2 per edge",
+                    .parameters = std::make_unique<Parameters>(device, options.seed),
+                    .vocabularies = vocabularies.all()};
+  const GraphLstm model(*workload.parameters,
+                        {numbering.words.size(), numbering.relations.size(), options.size("embedding"),
+                         options.size("hidden"), numbering.labels.size()});
+  auto network = std::make_unique<GraphNetwork>(device, *workload.parameters, model.function(), make_accuracy);
   workload.embedding = embedding_of(*workload.parameters, "words", numbering.words);
   const std::vector<std::string> labels = numbering.labels.words();
   workload.named_axes = {rows_of(*workload.parameters, "relations", "relations", numbering.relations.words()),
                          columns_of(*workload.parameters, "head", "labels", labels),
                          columns_of(*workload.parameters, "head_bias", "labels", labels)};
-  return with_samples(std::move(workload), std::move(sentences), [&](const DependencySentence& sentence) {
-    Draft draft = draft_of(numbering.graph(sentence), model);
-    draft.gold = numbering.gold(draft.graph);
-    return draft;
-  });
+  return with_samples({device, std::move(workload), std::move(network)}, std::move(sentences),
+                      [&](const DependencySentence& sentence) {
+                        Draft draft = draft_of(numbering.graph(sentence), model);
+                        draft.gold = numbering.gold(draft.graph);
+                        return draft;
+                      });
 }
 
 }  // namespace
@@ -121,7 +112,6 @@ WorkloadKind dag_kind() {
           .files = {"train.conllu", "dev.conllu"},
           .other_names = {{"*-ud-train.conllu"}, {"*-ud-dev.conllu"}},
           .sizes = {hidden(256), embedding(256)},
-          .cells = {},
           .embeds_words = true,
           .samples = 4096,
           .learning_rate = 0.2,

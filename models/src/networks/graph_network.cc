@@ -91,8 +91,7 @@ class GraphNetwork::GraphLearner final : public Learner {
   }
   RunnerStats stats() const override { return runner_.stats(); }
   GroupedMinibatch grouped(SampleNumbers numbers) override { return runner_.grouped(graphs_of(numbers)); }
-  std::vector<std::int64_t> history() const override { return runner_.history(); }
-  void set_history(std::span<const std::int64_t> history) override { runner_.set_history(history); }
+  void forget() override { runner_.forget(); }
 
  private:
   std::vector<const InputGraph*> graphs_of(SampleNumbers numbers) const {
@@ -130,12 +129,6 @@ std::int64_t GraphNetwork::fingerprint() const {
 
 std::vector<std::string> GraphNetwork::sample_texts(const std::string& start, const SamplingOptions& options) {
   return sample ? sample(start, options) : Network::sample_texts(start, options);
-}
-
-PrintedSource GraphNetwork::source(const SourceOptions& options) const {
-  Runner runner(device_, function_, parameters_);
-  runner.set_history(options.history);
-  return runner.source(options.name);
 }
 
 namespace {

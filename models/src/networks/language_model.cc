@@ -9,8 +9,6 @@
 #include "data/lines.h"
 #include "training/making.h"
 #include "training/scores.h"
-#include "windrow/models/data_error.h"
-#include "windrow/models/sentence_model.h"
 #include "windrow/models/sentences.h"
 #include "windrow/models/vocabulary.h"
 
@@ -109,8 +107,6 @@ std::vector<Numbers> in_pieces(const std::vector<Sentence>& sentences, const Wor
   return pieces;
 }
 
-const auto read_text = [](auto&&... from) { return read_sentences(from...); };
-
 /// The number of words of a generated text, including line ends. A blank or a line end follows each word.
 std::size_t words_of(const std::string& text) {
   const auto count = [&](char c) { return static_cast<std::size_t>(std::count(text.begin(), text.end(), c)); };
@@ -131,7 +127,7 @@ Split<Sentence> text_of(const WorkloadKind& kind, const Device& device, const Wo
   const auto generate = [&](std::size_t samples, std::uint64_t seed) {
     return steps == 0 ? generate_sentences(samples, seed) : generate_pieces(samples, steps, seed);
   };
-  return make_split(kind, device, options, read_text, generate);
+  return make_split<Sentence>(kind, device, options, {read_sentences, read_sentences}, generate);
 }
 
 [[noreturn]] void refuse_short(const std::filesystem::path& file, const std::vector<Sentence>& text,
@@ -227,67 +223,37 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
     refuse_short(files_of(kind, options).training, text.training, steps);
   }
   if (options.data.empty()) split.training.resize(std::min(split.training.size(), options.samples));
-  auto parameters = std::make_unique<Parameters>(device, options.seed);
-  const LanguageModel model(*parameters, {.vocabulary = vocabulary,
-                                          .embedding = options.size("embedding"),
-                                          .hidden = options.size("hidden"),
-                                          .dropout = options.dropout,
-                                          .tied = options.switches.contains("tied")});
-  GraphWorkload workload{.kind = kind,
-                         .device = device,
-                         .formula = "8 h e + 2 h vocabulary per word, 8 h^2 per word that follows another",
-                         .parameters = std::move(parameters),
-                         .function = model.function(),
-                         .score = make_perplexity,
-                         .vocabularies = vocabularies.all()};
+  Workload workload{.kind = &kind,
+                    .formula = "8 h e + 2 h vocabulary per word, 8 h^2 per word that follows another",
+                    .parameters = std::make_unique<Parameters>(device, options.seed),
+                    .vocabularies = vocabularies.all()};
+  const LanguageModel model(*workload.parameters, {.vocabulary = vocabulary,
+                                                   .embedding = options.size("embedding"),
+                                                   .hidden = options.size("hidden"),
+                                                   .dropout = options.dropout,
+                                                   .tied = options.switches.contains("tied")});
+  auto network = std::make_unique<GraphNetwork>(device, *workload.parameters, model.function(), make_perplexity);
   const auto texts = std::make_shared<LanguageTexts>(device, *workload.parameters, model, numbering);
-  workload.write = [texts](std::span<const std::string> lines, const PredictOptions& how) {
+  network->write = [texts](std::span<const std::string> lines, const PredictOptions& how) {
     return texts->score(lines, how);
   };
-  workload.sample = [texts](const std::string& start, const SamplingOptions& how) { return texts->sample(start, how); };
+  network->sample = [texts](const std::string& start, const SamplingOptions& how) { return texts->sample(start, how); };
   constexpr std::size_t first = WordNumbering::end + 1;
   workload.embedding = embedding_of(*workload.parameters, "words", words, first);
   workload.named_axes = {columns_of(*workload.parameters, "head_bias", "words", words.words(), first)};
   if (!options.switches.contains("tied")) {
     workload.named_axes.push_back(columns_of(*workload.parameters, "head", "words", words.words(), first));
   }
-  return with_samples(std::move(workload), std::move(split), [&](const Numbers& sequence) {
-    const auto length = static_cast<std::int64_t>(sequence.size()) - 1;
-    return Draft{LanguageModel::graph(sequence), length, model.flops(length)};
-  });
+  return with_samples({device, std::move(workload), std::move(network)}, std::move(split),
+                      [&](const Numbers& sequence) {
+                        const auto length = static_cast<std::int64_t>(sequence.size()) - 1;
+                        return Draft{LanguageModel::graph(sequence), length, model.flops(length)};
+                      });
 }
-
-/// Of Mikolov's Penn Treebank, and of WikiText.
-std::vector<std::vector<std::string>> published_names() {
-  return {{"ptb.train.txt", "wiki.train.tokens"}, {"ptb.valid.txt", "wiki.valid.tokens"}};
-}
-
-WorkloadSwitch tied() { return {"tied", "Classify words by the table of their embeddings"}; }
-
-std::string sentence_input() { return "words, which are separated as in the training set; scores the sentence"; }
 
 WorkloadSize vocabulary(Index preset) { return {"vocabulary", "Vocabulary size", preset}; }
 
 }  // namespace
-
-WorkloadKind fixed_lstm_kind() {
-  return {.name = "fixed-lstm",
-          .about = "LSTM language model over text pieces of equal length (Xu et al. 2018)",
-          .sample = "piece",
-          .unit = "words",
-          .files = {"train.txt", "valid.txt"},
-          .other_names = published_names(),
-          .sizes = {hidden(512), embedding(512), vocabulary(10'000), {"steps", "Words per piece of text", 64}},
-          .cells = {},
-          .switches = {tied()},
-          .takes_dropout = true,
-          .embeds_words = true,
-          .samples_texts = true,
-          .samples = 512,
-          .input = sentence_input(),
-          .learning_rate = 0.05,
-          .make = make_language_model};
-}
 
 WorkloadKind var_lstm_kind() {
   return {.name = "var-lstm",
@@ -295,17 +261,28 @@ WorkloadKind var_lstm_kind() {
           .sample = "sentence",
           .unit = "words",
           .files = {"train.txt", "valid.txt"},
-          .other_names = published_names(),
+          // Of Mikolov's Penn Treebank, and of WikiText.
+          .other_names = {{"ptb.train.txt", "wiki.train.tokens"}, {"ptb.valid.txt", "wiki.valid.tokens"}},
           .sizes = {hidden(256), embedding(256), vocabulary(10'000)},
-          .cells = {},
-          .switches = {tied()},
+          .switches = {{"tied", "Classify words by the table of their embeddings"}},
           .takes_dropout = true,
           .embeds_words = true,
           .samples_texts = true,
           .samples = 2048,
-          .input = sentence_input(),
+          .input = "words, which are separated as in the training set; scores the sentence",
           .learning_rate = 0.1,
           .make = make_language_model};
+}
+
+WorkloadKind fixed_lstm_kind() {
+  WorkloadKind kind = var_lstm_kind();
+  kind.name = "fixed-lstm";
+  kind.about = "LSTM language model over text pieces of equal length (Xu et al. 2018)";
+  kind.sample = "piece";
+  kind.sizes = {hidden(512), embedding(512), vocabulary(10'000), {"steps", "Words per piece of text", 64}};
+  kind.samples = 512;
+  kind.learning_rate = 0.05;
+  return kind;
 }
 
 }  // namespace windrow

@@ -1,11 +1,10 @@
-#include "windrow/models/sentence_model.h"
-
 #include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
 
 #include "networks/cell_vertex.h"
+#include "windrow/models/language_model.h"
 #include "windrow/ops/philox.h"
 
 namespace windrow {

@@ -48,14 +48,14 @@ double TreeFc::flops(std::int64_t leaves) const {
 
 namespace {
 
-constexpr std::int32_t vocabulary = 100, classes = 4;
+constexpr std::int32_t leaf_words = 100, classes = 4;
 
 /// Each word belongs to a class. Half of the words of a tree are of the class of the tree, the others of any class.
 GraphData draw_tree(std::size_t leaves, Draws& draws) {
   const std::int32_t label = draws.below(classes);
   std::vector<std::int32_t> words;
   for (std::size_t leaf = 0; leaf < leaves; ++leaf) {
-    const std::int32_t word = draws.below(vocabulary);
+    const std::int32_t word = draws.below(leaf_words);
     words.push_back(draws.chance(0.5) ? word - word % classes + label : word);
   }
   return TreeFc::graph(words, label);
@@ -64,21 +64,18 @@ GraphData draw_tree(std::size_t leaves, Draws& draws) {
 Workload make_tree_fc(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const Index leaves = options.size("leaves");
   if (leaves < 2) throw MisuseError("tree-fc: leaves " + std::to_string(leaves) + "; expected at least 2");
-  auto parameters = std::make_unique<Parameters>(device, options.seed);
-  const TreeFc model(*parameters, {vocabulary, options.size("hidden"), classes});
-  GraphWorkload workload{.kind = kind,
-                         .device = device,
-                         .formula = "4 h^2 per inner vertex, 8 h per tree",
-                         .parameters = std::move(parameters),
-                         .function = model.function(),
-                         .score = [] { return make_accuracy("accuracy"); }};
+  Workload workload{.kind = &kind,
+                    .formula = "4 h^2 per inner vertex, 8 h per tree",
+                    .parameters = std::make_unique<Parameters>(device, options.seed)};
+  const TreeFc model(*workload.parameters, {leaf_words, options.size("hidden"), classes});
+  auto network = std::make_unique<GraphNetwork>(device, *workload.parameters, model.function(), make_accuracy);
   Split<GraphData> trees = generate_split(options, [&](std::size_t count, std::uint64_t seed, const char*) {
     Draws draws(seed);
     std::vector<GraphData> drawn;
     while (drawn.size() < count) drawn.push_back(draw_tree(static_cast<std::size_t>(leaves), draws));
     return drawn;
   });
-  return with_samples(std::move(workload), std::move(trees), [&](const GraphData& tree) {
+  return with_samples({device, std::move(workload), std::move(network)}, std::move(trees), [&](const GraphData& tree) {
     return Draft{tree, 1, model.flops(leaves)};
   });
 }
@@ -90,9 +87,7 @@ WorkloadKind tree_fc_kind() {
           .about = "fully connected tree network, classifies complete binary trees (Looks et al. 2017)",
           .sample = "tree",
           .unit = "trees",
-          .files = {},
           .sizes = {hidden(512), {"leaves", "Leaves per tree", 256}},
-          .cells = {},
           .samples = 512,
           .learning_rate = 0.1,
           .make = make_tree_fc};

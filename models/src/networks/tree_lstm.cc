@@ -10,7 +10,6 @@
 #include "data/lines.h"
 #include "training/making.h"
 #include "training/scores.h"
-#include "windrow/models/child_sum_tree_lstm.h"
 #include "windrow/models/treebank.h"
 
 namespace windrow {
@@ -19,6 +18,31 @@ double TreeLstm::flops(std::int64_t leaves, std::int64_t inner) const {
   const auto h = static_cast<double>(sizes_.hidden), e = static_cast<double>(sizes_.embedding);
   const auto a = static_cast<double>(leaves), b = static_cast<double>(inner);
   return 6 * h * e * a + 16 * h * h * b + 2 * h * static_cast<double>(sizes_.classes) * (a + b);
+}
+
+ChildSumTreeLstm::ChildSumTreeLstm(Parameters& parameters, TreeLstmSizes sizes, Children children,
+                                   const std::string& prefix)
+    : sizes_(sizes),
+      words_(parameters.add(prefix + "words", sizes.vocabulary, sizes.embedding, Initial::uniform(-0.1f, 0.1f))),
+      in_(parameters.add_product(prefix + "in", sizes.embedding, 3 * sizes.hidden)),
+      sum_(parameters.add_product(prefix + "sum", sizes.hidden, 3 * sizes.hidden)),
+      bias_(parameters.add(prefix + "bias", 1, 3 * sizes.hidden, Initial::zeros())),
+      forget_(parameters.add_product(prefix + "forget", sizes.hidden, sizes.hidden)),
+      forget_in_(parameters.add_product(prefix + "forget_in", sizes.embedding, sizes.hidden)),
+      forget_bias_(parameters.add(prefix + "forget_bias", 1, sizes.hidden, Initial::constant(1))),
+      head_(parameters.add_product(prefix + "head", sizes.hidden, sizes.classes)),
+      head_bias_(parameters.add(prefix + "head_bias", 1, sizes.classes, Initial::zeros())) {
+  if (children == Children::sum) return;
+  attention_ = {parameters.add_product(prefix + "attention", sizes.hidden, sizes.hidden),
+                parameters.add_product(prefix + "attention score", sizes.hidden, 1)};
+}
+
+double ChildSumTreeLstm::flops(std::int64_t leaves, std::int64_t inner, std::int64_t edges) const {
+  const auto h = static_cast<double>(sizes_.hidden), e = static_cast<double>(sizes_.embedding);
+  const auto a = static_cast<double>(leaves), b = static_cast<double>(inner);
+  const double per_edge = 2 * h * h + (attention_ ? 2 * h * h + 2 * h : 0);
+  return 6 * h * e * a + 6 * h * h * b + per_edge * static_cast<double>(edges) +
+         2 * h * static_cast<double>(sizes_.classes) * (a + b);
 }
 
 namespace {
@@ -145,8 +169,7 @@ Split<LabelledTree> trees_of(const WorkloadKind& kind, const Device& device, con
   if (classes != 2 && classes != tree_labels) {
     throw MisuseError(kind.name + ": classes " + std::to_string(classes) + "; expected 5, or 2");
   }
-  const auto read = [](auto&&... from) { return read_treebank(from...); };
-  Split<LabelledTree> trees = make_split(kind, device, options, read, generate_treebank);
+  auto trees = make_split<LabelledTree>(kind, device, options, {read_treebank, read_treebank}, generate_treebank);
   if (classes == tree_labels) return trees;
   const std::size_t all = trees.training.size(), validating = trees.validation.size();
   trees.training = with_two_labels(std::move(trees.training));
@@ -163,23 +186,21 @@ Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const Wo
   Split<LabelledTree> trees = trees_of(kind, device, options);
   VocabularySource vocabularies(options);
   const Vocabulary words = vocabularies.get("words", [&] { return vocabulary_of(trees.training); });
-  auto parameters = std::make_unique<Parameters>(device, options.seed);
-  const Cell cell = cell_of(options, *parameters, words.size());
-  GraphWorkload workload{.kind = kind,
-                         .device = device,
-                         .formula = cell.formula,
-                         .parameters = std::move(parameters),
-                         .function = cell.function,
-                         .score = make_root_accuracy,
-                         .vocabularies = vocabularies.all(),
-                         .texts = texts_of(words, label_names(options.size("classes")))};
+  Workload workload{.kind = &kind,
+                    .parameters = std::make_unique<Parameters>(device, options.seed),
+                    .vocabularies = vocabularies.all()};
+  const Cell cell = cell_of(options, *workload.parameters, words.size());
+  workload.formula = cell.formula;
+  auto network = std::make_unique<GraphNetwork>(device, *workload.parameters, cell.function, make_root_accuracy);
+  network->texts = texts_of(words, label_names(options.size("classes")));
   workload.embedding = embedding_of(*workload.parameters, "words", words);
   const std::vector<std::string> labels = label_names(options.size("classes"));
   workload.named_axes = {columns_of(*workload.parameters, "head", "labels", labels, 0),
                          columns_of(*workload.parameters, "head_bias", "labels", labels, 0)};
-  return with_samples(std::move(workload), std::move(trees), [&](const LabelledTree& tree) {
-    return Draft{numbered(tree, words), 1, cell.flops(shape_of(tree))};
-  });
+  return with_samples({device, std::move(workload), std::move(network)}, std::move(trees),
+                      [&](const LabelledTree& tree) {
+                        return Draft{numbered(tree, words), 1, cell.flops(shape_of(tree))};
+                      });
 }
 
 }  // namespace

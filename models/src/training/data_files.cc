@@ -1,7 +1,7 @@
 // Which files of a folder are the training set and the validation set.
 #include <algorithm>
 
-#include "data/named_files.h"
+#include "data/open_data.h"
 #include "training/making.h"
 #include "windrow/models/parallel_text.h"
 

@@ -6,10 +6,10 @@
 #include <optional>
 
 #include "training/making.h"
+#include "training/scores.h"
 #include "windrow/batching/not_finite.h"
 #include "windrow/models/image_classifier.h"
 #include "windrow/models/images.h"
-#include "windrow/ops/source.h"
 #include "windrow/ops/static.h"
 #include "windrow/ops/tape.h"
 
@@ -38,7 +38,7 @@ class ImageNetwork final : public Network {
     }
     return windrow::fingerprint(all);
   }
-  PrintedSource source(const SourceOptions& options) const override;
+  VertexFunction function_for_use() const override;
 
   /// Shared with ops that may run after the network has ended.
   using Images = std::shared_ptr<const LabelledImages>;
@@ -47,7 +47,12 @@ class ImageNetwork final : public Network {
  private:
   /// Tensors of a minibatch: n x pixels, from 0 to 1, and n x 1.
   StaticInputs inputs(const Images& images, SampleNumbers numbers) const;
-  /// Without gradients: the number of the class with the highest score, n x 1.
+  /// Without gradients: the scores of the classes.
+  Tensor logits(const Tensor& images) const {
+    return classifier_.logits(
+        [this](const Operator& op, const Operands& operands) { return apply(device_, op, operands); }, images);
+  }
+  /// The number of the class with the highest score, n x 1.
   Tensor answers(const Tensor& images) const;
 
   class ImageLearner;
@@ -120,21 +125,13 @@ class ImageNetwork::Accuracy final : public Score {
     const StaticInputs inputs = network_.inputs(network_.validation, numbers);
     count_into(counted_, answers_(inputs).at(0).get(), *network_.validation, numbers);
   }
-  std::vector<Metric> metrics() override { return {counted_.metric()}; }
+  std::vector<Metric> metrics() override { return {{"accuracy", counted_.share()}}; }
 
-  /// How many answers were right.
-  struct Count {
-    std::size_t right = 0, all = 0;
-    Metric metric() const {
-      return {"accuracy", static_cast<double>(right) / static_cast<double>(std::max<std::size_t>(all, 1))};
-    }
-  };
-  static void count_into(Count& to, const std::vector<float>& answers, const LabelledImages& images,
+  static void count_into(AnswerCount& to, const std::vector<float>& answers, const LabelledImages& images,
                          SampleNumbers numbers) {
     for (std::size_t i = 0; i < numbers.size(); ++i) {
-      to.right += static_cast<std::uint8_t>(answers[i]) == images.labels[numbers[i]];
+      to.add(images.labels[numbers[i]], static_cast<std::int32_t>(answers[i]));
     }
-    to.all += numbers.size();
   }
 
  private:
@@ -147,7 +144,7 @@ class ImageNetwork::Accuracy final : public Score {
 
   const ImageNetwork& network_;
   Program answers_;
-  Count counted_;
+  AnswerCount counted_;
 };
 
 class ImageNetwork::ImageLearner final : public Learner {
@@ -181,7 +178,7 @@ class ImageNetwork::ImageLearner final : public Learner {
   void score_training() override { scores_ = true; }
   std::vector<Metric> training_metrics() override {
     if (!scores_) return {};
-    return {std::exchange(counted_, {}).metric()};
+    return {{"accuracy", std::exchange(counted_, {}).share()}};
   }
   std::unique_ptr<Score> score() override { return std::make_unique<Accuracy>(network_); }
   RunnerStats stats() const override {
@@ -191,8 +188,6 @@ class ImageNetwork::ImageLearner final : public Learner {
             .peak_bytes = static_cast<std::int64_t>(differentiate_.bytes())};
   }
   GroupedMinibatch grouped(SampleNumbers) override { refuse_graphs_of_images(); }
-  std::vector<std::int64_t> history() const override { return {}; }
-  void set_history(std::span<const std::int64_t>) override {}
 
  private:
   /// Images that are computed together.
@@ -237,7 +232,7 @@ class ImageNetwork::ImageLearner final : public Learner {
   const bool one_by_one_;
   Program differentiate_;
   bool scores_ = false;
-  Accuracy::Count counted_;  // of training
+  AnswerCount counted_;  // of training
   std::int64_t minibatches_ = 0, images_ = 0;
 };
 
@@ -246,31 +241,16 @@ std::unique_ptr<Learner> ImageNetwork::learner(const RunnerOptions& options) {
 }
 
 Tensor ImageNetwork::answers(const Tensor& images) const {
-  const ApplyOperator apply_op = [&](const Operator& op, const Operands& operands) {
-    return apply(device_, op, operands);
-  };
-  return apply(device_, op::arg_top_k, {.in = {classifier_.logits(apply_op, images)}, .attributes = op::largest(1)});
+  return apply(device_, op::arg_top_k, {.in = {logits(images)}, .attributes = op::largest(1)});
 }
 
-/// A program that computes the scores of the classes.
-PrintedSource ImageNetwork::source(const SourceOptions& options) const {
-  StaticProgram program{.name = options.name.empty() ? "image_classifier" : options.name,
-                        .body = [&](const StaticInputs& inputs) -> std::vector<Tensor> {
-                          const ApplyOperator apply_op = [&](const Operator& op, const Operands& operands) {
-                            return apply(device_, op, operands);
-                          };
-                          return {classifier_.logits(apply_op, inputs.in.at(0))};
-                        },
-                        .rows = static_cast<Index>(options.rows),
-                        .width = validation->height * validation->width,
-                        .outputs = {"logits"}};
-  for (const Parameter& parameter : classifier_.parameters) {
-    program.parameters.emplace_back(parameters_.name(parameter), parameters_.value(parameter));
-  }
-  return print_source(device_, program);
+VertexFunction ImageNetwork::function_for_use() const {
+  return {"image classifier", {}, [&](Vertex& v) {
+            const Expr image = v.pull("pixels", validation->height * validation->width);
+            v.push("logits", classifier_.logits_of_vertex(image));
+          }};
 }
 
-/// The file with the labels of a file with images.
 struct ImageSplit {
   LabelledImages training, validation;
   SampleSource training_source, validation_source;
@@ -364,7 +344,6 @@ WorkloadKind kind_of_images(std::string name, std::string about, std::vector<Wor
           .files = {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"},
           .other_names = {{"train-images.idx3-ubyte"}, {"t10k-images.idx3-ubyte"}},
           .sizes = std::move(sizes),
-          .cells = {},
           .graphs_known = false,
           .has_graph_mode = true,
           .samples = 8192,

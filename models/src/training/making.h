@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <istream>
+#include <ranges>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -53,36 +55,55 @@ Split<T> validating(const WorkloadOptions& options, Split<T> split) {
   return split;
 }
 
-/// Reads both sets from the files of the kind, or generates them without a data folder. `read_one` takes a path, or a
-/// stream and its name, and runs in an op of the device's engine; `generate` takes a number of samples and a seed.
-template <class Read, class Generate>
-auto make_split(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options, Read read_one,
-                Generate generate) {
-  const auto read = [&](auto&&... from) {
-    decltype(read_one(from...)) result;
-    run_in_op(device.engine, [&] { result = read_one(from...); });
+/// How elements of one kind are read: from a text, whose name errors mention, or from a file.
+template <class T>
+struct Readers {
+  std::vector<T> (*text)(std::istream& in, const std::string& name);
+  std::vector<T> (*file)(const std::filesystem::path& file);
+};
+
+/// Reads both sets from the files of the kind, or generates them without a data folder: `generate` takes a number of
+/// samples and a seed. Readers run in an op of the device's engine.
+template <class T, class Generate>
+Split<T> make_split(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options, Readers<T> readers,
+                    Generate generate) {
+  const auto read = [&](const auto& reader, auto&&... from) {
+    std::vector<T> result;
+    run_in_op(device.engine, [&] { result = reader(from...); });
     return result;
   };
-  const auto part = [&](std::size_t samples, std::uint64_t seed, const char* name) {
-    std::istringstream text(generate(samples, seed));
-    return read(text, name);
-  };
-  if (options.data.empty()) return validating(options, generate_split(options, part));
+  Split<T> split;
+  if (options.data.empty()) {
+    split = generate_split(options, [&](std::size_t samples, std::uint64_t seed, const char* name) {
+      std::istringstream text(generate(samples, seed));
+      return read(readers.text, text, name);
+    });
+    return validating(options, std::move(split));
+  }
   const DataFiles files = files_of(kind, options);
-  decltype(generate_split(options, part)) split;
   split.training_source.files = {files.training};
   split.validation_source.files = {files.validation.empty() ? files.training : files.validation};
   if (!files.validation.empty()) {
-    if (!options.validation_only) split.training = read(files.training);
-    split.validation = read(files.validation);
+    if (!options.validation_only) split.training = read(readers.file, files.training);
+    split.validation = read(readers.file, files.validation);
     return split;
   }
   std::size_t number = 0;
-  for (auto& one : read(files.training)) {
+  for (T& one : read(readers.file, files.training)) {
     (++number % 10 == 0 ? split.validation : split.training).push_back(std::move(one));
   }
   return validating(options, std::move(split));
 }
+
+/// The strings of a list that each sample has, one after the other.
+template <class T, class List>
+auto all_of(const std::vector<T>& samples, List T::*list) {
+  return samples | std::views::transform(list) | std::views::join;
+}
+
+/// The words of a text that is typed, which blanks separate. Throws DataError if there is none; `name` says which input
+/// it is.
+std::vector<std::string> typed_words(const std::string& text, const std::string& name);
 
 /// The vocabularies of a workload: those of its options, or else made from the training set.
 class VocabularySource {
@@ -138,19 +159,9 @@ void add_fingerprint(std::string& to, const Part& part) {
 
 /// A workload of a vertex function, before it has samples.
 struct GraphWorkload {
-  const WorkloadKind& kind;
   const Device& device;
-  std::string formula;
-  std::unique_ptr<Parameters> parameters;
-  VertexFunction function;
-  GraphNetwork::MakeScore score;
-  Vocabularies vocabularies = {};
-  std::optional<GraphNetwork::Texts> texts = {};
-  std::optional<WordEmbedding> embedding = {};
-  std::vector<NamedAxis> named_axes = {};  ///< beside that of `embedding`
-  GraphNetwork::Write write = {};
-  GraphNetwork::SampleTexts sample = {};
-  GraphNetwork::MakeScore training_score = {};  ///< if another one than `score`
+  Workload workload;  ///< `named_axes` get that of `embedding`
+  std::unique_ptr<GraphNetwork> network;
 };
 /// Input of a sample. Its labels are the index "label" of the graph.
 struct Draft {
@@ -177,31 +188,22 @@ void add_samples(std::vector<MadeSample> made, std::vector<LabelledGraph>& graph
 /// packed graphs, while add_samples() stores them together.
 template <class T, class DraftOf>
 Workload with_samples(GraphWorkload made, Split<T> split, DraftOf draft_of) {
-  auto network = std::make_unique<GraphNetwork>(made.device, *made.parameters, made.function, made.score);
-  network->texts = std::move(made.texts);
-  network->write = std::move(made.write);
-  network->sample = std::move(made.sample);
-  if (made.training_score) network->training_score = std::move(made.training_score);
-  Workload workload{.kind = &made.kind,
-                    .formula = std::move(made.formula),
-                    .parameters = std::move(made.parameters),
-                    .embedding = std::move(made.embedding),
-                    .named_axes = std::move(made.named_axes),
-                    .vocabularies = std::move(made.vocabularies),
-                    .training_source = std::move(split.training_source),
-                    .validation_source = std::move(split.validation_source)};
+  auto& [device, workload, network] = made;
+  workload.training_source = std::move(split.training_source);
+  workload.validation_source = std::move(split.validation_source);
   if (workload.embedding) workload.named_axes.push_back(rows_of(*workload.embedding));
-  const auto add = [&](std::vector<T>& part, std::vector<LabelledGraph>& graphs, std::vector<Sample>& samples) {
+  const auto add = [&, &on = device, &to = *network, &kind = *workload.kind](
+                       std::vector<T>& part, std::vector<LabelledGraph>& graphs, std::vector<Sample>& samples) {
     const auto make = [&](std::size_t i) {
       const T one = std::move(part[i]);
-      return sample_of(network->function(), draft_of(one), made.kind.sample + " " + std::to_string(i + 1));
+      return sample_of(to.function(), draft_of(one), kind.sample + " " + std::to_string(i + 1));
     };
-    run_in_op(made.device.engine, [&] { add_samples(parallel_map(part.size(), make), graphs, samples); });
+    run_in_op(on.engine, [&] { add_samples(parallel_map(part.size(), make), graphs, samples); });
   };
   add(split.training, network->training, workload.training);
   add(split.validation, network->validation, workload.validation);
   workload.network = std::move(network);
-  return workload;
+  return std::move(workload);
 }
 
 // Sizes that several kinds have.
@@ -221,6 +223,7 @@ WorkloadKind bilstm_kind();
 WorkloadKind bilstm_char_kind();
 WorkloadKind listops_kind();
 WorkloadKind dag_kind();
+WorkloadKind lattice_lstm_kind();
 WorkloadKind seq2seq_kind();
 WorkloadKind parser_kind();
 WorkloadKind mlp_kind();

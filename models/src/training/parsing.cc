@@ -118,8 +118,7 @@ class ParserNetwork::ParserLearner final : public Learner {
   std::unique_ptr<Score> score() override { return std::make_unique<Attachment>(network_, options_); }
   RunnerStats stats() const override { return graph_.stats().runner; }
   GroupedMinibatch grouped(SampleNumbers) override { refuse_graphs(); }
-  std::vector<std::int64_t> history() const override { return graph_.history(); }
-  void set_history(std::span<const std::int64_t> history) override { graph_.set_history(history); }
+  void forget() override { graph_.forget(); }
 
  private:
   const ParserNetwork& network_;
@@ -219,8 +218,7 @@ std::vector<NamedAxis> axes_of_parser(const Parameters& parameters, const Vocabu
 }
 
 Workload make_parsing(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
-  const auto read = [](auto&&... from) { return read_conllu(from...); };
-  Split<DependencySentence> split = make_split(kind, device, options, read, generate_conllu);
+  auto split = make_split<DependencySentence>(kind, device, options, {read_conllu, read_conllu}, generate_conllu);
   const auto crossed =
       std::erase_if(split.training, [](const DependencySentence& sentence) { return !projective(sentence); });
   split.training_source.leave_out(crossed, "not projective");
@@ -291,7 +289,6 @@ WorkloadKind parser_kind() {
                     layers(1),
                     {"tag-embedding", "Tag embedding size", 25},
                     {"scorer", "Hidden size of the layer that scores the parser's actions", 100}},
-          .cells = {},
           .embeds_words = true,
           .graphs_known = false,
           .samples = 2048,

@@ -11,19 +11,6 @@
 namespace windrow {
 namespace {
 
-/// Counts answers, and the right ones among them.
-struct Count {
-  std::int64_t right = 0, all = 0;
-
-  void add(std::int32_t label, std::int32_t answer) {
-    if (label < 0) return;
-    ++all;
-    right += answer == label;
-  }
-  /// The share of right answers; 0 without answers.
-  double share() const { return all == 0 ? 0 : static_cast<double>(right) / static_cast<double>(all); }
-};
-
 class Perplexity final : public GraphScore {
  public:
   std::function<void()> pending(const Minibatch& minibatch, std::vector<const LabelledGraph*> graphs) override {
@@ -89,7 +76,7 @@ class Accuracy : public ByAnswers {
 
  private:
   const char* const name_;
-  Count all_;
+  AnswerCount all_;
 };
 
 class RootAccuracy final : public Accuracy {
@@ -105,7 +92,7 @@ class RootAccuracy final : public Accuracy {
     if (!labels.empty()) root_.add(labels.back(), answers.back());
   }
 
-  Count root_;
+  AnswerCount root_;
 };
 
 class TaggingScore final : public Accuracy {
@@ -163,7 +150,7 @@ class TaggingScore final : public Accuracy {
 }  // namespace
 
 std::unique_ptr<GraphScore> make_perplexity() { return std::make_unique<Perplexity>(); }
-std::unique_ptr<GraphScore> make_accuracy(const char* name) { return std::make_unique<Accuracy>(name); }
+std::unique_ptr<GraphScore> make_accuracy() { return std::make_unique<Accuracy>("accuracy"); }
 std::unique_ptr<GraphScore> make_tagging_score(const std::vector<std::string>& tags, Answers answers) {
   return std::make_unique<TaggingScore>(tags, std::move(answers));
 }

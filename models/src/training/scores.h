@@ -1,4 +1,4 @@
-// The scores. Accuracies need an output "logits", a row of scores for each vertex.
+// The scores of models of graphs. Accuracies need an output "logits", a row of scores for each vertex.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,19 @@
 
 namespace windrow {
 
+/// Counts answers, and the right ones among them.
+struct AnswerCount {
+  std::int64_t right = 0, all = 0;
+
+  void add(std::int32_t label, std::int32_t answer) {
+    if (label < 0) return;
+    ++all;
+    right += answer == label;
+  }
+  /// The share of right answers; 0 without answers.
+  double share() const { return all == 0 ? 0 : static_cast<double>(right) / static_cast<double>(all); }
+};
+
 /// e to the power of the mean loss per label.
 std::unique_ptr<GraphScore> make_perplexity();
 
@@ -20,7 +33,7 @@ using PendingAnswers = std::function<std::vector<std::int32_t>()>;
 using Answers = std::function<PendingAnswers(const Minibatch&)>;
 
 /// The share, among the vertices that have a label, of those whose label has the highest score.
-std::unique_ptr<GraphScore> make_accuracy(const char* name);
+std::unique_ptr<GraphScore> make_accuracy();
 /// The accuracy for the last vertices of graphs, then the accuracy for all vertices.
 std::unique_ptr<GraphScore> make_root_accuracy();
 /// The accuracy, and the F1 score of entities. An entity is a run of tags "I-X" with the same X, or begins with "B-X"

@@ -6,7 +6,6 @@
 
 #include "training/making.h"
 #include "training/scores.h"
-#include "windrow/models/data_error.h"
 #include "windrow/models/sentences.h"
 #include "windrow/models/tagger.h"
 #include "windrow/models/vocabulary.h"
@@ -18,7 +17,7 @@ using Sentences = std::vector<TaggedSentence>;
 
 Vocabulary characters_of(const Sentences& sentences) {
   WordCounts counts;
-  for (const std::string& word : sentences | std::views::transform(&TaggedSentence::words) | std::views::join) {
+  for (const std::string& word : all_of(sentences, &TaggedSentence::words)) {
     for (const std::string_view character : characters(word)) counts.add(character);
   }
   return Vocabulary(counts, 1);
@@ -31,16 +30,8 @@ struct TagNumbering {
   Vocabulary words, tags, characters;
 
   TagNumbering(const Sentences& sentences, VocabularySource& from)
-      : words(from.get("words",
-                       [&] {
-                         return Vocabulary(sentences | std::views::transform(&TaggedSentence::words) | std::views::join,
-                                           seen_often);
-                       })),
-        tags(from.get("tags",
-                      [&] {
-                        return Vocabulary(sentences | std::views::transform(&TaggedSentence::tags) | std::views::join,
-                                          1);
-                      })),
+      : words(from.get("words", [&] { return Vocabulary(all_of(sentences, &TaggedSentence::words), seen_often); })),
+        tags(from.get("tags", [&] { return Vocabulary(all_of(sentences, &TaggedSentence::tags), 1); })),
         characters(from.get("characters", [&] { return characters_of(sentences); })) {}
 
   /// By number; that of unknown tags is empty. No model answers with it.
@@ -74,7 +65,7 @@ struct GoldTags {
 
   GoldTags(const TagNumbering& numbering, const Split<TaggedSentence>& sentences) : names(numbering.tag_names()) {
     for (const Sentences* const part : {&sentences.training, &sentences.validation}) {
-      for (const std::string& tag : *part | std::views::transform(&TaggedSentence::tags) | std::views::join) {
+      for (const std::string& tag : all_of(*part, &TaggedSentence::tags)) {
         if (numbering.tags.number(tag) != Vocabulary::unknown) continue;
         if (unseen.emplace(tag, static_cast<std::int32_t>(names.size())).second) names.push_back(tag);
       }
@@ -109,8 +100,8 @@ std::vector<NamedAxis> axes_of_tagger(const Parameters& parameters, const Tagger
 
 /// Rare words are read by their characters if the kind has sizes for these; otherwise they are unknown.
 Workload make_tagging(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
-  const auto read = [](auto&&... from) { return read_tagged_sentences(from...); };
-  Split<TaggedSentence> sentences = make_split(kind, device, options, read, generate_tagged_sentences);
+  auto sentences = make_split<TaggedSentence>(kind, device, options, {read_tagged_sentences, read_tagged_sentences},
+                                              generate_tagged_sentences);
   VocabularySource vocabularies(options);
   const TagNumbering numbering(sentences.training, vocabularies);
   const GoldTags gold(numbering, sentences);
@@ -127,31 +118,23 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
     sizes.character_embedding = options.size("character-embedding");
     sizes.character_hidden = options.size("character-hidden");
   }
-  auto parameters = std::make_unique<Parameters>(device, options.seed);
-  const Tagger model(*parameters, sizes);
-  GraphWorkload workload{.kind = kind,
-                         .device = device,
-                         .formula = "8 h (input + h) per LSTM step, 8 h input for a first step, 4 h tags per word",
-                         .parameters = std::move(parameters),
-                         .function = model.function(),
-                         .score =
-                             [names = gold.names, model] {
-                               return make_tagging_score(names, [model](const Minibatch& minibatch) {
-                                 return model.pending_tags(minibatch);
-                               });
-                             },
-                         .vocabularies = vocabularies.all()};
+  Workload workload{.kind = &kind,
+                    .formula = "8 h (input + h) per LSTM step, 8 h input for a first step, 4 h tags per word",
+                    .parameters = std::make_unique<Parameters>(device, options.seed),
+                    .vocabularies = vocabularies.all()};
+  const Tagger model(*workload.parameters, sizes);
+  const Answers answers = [model](const Minibatch& minibatch) { return model.pending_tags(minibatch); };
+  auto network =
+      std::make_unique<GraphNetwork>(device, *workload.parameters, model.function(),
+                                     [names = gold.names, answers] { return make_tagging_score(names, answers); });
   workload.embedding = embedding_of(*workload.parameters, "words", numbering.words);
   workload.named_axes = axes_of_tagger(*workload.parameters, sizes, numbering);
   const std::int32_t rare = sizes.characters > 0 ? -1 : Vocabulary::unknown;
-  workload.texts = GraphNetwork::Texts{
+  network->texts = GraphNetwork::Texts{
       .labels = numbering.tag_names(),
       .read =
           [numbering, model, rare](const std::string& line, const std::string& name) {
-            std::istringstream in(line);
-            TaggedSentence sentence;
-            for (std::string word; in >> word;) sentence.words.push_back(word);
-            if (sentence.words.empty()) throw DataError(name + ": no word; expected a sentence");
+            TaggedSentence sentence{.words = typed_words(line, name)};
             sentence.tags.resize(sentence.words.size());
             GraphNetwork::Texts::Input input{.graph = model.graph(numbering.input(sentence, rare))};
             const auto& kinds = input.graph.kinds;
@@ -163,10 +146,11 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
             return input;
           },
       .numbers = [model](const Minibatch& minibatch) { return model.tags(minibatch); }};
-  return with_samples(std::move(workload), std::move(sentences), [&](const TaggedSentence& sentence) {
-    const TaggerInput input = numbering.input(sentence, rare);
-    return Draft{model.graph(input), 1, model.flops(input), gold.numbers(sentence, input.tags)};
-  });
+  return with_samples({device, std::move(workload), std::move(network)}, std::move(sentences),
+                      [&](const TaggedSentence& sentence) {
+                        const TaggerInput input = numbering.input(sentence, rare);
+                        return Draft{model.graph(input), 1, model.flops(input), gold.numbers(sentence, input.tags)};
+                      });
 }
 
 WorkloadSwitch crf() { return {"crf", "Tag sentences as a whole, by a conditional random field"}; }
@@ -184,7 +168,6 @@ WorkloadKind bilstm_kind() {
           .files = {"all.txt"},
           .other_names = {{"aij-wikiner-*-wp3", "aij-wikiner-*-wp2"}},
           .sizes = {hidden(256), embedding(256), layers(1)},
-          .cells = {},
           .switches = {crf()},
           .takes_dropout = true,
           .embeds_words = true,
@@ -195,25 +178,12 @@ WorkloadKind bilstm_kind() {
 }
 
 WorkloadKind bilstm_char_kind() {
-  return {.name = "bilstm-char",
-          .about = "the same with a character-level LSTM for rare words",
-          .sample = "sentence",
-          .unit = "sentences",
-          .files = {"all.txt"},
-          .other_names = {{"aij-wikiner-*-wp3", "aij-wikiner-*-wp2"}},
-          .sizes = {hidden(256),
-                    embedding(256),
-                    layers(1),
-                    {"character-embedding", "Character embedding size", 64},
-                    {"character-hidden", "Hidden size of the character LSTM", 128}},
-          .cells = {},
-          .switches = {crf()},
-          .takes_dropout = true,
-          .embeds_words = true,
-          .samples = 2048,
-          .input = words_input,
-          .learning_rate = 0.1,
-          .make = make_tagging};
+  WorkloadKind kind = bilstm_kind();
+  kind.name = "bilstm-char";
+  kind.about = "the same with a character-level LSTM for rare words";
+  kind.sizes.push_back({"character-embedding", "Character embedding size", 64});
+  kind.sizes.push_back({"character-hidden", "Hidden size of the character LSTM", 128});
+  return kind;
 }
 
 }  // namespace windrow

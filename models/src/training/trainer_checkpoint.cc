@@ -1,18 +1,19 @@
 // Checkpoints of a trainer.
 #include <algorithm>
 #include <bit>
+#include <locale>
+#include <sstream>
 #include <string>
 #include <utility>
 
 #include "training/loss_sum.h"
-#include "training/random_numbers.h"
 #include "windrow/models/trainer.h"
 #include "windrow/training/file_error.h"
 
 namespace windrow {
 namespace {
 
-const std::string order = "trainer/order", random_state = "trainer/random", history = "trainer/history";
+const std::string order = "trainer/order", random_state = "trainer/random";
 
 NamedArray named(const std::string& name, std::span<const std::int64_t> elements) {
   return {name, {elements.size()}, elements};
@@ -27,9 +28,6 @@ std::vector<std::int64_t> read(const TensorFile& file, const std::string& name) 
   return elements;
 }
 
-/// The history of a member.
-std::string history_of(std::size_t rank) { return rank == 0 ? history : history + "." + std::to_string(rank); }
-
 /// Whether these are the numbers of `size` samples, each once.
 bool is_order(const std::vector<std::int64_t>& numbers, std::size_t size) {
   std::vector<char> seen(size, 0);
@@ -42,41 +40,50 @@ bool is_order(const std::vector<std::int64_t>& numbers, std::size_t size) {
   return numbers.size() == size;
 }
 
+// The random number generator as numbers.
+
+std::vector<std::int64_t> numbers_of(const std::mt19937_64& random) {
+  std::stringstream text;  // the state as words, by the standard
+  text.imbue(std::locale::classic());
+  text << random;
+  std::vector<std::int64_t> numbers;
+  for (std::uint64_t word; text >> word;) numbers.push_back(static_cast<std::int64_t>(word));
+  return numbers;
+}
+
+/// Throws MisuseError for numbers that are no generator.
+std::mt19937_64 random_of(std::span<const std::int64_t> numbers) {
+  std::stringstream text;
+  text.imbue(std::locale::classic());
+  for (const std::int64_t number : numbers) text << static_cast<std::uint64_t>(number) << ' ';
+  std::mt19937_64 random;
+  text >> random;
+  if (!text || numbers_of(random).size() != numbers.size()) {
+    throw MisuseError("a random number generator of " + std::to_string(numbers.size()) +
+                      " words; expected the state of one");
+  }
+  return random;
+}
+
 }  // namespace
 
-Trainer::OfMembers Trainer::gather() {
+double Trainer::prepare_save() {
+  learner_->forget();
   epoch_loss_->finish();
-  const std::vector<std::int64_t> own = learner_->history();
-  if (!parallel_) return {.loss = epoch_loss_->sum(), .histories = {own}};
-  const Communicator& group = parallel_->communicator();
-  const auto first = group.exchange(
-      std::vector{std::bit_cast<std::int64_t>(epoch_loss_->sum()), static_cast<std::int64_t>(own.size())});
-  OfMembers all;
-  std::size_t longest = 0;
-  for (std::size_t i = 0; i < first.size(); i += 2) {
-    all.loss += std::bit_cast<double>(first[i]);
-    longest = std::max(longest, static_cast<std::size_t>(first[i + 1]));
-  }
-  std::vector<std::int64_t> padded = own;
-  padded.resize(longest);
-  const auto histories = group.exchange(padded);
-  for (std::size_t rank = 0; 2 * rank < first.size(); ++rank) {
-    const auto begin = histories.begin() + static_cast<std::ptrdiff_t>(rank * longest);
-    all.histories.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(first[2 * rank + 1]));
-  }
-  return all;
+  if (!parallel_) return epoch_loss_->sum();
+  double sum = 0;
+  const auto losses = parallel_->communicator().exchange(std::vector{std::bit_cast<std::int64_t>(epoch_loss_->sum())});
+  for (const std::int64_t loss : losses) sum += std::bit_cast<double>(loss);
+  return sum;
 }
 
 void Trainer::save(CheckpointWriter& writer, Record document) {
-  const OfMembers members = gather();
+  const double loss = prepare_save();
   const Snapshot snapshot({*workload_.parameters, &optimiser_, averages_ ? &*averages_ : nullptr});
   CheckpointContents contents = snapshot.contents(workload_.parameters->minibatches());
   const std::vector<std::int64_t> numbers(order_.begin(), order_.end()), state = numbers_of(random_);
   contents.tensors.push_back(named(order, numbers));
   contents.tensors.push_back(named(random_state, state));
-  for (std::size_t rank = 0; rank < members.histories.size(); ++rank) {
-    contents.tensors.push_back(named(history_of(rank), members.histories[rank]));
-  }
   document.set("training", contents.document.at("training"));
   document.set("trainer", Record()
                               .set("epochs", epochs_)
@@ -86,14 +93,14 @@ void Trainer::save(CheckpointWriter& writer, Record document) {
                               .set("vertices", epoch_.vertices)
                               .set("labels", epoch_.labels)
                               .set("flops", epoch_.flops)
-                              .set("loss", members.loss)
+                              .set("loss", loss)
                               .set("seconds", epoch_.seconds));
   contents.document = std::move(document);
   writer.write(contents);
 }
 
 void Trainer::help_save() {
-  gather();
+  prepare_save();
   optimiser_.tensors_of_all();
 }
 
@@ -110,11 +117,6 @@ void Trainer::resume(const SavedCheckpoint& checkpoint) {
   }
   try {
     random_ = random_of(read(file, random_state));
-    // Members of a group of the same size go on from their own ones.
-    const auto members = static_cast<std::size_t>(parallel_ ? parallel_->communicator().size() : 1);
-    const bool same = file.contains(history_of(members - 1)) && !file.contains(history_of(members));
-    const int rank = same && parallel_ ? parallel_->communicator().rank() : 0;
-    learner_->set_history(read(file, history_of(static_cast<std::size_t>(rank))));
   } catch (const MisuseError& error) {
     refuse(error.what());
   }
@@ -130,7 +132,5 @@ void Trainer::resume(const SavedCheckpoint& checkpoint) {
   const bool first = !parallel_ || parallel_->communicator().rank() == 0;
   epoch_loss_->begin_with(first ? trainer.at("loss").number() : 0, first ? epoch_.labels : 0);
 }
-
-std::vector<std::int64_t> saved_history(const SavedCheckpoint& checkpoint) { return read(checkpoint.tensors, history); }
 
 }  // namespace windrow

@@ -6,9 +6,8 @@
 
 #include "training/making.h"
 #include "training/scores.h"
-#include "windrow/models/bleu.h"
 #include "windrow/models/parallel_text.h"
-#include "windrow/models/translator.h"
+#include "windrow/models/seq2seq.h"
 
 namespace windrow {
 namespace {
@@ -162,13 +161,8 @@ std::vector<Prediction> translate(const Translation& with, std::span<const std::
                                   const PredictOptions& options) {
   std::vector<std::vector<std::int32_t>> sentences;
   for (const std::string& line : lines) {
-    std::istringstream in(line);
-    Sentence words;
-    for (std::string word; in >> word;) words.push_back(word);
-    if (words.empty()) {
-      throw DataError("input " + std::to_string(options.first + sentences.size()) + ": no word; expected a sentence");
-    }
-    sentences.push_back(with.languages.source.numbers(words));
+    const std::string name = "input " + std::to_string(options.first + sentences.size());
+    sentences.push_back(with.languages.source.numbers(typed_words(line, name)));
   }
   Translator translator(with.device, with.parameters, with.model);
   std::vector<Prediction> predictions;
@@ -189,38 +183,39 @@ Workload make_translation(const WorkloadKind& kind, const Device& device, const 
   VocabularySource vocabularies(options);
   const Languages languages(pairs.training, vocabularies);
   Pairs references = pairs.validation;
-  auto parameters = std::make_unique<Parameters>(device, options.seed);
-  const Seq2Seq model(*parameters, {.source = languages.source.size(),
-                                    .target = languages.target.size(),
-                                    .embedding = options.size("embedding"),
-                                    .hidden = options.size("hidden"),
-                                    .dropout = options.dropout});
-  const auto of =
-      std::make_shared<const Translation>(Translation{device, *parameters, model, languages, std::move(references)});
-  GraphWorkload workload{.kind = kind,
-                         .device = device,
-                         .formula =
-                             "16 h e + 4 h^2 per source word, 16 h^2 per source word that follows another, "
-                             "8 h e + 8 h^2 + 2 h vocabulary per step, 16 h^2 per step that follows another, "
-                             "2 h per step and source word",
-                         .parameters = std::move(parameters),
-                         .function = model.function(),
-                         .score = [of] { return std::make_unique<TranslationScore>(of); },
-                         .vocabularies = vocabularies.all(),
-                         .write = [of](std::span<const std::string> lines,
-                                       const PredictOptions& how) { return translate(*of, lines, how); },
-                         .training_score = [] { return std::make_unique<WordScore>(); }};
+  Workload workload{.kind = &kind,
+                    .formula =
+                        "16 h e + 4 h^2 per source word, 16 h^2 per source word that follows another, "
+                        "8 h e + 8 h^2 + 2 h vocabulary per step, 16 h^2 per step that follows another, "
+                        "2 h per step and source word",
+                    .parameters = std::make_unique<Parameters>(device, options.seed),
+                    .vocabularies = vocabularies.all()};
+  const Seq2Seq model(*workload.parameters, {.source = languages.source.size(),
+                                             .target = languages.target.size(),
+                                             .embedding = options.size("embedding"),
+                                             .hidden = options.size("hidden"),
+                                             .dropout = options.dropout});
+  const auto of = std::make_shared<const Translation>(
+      Translation{device, *workload.parameters, model, languages, std::move(references)});
+  auto network = std::make_unique<GraphNetwork>(device, *workload.parameters, model.function(),
+                                                [of] { return std::make_unique<TranslationScore>(of); });
+  network->training_score = [] { return std::make_unique<WordScore>(); };
+  network->write = [of](std::span<const std::string> lines, const PredictOptions& how) {
+    return translate(*of, lines, how);
+  };
   constexpr std::size_t first = SentenceVocabulary::end + 1;
   const auto &source_words = workload.vocabularies.at("source"), &target_words = workload.vocabularies.at("target");
   workload.named_axes = {rows_of(*workload.parameters, "source words", "source words", source_words, first),
                          rows_of(*workload.parameters, "target words", "target words", target_words, first),
                          columns_of(*workload.parameters, "head", "target words", target_words, first),
                          columns_of(*workload.parameters, "head_bias", "target words", target_words, first)};
-  return with_samples(std::move(workload), std::move(pairs), [&](const SentencePair& pair) {
-    const auto [source, target] = languages.numbered(pair);
-    const auto steps = static_cast<std::int64_t>(target.size()) - 1;
-    return Draft{Seq2Seq::graph(source, target), steps, model.flops(static_cast<std::int64_t>(source.size()), steps)};
-  });
+  return with_samples({device, std::move(workload), std::move(network)}, std::move(pairs),
+                      [&](const SentencePair& pair) {
+                        const auto [source, target] = languages.numbered(pair);
+                        const auto steps = static_cast<std::int64_t>(target.size()) - 1;
+                        return Draft{Seq2Seq::graph(source, target), steps,
+                                     model.flops(static_cast<std::int64_t>(source.size()), steps)};
+                      });
 }
 
 }  // namespace
@@ -233,7 +228,6 @@ WorkloadKind seq2seq_kind() {
           .files = {"train.LANGUAGE", "valid.LANGUAGE"},
           .other_names = {{}, {"val.LANGUAGE", "dev.LANGUAGE"}},
           .sizes = {hidden(64), embedding(64)},
-          .cells = {},
           .takes_dropout = true,
           .translates = true,
           .samples = 4096,

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
+#include <sstream>
 
-#include "data/named_files.h"
+#include "data/open_data.h"
 #include "training/making.h"
 #include "windrow/memory/allocator.h"
 #include "windrow/models/parallel_text.h"
@@ -13,15 +15,16 @@ namespace {
 
 const std::vector<WorkloadKind>& all_kinds() {
   static const std::vector<WorkloadKind> kinds = {
-      tree_lstm_kind(), tree_fc_kind(), fixed_lstm_kind(), var_lstm_kind(), bilstm_kind(), bilstm_char_kind(),
-      listops_kind(),   dag_kind(),     seq2seq_kind(),    parser_kind(),   mlp_kind(),    cnn_kind(),
+      tree_lstm_kind(),   tree_fc_kind(), fixed_lstm_kind(), var_lstm_kind(),     bilstm_kind(),
+      bilstm_char_kind(), listops_kind(), dag_kind(),        lattice_lstm_kind(), seq2seq_kind(),
+      parser_kind(),      mlp_kind(),     cnn_kind(),
   };
   return kinds;
 }
 
 /// The names, separated by commas.
 template <class Range, class Name>
-std::string list(const Range& range, Name name) {
+std::string list(Range&& range, Name name) {
   std::string text;
   for (const auto& one : range) text += (text.empty() ? "" : ", ") + name(one);
   return text;
@@ -58,34 +61,27 @@ void check_switch(const WorkloadKind& kind, const std::string& name) {
 /// The options with the kind's defaults for everything left open.
 WorkloadOptions complete(const WorkloadKind& kind, WorkloadOptions options) {
   constexpr std::size_t most_samples = 1 << 24;
-  if (options.samples > most_samples) {
-    throw MisuseError(kind.name + ": " + std::to_string(options.samples) + " generated samples; expected at most " +
-                      std::to_string(most_samples));
-  }
+  const auto refuse = [&](bool refused, const std::string& why) {
+    if (refused) throw MisuseError(kind.name + ": " + why);
+  };
+  refuse(options.samples > most_samples,
+         std::to_string(options.samples) + " generated samples; expected at most " + std::to_string(most_samples));
   for (const auto& [name, value] : options.sizes) check_size(kind, name, value);
   check_cell(kind, options.cell);
   for (const std::string& name : options.switches) check_switch(kind, name);
-  const DropoutRates& dropout = options.dropout;
-  if (!kind.takes_dropout && (dropout.element != 0 || dropout.word != 0)) {
-    throw MisuseError(kind.name + ": a rate of dropout; expected none, because the model has no dropout");
-  }
-  if (!kind.has_graph_mode && options.graph_mode) {
-    throw MisuseError(kind.name + ": graph mode; expected none, because the structure differs from sample to sample");
-  }
+  refuse(!kind.takes_dropout && (options.dropout.element != 0 || options.dropout.word != 0),
+         "a rate of dropout; expected none, because the model has no dropout");
+  refuse(!kind.has_graph_mode && options.graph_mode,
+         "graph mode; expected none, because the structure differs from sample to sample");
   const bool has_languages = !options.source_language.empty() || !options.target_language.empty();
-  if (!kind.translates && has_languages) {
-    throw MisuseError(kind.name + ": a source or target language; expected none, because the model does not translate");
-  }
-  if (has_languages && options.data.empty() && !options.validation_only) {
-    throw MisuseError(kind.name + ": a source or target language of generated data; expected a data folder");
-  }
-  if (kind.files.empty() && !options.data.empty()) {
-    throw MisuseError(kind.name + ": data folder '" + options.data +
-                      "'; expected none, because its data are always generated");
-  }
-  if (options.data.empty() && !options.training_file.empty()) {
-    throw MisuseError(kind.name + ": training set '" + options.training_file + "' without a data folder; expected one");
-  }
+  refuse(!kind.translates && has_languages,
+         "a source or target language; expected none, because the model does not translate");
+  refuse(has_languages && options.data.empty() && !options.validation_only,
+         "a source or target language of generated data; expected a data folder");
+  refuse(kind.files.empty() && !options.data.empty(),
+         "data folder '" + options.data + "'; expected none, because its data are always generated");
+  refuse(options.data.empty() && !options.training_file.empty(),
+         "training set '" + options.training_file + "' without a data folder; expected one");
   for (const WorkloadSize& size : kind.sizes) options.sizes.emplace(size.name, size.preset);
   if (options.cell.empty() && !kind.cells.empty()) options.cell = kind.cells.front();
   if (options.samples == 0) options.samples = kind.samples;
@@ -106,11 +102,7 @@ void find_languages(WorkloadOptions& options) {
 
 /// Their names.
 std::string kinds_that(bool (*can)(const WorkloadKind&)) {
-  std::string names;
-  for (const WorkloadKind& kind : all_kinds()) {
-    if (can(kind)) names += (names.empty() ? "" : ", ") + kind.name;
-  }
-  return names;
+  return list(all_kinds() | std::views::filter(can), [](const WorkloadKind& kind) { return kind.name; });
 }
 
 }  // namespace
@@ -127,10 +119,8 @@ std::vector<std::string> Network::sample_texts(const std::string&, const Samplin
 
 double Prediction::Likelihood::perplexity() const { return std::exp(-log_probability / static_cast<double>(tokens)); }
 
-PrintedSource Network::source(const SourceOptions&) const {
-  throw MisuseError(
-      "this model cannot be exported: its graphs depend on what it computes; expected a vertex function, "
-      "mlp or cnn");
+VertexFunction Network::function_for_use() const {
+  throw MisuseError("this model cannot be exported: its graphs depend on what it computes; expected a vertex function");
 }
 
 void Network::refuse_beam(const PredictOptions& options) {
@@ -188,6 +178,14 @@ NamedAxis columns_of(const Parameters& parameters, const std::string& name, cons
 
 NamedAxis rows_of(const WordEmbedding& embedding) {
   return {embedding.table, NamedAxis::Of::rows, "words", embedding.words};
+}
+
+std::vector<std::string> typed_words(const std::string& text, const std::string& name) {
+  std::istringstream in(text);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  if (words.empty()) throw DataError(name + ": no word; expected a sentence");
+  return words;
 }
 
 std::int64_t count_labels(std::span<const std::int32_t> labels) {

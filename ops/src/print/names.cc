@@ -1,3 +1,5 @@
+#include "print/names.h"
+
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -6,7 +8,6 @@
 #include <string_view>
 
 #include "windrow/ops/number.h"
-#include "windrow/ops/printing.h"
 
 namespace windrow::print {
 namespace {
@@ -30,27 +31,6 @@ constexpr std::string_view keywords[] = {
     "setjmp",      "NULL",      "EOF",        "BUFSIZ",    "NAN",      "INFINITY",     "HUGE_VAL",
     "RAND_MAX",    "CHAR_BIT",  "INT_MAX",    "INT_MIN",   "UINT_MAX", "LONG_MAX",     "LONG_MIN",
     "SIZE_MAX",    "linux",     "unix"};
-
-// What the printed programs, and often used headers of the C library, have at namespace scope: no namespace can have
-// the name.
-constexpr std::string_view global_names[] = {
-    "abort",   "abs",       "accept",   "access",   "alarm",   "atof",      "atoi",      "atol",    "bind",
-    "calloc",  "ceil",      "chdir",    "clock",    "close",   "connect",   "cos",       "div",     "dup",
-    "environ", "exit",      "exp",      "exported", "fabs",    "floor",     "fmod",      "fork",    "free",
-    "gamma",   "getenv",    "index",    "ioctl",    "isatty",  "j0",        "j1",        "jn",      "kill",
-    "labs",    "link",      "listen",   "log",      "lseek",   "main",      "malloc",    "memcpy",  "nice",
-    "open",    "optarg",    "pause",    "pipe",     "poll",    "pow",       "printf",    "puts",    "qsort",
-    "raise",   "rand",      "random",   "read",     "realloc", "recv",      "remove",    "rename",  "rindex",
-    "rmdir",   "round",     "scanf",    "select",   "send",    "shutdown",  "signal",    "sin",     "sleep",
-    "socket",  "sqrt",      "srand",    "stat",     "std",     "stpcpy",    "strlen",    "swab",    "sync",
-    "system",  "tan",       "tanh",     "time",     "times",   "truncate",  "ttyname",   "umask",   "unlink",
-    "wait",    "windrow",   "write",    "y0",       "y1",      "yn",        "Floats",    "Graph",   "answer",
-    "measure", "print",     "read_row", "run",      "shown",   "Arguments", "Minibatch", "Model",   "Outputs",
-    "Pieces",  "Predictor", "Threads",  "Weights",  "acos",    "asin",      "atan",      "atan2",   "cbrt",
-    "chmod",   "cosh",      "erf",      "exp2",     "fopen",   "fputs",     "getpid",    "hypot",   "lgamma",
-    "log10",   "log2",      "memmove",  "memset",   "mkdir",   "perror",    "sinh",      "size_t",  "strcmp",
-    "strcpy",  "tgamma",    "tolower",  "toupper",  "trunc",   "tm",        "time_t",    "getline", "setenv",
-    "all",     "clean",     "help",     "install",  "test"};
 
 template <class Real>
 std::string digits(Real value) {
@@ -77,11 +57,6 @@ std::string identifier(const std::string& text) {
   if (made.empty() || std::isalpha(static_cast<unsigned char>(made.front())) == 0) made = "x" + made;
   if (std::ranges::find(keywords, made) != std::end(keywords)) made += "_";
   return made;
-}
-
-std::string namespace_name(const std::string& text) {
-  const std::string name = identifier(text);
-  return std::ranges::find(global_names, name) == std::end(global_names) ? name : name + "_model";
 }
 
 std::string Identifiers::add(const std::string& text) {

@@ -3,10 +3,10 @@
 #include <map>
 #include <set>
 
-#include "recorder.h"
+#include "print/names.h"
+#include "record/recorder.h"
 #include "windrow/memory/planner.h"
 #include "windrow/ops/operators.h"
-#include "windrow/ops/printing.h"
 #include "windrow/ops/source.h"
 
 namespace windrow {
@@ -18,6 +18,17 @@ std::map<std::string, std::string> kernel_files();
 namespace {
 
 using print::identifier, print::literal, print::quoted;
+
+std::string compile_command(const std::string& name) {
+  return "c++ -std=c++20 -O2 main.cc model.cc $(pkg-config --cflags --libs windrow-ops) -o " + name;
+}
+
+std::string cmake_text(const std::string& name) {
+  return "# cmake -B build -D CMAKE_BUILD_TYPE=Release && cmake --build build\ncmake_minimum_required(VERSION "
+         "3.25)\nproject(" +
+         name + " LANGUAGES CXX)\nfind_package(windrow REQUIRED)\nadd_executable(" + name +
+         " main.cc model.cc)\ntarget_link_libraries(" + name + " PRIVATE windrow::ops)\n";
+}
 
 class StaticPrinter {
  public:
@@ -54,7 +65,7 @@ class StaticPrinter {
 
   const Device& device_;
   const StaticProgram& program_;
-  const std::string name_ = print::namespace_name(program_.name);
+  const std::string name_ = identifier(program_.name) + "_model";  // as nothing of the C library
   std::vector<Tensor> inputs_, outputs_;
   RecordedOps recording_;
   // Buffers by number: the input, the parameters, then those that the body made.
@@ -162,7 +173,7 @@ std::string StaticPrinter::header() const {
     outputs += "  std::vector<float> " + outputs_names_[o] + ";  ///< Output " + quoted(program_.outputs[o]) + ": " +
                std::to_string(outputs_[o].rows()) + " x " + std::to_string(outputs_[o].width()) + ".\n";
   }
-  return "// " + program_.name + ", exported by windrow export: a schedule that was recorded for " +
+  return "// " + program_.name + ", printed by windrow::print_source(): a schedule that was recorded for " +
          std::to_string(program_.rows) + " rows.\n//\n//   " + name_ +
          "::Predictor predictor(\"weights.safetensors\");\n//   std::vector<float> rows(" + name_ + "::rows * " +
          name_ + "::width);\n//   predictor.run(rows)." + outputs_names_.front() + ";\n//\n// Compile:\n//   " +
@@ -185,7 +196,7 @@ std::string StaticPrinter::header() const {
 
 std::string StaticPrinter::source() const {
   std::string text =
-      "// Printed by windrow export; model.h says how to compile and use it.\n#include \"model.h\"\n\n"
+      "// Printed by windrow::print_source(); model.h says how to compile and use it.\n#include \"model.h\"\n\n"
       "#include <limits>\n#include <stdexcept>\n\n#include \"kernels.h\"\n#include \"weights.h\"\n\nnamespace " +
       name_ +
       " {\nnamespace {\n\nusing namespace exported;\n\n/// Weights, and Windrow's kernels.\n"
@@ -244,24 +255,11 @@ std::string StaticPrinter::main_file() const {
 
 }  // namespace
 
-std::string compile_command(const std::string& name) {
-  return "c++ -std=c++20 -O2 main.cc model.cc $(pkg-config --cflags --libs windrow-ops) -o " + name;
-}
-
-PrintedSource source_files(const std::string& name) {
-  PrintedSource made{.name = name, .files = print::kernel_files()};
-  made.files.erase("rows_main.cc");
-  made.files["CMakeLists.txt"] =
-      "# cmake -B build -D CMAKE_BUILD_TYPE=Release && cmake --build build\ncmake_minimum_required(VERSION "
-      "3.25)\nproject(" +
-      name + " LANGUAGES CXX)\nfind_package(windrow REQUIRED)\nadd_executable(" + name +
-      " main.cc model.cc)\ntarget_link_libraries(" + name + " PRIVATE windrow::ops)\n";
-  return made;
-}
-
 PrintedSource print_source(const Device& device, const StaticProgram& program) {
   const StaticPrinter printer(device, program);
-  PrintedSource made = source_files(printer.name());
+  PrintedSource made{.name = printer.name(), .files = print::kernel_files()};
+  made.files.erase("rows_main.cc");
+  made.files["CMakeLists.txt"] = cmake_text(printer.name());
   made.files["model.h"] = printer.header();
   made.files["model.cc"] = printer.source();
   made.files["main.cc"] = printer.main_file();

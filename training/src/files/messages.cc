@@ -25,8 +25,7 @@ bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xc0)
 
 }  // namespace
 
-std::string shortened(std::string_view name) {
-  constexpr std::size_t longest = 80;
+std::string shortened(std::string_view name, std::size_t longest) {
   if (name.size() <= longest) return escaped(name);
   std::size_t end = longest;
   while (end > 0 && continues_character(name[end])) --end;

@@ -8,7 +8,7 @@
 namespace windrow {
 
 /// A name from a file, with control characters escaped, and shortened if it is long. Errors thus stay one line.
-std::string shortened(std::string_view name);
+std::string shortened(std::string_view name, std::size_t longest = 80);
 /// The same in quotes.
 std::string in_quotes(std::string_view name);
 /// A path, with control characters escaped.

@@ -3,7 +3,7 @@
 // A runner makes a Plan (backend/plan.h) of a vertex function, which its back end lowers once. For each minibatch the
 // runner makes a Layout (backend/layout.h), and the lowered plan starts an Execution (backend/execution.h): an object
 // that pushes the ops of each stage. A device without a back end of its own has its plans interpreted, step by step,
-// through its kernel table (backend/interpretation.h). These headers are for back ends; programs need none of them.
+// through its kernel table. These headers are for back ends; programs need none of them.
 #pragma once
 #include "windrow/engine/requirements.h"
 
@@ -21,6 +21,7 @@ namespace windrow {
 class LoweredPlan {
  public:
   virtual ~LoweredPlan() = default;
+  const std::shared_ptr<const Plan>& plan() const { return plan_; }
   /// By number of the tensor: whether a minibatch needs it. A derived tensor that is not needed gets no rows. By
   /// default, all of them.
   virtual std::vector<char> needed(const Layout& layout) const;

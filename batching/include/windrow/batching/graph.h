@@ -16,10 +16,6 @@
 
 namespace windrow {
 
-namespace lazy {
-class Epochs;
-}
-
 /// Marks a missing child.
 inline constexpr std::int32_t no_child = -1;
 
@@ -48,12 +44,14 @@ struct GraphData {
 /// highest child. Immutable but for store_together(); can be used with the vertex function for which it was made.
 class InputGraph {
  public:
-  /// Throws MisuseError for invalid offsets; for an unknown child, a cycle, more children than the function's arity, an
+  enum class Checks { all, none };
+  /// With Checks::none, the data must be valid: for a program that makes graphs from what it has checked itself. Throws
+  /// MisuseError for invalid offsets; for an unknown child, a cycle, more children than the function's arity, an
   /// edge that lacks some of its children, an unknown kind, or a child whose kind does not scatter a state that is
   /// gathered from it, naming the vertex; for an input that is missing or has the wrong length; for an index that an
   /// operator does not accept; and if the function has a state that is never scattered. Errors, also those of
   /// minibatches, mention `name`.
-  InputGraph(const VertexFunction& function, const GraphData& data, std::string name = {});
+  InputGraph(const VertexFunction& function, const GraphData& data, std::string name = {}, Checks checks = Checks::all);
 
   std::int32_t vertices() const { return vertices_; }
   std::int32_t levels() const { return levels_; }
@@ -76,7 +74,6 @@ class InputGraph {
   static void store_together(std::span<InputGraph* const> graphs);
 
  private:
-  friend class lazy::Epochs;
   friend struct Layout;
   friend class Runner;
   friend std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch);
@@ -87,9 +84,6 @@ class InputGraph {
     std::int32_t begin, end;  // places
   };
   class Loading;
-  enum class Checks { all, none };
-  /// Without checks, the data must be valid. For a caller that makes graphs from what it has checked itself.
-  InputGraph(const VertexFunction& function, const GraphData& data, std::string name, Checks checks);
 
   /// Fetches graphs that follow number `at` into the cache. To be called in a loop over graphs, which are usually not
   /// in the cache.

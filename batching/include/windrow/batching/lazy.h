@@ -71,7 +71,6 @@ class CellBody;
 class LazyCell;
 class LazyExpr;
 class LazyGraph;
-class LazyHere;
 class LazyIndex;
 namespace lazy {
 class Record;
@@ -97,9 +96,7 @@ class RecordRef {
   Uses* record_;
 };
 
-class OperandHere;
 class OperandRef;
-class WeightRef;
 
 void resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks, std::source_location from);
 std::coroutine_handle<>& next_of(LazyGraph& graph);
@@ -108,32 +105,17 @@ std::coroutine_handle<>& next_of(LazyGraph& graph);
 /// For the operators of expression_operators.h.
 struct LazyExprTypes {
   using Result = LazyExpr;
-  using First = LazyHere;
-  using Second = LazyExpr;
-  using Left = lazy::OperandHere;
-  using Right = lazy::OperandHere;
-  using Weight = lazy::WeightRef;
+  using First = lazy::OperandRef;
+  using Second = lazy::OperandRef;
+  using Left = lazy::OperandRef;
+  using Right = lazy::OperandRef;
+  using Weight = lazy::OperandRef;
   using Indices = LazyIndex;
-  static LazyExpr apply(const Operator& op, const lazy::OperandHere& x, std::initializer_list<lazy::OperandRef> in,
+  static LazyExpr apply(const Operator& op, const lazy::OperandRef& x, std::initializer_list<lazy::OperandRef> in,
                         std::initializer_list<LazyIndex> indices = {}, const Attributes& attributes = {});
-  static LazyExpr elementwise(const Operator& op, const lazy::OperandHere& x, const lazy::OperandHere& y);
-  static LazyExpr dropout(const LazyHere& x, const Dropout& how);
-  static Index width(const LazyHere& x);
-};
-
-/// An expression for the duration of a call, and its source line: operators cannot have a default argument for it.
-class LazyHere : ExpressionOperators<LazyExprTypes> {
- public:
-  LazyHere(const LazyExpr& operand, std::source_location from = std::source_location::current())
-      : operand_(operand), from_(from) {}
-  LazyHere(const LazyHere&) = delete;
-  LazyHere& operator=(const LazyHere&) = delete;
-  const LazyExpr& operand() const { return operand_; }
-  std::source_location from() const { return from_; }
-
- private:
-  const LazyExpr& operand_;
-  const std::source_location from_;
+  static LazyExpr elementwise(const Operator& op, const lazy::OperandRef& x, const lazy::OperandRef& y);
+  static LazyExpr dropout(const lazy::OperandRef& x, const Dropout& how);
+  static Index width(const lazy::OperandRef& x);
 };
 
 /// A handle to a value of one sample: a row of numbers. It may outlive its graph, but is of no use then. Using an
@@ -165,7 +147,6 @@ class LazyExpr : ExpressionOperators<LazyExprTypes> {
  private:
   friend class lazy::Record;
   friend class LazyGraph;
-  friend class LazyOperand;
   friend class LazyValue;
   void release();
   /// Makes an empty handle name a node; the caller counts it.
@@ -195,7 +176,7 @@ class LazyIndex {
   lazy::RecordRef record_;  // embedding() has no other operand that names the graph
 };
 
-/// An expression, a parameter or a function of parameters. A handle.
+/// An expression, a parameter or a function of parameters. A handle, for lists that a program makes as it runs.
 class LazyOperand {
  public:
   LazyOperand(LazyExpr expr) : expr_(std::move(expr)) {}
@@ -204,40 +185,27 @@ class LazyOperand {
 
  private:
   friend class lazy::OperandRef;
-  friend class lazy::Record;
   LazyExpr expr_;
   std::optional<LazyWeight> weight_;  // none if it is an expression
 };
 
-/// A parameter, or a function of parameters, for the duration of a call: refers to it, so it must not be stored.
-class lazy::WeightRef {
+/// The same for the duration of a call, with the source line of the call: operators cannot have a default argument for
+/// it. Refers to what it is made of, so it must not be stored.
+class lazy::OperandRef : ExpressionOperators<LazyExprTypes> {
  public:
-  WeightRef(const Parameter& parameter) : parameter_(&parameter) {}
-  WeightRef(const LazyWeight& weight) : weight_(&weight) {}
-  WeightRef(const WeightRef&) = delete;
-  WeightRef& operator=(const WeightRef&) = delete;
-
- private:
-  friend class OperandRef;
-  const Parameter* parameter_ = nullptr;
-  const LazyWeight* weight_ = nullptr;
-};
-
-/// Any of these, for the duration of a call: refers to it, so it must not be stored.
-class lazy::OperandRef {
- public:
+  using Line = std::source_location;
   /// An empty expression, written {}.
   OperandRef() : expr_(&none()) {}
-  OperandRef(const LazyExpr& expr) : expr_(&expr) {}
-  OperandRef(const Parameter& parameter) : parameter_(&parameter) {}
-  OperandRef(const LazyWeight& weight) : weight_(&weight) {}
-  OperandRef(const WeightRef& weight) : parameter_(weight.parameter_), weight_(weight.weight_) {}
-  OperandRef(const LazyHere& here) : expr_(&here.operand()) {}
-  OperandRef(const LazyOperand& operand)
-      : expr_(operand.weight_ ? nullptr : &operand.expr_), weight_(operand.weight_ ? &*operand.weight_ : nullptr) {}
-  OperandRef(const OperandHere& here);
-  OperandRef(const OperandRef&) = delete;
-  OperandRef& operator=(const OperandRef&) = delete;
+  OperandRef(const LazyExpr& expr, Line from = Line::current()) : expr_(&expr), from_(from) {}
+  OperandRef(const Parameter& parameter, Line from = Line::current()) : parameter_(&parameter), from_(from) {}
+  OperandRef(const LazyWeight& weight, Line from = Line::current()) : weight_(&weight), from_(from) {}
+  OperandRef(const LazyOperand& operand, Line from = Line::current())
+      : expr_(operand.weight_ ? nullptr : &operand.expr_),
+        weight_(operand.weight_ ? &*operand.weight_ : nullptr),
+        from_(from) {}
+  Line from() const { return from_; }
+  /// Throws MisuseError for a parameter or a function of parameters.
+  const LazyExpr& operand() const;
 
  private:
   friend class lazy::Record;
@@ -248,25 +216,9 @@ class lazy::OperandRef {
   const LazyExpr* expr_ = nullptr;
   const Parameter* parameter_ = nullptr;
   const LazyWeight* weight_ = nullptr;
+  Line from_ = {};
 };
-
-/// The same, with the source line of the call.
-class lazy::OperandHere : public OperandRef {
- public:
-  OperandHere(const LazyExpr& expr, std::source_location from = std::source_location::current())
-      : OperandRef(expr), from_(from) {}
-  OperandHere(const Parameter& parameter, std::source_location from = std::source_location::current())
-      : OperandRef(parameter), from_(from) {}
-  OperandHere(const LazyWeight& weight, std::source_location from = std::source_location::current())
-      : OperandRef(weight), from_(from) {}
-  OperandHere(const LazyHere& here) : OperandRef(here), from_(here.from()) {}
-  std::source_location from() const { return from_; }
-
- private:
-  const std::source_location from_;
-};
-inline lazy::OperandRef::OperandRef(const OperandHere& here)
-    : expr_(here.expr_), parameter_(here.parameter_), weight_(here.weight_) {}
+using LazyHere [[deprecated("see lazy::OperandRef")]] = lazy::OperandRef;
 WINDROW_DECLARE_EXPRESSION_OPERATORS(LazyExprTypes);
 
 struct LazyOptions {
@@ -345,14 +297,12 @@ class LazyGraph {
   /// Forgets all expressions. Keeps what was learned about batching them, unless most of it has not been used for long.
   void clear();
 
-  /// What rounding depends on besides what the program records: what this graph has learned about batching it. A graph
-  /// of the same program, parameters and options that is given it goes on as this one does, bit by bit. Call it after
-  /// clear(). Throws MisuseError while expressions are recorded, and for an operator that is not the one of its name in
-  /// the device's kernel table, by which set_history() finds operators.
-  std::vector<std::int64_t> history() const;
-  /// Call it before anything is recorded, and after the cells were made that the other graph had, in the same order.
-  /// Throws MisuseError for numbers that are no history of such a graph, which is unchanged then.
-  void set_history(std::span<const std::int64_t> history);
+  /// Forgets what this graph has learned about batching, on which rounding depends. A program that saves a checkpoint
+  /// calls it there, so that it goes on as a new graph of the same program, parameters and options does, bit by bit.
+  /// Throws MisuseError while expressions are recorded; call it after clear().
+  void forget();
+  [[deprecated("call forget() where a checkpoint is saved")]] std::vector<std::int64_t> history() const { return {}; }
+  [[deprecated("a new graph needs none: see forget()")]] void set_history(std::span<const std::int64_t>) {}
 
   LazyStats stats() const;
   /// The kinds of vertices that were found, and the plans that compute them. For people.
@@ -379,18 +329,18 @@ LazyExpr apply(const Operator& op, std::initializer_list<lazy::OperandRef> in,
                std::source_location from = std::source_location::current());
 
 /// matmul(x, w) + b.
-LazyExpr affine(const LazyHere& x, const Parameter& w, const Parameter& b);
+LazyExpr affine(const lazy::OperandRef& x, const Parameter& w, const Parameter& b);
 LazyExpr concat(std::span<const LazyOperand> parts, std::source_location from = std::source_location::current());
 LazyExpr concat(std::initializer_list<lazy::OperandRef> parts,
                 std::source_location from = std::source_location::current());
 template <std::same_as<LazyExpr>... Others>
-LazyExpr concat(const LazyHere& first, const Others&... others) {
+LazyExpr concat(const lazy::OperandRef& first, const Others&... others) {
   return concat({first.operand(), others...}, first.from());
 }
 LazyExpr embedding(const Parameter& table, const LazyIndex& row,
                    std::source_location from = std::source_location::current());
 /// The mean over the columns. Throws MisuseError for width 0.
-LazyExpr mean(const LazyHere& x);
+LazyExpr mean(const lazy::OperandRef& x);
 
 /// Sum and mean of expressions of one width. Throw MisuseError if there are none. lazy_lists.h has more functions of
 /// lists.

@@ -189,6 +189,8 @@ class Parameters {
   /// Adds a parameter of rows x width elements. Throws MisuseError, naming the parameter, for a negative size, invalid
   /// bounds, or a name that is taken.
   Parameter add(const std::string& name, Index rows, Index width, Initial initial);
+  /// Adds a parameter with this value, a tensor of the device. Throws MisuseError for a name that is taken.
+  Parameter add(const std::string& name, const Tensor& value);
 
   /// Adds a from x to weight matrix, which maps rows of width `from` to rows of width `to`, with Initial::glorot.
   Parameter add_product(const std::string& name, Index from, Index to) {

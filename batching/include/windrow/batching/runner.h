@@ -17,7 +17,7 @@
 //   Order    A minibatch reads parameters, and writes gradients, in the order of pushes. Its own ops wait for each
 //            other only where necessary; samples are divided into groups that run concurrently.
 //   Numbers  The same calls give the same bits with every policy and number of workers. Rounding also depends on which
-//            vertex types this runner has already seen, and how often, because they fix the order of sums.
+//            vertex types this runner has already seen, because they fix the order of sums.
 //   Waiting  A call waits only until fewer than `ahead` minibatches are unfinished. So the next minibatch is scheduled
 //            while one runs, and at most `ahead` minibatches hold memory.
 //   Devices  Parameters, given tensors and gradients of outputs lie in the memory of the runner's device.
@@ -42,22 +42,22 @@
 #include "windrow/batching/parameters.h"
 #include "windrow/batching/vertex_function.h"
 #include "windrow/ops/device.h"
-#include "windrow/ops/source.h"
 
 namespace windrow {
 
 class Execution;
 struct MinibatchEnd;
 class Origins;
-class OwnTypes;
 class LayoutMemory;
 struct LayoutOptions;
-class ScheduleLessons;
 class StepClock;
 struct Plan;
 class LoweredPlan;
 class ParameterStores;
 struct PlanOptions;
+namespace ir {
+struct ProgramTypes;
+}
 namespace lazy {
 class Epochs;
 }
@@ -67,7 +67,7 @@ class Epochs;
 /// over very many batches loses digits.
 struct Optimisations {
   bool specialisation = true;  ///< skips values that are zero because a vertex lacks a child or an index
-  bool packing = true;         ///< combines products of one value with several parameters, such as gates, into one
+  bool packing = true;         ///< deprecated: has no effect
   bool eager = true;           ///< computes values that depend on no child first, for all vertices of a group at once
   /// Computes values that no consumer depends on last, for all vertices of a group at once; gradients of parameters
   /// over all vertices at once.
@@ -99,15 +99,13 @@ struct RunnerOptions {
   /// least 1.
   std::int64_t op_flops = 20'000'000;
   std::int64_t split_rows = 32;
-  /// The schedule: in which batches vertices that others depend on are computed; see schedule.h. Policy learned learns
-  /// a table from the first minibatch and from some later ones that are harder, and relearns it when the vertex types
-  /// change, until its trial schedules have processed 20 million vertices; without a table it works as agenda. Policy
-  /// serial makes batches of one vertex.
+  /// The schedule: in which batches vertices that others depend on are computed; see schedule.h. Policy serial makes
+  /// batches of one vertex.
   SchedulePolicy schedule = SchedulePolicy::level;
   /// The most vertex types, per kind, with a computation of their own; at least 0. A vertex type is the set of children
-  /// and optional indices that a vertex has. If more types than this have been seen, only frequent types are computed
-  /// without what they lack; vertices of all other types are computed with all children and indices, with zeros for
-  /// missing ones. Choose fewer for a function whose minibatches have few vertices of each type.
+  /// and optional indices that a vertex has. The first types that this runner sees are computed without what they lack;
+  /// vertices of all later types are computed with all children and indices, with zeros for missing ones. Choose fewer
+  /// for a function whose minibatches have few vertices of each type.
   std::int64_t own_types = 32;
   /// The most vertices of one batch, at least 1; 1 computes vertices one at a time, with the same kernels.
   std::int64_t batch_rows = INT64_MAX;
@@ -171,7 +169,7 @@ struct RunnerStats {
   std::int64_t ops = 0;      ///< engine ops, except those of Minibatch::output and gradient
   std::int64_t multiply_flops = 0;  ///< floating point operations of products with rows of vertices
   std::int64_t peak_bytes = 0;      ///< the largest memory of a minibatch, without parameters and tensors
-  std::int64_t schedule_ns = 0;     ///< host time to make layouts (rows, slots, ordered inputs), and to learn schedules
+  std::int64_t schedule_ns = 0;     ///< host time to make layouts (rows, slots, ordered inputs)
   std::int64_t plans = 0;           ///< plans made
   std::int64_t planned_types = 0;   ///< vertex types of these plans, added up
   StepTimes times = {};             ///< zero unless RunnerOptions::time_steps is set
@@ -256,28 +254,20 @@ class Runner {
   void backward(const Minibatch& minibatch, const std::map<std::string, Tensor>& gradients,
                 Gradients of_parameters = Gradients::set, std::source_location from = std::source_location::current());
 
-  /// What rounding depends on besides the minibatch: the vertex types that this runner has seen, and what it has
-  /// learned about schedules. Types that were seen also have gradients in minibatches without them: zeros, with which
-  /// optimisers take a step. A runner of the same function and options that is given it goes on as this one does, bit
-  /// by bit.
-  std::vector<std::int64_t> history() const;
-  /// Call it before the first minibatch. Throws MisuseError for numbers that are no history of such a runner.
-  void set_history(std::span<const std::int64_t> history);
+  /// Forgets the vertex types that this runner has seen, on which rounding depends. Types that were seen also have
+  /// gradients in minibatches without them: zeros, with which optimisers take a step. A program that saves a checkpoint
+  /// calls it there, so that it goes on as a new runner of the same function and options does, bit by bit.
+  void forget();
+  [[deprecated("call forget() where a checkpoint is saved")]] std::vector<std::int64_t> history() const { return {}; }
+  [[deprecated("a new runner needs none: see forget()")]] void set_history(std::span<const std::int64_t>) {}
 
-  /// How this runner would divide a minibatch that it differentiates; computes nothing. It counts as seen for
-  /// history(). Throws MisuseError as differentiate() does.
+  /// How this runner would divide a minibatch that it differentiates; computes nothing. Counts its vertex types as
+  /// seen. Throws MisuseError as differentiate() does.
   GroupedMinibatch grouped(Graphs graphs);
 
   RunnerStats stats() const;
   /// The current plans, step by step, for the vertex types seen so far. For people.
   std::string describe() const;
-  /// The plan for inference, for the vertex types seen so far, as C++ source that computes minibatches without this
-  /// library: the outputs of run(), in the same bits. Throws MisuseError if no vertex type was seen, for options other
-  /// than the default but for those that divide work, and for a function that cannot be printed: one without outputs,
-  /// that is given tensors, that reads the states of children in place (attention), whose edges may lack an index, with
-  /// operators of the program's own, or with more vertex types than RunnerOptions::own_types. The namespace is `name`,
-  /// or that of the function if it is empty.
-  PrintedSource source(const std::string& name = {}) const;
 
  private:
   friend class lazy::Epochs;
@@ -292,6 +282,7 @@ class Runner {
   };
   void require_near(const ParameterStore& parameters) const;
   void see_types(Graphs graphs);
+  void see_type(std::uint64_t type);
   struct Planned {
     std::shared_ptr<const Plan> plan;
     std::shared_ptr<const LoweredPlan> lowered;
@@ -321,16 +312,15 @@ class Runner {
   std::shared_ptr<ParameterStores> parameters_;
   std::vector<std::size_t> numbers_;  // in parameters_, of the parameters of the function
   RunnerOptions options_;
-  const std::uint64_t id_;                    // unique among the runners of the process
-  std::unique_ptr<OwnTypes> types_;           // of all graphs so far
-  std::map<Purpose, Planned> plans_;          // cleared when the types change
-  std::shared_ptr<ScheduleLessons> lessons_;  // restarted when the types change
+  const std::uint64_t id_;                   // unique among the runners of the process
+  std::unique_ptr<ir::ProgramTypes> types_;  // of all graphs so far
+  std::map<Purpose, Planned> plans_;         // cleared when the types change
   std::deque<std::shared_ptr<MinibatchEnd>> unfinished_;
   std::shared_ptr<LayoutMemory> layouts_;   // of minibatches that have ended
   std::shared_ptr<StepClock> clock_;        // null unless steps are timed
   std::shared_ptr<const Origins> origins_;  // of the next minibatch; null if its errors name vertices
   bool counts_minibatches_ = true;          // not by a lazy graph, which counts its minibatches itself
-  bool waits_for_more_ = false;             // see LayoutOptions; a lazy graph sets it for what it computes again
+  bool waits_for_more_ = false;             // a lazy graph sets it for what it computes again: rather fewer batches
   RunnerStats stats_;
 };
 

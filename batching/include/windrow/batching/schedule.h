@@ -12,13 +12,12 @@
 //   level    the vertices of one type on one level                                 Cavs (Xu et al. 2018)
 //   depth    the same; levels are computed anew for each minibatch, not stored     Fold (Looks et al. 2017)
 //   agenda   all ready vertices of the type with the lowest mean level             DyNet (Neubig et al. 2017)
-//   learned  all ready vertices of the type that a table gives for this frontier   ED-Batch (Chen et al. 2023)
+//   complete all ready vertices of the type that loses least by not waiting        cf. ED-Batch (Chen et al. 2023)
 //   serial   one vertex
 //
-// A vertex is ready when all its children are in earlier batches. The frontier is the set of ready vertices. If the
-// table of policy `learned` does not contain a frontier, it chooses as agenda.
+// A vertex is ready when all its children are in earlier batches.
 //
-// A runner with policy agenda or learned computes a minibatch by level where each level has vertices of one type: no
+// A runner with policy agenda or complete computes a minibatch by level where each level has vertices of one type: no
 // schedule has fewer batches then, and levels are already known.
 //
 // Threads: every function may be called from any thread.
@@ -26,11 +25,7 @@
 #include "windrow/engine/requirements.h"
 
 #include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace windrow {
@@ -62,44 +57,22 @@ struct Schedule {
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
-enum class SchedulePolicy : std::uint8_t { level, depth, agenda, learned, serial };
+enum class SchedulePolicy : std::uint8_t {
+  level,
+  depth,
+  agenda,
+  complete,
+  serial,
+  learned [[deprecated("complete needs as few batches, and learns nothing")]] = complete
+};
 
-/// Parses "level", "depth", "agenda", "learned" or "serial". Throws MisuseError for any other name.
+/// Parses "level", "depth", "agenda", "complete" or "serial". Throws MisuseError for any other name.
 SchedulePolicy parse_schedule_policy(std::string_view name);
 std::string_view to_string(SchedulePolicy policy);
 
-/// The table of policy `learned`: it maps each state of the frontier to the type to compute next. A state is the list
-/// of types that have ready vertices, by descending number of ready vertices. Immutable.
-class ScheduleTable {
- public:
-  struct Options {
-    int episodes = 2000;  ///< the most episodes; each one is one schedule of one example
-    double learning_rate = 0.1;
-    std::uint64_t seed = 1;
-  };
-  /// Learns a table from examples by Q-learning (Watkins 1989). Each batch costs 1, minus the reduction of the lower
-  /// bound on the batches that remain, so the total cost is the excess of a schedule over fewest_batches(). Ends early
-  /// when the schedules of the examples have no excess. Throws MisuseError without examples, or if their numbers of
-  /// types differ.
-  static ScheduleTable learn(std::span<const TypedGraph> examples, const Options& options);
-  static ScheduleTable learn(std::span<const TypedGraph> examples) { return learn(examples, Options()); }
-
-  std::int32_t types() const { return types_; }
-  std::size_t states() const { return best_.size(); }
-
- private:
-  friend class Frontier;
-  friend class ScheduleLearner;
-  friend class ScheduleLessons;
-
-  std::int32_t types_ = 0;
-  std::unordered_map<std::string, std::int32_t> best_;  // by state
-};
-
-/// Makes a schedule. Policy `learned` needs a table with as many types as the graph. Throws MisuseError for invalid
-/// offsets, for a cycle, for a type or child out of range, for costs of another number of types, and for a missing or
-/// unsuitable table. Time and memory grow with vertices, children, and batches times types.
-Schedule make_schedule(const TypedGraph& graph, SchedulePolicy policy, const ScheduleTable* table = nullptr);
+/// Makes a schedule. Throws MisuseError for invalid offsets, for a cycle, for a type or child out of range, and for
+/// costs of another number of types. Time and memory grow with vertices, children, and batches times types.
+Schedule make_schedule(const TypedGraph& graph, SchedulePolicy policy);
 
 /// A lower bound on the number of batches of any schedule: the largest number of vertices of a type on any path, summed
 /// over types. Throws as make_schedule() does. Time grows with children times types.

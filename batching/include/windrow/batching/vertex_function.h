@@ -41,10 +41,10 @@
 #include <vector>
 
 #include "windrow/batching/expr.h"
-#include "windrow/batching/lazy_weight.h"
 
 namespace windrow {
 
+class LazyWeight;
 class VertexFunction;
 namespace lazy {
 class CellInputs;
@@ -52,6 +52,7 @@ class CellInputs;
 namespace ir {
 struct Function;
 const Function& function_of(const VertexFunction& function);
+VertexFunction vertex_function_of(Function function, const std::vector<Parameter>& parameters);
 }  // namespace ir
 
 /// The arity of a function whose vertices may have any number of children.
@@ -109,7 +110,9 @@ class Vertex {
   /// for a finite number beyond the range of a float.
   Expr constant(Index width, double value);
   Expr zeros(Index width) { return constant(width, 0); }
-  /// A parameter or a function of parameters as an expression, to compute with parameters alone: once for all vertices.
+  /// A parameter or a function of parameters (lazy_weight.h) as an expression, to compute with parameters alone: once
+  /// for all vertices.
+  Expr parameter(const Parameter& parameter);
   Expr parameter(const LazyWeight& weight);
 
   /// Makes the value an output of the minibatch. Each name once.
@@ -155,6 +158,8 @@ class VertexFunction {
   friend class InputGraph;
   friend class Runner;
   friend const ir::Function& ir::function_of(const VertexFunction& function);
+  friend VertexFunction ir::vertex_function_of(ir::Function function, const std::vector<Parameter>& parameters);
+  explicit VertexFunction(std::shared_ptr<const ir::Function> function) : function_(std::move(function)) {}
 
   std::shared_ptr<const ir::Function> function_;
 };

@@ -12,7 +12,7 @@
 // A pure function: it knows neither engines nor devices, and allocates nothing of what it plans.
 //
 // Contract
-//   Order    The caller runs the steps in an order that the plan was made for (StepOrder), plus MemoryPlan::edges.
+//   Order    The caller runs the steps in an order that the plan was made for (StepOrder).
 //   Result   Two buffers share bytes only if all steps that use the one finish before any step that uses the other
 //            begins; or where InPlace allows it. The same program gives the same plan.
 //   Errors   An invalid program throws MisuseError, which names the step and the buffer.
@@ -62,7 +62,6 @@ struct PlannedStep {
   /// Earlier steps that finish before this one begins, beside those that StepOrder implies.
   std::vector<std::uint32_t> after = {};
   std::vector<InPlace> in_place = {};  ///< of buffers that it reads, and buffers that it writes
-  std::uint32_t duration = 1;          ///< in any unit; for ExtraEdges. 0 counts as 1.
 };
 
 /// Which steps finish before others begin.
@@ -83,18 +82,7 @@ struct MemoryProgram {
   std::uint32_t add(PlannedStep step);
 };
 
-/// Whether the plan may order steps that the program does not order, so that their buffers can share bytes.
-enum class ExtraEdges : std::uint8_t {
-  none,
-  /// Where that saves memory, and never so that the longest path through the program becomes longer: a step is ordered
-  /// before another one only if it finishes before the other begins when each step begins as early as possible.
-  off_critical_path,
-};
-
 struct MemoryPlanOptions {
-  ExtraEdges edges = ExtraEdges::none;
-  /// Edges are added only if they save at least this share of the bytes of the plan without them.
-  double least_saving = 0.02;
   /// Bounds the search for a better placement: about as many comparisons of two buffers. 10^8 take about 0.3 s.
   std::uint64_t effort = 100'000'000;
 };
@@ -105,17 +93,9 @@ struct MemoryPlan {
   std::vector<std::size_t> offsets = {};
   std::size_t bytes = 0;      ///< of the block
   std::size_t alignment = 1;  ///< of the block: the largest of all buffers
-  /// No plan for this order, with these edges, takes less. It is the largest sum of bytes found to be alive at one
-  /// moment: for a serial order at any step; for dependences, at any moment of several orders that they allow.
+  /// No plan takes less: the most bytes alive at one moment if each step begins as early as its order allows.
   std::size_t lower_bound = 0;
   std::size_t unshared_bytes = 0;  ///< of all buffers without sharing
-  /// Extra edges: `first` must finish before `second` begins. Sorted, without those that the others imply.
-  struct Edge {
-    std::uint32_t first, second;
-    friend auto operator<=>(const Edge&, const Edge&) = default;
-  };
-  std::vector<Edge> edges = {};
-  std::size_t saved_by_edges = 0;  ///< the bytes by which the plan without edges is larger
 };
 
 /// Plans the memory of a program. Takes time and memory that grow with the square of the number of buffers and steps.

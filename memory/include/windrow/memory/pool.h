@@ -1,18 +1,21 @@
-// A pool: an allocator that keeps freed memory for reuse, by size.
+// A pool: an allocator that takes segments from the allocator below, divides them, and keeps what is freed.
 //
-// Sizes are rounded up to multiples of memory_alignment and then to size classes, four per power of two, so at most a
-// fifth of a piece is unused. A large piece (1 MiB or more) also serves requests down to a quarter of its size. When a
-// large piece must be allocated, a kept piece of at least half its size is returned to the allocator below. So
-// minibatches of varying sizes soon share a few pieces, each as large as the largest minibatch needs; smaller
-// minibatches, such as the last of an epoch or one without gradients, are served from them too.
+// Small requests, up to 256 KiB, are rounded up to size classes, four per power of two, so at most a fifth of a piece
+// is unused. A freed piece is kept for the next request of its class, and costs a few instructions. A large request
+// gets the smallest free block that is large enough, what remains of that block stays free, and a freed block becomes
+// one with its free neighbours. So large requests of varying sizes, such as those of minibatches, use the same memory.
+//
+// Requests up to 2 MiB share segments: they often live long, as parameters and their gradients do, and would keep the
+// rest of a larger segment from serving the next minibatch.
 #pragma once
 #include "windrow/engine/requirements.h"
 
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <limits>
-#include <unordered_map>
+#include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "windrow/engine/mutex.h"
@@ -22,29 +25,38 @@ namespace windrow {
 
 struct PoolOptions {
   /// The most bytes taken from the allocator below, including those kept for reuse.
-  std::size_t limit = std::numeric_limits<std::size_t>::max();
-  /// The size of the largest piece, which is rounded up. Requests for more bytes are passed to the allocator below,
-  /// exactly, and nothing of them is kept: for an allocator such as Segments.
-  std::size_t largest_piece = std::numeric_limits<std::size_t>::max();
+  std::size_t limit = unlimited;
+  /// Deprecated, without effect: requests of all sizes share segments.
+  std::size_t largest_piece = unlimited;
   /// How long an allocation that would fail waits for other threads to free memory; nanoseconds::max() means without a
   /// limit. It blocks its thread, and on one that runs ops the frees themselves, if there is no other.
   std::chrono::nanoseconds patience{0};
+  /// How fast the allocator below is, which decides how segments are taken from it; see Pool.
+  enum class Below : std::uint8_t {
+    slow,  ///< as drivers of devices are
+    fast,  ///< as the host's is
+  } below = Below::slow;
 };
 
-/// Bytes count whole pieces: the rounded size, or more if a larger piece was reused.
+/// In bytes; a small request counts as the rounded size.
 struct PoolStats {
   std::size_t in_use = 0;
   std::size_t peak_in_use = 0;
-  std::size_t kept = 0;  ///< freed, and held for reuse
+  std::size_t kept = 0;  ///< free, and held for reuse; in_use + kept are taken from the allocator below
   std::uint64_t allocations = 0;
-  std::uint64_t reused = 0;  ///< allocations served from kept pieces
+  std::uint64_t reused = 0;  ///< allocations served from kept memory
 };
 
-/// Owns the memory that it keeps. Everything allocated from it must be freed before it ends.
+/// Owns its segments. Everything allocated from it must be freed before it ends.
 ///
-/// If kept memory would make a request exceed the limit, or if the allocator below fails, the pool first returns all
-/// kept memory. If the request still fails, it throws OutOfMemory with the bytes requested, the bytes in use, and the
-/// limit or the error of the allocator below. With PoolOptions::patience it first waits for memory to be freed.
+/// A segment has at least 2 MiB and is up to a quarter larger than the request. Before it is taken, unused ones of at
+/// least half its size go back to the allocator below, since they are outgrown. Where the allocator below is fast, a
+/// segment has at least 1 MiB and is as large as the request, and all unused ones up to its size go back: less is
+/// unused, and segments are taken more often.
+///
+/// If the limit is reached or the allocator below fails, everything unused goes back. If the request still fails,
+/// OutOfMemory says the bytes requested, the bytes in use, and the limit or the error of the allocator below. With
+/// PoolOptions::patience it first waits for memory to be freed.
 ///
 /// Of a device's memory, a pool serves one ordered lane (see Allocator): it gives freed memory to later work of that
 /// lane without waiting for it.
@@ -59,63 +71,69 @@ class Pool final : public DividingAllocator {
   Pool& operator=(const Pool&) = delete;
 
   std::string_view name() const override { return name_; }
-  std::byte* allocate(std::size_t bytes) override;
-  void deallocate(std::byte* start, std::size_t bytes) noexcept override;
+  std::byte* allocate(std::size_t bytes) override WINDROW_EXCLUDES(growing_, mutex_);
+  void deallocate(std::byte* start, std::size_t bytes) noexcept override WINDROW_EXCLUDES(mutex_);
 
-  /// Returns kept pieces to the allocator below, large ones first, until at most `keep` bytes are kept; then trims
-  /// that allocator to the rest.
-  void trim(std::size_t keep = 0) noexcept override;
+  /// Returns unused segments to the allocator below until at most `keep` bytes are kept; then trims that allocator to
+  /// the rest.
+  void trim(std::size_t keep = 0) noexcept override WINDROW_EXCLUDES(growing_, mutex_);
   /// Bytes in use are live; cached are what is kept, and what the allocator below has cached.
-  MemoryUse use() const override;
-  PoolStats stats() const;
+  MemoryUse use() const override WINDROW_EXCLUDES(mutex_);
+  PoolStats stats() const WINDROW_EXCLUDES(mutex_);
 
-  /// The size of the piece that a request for `bytes` takes, unless a larger piece is reused.
+  /// The size of the class of a small request.
   static std::size_t rounded(std::size_t bytes);
 
  private:
-  struct Piece {
-    std::byte* start;  ///< null for no piece
-    std::size_t size_class;
+  /// By size, then by address.
+  using FreeBlocks = std::set<std::pair<std::size_t, std::byte*>>;
+  struct Block {
+    std::size_t bytes;
+    bool begins_segment;
+    bool shared;                      // of a segment that requests up to 2 MiB share
+    FreeBlocks::node_type node = {};  // empty while the block is free
   };
-  static constexpr std::size_t kept_classes = 256;  // more than any size needs
-  using PiecesByClass = std::array<std::vector<std::byte*>, kept_classes>;
+  using Blocks = std::map<std::byte*, Block>;
+  static constexpr std::size_t class_count = 44;  // of small requests
 
-  /// The bytes that a request counts as, and takes from the allocator below.
+  /// The bytes that a request takes.
   std::size_t counted(std::size_t bytes) const;
-  bool passes_on(std::size_t bytes) const { return bytes > largest_piece_; }
-  std::byte* allocate_now(std::size_t wanted) WINDROW_EXCLUDES(mutex_);
-  /// Waits until memory was freed after `frees` frees. Returns false if there is none to wait for, or not in time.
-  bool wait_for_free(std::uint64_t frees, std::chrono::steady_clock::time_point deadline) WINDROW_EXCLUDES(mutex_);
-  void count_free() WINDROW_REQUIRES(mutex_);
-  /// Returns kept pieces, large ones first, until at most `keep` bytes are kept.
-  void give_back_kept(std::size_t keep) noexcept WINDROW_EXCLUDES(trimming_, mutex_);
-  std::byte* reuse_or_reserve(std::size_t bytes) WINDROW_EXCLUDES(mutex_);
-  Piece take_kept(std::size_t size_class) WINDROW_REQUIRES(mutex_);
-  /// A kept piece smaller than this class, of at least about half its size.
-  Piece take_outgrown(std::size_t size_class) WINDROW_REQUIRES(mutex_);
-  void give_back(Piece piece) WINDROW_EXCLUDES(mutex_);
-  std::byte* take_from_below(std::size_t bytes);
-  void count_allocation() WINDROW_REQUIRES(mutex_);
-  OutOfMemory refusal(std::size_t bytes, std::string_view reason) const WINDROW_REQUIRES(mutex_);
+  std::size_t segment_for(std::size_t bytes) const;
 
-  // Immutable after construction.
-  const std::size_t limit_, largest_piece_;
+  /// For the request: a kept piece, or a free block, divided if it is larger. Null if there is none.
+  std::byte* take_kept(std::size_t wanted) WINDROW_REQUIRES(mutex_);
+  std::byte* take_free(std::size_t bytes, bool shared) WINDROW_REQUIRES(mutex_);
+  std::byte* count_taken(std::byte* start, std::size_t bytes) WINDROW_REQUIRES(mutex_);
+  /// Takes memory from below for the request.
+  std::byte* grow(std::size_t wanted) WINDROW_EXCLUDES(growing_, mutex_);
+  void add_segment(std::size_t bytes, bool shared) WINDROW_REQUIRES(growing_) WINDROW_EXCLUDES(mutex_);
+
+  void put_free(Blocks::iterator block) noexcept WINDROW_REQUIRES(mutex_);
+  /// Makes the block, which is free, one with the next one if that is free and of the same segment.
+  void join_next(Blocks::iterator block) noexcept WINDROW_REQUIRES(mutex_);
+  void free_kept_pieces() noexcept WINDROW_EXCLUDES(mutex_);
+  /// Returns unused segments of `from` to `to` bytes while more than `keep` bytes are kept.
+  void give_back(std::size_t from, std::size_t to, std::size_t keep) noexcept WINDROW_REQUIRES(growing_)
+      WINDROW_EXCLUDES(mutex_);
+  /// The same for all sizes, at last with the kept pieces made free.
+  void give_back_all(std::size_t keep) noexcept WINDROW_REQUIRES(growing_) WINDROW_EXCLUDES(mutex_);
+  /// Waits until memory was freed after `frees` frees, and sets the number. False if there is none to wait for, or not
+  /// in time.
+  bool wait_for_free(std::uint64_t& frees, std::chrono::steady_clock::time_point deadline) WINDROW_EXCLUDES(mutex_);
+
+  const std::size_t limit_;
   const std::chrono::nanoseconds patience_;
+  const bool fast_below_;
   const std::string name_;
 
-  // Held while pieces go back to the allocator below: a thread that has acquired it knows that earlier trims are
-  // complete.
-  Mutex trimming_;
-
-  // The allocator below is never called under mutex_. Bytes are counted as in use before they are taken from below, and
-  // as kept until they have been returned there.
-  // Invariants: 1. in_use is within the limit. 2. Bytes are taken only after in_use + kept, including them, was within
-  // the limit. A kept piece is reused only if in_use stays within it: the sum may exceed it while pieces go back.
-  mutable Mutex mutex_;
+  // Held while the allocator below is called, which mutex_ never is. So one segment at a time is taken or goes back,
+  // and in_use + kept never exceed the limit.
+  Mutex growing_;
+  mutable Mutex mutex_;  // taken after growing_
   PoolStats stats_ WINDROW_GUARDED_BY(mutex_);
-  PiecesByClass kept_ WINDROW_GUARDED_BY(mutex_);
-  /// Size classes of pieces in use that are larger than requested.
-  std::unordered_map<std::byte*, std::size_t> larger_ WINDROW_GUARDED_BY(mutex_);
+  Blocks blocks_ WINDROW_GUARDED_BY(mutex_);
+  FreeBlocks free_[2] WINDROW_GUARDED_BY(mutex_);                                       // [1]: of shared segments
+  std::array<std::vector<std::byte*>, class_count> pieces_ WINDROW_GUARDED_BY(mutex_);  // kept; as blocks not free
   std::uint64_t frees_ WINDROW_GUARDED_BY(mutex_) = 0;
   int waiting_ WINDROW_GUARDED_BY(mutex_) = 0;  // for freed_
   CondVar freed_;

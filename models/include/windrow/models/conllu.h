@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "windrow/batching/graph.h"
-#include "windrow/models/data_error.h"
 #include "windrow/models/vocabulary.h"
 
 namespace windrow {

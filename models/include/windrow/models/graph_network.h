@@ -75,7 +75,7 @@ class GraphNetwork final : public Network {
   std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const override;
   std::int64_t fingerprint() const override;
   std::vector<std::string> sample_texts(const std::string& start, const SamplingOptions& options) override;
-  PrintedSource source(const SourceOptions& options) const override;
+  VertexFunction function_for_use() const override { return function_; }
 
   const VertexFunction& function() const { return function_; }
 

@@ -1,12 +1,13 @@
 // Classifiers of images at the level of operators: a perceptron, and a convolutional network. Their structure does not
-// depend on the sample, so they need no vertex function: a Tape differentiates them, and a Static replays them.
+// depend on the sample, so they need no vertex function: a Tape differentiates them, and a Static replays them. Each is
+// a vertex function, too, for programs (windrow/training/program.h).
 #pragma once
 #include "windrow/engine/requirements.h"
 
 #include <functional>
 #include <vector>
 
-#include "windrow/batching/parameters.h"
+#include "windrow/batching/vertex_function.h"
 #include "windrow/ops/apply.h"
 
 namespace windrow {
@@ -19,6 +20,8 @@ struct ImageClassifier {
   std::vector<Parameter> parameters;
   /// The scores of the classes, n x classes, from n x (channels * height * width) pixels.
   std::function<Tensor(const ApplyOperator& apply, const Tensor& images)> logits;
+  /// The same for one image, in a vertex function.
+  std::function<Expr(const Expr& image)> logits_of_vertex;
   double flops;  ///< of the products of an image, forward
 };
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "windrow/models/data_error.h"
+#include "windrow/models/vocabulary.h"
 
 namespace windrow {
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "windrow/batching/graph.h"
-#include "windrow/models/data_error.h"
+#include "windrow/models/vocabulary.h"
 
 namespace windrow {
 

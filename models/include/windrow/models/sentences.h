@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "windrow/models/data_error.h"
+#include "windrow/models/vocabulary.h"
 
 namespace windrow {
 

@@ -26,7 +26,6 @@
 #include "windrow/batching/graph.h"
 #include "windrow/batching/runner.h"
 #include "windrow/models/crf.h"
-#include "windrow/models/dropout_rates.h"
 #include "windrow/models/lstm.h"
 
 namespace windrow {

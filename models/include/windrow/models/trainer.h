@@ -100,8 +100,9 @@ class Trainer {
   std::uint64_t failed_minibatch() const;
   bool in_epoch() const { return next_ < order_.size(); }
 
-  /// Writes a checkpoint of everything that the results of later steps depend on. Its step is the number of minibatches
-  /// so far. The document gets the records "training" and "trainer" beside those it has. Waits. Throws as Snapshot and
+  /// Writes a checkpoint of everything that the results of later steps depend on, but for what has been learned about
+  /// batching, which this trainer forgets: see Learner::forget(). Its step is the number of minibatches so far. The
+  /// document gets the records "training" and "trainer" beside those it has. Waits. Throws as Snapshot and
   /// CheckpointWriter do.
   /// In a group, rank 0 saves, and the other members call help_save() at the same time. A trainer that resumes in a
   /// group of another size, goes on with the same order of samples, but not with the same bits.
@@ -109,7 +110,7 @@ class Trainer {
   /// Sends rank 0 what its checkpoint needs of this member.
   void help_save();
   /// Goes on from a checkpoint of a trainer with the same options, workload and data: later steps give the bits that
-  /// they would have given without the break. Call it before any training. Throws FileError for a checkpoint of
+  /// they give in the trainer that saved it. Call it before any training. Throws FileError for a checkpoint of
   /// something else; the trainer is of no more use then.
   void resume(const SavedCheckpoint& checkpoint);
   /// Trains unbatched, for comparison: on samples with about 10,000 vertices or 2e10 floating point operations,
@@ -150,12 +151,8 @@ class Trainer {
   bool room_is_scarce() const;
   /// Waits for what is pushed, to have the memory.
   void wait_for_room();
-  /// What a checkpoint holds of the members one by one.
-  struct OfMembers {
-    double loss = 0;                                        // the sum
-    std::vector<std::vector<std::int64_t>> histories = {};  // by rank; see Learner::history()
-  };
-  OfMembers gather();
+  /// Prepares a checkpoint, at all members. Returns the sum of their losses.
+  double prepare_save();
   /// Takes the step for the gradients that are there.
   void take_step(std::size_t own_samples, std::size_t samples);
   /// Ends the steps that members take alone.
@@ -186,7 +183,9 @@ class Trainer {
   std::optional<double> validation_loss_;
 };
 
-/// The history that a trainer has saved; see Learner::history(). Throws FileError if the checkpoint has none.
-std::vector<std::int64_t> saved_history(const SavedCheckpoint& checkpoint);
+[[deprecated("nothing is saved of what was learned about batching")]] inline std::vector<std::int64_t> saved_history(
+    const SavedCheckpoint&) {
+  return {};
+}
 
 }  // namespace windrow

@@ -1,4 +1,4 @@
-// Vocabularies: numbers for words, tags or characters.
+// Vocabularies: numbers for words, tags or characters. And the exception that readers of data throw.
 //
 //   windrow::Vocabulary words(sentences | std::views::join, 5);
 //   std::int32_t number = words.number("cat");
@@ -16,7 +16,16 @@
 #include <utility>
 #include <vector>
 
+#include "windrow/engine/error.h"
+
 namespace windrow {
+
+/// Thrown for malformed or missing data. The text is one line: the file, the line and column where known (in bytes,
+/// from 1), what is wrong, and what was expected.
+class DataError : public Error {
+ public:
+  using Error::Error;
+};
 
 /// Counts of words, in the order of their first occurrences. Empty words are not counted. A value.
 class WordCounts {

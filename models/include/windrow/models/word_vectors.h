@@ -18,7 +18,7 @@
 #include <string>
 #include <string_view>
 
-#include "windrow/models/data_error.h"
+#include "windrow/models/vocabulary.h"
 #include "windrow/models/workload.h"
 
 namespace windrow {

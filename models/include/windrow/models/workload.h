@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "windrow/batching/runner.h"
-#include "windrow/models/dropout_rates.h"
+#include "windrow/models/lstm.h"
 
 namespace windrow {
 
@@ -81,10 +81,9 @@ class Learner {
   /// How a minibatch of training samples would be divided; see Runner::grouped(). Throws MisuseError if graphs are
   /// built only as the program runs.
   virtual GroupedMinibatch grouped(SampleNumbers training) = 0;
-  /// What results depend on besides parameters and samples; see Runner::history(). A new learner of the same network
-  /// that is given it continues as this one does.
-  virtual std::vector<std::int64_t> history() const = 0;
-  virtual void set_history(std::span<const std::int64_t> history) = 0;
+  /// Forgets what results depend on besides parameters and samples, as Runner::forget() does, so that it continues as a
+  /// new learner of the same network does.
+  virtual void forget() {}
 };
 
 /// What a model says about one input. A value.
@@ -127,7 +126,7 @@ struct Prediction {
   std::optional<Likelihood> likelihood = {};
 };
 
-struct SamplingOptions;  // sentence_model.h
+struct SamplingOptions;  // language_model.h
 
 struct PredictOptions {
   std::size_t beam = 1;   ///< for models that write: the width of the beam search; 1 is greedy search
@@ -135,13 +134,6 @@ struct PredictOptions {
   /// Whether texts that have a label as a whole also have that of each part. These take memory as the square of the
   /// length if each part is in the next one.
   bool parts = false;
-};
-
-struct SourceOptions {
-  /// What the training has seen; see Learner::history().
-  std::span<const std::int64_t> history = {};
-  std::size_t rows = 64;  ///< of a recorded schedule: the samples that it computes together
-  std::string name = {};  ///< of the program and its namespace; empty: the network's
 };
 
 /// Computes a workload's samples, and holds them: a vertex function over graphs (graph_network.h), or a program that
@@ -165,8 +157,8 @@ class Network {
   /// Texts drawn from a language model that all begin with the words of `start`, as one minibatch; waits. Throws
   /// MisuseError unless WorkloadKind::samples_texts, and as SentenceModel::sample() does.
   virtual std::vector<std::string> sample_texts(const std::string& start, const SamplingOptions& options);
-  /// The outputs of the network as a program of C++; see ops/source.h. Throws MisuseError if it cannot be printed.
-  virtual PrintedSource source(const SourceOptions& options) const;
+  /// The vertex function that computes the network's outputs, with its parameters. Throws MisuseError if there is none.
+  virtual VertexFunction function_for_use() const;
 
  protected:
   /// Throws MisuseError for a beam, which only models that write can use.

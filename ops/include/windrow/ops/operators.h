@@ -343,6 +343,11 @@ Attributes at_rate(double rate, double decay = 0);
 /// For sgd_rows: the rows of the table, the learning rate and the weight decay.
 Attributes rows_at_rate(Rows rows, double rate, double decay = 0);
 
+/// Attributes that were stored, made anew by the function that the operator names, and so checked. Ignores
+/// Attributes::made_by. Throws MisuseError as that function does, for attributes that it does not make, and for
+/// functions of a program's own, and of sgd and sgd_rows.
+Attributes remade(const Operator& op, const Attributes& stored);
+
 /// All operators of this header.
 std::span<const Operator* const> all();
 

@@ -5,7 +5,7 @@
 //       .body = [&](const windrow::StaticInputs& call) -> std::vector<windrow::Tensor> { return {logits(call)}; },
 //       .rows = 64, .width = 784, .parameters = {{"first", w}, ...}});
 //
-// Runner::source() prints vertex functions.
+// Vertex functions are written as data; see windrow/training/program.h.
 #pragma once
 #include "windrow/engine/requirements.h"
 
@@ -20,7 +20,7 @@ namespace windrow {
 
 /// A value.
 struct PrintedSource {
-  std::string name;  ///< of its namespace
+  std::string name;  ///< of its namespace: that of the program, and _model
   /// By name: model.h is the interface, model.cc what was printed of the program, main.cc a program for it, and
   /// CMakeLists.txt builds it; all others are the same for all programs. They need the headers and the library of the
   /// room ops.
@@ -43,10 +43,5 @@ struct StaticProgram {
 /// printed: an op that is no operator of operators.h, a view of a part of a tensor, and a tensor from outside that is
 /// no parameter.
 PrintedSource print_source(const Device& device, const StaticProgram& program);
-
-/// What all printed programs have: CMakeLists.txt, and the files for kernels and weights.
-PrintedSource source_files(const std::string& name);
-/// The one command that compiles a printed program.
-std::string compile_command(const std::string& name);
 
 }  // namespace windrow

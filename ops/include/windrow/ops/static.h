@@ -12,35 +12,24 @@
 // made, and the tensors inside lie at places in one block of memory that were planned once.
 //
 // Contract
-//   Order    A call equals calling the body. Its ops are ordered with all others by their variables, as pushed ops are.
-//   Body     It may apply operators, view and make tensors, draw from generators, fill and set tensors, call another
-//            Static, which becomes a part of it and gets the tensors that are passed, and not copies, and whatever else
-//            pushes replayable ops (recording.h), such as Optimiser::step. It is not to call its own Static. Nothing
-//            runs while it is recorded. A push of any other op to the same engine, and a wait, throws MisuseError
-//            there; pushes of other threads, and those to another engine, are not recorded. What else it does, such as
-//            counting, is done once and not by replays; numbers that it passes, as attributes or to set(), are
-//            constants of the recording, and so are deadlines of its ops. A number that changes belongs in a tensor;
-//            where the program's state decides which ops the body applies, such as which parameters are frozen, calls
-//            need a `key` for each state.
-//   Tensors  Inputs are copied into tensors of the recording. A tensor that the body makes, and that is held when the
-//            body has returned, keeps its memory, and each replay overwrites it. All others have no bytes of their own.
-//            A tensor from outside is accessed in place: so the program may write a batch into it, and pass no input.
-//            To carry a value from call to call, write it into such a tensor; a handle that the body assigns is
-//            assigned once. The body throws MisuseError where a tensor from outside that it reads is held by nobody
-//            afterwards, since the body has then assigned the handle. A tensor over a Buffer that the body made counts
-//            as one from outside: replays do not clear what it does not write.
-//   Memory   Each recording has memory of its own, which it takes when it runs first. Where the host's memory has a
-//            limit, a first call, and a call after a failure, drops recordings of this Static that were used least
-//            recently, until there is room for the called one and they take half of the limit at most.
-//   Errors   If the body throws, nothing of it is pushed or kept, except what it did to the program's own state. An op
-//            that fails in a replay poisons what it writes, as any op does; the next call overwrites its results, and
-//            heals them. Until there is a next call of the Static after it has failed, Engine::wait_all() reports it.
-//            With order `serial` or `breadth_first`, neighbouring ops of a lane fail together.
-//   Captures In Engine::capture, a call for inputs that were recorded before adds the replay to the graph; a first call
-//            throws MisuseError.
-//   Threads  One at a time.
-//   Life     It may end while replays run. Tensors that it returned stay valid. After the engine is gone, calls throw
-//            MisuseError.
+//   Order    A call equals calling the body. Variables order its ops with all others, as pushed ops are.
+//   Body     It may apply operators, make, view, fill and set tensors, draw, call other Statics, and push replayable
+//   ops
+//            (recording.h), such as Optimiser::step. Any other push to the engine, and a wait, throws MisuseError.
+//            Whatever else it does happens once, when it is recorded. Numbers that it passes are constants of the
+//            recording: a number that changes belongs in a tensor. If the program's state decides which ops the body
+//            applies, such as which parameters are frozen, each state needs a `key` of its own.
+//   Tensors  Inputs are copied. A tensor that the body makes, and that is held when it has returned, keeps its memory,
+//            and each replay overwrites it; all others share planned memory. Tensors from outside are accessed in
+//            place. To carry a value to the next call, write it into such a tensor. A handle that the body assigns is
+//            assigned once; the body throws MisuseError if nobody holds a tensor afterwards that it has read.
+//   Memory   Each recording has memory of its own. Where the host's memory has a limit, recordings that were used least
+//            recently are dropped until there is room for the called one, and all take half of the limit at most.
+//   Errors   If the body throws, nothing of it is pushed or kept. An op that fails in a replay poisons what it writes,
+//            and the next call heals it; Engine::wait_all() reports it until then. With order `serial` or
+//            `breadth_first`, neighbouring ops of a lane fail together.
+//   Captures In Engine::capture, a call adds the replay to the graph; a first call throws MisuseError.
+//   Threads  One at a time. A Static may end while replays run; tensors that it returned stay valid.
 #pragma once
 #include "windrow/engine/requirements.h"
 

@@ -87,9 +87,9 @@ struct OptimiserOptions {
   LearningRate rate = 0.01;
   double penalty = 0;  ///< adds penalty * value to the gradient: the gradient of an L2 term; PyTorch's weight_decay
   double decay = 0;    ///< multiplies values by 1 - rate * decay before the step: AdamW's weight_decay
-  /// The largest norm of all gradients together: larger ones are scaled down (Pascanu et al. 2013). Then the largest
-  /// magnitude of an element: larger ones are clipped. A norm that is not finite makes parameters NaN, so the next loss
-  /// fails; see NonFinite::skip.
+  /// The largest norm of all gradients of the set together: larger ones are scaled down (Pascanu et al. 2013). Then the
+  /// largest magnitude of an element: larger ones are clipped. A norm that is not finite makes parameters NaN, so the
+  /// next loss fails; see NonFinite::skip.
   double clip_norm = std::numeric_limits<double>::infinity(), clip_value = std::numeric_limits<double>::infinity();
   /// Steps are taken for so many minibatches together: every so many calls of step().
   std::uint64_t accumulate = 1;

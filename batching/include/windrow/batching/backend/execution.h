@@ -1,6 +1,10 @@
-// A minibatch while a back end computes it: what all back ends share, and the stages that each of them implements.
+// A minibatch while it is computed. Start here to see what its ops do; execute/push.h pushes them.
 //
-// The host's back end computes on the host, Interpretation (interpretation.h) on any device.
+// All values of its vertices lie in one buffer. On the host (Ops::side_by_side), its work is cut into ops that run side
+// by side, small steps run over tiles of rows, and indices and inputs are read where the layout has them. On a device
+// (Ops::in_order), each pass is an op on the device's lane, or a few ops, which issue a kernel for each step; indices
+// and inputs are packed, and copied to the device at once. The interpreter computes so on any device; a back end for a
+// device derives from Execution, and overrides how segments of steps are computed.
 #pragma once
 #include "windrow/engine/requirements.h"
 
@@ -13,6 +17,7 @@
 #include <vector>
 
 #include "windrow/batching/backend/layout.h"
+#include "windrow/batching/backend/packed_layout.h"
 #include "windrow/batching/backend/plan.h"
 #include "windrow/batching/runner.h"
 #include "windrow/memory/buffer.h"
@@ -23,7 +28,9 @@ namespace windrow {
 
 class LayoutMemory;
 class Origins;
+class Scratch;
 class StepClock;
+class StepLap;
 struct RunnerNotes;
 
 /// The outcome of a minibatch. Waiting threads hold this, so they do not keep the minibatch's memory alive.
@@ -31,7 +38,7 @@ struct MinibatchEnd {
   explicit MinibatchEnd(const Device& device);
 
   const Buffer over;  ///< no bytes; the last op writes its variable
-  double loss = 0;    ///< written by Execution::add_up_losses()
+  double loss = 0;    ///< written by the op that adds the losses up
   /// The error text of a loss that is not finite, if the minibatch does not fail for it. Written by the ops that check
   /// losses; read by ops and threads that have waited for `over`.
   std::string not_finite;
@@ -59,10 +66,30 @@ struct LossCheck {
   bool skips = false;
 };
 
+/// Some vertices of a type, and a phase whose steps run over them.
+struct PhaseRows {
+  Phase phase;
+  std::size_t type;
+  Index begin, end;
+  Index batch = -1;  ///< for a phase of levels: the number of its batch in the group's schedule
+};
+
+/// The memory of a minibatch, to which a back end adds words.
+struct Packing {
+  const Layout& layout;
+  const std::vector<Index>& offsets;  ///< of the regions, in elements from its beginning
+  Index elements;                     ///< the words follow them
+  PackedLayout& packed;
+};
+
 /// An owner. Made by the runner and shared by the ops of the minibatch; the last holder destroys it.
 ///
 /// The variable memory() stands for all values of the vertices: an op that reads it after the last stage sees
-/// everything that the stages wrote. A failure of a stage poisons it.
+/// everything that the stages wrote. A failure of a stage poisons it. The first op overwrites it. In order, each stage
+/// mutates it. Side by side, only the last op of a stage does: each op before that reads it, writes a variable of its
+/// own, and reads the variables of the ops that it must wait for (execute/pieces.h); ops that may run concurrently
+/// write disjoint parts of the buffer. An op of an early gradient reads only the variables of such ops, so that the
+/// last op does not wait for it; it holds the execution, which owns the buffer.
 class Execution : public std::enable_shared_from_this<Execution> {
  public:
   /// Given by the runner; a back end hands them on.
@@ -77,9 +104,35 @@ class Execution : public std::enable_shared_from_this<Execution> {
     std::shared_ptr<LayoutMemory> layouts = nullptr;   ///< takes the layout's memory back, unless null
     std::vector<Access> kept_gradients = {};           ///< reads of the gradients that it adds to
   };
+  enum class Ops : std::uint8_t { in_order, side_by_side };  ///< see above
+  /// What a back end chooses.
+  struct Choices {
+    Ops ops = Ops::in_order;
+    std::vector<char> needed = {};  ///< as LoweredPlan::needed() returned; empty for all tensors
+    // Of back ends that compute segments their own way:
+    /// By type and number of the local: the rate of its rows if it needs memory. Plans without `fusion` have no locals.
+    std::vector<std::vector<std::optional<Rate>>> locals = {};
+    /// Whether steps gather by PackedLayout::children and consumers.
+    bool gathers = true;
+    /// Appends words to those that are copied to the device.
+    std::function<void(const Packing&)> pack = {};
+  };
+
+  /// In order, the plan must have been made by options of options_for().
+  Execution(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
+            Options options, const Choices& choices);
+  Execution(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
+            Options options);
   virtual ~Execution();
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
+
+  /// The options of plans that are computed in order.
+  static PlanOptions options_for(PlanOptions options);
+  [[deprecated("lower plans by with_kernels()")]] static void require_kernels(const Plan& plan,
+                                                                              const KernelTable<float>& kernels) {
+    with_kernels(plan, kernels);
+  }
 
   // Stages. Each pushes ops and returns.
   struct Pushing {
@@ -88,23 +141,22 @@ class Execution : public std::enable_shared_from_this<Execution> {
     std::source_location from;
   };
   /// The forward pass and the losses.
-  virtual void forward(const Pushing& pushing) = 0;
+  void forward(const Pushing& pushing);
   /// The same with the backward pass and the gradients of parameters.
-  virtual void differentiate(const Pushing& pushing) = 0;
+  void differentiate(const Pushing& pushing);
   /// After forward(): the backward pass and the gradients of parameters, for given gradients of outputs.
-  virtual void backward(const Pushing& pushing) = 0;
+  void backward(const Pushing& pushing);
   /// Copies an output into `out`, with the rows that `row_of` assigns to vertices; see Minibatch::output.
-  virtual void collect(std::size_t output, std::vector<std::int32_t> row_of, const Tensor& out,
-                       std::source_location from) = 0;
+  void collect(std::size_t output, std::vector<std::int32_t> row_of, const Tensor& out, std::source_location from);
   /// Checks losses that the runner does not know, after forward() and before backward(). The error names the culprit.
-  virtual void check_losses(LossCheck check, std::source_location from) = 0;
+  void check_losses(LossCheck check, std::source_location from);
 
   Var memory() const { return memory_->var(); }
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
   /// The rows of a lookup's gradient, as a tensor that shares the buffer.
   Tensor rows_of(const Plan::Rows& rows) const;
   /// The index operands of op::sgd_rows for these rows, as tensors that share the buffer; empty if they are not in it.
-  virtual std::vector<IntTensor> segments_of(const Plan::Rows&) const { return {}; }
+  std::vector<IntTensor> segments_of(const Plan::Rows& rows) const;
   const Plan& plan() const { return *plan_; }
   const Layout& layout() const { return layout_; }
   const Device& device() const { return device_; }
@@ -120,43 +172,50 @@ class Execution : public std::enable_shared_from_this<Execution> {
   void set_tensor(std::size_t number, const Tensor& tensor) { tensors_[number] = tensor; }
   /// Makes this gradient of a parameter add to its existing value. Called before ops that write it are pushed.
   void add_to(std::size_t tensor) { adds_to_[tensor] = 1; }
-  bool adds_to(std::size_t tensor) const { return adds_to_[tensor] != 0; }
-  const std::vector<Access>& kept_gradients() const { return options_.kept_gradients; }
   /// Of the runner, and used only by the thread that calls it.
   RunnerNotes& notes() const { return *notes_; }
-
-  std::string name_of(const Step& step) const;
   /// The number of the output of that name, which exists.
   std::size_t number_of(const std::string& output) const;
 
  protected:
-  Execution(const Device& device, std::shared_ptr<const Plan> plan, Layout layout, std::vector<Tensor> tensors,
-            Options options);
-
   struct Range {
     Index begin, end;
   };
-  /// The rows of that rate that belong to a range of vertices of a type.
-  Range range(std::size_t type, Rate rate, Range vertices) const;
-
-  /// A loss that is not finite.
-  struct BadLoss {
-    VertexRow vertex;
-    std::string what;
-    std::optional<std::size_t> output = {};  ///< none: a loss of the function
+  /// Where a step runs: on rows of vertices of a type, or of their edges.
+  struct At {
+    std::size_t type = 0;
+    Rate rate = Rate::vertices;
+    Range rows = {0, 0};
+    Lane* lane = nullptr;     ///< of the op; null on the host
+    float* tile = nullptr;    ///< side by side: the memory of values in tiles
+    Index first_in_tile = 0;  ///< the first row in that memory
+    float* values = nullptr;  ///< the memory of all other values, if it is not the minibatch's
+    StepLap* lap = nullptr;   ///< measures steps, unless null
   };
-  using ValuesOf = std::function<Matrix<const float>(std::size_t type, const Place& place)>;
-  /// Adds up the losses of the function, and returns the first one that is not finite.
-  std::optional<BadLoss> add_up_losses(const ValuesOf& values_of);
-  /// The first of these losses that is not finite.
-  std::optional<BadLoss> find_bad(const LossCheck& check, Matrix<const float> values) const;
-  /// Throws Error with that text, or notes it in the end of the minibatch.
-  void refuse(const std::string& text, bool note) const;
 
-  std::string name() const;
-  std::string name_of(VertexRow vertex) const;
-  /// " at vertex 3 of graph 1", or " recorded at parser.cc:12".
-  std::string origin_of(VertexRow vertex, const Step* step) const;
+  // Overridden by back ends, in order. Called in ops of the device's lane; they issue kernels on it and return.
+  /// Computes a pass, or a part of the backward pass.
+  virtual void run_stage(const std::vector<PhaseRows>& stage, const At& at);
+  /// Computes a segment: by default, step by step.
+  virtual void run(const Segment& segment, const At& at);
+  /// Where the backward pass can be divided: at the number of batches that are left, or at a lower one.
+  virtual Index stage_ends(Index batches_left) const { return batches_left; }
+
+  /// Computes a phase of some vertices, segment by segment. Of `at`, it uses the lane and the memory.
+  void run(const PhaseRows& rows, const At& at);
+  void run(const Step& step, const At& at);
+  /// The rows of a place that belong to `at`; all rows if the place has the other rate.
+  Matrix<float> place(const Place& place, const At& at) const;
+  /// The same, of an operand that may also be an input or a tensor.
+  Matrix<const float> operand(const Place& place, const At& at) const;
+  /// The word of `packed()` at that position, in the device's memory.
+  const std::int32_t* word(std::size_t at) const { return words_ + at; }
+  const PackedLayout& packed() const { return packed_; }
+  /// The memory of the minibatch: elements(), with the regions, and then the words.
+  float* data() const { return data_; }
+  Index elements() const { return elements_; }
+  /// Of the layout, in one group.
+  Index batch_count() const { return static_cast<Index>(layout_.batches.front().size()); }
 
   const Device device_;
   const std::shared_ptr<const Plan> plan_;
@@ -164,13 +223,99 @@ class Execution : public std::enable_shared_from_this<Execution> {
   // By number in the plan. Written by the thread that pushes: gradients of outputs between the forward and the backward
   // pass, so ops of the forward pass must not look at those.
   std::vector<Tensor> tensors_;
-  std::vector<char> adds_to_;
   const Options options_;
+
+ private:
+  friend class Losses;
+  friend class PostMortem;
+  friend class Push;
+
+  bool in_order() const { return ops_ == Ops::in_order; }
+  /// Whether the minibatch needs a tensor.
+  bool needs(std::size_t tensor) const { return needed_.empty() || needed_[tensor] != 0; }
+  bool adds_to(std::size_t tensor) const { return adds_to_[tensor] != 0; }
+  /// Makes a variable for an op of the minibatch.
+  Var add_op_var();
+
+  // Memory.
+  void place_values(const Choices& choices);
+  void take_memory(Lane* lane);
+  void clear_missing(float* values, Lane* lane) const;
+  float* region(std::size_t type, std::size_t number, const At& at) const {
+    return (at.values != nullptr ? at.values : data_) + offsets_[plan_->types[type].first_region + number];
+  }
+  /// The rows of that rate that belong to a range of vertices of a type.
+  Range range(std::size_t type, Rate rate, Range vertices) const;
+  At all_rows(std::size_t type, Rate rate, const At& at) const;
+  /// What a step that is no product reads and writes; see StepTimes.
+  std::int64_t bytes_of(const Step& step, const At& at) const;
+  void copy_output(std::size_t output, const std::vector<std::int32_t>& row_of, Matrix<float> out) const;
+
+  // Steps.
+  void run_op(const std::vector<PhaseRows>& stage, Lane* lane);
+  template <class Visit>
+  void each_segment(const PhaseRows& rows, At at, Visit visit) const;
+  template <class Visit>
+  void each_step(const Segment& segment, const At& at, Visit visit) const;
+  void run_or_explain(const Step& step, const At& at);
+  Kernel<float> kernel_of(const Step& step) const;
+  void run_kernel(const Step& step, const At& at, Matrix<float> out) const;
+  void run_where_present(const Step& step, const At& at, const Kernel<float>& kernel,
+                         const KernelCall<float>& call) const;
+  void fill(Matrix<float> out, float value, Write write, Lane* lane) const;
+  void call(const Operator& op, KernelCall<float> call, Lane* lane) const;
+  /// Calls visit(row, its slot at a consumer) for the rows whose consumers have slots for the state, for the first
+  /// consumer of each row, then visit_more() likewise for further consumers, row by row and in order. `slots_of`
+  /// selects states or gradients.
+  using SlotsOf = std::vector<ChildSlots> TypePlan::*;
+  template <class Visit, class VisitMore>
+  void each_slot(SlotsOf slots_of, std::size_t state, const At& at, Visit visit, VisitMore visit_more) const;
+  void scatter(const Step& step, const At& at) const;
+  void gather(const Step& step, const At& at) const;
+  void add_incoming(const Step& step, const At& at) const;
+  void gather_incoming(const Step& step, const At& at) const;
+  void read_in_place(const Step& step, const At& at) const;
+  void take_incoming_products(const Step& step, const At& at) const;
+  void gather_sum(Matrix<const float> from, const std::int32_t* words, const PackedGather& gather, Range rows,
+                  Matrix<float> out, Lane* lane) const;
+  void gather_pairs(const Step& step, Matrix<const float> x, Matrix<const float> y, const PackedGather& gather,
+                    const At& at, Matrix<float> out) const;
+
+  // Steps of tensors.
+  void run(const TensorStep& step, Lane* lane);
+  /// For the gradient of a parameter that is computed in blocks of columns: begins the tensor, then runs the step for
+  /// one block.
+  void begin_in_blocks(std::size_t tensor);
+  void run(const TensorStep& step, Range columns);
+  void run_timed(const TensorStep& step, Matrix<float> tensor, Lane* lane);
+  void run(const TensorStep& step, Matrix<float> tensor, Lane* lane) const;
+
+  // Names, for errors.
+  std::string name() const;
+  std::string name_of(const Step& step) const;
+  std::string name_of(VertexRow vertex) const;
+  /// " at vertex 3 of graph 1", or " recorded at parser.cc:12".
+  std::string origin_of(VertexRow vertex, const Step* step) const;
+  std::shared_ptr<Execution> self() { return shared_from_this(); }
+
+  const Ops ops_;
+  const std::vector<char> needed_;
+  std::vector<char> adds_to_;
   const std::shared_ptr<MinibatchEnd> end_;
   const std::unique_ptr<RunnerNotes> notes_;
-  // Set by the constructors of the back ends.
-  std::shared_ptr<Buffer> memory_;  // with the values of all vertices
-  std::vector<Index> offsets_;      // in elements, by region of the plan; only set for types that have rows
+  std::vector<Buffer> op_vars_;                    // without bytes: own the variables of add_op_var()
+  std::shared_ptr<Buffer> memory_;                 // with the values of all vertices, and in order with the words
+  std::vector<Index> offsets_;                     // in elements, by region of the plan; only set for types with rows
+  std::vector<std::vector<Index>> local_offsets_;  // in order: by type and number, in elements
+  Index elements_ = 0;                             // of all values; the words follow them in the buffer
+  Index losses_ = 0;                               // elements at the beginning, with all losses in arenas
+  PackedLayout packed_;                            // side by side: made by take_memory(), and not in the buffer
+  const std::unique_ptr<Scratch> tiles_;           // side by side
+  // In order: poisoned if the losses of forward() are not finite; empty if memory() is.
+  Var verdict_;
+  // Written by take_memory():
+  float* data_ = nullptr;
+  const std::int32_t* words_ = nullptr;
 };
 
 }  // namespace windrow

@@ -156,6 +156,13 @@ struct Function {
   std::vector<Kind> kinds;
 };
 
+/// For files: what the outputs need, without losses and what only they need.
+Function for_outputs(const Function& function);
+/// Makes a vertex function of one that was read from a file, which has these parameters. Of types, it needs those of
+/// constants, and fills in the others. Throws MisuseError for a function that no tracing makes, and for values of
+/// extreme sizes.
+VertexFunction vertex_function_of(Function function, const std::vector<Parameter>& parameters);
+
 inline bool Node::is_output_gradient(const Function& function) const {
   return code == Code::given && number >= function.tensors.size();
 }

@@ -72,8 +72,6 @@ struct LayoutOptions {
   /// much as the most expensive ones.
   Index groups = 1, group_flops = 1;
   SchedulePolicy schedule = SchedulePolicy::level;
-  const ScheduleTable* table = nullptr;  ///< for policy learned; its types are those of the plan
-  bool waits_for_more = false;  ///< for policy agenda: rather for fewer batches than for a quick choice of them
   /// A tensor that the function is given: its number of rows, and Given::row_of.
   struct GivenRows {
     Index count;

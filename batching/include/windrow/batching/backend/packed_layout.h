@@ -1,4 +1,4 @@
-// The indices and inputs of a minibatch in one block of 32-bit words, for devices that copy them at once, with the
+// The indices and inputs of a minibatch in one block of 32-bit words, which is copied to a device at once, with the
 // positions of each. Pure data.
 #pragma once
 #include "windrow/engine/requirements.h"
@@ -22,8 +22,12 @@ struct PackedGather {
 
 /// A value. All positions are in words.
 struct PackedLayout {
-  /// Without `gathers`, there are no children and consumers.
-  PackedLayout(const Plan& plan, const Layout& layout, bool gathers = true);
+  struct Contents {
+    bool columns = true;  ///< indices, values, segments and constants
+    bool gathers = true;  ///< children and consumers
+  };
+  PackedLayout() = default;
+  PackedLayout(const Plan& plan, const Layout& layout, const Contents& contents);
 
   using Words = std::vector<std::int32_t>;
   Words words;

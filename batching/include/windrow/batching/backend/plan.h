@@ -1,7 +1,7 @@
 // Plans: the place of each value of a program, and the steps, segments and phases that compute it.
 //
-// A plan contains no sizes, and no kernels: it serves every minibatch with the same vertex types. A back end lowers it
-// to what it runs (host/host_plan.h for the host). Pure data.
+// A plan contains no sizes of minibatches: it serves every minibatch with the same vertex types. A back end lowers it
+// for a device: with_kernels() adds kernels, and a back end of its own may add more. Pure data.
 #pragma once
 #include "windrow/engine/requirements.h"
 
@@ -74,6 +74,14 @@ struct Step {
   bool may_lack = false;       ///< rows may lack one of its indices; they become zero without a call of the kernel
   /// The category of its time; see StepTimes.
   enum class Counts : std::uint8_t { product, arithmetic, move } counts = Counts::move;
+  Kernel<float> kernel = {};  ///< of `op` on the device that the plan was lowered for
+  /// Of a product with a transposed copy of a parameter, on the host: the equivalent product without the copy, for
+  /// minibatches that make none.
+  struct WithoutCopy {
+    const Operator* op = nullptr;  ///< null: there is none
+    Kernel<float> kernel = {};
+    Place factor = {};
+  } without_copy = {};
 };
 
 /// Steps that run in order over the same rows: each over all rows, or, if `fused`, all of them for some rows at a time,
@@ -82,12 +90,14 @@ struct Segment {
   bool fused;
   Rate rate;
   std::vector<Step> steps = {};
+  Index tile_rows = 0;  ///< rows at a time if it is fused: their values stay in a cache of the host
 };
 
 /// A step that belongs to no vertex, or that sums over all vertices of a type. It is pushed as a separate op.
 struct TensorStep {
-  Step step;             ///< into a tensor
-  int vertex_type = -1;  ///< the type over whose rows it sums; -1 for none
+  Step step;                       ///< into a tensor
+  int vertex_type = -1;            ///< the type over whose rows it sums; -1 for none
+  Phase after = Phase::back_lazy;  ///< the last phase of that type which writes what it reads; eager if it reads none
 };
 
 struct TensorSpec {
@@ -150,7 +160,15 @@ struct TypePlan {
   std::size_t first_region = 0;   ///< among those of all types
   std::vector<Index> locals;      ///< the widths of the matrices that only one segment uses
   std::array<std::vector<Segment>, phase_count> phases;
-  Index cost = 0;  ///< floating point operations of a vertex with one edge in all phases, an estimate
+  std::vector<Index> local_offsets;  ///< where they lie in the memory of a tile, in elements
+  Index tile_elements = 0;           ///< the most memory that the tiles of one segment take
+  Index cost = 0;                    ///< floating point operations of a vertex with one edge in all phases, an estimate
+  struct Cost {
+    Index segments = 0, steps = 0;       ///< per batch
+    Index multiply_flops = 0, work = 0;  ///< floating point operations per row: of products, and in total
+  };
+  std::array<std::array<Cost, 2>, phase_count> costs = {};         ///< by phase and rate
+  std::array<std::vector<std::size_t>, phase_count> tensors = {};  ///< by phase: that its steps read, ascending
   std::vector<Place> losses;
   std::vector<Place> pushes;
   std::vector<char> pulls_values, pulls_indices;  ///< by number: whether anything reads it
@@ -183,20 +201,29 @@ struct Plan {
     Place rows;
   };
   std::vector<Rows> rows = {};
+  /// A transposed copy of a parameter that is used only by products with an alternative (Step::without_copy): the types
+  /// and phases of these products.
+  struct Copy {
+    std::size_t tensor;
+    struct User {
+      std::size_t type;
+      Phase phase;
+      Rate rate;
+    };
+    std::vector<User> users;
+  };
+  std::vector<Copy> copies = {};
 };
 
 /// An estimate of the floating point operations of a step for each of its rows, and for each edge of its rows.
 Index work_of(const Step& step);
 Index work_of_edge(const Step& step);
 
-/// The last phase of its vertex type that writes what the step reads of the vertices; Phase::eager if it reads nothing
-/// of them.
-Phase last_phase(const Plan& plan, const TensorStep& step);
-
 /// Throws MisuseError for an operator that mixes rows.
 Plan make_plan(ir::Program program, const PlanOptions& options);
-/// Throws MisuseError for an operator that the table has no kernel for.
-void require_kernels(const Plan& plan, const KernelTable<float>& kernels);
+/// The plan with kernels of this table. Throws MisuseError for an operator that the table has no kernel for; also for
+/// op::spread_rows and op::gather_sum, which move values between vertices.
+Plan with_kernels(Plan plan, const KernelTable<float>& kernels);
 
 /// A description for people.
 std::string to_string(const Plan& plan);

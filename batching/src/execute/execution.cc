@@ -1,0 +1,224 @@
+#include "windrow/batching/backend/execution.h"
+
+#include <algorithm>
+#include <string>
+
+#include "execute/losses.h"
+#include "run/origins.h"
+#include "run/tag.h"
+
+namespace windrow {
+
+MinibatchEnd::MinibatchEnd(const Device& device) : over(tag(device.engine, "end of a minibatch")) {}
+
+std::vector<std::size_t> Execution::numbers_of_inputs() const {
+  const std::size_t come_first = plan_->program.function->tensors.size();
+  std::vector<std::size_t> numbers;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const TensorSpec& spec = plan_->tensors[i];
+    const bool comes_later = spec.is == TensorSpec::Is::given && spec.number >= come_first;
+    if (spec.is != TensorSpec::Is::gradient && !comes_later) numbers.push_back(i);
+  }
+  return numbers;
+}
+
+std::vector<Var> Execution::inputs() const {
+  std::vector<Var> vars;
+  for (const std::size_t number : numbers_of_inputs()) vars.push_back(tensors_[number].var());
+  return vars;
+}
+
+std::vector<Access> Execution::parameters() const {
+  std::vector<Access> accesses;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (plan_->tensors[i].is == TensorSpec::Is::parameter) accesses.push_back(read(tensors_[i].var()));
+  }
+  return accesses;
+}
+
+std::size_t Execution::number_of(const std::string& output) const {
+  const auto& outputs = plan_->program.function->outputs;
+  const auto found = std::ranges::find(outputs, output, &ir::Field::name);
+  return static_cast<std::size_t>(found - outputs.begin());
+}
+
+// --- Outputs
+
+void Execution::collect(std::size_t output, std::vector<std::int32_t> row_of, const Tensor& out,
+                        std::source_location from) {
+  if (!in_order()) {
+    device_.engine->push([self = self(), output, row_of = std::move(row_of),
+                          to = out.view()] { self->copy_output(output, row_of, to.write()); },
+                         {read(memory()), overwrite(out.var())},
+                         {.name = "push", .lane = device_.lane, .pushed_at = from});
+    return;
+  }
+  struct GatheredRows {
+    std::size_t type;
+    PackedGather gather;
+  };
+  // The last vertex of a row counts, as side by side.
+  std::vector<VertexRow> source(static_cast<std::size_t>(out.rows()), {plan_->types.size(), 0});  // by row of `out`
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    for (Index r = 0; r < layout_.types[t].rows; ++r) {
+      const std::int32_t vertex = layout_.types[t].vertex[static_cast<std::size_t>(r)];
+      const std::int32_t row = row_of.empty() ? vertex : row_of[static_cast<std::size_t>(vertex)];
+      if (row >= 0) source[static_cast<std::size_t>(row)] = {t, r};
+    }
+  }
+  std::vector<std::vector<std::pair<Index, std::int32_t>>> rows(plan_->types.size());
+  for (Index row = 0; row < out.rows(); ++row) {
+    const auto [type, from_row] = source[static_cast<std::size_t>(row)];
+    if (type < rows.size()) rows[type].push_back({row, static_cast<std::int32_t>(from_row)});
+  }
+  std::vector<GatheredRows> gathers;
+  PackedLayout::Words words;
+  for (std::size_t t = 0; t < rows.size(); ++t) {
+    if (rows[t].empty() || plan_->types[t].pushes[output].in == Place::In::nowhere) continue;
+    gathers.push_back({t, PackedLayout::append(words, out.rows(), rows[t])});
+  }
+  device_.engine->push(
+      [self = self(), output, gathers = std::move(gathers), words = std::move(words),
+       view = out.view()](OpContext& op) {
+        Lane* const lane = op.lane();
+        // It may be read only when the next minibatch has been issued, and must not wait for that.
+        if (lane != nullptr) lane->anticipate_next();
+        Allocator& memory = *self->device_.memory;
+        const Matrix<float> to = view.write(lane);
+        self->fill(to, 0, Write::overwrite, lane);
+        const std::size_t bytes = words.size() * sizeof(words[0]);
+        std::byte* const start = memory.allocate(bytes);
+        try {
+          memory.upload(lane, start, reinterpret_cast<const std::byte*>(words.data()), CopyShape::contiguous(bytes));
+          for (const GatheredRows& of : gathers) {
+            const At all = self->all_rows(of.type, Rate::vertices, {.lane = lane});
+            self->gather_sum(self->operand(self->plan_->types[of.type].pushes[output], all),
+                             reinterpret_cast<const std::int32_t*>(start), of.gather, {0, to.rows}, to, lane);
+          }
+        } catch (...) {
+          memory.deallocate(start, bytes);
+          throw;
+        }
+        memory.deallocate(start, bytes);
+      },
+      {read(memory()), overwrite(out.var())}, {.name = "push", .lane = device_.lane, .pushed_at = from});
+  if (!verdict_) return;
+  // The device may have collected the output before the host has looked at the losses.
+  device_.engine->push([self = self()] {}, {read(verdict_), mutate(out.var())},
+                       {.name = "loss", .lane = Losses(*this).verdict_lane(), .pushed_at = from});
+}
+
+void Execution::copy_output(std::size_t output, const std::vector<std::int32_t>& row_of, Matrix<float> out) const {
+  for (std::size_t t = 0; t < plan_->types.size(); ++t) {
+    const TypeRows& type = layout_.types[t];
+    if (type.rows == 0) continue;
+    const Place& place = plan_->types[t].pushes[output];
+    const Matrix<const float> from =
+        place.in == Place::In::nowhere ? Matrix<const float>{} : operand(place, all_rows(t, Rate::vertices, {}));
+    for (Index r = 0; r < type.rows; ++r) {
+      const std::int32_t vertex = type.vertex[static_cast<std::size_t>(r)];
+      const std::int32_t row = row_of.empty() ? vertex : row_of[static_cast<std::size_t>(vertex)];
+      if (row < 0) continue;
+      float* const to = out.row(row);
+      if (from.data == nullptr) {
+        std::fill_n(to, out.width, 0.0f);
+      } else {
+        std::copy_n(from.row(r), from.width, to);
+      }
+    }
+  }
+}
+
+void Execution::check_losses(LossCheck check, std::source_location from) { Losses(*this).push(std::move(check), from); }
+
+// --- Names
+
+std::string Execution::name() const {
+  return "minibatch " + std::to_string(options_.number) + " of " + plan_->program.function->name;
+}
+
+std::string Execution::name_of(VertexRow vertex) const {
+  const auto number = layout_.types[vertex.type].vertex[static_cast<std::size_t>(vertex.row)];
+  std::size_t graph = 0;
+  while (graph + 1 < layout_.first_vertex.size() && layout_.first_vertex[graph + 1] <= number) ++graph;
+  const auto& name = layout_.names[graph];
+  return "vertex " + std::to_string(number - layout_.first_vertex[graph]) + " of graph " + std::to_string(graph) +
+         (name ? " (" + *name + ")" : "");
+}
+
+std::string Execution::origin_of(VertexRow vertex, const Step* step) const {
+  if (!options_.origins) return " at " + name_of(vertex);
+  const auto number = layout_.types[vertex.type].vertex[static_cast<std::size_t>(vertex.row)];
+  const Operator* const op = step == nullptr ? nullptr : plan_->program.at(step->node).op;
+  return " recorded at " + options_.origins->of(number, op);
+}
+
+std::string Execution::name_of(const Step& step) const {
+  const ir::Node& node = plan_->program.at(step.node);
+  if (node.op != nullptr) return std::string(node.op->name.text());
+  switch (step.does) {
+    case Step::Does::fill:
+      return "fill";
+    case Step::Does::gather:
+      return "gather";
+    case Step::Does::incoming:
+      return "incoming";
+    case Step::Does::gather_dot:
+    case Step::Does::gather_weighted_sum:
+    case Step::Does::incoming_products:
+      return std::string(step.op->name.text());
+    default:
+      return "sum";
+  }
+}
+
+// --- Times of steps
+
+std::int64_t Execution::bytes_of(const Step& step, const At& at) const {
+  if (step.counts == Step::Counts::product) return 0;
+  const Index here = at.rows.end - at.rows.begin;
+  const auto elements = [&](const Place& place) {
+    if (place.in == Place::In::nowhere) return Index{0};
+    if (place.in == Place::In::tensor) return tensors_[place.number].rows() * place.width;
+    if (place.rate == at.rate) return here * place.width;
+    // Passed as a whole; the tile touches its share.
+    return here * layout_.count(at.type, place.rate) / std::max<Index>(layout_.count(at.type, at.rate), 1) *
+           place.width;
+  };
+  Index rows = 0, tables = 0, out = elements(step.out);
+  for (const Place& place : step.in) (place.in == Place::In::tensor ? tables : rows) += elements(place);
+  const auto slots = [&] {  // of consumers; a row usually has one
+    const auto& further = layout_.types[at.type].further;
+    const auto from = [&](Index row) {
+      return std::lower_bound(further.begin(), further.end(), TypeRows::Further{static_cast<std::int32_t>(row)});
+    };
+    return here + (from(at.rows.end) - from(at.rows.begin));
+  };
+  switch (step.does) {
+    case Step::Does::scatter:
+      out = slots() * step.in[0].width;
+      break;
+    case Step::Does::gather:
+      rows = out;
+      break;
+    case Step::Does::gather_dot:
+      rows += here * step.in[0].width;
+      break;
+    case Step::Does::gather_weighted_sum:
+      rows += at.rate == Rate::edges ? out : rows * out / std::max<Index>(here, 1);
+      break;
+    case Step::Does::incoming_products:
+    case Step::Does::incoming:
+      rows = slots() * step.out.width;
+      break;
+    default:
+      break;
+  }
+  if (!step.indices.empty()) {  // touches only the rows of tables that the indices name
+    tables = std::min(tables, std::max(rows, out));
+    out = std::min(out, std::max(rows, tables));
+  }
+  return (rows + tables + (step.write == Write::add ? 2 : 1) * out) * static_cast<Index>(sizeof(float));
+}
+
+}  // namespace windrow

@@ -1,0 +1,231 @@
+// What the ops of a minibatch run: phases, segments, and steps.
+#include "execute/steps.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <optional>
+#include <span>
+
+#include "execute/post_mortem.h"
+#include "execute/scratch.h"
+#include "execute/step_clock.h"
+#include "windrow/ops/operators.h"
+
+namespace windrow {
+namespace {
+
+/// Elements on the stack, or on the heap if there are more than `few`. Few, because they are initialised at each use.
+template <class T, std::size_t few>
+class FewOrMany {
+ public:
+  explicit FewOrMany(std::size_t size) : size_(size), many_(size > few ? size : 0) {}
+  std::span<T> span() { return {size_ > few ? many_.data() : few_.data(), size_}; }
+
+ private:
+  const std::size_t size_;
+  std::array<T, few> few_;
+  std::vector<T> many_;
+};
+
+}  // namespace
+
+PlanOptions Execution::options_for(PlanOptions options) {
+  options.slots = options.sharing = options.fusion = false;
+  return options;
+}
+
+void Execution::run_op(const std::vector<PhaseRows>& stage, Lane* lane) {
+  if (in_order()) return run_stage(stage, {.lane = lane});
+  std::optional<StepLap> lap;
+  if (options_.clock != nullptr) lap.emplace(*options_.clock);
+  run_stage(stage, {.tile = tiles_->of_this_thread(), .lap = lap ? &*lap : nullptr});
+}
+
+void Execution::run_stage(const std::vector<PhaseRows>& stage, const At& at) {
+  for (const PhaseRows& rows : stage) run(rows, at);
+}
+
+void Execution::run(const PhaseRows& rows, const At& at) {
+  each_segment(rows, at, [&](const Segment& segment, const At& here) { run(segment, here); });
+}
+
+void Execution::run(const Segment& segment, const At& at) {
+  each_step(segment, at, [&](const Step& step, const At& here) { run_or_explain(step, here); });
+}
+
+void Execution::run_or_explain(const Step& step, const At& at) {
+  try {
+    run(step, at);
+  } catch (const std::exception& error) {
+    PostMortem post_mortem(*this);
+    if (in_order() || !post_mortem.explains(error)) throw;
+    post_mortem.explain(step, at, error.what());
+  }
+  if (at.lap != nullptr) at.lap->end_of(step, at.rows.end - at.rows.begin, bytes_of(step, at));
+}
+
+void Execution::run(const Step& step, const At& at) {
+  switch (step.does) {
+    case Step::Does::kernel:
+      return run_kernel(step, at, place(step.out, at));
+    case Step::Does::fill:
+      return fill(place(step.out, at), step.constant, step.write, at.lane);
+    case Step::Does::scatter:
+      return scatter(step, at);
+    case Step::Does::gather:
+      return gather(step, at);
+    case Step::Does::incoming:
+      return in_order() ? gather_incoming(step, at) : add_incoming(step, at);
+    case Step::Does::gather_dot:
+    case Step::Does::gather_weighted_sum:
+      return read_in_place(step, at);
+    case Step::Does::incoming_products:
+      return take_incoming_products(step, at);
+  }
+}
+
+/// A back end may leave a plan without kernels.
+Kernel<float> Execution::kernel_of(const Step& step) const {
+  return step.kernel ? step.kernel : device_.kernels.find(*step.op);
+}
+
+void Execution::fill(Matrix<float> out, float value, Write write, Lane* lane) const {
+  if (!in_order()) {
+    for (Index r = 0; r < out.rows; ++r) {
+      for (Index c = 0; c < out.width; ++c) {
+        float& to = out.row(r)[c];
+        to = write == Write::add ? to + value : value;
+      }
+    }
+    return;
+  }
+  if (out.rows == 0 || out.width == 0) return;
+  const std::int32_t* const constant = word(packed_.constants.at(std::bit_cast<std::uint32_t>(value)));
+  const Matrix<const float> row{reinterpret_cast<const float*>(constant), 1, out.width, out.width};
+  call(op::spread_rows, {.in = {&row, 1}, .out = out, .attributes = op::to_rows(Rows::count(out.rows)), .write = write},
+       lane);
+}
+
+void Execution::run_kernel(const Step& step, const At& at, Matrix<float> out) const {
+  FewOrMany<Matrix<const float>, 4> inputs(step.in.size());
+  const auto in = inputs.span();
+  const bool without_copy = step.without_copy.op != nullptr && !needs(step.in[1].number);
+  for (std::size_t k = 0; k < in.size(); ++k) {
+    in[k] = operand(without_copy && k == 1 ? step.without_copy.factor : step.in[k], at);
+  }
+  FewOrMany<Matrix<const std::int32_t>, 4> index_inputs(step.indices.size());
+  const auto indices = index_inputs.span();
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    const std::size_t pull = step.indices[k];
+    const auto& column = layout_.types[at.type].indices[pull];
+    const std::int32_t* const first = in_order() ? word(packed_.indices[at.type][pull]) : column.elements.data();
+    indices[k] = {first + at.rows.begin * column.width, at.rows.end - at.rows.begin, column.width, column.width};
+  }
+  const Kernel<float> kernel = without_copy ? step.without_copy.kernel : kernel_of(step);
+  const KernelCall<float> call{
+      in, indices, out, step.attributes, step.write, without_copy ? step.without_copy.op : step.op, at.lane};
+  if (step.may_lack) return run_where_present(step, at, kernel, call);
+  kernel(call, *device_.memory);
+}
+
+/// Calls the kernel for each range of rows that have all indices; other rows are zero. The result may lie in the place
+/// of an operand.
+void Execution::run_where_present(const Step& step, const At& at, const Kernel<float>& kernel,
+                                  const KernelCall<float>& call) const {
+  const auto& pulls = plan_->program.function->index_pulls;
+  const bool sums = plan_->program.at(step.node).type.rows.counted();
+  const auto lacks = [&](Index r) {
+    return std::ranges::any_of(step.indices, [&](std::size_t pull) {
+      return pulls[pull].optional && *layout_.types[at.type].indices[pull].row(at.rows.begin + r) == -1;
+    });
+  };
+  std::vector<Matrix<const float>> in(call.in.begin(), call.in.end());
+  std::vector<Matrix<const std::int32_t>> indices(call.indices.begin(), call.indices.end());
+  if (sums && call.write == Write::overwrite) fill(call.out, 0, Write::overwrite, at.lane);
+  const Index rows = at.rows.end - at.rows.begin;
+  for (Range run{0, 0}; run.begin < rows; run.begin = run.end) {
+    const bool lacking = lacks(run.begin);
+    while (run.end < rows && lacks(run.end) == lacking) ++run.end;
+    const auto part = [&](auto matrix) {
+      matrix.data += run.begin * matrix.stride;
+      matrix.rows = run.end - run.begin;
+      return matrix;
+    };
+    if (lacking) {
+      if (!sums && call.write == Write::overwrite) fill(part(call.out), 0, Write::overwrite, at.lane);
+      continue;
+    }
+    for (std::size_t k = 0; k < in.size(); ++k) {
+      const bool of_rows = step.in[k].in != Place::In::tensor && step.in[k].rate == at.rate;
+      if (of_rows) in[k] = part(call.in[k]);
+    }
+    for (std::size_t k = 0; k < indices.size(); ++k) indices[k] = part(call.indices[k]);
+    kernel({in, indices, sums ? call.out : part(call.out), call.attributes, sums ? Write::add : call.write, call.op,
+            at.lane},
+           *device_.memory);
+  }
+}
+
+// --- Steps of tensors, which belong to no vertex
+
+void Execution::begin_in_blocks(std::size_t tensor) {
+  const Tensor::View view = tensors_[tensor].view();
+  adds_to(tensor) ? view.update() : view.write();
+}
+
+void Execution::run(const TensorStep& step, Lane* lane) {
+  const Tensor::View view = tensors_[step.step.out.number].view();
+  const bool adds = step.step.write == Write::add || adds_to(step.step.out.number);
+  run_timed(step, adds ? view.update(lane) : view.write(lane), lane);
+}
+
+void Execution::run(const TensorStep& part, Range columns) {
+  TensorStep step = part;
+  const Index width = columns.end - columns.begin;
+  step.step.flops_a_row = step.step.flops_a_row / step.step.out.width * width;
+  for (Place* place : {&step.step.in[1], &step.step.out}) {
+    place->column += columns.begin;
+    place->width = width;
+  }
+  run_timed(step, tensors_[step.step.out.number].view().update(), nullptr);
+}
+
+void Execution::run_timed(const TensorStep& step, Matrix<float> tensor, Lane* lane) {
+  std::optional<StepLap> lap;
+  if (options_.clock != nullptr && !in_order()) lap.emplace(*options_.clock);
+  run(step, tensor, lane);
+  if (!lap) return;
+  const auto type = static_cast<std::size_t>(std::max(step.vertex_type, 0));
+  const Index rows = step.vertex_type < 0 ? 0 : layout_.count(type, step.step.rate);
+  lap->end_of(step.step, rows, bytes_of(step.step, {type, step.step.rate, {0, rows}}));
+}
+
+void Execution::run(const TensorStep& tensor_step, Matrix<float> tensor, Lane* lane) const {
+  Step step = tensor_step.step;
+  if (adds_to(step.out.number)) step.write = Write::add;
+  const Matrix<float> out{tensor.data + step.out.column, tensor.rows, step.out.width, tensor.stride};
+  if (step.does == Step::Does::fill) return fill(out, step.constant, step.write, lane);
+  const auto type = static_cast<std::size_t>(std::max(tensor_step.vertex_type, 0));
+  const auto run_rows = [&](Range rows) {
+    run_kernel(step, {.type = type, .rate = step.rate, .rows = rows, .lane = lane}, out);
+    step.write = Write::add;
+  };
+  const Index rows = tensor_step.vertex_type < 0 ? 0 : layout_.count(type, step.rate);
+  const bool in_parts = rows > 0 && plan_->program.at(step.node).op->locality == Locality::sums_rows;
+  if (in_parts && options_.batch_rows < rows) {
+    for (Index begin = 0; begin < rows; begin += options_.batch_rows) {
+      run_rows({begin, std::min(begin + options_.batch_rows, rows)});
+    }
+  } else if (in_parts && !plan_->lazy) {
+    for (const auto& batches : layout_.batches) {
+      for (const Layout::BatchRows& batch : batches) {
+        if (batch.type == type) run_rows(range(type, step.rate, {batch.begin, batch.end}));
+      }
+    }
+  } else {
+    run_rows({0, rows});
+  }
+}
+
+}  // namespace windrow

@@ -1,0 +1,98 @@
+// Output and exit status of the programs. A program that fails prints one line and returns 2. Start here: windrow.cc
+// makes the commands of commands/, whose flags options/ reads; training/ is what `windrow train` does around a trainer;
+// output/ is what programs print. Flags are in flags.h, so that few sources compile CLI11.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <string>
+
+#include "program/output/text.h"
+#include "windrow/engine/engine.h"
+
+namespace CLI {
+class App;
+}
+
+namespace windrow {
+class Record;
+}
+
+namespace windrow::program {
+
+/// Prints to standard output as printf does, and flushes. Throws Error if that fails, unless a signal was noted
+/// (signals.h).
+[[gnu::format(printf, 1, 2)]] void print(const char* format, ...);
+/// Prints the text, whatever bytes it has; otherwise as print() does.
+void print_text(const std::string& text);
+/// Prints the record as a line of JSON, also in a thread that is silent.
+void print_record(const Record& record);
+
+/// The error that caused this one: of an op that fails because another one did, that of the first op.
+std::exception_ptr cause_of(const std::exception_ptr& error);
+/// Whether the cause is an E.
+template <class E>
+bool is(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(cause_of(error));
+  } catch (const E&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+/// The text of the error; lack of memory in words.
+std::string why(const std::exception_ptr& error);
+
+/// Prints a line on standard error that begins with the program's name.
+void print_error(const CLI::App& app, const std::string& why);
+/// The text, which begins with the rank.
+std::string naming_rank(int rank, const std::string& why);
+/// What a body throws if all errors were printed: by this process, or by another one.
+struct ErrorsPrinted {
+  bool here = false;
+};
+/// Prints the error in a body, as run() prints what a body throws, but at once: run() lets a process of higher rank
+/// than 0 wait first, since it may be one of several that fail for the same reason. For processes that have agreed on
+/// the one that prints.
+[[nodiscard]] ErrorsPrinted printed(const std::exception_ptr& error);
+
+/// While it exists, print() prints nothing in this thread.
+class Silence {
+ public:
+  Silence();
+  ~Silence();
+  static bool here();  ///< whether this thread is silent
+  Silence(const Silence&) = delete;
+  Silence& operator=(const Silence&) = delete;
+
+ private:
+  const bool before_;
+};
+
+/// Throws MisuseError if the address space of the process is limited to less than the smallest model needs with two
+/// workers. Below that, libraries of kernels end the process by a signal, which nothing here can catch. For commands
+/// that compute.
+void require_address_space();
+
+/// Construct after an engine. If an exception ends both, other failures of the engine are not reported: they usually
+/// have the same cause as the exception, such as lack of memory.
+class ToldOnce {
+ public:
+  explicit ToldOnce(Engine& engine) : engine_(engine) {}
+  ~ToldOnce();
+  ToldOnce(const ToldOnce&) = delete;
+  ToldOnce& operator=(const ToldOnce&) = delete;
+
+ private:
+  Engine& engine_;
+  const int exceptions_ = std::uncaught_exceptions();
+};
+
+/// Parses the arguments, then runs the body. Returns the exit status. It is 2 for wrong arguments and for whatever the
+/// body throws; a line that begins with the program's name says why, as print_error() does, and in a process of higher
+/// rank than 0 its rank.
+int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body);
+
+}  // namespace windrow::program

@@ -1,0 +1,70 @@
+// What `windrow train --report` collects and writes.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "program/output/report.h"
+#include "windrow/models/trainer.h"
+#include "windrow/training/record.h"
+
+namespace CLI {
+class App;
+}
+
+namespace windrow::program {
+
+/// Collects the report of a training, and writes it to FOLDER/report.html. An owner; must not move while the trainer
+/// exists.
+class Reporting {
+ public:
+  /// Does nothing if the folder is empty. Otherwise creates it, and throws FileError or Error unless the report can be
+  /// written there.
+  explicit Reporting(const std::string& folder);
+  Reporting(const Reporting&) = delete;
+  Reporting& operator=(const Reporting&) = delete;
+
+  bool on() const { return !file_.empty(); }
+  /// Has the trainer measure what the report shows.
+  void watch(TrainerOptions& options);
+  /// What the flags of the command and the defaults of the workload say.
+  void set_flags(const CLI::App& command, const WorkloadOptions& options, double rate);
+  struct Run {
+    std::string about;  ///< a sentence
+    int workers;
+    std::string members;  ///< of the group, if there is one
+    Engine& engine;
+  };
+  /// Call it before the first epoch.
+  void begin(const Run& run, const Workload& workload, const Trainer& trainer, const TrainerOptions& options);
+  /// The epochs so far, for a checkpoint, so that the report of a run that continues shows them, too: the newest ones,
+  /// if there are very many.
+  RecordValue::List epochs() const;
+  /// Begins with the epochs of an earlier run.
+  void set_epochs(const RecordValue::List& epochs);
+  /// Call both after each epoch, before and after its evaluation.
+  void trained(const Trainer& trainer, const Trainer::Pass& pass);
+  void evaluated(const Trainer& trainer, const std::vector<Metric>& metrics);
+  /// Writes the file, and prints where it lies. `outcome` is a sentence.
+  void write(const Trainer& trainer, const std::string& outcome);
+  /// The same, unless this run trained nothing: then the file of an earlier run is kept, and a line says so.
+  void write_if_trained(const Trainer& trainer, const std::string& outcome);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void note_operators();
+
+  std::filesystem::path file_;
+  TrainingReport report_;
+  Clock::time_point mark_ = {};  // when the epoch, or its evaluation, began
+  StepTimes before_ = {};        // this epoch
+  Engine* profiled_ = nullptr;   // by its trace, in the first epoch
+  bool began_trace_ = false;     // for that
+  std::optional<Communicator> group_ = {};
+  std::chrono::nanoseconds in_collectives_{0};  // before this epoch
+};
+
+}  // namespace windrow::program

@@ -1,0 +1,45 @@
+// The folder of a training: beside its checkpoints, the options that it had, and a line for each epoch; and what a new
+// training takes from such a folder.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "windrow/models/trainer.h"
+#include "windrow/training/record.h"
+
+namespace CLI {
+class App;
+}
+
+namespace windrow::program {
+
+/// Writes the options with which a command was called to the folder, but not those that concern one call: whether it
+/// resumes, and how it prints. Paths become absolute; those of --train and --valid are where the workload found them.
+/// Throws FileError.
+void save_options(const CLI::App& command, const std::string& folder, const Workload& workload);
+
+/// An epoch that has ended and was scored. Scores are by the names of the metrics; there are none without a validation
+/// set.
+Record epoch_record(const Trainer& trainer, const Trainer::Pass& pass, const std::vector<Metric>& score,
+                    const Workload& workload);
+/// The values by their names.
+Record metrics_record(const std::vector<Metric>& metrics);
+
+/// The file epochs.jsonl of a folder has a line for each epoch. Keeps those up to `last` of an earlier run of the
+/// training, and drops later ones, which will come again. Throws FileError.
+void keep_epochs(const std::string& folder, std::uint64_t last);
+/// Throws FileError.
+void add_epoch(const std::string& folder, const Record& epoch);
+
+/// Adds --init-from, which excludes --resume. Call it after the flags of saving.
+void add_init_flag(CLI::App& command, std::string& to);
+
+/// Sets the parameters to those of a run's newest checkpoint, or of a checkpoint that is named by one of its files;
+/// words and labels are found by name. The trained model is in the memory of `host` meanwhile. Prints a line. Returns a
+/// number that tells checkpoints apart. Throws FileError if there is none, or if it is of another model; the parameters
+/// are unchanged then.
+std::int64_t initialise(Workload& workload, const std::string& from, const Device& host);
+
+}  // namespace windrow::program

@@ -1,0 +1,79 @@
+// Checkpoints of a training that a program runs, and how programs find and check them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "program/options/training_flags.h"
+#include "program/training/reporting.h"
+#include "windrow/models/saved_model.h"
+#include "windrow/models/trainer.h"
+
+namespace windrow::program {
+
+/// Throws FileError unless `saved` is the model that the flags and the data have made. `place` says where it is from.
+void require_same_model(const Record& saved, const Record& made, const std::string& place);
+
+/// "--batch 32 (was 64), --rate 0.01 (was 0.002)": the flags in both records whose values differ; empty if there is
+/// none.
+std::string changed_flags(const Record& saved, const Record& now);
+
+/// Loads the newest checkpoint that is not damaged; prints a line on standard error for each that is. Throws FileError
+/// if there is none.
+SavedCheckpoint newest_checkpoint(const std::string& folder);
+
+/// What the flags say. A value.
+struct SavingFlags {
+  std::string folder = {};  ///< empty: nothing is saved
+  std::uint64_t every = 0;  ///< minibatches; 0: after each epoch only
+  std::size_t keep = 3;
+  bool keep_best = false;
+  bool resume = false;
+};
+
+void add_saving_flags(CLI::App& command, SavingFlags& to);
+
+/// Saves a training: also when a signal is noted (signals.h), which ends the training after the current step. An owner.
+class Saving {
+ public:
+  /// Throws MisuseError for --resume without --save, and FileError as CheckpointWriter does.
+  /// A member of a group that does not lead resumes, but saves nothing.
+  explicit Saving(const SavingFlags& flags, bool leads = true);
+
+  /// What checkpoints say of the training, and what one must say so that it goes on. Set it before the following.
+  struct Contents {
+    Record model = {}, flags = {};   ///< with --save: model_record(); training_record()
+    std::int64_t data = 0;           ///< the fingerprint of the samples
+    Reporting* reporting = nullptr;  ///< whose epochs they have; it must outlive this object
+  } contents;
+  /// With --resume, continues from the newest checkpoint, and prints which one and which flags have changed since;
+  /// prints those that are damaged. Returns a number that tells checkpoints apart; 0 without --resume. Throws FileError
+  /// if there is none, or if it is of another model.
+  std::int64_t resume(Trainer& trainer, Scores& scores);
+  // All members of a group call the following together.
+
+  /// Saves when it is time. Says whether a signal came to this member: the trainer stops if one came to any of them.
+  Trainer::Then after_step(Trainer& trainer, const Scores& scores);
+  /// Saves when the trainer has stopped, unless it has saved already.
+  void after_stop(Trainer& trainer, const Scores& scores);
+  /// Saves, and also among the best if the last score was the best one.
+  void after_epoch(Trainer& trainer, const Scores& scores);
+  /// Whether a signal came to any member.
+  bool stops(const Trainer& trainer) const;
+  /// Says that a signal has stopped the training. Returns the signal: SIGINT, or else SIGHUP, if that came to any
+  /// member.
+  int stopped(const Trainer& trainer);
+
+ private:
+  void open(std::optional<CheckpointWriter>& writer, const std::string& folder, std::size_t keep) const;
+  /// Saves if this member leads; otherwise helps the one that does.
+  void save(Trainer& trainer, const Scores& scores, std::optional<CheckpointWriter>& writer) const;
+
+  const SavingFlags flags_;
+  std::optional<CheckpointWriter> writer_, best_;
+  std::uint64_t saved_ = 0;  // minibatches at the last checkpoint
+};
+
+}  // namespace windrow::program

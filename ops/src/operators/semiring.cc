@@ -1,0 +1,73 @@
+// Products in the log and max-plus semirings: shapes and gradients.
+#include "operators/rules.h"
+#include "windrow/ops/operators.h"
+
+namespace windrow::op {
+namespace {
+
+Type infer_product(const Operator& op, const Signature& s) {
+  require(s.in[0].width > 0 && s.in[1].rows == Rows::count(s.in[0].width), op, s,
+          "as many rows of the second as the first is wide, one or more");
+  return {s.in[0].rows, s.in[1].width};
+}
+Type product_with_gradient(const Operator& op, const Signature& s) {
+  const Type product = infer_product(op, s);
+  require(s.in[2] == product && s.in[3] == product, op, s, "two operands, then a result and a gradient of its shape");
+  return product;
+}
+Type infer_gradient(const Operator& op, const Signature& s) {
+  product_with_gradient(op, s);
+  return s.in[0];
+}
+Type infer_weight_gradient(const Operator& op, const Signature& s) {
+  product_with_gradient(op, s);
+  return s.in[1];
+}
+
+Type choice_with_gradient(const Operator& op, const Signature& s) {
+  const Type product = infer_product(op, s);
+  require(s.in[2] == product, op, s, "two operands, then a gradient of the shape of their product");
+  return product;
+}
+Type infer_choice_gradient(const Operator& op, const Signature& s) {
+  choice_with_gradient(op, s);
+  return s.in[0];
+}
+Type infer_choice_weight_gradient(const Operator& op, const Signature& s) {
+  choice_with_gradient(op, s);
+  return s.in[1];
+}
+
+Terms of_log_matmul(const Signature&) {
+  return {GradientTerm{&log_matmul_gradient, {x(), y(), result(), gradient()}},
+          GradientTerm{&log_matmul_weight_gradient, {x(), y(), result(), gradient()}}};
+}
+
+Terms of_max_matmul(const Signature&) {
+  return {GradientTerm{&max_matmul_gradient, {x(), y(), gradient()}},
+          GradientTerm{&max_matmul_weight_gradient, {x(), y(), gradient()}}};
+}
+
+Terms of_argmax(const Signature&) { return {std::nullopt, std::nullopt}; }
+
+}  // namespace
+
+constinit const Operator log_matmul =
+    rowwise({.name = "log_matmul", .inputs = 2, .infer = infer_product, .gradients = of_log_matmul, .whole = 0b10});
+constinit const Operator log_matmul_gradient =
+    rowwise({.name = "log_matmul_gradient", .inputs = 4, .infer = infer_gradient, .whole = 0b10, .zero = 0b1000});
+constinit const Operator log_matmul_weight_gradient = sum_of_rows(
+    {.name = "log_matmul_weight_gradient", .inputs = 4, .infer = infer_weight_gradient, .whole = 0b10, .zero = 0b1000});
+constinit const Operator max_matmul =
+    rowwise({.name = "max_matmul", .inputs = 2, .infer = infer_product, .gradients = of_max_matmul, .whole = 0b10});
+constinit const Operator max_matmul_gradient =
+    rowwise({.name = "max_matmul_gradient", .inputs = 3, .infer = infer_choice_gradient, .whole = 0b10, .zero = 0b100});
+constinit const Operator max_matmul_weight_gradient = sum_of_rows({.name = "max_matmul_weight_gradient",
+                                                                   .inputs = 3,
+                                                                   .infer = infer_choice_weight_gradient,
+                                                                   .whole = 0b10,
+                                                                   .zero = 0b100});
+constinit const Operator argmax_matmul =
+    rowwise({.name = "argmax_matmul", .inputs = 2, .infer = infer_product, .gradients = of_argmax, .whole = 0b10});
+
+}  // namespace windrow::op

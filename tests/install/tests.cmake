@@ -1,0 +1,36 @@
+# What was built can be installed, found and linked, by this compiler and by clang. As it ships: sanitizers have nothing to
+# see there.
+if(NOT WINDROW_SANITIZE)
+  set(install_test ${CMAKE_COMMAND} -DBUILD=${PROJECT_BINARY_DIR} -DSOURCE=${PROJECT_SOURCE_DIR}
+                   -DPROGRAMS=${WINDROW_PROGRAMS})
+  set(install_script -P ${CMAKE_CURRENT_SOURCE_DIR}/install/run.cmake)
+  add_test(NAME install.prefix COMMAND ${install_test} -DSTEP=prefix ${install_script})
+  set_tests_properties(install.prefix PROPERTIES FIXTURES_SETUP installed)
+  add_test(NAME install.refuse COMMAND ${install_test} -DSTEP=refuse -DCOMPILER=${CMAKE_CXX_COMPILER} ${install_script})
+  set_tests_properties(install.refuse PROPERTIES FIXTURES_REQUIRED installed)
+  if(NOT BUILD_SHARED_LIBS)
+    add_test(NAME install.shared COMMAND ${install_test} -DSTEP=shared -DCOMPILER=${CMAKE_CXX_COMPILER} ${install_script})
+    set_tests_properties(install.shared PROPERTIES FIXTURES_REQUIRED installed)
+  endif()
+  add_test(NAME install.parts COMMAND ${install_test} -DSTEP=parts -DWITH_MPI=$<TARGET_EXISTS:windrow_mpi_plugin>
+                                      ${install_script})
+  set_tests_properties(install.parts PROPERTIES FIXTURES_REQUIRED installed) # which clears the folder
+  find_program(WINDROW_SHLIBDEPS dpkg-shlibdeps)
+  find_program(WINDROW_FILE file)
+  if(WINDROW_PROGRAMS AND WINDROW_SHLIBDEPS AND WINDROW_FILE)
+    add_test(NAME install.deb COMMAND ${install_test} -DSTEP=deb -DCPACK=${CMAKE_CPACK_COMMAND} ${install_script})
+    set_tests_properties(install.deb PROPERTIES FIXTURES_REQUIRED installed)
+  endif()
+  find_program(WINDROW_CLANG NAMES clang++-16 clang++-19)
+  foreach(compiler ${CMAKE_CXX_COMPILER} ${WINDROW_CLANG})
+    if(NOT compiler) # which was looked for and not found
+      message(STATUS "The tests of the installed package leave out clang++, which is not installed")
+      continue()
+    endif()
+    get_filename_component(name ${compiler} NAME)
+    foreach(step find_package pkg_config)
+      add_test(NAME install.${step}.${name} COMMAND ${install_test} -DSTEP=${step} -DCOMPILER=${compiler} ${install_script})
+      set_tests_properties(install.${step}.${name} PROPERTIES FIXTURES_REQUIRED installed)
+    endforeach()
+  endforeach()
+endif()

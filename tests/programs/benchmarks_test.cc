@@ -1,0 +1,216 @@
+// What windrow-perf prints for each benchmark.
+#include <algorithm>
+#include <map>
+#include <regex>
+
+#include "tests/programs/programs.h"
+#include "windrow/models/treebank.h"
+
+namespace windrow::testing {
+namespace {
+
+using Perf = Programs;
+
+TEST_F(Perf, PrintsOneObjectPerLineWithAllFigures) {
+  const Outcome outcome =
+      run("windrow-perf train --model tree-lstm --hidden 8 --embedding 6 --passes 3 --workers 1,2 --json");
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(outcome.status, 0);
+  std::string line = R"re(\{"model": "tree-lstm", "workers": %, "unit": "trees")re";
+  for (const char* name : {"units_per_s", "units_per_s_median", "flops_per_unit", "peak_gflops", "peak_share",
+                           "construction_ns_per_vertex", "schedule_ns_per_vertex", "batches_per_minibatch",
+                           "vertices_per_unit", "unbatched_units_per_s", "peak_rss_mb"}) {
+    line += std::string(", \"") + name + R"re(": [0-9.e+-]+)re";
+  }
+  line += R"re(, "formula": "6 h e per leaf, 16 h\^2 per inner vertex, 2 h classes per vertex", "cell": "binary")re";
+  line += R"re(, "hidden": 8, "embedding": 6, "classes": 5, "batch": 64)re";
+  line += R"re(, "policy": "pool", "schedule": "level", "data": "generated"\})re";
+  const auto of = [&](const char* workers) { return std::string(line).replace(line.find('%'), 1, workers) + "\n"; };
+  EXPECT_TRUE(std::regex_match(outcome.out, std::regex(of("1") + of("2")))) << outcome.out;
+}
+
+TEST_F(Perf, PrintsFiguresThatAreConsistent) {
+  const std::string line =
+      run("windrow-perf train --model tree-lstm --hidden 8 --embedding 6 --passes 3 --seed 3 --json").out;
+  EXPECT_GE(field(line, "units_per_s"), field(line, "units_per_s_median"));
+  const double share = field(line, "units_per_s") * field(line, "flops_per_unit") / field(line, "peak_gflops") / 1e9;
+  EXPECT_NEAR(field(line, "peak_share"), share, 1e-4 * share);
+  // Three times 6 h e per leaf, 16 h^2 per inner vertex and 10 h per vertex of the trees that this seed gives.
+  std::istringstream text(windrow::generate_treebank(4096, 2 * 3));
+  double flops = 0, trees = 0;
+  for (const windrow::LabelledTree& tree : windrow::read_treebank(text, "text")) {
+    for (const std::string& word : tree.words) flops += 3 * (word.empty() ? 16 * 8 * 8 + 10 * 8 : 6 * 8 * 6 + 10 * 8);
+    ++trees;
+  }
+  EXPECT_NEAR(field(line, "flops_per_unit"), flops / trees, 1e-5 * flops / trees);
+}
+
+TEST_F(Perf, EvaluatesTheValidationSet) {
+  for (const char* part : {"train.txt", "dev.txt"}) {
+    std::ofstream(folder / part) << (part[0] == 'd' ? "(3 (2 good) (4 (1 very) (1 good)))\n"
+                                                    : "(2 (1 bad) (3 good))\n");
+  }
+  const std::string command = "windrow-perf train --model tree-lstm --data '" + folder.string() +
+                              "' --hidden 8 --embedding 6 --passes 2 --inference --json";
+  const auto lines = lines_of(run(command));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_TRUE(lines[0].starts_with(R"({"model": "tree-lstm", "mode": "inference", "workers": 1, "unit": "trees", )"))
+      << lines[0];
+  EXPECT_DOUBLE_EQ(field(lines[0], "flops_per_unit"), 3 * 6 * 8 * 6 + 2 * 16 * 8 * 8 + 5 * 10 * 8);
+  EXPECT_GT(field(lines[0], "units_per_s"), 0);
+  EXPECT_EQ(lines[0].find("unbatched"), std::string::npos) << lines[0];
+}
+
+TEST_F(Perf, TrainsSeveralModels) {
+  const auto lines = lines_of(run(
+      "windrow-perf train --model tree-fc,dag,var-lstm,parser --samples 20 --hidden 8 --passes 1 --batch 4 --json"));
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_TRUE(lines[0].starts_with(R"({"model": "tree-fc", "workers": 1, "unit": "trees", )")) << lines[0];
+  EXPECT_TRUE(lines[1].starts_with(R"({"model": "dag", "workers": 1, "unit": "sentences", )")) << lines[1];
+  EXPECT_TRUE(lines[2].starts_with(R"({"model": "var-lstm", "workers": 1, "unit": "words", )")) << lines[2];
+  EXPECT_TRUE(lines[3].starts_with(R"({"model": "parser", "workers": 1, "unit": "sentences", )")) << lines[3];
+  EXPECT_NE(
+      lines[0].find(R"("formula": "4 h^2 per inner vertex, 8 h per tree", "hidden": 8, "leaves": 256, "batch": 4)"),
+      std::string::npos)
+      << lines[0];
+  EXPECT_DOUBLE_EQ(field(lines[0], "flops_per_unit"), 3 * (4 * 64 * 255 + 8 * 8));
+}
+
+/// How a record of Windrow's engine begins.
+std::string beginning(const std::string& pattern, int width = 64) {
+  const bool stencil = pattern.ends_with('D');
+  return R"({"system": "windrow", "pattern": ")" + pattern + '"' +
+         (stencil ? R"(, "width": )" + std::to_string(width) : "") + R"(, "workers": 2, )";
+}
+
+const char* const patterns[] = {"A", "B", "C", "D", "E", "FA", "FD"};
+
+TEST_F(Perf, PrintsTheCostPerOp) {
+  const auto lines = lines_of(run("windrow-perf engine --ops 2000 --repetitions 3 --workers 2 --json"));
+  ASSERT_EQ(lines.size(), std::size(patterns));
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::string& line = lines[i];
+    EXPECT_TRUE(line.starts_with(beginning(patterns[i]))) << line;
+    if (patterns[i][0] == 'F') {  // replayed, nothing is pushed
+      EXPECT_NE(line.find(R"("push_ns": null, "push_p50": null, "push_p999": null)"), std::string::npos) << line;
+    } else {
+      EXPECT_GT(field(line, "push_ns"), 0);
+      EXPECT_GE(field(line, "ns_per_op"), field(line, "push_ns"));
+      EXPECT_GE(field(line, "push_p999"), field(line, "push_p50"));
+    }
+    EXPECT_LE(field(line, "p05"), field(line, "ns_per_op"));
+    EXPECT_GE(field(line, "p95"), field(line, "ns_per_op"));
+    EXPECT_GT(field(line, "rss_mb"), 0);
+    EXPECT_NE(line.find(R"("round_trip_ns": )"), std::string::npos) << line;  // null on one core
+    EXPECT_EQ(line.find("efficiency"), std::string::npos) << "ops that do nothing have none";
+  }
+}
+
+TEST_F(Perf, PrintsTheShareOfTheWorkersTimeInsideOps) {
+  const auto lines =
+      lines_of(run("windrow-perf engine --ops 500 --repetitions 2 --workers 2 --json --pattern A,D --task-ns 20000"));
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_GT(field(lines[0], "ns_per_op"), 19000) << "a chain takes its ops' time one after the other";
+  for (const std::string& line : lines) {
+    const double efficiency = field(line, "efficiency");
+    EXPECT_NEAR(efficiency, 20000.0 / 2 / field(line, "ns_per_op"), 1e-4 * efficiency);
+  }
+  EXPECT_LE(field(lines[0], "efficiency"), 0.55) << "of a chain, one worker does all";
+}
+
+TEST_F(Perf, PrintsTheMemoryPerWaitingOp) {
+  const auto lines = lines_of(run("windrow-perf engine --backlog 20000 --workers 2 --json"));
+  ASSERT_EQ(lines.size(), std::size(patterns));
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_TRUE(lines[i].starts_with(beginning(patterns[i]) + R"("backlog": 20000, )")) << lines[i];
+    const double bytes = field(lines[i], "bytes_per_op");
+    EXPECT_NEAR(field(lines[i], "rss_mb"), bytes * 20000 / 1024 / 1024, 1e-4 * bytes);
+    EXPECT_GT(bytes, 48) << "a record has a header: " << lines[i];
+  }
+}
+
+TEST_F(Perf, PrintsTheShortestUsefulOp) {
+  const auto lines = lines_of(run("windrow-perf engine --metg --ops 100 --repetitions 1 --width 4 --json"));
+  ASSERT_EQ(lines.size(), 1u) << "on pattern D alone";
+  EXPECT_TRUE(lines[0].starts_with(beginning("D", 4) + R"("metg_ns": )")) << lines[0];
+  const double peak = field(lines[0], "peak_efficiency");
+  EXPECT_GT(peak, 0);
+  EXPECT_LE(peak, 1.1);
+  EXPECT_GE(peak, field(lines[0], "shortest_efficiency"));
+  EXPECT_GE(peak, field(lines[0], "longest_efficiency"));
+  if (lines[0].find(R"("metg_ns": null)") != std::string::npos) return;  // where others take the machine's time
+  EXPECT_GE(field(lines[0], "metg_ns"), 50);
+  EXPECT_LE(field(lines[0], "metg_ns"), 250'000);
+}
+
+TEST_F(Perf, PrintsTheDelayFromPushToStart) {
+  const auto lines = lines_of(run("windrow-perf engine --start --workers 2 --json"));
+  const int gaps[] = {10, 100, 1000, 10'000};
+  ASSERT_EQ(lines.size(), std::size(gaps));
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(field(lines[i], "gap_us"), gaps[i]);
+    EXPECT_GT(field(lines[i], "start_p50"), 0) << lines[i];
+    EXPECT_LE(field(lines[i], "start_p50"), field(lines[i], "start_p99")) << lines[i];
+    EXPECT_LE(field(lines[i], "start_p99"), field(lines[i], "start_max")) << lines[i];
+  }
+}
+
+TEST_F(Perf, LeavesOutSystemsThatCannotRunAPatternUnlessTheyAreNamed) {
+  const std::string command = "windrow-perf engine --pattern A,FA --ops 100 --repetitions 1 --json --systems ";
+  EXPECT_EQ(run(command + "windrow-captures").status, 2);
+  EXPECT_EQ(run("windrow-perf engine --metg --pattern all --systems windrow-captures --ops 10 --repetitions 1").status,
+            0);
+  for (const std::string& line : lines_of(run(command + "all"))) {
+    EXPECT_EQ(line.find(R"("windrow-captures", "pattern": "FA")"), std::string::npos) << line;
+  }
+}
+
+TEST_F(Perf, RunsEverySystemOfTheBuild) {
+  const auto lines = lines_of(run("windrow-perf engine --systems all --ops 1000 --repetitions 1 --json"));
+  std::map<std::string, int> count;  // of systems, by pattern
+  for (const std::string& line : lines) {
+    ++count[std::regex_replace(line, std::regex(R"re(^.*"pattern": "(\w+)".*$)re"), "$1")];
+    const bool replayed = std::regex_search(line, std::regex(R"re(-graph"|"windrow", "pattern": "F)re"));
+    if (!replayed) {
+      EXPECT_GT(field(line, "push_ns"), 0) << line;
+    } else {
+      EXPECT_NE(line.find(R"("push_ns": null, "push_p50": null, "push_p999": null)"), std::string::npos) << line;
+    }
+  }
+  EXPECT_EQ(count.size(), std::size(patterns));
+  EXPECT_GE(count["A"], 1);
+  EXPECT_EQ(count["A"], count["E"]);
+  constexpr int ways_to_push = 3;  // windrow-captures, -per-device, -async
+  EXPECT_GE(count["FA"] + ways_to_push, count["A"]) << "graphs that are built once stand beside replay only";
+}
+
+TEST_F(Perf, SaysWhichSystemsAreNotInTheBuild) {
+  for (const char* system : {"openmp", "tbb", "tbb-graph", "taskflow", "taskflow-graph", "starpu"}) {
+    const std::string command = std::string("windrow-perf engine --ops 10 --repetitions 1 --systems ") + system;
+    const Outcome outcome = run(command + " --pattern A");
+    if (outcome.status == 0) continue;
+    EXPECT_EQ(outcome.status, 2);
+    const std::string name = std::string("windrow-perf: system '") + system + "' ";
+    EXPECT_TRUE(outcome.err == name +
+                                   "is not in this build; expected WINDROW_PEERS to name it, as in cmake --preset "
+                                   "release -DWINDROW_PEERS=" +
+                                   system + "\n" ||
+                outcome.err == name + "cannot run pattern A, it only replays graphs; expected pattern FA or FD\n")
+        << outcome.err;
+  }
+}
+
+TEST_F(Perf, ListsEveryBenchmarkWithItsCommand) {
+  const Outcome outcome = run("windrow-perf --help");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_NE(outcome.out.find("windrow-perf train --model tree-lstm --data DIR --hidden 256 --embedding 256 --batch 64"),
+            std::string::npos)
+      << outcome.out;
+  for (const char* command : {"engine --pattern all", "engine --metg", "engine --start", "engine --backlog", "gpu",
+                              "comm", "ablation", "schedules", "lazy", "static"}) {
+    EXPECT_NE(outcome.out.find(std::string("windrow-perf ") + command), std::string::npos) << outcome.out;
+  }
+}
+
+}  // namespace
+}  // namespace windrow::testing

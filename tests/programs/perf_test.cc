@@ -1,0 +1,304 @@
+// What benchmarks are made of: systems that run every op, hazards, graphs, child processes, METG, tables, turns, and
+// the tagger with manual batching.
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <numeric>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "batching/hand_tagger.h"
+#include "batching/tables.h"
+#include "batching/turns.h"
+#include "engine/benchmark.h"
+#include "engine/graph.h"
+#include "engine/hazards.h"
+#include "engine/process.h"
+#include "engine/trial.h"
+#include "tests/batching/cells.h"
+#include "tests/engine/support.h"
+#include "tests/ops/cases.h"
+#include "windrow/engine/error.h"
+#include "windrow/models/tagger.h"
+
+namespace windrow::perf {
+namespace {
+
+/// Each system of the build with each pattern that it takes.
+template <class Do>
+void for_each_trial(Do run) {
+  for (const std::string& system : built_system_names()) {
+    for (const std::string& name : Pattern::names()) {
+      const Pattern pattern = Pattern::named(name, 5);
+      if (takes(system, pattern)) run(system, pattern);
+    }
+  }
+}
+
+TEST(Systems, RunEveryOpOnce) {
+  for_each_trial([](const std::string& system, const Pattern& pattern) {
+    Trial trial(system, pattern, {.workers = 2});
+    for (const std::int64_t ops : {1, 7, 3000}) EXPECT_NO_THROW(trial.run({.ops = ops}));
+  });
+}
+
+TEST(Systems, RunEveryOpOnceInBursts) {
+  for_each_trial([](const std::string& system, const Pattern& pattern) {
+    Trial trial(system, pattern, {.workers = 2});
+    for (const std::int64_t burst : {1, 7, 300, 301}) EXPECT_NO_THROW(trial.run({.ops = 300, .burst = burst}));
+  });
+}
+
+/// This thread, and those that it starts, on one core.
+class OneCore {
+ public:
+  OneCore() {
+    sched_getaffinity(0, sizeof all_, &all_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    sched_setaffinity(0, sizeof one, &one);
+  }
+  ~OneCore() { sched_setaffinity(0, sizeof all_, &all_); }
+  OneCore(const OneCore&) = delete;
+  OneCore& operator=(const OneCore&) = delete;
+
+ private:
+  cpu_set_t all_;
+};
+
+TEST(Systems, EndOnOneCoreWhereTheyBelieveToHaveMore) {
+  const OneCore pinned;
+  for_each_trial([](const std::string& system, const Pattern& pattern) {
+    Trial(system, pattern, {.workers = 2}).run({.ops = 1000});
+  });
+}
+
+TEST(Systems, RunNothingBeforeTheyAreLetGo) {
+  for_each_trial([](const std::string& system, const Pattern& pattern) {
+    if (!holds_a_backlog(system)) return;
+    constexpr std::int64_t ops = 20'000;
+    const auto made = make_system(system, pattern, {.workers = 1, .pending_ops = 2 * ops});
+    std::vector<Counter> counters(static_cast<std::size_t>(pattern.counters));
+    const auto sum = [&] {
+      std::uint64_t total = 0;
+      for (const Counter& counter : counters) total += counter.value;
+      return total;
+    };
+    std::uint64_t before = 1;
+    std::vector<std::uint32_t> latencies;
+    made->run({.pattern = pattern, .ops = ops, .counters = counters.data(), .push_ticks = &latencies, .held = [&] {
+                 before = sum();
+               }});
+    EXPECT_EQ(before, 0u) << system << ", pattern " << pattern.name;
+    EXPECT_GE(sum(), static_cast<std::uint64_t>(ops)) << system << ", pattern " << pattern.name;
+    const bool pushes = system != "windrow" || !pattern.replayed;
+    EXPECT_EQ(latencies.size(), pushes ? static_cast<std::size_t>(ops) : 0) << system << ", pattern " << pattern.name;
+  });
+}
+
+TEST(Systems, RefuseWhatTheyDoNotKnow) {
+  const Pattern pattern = Pattern::named("A");
+  EXPECT_THROW(make_system("mxnet", pattern, {}), MisuseError);
+  EXPECT_THROW(takes("mxnet", pattern), MisuseError);
+  EXPECT_THROW(Pattern::named("D", 1), MisuseError);
+}
+
+/// Who reads or mutates what the other mutates.
+bool conflict(const Task& a, const Task& b) {
+  const auto touches = [](const Task& task, int cell) {
+    return task.mutates == cell || std::find(task.reads.begin(), task.reads.begin() + task.read_count, cell) !=
+                                       task.reads.begin() + task.read_count;
+  };
+  return (a.mutates != Task::none && touches(b, a.mutates)) || (b.mutates != Task::none && touches(a, b.mutates));
+}
+
+TEST(Hazards, OrderAllOpsThatConflictAndNoOthers) {
+  const auto seed = static_cast<unsigned>(::testing::UnitTest::GetInstance()->random_seed());
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  Pattern pattern{"random", 6, 6, {}};
+  for (int i = 0; i < 80; ++i) {
+    Task task{.mutates = random() % 3 == 0 ? Task::none : static_cast<int>(random() % 6)};
+    for (int k = static_cast<int>(random() % 4); k > 0; --k) {
+      const int cell = static_cast<int>(random() % 6);
+      if (cell != task.mutates) task.reads[static_cast<std::size_t>(task.read_count++)] = cell;
+    }
+    pattern.tasks.push_back(task);
+  }
+  Hazards<std::size_t> hazards(pattern);
+  std::vector<std::set<std::size_t>> before(pattern.tasks.size());  // all that an op comes after
+  for (std::size_t i = 0; i < pattern.tasks.size(); ++i) {
+    hazards.precede(pattern.tasks[i], [&](std::size_t other) {
+      EXPECT_TRUE(conflict(pattern.tasks[other], pattern.tasks[i])) << other << " before " << i;
+      before[i].insert(other);
+      before[i].insert(before[other].begin(), before[other].end());
+    });
+    hazards.enter(pattern.tasks[i], i);
+    for (std::size_t other = 0; other < i; ++other) {
+      if (conflict(pattern.tasks[other], pattern.tasks[i])) {
+        EXPECT_EQ(before[i].count(other), 1u) << other << " before " << i;
+      }
+    }
+  }
+}
+
+/// A graph that notes what it was asked to run.
+struct NotedGraph {
+  std::int64_t length;
+  std::vector<std::int64_t>* runs;
+  void run(std::int64_t times) { runs->push_back(length * times); }
+};
+
+TEST(Replayed, RunsAsManyOpsAsTheJobHas) {
+  for (const char* name : {"FA", "FD", "E"}) {
+    const Pattern pattern = Pattern::named(name);
+    std::vector<Counter> counters(static_cast<std::size_t>(pattern.counters));
+    std::vector<std::int64_t> runs;
+    Replayed<NotedGraph> replayed(pattern);
+    const auto make = [&](std::int64_t length) { return std::make_unique<NotedGraph>(NotedGraph{length, &runs}); };
+    for (const std::int64_t ops : {1, 127, 2048, 4096, 5000, 100'000}) {
+      runs.clear();
+      const Times times = replayed.run({pattern, ops, 0, counters.data()}, make);
+      EXPECT_EQ(std::accumulate(runs.begin(), runs.end(), std::int64_t{0}), ops) << name;
+      if (runs.size() > 1) {
+        EXPECT_EQ(runs[0] % static_cast<std::int64_t>(pattern.tasks.size()), 0) << "the rest begins anew";
+      }
+      EXPECT_TRUE(std::isnan(times.push));
+    }
+  }
+}
+
+TEST(InChild, GivesWhatWasMeasuredThere) {
+  int here = 1;
+  EXPECT_EQ(in_child([&] {
+              here = 2;
+              return 2.5;
+            }),
+            2.5);
+  EXPECT_EQ(here, 1);
+}
+
+TEST(InChild, TellsWhatWasThrownThere) {
+  try {
+    in_child([]() -> double { throw MisuseError("no such thing"); });
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "no such thing");
+  }
+  EXPECT_THROW(in_child([]() -> double { std::_Exit(3); }), Error);
+}
+
+TEST(InChild, HasItsOwnMemory) {
+  constexpr std::size_t bytes = 64 << 20;
+  const auto grow = [](std::size_t size) {
+    return in_child([size] {
+      const double before = resident_bytes();
+      volatile char touched = std::vector<char>(size, 1)[size / 2];  // the memory is gone again
+      (void)touched;
+      return peak_resident_bytes() - before;
+    });
+  };
+  if (std::isnan(resident_bytes())) GTEST_SKIP() << "needs /proc";
+  EXPECT_GT(grow(bytes), 0.9 * bytes);
+  EXPECT_LT(grow(1), 0.5 * bytes) << "the child before does not count";
+}
+
+TEST(Metg, LiesBetweenThePointsAroundIt) {
+  const std::vector<Efficiency> curve = {{100, 0.1}, {200, 0.6}, {400, 0.4}, {800, 0.6}, {1600, 0.9}};
+  EXPECT_NEAR(metg_of(curve, 0.5), 400 * std::sqrt(2), 1e-9) << "half way up, after it was lost";
+  EXPECT_NEAR(metg_of(curve, 0.6), 800, 1e-9);
+  EXPECT_NEAR(metg_of(curve, 0.9), 1600, 1e-9);
+  EXPECT_TRUE(std::isnan(metg_of(curve, 0.95))) << "never";
+  EXPECT_TRUE(std::isnan(metg_of(curve, 0.05))) << "below the shortest";
+  EXPECT_TRUE(std::isnan(metg_of({}, 0.5)));
+}
+
+TEST(Tables, AreMarkdownOrJson) {
+  Table table("A title", "What was measured.", {{"model"}, {"batch", 0}, {"share", 1, " %"}});
+  table.add({"a", 1.0, 12.345});
+  table.add({"c", 2.0, NAN});
+  EXPECT_EQ(testing::error_of<MisuseError>([&] { table.add({1.0}); }), "a row of 1 entries; expected 3");
+  EXPECT_EQ(table.markdown(),
+            "# A title\n\nWhat was measured.\n\n"
+            "| model | batch | share |\n"
+            "|---|---:|---:|\n"
+            "| a | 1 | 12.3 % |\n"
+            "| c | 2 | - |\n");
+  EXPECT_EQ(table.json(),
+            "{\"model\": \"a\", \"batch\": 1, \"share\": 12.345}\n"
+            "{\"model\": \"c\", \"batch\": 2, \"share\": null}\n");
+}
+
+TEST(Turns, AreTakenInEachRepetition) {
+  Turns turns;
+  std::string order;
+  double speed = 1;
+  const std::size_t a = turns.add([&] { return order += 'a', speed *= 2; });
+  const std::size_t b = turns.add([&] { return order += 'b', 3 * speed; });
+  turns.take(3);
+  EXPECT_EQ(order, "ababbaab") << "once unmeasured, then beginning with another one each time";
+  EXPECT_EQ(turns.median(a), 8);
+  EXPECT_EQ(turns.ratio(b, a), 3) << "whatever the machine's mood";
+  EXPECT_TRUE(std::isnan(median_of({})));
+  EXPECT_EQ(median_of({4, 1, 2, 3}), 2.5);
+}
+
+/// Minibatches of the same sentences, by hand and as a vertex function.
+TEST(HandTagger, ComputesWhatTheVertexFunctionDoes) {
+  Engine engine({.workers = 2});
+  const Device host = host_device(engine);
+  Parameters parameters(host, 1);
+  const Tagger tagger(parameters, {.vocabulary = 9, .tags = 4, .embedding = 5, .hidden = 6, .layers = 2});
+  const VertexFunction function = tagger.function();
+  std::mt19937 random(7);
+  constexpr std::size_t length = 5, sentences = 3;
+  std::vector<TaggerInput> inputs(sentences);
+  std::vector<std::int32_t> words, tags;
+  for (std::size_t word = 0; word < length; ++word) {
+    for (TaggerInput& input : inputs) {
+      input.words.push_back(words.emplace_back(static_cast<std::int32_t>(random() % 9)));
+      input.tags.push_back(tags.emplace_back(static_cast<std::int32_t>(random() % 4)));
+      input.characters.emplace_back();
+    }
+  }
+  std::vector<GraphData> data;
+  for (const TaggerInput& input : inputs) data.push_back(tagger.graph(input));
+  const testing::Graphs graphs(function, data);
+  Runner runner(host, function, parameters);
+  const double loss = runner.differentiate(graphs.pointers).loss();
+
+  HandTagger by_hand(host, parameters, 6, 2);
+  const TensorSentences minibatch = to_tensors(host, words, tags, sentences);
+  for (int again = 0; again < 2; ++again) EXPECT_NEAR(by_hand.differentiate(minibatch).get()[0], loss, 1e-4);
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const std::string& name = parameters.name(parameters[p]);
+    SCOPED_TRACE(name);
+    const std::vector<double> expected = testing::dense(parameters, parameters[p]);
+    const std::vector<float> found = by_hand.gradient(name).get();
+    std::vector<double> sums(found.begin(), found.end());
+    if (name == "words") {
+      sums.assign(expected.size(), 0);
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        sums[static_cast<std::size_t>(words[i / 5]) * 5 + i % 5] += static_cast<double>(found[i]);
+      }
+    }
+    testing::expect_close(sums, expected, 1e-4);
+  }
+  parameters.sgd(0.1);
+  std::vector<std::vector<float>> stepped;
+  for (std::size_t p = 0; p < parameters.size(); ++p) stepped.push_back(parameters.value(parameters[p]).get());
+  parameters.sgd(-0.1);
+  by_hand.sgd(0.1);
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const std::vector<float> found = parameters.value(parameters[p]).get();
+    testing::expect_close({found.begin(), found.end()}, {stepped[p].begin(), stepped[p].end()}, 1e-4);
+  }
+}
+
+}  // namespace
+}  // namespace windrow::perf

@@ -1,0 +1,122 @@
+// Shared by tests of the programs: a folder for each test, runs through the shell, and the output of a run.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+// What the messages of windrow list. All of it is spelled out, so that a change is seen.
+#define COMMANDS "train, resume, eval, predict, sample, export, explain, schedule, simulate, devices, completion, man"
+#define TRAIN_HELP "; see windrow train --help"
+#define ENGINE_HELP "; see windrow-perf engine --help"
+#define MODELS_WITH_GRAPHS \
+  "tree-lstm, tree-fc, fixed-lstm, var-lstm, bilstm, bilstm-char, listops, dag, lattice-lstm, seq2seq"
+#define MODELS MODELS_WITH_GRAPHS ", parser, mlp, cnn"
+
+namespace windrow::testing {
+
+struct Outcome {
+  std::string out, err;
+  int status;
+};
+
+inline std::string read_file(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// A test with a folder of its own, because tests of one or several builds run concurrently.
+class Programs : public ::testing::Test {
+ protected:
+  Programs() {
+    std::string name = ::testing::TempDir() + "windrow_XXXXXX";
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder for the test");
+    folder = name;
+  }
+  ~Programs() override { std::filesystem::remove_all(folder); }
+
+  /// Runs a program through the shell. `to` may redirect its output.
+  Outcome run(const std::string& command, const std::string& to = {}) const {
+    return run_from("'" WINDROW_BIN "'/", command, to);
+  }
+  /// Runs one of the scripts through the shell.
+  Outcome run_script(const std::string& command) const {
+    return run_from("'" WINDROW_SOURCE_DIR "'/scripts/", command);
+  }
+
+  /// Runs a command of the shell.
+  Outcome run_command(const std::string& command) const { return run_from("", command); }
+
+  /// Runs a program in the test's folder through the shell.
+  Outcome run_there(const std::string& command) const { return run_from("'" + folder.string() + "'/", command); }
+
+  /// The path of a file in the test's folder, as a word for the shell.
+  std::string in(const std::string& name) const { return "'" + (folder / name).string() + "' "; }
+
+  /// Trains a model, saves it in the test's folder, and returns in(name).
+  std::string saved_model(const std::string& model, const std::string& name = "run") const {
+    EXPECT_EQ(run("windrow train " + model + " --save " + in(name)).err, "");
+    return in(name);
+  }
+
+  std::filesystem::path folder;
+
+ private:
+  Outcome run_from(const std::string& where, const std::string& command, const std::string& to = {}) const {
+    const auto out = folder / "out", err = folder / "err";
+    const std::string target = to.empty() ? ">'" + out.string() + "'" : to;
+    const int status = std::system((where + command + " " + target + " 2>'" + err.string() + "'").c_str());
+    return {read_file(out), read_file(err), WEXITSTATUS(status)};
+  }
+};
+
+/// The lines of epochs that windrow train printed, without the throughput, which differs.
+inline std::vector<std::string> epochs_of(const std::string& out) {
+  std::vector<std::string> epochs;
+  const std::regex line("( +[0-9]+ .* %) +[0-9]+");
+  std::istringstream text(out);
+  std::smatch match;
+  for (std::string one; std::getline(text, one);) {
+    if (std::regex_match(one, match, line)) epochs.push_back(match[1]);
+  }
+  return epochs;
+}
+
+/// The number in the field `name` of a line of JSON.
+inline double field(const std::string& line, const std::string& name) {
+  const std::size_t at = line.find("\"" + name + "\": ");
+  EXPECT_NE(at, std::string::npos) << name << " in " << line;
+  return at == std::string::npos ? 0 : std::atof(line.c_str() + at + name.size() + 4);
+}
+
+/// The lines that a program printed. Expects that it succeeded and printed no errors.
+inline std::vector<std::string> lines_of(const Outcome& outcome) {
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(outcome.status, 0);
+  std::istringstream text(outcome.out);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+
+/// The program ended with status 2 and with this on standard error.
+inline void expect_failed(const Outcome& outcome, const std::string& error) {
+  EXPECT_EQ(outcome.err, error);
+  EXPECT_EQ(outcome.status, 2);
+}
+/// The same, before it printed anything else.
+inline void expect_refused(const Outcome& outcome, const std::string& error) {
+  expect_failed(outcome, error);
+  EXPECT_EQ(outcome.out, "");
+}
+
+}  // namespace windrow::testing

@@ -1,0 +1,131 @@
+// The report of a training and its charts, checked as text.
+#include "report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <regex>
+#include <sstream>
+
+namespace windrow::program {
+namespace {
+
+TrainingReport report() {
+  TrainingReport report{.model = "tree-lstm", .about = "Data from <a & b>.", .unit = "trees"};
+  for (int i = 1; i <= 3; ++i) {
+    report.epochs.push_back(
+        {.number = static_cast<std::uint64_t>(i),
+         .training_loss = 1.0 / i,
+         .validation_loss = 1.5 / i,
+         .metrics = {{"root accuracy", 0.5 + 0.1 * i}, {"perplexity", 90.0 / i, Metric::Unit::count}},
+         .training_metrics = {{"root accuracy", 0.6 + 0.1 * i}},
+         .units_per_second = 1000.0 + i,
+         .seconds = 2,
+         .timed_seconds = 2,
+         .evaluation_seconds = 0.25,
+         .times = {1'000'000'000, 500'000'000, 100'000'000}});
+  }
+  for (int i = 0; i < 1000; ++i) report.minibatch_losses.push_back(1.0 / (i + 1));
+  report.batches = {.minibatches = 2, .vertices = 100, .batches = 20, .groups = 2, .levels = {{60, 4}, {40, 16}}};
+  report.parameters = 12345;
+  report.machine = {{"processor", "An \"8-way\" machine"}};
+  report.flags = {{"--epochs", "3 *"}};
+  return report;
+}
+
+/// Whether each tag that opens closes, in order.
+bool balanced(const std::string& page) {
+  std::vector<std::string> open;
+  const std::regex tag("<(/?)([a-z0-9]+)([^>]*)>");
+  for (std::sregex_iterator it(page.begin(), page.end(), tag), end; it != end; ++it) {
+    const std::string name = (*it)[2], rest = (*it)[3];
+    if (name == "meta" || rest.ends_with('/')) continue;
+    if ((*it)[1].length() == 0) {
+      open.push_back(name);
+    } else if (open.empty() || open.back() != name) {
+      return false;
+    } else {
+      open.pop_back();
+    }
+  }
+  return open.empty();
+}
+
+TEST(TrainingReports, ArePagesThatNeedNothingElse) {
+  const std::string page = html(report());
+  EXPECT_TRUE(page.starts_with("<!DOCTYPE html>"));
+  EXPECT_TRUE(balanced(page));
+  for (const char* const outside : {"http", "src=", "href=", "<script", "url(", "@import"}) {
+    EXPECT_EQ(page.find(outside), std::string::npos) << outside;
+  }
+  for (const char* const part :
+       {"Data from &lt;a &amp; b&gt;.", "An &quot;8-way&quot; machine", "<td>3</td><td>0.3333</td><td>0.5000</td>",
+        "<td>90.0 %</td><td>80.0 %</td>", "training, epoch 3: 90<", "validation, epoch 3: 80<",
+        ">Validation perplexity<", "training does not compute it: perplexity.", "mean of 3", "products, epoch 2: 50<",
+        "vertices per batch, level (0", "12,345 numbers, 48.2 KiB", "<td>--epochs</td><td>3 *</td>",
+        "prefers-color-scheme: dark"}) {
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  }
+}
+
+TEST(TrainingReports, ShowTheGroup) {
+  TrainingReport grouped = report();
+  EXPECT_EQ(html(grouped).find("<h2>Group</h2>"), std::string::npos);
+  grouped.group = {"2 devices", {33.25, 30.75}};
+  for (auto& epoch : grouped.epochs) epoch.collective_seconds = 0.1 * static_cast<double>(epoch.number);
+  const std::string page = html(grouped);
+  EXPECT_TRUE(balanced(page));
+  for (const char* const part :
+       {"<td>2 devices</td>", "33.2, 30.8 on average", "10.0 % of the time", "<td>15.0 %</td>"}) {
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  }
+}
+
+TEST(TrainingReports, OfATrainingThatHasHardlyBegunSaySo) {
+  const std::string page = html({.model = "parser", .about = "Stopped.", .unit = "sentences"});
+  EXPECT_TRUE(balanced(page));
+  EXPECT_NE(page.find("No epoch has ended."), std::string::npos);
+  EXPECT_NE(page.find("nothing to show"), std::string::npos);
+  EXPECT_NE(page.find("builds its graphs while it runs"), std::string::npos);
+}
+
+TEST(Charts, DrawLargerValuesHigherAndLeaveOutWhatIsNotFinite) {
+  const std::string chart =
+      svg({.title = "t", .x = "epoch", .y = "loss", .series = {{"a", {1, 2, 3, 4}, {0.5, NAN, 2, 1e6}}}});
+  std::smatch points;
+  ASSERT_TRUE(std::regex_search(chart, points, std::regex("points=\"([^\"]*)\"")));
+  std::istringstream text(points[1].str());
+  std::vector<double> x, y;
+  char comma = 0;
+  for (double one = 0, other = 0; text >> one >> comma >> other;) {
+    x.push_back(one);
+    y.push_back(other);
+  }
+  ASSERT_EQ(x.size(), 3u) << chart;
+  EXPECT_LT(x[0], x[1]);
+  EXPECT_GE(y[0], y[1]);
+  EXPECT_GT(y[1], y[2]);
+  EXPECT_EQ(chart.find("nan"), std::string::npos);
+}
+
+TEST(Charts, HaveTicksAroundTheirValues) {
+  EXPECT_EQ(linear_ticks(2, 9), (std::vector<double>{2, 4, 6, 8, 10}));
+  EXPECT_EQ(linear_ticks(-3, 3), (std::vector<double>{-4, -2, 0, 2, 4}));
+  EXPECT_EQ(linear_ticks(5, 5), (std::vector<double>{2, 3, 4, 5, 6, 7, 8}));
+  for (double most = 1e-3; most < 1e6; most *= 1.07) {
+    const std::vector<double> ticks = linear_ticks(0, most);
+    EXPECT_GE(ticks.size(), 4u) << most;
+    EXPECT_LE(ticks.size(), 6u) << most;
+    EXPECT_GE(ticks.back(), most * (1 - 1e-6));
+  }
+}
+
+TEST(Charts, ThinManyPointsToMeans) {
+  const Chart::Series few = thinned({"a", {1, 2, 3, 4, 5}, {1, 3, 5, 7, 9}}, 3);
+  EXPECT_EQ(few.x, (std::vector<double>{1.5, 3.5, 5}));
+  EXPECT_EQ(few.y, (std::vector<double>{2, 6, 9}));
+  EXPECT_EQ(thinned({"a", {1, 2}, {3, 4}}, 2).y, (std::vector<double>{3, 4}));
+}
+
+}  // namespace
+}  // namespace windrow::program

@@ -1,0 +1,14 @@
+# The scripts, most of them with other programs in the place of those that they run.
+if(NOT WINDROW_PROGRAMS)
+  return()
+endif()
+windrow_test(
+  scripts_test
+  SOURCES scripts/ddp_test.cc scripts/gpu_test.cc scripts/images_test.cc scripts/measure_test.cc scripts/peers_test.cc
+          scripts/size_test.cc scripts/timeline_test.cc
+  LINKS
+  DEFINITIONS WINDROW_BIN="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}" WINDROW_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ${fake_plugin})
+add_dependencies(scripts_test windrow windrow-perf windrow_no_work)
+if(fake_plugin) # scripts/gpu bundles these
+  add_dependencies(scripts_test windrow_cuda_plugin cuda_test)
+endif()
