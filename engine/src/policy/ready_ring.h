@@ -200,8 +200,7 @@ class ThreadPool;
 /// One thread's ring in one pool, which owns it.
 struct PoolRing : ReadyRing {
   const ThreadPool* pool = nullptr;
-  PoolRing* next = nullptr;          ///< of the pool; fixed
-  PoolRing* next_of_port = nullptr;  ///< of the thread's port
+  PoolRing* next = nullptr;  ///< of the pool; fixed
 };
 
 }  // namespace windrow

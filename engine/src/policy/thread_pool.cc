@@ -21,6 +21,8 @@ ThreadPool::ThreadPool(const RunningPolicy& policy, const PolicyContext& of, Thr
       loops_(how.threads) {
   counts_.most_awake = how.threads;
   if (helps_ != nullptr) helps_->helper_ = this;
+  MutexLock lock(mutex_);
+  searched_ = &new_ring();
 }
 
 void ThreadPool::start() {
@@ -32,17 +34,21 @@ void ThreadPool::start() {
 // ---- where ready ops are ----
 
 [[gnu::always_inline]] inline void ThreadPool::add(OpRecord& op) noexcept {
-  const int priority = op.priority;  // the op may be gone once it is in a queue
-  Port* const port = priority == 0 ? of_.ports.mine_if_any() : nullptr;
-  PoolRing* const ring = port != nullptr ? ring_of(*port) : nullptr;
-  if (ring == nullptr || !ring->put(op)) [[unlikely]] {
-    by_priority_.put(op);
-    ThreadPool* const helper = helper_.load(std::memory_order_relaxed);
-    if (priority > 0 && helper != nullptr) helper->rouse();
-  } else if (ring->is_due()) {
-    ring->hand_over();
+  const bool has_priority = op.priority != 0;
+  Port* const port = has_priority ? nullptr : of_.ports.mine_if_any();
+  if (port == nullptr || (!owns(port->ring) && !make_ring(*port)) || !port->ring->put(op)) [[unlikely]] {
+    add_by_queue(op, has_priority);
+  } else if (port->ring->is_due()) {
+    port->ring->hand_over();
   }
   rouse();
+}
+
+void ThreadPool::add_by_queue(OpRecord& op, bool has_priority) noexcept {
+  if (!has_priority && from_others_.put(op)) return;
+  ThreadPool* const helper = op.priority > 0 ? helper_.load(std::memory_order_relaxed) : nullptr;
+  by_priority_.put(op);  // the op may be gone now
+  if (helper != nullptr) helper->rouse();
 }
 
 [[gnu::always_inline]] inline OpRecord* ThreadPool::next(Worker& worker) {
@@ -68,6 +74,9 @@ template <ReadyRing::Look look>
 [[gnu::noinline]] OpRecord* ThreadPool::take_from_rings(Worker& worker) {
   // A plain look starts with the ring that last had ops. A close look starts with the ring behind the last one, since a
   // ring may never become empty; it includes the thread's own ring, where ops stay while urgent ops run.
+  if (look == ReadyRing::Look::close && ++worker.close_looks % 2 == 0) {
+    if (OpRecord* const op = from_others_.take()) return op;  // now and then first, since rings may never become empty
+  }
   PoolRing*& last = look == ReadyRing::Look::plain ? worker.from : worker.from_closely;
   PoolRing* const begin = look == ReadyRing::Look::plain ? last : behind(last);
   PoolRing* ring = begin;
@@ -89,13 +98,14 @@ template <ReadyRing::Look look>
     }
     ring = behind(ring);
   } while (ring != begin);
+  if (OpRecord* const op = from_others_.take()) return op;
   return worker.ring->take();
 }
 
 OpRecord* ThreadPool::take_wanted(const Wanted& wanted) {
-  if (helps_ != nullptr || counts_.urgent.load(std::memory_order_relaxed) > 0) return nullptr;
-  PoolRing* const ring = ring_of(of_.ports.mine());
-  if (ring == nullptr || ring->empty<ReadyRing::Look::close>()) return nullptr;
+  PoolRing* const ring = of_.ports.mine().ring;
+  if (!owns(ring) || helps_ != nullptr || counts_.urgent.load(std::memory_order_relaxed) > 0) return nullptr;
+  if (ring->empty<ReadyRing::Look::close>()) return nullptr;
   OpRecord* const op = ring->take_newest(wanted, most_looks);
   rouse();  // a thread that looked meanwhile found nothing
   return op;
@@ -104,20 +114,23 @@ OpRecord* ThreadPool::take_wanted(const Wanted& wanted) {
 OpRecord* ThreadPool::take_wanted_anywhere(const Wanted& wanted) {
   // One thread at a time: while one thread looks, others would find nothing.
   MutexLock lock(search_mutex_);
-  OpRecord* op = nullptr;
-  if (PoolRing* const mine = ring_of(of_.ports.mine())) {
-    // Move all ready ops to this thread's ring, where they can be inspected.
-    for (PoolRing* ring = first(); ring != nullptr; ring = ring->next) {
-      if (ring == mine) continue;
-      // Limited to the present size: the owner may put as fast as this thread takes.
-      for (std::uint64_t left = ring->size(); left > 0; --left) {
-        OpRecord* const moved = ring->take_some<ReadyRing::Look::close>(*mine);
-        if (moved == nullptr) break;
-        if (!mine->put(*moved)) by_priority_.put(*moved);
-      }
+  const auto keep = [&](OpRecord& op) {
+    if (!searched_->put(op)) by_priority_.put(op);
+  };
+  // Move all ready ops to where they can be inspected. Limited to those that are there now: other threads may put as
+  // fast as this thread takes.
+  for (PoolRing* ring = first(); ring != nullptr; ring = ring->next) {
+    if (ring == searched_) continue;
+    for (std::uint64_t left = ring->size(); left > 0; --left) {
+      OpRecord* const moved = ring->take_some<ReadyRing::Look::close>(*searched_);
+      if (moved == nullptr) break;
+      keep(*moved);
     }
-    op = mine->take_newest(wanted, std::numeric_limits<std::uint64_t>::max());
   }
+  for (std::uint64_t left = from_others_.size(); left > 0; --left) {
+    if (OpRecord* const moved = from_others_.take()) keep(*moved);
+  }
+  OpRecord* op = searched_->take_newest(wanted, std::numeric_limits<std::uint64_t>::max());
   if (op == nullptr) op = by_priority_.take_wanted(wanted);
   rouse();
   return op;
@@ -125,29 +138,20 @@ OpRecord* ThreadPool::take_wanted_anywhere(const Wanted& wanted) {
 
 bool ThreadPool::work_in_sight() const {
   if (helps_ != nullptr) return helps_->by_priority_.any_urgent();
-  if (by_priority_.any()) return true;
+  if (by_priority_.any() || from_others_.size() > 0) return true;
   for (const PoolRing* ring = first(); ring != nullptr; ring = ring->next) {
     if (!ring->empty<ReadyRing::Look::close>()) return true;
   }
   return false;
 }
 
-std::uint64_t ThreadPool::ready() const {
-  std::uint64_t sum = by_priority_.size();
-  for (const PoolRing* ring = first(); ring != nullptr; ring = ring->next) sum += ring->size();
-  return sum;
-}
-
-void ThreadPool::end_row() { ByPriority::turn_next(current_.worker->takes); }
-
-PoolRing* ThreadPool::make_ring(Port& port) noexcept try {
+bool ThreadPool::make_ring(Port& port) noexcept try {
+  if (port.ring != nullptr || port.pushed.load(std::memory_order_relaxed) == 0) return false;
   MutexLock lock(mutex_);
-  PoolRing& ring = new_ring();
-  if (on_thread_of(policy_)) ring.keep_none();
-  give(port, ring);
-  return &ring;
+  port.ring = &new_ring();
+  return true;
 } catch (const std::bad_alloc&) {
-  return nullptr;
+  return false;
 }
 
 PoolRing& ThreadPool::new_ring() {
@@ -157,8 +161,6 @@ PoolRing& ThreadPool::new_ring() {
   first_.store(&ring, std::memory_order_release);
   return ring;
 }
-
-void ThreadPool::give(Port& port, PoolRing& ring) { ring.next_of_port = std::exchange(port.rings, &ring); }
 
 // ---- threads ----
 
@@ -205,7 +207,7 @@ bool ThreadPool::spawn() {
 void ThreadPool::serve(PoolRing& ring) {
   call_start_hook(of_.options.on_thread_start);
   ring.keep_none();
-  give(of_.ports.mine(), ring);
+  of_.ports.mine().ring = &ring;
   Worker worker{.ring = &ring, .from = &ring, .from_closely = &ring};
   current_ = {&policy_, &worker};
   for (OpRecord* op = search(worker); op != nullptr;) {
@@ -376,16 +378,10 @@ int ThreadPool::spares() const {
 
 // ---- fork ----
 
-void ThreadPool::each_mutex(EachMutex f) {
-  f(search_mutex_);
-  f(mutex_);
-  loops_.each_mutex(f);
-  by_priority_.each_mutex(f);
-}
-
 void ThreadPool::forget_threads(Copied copied) noexcept {
   forget(threads_);
   woken_.forget_waiters();
+  from_others_.forget_threads();
   asleep_ = wakes_ = blocked_ = 0;
   searching_ = counts_.awake = 0;
   if (copied == Copied::whole) return loops_.forget_threads();

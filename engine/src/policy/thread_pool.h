@@ -1,5 +1,6 @@
-// Threads that run ready ops, a limited number at a time. Each thread has a ring of ready ops, and so has each other
-// thread that makes ops ready; a thread whose ring is empty takes from other rings.
+// Threads that run ready ops, a limited number at a time. Each thread has a ring of ready ops, and so has each thread
+// that pushes, in the first pool that it puts an op into; a thread whose ring is empty takes from other rings. All
+// other threads share one queue: those of other pools, and those that only complete ops.
 //
 // A thread continues with an op that its own op made ready, without asking the pool (core/run.cc), so a chain stays on
 // its core. The pool sees the other ready ops.
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "policy/by_priority.h"
+#include "policy/op_queue.h"
 #include "policy/running_policy.h"
 #include "policy/slots.h"
 #include "record/ports.h"
@@ -48,7 +50,11 @@ class ThreadPool final : public Slots {
   /// Joins the threads. Called when no op is ready any more. May be called twice.
   void stop() WINDROW_EXCLUDES(mutex_);
   void add(OpRecord& op) noexcept;
-  std::uint64_t ready() const;
+  std::uint64_t ready() const {
+    std::uint64_t sum = by_priority_.size() + from_others_.size();
+    for (const PoolRing* ring = first(); ring != nullptr; ring = ring->next) sum += ring->size();
+    return sum;
+  }
   int spares() const WINDROW_EXCLUDES(mutex_);
   /// Whether the calling thread is one of a pool of `policy`.
   static bool on_thread_of(const RunningPolicy& policy) { return current_.policy == &policy; }
@@ -63,10 +69,15 @@ class ThreadPool final : public Slots {
   bool lacks_threads() const override;
   void run_loop(const Running& op, const PieceLoop& loop) override;
   bool work_in_sight() const override;
-  void end_row() override;
+  void end_row() override { ByPriority::turn_next(current_.worker->takes); }
 
   // ---- fork; see RunningPolicy ----
-  void each_mutex(EachMutex f);
+  void each_mutex(EachMutex f) {
+    f(search_mutex_);
+    f(mutex_);
+    loops_.each_mutex(f);
+    by_priority_.each_mutex(f);
+  }
   void forget_threads(Copied copied) noexcept WINDROW_UNCHECKED_LOCKING;
 
  private:
@@ -76,6 +87,7 @@ class ThreadPool final : public Slots {
     PoolRing* from;          ///< where the thread last found ops
     PoolRing* from_closely;  ///< the same for close looks
     Takes takes = {};
+    unsigned close_looks = 0;
   };
   struct Current {
     const RunningPolicy* policy;
@@ -105,15 +117,13 @@ class ThreadPool final : public Slots {
   OpRecord* take_from_rings(Worker& worker);
   PoolRing* behind(const PoolRing* ring) const { return ring->next != nullptr ? ring->next : first(); }
   PoolRing* first() const { return first_.load(std::memory_order_acquire); }
-  /// The ring of the calling thread; null if there is no memory for one.
-  PoolRing* ring_of(Port& port) noexcept {
-    PoolRing* ring = port.rings;
-    while (ring != nullptr && ring->pool != this) ring = ring->next_of_port;
-    return ring != nullptr ? ring : make_ring(port);
-  }
-  PoolRing* make_ring(Port& port) noexcept WINDROW_EXCLUDES(mutex_);
+  /// Whether the ring, which may be null, is one of this pool.
+  bool owns(const PoolRing* ring) const { return ring != nullptr && ring->pool == this; }
+  /// Gives the calling thread a ring of this pool if it pushes and has none yet. Returns false if it has none here.
+  bool make_ring(Port& port) noexcept WINDROW_EXCLUDES(mutex_);
   PoolRing& new_ring() WINDROW_REQUIRES(mutex_);
-  static void give(Port& port, PoolRing& ring);
+  /// Adds an op that does not go through the calling thread's ring.
+  void add_by_queue(OpRecord& op, bool has_priority) noexcept;
 
   /// Called after an op was made ready: ensures that a thread looks for it.
   void rouse();
@@ -145,7 +155,8 @@ class ThreadPool final : public Slots {
   std::atomic<ThreadPool*> helper_{
       nullptr};  // the pool that takes urgent ops of this one, too; set before the first op
   Loops loops_;
-  ByPriority by_priority_{counts_};  // also holds ops for which a ring has no memory
+  ByPriority by_priority_{counts_};  // also holds ops for which there was no memory elsewhere
+  OpQueue from_others_;              // ops that threads without a ring here have made ready
 
   alignas(64) std::atomic<int> searching_{0};  // the number of awake threads that search
   std::atomic<bool> stopping_{false};
@@ -153,6 +164,7 @@ class ThreadPool final : public Slots {
   std::atomic<PoolRing*> first_{nullptr};  // of the list of all rings, which `next` links
 
   Mutex search_mutex_;  // taken before the other one
+  PoolRing* searched_;  // what a search has inspected; fixed; its owner is the thread that holds search_mutex_
   mutable Mutex mutex_;
   CondVar woken_;
   std::vector<std::thread> threads_ WINDROW_GUARDED_BY(mutex_);

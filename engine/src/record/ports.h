@@ -89,7 +89,7 @@ struct alignas(64) Port {
   static constexpr std::size_t most_left_behind = 16;
   std::vector<VariableWait> left_behind;  ///< waits that timed out; their memory is reserved before a wait is entered
 
-  PoolRing* rings = nullptr;              ///< of the ops that the thread has made ready, one for each pool
+  PoolRing* ring = nullptr;               ///< of the ops that the thread has made ready, in the pool that it belongs to
   const char* refuses_because = nullptr;  ///< while the thread is in a PushRefusal
 
   /// Whether pushes of the thread do not enter the chains.
@@ -144,9 +144,7 @@ class Ports {
   /// back to be published together with later ones.
   void hand_over() noexcept {
     const Port* const port = mine_if_any();
-    for (PoolRing* ring = port != nullptr ? port->rings : nullptr; ring != nullptr; ring = ring->next_of_port) {
-      if (ring->kept() > 0) ring->hand_over();
-    }
+    if (port != nullptr && port->ring != nullptr && port->ring->kept() > 0) port->ring->hand_over();
   }
 
   /// Starts a thread. Its port is taken before it begins, so that it needs no memory to get one. Throws what
