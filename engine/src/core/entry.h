@@ -50,25 +50,26 @@ class PushScope {
   explicit PushScope(Front& front)
       : core_(front.callers_run_ && !front.core_.frame_of_mine() ? &front.core_ : nullptr) {
     if (core_ != nullptr) [[unlikely]]
-      begin();
+      begin(*core_);
   }
   ~PushScope() {
     if (core_ != nullptr) [[unlikely]]
-      end();
+      end(*core_);
   }
   PushScope(const PushScope&) = delete;
   PushScope& operator=(const PushScope&) = delete;
 
  private:
-  void begin() {
-    ++core_->life.visitors;
-    core_->back.policy->before_push();
+  // Static, so that the compiler need not keep the object in memory.
+  [[gnu::noinline]] static void begin(Core& core) {
+    ++core.life.visitors;
+    core.back.policy->before_push();
   }
-  void end() {
+  [[gnu::noinline]] static void end(Core& core) {
     // Inside an op of another serial engine, waiting for a turn here could complete a cycle of turns.
     const bool nested = Running::innermost() != nullptr;
-    core_->back.policy->after_push(nested ? Slots::Patience::give_up_if_taken : Slots::Patience::wait_for_turn);
-    --core_->life.visitors;
+    core.back.policy->after_push(nested ? Slots::Patience::give_up_if_taken : Slots::Patience::wait_for_turn);
+    --core.life.visitors;
   }
 
   Core* const core_;

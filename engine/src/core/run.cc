@@ -119,7 +119,7 @@ OpRecord* Back::run_detoured(OpRecord& op, Row& row) {
       return fail(*op, row);
     }
     if (row.begun != 0) core_.monitor.record_plain(*op, row);
-    for (std::uint32_t i = 0; i < node->written_count; ++i) count_version(*node->written[i]);
+    for (VarState* const var : std::span(node->written, node->written_count)) count_version(*var);
     ReadyList others;
     if (node->gate_count > 0 || node->successor_count == 0) {
       core_.launches.leave_node(*op, others);

@@ -12,7 +12,7 @@ namespace windrow {
 
 class AsymmetricFence {
  public:
-  static void light() {
+  [[gnu::always_inline]] static void light() {
 #if defined(__SANITIZE_THREAD__)
     order();  // ThreadSanitizer does not understand fences
 #else

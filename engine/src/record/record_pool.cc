@@ -29,9 +29,16 @@ void RecordPool::load(Cache::Pair& pair, std::size_t size_class) {
   add_slab(*pair.loaded, size_class);
 }
 
+void RecordPool::free_slowly(Cache::Pair& pair, OpRecord* record) noexcept {
+  record->end_body();
+  record->set_id(0);
+  if (!has_room(pair) && !unload(pair, record->size_class)) return;  // the slot stays unused until the engine ends
+  pair.loaded->slots[pair.loaded->count++] = record;
+}
+
 bool RecordPool::unload(Cache::Pair& pair, std::size_t size_class) noexcept {
   std::swap(pair.loaded, pair.spare);
-  if (pair.loaded != nullptr && pair.loaded->count < Magazine::rounds) return true;
+  if (has_room(pair)) return true;
   MutexLock lock(mutex_);
   Depot& depot = depots_[size_class];
   Magazine* empty = depot.empty;

@@ -60,13 +60,11 @@ class RecordPool {
     return static_cast<OpRecord*>(slot);
   }
   /// Destroys the record's body, and makes its memory available to other records.
-  void free(Cache& cache, OpRecord* record) noexcept {
-    record->end_body();
-    record->set_id(0);
+  [[gnu::noinline]] void free(Cache& cache, OpRecord* record) noexcept {
     Cache::Pair& pair = cache.pairs_[record->size_class];
-    if (pair.loaded == nullptr || pair.loaded->count == Magazine::rounds) [[unlikely]] {
-      if (!unload(pair, record->size_class)) return;  // the slot stays unused until the engine ends
-    }
+    if (record->body() != OpRecord::Body::none || !has_room(pair)) [[unlikely]]
+      return free_slowly(pair, record);
+    record->set_id(0);
     pair.loaded->slots[pair.loaded->count++] = record;
   }
 
@@ -114,6 +112,10 @@ class RecordPool {
     if (size_class > 0) StdAtomics::prefetch_to_write(first + line);
     if (size_class > 1) StdAtomics::prefetch_to_write(first + 2 * line);
   }
+  static bool has_room(const Cache::Pair& pair) {
+    return pair.loaded != nullptr && pair.loaded->count < Magazine::rounds;
+  }
+  [[gnu::noinline]] void free_slowly(Cache::Pair& pair, OpRecord* record) noexcept;
   static std::size_t bytes_of(std::size_t size_class);
   /// Puts a magazine that holds at least one slot into `pair.loaded`.
   void load(Cache::Pair& pair, std::size_t size_class) WINDROW_EXCLUDES(mutex_);
