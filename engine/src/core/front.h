@@ -24,7 +24,8 @@ class Core;
 class Entry;
 struct DeclaredState;
 
-class Front {
+/// Aligned, since each push reads the first fields, and other threads write what lies before it.
+class alignas(64) Front {
  public:
   explicit Front(Core& core);
   Front(const Front&) = delete;
