@@ -37,9 +37,6 @@ class Back {
   void release_all(ReadyList& ready) noexcept;
   /// Releases what an op on these slots made ready. Returns what this thread runs next: `next`, another one, or null.
   OpRecord* go_on(OpRecord* next, ReadyList& others, Slots* slots) noexcept;
-  /// Takes the op out of its variables' chains. Its record may be freed by then.
-  template <class Settle>
-  void leave(OpRecord& op, ReadyList& ready, Settle&& settle);
   void one_less_pending(Port& port);
   /// The poison among what the op uses, or the failure of a lane that it awaited; null if there is none.
   FailurePtr first_poison(OpRecord& op);
@@ -92,6 +89,10 @@ class Back {
   OpRecord* finish_async(OpRecord& op, Slots* slots);
   OpRecord* end_plain(OpRecord* next, ReadyList& others, Row& row);
   OpRecord* finish(OpRecord& op, const Ending& ending) noexcept;
+  /// Takes the op out of its variables' chains. Calls settle(access) for each access while the op still has it. The
+  /// op's record may be freed by then.
+  template <class Settle>
+  void leave(OpRecord& op, ReadyList& ready, Settle&& settle);
   /// Finishes an op whose function has thrown. To be called from the catch clause.
   OpRecord* fail(OpRecord& op, const Row& row);
 

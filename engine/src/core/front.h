@@ -80,6 +80,16 @@ class alignas(64) Front {
   [[noreturn]] void refuse(const OpInfo& about, OpRecord* op, const Entry& entry);
   /// Makes a fence for the variable. Throws std::bad_alloc.
   OpRecord& make_fence(Port& port, Dep::Var& var);
+  /// Takes a record, but not a node's, out of the chains; see Back::leave().
+  template <class Settle>
+  void leave(OpRecord& op, ReadyList& ready, Settle&& settle) {
+    RecordPool::Cache& cache = ports.mine().records;
+    Dep::leave(
+        op, settle, [&](OpRecord& next) { ready.push(next); }, [&](OpRecord& ended) { records.free(cache, &ended); });
+  }
+  void leave(OpRecord& op, ReadyList& ready) {
+    leave(op, ready, [](Dep::Access&) {});
+  }
   /// The upper bits of the ids of the ops that this thread pushes.
   OpId thread_number(Port& port) { return port.first_id != Port::unnumbered ? port.first_id : number_thread(port); }
   /// Whether `is` holds for an op that was pushed and has not finished. Needs no memory.

@@ -4,6 +4,7 @@
 
 #include "core/commuting.h"
 #include "core/core.h"
+#include "core/entry.h"
 
 namespace windrow {
 
@@ -121,7 +122,7 @@ void Back::end_fence(OpRecord& op, ReadyList& ready) noexcept {
   if (core_.monitor.trace.on())
     core_.monitor.trace.record(core_.front.ports.mine(), op, {.kind = TraceRecord::Kind::wait});
   op.set_id(0);
-  leave(op, ready, [](Dep::Access&) {});
+  core_.front.leave(op, ready);
 }
 
 }  // namespace windrow

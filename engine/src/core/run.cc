@@ -250,11 +250,7 @@ std::exception_ptr Back::invoke(OpRecord& op, const FailurePtr& poison) {
       case OpRecord::Body::node:
         core_.launches.invoke_node(op, poison);
         break;
-      case OpRecord::Body::none:
-      case OpRecord::Body::wait:
-      case OpRecord::Body::gate:
-      case OpRecord::Body::fence:
-      case OpRecord::Body::captures:
+      default:  // without a function
         break;
     }
   } catch (...) {
@@ -292,10 +288,7 @@ void Back::leave(OpRecord& op, ReadyList& ready, Settle&& settle) {
     for (Dep::Access& access : op.touches()) settle(access);
     return core_.launches.leave_node(op, ready);
   }
-  RecordPool::Cache& cache = core_.front.ports.mine().records;
-  Dep::leave(
-      op, settle, [&](OpRecord& next) { ready.push(next); },
-      [&](OpRecord& ended) { core_.front.records.free(cache, &ended); });
+  core_.front.leave(op, ready, settle);
 }
 
 OpRecord* Back::finish(OpRecord& op, const Ending& ending) noexcept {

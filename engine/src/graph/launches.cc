@@ -167,7 +167,7 @@ void Launches::leave_gate(GraphLaunch& launch, std::uint32_t index, ReadyList& r
   VarState* const ended = plan.retires ? &var_of(plan.access) : nullptr;
   record.end_body();
   record.set_id(0);
-  core_.back.leave(record, ready, [](Dep::Access&) {});
+  core_.front.leave(record, ready);
   if (ended != nullptr) core_.front.free(*ended);
   end_part(launch);
 }

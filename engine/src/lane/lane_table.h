@@ -9,6 +9,9 @@
 
 namespace windrow {
 
+struct CapturedOp;
+struct Port;
+
 class Lanes {
  public:
   explicit Lanes(Core& core);

@@ -15,6 +15,8 @@ class RingSearch::Stopped {
   const Ports::Stopped stopped_;
 };
 
+RingSearch::RingSearch(const WaitGraph::Waiters& waiters, std::size_t most) : waiters_(waiters), most_(most) {}
+
 RingSearch::~RingSearch() = default;
 
 WaitGraph::Ring RingSearch::find(const Running* frames) {

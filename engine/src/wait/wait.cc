@@ -336,7 +336,7 @@ void Waits::end_wait(OpRecord& op, ReadyList& ready) noexcept {
   if (core_.monitor.trace.on())
     core_.monitor.trace.record(core_.front.ports.mine(), op, {.kind = TraceRecord::Kind::wait});
   op.set_id(0);
-  core_.back.leave(op, ready, [](Dep::Access&) {});
+  core_.front.leave(op, ready);
   if (Slots* const slots = waiter->left.exchange(nullptr)) slots->unblock_other();
   waiter->granted.set();
   Port& port = core_.front.ports.mine();
