@@ -80,7 +80,8 @@ OpRecord* Back::run_detoured(OpRecord& op, Row& row) {
   }
   const Begin begin{row.slots, core_.monitor.begin_traced(row.slots)};
   if (detours != by_trace || failures.any_poison()) return run_with_care(op, begin);
-  Row traced{.slots = row.slots, .goes_on = row.goes_on, .port = row.port, .begun = begin.begun};
+  // Without `goes_on`, so that the paths below return after one op; go_on() chooses the next one.
+  Row traced{.slots = row.slots, .goes_on = false, .port = row.port, .begun = begin.begun};
   if (op.is_plain_function()) return run_function(op, traced);
   if (is_plain_node(op)) return run_nodes(op, traced);
   return run_with_care(op, begin);
@@ -143,7 +144,7 @@ OpRecord* Back::run_detoured(OpRecord& op, Row& row) {
     const std::span successors(node->successors, node->successor_count);
     grant(node->first_successor);
     for (std::size_t i = 1; i < successors.size(); ++i) grant(successors[i]);
-    if (op == nullptr || !others.empty() || row.port.ended != nullptr || row.begun != 0) {
+    if (op == nullptr || !others.empty() || row.port.ended != nullptr) {
       return end_plain(op, others, row);
     }
     Port::add(row.port.left, 1);
