@@ -182,7 +182,7 @@ CLI::App* add_engine(CLI::App& app, EngineArguments& to) {
       "\n"
       "windrow uses policy pool, windrow-per-device policy per_device. The ops of windrow-async are completed by a\n"
       "thread that is not the engine's; those of windrow-captures capture 256 bytes more than others. With --burst,\n"
-      "windrow-bulk pushes each burst in a BulkScope. Gaps between bursts count in ns_per_op only.\n"
+      "Gaps between bursts count in ns_per_op only.\n"
       "Peers must be enabled when CMake configures the build, for example with\n"
       "-DWINDROW_PEERS='openmp;tbb;tbb-graph;starpu;taskflow;taskflow-graph' -DWINDROW_TASKFLOW=DIR");
   return &engine;
@@ -288,7 +288,7 @@ int main(int argc, char** argv) {
       "  nn.LSTM in PyTorch     perf/peers/torch_lstm.py\n"
       "  Training of all models windrow-perf train --model all --workers 1,2 --json\n"
       "  Cost per op            windrow-perf engine --pattern all --workers 2 --systems windrow,openmp,tbb --json\n"
-      "  Cost per op in bursts  windrow-perf engine --pattern B --burst 200 --systems windrow,windrow-bulk --json\n"
+      "  Cost per op in bursts  windrow-perf engine --pattern B --burst 200 --systems windrow --json\n"
       "  Shortest useful op     windrow-perf engine --metg --width 64 --systems all --json\n"
       "  Delay from push        windrow-perf engine --start --workers 2 --json\n"
       "  Memory per op          windrow-perf engine --backlog 200000 --systems all --json\n"

@@ -26,7 +26,7 @@ enum class Use : std::uint8_t { read, write, update };
 
 /// A call is counted when it is made, and so it cannot be repeated.
 inline void refuse_inside(Engine& engine, std::string_view call) {
-  if (!PushRefusal::or_capture(engine)) return;
+  if (!PushRefusal::refuses_or_captures(engine)) return;
   throw MisuseError(std::string(call) + ": in a capture or in the body of a Static; expected the call outside");
 }
 

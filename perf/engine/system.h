@@ -86,7 +86,7 @@ std::unique_ptr<System> make_system(const std::string& name, const Pattern& patt
 std::vector<std::string> system_names();
 std::vector<std::string> built_system_names();
 /// Whether the system may be compared with others on that pattern. Systems that build a graph once run replayed
-/// patterns only, and bulk scopes run pushed patterns only. Throws MisuseError as make_system does for names.
+/// patterns only, and some run pushed patterns only. Throws MisuseError as make_system does for names.
 bool takes(const std::string& system, const Pattern& pattern);
 /// Throws the MisuseError for a system that cannot run the pattern.
 [[noreturn]] void refuse(const std::string& system, const Pattern& pattern);

@@ -1,6 +1,5 @@
-// Windrow's own engine in five ways: policy pool, also in bulk scopes and with ops that capture much, policy
-// per_device, and asynchronous ops that a thread outside the engine completes. Replayed patterns are captured as
-// graphs.
+// Windrow's own engine in four ways: policy pool, also with ops that capture much, policy per_device, and asynchronous
+// ops that a thread outside the engine completes. Replayed patterns are captured as graphs.
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -10,7 +9,6 @@
 
 #include "graph.h"
 #include "systems.h"
-#include "windrow/engine/bulk_scope.h"
 #include "windrow/engine/engine.h"
 
 namespace windrow::perf {
@@ -90,7 +88,7 @@ class IdleLane final : public Lane {
 
 class WindrowSystem : public System {
  public:
-  enum class Way { plain, in_bulk, with_captures, per_device, completed_outside };
+  enum class Way { plain, with_captures, per_device, completed_outside };
 
   WindrowSystem(const Pattern& pattern, const SystemOptions& options, Way way = Way::plain)
       : way_(pattern.captures ? Way::with_captures : way), engine_(engine_options(options)), replayed_(pattern) {
@@ -134,7 +132,7 @@ class WindrowSystem : public System {
       };
       if (way_ == Way::completed_outside) return time_pushes(job, push_async, finish);
       if (way_ == Way::with_captures) return time_pushes(job, push_large, finish);
-      return way_ == Way::in_bulk ? run_in_bulk(job, push, finish) : time_pushes(job, push, finish);
+      return time_pushes(job, push, finish);
     }
     return replayed_.run(
         job, [&](std::int64_t length) { return capture(length); },
@@ -152,25 +150,6 @@ class WindrowSystem : public System {
                          .workers = options.workers};
     if (options.pending_ops > 0) result.max_pending_ops = options.pending_ops;
     return result;
-  }
-
-  /// Pushes each burst in a bulk scope of its own.
-  template <class Push, class Finish>
-  Times run_in_bulk(const Job& job, Push push, Finish finish) {
-    std::optional<BulkScope> scope;
-    std::int64_t left_of_burst = 0;
-    const auto push_in_scope = [&](std::size_t number, const Task& task) {
-      if (left_of_burst == 0) {
-        left_of_burst = job.longest_burst();
-        scope.emplace(engine_);
-      }
-      push(number, task);
-      if (--left_of_burst == 0) scope.reset();
-    };
-    return time_pushes(job, push_in_scope, [&] {
-      scope.reset();
-      finish();
-    });
   }
 
   std::unique_ptr<Captured> capture(std::int64_t length) {
@@ -221,10 +200,6 @@ std::unique_ptr<System> make_in(const Pattern& pattern, const SystemOptions& opt
 
 const SystemKind windrow_system = {
     .name = "windrow", .make = make<WindrowSystem>, .holds = SystemKind::Holds::a_backlog};
-const SystemKind windrow_bulk_system = {.name = "windrow-bulk",
-                                        .make = make_in<WindrowSystem::Way::in_bulk>,
-                                        .takes = SystemKind::Takes::pushed_patterns,
-                                        .holds = SystemKind::Holds::a_backlog};
 const SystemKind windrow_captures_system = {.name = "windrow-captures",
                                             .make = make_in<WindrowSystem::Way::with_captures>,
                                             .takes = SystemKind::Takes::pushed_patterns,

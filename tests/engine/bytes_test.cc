@@ -5,44 +5,10 @@
 #include <thread>
 #include <vector>
 
-#include "engine/src/core/pending_bytes.h"
 #include "support.h"
 
 namespace windrow::testing {
 namespace {
-
-TEST(PendingBytes, AreTakenUpToTheLimit) {
-  PendingBytes bytes(100);
-  auto one = bytes.try_take(60), two = bytes.try_take(40);
-  EXPECT_TRUE(one && two);
-  EXPECT_FALSE(bytes.try_take(1));
-  EXPECT_EQ(bytes.sum(), 100u);
-  two.reset();
-  EXPECT_EQ(bytes.sum(), 60u);
-  EXPECT_TRUE(bytes.try_take(40));
-}
-
-TEST(PendingBytes, WhoWasRefusedComesAgainWhenHalfIsFree) {
-  PendingBytes bytes(100);
-  auto one = bytes.try_take(50), two = bytes.try_take(10);
-  EXPECT_FALSE(bytes.try_take_again(1));
-  EXPECT_TRUE(bytes.try_take(1));
-  two.reset();
-  EXPECT_FALSE(bytes.try_take_again(51));
-  EXPECT_TRUE(bytes.try_take_again(50));
-}
-
-TEST(PendingBytes, MoreThanTheLimitIsTakenAlone) {
-  PendingBytes bytes(100);
-  {
-    auto small = bytes.try_take(1);
-    EXPECT_FALSE(bytes.try_take(101));
-    EXPECT_FALSE(bytes.try_take_again(~std::uint64_t{0}));
-  }
-  auto large = bytes.try_take_again(1000);
-  EXPECT_TRUE(large);
-  EXPECT_FALSE(bytes.try_take(1));
-}
 
 class BytesTest : public EveryPolicy {};
 WINDROW_EVERY_POLICY(BytesTest);

@@ -120,7 +120,7 @@ TEST_P(DeadlineTest, AnAsynchronousOpMustCompleteByThen) {
 TEST_P(DeadlineTest, OpsOfGraphsAndLanesHaveDeadlines) {
   int ran = 0;
   const Graph graph =
-      capture(engine, [&] { engine.push([&] { ++ran; }, {mutate(a)}, {.deadline = Clock::now() - 1s}); });
+      engine.capture([&] { engine.push([&] { ++ran; }, {mutate(a)}, {.deadline = Clock::now() - 1s}); });
   graph.launch();
   const auto lane = std::make_shared<SimLane>("lane");
   engine.push([&] { ++ran; }, {mutate(b)}, {.lane = engine.add_lane(lane), .deadline = Clock::now() - 1s});
@@ -217,7 +217,7 @@ TEST_P(DeadlineTest, ShutdownForTellsWhatIsPendingAndCallsOffWhatHasNotBegun) {
 TEST_P(DeadlineTest, ItCallsOffOpsOfGraphsAndLanes) {
   int ran = 0;
   const LaneId lane = engine.add_lane(std::make_shared<SimLane>("lane"));
-  const Graph graph = capture(engine, [&] {
+  const Graph graph = engine.capture([&] {
     engine.push([&] { ++ran; }, {mutate(a)});
     engine.push_async([&](OnComplete done) { ++ran, done(); }, {mutate(a)});
   });

@@ -48,7 +48,7 @@ TEST_P(DenormalOps, AreFlushedOnEveryThreadUnlessTheOptionSaysOtherwise) {
             look();
           },
           {read(var)});
-      const Graph graph = capture(engine, [&] { engine.push(look, {mutate(chain)}); });
+      const Graph graph = engine.capture([&] { engine.push(look, {mutate(chain)}); });
       graph.launch();
       engine.push_async(
           [&](OnComplete done) {

@@ -1,5 +1,5 @@
 // The dependency queues alone: who is granted what, and when.
-#include "engine/src/core/dependency.h"
+#include "engine/src/record/dependency.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "tests/engine/fault_trial.h"
-#include "windrow/engine/bulk_scope.h"
 #include "windrow/engine/coroutine.h"
 #include "windrow/engine/graph.h"
 #include "windrow/engine/reduction.h"
@@ -53,8 +52,7 @@ TEST_P(FeatureFault, WhileGraphsAreCapturedExtendedAndLaunched) {
   });
 }
 
-/// Small graphs push their ops, which still use what was captured when the graph has grown or gone.
-TEST_P(FeatureFault, WhileGraphsThatPushTheirOpsGrowAndGo) {
+TEST_P(FeatureFault, WhileGraphsGrowAndGo) {
   try_program([](Trial& trial) {
     const Var x = trial.new_var(), y = trial.new_var(), z = trial.new_var();
     if (!x || !y || !z) return;
@@ -113,10 +111,9 @@ TEST_P(FeatureFault, WhileOpsCommuteAndAreWaitedFor) {
   });
 }
 
-TEST_P(FeatureFault, WhileValuesAreReducedInABulkScope) {
+TEST_P(FeatureFault, WhileValuesAreReduced) {
   try_program([](Trial& trial) {
     attempt([&] {
-      const BulkScope scope(trial.engine);
       Reduction<int> sum(trial.engine, 0);
       for (int i = 0; i < 20; ++i) {
         trial.accepted += attempt([&] { sum.add([&trial](int& part) { ++part, ++trial.ran; }); });

@@ -79,16 +79,6 @@ TEST_P(Fault, WhileARetiredVariableIsNamed) {
   });
 }
 
-TEST_P(Fault, WhileADeclaredOpIsPushed) {
-  try_program([](Trial& trial) {
-    const Var x = trial.new_var(), y = trial.new_var();
-    DeclaredOp op;
-    attempt([&] { op = trial.engine.declare([&, held = Captured()] { ++trial.ran; }, {read(x), mutate(y)}); });
-    for (int i = 0; i < 40; ++i) trial.accepted += attempt([&] { trial.engine.push(op); });
-    attempt([&] { trial.engine.wait(y); });
-  });
-}
-
 /// Independent ops become ready all at once, more than any queue has room for in the beginning.
 TEST_P(Fault, WhileManyOpsBecomeReady) {
   for (const int priority : {0, 1, -1}) {

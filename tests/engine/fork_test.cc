@@ -1,7 +1,6 @@
 // What fork() makes of an engine. Each test forks; the child works and ends with a status.
 #include "fork_child.h"
 #include "sim_device.h"
-#include "windrow/engine/bulk_scope.h"
 #include "windrow/engine/parallel.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -225,27 +224,6 @@ TEST_P(ForkTest, AGraphIsLaunchedInTheChild) {
   EXPECT_EQ(value, 110);
 }
 
-TEST_P(ForkTest, ABulkScopeMayFork) {
-  auto engine = std::make_unique<Engine>(options());
-  const auto runs_by_itself = [](Engine& of) {
-    std::atomic<bool> ran{false};
-    of.push([&] { ran = true; }, {});
-    const auto until = std::chrono::steady_clock::now() + patience;
-    while (!ran && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(100us);
-    return ran.load();
-  };
-  {
-    const BulkScope bulk(*engine);
-    EXPECT_TRUE(works(*engine));
-    const Child child([&] {
-      CHILD_EXPECT(runs_by_itself(*engine));
-      CHILD_EXPECT(works(*engine));
-    });
-    EXPECT_TRUE(runs_by_itself(*engine));
-  }
-  EXPECT_TRUE(works(*engine));
-}
-
 TEST_P(ForkTest, ACaptureMayFork) {
   Engine engine(options());
   const Var v = engine.new_var();
@@ -307,26 +285,6 @@ TEST_P(ForkTest, BackPressureBeginsAnew) {
   stop = true;
   other.join();
   EXPECT_TRUE(fill());
-}
-
-TEST_P(ForkTest, AnOpMayPushDeclaredOpsWhileAnotherThreadForks) {
-  if (GetParam().policy == Policy::serial) GTEST_SKIP() << "ops run on the thread that would fork";
-  Engine engine(options());
-  const Var v = engine.new_var();
-  std::atomic<int> runs{0};
-  const DeclaredOp declared = engine.declare([&](OpContext&) { ++runs; }, {mutate(v)});
-  constexpr int pushes = 100;
-  std::atomic<bool> begun{false};
-  engine.push(
-      [&] {
-        begun = true;
-        for (int i = 0; i < pushes; ++i, std::this_thread::sleep_for(1ms)) engine.push(declared);
-      },
-      {});
-  while (!begun) std::this_thread::yield();
-  const Child child([&] { CHILD_EXPECT(works(engine)); });
-  engine.wait_all();
-  EXPECT_EQ(runs, pushes);
 }
 
 TEST_P(ForkTest, LoopsRunInTheChild) {

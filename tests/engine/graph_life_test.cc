@@ -12,7 +12,7 @@ class GraphLife : public EveryPolicy {
  protected:
   Engine engine_{options()};
 };
-WINDROW_EVERY_POLICY_BOTH_WAYS(GraphLife);
+WINDROW_EVERY_POLICY(GraphLife);
 
 /// Calls a function when it goes.
 struct AtEnd {
@@ -65,7 +65,7 @@ TEST(GraphTurns, ALongChainLeavesAPlaceToOthers) {
 TEST_P(GraphLife, CapturesMayWaitForWhatComesBehindTheLaunchAsTheyEnd) {
   const Var a = engine_.new_var("a");
   std::atomic<bool> behind{false}, waited{false};
-  Graph graph = capture(engine_, [&] {
+  Graph graph = engine_.capture([&] {
     auto at_end = std::make_shared<AtEnd>([&] { waited = engine_.wait_for({read(a)}, patience) && behind; });
     engine_.push([at_end] {}, {mutate(a)});
   });
@@ -123,7 +123,7 @@ TEST_P(GraphLife, AVariableFromOutsideThatNoLaunchHasRetiredIsRetiredWithTheGrap
   const Var a = engine_.new_var("a");
   const auto captured = std::make_shared<int>(0);
   int value = 0, seen = 0;
-  Graph graph = capture(engine_, [&] { engine_.retire(a, [&, captured] { seen = value; }); });
+  Graph graph = engine_.capture([&] { engine_.retire(a, [&, captured] { seen = value; }); });
   engine_.push([&] { value = 1; }, {mutate(a)});
   graph = {};
   ASSERT_TRUE(engine_.wait_all_for(patience));
@@ -147,7 +147,7 @@ TEST_P(GraphLife, AVariableFromOutsideThatACaptureRetiredBeforeItThrewIsRetired)
 
 TEST_P(GraphLife, WhatARetireOwnsGoesWithTheGraphAndNotWithALaunch) {
   const auto owned = std::make_shared<int>(0);
-  Graph graph = capture(engine_, [&] {
+  Graph graph = engine_.capture([&] {
     const Var own = engine_.new_var("own");
     engine_.push([] {}, {mutate(own)});
     engine_.retire(own, [owned] { ++*owned; });
@@ -181,7 +181,7 @@ TEST_P(GraphLife, NothingIsAppendedBehindARetire) {
 TEST_P(GraphLife, TheNextLifeOfAVariableIsNotTakenForTheLast) {
   int runs = 0;
   const Var first = engine_.new_var("first");
-  const Graph graph = capture(engine_, [&] { engine_.push([&] { ++runs; }, {mutate(first)}); });
+  const Graph graph = engine_.capture([&] { engine_.push([&] { ++runs; }, {mutate(first)}); });
   engine_.retire(first);
   engine_.wait_all();
   const Var second = engine_.new_var("second");  // in the same place
@@ -225,7 +225,7 @@ TEST_P(GraphLife, OpsOfADroppedGraphRunToTheEndOfTheirEngine) {
     const Var a = engine.new_var("a"), b = engine.new_var("b"), c = engine.new_var("c");
     DeclaredOp declared = engine.declare([&runs, captured] { ++runs; }, {mutate(c)});
     {
-      const Graph graph = capture(engine, [&] {
+      const Graph graph = engine.capture([&] {
         engine.push([&runs, captured] { ++runs; }, {mutate(a)});
         engine.push([&runs, captured] { ++runs; }, {read(a), mutate(b)});
       });
@@ -243,7 +243,7 @@ TEST_P(GraphLife, NothingRunsOfALaunchWithARetiredVariable) {
   int runs = 0;
   const Var a = engine_.new_var("a"), b = engine_.new_var("b");
   const auto captured = std::make_shared<int>(0);
-  Graph graph = capture(engine_, [&] {
+  Graph graph = engine_.capture([&] {
     engine_.push([&runs, captured] { ++runs; }, {mutate(a)});
     engine_.push([&runs, captured] { ++runs; }, {read(a), mutate(b)});
   });
@@ -266,7 +266,7 @@ TEST_P(GraphLife, ACancelledOpOfAGraphPoisonsWhatItMutates) {
   const Var a = engine_.new_var("a"), b = engine_.new_var("b");
   std::stop_source source;
   std::atomic<int> runs{0};
-  const Graph graph = capture(engine_, [&] {
+  const Graph graph = engine_.capture([&] {
     engine_.push([&] { ++runs; }, {mutate(a)}, {.name = "called off", .stop = source.get_token()});
     engine_.push([&] { ++runs; }, {mutate(b)});
   });
@@ -282,7 +282,7 @@ TEST_P(GraphLife, ACancelledOpOfAGraphPoisonsWhatItMutates) {
 }
 
 TEST_P(GraphLife, AnEmptyGraphIsNotLaunchedEither) {
-  const Graph graph = capture(engine_, [] {});
+  const Graph graph = engine_.capture([] {});
   engine_.shutdown();
   EXPECT_THROW(graph.launch(), MisuseError);
 }

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/src/core/dependency.h"
+#include "engine/src/record/dependency.h"
 
 namespace {
 constexpr std::memory_order acquire = std::memory_order_acquire, release = std::memory_order_release,
@@ -87,8 +87,6 @@ struct Pushed {
   bool at_once = false;
   /// Before the threads begin, an op has commuted at its first variable.
   bool behind_commuting = false;
-  /// The thread's ops enter at one instant, as those of a launch.
-  bool together = false;
 };
 /// For each thread what it pushes.
 using Program = std::vector<std::vector<Pushed>>;
@@ -160,7 +158,6 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
       return (fence++)->record;
     };
     if (program[index][0].at_once) return enter_at_once(ops[index], make_fence);
-    if (program[index][0].together) return enter_together(ops[index], program[index], make_fence);
     for (Op& op : ops[index]) {
       if (!op.pushed) continue;
       const auto joined = Dep::join(
@@ -182,43 +179,6 @@ struct Check : rl::test_suite<Check<broken, threads, vars, program>, threads> {
     const bool joined = Dep::join_each(
         std::span<Record* const>(entering), Dep::Joiners::many, [](Record&, std::uint32_t) {}, keep, drop, make_fence);
     RL_ASSERT(joined);
-    for (int i = 0; i < count; ++i) run(*ready[i]);
-  }
-
-  template <class MakeFence>
-  void enter_together(Op (&of_thread)[most_ops], const std::vector<Pushed>& pushed, const MakeFence& make_fence) {
-    typename Dep::Access firsts[vars];
-    std::size_t found = 0;
-    for (int v = 0; v < vars; ++v) {
-      const Wanted* first = nullptr;
-      for (const Pushed& each : pushed) {
-        for (const Wanted& wanted : each.accesses) {
-          if (wanted.var == v && first == nullptr) first = &wanted;
-        }
-      }
-      if (first != nullptr) firsts[found++] = typename Dep::Access(queue[v], 0, first->kind);
-    }
-    Record* ready[most_ops];
-    int count = 0;
-    const auto no_fence = [&](typename Dep::Var&) -> Record& {
-      RL_ASSERT(false);
-      return of_thread[0].record;
-    };
-    const auto enter_all = [&] {
-      for (std::size_t i = 0; i < pushed.size(); ++i) {
-        Record& op = of_thread[i].record;
-        const auto joined = Dep::join(
-            op, op.count(), Dep::Joiners::one, [] {}, drop, no_fence);
-        RL_ASSERT(joined != Dep::Join::refused);
-        if (joined == Dep::Join::ready) ready[count++] = &op;
-      }
-    };
-    const std::span<const typename Dep::Access> of_all(firsts, found);
-    if (!Dep::join_together(of_all, Dep::Joiners::many, enter_all, drop, make_fence)) {
-      const int none_ran = static_cast<int>(pushed.size());
-      ran($).fetch_add(none_ran, rl::mo_relaxed);
-      refused($).fetch_add(none_ran, rl::mo_relaxed);
-    }
     for (int i = 0; i < count; ++i) run(*ready[i]);
   }
 
@@ -296,12 +256,6 @@ const Program gates_and_write = {{{{{0, R}}, false, true}, {{{0, M}}}}, {{{{0, M
 const Program gates_and_commute = {{{{{0, M}}, false, true}, {{{0, R}}}}, {{{{0, C}}, false, false, true}}};
 const Program wait_and_commute = {{{{{0, R}}, false, true}, {{{1, R}}}}, {{{{0, C}, {1, C}}}}};
 
-const Program launch_and_write = {{{{{0, M}, {1, M}}, false, false, false, true}, {{{0, R}, {1, R}}}},
-                                  {{{{0, M}, {1, M}}}}};
-const Program launch_and_retire = {{{{{0, R}, {1, M}}, false, false, false, true}, {{{1, R}}}}, {{{{0, O}}, true}}};
-const Program launch_and_commute = {{{{{0, R}, {1, R}}, false, false, false, true}, {{{0, R}, {1, M}}}},
-                                    {{{{0, C}, {1, C}}}}};
-
 /// Of a broken program the history is of no interest.
 enum class Expect { holds, breaks };
 
@@ -326,8 +280,7 @@ int check_longest() {
       holds<Check<Broken::nothing, 2, 2, crossed>>("two that read what the other writes", rl::sched_full) &&
       holds<Check<Broken::nothing, 2, 2, two_writers>>("two writers of two variables", rl::sched_full) &&
       holds<Check<Broken::nothing, 2, 1, gates_and_commute>>("a write and a read at one instant, and one that commutes",
-                                                             rl::sched_full) &&
-      holds<Check<Broken::nothing, 2, 2, launch_and_write>>("a launch and a writer of both variables", rl::sched_full);
+                                                             rl::sched_full);
   return all ? 0 : 1;
 }
 
@@ -346,12 +299,6 @@ int check_all() {
           "two reads at one instant, and one that commutes at both, 6 switches", bounded, holding, 6) &&
       holds<Check<Broken::nothing, 2, 1, gates_and_commute>>(
           "a write and a read at one instant, and one that commutes, 4 switches", bounded, holding, 4) &&
-      holds<Check<Broken::nothing, 2, 2, launch_and_write>>("a launch and a writer of both variables, 4 switches",
-                                                            bounded, holding, 4) &&
-      holds<Check<Broken::nothing, 2, 2, launch_and_retire>>("a launch and a retire, 5 switches", bounded, holding,
-                                                             5) &&
-      holds<Check<Broken::nothing, 2, 2, launch_and_commute>>("a launch and one that commutes, 4 switches", bounded,
-                                                              holding, 4) &&
       holds<Check<Broken::nothing, 2, 1, fenced>>("one that commutes between readers, 6 switches", bounded, holding,
                                                   6) &&
       holds<Check<Broken::nothing, 2, 1, commute_and_write>>(

@@ -16,7 +16,6 @@
 #include "random_program.h"
 #include "sim_device.h"
 #include "support.h"
-#include "windrow/engine/bulk_scope.h"
 
 namespace windrow::testing {
 
@@ -214,19 +213,15 @@ inline std::vector<Step> random_program(std::uint64_t seed, std::size_t steps, c
 }
 
 /// Distributes the turns below `count` over `threads` threads, which call take(turn) one at a time. Each thread takes
-/// its own turns in order, half of them in bulk scopes.
+/// its own turns in order.
 template <class Take>
-void take_turns(Engine& engine, int threads, std::size_t count, const Take& take) {
+void take_turns(int threads, std::size_t count, const Take& take) {
   std::mutex mutex;
   std::vector<std::jthread> running;
   for (int t = 0; t < threads; ++t) {
     running.emplace_back([&, t] {
-      std::optional<BulkScope> bulk;
-      unsigned turn = 0;
       for (std::size_t i = static_cast<std::size_t>(t); i < count; i += static_cast<std::size_t>(threads)) {
         std::lock_guard lock(mutex);
-        if (++turn % 100 == 50) bulk.emplace(engine);
-        if (turn % 100 == 0) bulk.reset();
         take(i);
       }
     });
@@ -236,7 +231,7 @@ void take_turns(Engine& engine, int threads, std::size_t count, const Take& take
 /// Distributes the steps over the pushing threads, with a mutex around each push. Returns the order of the pushes.
 inline std::vector<std::size_t> push_in_agreed_order(Machine& machine, const std::vector<Step>& steps, int pushers) {
   std::vector<std::size_t> order;
-  take_turns(machine.engine, pushers, steps.size(), [&](std::size_t i) {
+  take_turns(pushers, steps.size(), [&](std::size_t i) {
     order.push_back(i);
     machine.push(steps[i]);
   });

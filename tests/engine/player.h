@@ -23,7 +23,7 @@ class Player {
     for (Piece rest = steps_; !rest.empty(); rest = rest.subspan(pieces.back().size())) {
       pieces.push_back(rest.first(length_of_piece(rest)));
     }
-    take_turns(machine_.engine, pushers, pieces.size(), [&](std::size_t i) { play(pieces[i]); });
+    take_turns(pushers, pieces.size(), [&](std::size_t i) { play(pieces[i]); });
     return std::move(order_);
   }
 
@@ -42,7 +42,6 @@ class Player {
   /// A wait is a piece of its own, because it cannot be captured.
   std::size_t length_of_piece(Piece steps) {
     if (is_wait(steps[0])) return 1;
-    // Long pieces are launched by gates, short ones by pushes.
     const std::size_t most = std::min<std::size_t>(steps.size(), 1 + random_() % (one_in(4) ? 200 : 20));
     const auto end = std::find_if(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(most), is_wait);
     return static_cast<std::size_t>(end - steps.begin());

@@ -1,5 +1,5 @@
 // Threads' own ends of an engine: taken with the first use, given back with the thread.
-#include "engine/src/core/ports.h"
+#include "engine/src/record/ports.h"
 
 #include <thread>
 

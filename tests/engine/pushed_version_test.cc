@@ -16,8 +16,8 @@ TEST_P(PushedVersion, ChangesWithEachPushThatWritesAndWithNoOther) {
   Gate gate;
   if (GetParam().policy != Policy::serial) engine.push([&] { gate.pass(); }, {mutate(other)});
   engine.push([] {}, {read(other), overwrite(var)});  // what follows is counted before this has run
-  const Graph writes = capture(engine, [&] { engine.push([] {}, {mutate(var)}); });
-  const Graph reads = capture(engine, [&] { engine.push([] {}, {read(var)}); });
+  const Graph writes = engine.capture([&] { engine.push([] {}, {mutate(var)}); });
+  const Graph reads = engine.capture([&] { engine.push([] {}, {read(var)}); });
   const auto push = [&](Access access) { return [&engine, access] { engine.push([] {}, {access}); }; };
   const std::vector<std::function<void()>> that_write = {push(mutate(var)),         push(overwrite(var)),
                                                          push(commute(var)),        push(commute(var)),

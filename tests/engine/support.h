@@ -5,12 +5,9 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <functional>
-#include <iterator>
 #include <mutex>
 #include <stop_token>
 #include <string>
-#include <vector>
 
 #include "windrow/engine/engine.h"
 
@@ -44,9 +41,6 @@ class Gate {
 struct Setup {
   Policy policy;
   int workers;
-  /// The number of ops that are added to each graph, as a chain on a variable of its own, so that graphs which would
-  /// otherwise be small enough to launch by pushes are launched by gates.
-  int padding = 0;
 };
 
 inline const Setup every_setup[] = {
@@ -61,19 +55,7 @@ inline const Setup threaded_setups[] = {
 };
 
 inline std::string setup_name(const ::testing::TestParamInfo<Setup>& info) {
-  const std::string name = std::string(to_string(info.param.policy)) + "_" + std::to_string(info.param.workers);
-  return info.param.padding > 0 ? name + "_by_gates" : name;
-}
-
-/// Returns the setups without and with padding.
-template <std::size_t n>
-std::vector<Setup> with_padding(const Setup (&setups)[n]) {
-  std::vector<Setup> both(std::begin(setups), std::end(setups));
-  for (Setup setup : setups) {
-    setup.padding = 200;
-    both.push_back(setup);
-  }
-  return both;
+  return std::string(to_string(info.param.policy)) + "_" + std::to_string(info.param.workers);
 }
 
 /// A token whose stop has been requested.
@@ -87,16 +69,6 @@ inline std::stop_token stopped() {
 class EveryPolicy : public ::testing::TestWithParam<Setup> {
  protected:
   static EngineOptions options() { return {.policy = GetParam().policy, .workers = GetParam().workers}; }
-  /// As Engine::capture, with the setup's padding after the ops that the body captures.
-  static Graph capture(Engine& engine, const std::function<void()>& body, OpName name = {}) {
-    if (!body || GetParam().padding == 0) return engine.capture(body, name);
-    const Var chain = engine.new_var("padding");
-    const auto padded = [&] {
-      body();
-      for (int i = 0; i < GetParam().padding; ++i) engine.push([] {}, {mutate(chain)});
-    };
-    return engine.capture(padded, name);
-  }
 };
 
 /// Runs `call` and returns the text of the error of type E that it throws.
@@ -126,15 +98,6 @@ void expect_error(Call&& call, const std::string& part, std::source_location at 
 
 #define WINDROW_THREADED_POLICIES(fixture)                                                            \
   INSTANTIATE_TEST_SUITE_P(Threaded, fixture, ::testing::ValuesIn(windrow::testing::threaded_setups), \
-                           windrow::testing::setup_name)
-/// For tests of graphs that capture by EveryPolicy::capture.
-#define WINDROW_THREADED_POLICIES_BOTH_WAYS(fixture)                                                               \
-  INSTANTIATE_TEST_SUITE_P(Threaded, fixture,                                                                      \
-                           ::testing::ValuesIn(windrow::testing::with_padding(windrow::testing::threaded_setups)), \
-                           windrow::testing::setup_name)
-#define WINDROW_EVERY_POLICY_BOTH_WAYS(fixture)                                                                \
-  INSTANTIATE_TEST_SUITE_P(All, fixture,                                                                       \
-                           ::testing::ValuesIn(windrow::testing::with_padding(windrow::testing::every_setup)), \
                            windrow::testing::setup_name)
 #define WINDROW_EVERY_POLICY(fixture)                                                        \
   INSTANTIATE_TEST_SUITE_P(All, fixture, ::testing::ValuesIn(windrow::testing::every_setup), \

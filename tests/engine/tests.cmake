@@ -1,13 +1,13 @@
 # The tests of the engine. Start with engine/support.h and order_test.cc, then the oracle: random_program.h.
 windrow_test(
   engine_test
-  SOURCES engine/access_check_test.cc engine/aging_test.cc engine/bulk_scope_test.cc engine/bytes_test.cc
+  SOURCES engine/access_check_test.cc engine/aging_test.cc engine/bytes_test.cc
           engine/cancel_test.cc engine/chaos_test.cc engine/commute_test.cc engine/coroutine_test.cc
           engine/deadline_test.cc engine/denormals_test.cc engine/dependency_test.cc engine/doze_test.cc
           engine/engine_test.cc engine/environment_test.cc engine/error_test.cc engine/exit_test.cc
           engine/extreme_options_test.cc engine/function_test.cc engine/graph_life_test.cc engine/graph_overlap_test.cc
-          engine/graph_test.cc engine/lane_issue_test.cc engine/lane_test.cc engine/lifecycle_test.cc
-          engine/loop_scope_test.cc engine/naps_test.cc engine/op_name_test.cc engine/oracle_test.cc
+          engine/graph_test.cc engine/hand_over_test.cc engine/lane_issue_test.cc engine/lane_test.cc engine/lifecycle_test.cc
+          engine/loop_scope_test.cc engine/op_name_test.cc engine/oracle_test.cc
           engine/order_test.cc engine/parallel_test.cc engine/policy_test.cc engine/ports_test.cc
           engine/push_refusal_test.cc engine/pushed_version_test.cc engine/recursion_test.cc engine/reduction_test.cc
           engine/sender_test.cc engine/system_limits_test.cc engine/trace_file_test.cc engine/trace_oracle_test.cc
@@ -29,7 +29,7 @@ windrow_test(
   DEFINITIONS WINDROW_FAULT_STRIDES=${fault_strides})
 add_test(NAME fault_soak COMMAND fault_test)
 set_tests_properties(fault_soak PROPERTIES LABELS soak TIMEOUT 3600 ENVIRONMENT WINDROW_FAULT_STRIDES=1000000)
-windrow_test(fork_test SOURCES engine/fork_test.cc engine/fork_torn_test.cc LINKS windrow::engine)
+windrow_test(fork_test SOURCES engine/fork_test.cc engine/fork_pending_test.cc LINKS windrow::engine)
 
 # The oracle without end; engine_soak alone tries a hundred times as many.
 add_executable(engine_soak engine/soak.cc)

@@ -121,10 +121,11 @@ TEST_F(Perf, PrintsTheFiguresOfWaitingOpsOfShortOnesAndOfTheFirstOne) {
 
 TEST_F(Perf, LeavesOutSystemsThatCannotRunAPatternUnlessTheyAreNamed) {
   const std::string command = "windrow-perf engine --pattern A,FA --ops 100 --repetitions 1 --json --systems ";
-  EXPECT_EQ(run(command + "windrow-bulk").status, 2);
-  EXPECT_EQ(run("windrow-perf engine --metg --pattern all --systems windrow-bulk --ops 10 --repetitions 1").status, 0);
+  EXPECT_EQ(run(command + "windrow-captures").status, 2);
+  EXPECT_EQ(run("windrow-perf engine --metg --pattern all --systems windrow-captures --ops 10 --repetitions 1").status,
+            0);
   for (const std::string& line : lines_of(run(command + "all"))) {
-    EXPECT_EQ(line.find(R"("windrow-bulk", "pattern": "FA")"), std::string::npos) << line;
+    EXPECT_EQ(line.find(R"("windrow-captures", "pattern": "FA")"), std::string::npos) << line;
   }
 }
 
@@ -143,7 +144,7 @@ TEST_F(Perf, RunsEverySystemOfTheBuild) {
   EXPECT_EQ(count.size(), std::size(patterns));
   EXPECT_GE(count["A"], 1);
   EXPECT_EQ(count["A"], count["E"]);
-  constexpr int ways_to_push = 4;  // windrow-bulk, -captures, -per-device, -async
+  constexpr int ways_to_push = 3;  // windrow-captures, -per-device, -async
   EXPECT_GE(count["FA"] + ways_to_push, count["A"]) << "graphs that are built once stand beside replay only";
 }
 

@@ -1,56 +1,56 @@
 // Async ops, which finish when their OnComplete is called.
-#include "core/adorned.h"
 #include "core/core.h"
 #include "core/entry.h"
+#include "core/op_limits.h"
 
 namespace windrow {
 
-OpRecord* Core::run_async(OpRecord& op, const Begin& begin, FailurePtr poison) {
+OpRecord* Back::run_async(OpRecord& op, const Begin& begin, FailurePtr poison) {
   const auto [slots, begun] = begin;
   AsyncBody& body = op.async();
   body.poison = std::move(poison);
   body.begun = begun;
-  if (access_check_) begin_check(op);
+  if (access_check) begin_check(op);
   Lane* const lane = op.info().lane->ordered.get();
   if (lane != nullptr) {
     body.error = begin_issue(op, body.keeper);
     body.issued = !body.error;
     if (!body.issued) {
-      if (access_check_) end_check(op, body.error);
+      if (access_check) end_check(op, body.error);
       return finish_async(op, slots);  // the function was not called, so no OnComplete exists
     }
   }
   {
-    const Running frame(*this, op, slots);
+    const Running frame(core_, op, slots);
     body.error = invoke(op, body.poison);
     if (lane != nullptr) {
       std::exception_ptr error = lane->leave();
       if (!body.error) body.error = std::move(error);
     }
-    if (access_check_) end_check(op, body.error);
-    if (begun != 0) record_call(op, begun);
+    if (access_check) end_check(op, body.error);
+    if (begun != 0) core_.monitor.record_call(op, begun);
     op.set_stage(OpRecord::Stage::has_returned);
     if (!count_down(body)) return nullptr;  // the call of its OnComplete finishes the op, or has done so
   }
   return finish_async(op, slots);
 }
 
-void Core::complete(OpRecord& op, std::exception_ptr outcome) noexcept {
-  const Visit visit(*this);
+void Back::complete(OpRecord& op, std::exception_ptr outcome) noexcept {
+  const Visit visit(core_);
   AsyncBody& body = op.async();
   body.outcome = std::move(outcome);
   if (!count_down(body)) return;  // the function still runs
-  if (ports_.mine_if_any() != nullptr) {
+  if (core_.front.ports.mine_if_any() != nullptr) {
     finish_async(op, nullptr);
     return;
   }
   body.left_to_engine = true;
-  policy_->add(op);
+  policy->add(op);
 }
 
-bool Core::count_down(AsyncBody& body) { return body.parts.fetch_sub(1) == 1; }
+bool Back::count_down(AsyncBody& body) { return body.parts.fetch_sub(1) == 1; }
 
-OpRecord* Core::finish_async(OpRecord& op, Slots* slots) {
+OpRecord* Back::finish_async(OpRecord& op, Slots* slots) {
   AsyncBody& body = op.async();
   body.left_to_engine = false;
   Ending ending{.outcome = Outcome::ran,
@@ -61,7 +61,7 @@ OpRecord* Core::finish_async(OpRecord& op, Slots* slots) {
   // An exception of the function says more than the dropped OnComplete that results from it.
   ending.error = body.error ? std::move(body.error) : std::move(body.outcome);
   {
-    const Running frame(*this, op, slots);
+    const Running frame(core_, op, slots);
     if (body.issued) {
       Lane& lane = *op.info().lane->ordered;
       lane.enter();
@@ -69,14 +69,14 @@ OpRecord* Core::finish_async(OpRecord& op, Slots* slots) {
       std::exception_ptr error = lane.leave();
       if (!ending.error) ending.error = std::move(error);
       if (OpRecord* const keeper = std::exchange(body.keeper, nullptr)) {
-        keep(*keeper, op.take_captures(), *op.info().lane, ending.mark->point, ports_.mine());
+        core_.lanes.keep(*keeper, op.take_captures(), *op.info().lane, ending.mark->point, core_.front.ports.mine());
       }
     }
     op.end_body();
   }
   if (ending.error) ending.outcome = Outcome::failed;
   // Even a serial engine does not wait for the point here, since this may be the lane's own thread.
-  if (access_check_) access_check_->let_go(op, !op.info().lane->ordered);
+  if (access_check) access_check->let_go(op, !op.info().lane->ordered);
   return finish(op, ending);
 }
 
@@ -101,7 +101,7 @@ void OnComplete::operator()(std::exception_ptr error) {
       error = std::current_exception();
     }
   }
-  std::exchange(core_, nullptr)->complete(*std::exchange(op_, nullptr), std::move(error));
+  std::exchange(core_, nullptr)->back.complete(*std::exchange(op_, nullptr), std::move(error));
 }
 
 Lane* OnComplete::lane() const { return op_ == nullptr ? nullptr : op_->info().lane->ordered.get(); }
@@ -112,7 +112,7 @@ std::exception_ptr dropped_error() {
   return std::make_exception_ptr(Error("its OnComplete was destroyed without being called"));
 }
 
-std::exception_ptr Core::dropped() const noexcept {
+std::exception_ptr Back::dropped() const noexcept {
   try {
     return dropped_error();
   } catch (const std::bad_alloc&) {
@@ -121,7 +121,7 @@ std::exception_ptr Core::dropped() const noexcept {
 }
 
 void OnComplete::drop() noexcept {
-  if (op_ != nullptr) (*this)(core_->dropped());
+  if (op_ != nullptr) (*this)(core_->back.dropped());
 }
 
 }  // namespace windrow

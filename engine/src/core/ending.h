@@ -4,8 +4,8 @@
 #include <exception>
 #include <optional>
 
-#include "core/op.h"
-#include "core/ports.h"
+#include "record/op.h"
+#include "record/ports.h"
 #include "trace/log.h"
 
 namespace windrow {

@@ -7,7 +7,6 @@
 #include "core/core.h"
 #include "diagnosis/engine_log.h"
 #include "process/exit.h"
-#include "windrow/engine/bulk_scope.h"
 #include "windrow/engine/internal/engine_use.h"
 #include "windrow/engine/internal/push_refusal.h"
 
@@ -43,10 +42,10 @@ Engine::Engine(std::unique_ptr<Core> core, std::shared_ptr<EngineLife> life)
 
 Engine::~Engine() {
   if (core_ == nullptr) return;  // the heir below has taken over
-  if (core_->frame_of_mine() == nullptr || core_->torn() || engines_rest()) {
+  if (core_->frame_of_mine() == nullptr || core_->life.unusable() || engines_rest()) {
     // The core stays in place until then, since ops still push to it during the drain. It is leaked if ops may still
     // run.
-    life_->leaked = !core_->end();
+    life_->leaked = !core_->life.end();
     if (life_->leaked) static_cast<void>(core_.release());
     life_->engine.store(nullptr, std::memory_order_release);
     return;
@@ -73,37 +72,34 @@ void EngineRef::refuse() const {
                                      : "the engine is gone; expected one that outlives what computes with it");
 }
 
-Var Engine::new_var(OpName name) { return core_->new_var(name); }
+Var Engine::new_var(OpName name) { return core_->front.new_var(name); }
 
 void Engine::retire(Var var, OpFunction&& last, const PushOptions& options) {
-  core_->retire(var, std::move(last), options);
+  core_->front.retire(var, std::move(last), options);
 }
 
 Graph Engine::capture(const std::function<void()>& body, OpName name) {
   Graph graph;
-  graph.state_ = core_->capture(body, name);
+  graph.state_ = core_->launches.capture(body, name);
   return graph;
 }
 
-void Engine::wait(Var var, std::source_location from) { core_->wait({read(var)}, std::nullopt, from); }
+void Engine::wait(Var var, std::source_location from) { core_->waits.wait({read(var)}, std::nullopt, from); }
 
-void Engine::wait(AccessList accesses, std::source_location from) { core_->wait(accesses, std::nullopt, from); }
+void Engine::wait(AccessList accesses, std::source_location from) { core_->waits.wait(accesses, std::nullopt, from); }
 
 bool Engine::wait_for(AccessList accesses, std::chrono::nanoseconds patience, std::source_location from) {
-  return core_->wait(accesses, deadline_after(patience), from);
+  return core_->waits.wait(accesses, deadline_after(patience), from);
 }
 
-void Engine::wait_all() { core_->wait_all(std::nullopt); }
+void Engine::wait_all() { core_->waits.wait_all(std::nullopt); }
 
-bool Engine::wait_all_for(std::chrono::nanoseconds patience) { return core_->wait_all(deadline_after(patience)); }
+bool Engine::wait_all_for(std::chrono::nanoseconds patience) { return core_->waits.wait_all(deadline_after(patience)); }
 
-void Engine::heal(Var var, const PushOptions& options) { core_->heal(var, options); }
-
-BulkScope::BulkScope(Engine& engine) : core_(*engine.core_) { ++core_.ports().mine().bulk_scopes; }
-BulkScope::~BulkScope() { core_.end_bulk(); }
+void Engine::heal(Var var, const PushOptions& options) { core_->front.heal(var, options); }
 
 PushRefusal::PushRefusal(Engine& engine, const char* why) : core_(*engine.core_), frame_(Running::innermost()) {
-  Port& port = core_.ports().mine();
+  Port& port = core_.front.ports.mine();
   if (port.busy != Port::Busy::no) {
     throw MisuseError("a refusal of pushes inside a capture, a push or another refusal, of the same engine");
   }
@@ -113,53 +109,53 @@ PushRefusal::PushRefusal(Engine& engine, const char* why) : core_(*engine.core_)
 }
 PushRefusal::~PushRefusal() {
   OwnThreadOnly::end();
-  if (Port* const port = core_.ports().mine_if_any()) port->busy = Port::Busy::no;  // there has been one so far
+  if (Port* const port = core_.front.ports.mine_if_any()) port->busy = Port::Busy::no;  // there has been one so far
 }
 
-bool PushRefusal::or_capture(Engine& engine) { return engine.core_->ports().mine().diverted(); }
+bool PushRefusal::refuses_or_captures(Engine& engine) { return engine.core_->front.ports.mine().diverted(); }
 bool PushRefusal::in_force() const {
   const Running* frame = Running::innermost();
   while (frame != frame_ && frame != nullptr && frame->again) frame = frame->outer;  // pieces of loops in the scope
   return frame == frame_;
 }
 
-EngineUse::EngineUse(Engine& engine) : core_(*engine.core_) { ++core_.visitors_; }
-EngineUse::~EngineUse() { --core_.visitors_; }
-void EngineUse::note_awaited(Engine& engine) { engine.core_->ports().mine().completes_ops = true; }
+EngineUse::EngineUse(Engine& engine) : core_(*engine.core_) { ++core_.life.visitors; }
+EngineUse::~EngineUse() { --core_.life.visitors; }
+void EngineUse::note_awaited(Engine& engine) { engine.core_->front.ports.mine().completes_ops = true; }
 
 std::uint64_t Engine::version(Var var, std::source_location from) {
-  return core_->version(var, {.name = "version", .pushed_at = from});
+  return core_->front.version(var, {.name = "version", .pushed_at = from});
 }
 
 std::uint64_t Engine::pushed_version(Var var, std::source_location from) {
-  return core_->pushed_version(var, {.name = "pushed_version", .pushed_at = from});
+  return core_->front.pushed_version(var, {.name = "pushed_version", .pushed_at = from});
 }
 
 void Engine::watch(Var var, std::span<std::byte> bytes, std::source_location from) {
-  core_->watch(var, bytes, {.name = "watch", .pushed_at = from});
+  core_->front.watch(var, bytes, {.name = "watch", .pushed_at = from});
 }
 
 Watcher Engine::watcher() { return Watcher(core_->options.check ? core_.get() : nullptr); }
 bool Watcher::watch(Var var, std::span<std::byte> bytes) const {
-  return core_ != nullptr && core_->watch_unless_retired(var, bytes);
+  return core_ != nullptr && core_->front.watch_unless_retired(var, bytes);
 }
 
 LaneId Engine::add_lane(std::shared_ptr<Lane> lane, const LaneOptions& options) {
-  return core_->add_lane(std::move(lane), options);
+  return core_->lanes.add_lane(std::move(lane), options);
 }
-LaneId Engine::add_lane(HostLane lane) { return core_->add_lane(std::move(lane)); }
-Lane* Engine::lane(LaneId lane) const { return core_->lane(lane).ordered.get(); }
+LaneId Engine::add_lane(HostLane lane) { return core_->lanes.add_lane(std::move(lane)); }
+Lane* Engine::lane(LaneId lane) const { return core_->lanes.lane(lane).ordered.get(); }
 
-void Engine::remove_lane(LaneId lane) { core_->remove_lane(lane); }
+void Engine::remove_lane(LaneId lane) { core_->lanes.remove_lane(lane); }
 
-void Engine::shutdown() { core_->shutdown(); }
+void Engine::shutdown() { core_->life.shutdown(); }
 bool Engine::shutdown_for(std::chrono::nanoseconds patience, const std::function<void(std::string)>& abort) {
-  return core_->shutdown_for(patience, abort);
+  return core_->life.shutdown_for(patience, abort);
 }
 EngineStats Engine::stats() const { return core_->stats(); }
 std::uint64_t Engine::failures() const { return core_->failures(); }
 int Engine::workers() const { return core_->options.workers; }
 Trace Engine::trace() { return Trace(*core_); }
-std::string Engine::describe_pending() { return core_->describe_pending(); }
+std::string Engine::describe_pending() { return core_->monitor.describe_pending(); }
 
 }  // namespace windrow

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/core.h"
-#include "core/running.h"
+#include "record/running.h"
 
 namespace windrow {
 
@@ -11,17 +11,17 @@ namespace windrow {
 ///
 /// While a single thread enters records, variables need no lock bits, only the turnstile of that thread's port. The
 /// second thread that comes closes the turnstile for a moment, and switches both to lock bits.
-class Core::Entry {
+class Entry {
  public:
-  explicit Entry(Core& core) : Entry(core, core.ports_.mine()) {}
+  explicit Entry(Core& core) : Entry(core.front, core.front.ports.mine()) {}
   /// The port is the calling thread's.
-  [[gnu::always_inline]] Entry(Core& core, Port& port) : port_(port), before_(port.busy) {
+  [[gnu::always_inline]] Entry(Front& front, Port& port) : port_(port), before_(port.busy) {
     if (before_ == Port::Busy::entering) [[unlikely]]
       refuse_reentry();
-    if (core.lone_.load(std::memory_order_relaxed) != &port_) core.join_others(port_);
+    if (front.lone_.load(std::memory_order_relaxed) != &port_) front.join_others(port_);
     port_.entry.enter();
     port_.busy = Port::Busy::entering;
-    joiners_ = core.several_.load(std::memory_order_acquire) ? Dep::Joiners::many : Dep::Joiners::one;
+    joiners_ = front.several_.load(std::memory_order_acquire) ? Dep::Joiners::many : Dep::Joiners::one;
   }
   ~Entry() {
     port_.busy = before_;
@@ -45,29 +45,31 @@ class Core::Entry {
 
 /// For a policy that runs ops on the pushing thread: announces the push, and runs the ready ops at its end. Counts as a
 /// visitor, since an op that runs may hold, and drop, the last owner of the engine.
-class Core::Push {
+class PushScope {
  public:
-  explicit Push(Core& core) : core_(core.callers_run_ && !core.frame_of_mine() ? &core : nullptr) {
+  explicit PushScope(Front& front)
+      : core_(front.callers_run_ && !front.core_.frame_of_mine() ? &front.core_ : nullptr) {
     if (core_ != nullptr) [[unlikely]]
-      begin();
+      begin(*core_);
   }
-  ~Push() {
+  ~PushScope() {
     if (core_ != nullptr) [[unlikely]]
-      end();
+      end(*core_);
   }
-  Push(const Push&) = delete;
-  Push& operator=(const Push&) = delete;
+  PushScope(const PushScope&) = delete;
+  PushScope& operator=(const PushScope&) = delete;
 
  private:
-  void begin() {
-    ++core_->visitors_;
-    core_->policy_->before_push();
+  // Static, so that the compiler need not keep the object in memory.
+  [[gnu::noinline]] static void begin(Core& core) {
+    ++core.life.visitors;
+    core.back.policy->before_push();
   }
-  void end() {
+  [[gnu::noinline]] static void end(Core& core) {
     // Inside an op of another serial engine, waiting for a turn here could complete a cycle of turns.
     const bool nested = Running::innermost() != nullptr;
-    core_->policy_->after_push(nested ? Slots::Patience::give_up_if_taken : Slots::Patience::wait_for_turn);
-    --core_->visitors_;
+    core.back.policy->after_push(nested ? Slots::Patience::give_up_if_taken : Slots::Patience::wait_for_turn);
+    --core.life.visitors;
   }
 
   Core* const core_;
@@ -75,15 +77,15 @@ class Core::Push {
 
 /// Held by a thread that is not the engine's while it finishes an op, so that shutdown waits for it. The thread may
 /// never call the engine again, so the ops that it made ready are handed over at the end.
-class Core::Visit {
+class Visit {
  public:
-  explicit Visit(Core& core) : core_(core) { ++core_.visitors_; }
+  explicit Visit(Core& core) : core_(core) { ++core_.life.visitors; }
   ~Visit() {
-    core_.policy_->hand_over();
-    if (Port* const port = core_.ports_.mine_if_any(); port != nullptr && Running::innermost() == nullptr) {
+    core_.front.ports.hand_over();
+    if (Port* const port = core_.front.ports.mine_if_any(); port != nullptr && Running::innermost() == nullptr) {
       port->completes_ops = true;
     }
-    --core_.visitors_;
+    --core_.life.visitors;
   }
   Visit(const Visit&) = delete;
   Visit& operator=(const Visit&) = delete;

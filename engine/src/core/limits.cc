@@ -1,6 +1,6 @@
 // What ends an op early: a stop token, a deadline, and the end of the engine.
-#include "core/adorned.h"
 #include "core/core.h"
+#include "core/op_limits.h"
 
 namespace windrow {
 namespace {
@@ -20,7 +20,7 @@ class CalledOff final : public Cancelled, public std::nested_exception {
   const char* what() const noexcept override { return "called off by shutdown_for"; }
 };
 
-bool engine_gives_up(const Running* frame) { return frame != nullptr && frame->core->gives_up(); }
+bool engine_gives_up(const Running* frame) { return frame != nullptr && frame->core->life.gives_up(); }
 
 }  // namespace
 
@@ -60,12 +60,18 @@ void OpLimits::call(AsyncFunction& function, OnComplete done) const {
   function(std::move(done));
 }
 
+void OpContext::throw_if_poisoned() const {
+  if (!failure_) return;
+  FailureLog::mark_reported({&failure_, 1});
+  throw OpError({failure_});
+}
+
 bool OpContext::should_stop() const {
   return (limits_ != nullptr && limits_->reached()) || engine_gives_up(Running::innermost());
 }
 
 bool OnComplete::should_stop() const {
-  return op_ != nullptr && ((limits_ != nullptr && limits_->reached()) || core_->gives_up());
+  return op_ != nullptr && ((limits_ != nullptr && limits_->reached()) || core_->life.gives_up());
 }
 
 }  // namespace windrow

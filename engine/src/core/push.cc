@@ -35,6 +35,22 @@ struct AsyncFunctionBody {
   }
 };
 
+/// The function stays with the declared op.
+struct DeclaredBody {
+  struct Call {
+    CapturedOp* op;
+    void operator()(OpContext& context) const { op->function(context); }
+  };
+  const std::shared_ptr<DeclaredState>& declared;
+
+  static constexpr std::size_t bytes() { return sizeof(Call); }
+  void move_to(OpRecord& op) const { op.set_call<Call>(declared->op.get()); }
+  void move_to(CapturedOp& op) const {
+    op.kind = OpRecord::Body::function;
+    op.function = [kept = declared](OpContext& context) { kept->op->function(context); };
+  }
+};
+
 bool has_limits(const PushOptions& options) {
   return options.stop.stop_possible() || options.deadline.time_since_epoch().count() != 0;
 }
@@ -48,9 +64,9 @@ bool is_special(const F& function, const PushOptions& options) {
 
 /// Throws MisuseError if there is no function.
 template <class F>
-[[gnu::noinline]] F adorned(Core& core, F&& function, const PushOptions& options) {
-  if (!function) throw core.without_function(options);
-  return core.adorn(std::move(function), options);
+[[gnu::noinline]] F with_options(Core& core, F&& function, const PushOptions& options) {
+  if (!function) throw core.front.without_function(options);
+  return core.front.with_options(std::move(function), options);
 }
 
 /// Not by way of an Engine, which the op may outlive.
@@ -63,84 +79,97 @@ Core& core_of_running_op() {
 }  // namespace
 
 /// An op's accesses in the order of the caller's list. Checks each access as it is read.
-struct Core::Listed {
-  const Core& core;
+struct Front::Listed {
+  const Front& front;
   const OpInfo& about;
   const Access* first;
   std::size_t count;
 
   [[gnu::always_inline]] Dep::Access operator()(std::size_t i) const {
     const Var var = first[i].var;
-    core.check(var, about);
+    front.check(var, about);
     return {*var.state_, var.generation_, first[i].kind};
   }
 };
 
+/// Accesses that were checked and sorted before.
+struct Front::Canonical {
+  const Dep::Access* first;
+  std::size_t count;
+
+  const Dep::Access& operator()(std::size_t i) const { return first[i]; }
+};
+
 /// The single access of an op, already checked. The count is a compile-time constant.
-struct Core::Single {
+struct Front::Single {
   Dep::Access access;
   static constexpr std::integral_constant<std::size_t, 1> count{};
 
   const Dep::Access& operator()(std::size_t) const { return access; }
 };
 
-template <class Body>
-[[gnu::always_inline]] inline void Core::push_listed(Port& port, const Entering& op, AccessList accesses,
-                                                     const Body& body) {
-  const Listed listed{*this, op.about, accesses.begin(), accesses.size()};
+template <class Accesses, class Body>
+[[gnu::always_inline]] inline void Front::push_op(Port& port, const Entering& op, const Accesses& accesses,
+                                                  const Body& body) {
   if (port.diverted()) [[unlikely]]
-    return divert(port, op, listed, body);
-  if (accesses.size() == 1) {
-    submit(port, op, Single{listed(0)}, body);
+    return divert(port, op, accesses, body);
+  if (accesses.count == 1) {
+    submit(port, op, Single{accesses(0)}, body);
   } else {
-    submit(port, op, listed, body);
+    submit(port, op, accesses, body);
   }
 }
 
-template <class Accesses, class Body>
-inline void Core::submit(Port& port, const Entering& entering, const Accesses& accesses, const Body& body) {
-  // Both come before the push announces itself: a serial engine's ops wait for threads that have announced a push, and
-  // a fork keeps threads in start() until nothing is pending.
-  if (--port.pushes_to_look <= 0) [[unlikely]]
-    hold_back(port);
-  if (!entering.about.lane->started.load(std::memory_order_acquire)) [[unlikely]]
-    start(*entering.about.lane);
-  const Push push(*this);
-  if (OpRecord* const ready = enter(port, entering, accesses, body)) release(*ready);
+template <class Body>
+[[gnu::always_inline]] inline void Front::push_listed(Port& port, const Entering& op, AccessList accesses,
+                                                      const Body& body) {
+  push_op(port, op, Listed{*this, op.about, accesses.begin(), accesses.size()}, body);
 }
 
 template <class Accesses, class Body>
-inline OpRecord* Core::enter(Port& port, const Entering& entering, const Accesses& accesses, const Body& body) {
+inline void Front::submit(Port& port, const Entering& entering, const Accesses& accesses, const Body& body) {
+  // Both come before the push announces itself: a serial engine's ops wait for threads that have announced a push, and
+  // a fork keeps threads in start() until nothing is pending.
+  if (--port.pushes_to_look <= 0) [[unlikely]]
+    core_.pressure.hold_back(port);
+  if (!entering.about.lane->started.load(std::memory_order_acquire)) [[unlikely]]
+    core_.lanes.start(*entering.about.lane);
+  const PushScope push(*this);
+  if (OpRecord* const ready = enter(port, entering, accesses, body)) core_.back.release(*ready);
+}
+
+template <class Accesses, class Body>
+inline OpRecord* Front::enter(Port& port, const Entering& entering, const Accesses& accesses, const Body& body) {
   const Entry entry(*this, port);
   // Ops may push until the drain ends, and retires are accepted at any time, since an owner may end at any time.
-  const Life life = life_;
-  if (life != Life::running && !entering.retires) [[unlikely]]
-    check_life(life, entering.about);
+  const Life::Phase phase = core_.life.phase;
+  if (phase != Life::Phase::running && !entering.retires) [[unlikely]]
+    core_.life.check_phase(phase, entering.about);
   if constexpr (std::is_same_v<Accesses, Single>) {
     // The prefetch overlaps with making the record. If other threads join too, they may change the variable meanwhile.
     if (entry.joiners() == Dep::Joiners::one) Dep::prefetch_for_join(accesses.access.var(), port.last_var);
   }
-  OpRecord* const op = records_.make(port.records, accesses.count, body.bytes());
+  OpRecord* const op = records.make(port.records, accesses.count, body.bytes());
   try {
     Dep::place(*op, accesses.count, accesses, entering.retires);
   } catch (...) {
-    records_.free(port.records, op);
+    records.free(port.records, op);
     throw;
   }
   const auto prepare = [&] {
-    op->begin(entering.about, entering.priority, life == Life::stopped);
+    op->begin(entering.about, entering.priority, phase == Life::Phase::stopped);
     body.move_to(*op);
     const std::uint64_t pushed = port.pushed.load(std::memory_order_relaxed) + 1;
     op->set_id(thread_number(port) | pushed);
     port.pushed.store(pushed, std::memory_order_release);
   };
-  const auto drop = [&](OpRecord& ended) { records_.free(port.records, &ended); };
+  const auto drop = [&](OpRecord& ended) { records.free(port.records, &ended); };
   const auto fence = [&](Dep::Var& var) -> OpRecord& { return make_fence(port, var); };
   Dep::Join joined = Dep::Join::refused;
   try {
     joined = Dep::join(*op, accesses.count, entry.joiners(), prepare, drop, fence);
   } catch (...) {
-    records_.free(port.records, op);
+    records.free(port.records, op);
     throw;
   }
   if (joined == Dep::Join::refused) [[unlikely]]
@@ -149,7 +178,7 @@ inline OpRecord* Core::enter(Port& port, const Entering& entering, const Accesse
 }
 
 template <class Accesses, class Body>
-[[gnu::noinline]] void Core::divert(Port& port, const Entering& entering, const Accesses& accesses, const Body& body) {
+[[gnu::noinline]] void Front::divert(Port& port, const Entering& entering, const Accesses& accesses, const Body& body) {
   if (port.busy == Port::Busy::capturing) {
     const std::shared_ptr<CapturedOp> op = without_body(entering, accesses);
     port.capture->add(op);
@@ -163,106 +192,101 @@ void refuse_push(const Port& port, const OpInfo& about) {
 }
 
 template <class Accesses>
-std::shared_ptr<CapturedOp> Core::without_body(const Entering& entering, const Accesses& accesses) {
+std::shared_ptr<CapturedOp> Front::without_body(const Entering& entering, const Accesses& accesses) {
   auto op = std::make_shared<CapturedOp>();
   op->info = &entering.about;
   op->priority = entering.priority;
   if (entering.retires) op->retires = CapturedOp::Retires::foreign;
-  if (const LaneState& lane = *entering.about.lane; lane.ordered) op->core = lane.core->link();
+  if (const LaneState& lane = *entering.about.lane; lane.ordered) op->core = lane.core->link;
   for (std::size_t i = 0; i < accesses.count; ++i) op->accesses.push_back(accesses(i));
   return op;
 }
 
-void Core::check_life(Life life, const OpInfo& about) const {
-  if (life == Life::draining && frame_of_mine() != nullptr) return;
-  throw MisuseError("push of " + site(about) + " after shutdown of its engine");
-}
-
-void Core::refuse(Var var, const OpInfo& about) const {
+void Front::refuse(Var var, const OpInfo& about) const {
   if (!var) throw MisuseError(site(about) + " names an empty Var; make it with Engine::new_var");
   throw MisuseError(site(about) + " names a variable of another engine");
 }
 
 // Takes the pointer by value, so that the caller can keep it in a register if nothing is refused.
-void Core::refuse(const OpInfo& about, OpRecord* op, const Entry& entry) { refuse(about, {&op, 1}, entry); }
+void Front::refuse(const OpInfo& about, OpRecord* op, const Entry& entry) { refuse(about, {&op, 1}, entry); }
 
-void Core::refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry) {
+void Front::refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry) {
   const char* name = nullptr;
   for (OpRecord* op : ops) {
     if (const char* const retired = name_of_retired(op->accesses(), entry.joiners())) name = retired;
-    records_.free(entry.port().records, op);
+    records.free(entry.port().records, op);
   }
   refuse_retired(about, name);
 }
 
-void Core::join_others(Port& port) {
+void Front::join_others(Port& port) {
   Port* nobody = nullptr;
   if (several_.load(std::memory_order_acquire) || lone_.compare_exchange_strong(nobody, &port)) return;
-  const Ports::Stopped stopped(ports_);
+  const Ports::Stopped stopped(ports);
   several_.store(true, std::memory_order_release);
 }
 
-OpId Core::number_thread(Port& port) { return port.first_id = OpRecord::first_id(threads_numbered_++); }
+OpId Front::number_thread(Port& port) { return port.first_id = OpRecord::first_id(threads_numbered_++); }
 
-const OpInfo& Core::describe(Port& port, const PushOptions& how) {
-  OpInfo info{.pushed_at = how.pushed_at, .lane = &lane(how.lane), .run_always = how.run_always};
+const OpInfo& Front::describe(Port& port, const PushOptions& how) {
+  OpInfo info{.pushed_at = how.pushed_at, .lane = &core_.lanes.lane(how.lane), .run_always = how.run_always};
   if (!how.name.text().empty()) info.name = how.name.text();
-  return sites_.keep(port, how, info);
+  return sites.keep(port, how, info);
 }
 
-MisuseError Core::without_function(const PushOptions& how) {
-  return MisuseError(site(info(ports_.mine(), how)) + " was given no function");
+MisuseError Front::without_function(const PushOptions& how) {
+  return MisuseError(site(info(ports.mine(), how)) + " was given no function");
 }
 
 // ---- each kind of push ----
 
 template <class Body>
-void Core::push(OpFunction&& function, AccessList accesses, const PushOptions& how) {
-  Port& port = ports_.mine();
+void Front::push(OpFunction&& function, AccessList accesses, const PushOptions& how) {
+  Port& port = ports.mine();
   push_listed(port, {info(port, how), how.priority}, accesses, Body{function});
 }
 
 void Engine::push(OpFunction function, AccessList accesses, const PushOptions& options) {
   if (is_special(function, options)) [[unlikely]]
-    function = adorned(*core_, std::move(function), options);
-  core_->push<FunctionBody>(std::move(function), accesses, options);
+    function = with_options(*core_, std::move(function), options);
+  core_->front.push<FunctionBody>(std::move(function), accesses, options);
 }
 
 void push_inside_op(OpFunction function, AccessList accesses, const PushOptions& options) {
   Core& core = core_of_running_op();
-  if (is_special(function, options)) function = adorned(core, std::move(function), options);
-  core.push<BodyInsideOp>(std::move(function), accesses, options);
+  if (is_special(function, options)) function = with_options(core, std::move(function), options);
+  core.front.push<BodyInsideOp>(std::move(function), accesses, options);
 }
 
-void retire_inside_op(Var var) { core_of_running_op().retire(var, nullptr, {.name = "retire"}); }
+void retire_inside_op(Var var) { core_of_running_op().front.retire(var, nullptr, {.name = "retire"}); }
 
-void Core::push_async(AsyncFunction&& function, AccessList accesses, const PushOptions& how) {
-  policy_->expect_callbacks();
-  Port& port = ports_.mine();
+void Front::push_async(AsyncFunction&& function, AccessList accesses, const PushOptions& how) {
+  core_.back.policy->expect_callbacks();
+  Port& port = ports.mine();
   push_listed(port, {info(port, how), how.priority}, accesses, AsyncFunctionBody{function});
 }
 
 void Engine::push_async(AsyncFunction function, AccessList accesses, const PushOptions& options) {
   if (is_special(function, options)) [[unlikely]]
-    function = adorned(*core_, std::move(function), options);
-  core_->push_async(std::move(function), accesses, options);
+    function = with_options(*core_, std::move(function), options);
+  core_->front.push_async(std::move(function), accesses, options);
 }
 
-void Core::retire(Var var, OpFunction&& last, PushOptions how) {
-  if (fork_gate_.torn()) return last.abandon();  // owners may still end, but nothing runs any more
+void Front::retire(Var var, OpFunction&& last, PushOptions how) {
+  if (core_.life.fork_gate.unusable()) return last.abandon();  // owners may still end, but nothing runs any more
   how.run_always = true;
-  Port& port = ports_.mine();
-  std::optional<Undiverted> lifted;
+  Port& port = ports.mine();
+  std::optional<BypassCapture> lifted;
   if (port.busy == Port::Busy::refusing) [[unlikely]]
     lifted.emplace(port);  // an owner may end at any time
   push_listed(port, {info(port, how), how.priority, true}, {overwrite(var)}, FunctionBody{last});
 }
 
-void Core::retire_captured(CapturedOp& op) noexcept {
+void Front::retire_captured(CapturedOp& op) noexcept {
   if (op.has_retired) return;
-  if (fork_gate_.torn()) return op.function.abandon();
-  Port& port = ports_.mine();
-  const Undiverted lifted(port);  // a capture on this thread must not get this op
+  if (core_.life.fork_gate.unusable()) return op.function.abandon();
+  Port& port = ports.mine();
+  const BypassCapture lifted(port);  // a capture on this thread must not get this op
   try {
     submit(port, {*op.info, op.priority, true}, Single{op.accesses.front()}, FunctionBody{op.function});
   } catch (const std::exception&) {
@@ -271,41 +295,67 @@ void Core::retire_captured(CapturedOp& op) noexcept {
   }
 }
 
-void Core::heal(Var var, const PushOptions& how) {
-  Port& port = ports_.mine();
+void Front::heal(Var var, const PushOptions& how) {
+  Port& port = ports.mine();
   OpFunction no_function;
   push_listed(port, {info(port, how), how.priority}, {overwrite(var)}, FunctionBody{no_function});
 }
 
-void Core::end_bulk() noexcept {
-  if (Port* const port = ports_.mine_if_any()) --port->bulk_scopes;  // the thread has had a port since begin_bulk()
-  policy_->hand_over();
-}
-
-std::shared_ptr<DeclaredState> Core::declare(OpFunction&& function, AccessList accesses, const PushOptions& how) {
-  const Entering entering{info(ports_.mine(), how), how.priority};
+std::shared_ptr<DeclaredState> Front::declare(OpFunction&& function, AccessList accesses, const PushOptions& how) {
+  const Entering entering{info(ports.mine(), how), how.priority};
   const auto op = without_body(entering, Listed{*this, entering.about, accesses.begin(), accesses.size()});
   op->accesses.resize(Dep::canonicalise(op->accesses));
   // Without the bytes, which each push takes for itself.
   if (has_limits(how)) {
-    function = adorn(std::move(function), {.run_always = how.run_always, .stop = how.stop, .deadline = how.deadline});
+    function =
+        with_options(std::move(function), {.run_always = how.run_always, .stop = how.stop, .deadline = how.deadline});
   }
   FunctionBody{function}.move_to(*op);
   auto declared = std::make_shared<DeclaredState>();
-  declared->engine = number;
-  declared->op = op;
+  declared->core = core_.link;
+  declared->engine = core_.number;
   declared->accesses.assign(accesses.begin(), accesses.end());
   declared->how = how;
   declared->how.stop = {};
   declared->how.deadline = {};
-  declared->pushes = new PushPlan(*this, {op});
+  const DeclaredOps dropped = take_dropped();
+  MutexLock lock(declared_mutex);
+  declared_.push_back(op);
+  declared->op = op;
   return declared;
 }
 
+void Front::push(const std::shared_ptr<DeclaredState>& declared) {
+  const CapturedOp& op = *declared->op;
+  push_op(ports.mine(), {*op.info, op.priority}, Canonical{op.accesses.data(), op.accesses.size()},
+          DeclaredBody{declared});
+}
+
+Front::DeclaredOps Front::take_dropped() noexcept {
+  DeclaredOps taken;
+  MutexLock lock(declared_mutex);
+  // Ops that are pending now were pushed before the handles went, or call other functions.
+  for (auto each = declared_.begin(); each != declared_.end();) {
+    const auto at = each++;
+    if ((*at)->dropped.load(std::memory_order_acquire)) taken.splice(taken.end(), declared_, at);
+  }
+  if (!taken.empty() && ports.sums().pending != 0) declared_.splice(declared_.end(), taken);
+  return taken;
+}
+
+DeclaredState::~DeclaredState() {
+  if (op == nullptr) return;
+  // release: a thread that sees this sees the pushes of the op.
+  op->dropped.store(true, std::memory_order_release);
+  Front::DeclaredOps dropped;
+  if (core->begin_use()) dropped = core->of().front.take_dropped();
+  core->end_use();  // before captures are destroyed, which may own the engine
+}
+
 DeclaredOp Engine::declare(OpFunction function, AccessList accesses, const PushOptions& options) {
-  if (!function) throw core_->without_function(options);
+  if (!function) throw core_->front.without_function(options);
   DeclaredOp op;
-  op.state_ = core_->declare(std::move(function), accesses, options);
+  op.state_ = core_->front.declare(std::move(function), accesses, options);
   return op;
 }
 
@@ -313,10 +363,10 @@ void Engine::push(const DeclaredOp& declared, std::source_location pushed_at) {
   if (!declared) throw MisuseError("push of an empty DeclaredOp; make it with Engine::declare");
   const DeclaredState& state = *declared.state_;
   if (state.engine != core_->number) throw MisuseError("push of a DeclaredOp of another engine");
-  if (state.how.bytes == 0 && core_->launch(state, pushed_at)) return;
+  if (state.how.bytes == 0) return core_->front.push(declared.state_);
   PushOptions how = state.how;
   how.pushed_at = pushed_at;
-  push([op = state.op](OpContext& context) { op->function(context); }, state.accesses, how);
+  push([kept = declared.state_](OpContext& context) { kept->op->function(context); }, state.accesses, how);
 }
 
 }  // namespace windrow

@@ -8,9 +8,9 @@
 #include <optional>
 #include <span>
 
-#include "core/op.h"
 #include "diagnosis/page_guard.h"
 #include "process/fork.h"
+#include "record/op.h"
 #include "windrow/engine/internal/mutex.h"
 
 namespace windrow {

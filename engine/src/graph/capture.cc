@@ -11,7 +11,7 @@ namespace {
 /// Retires a graph's own variable when it is destroyed, if the engine still exists.
 struct OwnVariable {
   ~OwnVariable() {
-    if (core->begin_use()) core->of().retire_own(var);
+    if (core->begin_use()) core->of().front.retire_own(var);
     core->end_use();
   }
 
@@ -22,7 +22,7 @@ struct OwnVariable {
 /// The same for a variable from outside that no launch has retired.
 struct ForeignVariable {
   ~ForeignVariable() {
-    if (core->begin_use()) core->of().retire_captured(*op);
+    if (core->begin_use()) core->of().front.retire_captured(*op);
     core->end_use();
   }
 
@@ -50,11 +50,11 @@ Capture::~Capture() {
   if (finished_) return;
   // These variables would have been retired with the graph.
   for (const std::shared_ptr<CapturedOp>& op : recorded_) {
-    if (op->retires == CapturedOp::Retires::foreign) core_.retire_captured(*op);
+    if (op->retires == CapturedOp::Retires::foreign) core_.front.retire_captured(*op);
   }
 }
 
-void Capture::made(const Var& var) { made_.emplace(&core_.access(var, AccessKind::mutate).var(), var); }
+void Capture::made(const Var& var) { made_.emplace(&core_.front.access(var, AccessKind::mutate).var(), var); }
 
 void Capture::refuse_retired(const CapturedOp& op) const {
   for (const Dep::Access& access : op.accesses) {
@@ -68,7 +68,7 @@ void Capture::add(std::shared_ptr<CapturedOp> op) {
   for (Dep::Access& access : op->accesses) access = in_order(access);
   op->accesses.resize(Dep::canonicalise(op->accesses));
   refuse_retired(*op);
-  core_.refuse_stale(*op);
+  core_.front.refuse_stale(*op);
   const std::size_t before = ops_.size();
   recorded_.push_back(op);
   try {
@@ -104,18 +104,18 @@ void Capture::take_over_variables() {
     if (op->retires == CapturedOp::Retires::nothing) continue;
     const auto made = made_.find(&op->accesses.front().var());
     if (made == made_.end()) {
-      owned_.push_back(std::make_shared<ForeignVariable>(core_.link(), op));
+      owned_.push_back(std::make_shared<ForeignVariable>(core_.link, op));
       continue;
     }
     op->retires = CapturedOp::Retires::own;
-    const Var& now = own.emplace(made->first, core_.take_over(made->second)).first->second;
-    owned_.push_back(std::make_shared<OwnVariable>(core_.link(), now));
+    const Var& now = own.emplace(made->first, core_.front.take_over(made->second)).first->second;
+    owned_.push_back(std::make_shared<OwnVariable>(core_.link, now));
   }
   if (own.empty()) return;
   for (const std::shared_ptr<CapturedOp>& op : recorded_) {
     for (Dep::Access& access : op->accesses) {
       const auto found = own.find(&access.var());
-      if (found != own.end()) access = core_.access(found->second, access.kind());
+      if (found != own.end()) access = core_.front.access(found->second, access.kind());
     }
   }
 }
@@ -123,7 +123,7 @@ void Capture::take_over_variables() {
 void Capture::finish() {
   GraphState& graph = graph_;
   take_over_variables();
-  // Destroyed without the lock, as is the PushPlan that is replaced: destroying captures runs user code.
+  // Destroyed without the lock: destroying captures runs user code.
   std::shared_ptr<GraphPlan> before;
   MutexLock lock(graph.mutex);
   CapturedOps all = graph.plan ? graph.plan->ops() : CapturedOps();
@@ -131,13 +131,10 @@ void Capture::finish() {
   std::vector<std::shared_ptr<const void>> owned = graph.owned;
   owned.insert(owned.end(), owned_.begin(), owned_.end());
   auto plan = std::make_shared<GraphPlan>(std::move(all), owned);
-  auto pushes = plan->pushing_is_cheaper() ? std::make_unique<PushPlan>(core_, plan->ops()) : nullptr;
   graph.owned.swap(owned);
   before = std::exchange(graph.plan, std::move(plan));
-  PushPlan* const pushed_by = core_.replace(graph.pushes, pushes.release());
   finished_ = true;
   lock.unlock();
-  PushPlan::let_go(pushed_by);
 }
 
 }  // namespace windrow

@@ -11,10 +11,9 @@
 #include <unordered_set>
 #include <vector>
 
-#include "core/ports.h"
-#include "core/running.h"
 #include "graph/plan.h"
-#include "graph/push_plan.h"
+#include "record/ports.h"
+#include "record/running.h"
 #include "windrow/engine/error.h"
 #include "windrow/engine/graph.h"
 #include "windrow/engine/internal/mutex.h"
@@ -52,10 +51,6 @@ class CoreLink {
 struct GraphState {
   GraphState(Core& engine, std::shared_ptr<CoreLink> to_it, OpName called)
       : core(engine), link(std::move(to_it)), name(called) {}
-  ~GraphState() { PushPlan::let_go(pushes); }
-  GraphState(const GraphState&) = delete;
-  GraphState& operator=(const GraphState&) = delete;
-
   /// Throws MisuseError if the engine is gone.
   Core& core_there() const {
     if (link->ended()) [[unlikely]]
@@ -72,13 +67,26 @@ struct GraphState {
   Core& core;
   const std::shared_ptr<CoreLink> link;
   const OpName name;
-  /// The plan of launches by pushes; null if launches go by gates. See Core::replace.
-  std::atomic<PushPlan*> pushes{nullptr};
 
   Mutex mutex;
   /// Null until the first capture has ended. Each append replaces it; launches under way keep theirs.
   std::shared_ptr<GraphPlan> plan WINDROW_GUARDED_BY(mutex);
   std::vector<std::shared_ptr<const void>> owned WINDROW_GUARDED_BY(mutex);
+};
+
+/// The state behind DeclaredOp. Immutable.
+struct DeclaredState {
+  DeclaredState() = default;
+  /// Destroys the op, or leaves it to a later call of Front::take_dropped().
+  ~DeclaredState();
+  DeclaredState(const DeclaredState&) = delete;
+  DeclaredState& operator=(const DeclaredState&) = delete;
+
+  std::shared_ptr<CoreLink> core;
+  std::uint32_t engine = 0;        ///< the engine's number
+  std::shared_ptr<CapturedOp> op;  ///< pushed ops have plain pointers to it
+  std::vector<Access> accesses;
+  PushOptions how;  ///< without the stop token, which the function knows
 };
 
 /// For a thread in a PushRefusal.

@@ -12,7 +12,7 @@ namespace windrow {
 
 /// Used for one launch after another; its plan owns it. Records reset themselves as they finish, so a launch costs its
 /// gates and nothing for each op.
-class GraphLaunch final : public EndedPart {
+class GraphLaunch {
  public:
   struct Gate {
     std::uint32_t ticket = 0;
@@ -44,18 +44,21 @@ class GraphLaunch final : public EndedPart {
     op.set_id(first_id + successor.node);
     return &op;
   }
-  /// Gives the launch back to its plan, which may be destroyed by this.
-  void end() noexcept override {
+  /// Gives the launch back to its plan, which may be destroyed by this. To be called once the op in which the launch
+  /// ended has left: destroying captures runs user code, which may wait for ops behind that op.
+  void end() noexcept {
     const std::shared_ptr<GraphPlan> plan = std::move(keeps);
     plan->give_back(*this);
   }
   AsyncBody& async(std::uint32_t node) { return *asyncs_[node]; }
 
+  OpId first_id = 0;                  ///< of its op with number 0
+  GraphLaunch* next_ended = nullptr;  ///< owner: the port of the thread on which the launch ended
   /// Keeps the plan alive while the launch is under way.
   std::shared_ptr<GraphPlan> keeps;
   /// The number of ends still to come, plus one for the thread that launches.
   std::atomic<std::int32_t> to_come{0};
-  /// The list of all launches under way; guarded by Core::launches_mutex_.
+  /// The list of all launches under way; guarded by Launches::mutex.
   GraphLaunch *next = nullptr, *previous = nullptr;
 
  private:

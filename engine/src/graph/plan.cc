@@ -19,24 +19,6 @@ bool runs_by_a_call(const CapturedOp& op) {
          op.info->lane->id == host_lane;
 }
 
-/// The cost of something, as scripts/gates counts it.
-struct Price {
-  double instructions = 0, locked = 0;
-
-  void add(double times, Price each) {
-    instructions += times * each.instructions;
-    locked += times * each.locked;
-  }
-  /// The approximate time, as a number of instructions.
-  double sum() const { return instructions + 20 * locked; }
-};
-
-// The costs of the parts of a launch by gates, and of one by pushes. Both also hand ready ops to other threads; that
-// cost is left out.
-constexpr Price of_launch{1400, 15}, of_gate{560, 2}, of_read_behind_gate{30, 1}, of_node{130, 0};
-constexpr Price of_only_grant{20, 0}, of_grant{40, 0.7};
-constexpr Price of_push{475, 1.1}, of_further_access{150, 3.5}, of_reading_only{100, 2};
-
 /// Pieces of one long vector. Pointers to pieces are taken only once the vector has stopped growing.
 template <class T>
 class Pieces {
@@ -59,7 +41,7 @@ class Pieces {
 
 CapturedOp::~CapturedOp() {
   if (core == nullptr) return;
-  if (core->begin_use()) core->of().keep_captures(*this);
+  if (core->begin_use()) core->of().lanes.keep_captures(*this);
   core->end_use();  // before captures are destroyed, which may own the engine
 }
 
@@ -69,7 +51,6 @@ class GraphPlan::Analysis {
   explicit Analysis(GraphPlan& plan) : plan_(plan), successors_(plan.ops_.size()), gates_to_leave_(plan.ops_.size()) {
     plan.nodes_.resize(plan.ops_.size());
     for (std::uint32_t i = 0; i < plan.nodes_.size(); ++i) add(i);
-    plan.pushing_is_cheaper_ = can_push_ && pushing_is_cheaper();
     make_gates();
     lay_out();
   }
@@ -92,8 +73,6 @@ class GraphPlan::Analysis {
       Use& use = at->second;
       // If accesses name two lives of one variable, the earlier counts: that life is over, so no launch is possible.
       const bool earlier = static_cast<std::int32_t>(access.generation() - use.any.generation()) < 0;
-      // A launch by pushes would detect this only after some of the ops have entered.
-      can_push_ &= fresh || access.generation() == use.any.generation();
       if (fresh || earlier) use.any = access;
       use.retires |= op.retires == CapturedOp::Retires::foreign;
       if (access.exclusive()) {
@@ -117,32 +96,9 @@ class GraphPlan::Analysis {
     node.number = i;
     node.awaits = static_cast<std::uint32_t>(predecessors.size());
     if (runs_by_a_call(op)) node.function = &op.function;
-    // Retires need gates: they end a variable with each launch, or make a launch the only one.
-    can_push_ &= op.retires == CapturedOp::Retires::nothing;
     if (std::find(plan_.lanes_.begin(), plan_.lanes_.end(), op.info->lane) == plan_.lanes_.end()) {
       plan_.lanes_.push_back(op.info->lane);
     }
-  }
-
-  /// False only if gates cost less both in sum() and in locked instructions.
-  bool pushing_is_cheaper() const {
-    Price by_gates = of_launch, by_pushes;
-    for (const PlanNode& node : plan_.nodes_) {
-      const std::vector<Dep::Access>& accesses = node.op->accesses;
-      by_gates.add(1, of_node);
-      by_gates.add(node.awaits, node.awaits == 1 ? of_only_grant : of_grant);
-      by_pushes.add(1, of_push);
-      if (!accesses.empty()) by_pushes.add(static_cast<double>(accesses.size() - 1), of_further_access);
-      if (std::none_of(accesses.begin(), accesses.end(), [](const Dep::Access& each) { return each.exclusive(); })) {
-        by_pushes.add(1, of_reading_only);
-      }
-    }
-    for (const auto& [var, use] : uses_) {
-      const bool written = use.first_write != none;
-      by_gates.add(!use.first_reads.empty() + written * (1 + !use.reads.empty()), of_gate);
-      by_gates.add(static_cast<double>(use.first_reads.size() + written * use.reads.size()), of_read_behind_gate);
-    }
-    return by_pushes.sum() <= by_gates.sum() || by_pushes.locked <= by_gates.locked;
   }
 
   void make_gates() {
@@ -215,7 +171,6 @@ class GraphPlan::Analysis {
   GraphPlan& plan_;
   std::map<const Dep::Var*, Use> uses_;
   std::vector<std::vector<std::uint32_t>> successors_, gates_to_leave_;
-  bool can_push_ = true;
 };
 
 GraphPlan::GraphPlan(CapturedOps ops, std::vector<std::shared_ptr<const void>> owned)

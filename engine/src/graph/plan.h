@@ -5,37 +5,23 @@
 // inputs only, and an op that reads the variable behind the launch waits for the last write only.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
-#include "core/op.h"
+#include "record/op.h"
 #include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 
 class GraphLaunch;
 
-/// Something that ends on a thread inside an op, and is disposed of once that op has left: its end may run user code,
-/// which may wait for ops behind that op.
-struct EndedPart {
-  /// The object may be gone when this returns.
-  virtual void end() noexcept = 0;
-
-  EndedPart* next_ended = nullptr;  ///< owner: the port of the thread
-  OpId first_id = 0;                ///< for a launch: its op with number 0; for a plan: the op that used it last
-
- protected:
-  EndedPart() = default;
-  ~EndedPart() = default;
-  EndedPart(const EndedPart&) = delete;
-  EndedPart& operator=(const EndedPart&) = delete;
-};
-
 class CoreLink;
 
-/// An op as it was captured. Immutable after its capture, except for the function's own state and has_retired.
+/// An op as it was captured or declared. Immutable afterwards, except for the function's own state and what is atomic
+/// or says who writes it.
 struct alignas(64) CapturedOp {
   CapturedOp() = default;
   /// On an ordered lane, the engine keeps the function until the work that it has issued is done.
@@ -57,6 +43,7 @@ struct alignas(64) CapturedOp {
   Retires retires = Retires::nothing;
   /// Whether the only launch has retired the foreign variable. Written by the op, read when no launch is left.
   bool has_retired = false;
+  std::atomic<bool> dropped{false};   ///< of a declared op: no handle is left
   std::vector<Dep::Access> accesses;  ///< canonical
   std::shared_ptr<CoreLink> core;     ///< of an op on an ordered lane
 
@@ -124,8 +111,6 @@ class GraphPlan {
   }
   std::span<const std::uint32_t> roots() const { return roots_; }
   std::span<LaneState* const> lanes() const { return lanes_; }
-  /// Whether a launch is cheaper if it pushes the ops; see push_plan.h.
-  bool pushing_is_cheaper() const { return pushing_is_cheaper_; }
   /// The number of gates, and of nodes with neither gates to leave nor successors: a launch ends with the last of them.
   std::int32_t ends() const { return ends_; }
 
@@ -147,7 +132,6 @@ class GraphPlan {
   std::vector<Passage> passages_;  // by node and access
   std::vector<LaneState*> lanes_;
   std::int32_t ends_ = 0;
-  bool pushing_is_cheaper_ = false;
 
   Mutex mutex_;
   std::vector<std::unique_ptr<GraphLaunch>> launches_ WINDROW_GUARDED_BY(mutex_);

@@ -10,15 +10,15 @@
 #include <string>
 #include <vector>
 
-#include "core/failure.h"
-#include "core/op.h"
 #include "policy/ready_queue.h"
 #include "process/fork.h"
+#include "record/failure.h"
+#include "record/op.h"
 #include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
 
-class LaneCrew;
+class ThreadPool;
 
 /// One lane. An ordered lane issues one op at a time: the running policy holds at most one of its ops, and its other
 /// ready ops wait here. They also wait here while `max_in_flight` points are not reached.
@@ -42,7 +42,7 @@ class LaneState {
   std::atomic<bool> removed{false};  ///< whether further pushes are refused
   /// Whether nothing is issued any more: an op that was pushed while the lane was removed fails.
   std::atomic<bool> closed{false};
-  LaneCrew* crew = nullptr;  ///< with policy per_device; written before `started`
+  ThreadPool* pool = nullptr;  ///< that runs its ops, if the policy has pools; written before `started`
 
   /// Whether the ready op may go to the policy now; otherwise the lane keeps it, until release() returns it or `resume`
   /// gives it to the policy.

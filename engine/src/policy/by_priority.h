@@ -19,7 +19,7 @@ struct Takes {
 /// take of a thread uses the reverse ("turned") order, so that no op waits for ever. Any thread may call the members.
 class ByPriority {
  public:
-  explicit ByPriority(PolicyCounts& counts) : counts_(counts) {}
+  explicit ByPriority(SlotCounts& counts) : counts_(counts) {}
 
   /// Queues the op by its priority; an op without one counts as urgent.
   void put(OpRecord& op) noexcept WINDROW_EXCLUDES(mutex_);
@@ -68,7 +68,7 @@ class ByPriority {
   }
   OpRecord* take_background() WINDROW_EXCLUDES(mutex_);
 
-  PolicyCounts& counts_;
+  SlotCounts& counts_;
   std::atomic<int> background_count_{0};
 
   alignas(64) Mutex mutex_;

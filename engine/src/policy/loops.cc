@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "core/running.h"
 #include "lane/lanes.h"
 #include "policy/slots.h"
+#include "record/running.h"
 
 namespace windrow {
 

@@ -52,7 +52,7 @@ class Loops {
   static void run_alone(const Running& op, const PieceLoop& loop);
 
   /// Whether a loop has pieces that no thread has begun. Threads that fall asleep check this behind a fence; see
-  /// Workers::rouse.
+  /// ThreadPool::rouse.
   bool want_help() const { return open_count_.load(std::memory_order_seq_cst) > 0; }
   /// Helps in such a loop, if there still is one. Without memory it does nothing, which is correct, too.
   void help(Leave leave) noexcept;

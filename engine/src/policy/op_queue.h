@@ -12,39 +12,16 @@
 #include <cstdint>
 #include <new>
 
-#include "core/op.h"
+#include "record/op.h"
 
 namespace windrow {
 
-/// Ops that one thread puts are taken in the order of its puts; ops of several threads are taken in any order. Putting
-/// takes no lock, except that threads that put for the first time may wait for each other.
+/// Ops that one thread puts are taken in the order of its puts; ops of several threads are taken in any order.
 class OpQueue {
- private:
-  struct Traits : moodycamel::ConcurrentQueueDefaultTraits {
-    static constexpr bool RECYCLE_ALLOCATED_BLOCKS = true;  // as versions before 1.0.4 always do
-    static void* malloc(std::size_t bytes) { return ::operator new(bytes, std::nothrow); }
-    static void free(void* memory) { ::operator delete(memory); }
-  };
-  using Queue = moodycamel::ConcurrentQueue<OpRecord*, Traits>;
-
  public:
-  /// State of a thread that takes often: it continues where it last found ops.
-  class Taker {
-   public:
-    explicit Taker(OpQueue& queue) : token_(queue.queue_) {}
-
-   private:
-    friend class OpQueue;
-    moodycamel::ConsumerToken token_;
-  };
-
   /// Returns false, with no effect, if there is no memory.
   [[nodiscard]] bool put(OpRecord& op) noexcept { return queue_.enqueue(&op); }
   /// An op, or null if none is found. It may miss an op while other threads put and take.
-  OpRecord* take(Taker& taker) {
-    OpRecord* op = nullptr;
-    return queue_.try_dequeue(taker.token_, op) ? op : nullptr;
-  }
   OpRecord* take() {
     OpRecord* op = nullptr;
     return queue_.try_dequeue(op) ? op : nullptr;
@@ -58,6 +35,13 @@ class OpQueue {
   void forget_threads() noexcept { ::new (&queue_) Queue(0); }
 
  private:
+  struct Traits : moodycamel::ConcurrentQueueDefaultTraits {
+    static constexpr bool RECYCLE_ALLOCATED_BLOCKS = true;  // as versions before 1.0.4 always do
+    static void* malloc(std::size_t bytes) { return ::operator new(bytes, std::nothrow); }
+    static void free(void* memory) { ::operator delete(memory); }
+  };
+  using Queue = moodycamel::ConcurrentQueue<OpRecord*, Traits>;
+
   Queue queue_{0};
 };
 

@@ -7,8 +7,8 @@
 #include <chrono>
 #include <random>
 
-#include "core/op.h"
 #include "policy/slots.h"
+#include "record/op.h"
 
 namespace windrow {
 

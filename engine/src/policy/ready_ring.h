@@ -11,7 +11,7 @@
 #include <new>
 #include <vector>
 
-#include "core/op.h"
+#include "record/op.h"
 
 namespace windrow {
 
@@ -36,9 +36,16 @@ class ReadyRing {
   void hand_over() noexcept {
     handed_over_ = put_;
     tail_.store(put_, std::memory_order_release);
+    if (most_kept_ > 1)
+      most_kept_ = put_ - head_.load(std::memory_order_relaxed) > most_kept_ahead ? most_kept_ahead : 8;
   }
+  /// Whether the owner should hand over now. Until then idle takers find the ops, which look closely. An owner that is
+  /// far ahead of the takers hands over more seldom, since it meets them each time.
+  bool is_due() const { return put_ - handed_over_ >= most_kept_; }
   /// The number of ops not handed over; they may have been taken nevertheless.
   std::uint64_t kept() const { return put_ - handed_over_; }
+  /// Makes each op due at once.
+  void keep_none() { most_kept_ = 1; }
 
   /// The oldest op, or null if there is none.
   OpRecord* take() {
@@ -136,7 +143,7 @@ class ReadyRing {
     std::vector<std::atomic<OpRecord*>> ops;
   };
 
-  static constexpr std::uint64_t first_size = 256, most_moved = 16;
+  static constexpr std::uint64_t first_size = 256, most_moved = 16, most_kept_ahead = 64;
 
   /// Fetches an op that another thread wrote last.
   static void prefetch(const OpRecord* op) {
@@ -182,9 +189,18 @@ class ReadyRing {
   // The owner's own copies of what others read.
   alignas(64) std::uint64_t put_ = 0;        // end_
   std::uint64_t handed_over_ = 0;            // tail_
+  std::uint64_t most_kept_ = 8;              // how many ops are kept before they are handed over
   std::uint64_t head_seen_ = 0;              // an earlier value of head_
   Slots* own_ = nullptr;                     // slots_
   std::vector<std::unique_ptr<Slots>> all_;  // takers may still read the old arrays
+};
+
+class ThreadPool;
+
+/// One thread's ring in one pool, which owns it.
+struct PoolRing : ReadyRing {
+  const ThreadPool* pool = nullptr;
+  PoolRing* next = nullptr;  ///< of the pool; fixed
 };
 
 }  // namespace windrow

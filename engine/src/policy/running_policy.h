@@ -2,24 +2,14 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 
-#include "core/ports.h"
 #include "lane/lanes.h"
 #include "policy/slots.h"
+#include "record/ports.h"
 
 namespace windrow {
-
-/// Counts that the engine reads each time an op has finished.
-struct PolicyCounts {
-  std::atomic<int> urgent{0};  ///< ready ops of positive priority
-  std::atomic<int> awake{0};   ///< threads that run ops or search for them
-  int most_awake = 0;          ///< how many threads should be awake; fixed before the first op
-
-  bool want_thread_back() const {
-    return urgent.load(std::memory_order_relaxed) > 0 || awake.load(std::memory_order_relaxed) > most_awake;
-  }
-};
 
 /// Slots of an engine for ops that threads of other engines run, while threads that have a slot keep it, and wait. Each
 /// op takes the slot of one such thread. A wait inside the op frees no slot. Any thread may call the members.
@@ -68,9 +58,6 @@ class RunningPolicy {
   virtual void expect_callbacks() {}
   /// Needs no memory, so a ready op cannot be lost.
   virtual void add(OpRecord& op) noexcept = 0;
-  /// Called when the thread has added all its ops, or is about to wait: publishes the ops that were kept back to be
-  /// published together with later ones.
-  virtual void hand_over() noexcept {}
   /// Called before and after a push from outside the engine's ops. A policy that runs ops on the pushing thread runs
   /// them in after_push().
   virtual void before_push() {}
@@ -78,13 +65,6 @@ class RunningPolicy {
   virtual void stop() = 0;
   /// Whether the calling thread will call `out_of_work` when it has no more ops.
   virtual bool on_worker() const { return false; }
-
-  /// Whether a thread that continues with successors by itself must give up its core: because ops of positive priority
-  /// are ready, or because more threads run ops than may.
-  bool wants_thread_back() const { return policy_counts_.want_thread_back(); }
-
-  /// Whether there may be ready ops that no thread has taken up.
-  virtual bool work_in_sight() const { return true; }
 
   /// For a thread whose op waits, of this engine or another one: takes a wanted ready op, wherever it is, to run it on
   /// that thread; null if there is none. The thread must have a port of this engine.
@@ -99,14 +79,8 @@ class RunningPolicy {
   // ---- fork; see fork.h ----
   virtual void each_mutex(EachMutex f) = 0;
   /// Called in a forked child while the mutexes are held: the threads do not exist, and no op is ready. A whole policy
-  /// starts new threads. A torn one runs nothing any more, and a thread of it that returns from its op ends.
+  /// starts new threads. A unusable one runs nothing any more, and a thread of it that returns from its op ends.
   virtual void forget_threads(Copied copied) noexcept = 0;
-
-  /// Called when a thread has run as many ops in a row as it may: other ready ops come first now.
-  virtual void end_row() {}
-
- protected:
-  PolicyCounts policy_counts_;  ///< used by policies whose threads continue with successors by themselves
 
  private:
   GuestSlots guest_slots_;

@@ -1,6 +1,7 @@
 // The slots of a running policy: how many ops run at a time, and how a wait inside an op changes that.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 
@@ -8,6 +9,7 @@
 
 namespace windrow {
 
+class LaneState;
 class OpRecord;
 struct Running;
 
@@ -18,8 +20,23 @@ inline constexpr int most_threads = 1 << 20;
 /// thread can take it during the call. Needs no memory and throws nothing.
 using Wanted = std::function<bool(OpRecord&)>;
 
+/// What a thread reads each time it has run an op. Of threads that never go on by themselves, all are 0.
+struct SlotCounts {
+  std::atomic<int> urgent{0};  ///< ready ops of positive priority
+  std::atomic<int> awake{0};   ///< threads that run ops or search for them
+  int most_awake = 0;          ///< how many threads should be awake; fixed before the first op
+
+  bool want_thread_back() const {
+    return urgent.load(std::memory_order_relaxed) > 0 || awake.load(std::memory_order_relaxed) > most_awake;
+  }
+};
+
 class Slots {
  public:
+  /// The ops with which a thread may go on by itself, of those that its op has made ready.
+  enum class GoesOn { with_none, with_ops_of_lane, with_any };
+
+  explicit Slots(GoesOn how = GoesOn::with_none, const LaneState* lane = nullptr) : goes_on_(how), lane_(lane) {}
   /// The longest time for which a wait that was given up leaves its slot free.
   static constexpr std::chrono::milliseconds longest_courtesy{10};
 
@@ -29,6 +46,20 @@ class Slots {
   };
 
   virtual ~Slots() = default;
+  Slots(const Slots&) = delete;
+  Slots& operator=(const Slots&) = delete;
+
+  bool goes_on() const { return goes_on_ != GoesOn::with_none; }
+  bool goes_on_with(const LaneState* lane) const {
+    return goes_on_ == GoesOn::with_any || (goes_on_ == GoesOn::with_ops_of_lane && lane == lane_);
+  }
+  /// Whether a thread that goes on by itself must give up its core: because ops of positive priority are ready, or
+  /// because more threads run ops than may.
+  bool wants_thread_back() const { return counts_.want_thread_back(); }
+  /// Whether there may be ready ops that no thread has taken up.
+  virtual bool work_in_sight() const { return true; }
+  /// Called when a thread has run as many ops in a row as it may: other ready ops come first now.
+  virtual void end_row() {}
   /// An op on this thread starts to wait: its slot is free until unblock(). Throws Error if no thread would be left to
   /// run the ops that it waits for.
   virtual void block() = 0;
@@ -53,6 +84,13 @@ class Slots {
   /// Runs a loop of `op`, which has one of these slots and whose frame is the innermost of this thread. Threads that
   /// have no op to run help, if there are any.
   virtual void run_loop(const Running& op, const PieceLoop& loop) { Loops::run_alone(op, loop); }
+
+ protected:
+  SlotCounts counts_;
+
+ private:
+  const GoesOn goes_on_;
+  const LaneState* const lane_;
 };
 
 /// Runs a ready op on one of these slots.

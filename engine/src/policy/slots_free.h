@@ -1,8 +1,8 @@
 // What a waiting thread does with the slots of its ops: it leaves them to others.
 #pragma once
 
-#include "core/running.h"
 #include "policy/slots.h"
+#include "record/running.h"
 #include "wait/inside_wait.h"
 
 namespace windrow {

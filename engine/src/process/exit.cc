@@ -35,7 +35,7 @@ void for_each_engine(F&& f) noexcept try {
 void rest() noexcept {
   if (!resting.load()) exiting.store(std::this_thread::get_id());
   resting.store(true);
-  for_each_engine([](Core& engine) { engine.rest_at_exit(); });
+  for_each_engine([](Core& engine) { engine.life.rest_at_exit(); });
 }
 
 bool is_main_thread() { return ::syscall(SYS_gettid) == ::getpid(); }
@@ -45,7 +45,7 @@ struct ExitOfThread {
     if (Running::innermost() != nullptr) {
       rest();
     } else if (is_main_thread()) {
-      for_each_engine([](Core& engine) { engine.finish_at_exit(); });
+      for_each_engine([](Core& engine) { engine.life.finish_at_exit(); });
     }
   }
 };
@@ -65,31 +65,31 @@ void stay_unless_exiting() noexcept {
   while (exiting.load() != std::this_thread::get_id()) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-void Core::finish_at_exit() noexcept try {
-  if (torn() || left_) return;
+void Life::finish_at_exit() noexcept try {
+  if (unusable() || left_behind) return;
   using Clock = std::chrono::steady_clock;
-  policy_->hand_over();
-  const Ports::Sums begun = ports_.sums();
+  core_.front.ports.hand_over();
+  const Ports::Sums begun = core_.front.ports.sums();
   const std::uint64_t enough = begun.left + begun.pending;  // others may push without pause
   std::uint64_t left = begun.left;
-  for (auto progress = Clock::now(); left < enough && !wait_until_idle(Clock::now() + look_at_exit);) {
+  for (auto progress = Clock::now(); left < enough && !core_.waits.wait_until_idle(Clock::now() + look_at_exit);) {
     const auto now = Clock::now();
-    if (std::exchange(left, ports_.sums().left) != left) progress = now;
+    if (std::exchange(left, core_.front.ports.sums().left) != left) progress = now;
     if (now - progress < look_at_exit || (now - progress < patience_at_exit && any_under_way())) continue;
     engine_log().warn("windrow: at the exit of the process, an engine leaves {} ops that do not finish",
-                      ports_.sums().pending);
+                      core_.front.ports.sums().pending);
     return;
   }
 } catch (const std::exception&) {
   // No memory for a port or a message.
 }
 
-void Core::rest_at_exit() noexcept try {
-  if (torn() || left_) return;
+void Life::rest_at_exit() noexcept try {
+  if (unusable() || left_behind) return;
   if (Running::innermost() == nullptr) finish_at_exit();
-  left_ = true;
-  detours_ |= by_exit;
-  if (watchdog_) watchdog_->stop();
+  left_behind = true;
+  core_.back.detours |= Back::by_exit;
+  if (core_.monitor.watchdog) core_.monitor.watchdog->stop();
   // Each thread that begins an op sets the op's stage before it reads the detours, and the search for the stage makes
   // all threads pass a fence in between.
   const auto runs_elsewhere = [](const OpRecord& op) {
@@ -99,7 +99,7 @@ void Core::rest_at_exit() noexcept try {
     return frame == nullptr;
   };
   const auto until = std::chrono::steady_clock::now() + patience_at_exit;
-  while (std::chrono::steady_clock::now() < until && any_pending(runs_elsewhere)) {
+  while (std::chrono::steady_clock::now() < until && core_.front.any_pending(runs_elsewhere)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 } catch (const std::exception&) {

@@ -25,14 +25,14 @@ void each_mutex_of_process(EachMutex f) {
 ForkGate::ForkGate() { Forks::of_process(); }
 
 void ForkGate::pass() {
-  refuse_torn();
+  refuse_unusable();
   if (Running::innermost() != nullptr) return;  // pending ops may wait for this op
   MutexLock lock(mutex_);
   while (shut_ > 0) opened_.wait(mutex_);
 }
 
-void ForkGate::refuse_torn() const {
-  if (!torn()) return;
+void ForkGate::refuse_unusable() const {
+  if (!unusable()) return;
   throw MisuseError(
       "this engine was copied by fork() while ops were pending, and they do not run in the child; make a new engine "
       "there, or fork when nothing is pending");
@@ -51,7 +51,7 @@ Forks& Forks::of_process() {
 
 void Forks::add(Core& core) noexcept {
   MutexLock lock(mutex_);
-  core.fork_gate_.next_ = first_;
+  core.life.fork_gate.next_ = first_;
   first_ = &core;
   for (int i = 0; i < forking_; ++i) shut(core);
 }
@@ -59,13 +59,13 @@ void Forks::add(Core& core) noexcept {
 void Forks::remove(Core& core) noexcept {
   MutexLock lock(mutex_);
   Core** at = &first_;
-  while (*at != &core) at = &(*at)->fork_gate_.next_;
-  *at = core.fork_gate_.next_;
+  while (*at != &core) at = &(*at)->life.fork_gate.next_;
+  *at = core.life.fork_gate.next_;
 }
 
 template <class F>
 void Forks::for_each(F&& f) WINDROW_UNCHECKED_LOCKING {
-  for (Core* core = first_; core != nullptr; core = core->fork_gate_.next_) f(*core);
+  for (Core* core = first_; core != nullptr; core = core->life.fork_gate.next_) f(*core);
 }
 
 void Forks::prepare() noexcept WINDROW_UNCHECKED_LOCKING {
@@ -81,7 +81,8 @@ void Forks::prepare() noexcept WINDROW_UNCHECKED_LOCKING {
     if (!patient || !all.worth_waiting(begun)) {
       all.stop();
       bool again = false;
-      all.for_each([&](Core& core) { again |= core.fork_gate_.copied_ == Copied::torn && has_time(core, begun); });
+      all.for_each(
+          [&](Core& core) { again |= core.life.fork_gate.copied_ == Copied::unusable && has_time(core, begun); });
       if (!patient || !again) break;
       all.go_on();
     }
@@ -114,14 +115,14 @@ void Forks::in_child() noexcept WINDROW_UNCHECKED_LOCKING {
 }
 
 bool Forks::has_time(const Core& core, Clock::time_point begun) {
-  return !core.left_ && Clock::now() - begun < core.options.fork_patience;
+  return !core.life.left_behind && Clock::now() - begun < core.options.fork_patience;
 }
 
 bool Forks::worth_waiting(Clock::time_point begun) noexcept {
   bool worth = false;
   for_each([&](Core& core) {
     ask_lanes(core);
-    MutexLock lock(core.table_mutex_);
+    MutexLock lock(core.lanes.mutex);
     worth |= has_time(core, begun) && !at_rest(core);
   });
   return worth;
@@ -133,10 +134,10 @@ void Forks::stop() noexcept {
   for_each([&](Core& core) { each_mutex_before_ports(core, lock); });
   Ports::each_mutex_of_process(lock);
   for_each([](Core& core) {
-    ForkGate& gate = core.fork_gate_;
-    gate.stopped_ = core.ports_.try_stop();
-    const bool whole = gate.stopped_ && at_rest(core) && !core.ports_.on_own_thread() && !gate.torn();
-    gate.copied_ = whole ? Copied::whole : Copied::torn;
+    ForkGate& gate = core.life.fork_gate;
+    gate.stopped_ = core.front.ports.try_stop();
+    const bool whole = gate.stopped_ && at_rest(core) && !core.front.ports.on_own_thread() && !gate.unusable();
+    gate.copied_ = whole ? Copied::whole : Copied::unusable;
   });
   for_each([&](Core& core) { each_mutex_after_ports(core, lock); });
 }
@@ -145,7 +146,7 @@ void Forks::go_on() noexcept {
   constexpr EachMutex unlock = EachMutex::unlocking();
   for_each([&](Core& core) {
     each_mutex_after_ports(core, unlock);
-    if (std::exchange(core.fork_gate_.stopped_, false)) core.ports_.go_on();
+    if (std::exchange(core.life.fork_gate.stopped_, false)) core.front.ports.go_on();
     each_mutex_before_ports(core, unlock);
   });
   Ports::each_mutex_of_process(unlock);
@@ -156,22 +157,22 @@ void Forks::go_on() noexcept {
 
 void Forks::shut(Core& core) {
   {
-    MutexLock lock(core.fork_gate_.mutex_);
-    ++core.fork_gate_.shut_;
+    MutexLock lock(core.life.fork_gate.mutex_);
+    ++core.life.fork_gate.shut_;
   }
-  MutexLock lock(core.table_mutex_);
-  for (LaneState& lane : core.lanes_) lane.started.store(false, std::memory_order_release);
+  MutexLock lock(core.lanes.mutex);
+  for (LaneState& lane : core.lanes.all) lane.started.store(false, std::memory_order_release);
 }
 
 /// To be called with the gate's mutex held.
 void Forks::open(Core& core) WINDROW_UNCHECKED_LOCKING {
-  if (--core.fork_gate_.shut_ == 0) core.fork_gate_.opened_.notify_all();
+  if (--core.life.fork_gate.shut_ == 0) core.life.fork_gate.opened_.notify_all();
 }
 
 void Forks::ask_lanes(Core& core) {
-  const std::size_t lanes = core.has_ordered_ ? core.lanes() : 0;
+  const std::size_t lanes = core.back.has_ordered() ? core.lanes.count() : 0;
   for (std::size_t i = 0; i < lanes; ++i) {
-    LaneState& lane = core.lane_at(i);
+    LaneState& lane = core.lanes.lane_at(i);
     const Point last = lane.last();
     if (!last || (lane.passage && lane.passage->serial == last.serial)) continue;
     lane.passage = std::make_shared<Passage>();
@@ -188,68 +189,69 @@ bool Forks::has_passed(const LaneState& lane) {
          (lane.passage && lane.passage->serial == last.serial && lane.passage->state == Passage::State::passed);
 }
 
-/// To be called with the engine's `table_mutex_` held.
+/// To be called with the engine's `lanes.mutex` held.
 bool Forks::at_rest(Core& core) WINDROW_UNCHECKED_LOCKING {
-  if (core.ports_.sums().pending != 0) return false;
+  if (core.front.ports.sums().pending != 0) return false;
   {
-    MutexLock lock(core.launches_mutex_);
-    if (core.launches_ != nullptr) return false;
+    MutexLock lock(core.launches.mutex);
+    if (core.launches.first != nullptr) return false;
   }
-  return std::all_of(core.lanes_.begin(), core.lanes_.end(), has_passed);
+  return std::all_of(core.lanes.all.begin(), core.lanes.all.end(), has_passed);
 }
 
 void Forks::each_mutex_before_ports(Core& core, EachMutex f) WINDROW_UNCHECKED_LOCKING {
-  f(core.table_mutex_);
-  f(core.fork_gate_.mutex_);
-  core.policy_->each_mutex(f);
-  if (core.watchdog_) core.watchdog_->each_mutex(f);
+  f(core.lanes.mutex);
+  core.front.variables.each_mutex(f);
+  f(core.front.declared_mutex);
+  f(core.life.fork_gate.mutex_);
+  core.back.policy->each_mutex(f);
+  if (core.monitor.watchdog) core.monitor.watchdog->each_mutex(f);
 }
 
 void Forks::each_mutex_after_ports(Core& core, EachMutex f) WINDROW_UNCHECKED_LOCKING {
-  core.sites_.each_mutex(f);
-  if (core.access_check_) core.access_check_->each_mutex(f);
-  for (LaneState& lane : core.lanes_) lane.each_mutex(f);
-  core.failures_.each_mutex(f);
-  f(core.launches_mutex_);
-  core.ending_plans_.each_mutex(f);
-  core.held_back_.each_mutex(f);
-  core.held_back_by_bytes_.each_mutex(f);
-  f(core.idle_mutex_);
-  f(core.point_mutex_);
-  core.records_.each_mutex(f);
-  core.trace_.each_mutex(f);
+  core.front.sites.each_mutex(f);
+  if (core.back.access_check) core.back.access_check->each_mutex(f);
+  for (LaneState& lane : core.lanes.all) lane.each_mutex(f);
+  core.back.failures.each_mutex(f);
+  f(core.launches.mutex);
+  core.pressure.by_ops.each_mutex(f);
+  core.pressure.by_bytes.each_mutex(f);
+  f(core.waits.idle_mutex);
+  f(core.back.point_mutex);
+  core.front.records.each_mutex(f);
+  core.monitor.trace.each_mutex(f);
 }
 
 void Forks::begin_anew(Core& core) noexcept WINDROW_UNCHECKED_LOCKING {
-  const Copied copied = core.fork_gate_.copied_;
-  core.fork_gate_.shut_ = 0;
-  core.fork_gate_.opened_.forget_waiters();
-  core.fork_gate_.torn_ = copied == Copied::torn;
-  core.ports_.forget_threads();
-  core.policy_->forget_threads(copied);
-  if (core.watchdog_) core.watchdog_->forget_thread();
-  core.shutdown_mutex_.forget_holder();
-  core.idle_.forget_waiters();
-  core.trace_path_.clear();  // the parent writes that file
-  for (LaneState& lane : core.lanes_) {
+  const Copied copied = core.life.fork_gate.copied_;
+  core.life.fork_gate.shut_ = 0;
+  core.life.fork_gate.opened_.forget_waiters();
+  core.life.fork_gate.unusable_ = copied == Copied::unusable;
+  core.front.ports.forget_threads();
+  core.back.policy->forget_threads(copied);
+  if (core.monitor.watchdog) core.monitor.watchdog->forget_thread();
+  core.life.shutdown_mutex.forget_holder();
+  core.waits.idle.forget_waiters();
+  core.monitor.trace_path.clear();  // the parent writes that file
+  for (LaneState& lane : core.lanes.all) {
     lane.started = false;
     if (!lane.ordered) continue;
     lost_lanes_.push_back(lane.ordered);
     lane.forget_device();
   }
-  for (VarState& var : core.vars_) var.residue_lock.unlock();
-  if (copied == Copied::torn) return;
-  for (VarState& var : core.vars_) drop_marks(var);  // all points have been passed
-  core.idle_waiters_ = 0;
-  core.visitors_ = 0;
-  core.link_->forget_users();
-  core.pending_bytes_.forget_threads();
-  core.held_back_.forget_threads();
-  core.held_back_by_bytes_.forget_threads();
-  if (core.life_ != Core::Life::draining) return;
-  core.life_ = Core::Life::running;  // the thread that drained does not exist
-  core.detours_ &= ~unsigned{Core::by_end};
-  core.left_ = false;
+  core.front.variables.for_each_in_child([](VarState& var) { var.residue_lock.unlock(); });
+  if (copied == Copied::unusable) return;
+  core.front.variables.for_each_in_child(drop_marks);  // all points have been passed
+  core.waits.idle_waiters = 0;
+  core.life.visitors = 0;
+  core.link->forget_users();
+  core.pressure.pending_bytes.forget_threads();
+  core.pressure.by_ops.forget_threads();
+  core.pressure.by_bytes.forget_threads();
+  if (core.life.phase != Life::Phase::draining) return;
+  core.life.phase = Life::Phase::running;  // the thread that drained does not exist
+  core.back.detours &= ~unsigned{Back::by_end};
+  core.life.left_behind = false;
 }
 
 }  // namespace windrow

@@ -3,8 +3,8 @@
 // Only the thread that forks exists in the child. Before the process is copied, each engine is therefore brought to a
 // state that needs no other thread: pushes from outside are held at the engine's gate until nothing is pending, then
 // all threads are kept out of pushes, and all mutexes are locked. The parent then continues. In the child, the engine
-// discards its threads and starts new ones later. If an engine did not come to rest in time, the child's copy is torn:
-// it refuses calls, and is leaked when it ends.
+// discards its threads and starts new ones later. If an engine did not come to rest in time, the child's copy is
+// unusable: it refuses calls, and is leaked when it ends.
 //
 // Order of locks, from first to last: the mutex of Forks; those of the process; for each engine, those taken outside a
 // push; the mutex of all engines' ports; for each engine, its ports and the mutexes that are also taken inside a push;
@@ -30,7 +30,7 @@ class LaneState;
 /// The state of a child's copy of an engine.
 enum class Copied {
   whole,
-  torn,  ///< ops were pending at the fork; they never run in the child
+  unusable,  ///< ops were pending at the fork; they never run in the child
 };
 
 /// Locks or unlocks each mutex that it is called with.
@@ -70,10 +70,10 @@ class ForkGate {
   /// Throws std::bad_alloc if pthread_atfork cannot register the handlers of Forks.
   ForkGate();
 
-  /// Waits while a thread forks, unless called inside an op. Throws MisuseError in a child whose copy is torn.
+  /// Waits while a thread forks, unless called inside an op. Throws MisuseError in a child whose copy is unusable.
   void pass() WINDROW_EXCLUDES(mutex_);
-  void refuse_torn() const;
-  bool torn() const { return torn_.load(std::memory_order_relaxed); }
+  void refuse_unusable() const;
+  bool unusable() const { return unusable_.load(std::memory_order_relaxed); }
   /// Calls f() unless a thread forks. A fork that begins meanwhile waits until f() has returned.
   template <class F>
   void if_open(F&& f) WINDROW_EXCLUDES(mutex_) {
@@ -87,12 +87,12 @@ class ForkGate {
   Mutex mutex_;
   CondVar opened_;
   int shut_ WINDROW_GUARDED_BY(mutex_) = 0;  // the number of threads that are about to fork
-  std::atomic<bool> torn_{false};            // written before the child has a second thread
+  std::atomic<bool> unusable_{false};        // written before the child has a second thread
 
   // Guarded by the mutex of Forks:
   Core* next_ = nullptr;
-  bool stopped_ = false;          // whether the thread that forks has closed the engine's ports
-  Copied copied_ = Copied::torn;  // the state that a copy would have now
+  bool stopped_ = false;              // whether the thread that forks has closed the engine's ports
+  Copied copied_ = Copied::unusable;  // the state that a copy would have now
 };
 
 /// Whether a device has passed the last point of a lane.

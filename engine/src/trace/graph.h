@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/op.h"
+#include "record/op.h"
 #include "trace/recorder.h"
 #include "windrow/engine/lane.h"
 

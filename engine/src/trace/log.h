@@ -11,8 +11,8 @@
 #include <memory>
 #include <vector>
 
-#include "core/op.h"
 #include "process/fork.h"
+#include "record/op.h"
 #include "trace/clock.h"
 #include "windrow/engine/engine.h"
 #include "windrow/engine/internal/mutex.h"

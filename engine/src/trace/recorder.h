@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-#include "core/ports.h"
+#include "record/ports.h"
 #include "trace/log.h"
 #include "windrow/engine/internal/mutex.h"
 

@@ -1,7 +1,7 @@
 // Marks the ops of a thread as waiting while the thread waits.
 #pragma once
 
-#include "core/running.h"
+#include "record/running.h"
 #include "trace/clock.h"
 
 namespace windrow {

@@ -9,11 +9,13 @@ namespace windrow {
 
 class RingSearch::Stopped {
  public:
-  explicit Stopped(Core& core) : stopped_(core.ports()) {}
+  explicit Stopped(Core& core) : stopped_(core.front.ports) {}
 
  private:
   const Ports::Stopped stopped_;
 };
+
+RingSearch::RingSearch(const WaitGraph::Waiters& waiters, std::size_t most) : waiters_(waiters), most_(most) {}
 
 RingSearch::~RingSearch() = default;
 

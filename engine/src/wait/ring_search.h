@@ -24,7 +24,7 @@ namespace windrow {
 class RingSearch {
  public:
   /// `most` bounds the number of ops that the search visits.
-  RingSearch(const WaitGraph::Waiters& waiters, std::size_t most) : waiters_(waiters), most_(most) {}
+  RingSearch(const WaitGraph::Waiters& waiters, std::size_t most);
   ~RingSearch();
   RingSearch(const RingSearch&) = delete;
   RingSearch& operator=(const RingSearch&) = delete;

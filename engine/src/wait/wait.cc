@@ -5,7 +5,7 @@
 #include "core/entry.h"
 #include "diagnosis/engine_log.h"
 #include "policy/slots_free.h"
-#include "wait/ahead.h"
+#include "wait/run_while_waiting.h"
 
 namespace windrow {
 namespace {
@@ -50,18 +50,18 @@ void refuse_where_diverted(const Port& port) {
 /// The records of one call of wait: one for each variable, all entered in one atomic step. Each leaves its chain as
 /// soon as it is granted: a single record in all chains would block the ops behind it in one chain while it waits in
 /// another. A record that has not been granted at the end of the scope is left behind in its chain.
-class Core::Waits {
+class WaitRecords {
  public:
-  Waits(Core& core, AccessList accesses, const OpInfo& about) : core_(core) {
+  WaitRecords(Core& core, AccessList accesses, const OpInfo& about) : core_(core) {
     std::vector<Dep::Access> sorted;
     for (const Access& access : accesses) {
-      core.check(access.var, about);
-      sorted.push_back(in_order({*access.var.state_, access.var.generation_, access.kind}));
+      core.front.check(access.var, about);
+      sorted.push_back(in_order(Front::access(access.var, access.kind)));
     }
     sorted.resize(Dep::canonicalise(sorted));
     ReadyList ready;
     {
-      const std::size_t most_points = core.has_ordered_ ? core.lanes() : 0;
+      const std::size_t most_points = core.back.has_ordered() ? core.lanes.count() : 0;
       const Entry entry(core);
       entry.port().left_behind.reserve(Port::most_left_behind);  // so that the destructor needs no memory
       waits_.reserve(sorted.size());
@@ -72,19 +72,19 @@ class Core::Waits {
       }
       enter(sorted, about, entry, ready);
     }
-    core.release_all(ready);
+    core.back.release_all(ready);
   }
 
-  ~Waits() {
-    std::vector<VariableWait>& left = core_.ports_.mine().left_behind;
+  ~WaitRecords() {
+    std::vector<VariableWait>& left = core_.front.ports.mine().left_behind;
     for (VariableWait& wait : waits_) {
       if (wait.waiter->granted.is_set()) continue;
       if (left.size() == Port::most_left_behind) left.erase(left.begin());
       left.push_back(std::move(wait));
     }
   }
-  Waits(const Waits&) = delete;
-  Waits& operator=(const Waits&) = delete;
+  WaitRecords(const WaitRecords&) = delete;
+  WaitRecords& operator=(const WaitRecords&) = delete;
 
   auto begin() { return waits_.begin(); }
   auto end() { return waits_.end(); }
@@ -118,58 +118,52 @@ class Core::Waits {
     try {
       for (std::size_t i = 0; i < accesses.size(); ++i) {
         if (waits_[i].id != 0) continue;
-        OpRecord* op = ops.emplace_back(core_.records_.make(port.records, 1, sizeof waits_[i].waiter));
+        OpRecord* op = ops.emplace_back(core_.front.records.make(port.records, 1, sizeof waits_[i].waiter));
         Dep::place(*op, 1, [&](std::size_t) { return accesses[i]; });
         op->begin(about, 0, false);
         op->set_waiter(waits_[i].waiter);
         of_op.push_back(&waits_[i]);
       }
     } catch (...) {
-      for (OpRecord* op : ops) core_.records_.free(port.records, op);
+      for (OpRecord* op : ops) core_.front.records.free(port.records, op);
       throw;
     }
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      of_op[i]->id = OpRecord::first_wait_id | ++core_.last_wait_id_;
+      of_op[i]->id = OpRecord::first_wait_id | ++core_.waits.last_id;
       ops[i]->set_id(of_op[i]->id);
     }
     Port::add(port.waits, ops.size());
     auto next = of_op.begin();
     const auto place = [&](OpRecord&, std::uint32_t ticket) { (*next++)->ticket = ticket; };
     const auto granted = [&](OpRecord& op) { ready.push(op); };
-    const auto drop = [&](OpRecord& ended) { core_.records_.free(port.records, &ended); };
-    const auto fence = [&](Dep::Var& var) -> OpRecord& { return core_.make_fence(port, var); };
+    const auto drop = [&](OpRecord& ended) { core_.front.records.free(port.records, &ended); };
+    const auto fence = [&](Dep::Var& var) -> OpRecord& { return core_.front.make_fence(port, var); };
     const auto take_back = [&] {
       Port::add(port.waits, -ops.size());
-      core_.tell_if_idle();  // a thread in wait_all may have counted them
+      core_.waits.tell_if_idle();  // a thread in wait_all may have counted them
     };
     try {
       if (Dep::join_each(ops, entry.joiners(), place, granted, drop, fence)) return;
     } catch (...) {  // no memory for a fence
       take_back();
-      for (OpRecord* op : ops) core_.records_.free(port.records, op);
+      for (OpRecord* op : ops) core_.front.records.free(port.records, op);
       throw;
     }
     take_back();
-    core_.refuse(about, ops, entry);
+    core_.front.refuse(about, ops, entry);
   }
 
   Core& core_;
   std::vector<VariableWait> waits_;
 };
 
-Running* Core::frame_of_mine() const {
-  Running* frame = Running::innermost();
-  while (frame != nullptr && frame->core != this) frame = frame->outer;
-  return frame;
-}
-
-bool Core::wait(AccessList accesses, Deadline deadline, std::source_location from) {
-  refuse_torn();
+bool Waits::wait(AccessList accesses, Deadline deadline, std::source_location from) {
+  core_.life.refuse_unusable();
   refuse_where_others_wait();
-  refuse_where_diverted(ports_.mine());
-  const bool inside = frame_of_mine() != nullptr;
-  ++(inside ? waits_in_ops_ : waits_);
-  Waits waits(*this, accesses, info(ports_.mine(), {.name = "wait", .pushed_at = from}));
+  refuse_where_diverted(core_.front.ports.mine());
+  const bool inside = core_.frame_of_mine() != nullptr;
+  ++(inside ? calls_in_ops : calls);
+  WaitRecords waits(core_, accesses, core_.front.info(core_.front.ports.mine(), {.name = "wait", .pushed_at = from}));
   std::vector<FailurePtr> failures;
   for (const VariableWait& wait : waits) {
     Waiter& waiter = *wait.waiter;
@@ -236,100 +230,128 @@ bool wait_as_last(Waiter& waiter, std::chrono::nanoseconds search_took, Deadline
 
 }  // namespace
 
-bool Core::Waits::wait_long(const VariableWait& wait, Deadline deadline) {
+bool WaitRecords::wait_long(const VariableWait& wait, Deadline deadline) {
   Waiter& waiter = *wait.waiter;
-  core_.policy_->hand_over();
-  Ahead ahead(core_, waits_, wait, deadline ? Ahead::Limited::yes : Ahead::Limited::no);
-  if (!deadline) ahead.run_near();
+  core_.front.ports.hand_over();
+  RunWhileWaiting others(core_, waits_, wait, deadline);
+  if (!deadline) others.run_near();
   for (int look = 0; look < yielding_looks && !has_passed(deadline); ++look) {
     if (waiter.granted.is_set()) return true;
     std::this_thread::yield();
   }
-  ahead.enter();
-  if (!deadline && ahead.lacks_threads()) ahead.run_any();
+  others.enter();
+  if (!deadline && others.lacks_threads()) others.run_any();
   using IfNobodyIsLeft = SlotsFree::IfNobodyIsLeft;
   RingWatch rings;
   do {
     if (waiter.granted.is_set()) return true;
     {
-      const SlotsFree slots(waiter, ahead.is_possible() ? IfNobodyIsLeft::keep_them : IfNobodyIsLeft::refuse);
+      const SlotsFree slots(waiter, others.is_possible() ? IfNobodyIsLeft::keep_them : IfNobodyIsLeft::refuse);
       if (!slots.kept()) {
-        ahead.withdraw();
+        others.withdraw();
         return wait_beside_others(waiter, deadline, slots, rings);
       }
     }
-    ahead.offer();
-    ahead.run_any();
-    if (wait_as_last(waiter, ahead.search_took(), deadline, rings)) return true;
+    others.offer();
+    others.run_any();
+    if (wait_as_last(waiter, others.search_took(), deadline, rings)) return true;
   } while (!has_passed(deadline));
   return waiter.granted.is_set();
 }
 
-bool Core::wait_for_points(const Waiter& waiter, Deadline deadline, std::vector<FailurePtr>& failures) {
+bool Waits::wait_for_points(const Waiter& waiter, Deadline deadline, std::vector<FailurePtr>& failures) {
   if (waiter.points.empty()) return true;
   const SlotsFree slots(SlotsFree::IfNobodyIsLeft::keep_them);  // a lane needs none of the engine's threads
   for (const Awaited& awaited : waiter.points) {
     std::exception_ptr error;
     if (!wait_until_reached(awaited.mark.point, deadline, error)) return false;
-    if (error && awaited.if_failed == IfFailed::fail) failures.push_back(lost(*awaited.mark.info, error));
+    if (error && awaited.if_failed == IfFailed::fail) failures.push_back(core_.back.lost(*awaited.mark.info, error));
   }
   return true;
 }
 
-bool Core::wait_all(Deadline deadline) {
-  refuse_torn();
+bool Waits::wait_all(Deadline deadline) {
+  core_.life.refuse_unusable();
   refuse_where_others_wait();
-  refuse_where_diverted(ports_.mine());
-  if (const Running* frame = frame_of_mine()) {
+  refuse_where_diverted(core_.front.ports.mine());
+  if (const Running* frame = core_.frame_of_mine()) {
     throw MisuseError("wait_all inside op '" + std::string(frame->op->info().name) +
                       "' would wait for that op itself; wait for variables instead");
   }
-  ++waits_;
+  ++calls;
   std::vector<FailurePtr> failures;
   {
     const SlotsFree slots;
     if (!wait_until_idle(deadline) || !wait_until_lanes_reached(deadline, failures)) return false;
   }
-  for (FailurePtr& root : failures_.to_report()) {
+  core_.front.take_dropped();  // and destroys them
+  for (FailurePtr& root : core_.back.failures.to_report()) {
     if (std::find(failures.begin(), failures.end(), root) == failures.end()) failures.push_back(std::move(root));
   }
   if (failures.empty()) {
-    failures_.reported({});
+    core_.back.failures.reported({});
     return true;
   }
   const OpError error(std::move(failures));
-  failures_.reported(error.failures());  // only now is it certain that the caller gets the error
+  core_.back.failures.reported(error.failures());  // only now is it certain that the caller gets the error
   throw error;
 }
 
-bool Core::wait_until_idle(Deadline deadline) {
-  policy_->hand_over();
+bool Waits::wait_until_idle(Deadline deadline) {
+  core_.front.ports.hand_over();
   for (int look = 0; look < yielding_looks; ++look) {
-    if (ports_.sums().pending == 0) return true;
+    if (core_.front.ports.sums().pending == 0) return true;
     std::this_thread::yield();
   }
-  MutexLock lock(idle_mutex_);
-  idle_waiters_.fetch_add(1);
+  MutexLock lock(idle_mutex);
+  idle_waiters.fetch_add(1);
   bool in_time = true;
-  while (ports_.sums().pending != 0 && in_time) {
+  while (core_.front.ports.sums().pending != 0 && in_time) {
     if (!deadline) {
-      idle_.wait(idle_mutex_);
+      idle.wait(idle_mutex);
     } else {
-      in_time = idle_.wait_until(idle_mutex_, *deadline);
+      in_time = idle.wait_until(idle_mutex, *deadline);
     }
   }
-  idle_waiters_.fetch_sub(1);
-  return in_time || ports_.sums().pending == 0;
+  idle_waiters.fetch_sub(1);
+  return in_time || core_.front.ports.sums().pending == 0;
 }
 
-bool Core::wait_until_lanes_reached(Deadline deadline, std::vector<FailurePtr>& failures) {
-  const std::size_t count = lanes();
+void Waits::tell_if_idle() {
+  // A read-modify-write: of this thread and one that begins to wait, the later one sees what the earlier one did.
+  if (idle_waiters.fetch_add(0) == 0 || core_.front.ports.sums().pending != 0) return;
+  MutexLock lock(idle_mutex);
+  idle.notify_all();
+}
+
+void Waits::end_wait(OpRecord& op, ReadyList& ready) noexcept {
+  const std::shared_ptr<Waiter> waiter = op.waiter();
+  waiter->failure = core_.back.first_poison(op);
+  if (core_.back.has_ordered()) {
+    // The waiting thread awaits the points: a record that stayed in the chain meanwhile would keep other ops from being
+    // issued.
+    for_each_mark(op, [&](const Mark& mark, IfFailed if_failed) { waiter->points.push_back({mark, if_failed}); });
+  }
+  op.end_body();
+  if (core_.monitor.trace.on())
+    core_.monitor.trace.record(core_.front.ports.mine(), op, {.kind = TraceRecord::Kind::wait});
+  op.set_id(0);
+  core_.front.leave(op, ready);
+  if (Slots* const slots = waiter->left.exchange(nullptr)) slots->unblock_other();
+  waiter->granted.set();
+  Port& port = core_.front.ports.mine();
+  Port::add(port.waits_left, 1);
+  core_.back.one_less_pending(port);
+}
+
+bool Waits::wait_until_lanes_reached(Deadline deadline, std::vector<FailurePtr>& failures) {
+  const std::size_t count = core_.lanes.count();
   for (std::size_t i = 0; i < count; ++i) {
-    LaneState* const lane = &lane_at(i);
+    LaneState* const lane = &core_.lanes.lane_at(i);
     const Point last = lane->last();
     std::exception_ptr error;
     if (last && !wait_until_reached(last, deadline, error)) return false;
-    if (error) failures.push_back(lane->failure(failures_, error));
+    if (error) failures.push_back(lane->failure(core_.back.failures, error));
   }
   return true;
 }
@@ -343,7 +365,7 @@ struct Arrival {
 
 }  // namespace
 
-void Core::reach(Point point) noexcept {
+void Waits::reach(Point point) noexcept {
   Arrival arrival;
   // The callback captures one pointer, for which std::function needs no memory.
   point.lane->when_reached(point, [&arrival](std::exception_ptr e) {
@@ -355,7 +377,7 @@ void Core::reach(Point point) noexcept {
   }
 }
 
-bool Core::wait_until_reached(Point point, Deadline deadline, std::exception_ptr& error) {
+bool Waits::wait_until_reached(Point point, Deadline deadline, std::exception_ptr& error) {
   const auto arrival = std::make_shared<Arrival>();  // shared, since the callback may come after the deadline
   point.lane->when_reached(point, [arrival](std::exception_ptr e) {
     arrival->error = std::move(e);

@@ -15,7 +15,7 @@ constexpr std::size_t nobody = PendingQueues::nobody;
 PendingQueues look_at(const std::set<Core*>& engines) {
   std::vector<PendingOp> ops;
   for (Core* engine : engines) {
-    for (PendingOp& op : engine->pending_ops()) ops.push_back(std::move(op));
+    for (PendingOp& op : engine->front.pending_ops()) ops.push_back(std::move(op));
   }
   return PendingQueues(std::move(ops));
 }
@@ -69,7 +69,7 @@ void WaitGraph::forget_threads() {
   MutexLock lock(mutex_);
   waits_.clear();
   waiters_.clear();
-  std::erase_if(engines_, [](const Core* engine) { return engine->torn(); });
+  std::erase_if(engines_, [](const Core* engine) { return engine->life.unusable(); });
 }
 
 std::vector<OpKey> WaitGraph::wait_of(OpKey op) const {
@@ -96,7 +96,7 @@ void WaitGraph::append_ahead(const PendingQueues& seen, std::size_t op, std::vec
 
 std::set<OpKey> WaitGraph::ahead_of(const std::vector<OpKey>& wait) const {
   MutexLock lock(mutex_);  // no engine ends meanwhile
-  if (std::ranges::none_of(engines_, [](const Core* engine) { return engine->policy().ready() > 0; })) return {};
+  if (std::ranges::none_of(engines_, [](const Core* engine) { return engine->back.policy->ready() > 0; })) return {};
   const PendingQueues seen = look_at(engines_);
   std::set<OpKey> keys;
   std::vector<std::size_t> walk;
@@ -122,7 +122,7 @@ std::set<OpKey> WaitGraph::ahead_of(const std::vector<OpKey>& wait) const {
 std::vector<std::shared_ptr<CoreLink>> WaitGraph::links() const {
   MutexLock lock(mutex_);
   std::vector<std::shared_ptr<CoreLink>> links;
-  for (const Core* engine : engines_) links.push_back(engine->link());
+  for (const Core* engine : engines_) links.push_back(engine->link);
   return links;
 }
 

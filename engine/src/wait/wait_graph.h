@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "core/op.h"
 #include "process/fork.h"
+#include "record/op.h"
 #include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
@@ -86,7 +86,7 @@ class WaitGraph {
 
   // ---- fork; see fork.h ----
   void each_mutex(EachMutex f) { f(mutex_); }
-  /// To be called in a forked child: the threads that waited do not exist, and torn engines must not be inspected.
+  /// To be called in a forked child: the threads that waited do not exist, and unusable engines must not be inspected.
   void forget_threads() WINDROW_EXCLUDES(mutex_);
 
  private:

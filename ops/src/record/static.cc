@@ -300,7 +300,7 @@ class Static::Impl {
   bool heal_all(std::source_location from) {
     const std::uint64_t failures = device_.engine->failures();
     // A graph that is captured, or a recording, is to have the ops of the call alone.
-    if (failures == failures_seen_ || PushRefusal::or_capture(*device_.engine)) return false;
+    if (failures == failures_seen_ || PushRefusal::refuses_or_captures(*device_.engine)) return false;
     for (const auto& recorded : kept_) heal_hidden(*recorded, from);
     failures_seen_ = failures;  // later ones of launches that were pushed before are healed by then
     return true;

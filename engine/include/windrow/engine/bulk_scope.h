@@ -6,23 +6,13 @@
 
 namespace windrow {
 
-/// While a BulkScope exists, its thread publishes pushed ops to busy workers in groups of up to 64 instead of 8, so a
-/// push seldom contends with a worker. Order, errors and waits do not change. Idle workers still see each op at once;
-/// all workers see all ops at the end of the scope, and when this thread waits. So a thread may block inside a scope on
-/// whatever its ops do.
-///
-/// The thread that pushes must create and destroy the scope; the engine must outlive it. Scopes nest. They make a
-/// difference with policy `pool` only.
-class BulkScope {
+/// Does nothing: a thread that pushes far ahead of the workers hands ops over in larger groups by itself.
+class [[deprecated("remove the scope: pushes adapt by themselves")]] BulkScope {
  public:
-  /// Throws std::bad_alloc.
-  explicit BulkScope(Engine& engine);
-  ~BulkScope();
+  explicit BulkScope(Engine&) {}
+  ~BulkScope() {}
   BulkScope(const BulkScope&) = delete;
   BulkScope& operator=(const BulkScope&) = delete;
-
- private:
-  Core& core_;
 };
 
 }  // namespace windrow

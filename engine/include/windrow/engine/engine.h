@@ -191,7 +191,8 @@ class OpContext {
   bool should_stop() const;
 
  private:
-  friend class Core;
+  friend class Back;
+  friend class Launches;
   friend struct OpLimits;
   FailurePtr failure_;
   Lane* lane_ = nullptr;
@@ -274,8 +275,9 @@ class Engine {
   /// Declares an op that is to be pushed many times; its accesses are sorted and checked once. Two pushes of an op that
   /// only reads may run concurrently, which its function must allow. Throws as push() does, except for
   /// retired variables and after shutdown, where the push of the op throws. Errors and reports of the
-  /// op name the place of the declaration; the error of a push that throws names the place of that push. A handle may
-  /// outlive its engine, but only to be destroyed.
+  /// op name the place of the declaration. Once no handle is left, the function is destroyed at a moment when nothing
+  /// is pending: by the end of the last handle, the next declare() or wait_all(), or the end of the engine. A handle
+  /// may outlive its engine, but only to be destroyed.
   DeclaredOp declare(OpFunction function, AccessList accesses, const PushOptions& options = {});
   void push(const DeclaredOp& op, std::source_location pushed_at = std::source_location::current());
 
@@ -382,7 +384,6 @@ class Engine {
   std::string describe_pending();
 
  private:
-  friend class BulkScope;
   friend class EngineUse;
   friend class EngineRef;
   friend class PushRefusal;

@@ -12,7 +12,7 @@
 
 namespace windrow {
 
-class Core;
+class Waits;
 class OpContext;
 
 /// Base class of the exception types that Windrow defines.
@@ -91,7 +91,7 @@ class OpError : public Error {
   [[noreturn]] void rethrow_root() const;
 
  private:
-  friend class Core;
+  friend class Waits;
   friend class OpContext;
   explicit OpError(std::vector<FailurePtr> failures);
 

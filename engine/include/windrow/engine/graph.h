@@ -1,6 +1,5 @@
-// Graphs: ops that are captured once, with their dependencies, and launched repeatedly. A launch costs no more than
-// pushing the ops, except for graphs that retire variables or have many independent asynchronous ops; a launch of many
-// ops that depend on each other costs a fraction of that.
+// Graphs: ops that are captured once, with their dependencies, and launched repeatedly. A launch of many ops that
+// depend on each other costs a fraction of pushing them; one of a few ops, or of independent ones, costs more.
 //
 //   windrow::Graph step = engine.capture([&] {
 //     engine.push([&] { y = f(x); }, {read(a), mutate(b)});

@@ -36,7 +36,8 @@ class OnComplete {
   bool should_stop() const;
 
  private:
-  friend class Core;
+  friend class Back;
+  friend class Launches;
   friend struct OpLimits;
   OnComplete(Core& core, OpRecord& op) : core_(&core), op_(&op) {}
   void drop() noexcept;

@@ -44,7 +44,7 @@ class OpName {
   std::string_view text_;  // lives as long as the process
 };
 
-class Core;
+class Front;
 struct VarState;
 
 /// A handle: copies name the same variable, and a default-constructed one names none.
@@ -58,7 +58,7 @@ class Var {
   friend bool operator==(const Var&, const Var&) = default;
 
  private:
-  friend class Core;
+  friend class Front;
   Var(VarState* state, std::uint32_t generation) : state_(state), generation_(generation) {}
 
   VarState* state_ = nullptr;

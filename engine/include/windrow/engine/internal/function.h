@@ -82,7 +82,7 @@ class Function<Result(Args...)> {
     void (*move)(void* from, void* to) noexcept;  ///< leaves `from` without a callable; null if the bytes may be copied
     void (*destroy)(void*) noexcept;              ///< null if there is nothing to destroy
     std::size_t bytes;                            ///< a multiple of 16
-    bool owns;  ///< whether destroy() ends something that the call may use; false for types with `owns_nothing`
+    bool owns;                                    ///< whether destroy() ends something that the call may use
   };
 
   /// Null if empty.
@@ -189,13 +189,9 @@ class Function<Result(Args...)> {
   template <class Holder>
   static constexpr bool ends_silently = std::is_trivially_destructible_v<typename Holder::Stored>;
   template <class Holder>
-  static constexpr bool owns = !ends_silently<Holder> && !requires {
-    typename Holder::Stored::owns_nothing;
-  };
-  template <class Holder>
   static constexpr Table table_of = {&call_target<Holder>, is_bytes<Holder> ? nullptr : &move_target<Holder>,
                                      ends_silently<Holder> ? nullptr : &destroy_target<Holder>,
-                                     (sizeof(typename Holder::Stored) + 15) / 16 * 16, owns<Holder>};
+                                     (sizeof(typename Holder::Stored) + 15) / 16 * 16, !ends_silently<Holder>};
 
   static void relocate(const Table& table, std::byte* from, void* to) noexcept {
     if (table.move != nullptr) {

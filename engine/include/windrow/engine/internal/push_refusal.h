@@ -25,7 +25,10 @@ class PushRefusal {
 
   /// Whether nothing is done of what the calling thread pushes to the engine: in a refusal it throws, and a capture
   /// keeps it. For code that does more than push, and so refuses both.
-  static bool or_capture(Engine& engine);
+  static bool refuses_or_captures(Engine& engine);
+  [[deprecated("renamed: refuses_or_captures")]] static bool or_capture(Engine& engine) {
+    return refuses_or_captures(engine);
+  }
   /// Whether the calling thread, which created the scope, is in it and not in an op that runs meanwhile, such as one
   /// that a retire has made ready with policy serial.
   bool in_force() const;

@@ -1,0 +1,163 @@
+// The front of an engine except pushes: variables, queries and rare push options.
+#include "core/front.h"
+
+#include <algorithm>
+
+#include "core/core.h"
+#include "core/entry.h"
+#include "core/op_limits.h"
+
+namespace windrow {
+
+Front::Front(Core& core)
+    : core_(core), number_(core.number), callers_run_(core.callers_run), ports(core.number, core.options.denormals) {
+  fence_.lane = core.lanes.host;
+}
+
+Var Front::new_var(OpName name) {
+  core_.life.refuse_unusable();
+  const Var var = make_var(name);
+  Port& port = ports.mine();
+  if (port.busy == Port::Busy::capturing) port.capture->made(var);
+  return var;
+}
+
+Var Front::make_var(OpName name) {
+  const auto [var, fresh] = variables.take(number_);
+  std::uint32_t generation = 0;
+  if (!fresh) try {
+      const Entry entry(core_);
+      Dep::revive(var, entry.joiners());
+      generation = Dep::generation(var, entry.joiners());
+    } catch (...) {
+      variables.give_back(var);
+      throw;
+    }
+  var.name = name.c_str();
+  return Var(&var, generation);
+}
+
+VarState& Front::alive(Var var, const PushOptions& how) {
+  core_.life.refuse_unusable();
+  Port& port = ports.mine();
+  const OpInfo& about = info(port, how);
+  check(var, about);
+  const Entry entry(*this, port);
+  if (Dep::generation(*var.state_, entry.joiners()) != var.generation_) {
+    throw MisuseError(site(about) + " names a variable, which was retired");
+  }
+  return *var.state_;
+}
+
+std::uint64_t Front::version(Var var, const PushOptions& how) {
+  return alive(var, how).version.load(std::memory_order_acquire);
+}
+
+std::uint64_t Front::pushed_version(Var var, const PushOptions& how) {
+  VarState& state = alive(var, how);
+  const Entry entry(*this, ports.mine());
+  return Dep::written(state, entry.joiners());
+}
+
+void Front::watch(Var var, std::span<std::byte> bytes, const PushOptions& how) {
+  core_.life.refuse_unusable();
+  const OpInfo& about = info(ports.mine(), how);
+  check(var, about);
+  if (!watch_unless_retired(var, bytes)) throw MisuseError(site(about) + " names a variable, which was retired");
+}
+
+bool Front::watch_unless_retired(Var var, std::span<std::byte> bytes) {
+  const auto is_var = [&](const Dep::Access& access) { return &var_of(access) == var.state_; };
+  const Running* const frame = core_.frame_of_mine();
+  const bool held = frame != nullptr && std::ranges::any_of(frame->op->touches(), is_var);
+  // Ops of a graph know the graph's own variables only by handles of the generation at the capture.
+  const bool owned = held && frame->op->body() == OpRecord::Body::node;
+  std::uint32_t generation = 0;
+  {
+    const Entry entry(*this, ports.mine());
+    generation = Dep::generation(*var.state_, entry.joiners());
+  }
+  // While the op has access, a retire of the variable may have been pushed, but no later life can have begun.
+  const std::uint32_t ahead = generation - var.generation_;
+  if (ahead != 0 && !(held && ahead == 1) && !(owned && ahead == 2)) return false;
+  if (core_.back.access_check) core_.back.access_check->watch(*var.state_, bytes);
+  return true;
+}
+
+void Front::refuse_stale(const CapturedOp& op) {
+  const Entry entry(core_);
+  for (const Dep::Access& access : op.accesses) {
+    if (Dep::generation(access.var(), entry.joiners()) == access.generation()) continue;
+    throw MisuseError(site(*op.info) + " names a variable, which was retired");
+  }
+}
+
+Var Front::take_over(const Var& var) {
+  const Entry entry(core_);
+  Dep::renew(*var.state_, entry.joiners());
+  return Var(var.state_, Dep::generation(*var.state_, entry.joiners()));
+}
+
+void Front::retire_own(const Var& var) noexcept {
+  Port& port = ports.mine();
+  const BypassCapture lifted(port);  // a capture here must not record this op
+  try {
+    retire(var, nullptr, {.name = "retire"});
+  } catch (const std::exception&) {
+    // Out of memory: the variable stays until the engine ends.
+  }
+}
+
+OpRecord& Front::make_fence(Port& port, Dep::Var& var) {
+  OpRecord& fence = *records.make(port.records, 1, 0);
+  Dep::place(fence, std::size_t{1}, [&](std::size_t) { return Dep::Access(var, 0, AccessKind::mutate); });
+  fence.begin(fence_, 0, false);
+  fence.set_fence();
+  fence.set_id(OpRecord::gate_id);
+  return fence;
+}
+
+bool Front::any_pending(const std::function<bool(const OpRecord&)>& is) {
+  bool found = false;
+  const Ports::Stopped stopped(ports);
+  records.for_each([&](OpRecord& op) {
+    const OpId id = op.id();
+    found |= id != 0 && is(op);
+  });
+  MutexLock lock(core_.launches.mutex);
+  for (GraphLaunch* launch = core_.launches.first; launch != nullptr && !found; launch = launch->next) {
+    for (const PlanNode& node : launch->plan().nodes()) {
+      const OpRecord& op = launch->record(node.number);
+      found |= !op.has_finished(launch->first_id + node.number) && is(op);
+    }
+  }
+  return found;
+}
+
+std::vector<PendingOp> Front::pending_ops() {
+  std::vector<PendingOp> ops;
+  const Ports::Stopped stopped(ports);
+  records.for_each([&](OpRecord& record) {
+    const OpId id = record.id();
+    if (id == 0 || id == OpRecord::gate_id) return;
+    PendingOp& op =
+        ops.emplace_back(PendingOp{{number_, id}, id >= OpRecord::first_wait_id, record.stage(), &record.info(), {}});
+    for (const Dep::Access& access : record.accesses()) op.places.push_back(place_of(access));
+  });
+  core_.launches.append_nodes(ops);
+  return ops;
+}
+
+template <class... Args>
+Function<void(Args...)> Front::with_options(Function<void(Args...)>&& function, const PushOptions& how) {
+  OpLimits limits;
+  if (!how.run_always) limits = {how.stop, how.deadline};
+  const bool captured = ports.mine().busy == Port::Busy::capturing;
+  return LimitedFunction<Args...>{core_.pressure.take_bytes(captured ? 0 : how.bytes), std::move(limits),
+                                  std::move(function)};
+}
+
+template OpFunction Front::with_options(OpFunction&&, const PushOptions&);
+template AsyncFunction Front::with_options(AsyncFunction&&, const PushOptions&);
+
+}  // namespace windrow

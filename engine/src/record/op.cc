@@ -1,0 +1,85 @@
+#include "record/op.h"
+
+#include <new>
+
+#include "graph/launch.h"
+
+namespace windrow {
+
+// The accesses lie behind the record, and the body behind them. These sizes align both for any type.
+static_assert(sizeof(OpRecord) == 48 && sizeof(Dep::Access) == 32);
+static_assert(alignof(std::max_align_t) == 16 && alignof(AsyncBody) <= 16);
+static_assert(sizeof(VarState) == 128);
+// Distances between variables are counted in this size, to which VarState is aligned.
+static_assert(sizeof(Dep::Var) == 64);
+
+std::string site(const OpInfo& info) {
+  return "op '" + std::string(info.name) + "' (pushed at " + info.pushed_at.file_name() + ":" +
+         std::to_string(info.pushed_at.line()) + ")";
+}
+
+const char* name_of_retired(std::span<const Dep::Access> accesses, Dep::Joiners joiners) {
+  for (const Dep::Access& access : accesses) {
+    // Not in a later life of the variable, whose name would mislead.
+    VarState& var = var_of(access);
+    if (Dep::generation(var, joiners) == access.generation() + 1) return var.name;
+  }
+  return nullptr;
+}
+
+void refuse_retired(const OpInfo& op, const char* name) {
+  const std::string what = name == nullptr ? "a variable" : "variable '" + std::string(name) + "'";
+  throw MisuseError(site(op) + " names " + what + ", which was retired");
+}
+
+VarPlace place_of(OpRecord& op, std::size_t access) {
+  if (op.body() == OpRecord::Body::node) {
+    const NodePlace& node = op.node();
+    return node.launch->place(*node.node, access);
+  }
+  return place_of(op.accesses()[access]);
+}
+
+void OpRecord::end_other_body() noexcept {
+  switch (body_) {
+    case Body::none:
+    case Body::function:
+    case Body::gate:
+    case Body::fence:
+      break;
+    case Body::node:
+      return;
+    case Body::async:
+      std::destroy_at(&at<AsyncBody>());
+      break;
+    case Body::wait:
+      std::destroy_at(&at<std::shared_ptr<Waiter>>());
+      break;
+    case Body::captures:
+      std::destroy_at(&at<Kept>());
+      break;
+  }
+  body_ = Body::none;
+}
+
+void OpRecord::abandon_body() noexcept {
+  const auto abandon = [](auto& function) { function.abandon(); };
+  if (body_ == Body::captures) std::visit(abandon, kept().captures);
+  if (body_ == Body::function || body_ == Body::async) {
+    Captures captures = take_captures();
+    std::visit(abandon, captures);
+  }
+  end_body();
+}
+
+bool OpRecord::is_async_node() { return node().node->op->kind == Body::async; }
+
+AsyncBody& OpRecord::async_of_node() { return node().launch->async(node().node->number); }
+
+std::span<Dep::Access> OpRecord::touches_of_node() { return node().node->op->accesses; }
+
+bool OpRecord::node_ends_variable_for_good() { return node().node->op->retires == CapturedOp::Retires::foreign; }
+
+bool OpRecord::node_ends_variable() { return node().node->op->retires != CapturedOp::Retires::nothing; }
+
+}  // namespace windrow

@@ -1,0 +1,83 @@
+// The stack of ops that run on a thread.
+#pragma once
+
+#include "record/op.h"
+
+namespace windrow {
+
+class Slots;
+
+/// One op whose function runs on this thread, or whose captures are being destroyed. Frames form a stack, since an op
+/// of one engine may push to a serial engine. Owner: the thread.
+struct Running {
+  Running(Core& engine, OpRecord& running, Slots* taken)
+      : core(&engine), op(&running), slots(taken), outer(innermost_) {
+    innermost_ = this;
+  }
+  /// For a piece of a loop of the op `of`. The piece runs on this thread, which is the op's own thread or a helper.
+  enum class Piece {};
+  Running(const Running& of, Piece)
+      : core(of.core),
+        op(of.op),
+        slots(of.slots),
+        outer(innermost_),
+        in_piece(true),
+        again(innermost_ != nullptr && innermost_->op == of.op) {
+    innermost_ = this;
+  }
+  ~Running() { innermost_ = outer; }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+  Core* const core;
+  OpRecord* const op;
+  Slots* const slots;  ///< in which the op occupies a slot; null outside the engine's threads
+  Running* const outer;
+  const bool in_piece = false;
+  const bool again = false;  ///< the frame below is of the same op, and stands for it
+
+  /// Whether this thread occupies one of the slots for the frame.
+  bool has_slot() const { return slots != nullptr && !again; }
+  /// The innermost frame of this thread, or null.
+  static Running* innermost() { return innermost_; }
+  /// The innermost frame of this thread that waits below the ops which the thread runs meanwhile; null if there is
+  /// none. This frame and all outer ones are entered in the wait graph, so a wait above them enters only the frames
+  /// above.
+  static Running* floor() { return floor_; }
+
+  /// During its lifetime, the ops that run on this thread wait, and the thread runs others above them on its stack.
+  class Floor {
+   public:
+    Floor() { floor_ = innermost_; }
+    ~Floor() { floor_ = below_; }
+    Floor(const Floor&) = delete;
+    Floor& operator=(const Floor&) = delete;
+
+   private:
+    Running* const below_ = floor_;
+  };
+
+ private:
+  static inline constinit thread_local Running* innermost_ = nullptr;
+  static inline constinit thread_local Running* floor_ = nullptr;
+};
+
+/// Counts the captures and the refusals of pushes, of all engines, that the calling thread is in. Other threads are in
+/// none of them, so they must not help in the loops of this thread meanwhile.
+class OwnThreadOnly {
+ public:
+  OwnThreadOnly() { begin(); }
+  ~OwnThreadOnly() { end(); }
+  OwnThreadOnly(const OwnThreadOnly&) = delete;
+  OwnThreadOnly& operator=(const OwnThreadOnly&) = delete;
+
+  /// For a scope whose class is public.
+  static void begin() { ++count_; }
+  static void end() { --count_; }
+  static bool here() { return count_ > 0; }
+
+ private:
+  static inline constinit thread_local int count_ = 0;
+};
+
+}  // namespace windrow
