@@ -39,201 +39,30 @@
 #include <memory>
 #include <source_location>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "windrow/engine/error.h"
 #include "windrow/engine/graph.h"
-#include "windrow/engine/internal/denormals.h"
 #include "windrow/engine/internal/engine_ref.h"
 #include "windrow/engine/internal/function.h"
 #include "windrow/engine/lane.h"
 #include "windrow/engine/on_complete.h"
+#include "windrow/engine/options.h"
 #include "windrow/engine/trace.h"
 #include "windrow/engine/var.h"
 
 namespace windrow {
 
-/// Where and when ready ops run.
-enum class Policy {
-  /// Ready ops run on the pushing thread, inside push, one at a time. An op that is pushed from inside an op runs when
-  /// that op has returned, or while it waits. Ops that become ready through an OnComplete or a lane's point run on a
-  /// thread of the engine. An op of an ordered lane ends when its point is reached; push blocks until then.
-  serial,
-  pool,  ///< on a pool of worker threads, whatever their lane
-  /// On threads of the op's lane. The host lane has one thread more, which takes only ops of positive priority.
-  per_device,
-  chaos,  ///< on a pool, in a random order among the ready ops, regardless of priority: exposes undeclared accesses
-};
-
-/// Parses "serial", "pool", "per_device" or "chaos". Throws MisuseError for any other name.
-Policy parse_policy(std::string_view name);
-std::string_view to_string(Policy policy);
-
-/// The number of an op. The lower 48 bits count the pushes of a thread, from 1. The upper 16 bits tell threads apart,
-/// and are 0 for the thread that pushed first; beyond 65,535 pushing threads, several share these bits.
-using OpId = std::uint64_t;
-
-/// SystemLimits::threads() of this process (system_limits.h), with the CPU quota as it was at the first call.
-int default_workers();
-
-/// The values of the environment variables WINDROW_POLICY and WINDROW_WORKERS; pool and default_workers() if they are
-/// unset or empty. Throw MisuseError for an invalid value. May be called from any thread while no thread changes the
-/// environment.
-Policy chosen_policy();
-int chosen_workers();
-namespace environment {
-/// The same without exceptions: for an invalid value they return one for which the constructor of Engine throws that
-/// MisuseError.
-Policy policy() noexcept;
-int workers() noexcept;
-}  // namespace environment
-
-/// Default values of `policy` and `workers` are read from the environment when the options are constructed. This throws
-/// nothing: the constructor of Engine throws MisuseError for an invalid value in the environment, unless the program
-/// has set that option.
-struct EngineOptions {
-  Policy policy = environment::policy();
-  /// The number of host ops that run concurrently, at least 1; policy serial ignores it. More than 2^20 threads count
-  /// as 2^20, here, in `max_spare_threads` and in HostLane::threads.
-  int workers = environment::workers();
-  /// The most threads that may be added while ops wait inside; with policy per_device, for each lane. If all threads
-  /// wait, the last one to wait runs ready ops that its wait depends on, and no others. Two waits throw Error in that
-  /// state: a wait for all ops of another engine, and a wait that is nested too deeply for its stack.
-  int max_spare_threads = 256;
-  /// A thread that pushes or retires outside ops is held back when more than this many ops are pending, until at most
-  /// half of this number is pending. Held threads continue in the order in which they came. At least 1.
-  std::uint64_t max_pending_ops = 8192;
-  /// The same limit for the bytes that pending ops hold, as given by PushOptions::bytes; 0 means no limit. A push that
-  /// would exceed the limit is held back until half of it is free, and later pushes queue behind it. An op above the
-  /// limit is admitted only when no bytes are pending. On an ordered lane, an op is no longer pending once it was
-  /// issued, but its bytes count until its point is reached; LaneOptions::max_in_flight bounds what is issued.
-  std::uint64_t max_pending_bytes = 0;
-  /// Pending ops may depend on the held thread in a way that the engine does not see. If no op finishes for this long,
-  /// the engine releases the thread (the first time it logs a warning): for as many pushes as `max_pending_ops`, or for
-  /// one push if bytes are the limit. It releases the thread after 20 ms if nothing is under way (no op runs, is ready,
-  /// or awaits its OnComplete or a lane's point), or if the thread itself completes ops (it has called an OnComplete
-  /// before, or belongs to a lane).
-  std::chrono::nanoseconds push_patience = std::chrono::seconds(10);
-  /// Checks that ops access watched bytes only as declared; see Engine::watch. Ops run as with policy serial, whatever
-  /// `policy` is, and each op reads all watched bytes twice.
-  bool check = false;
-  /// What ops do with denormal numbers, on whatever thread they run; pieces of loops inside ops, too. A thread of the
-  /// program has its own mode again when an op has returned. An op that sets the mode itself must set it back. What
-  /// devices compute is not concerned.
-  Denormals denormals = Denormals::flush;
-  /// For policy chaos: the seed of its choices. With one worker, a seed gives the same order of ops again if the same
-  /// ops become ready at the same time, as when a first op holds back the others until all are pushed.
-  std::uint64_t chaos_seed = 1;
-  /// Called first on each thread that the engine starts; must not wait for the engine. Exceptions go to the log.
-  std::function<void()> on_thread_start = {};
-  /// If ops or lanes' points are pending, and no op finishes and no point is reached for this long, a separate thread
-  /// logs what the ops wait for and calls `on_silence`; it reports again only after further progress. 0 disables the
-  /// watchdog.
-  std::chrono::nanoseconds watchdog{0};
-  /// Called on the watchdog's thread with the text that it logs. Must neither wait for the engine nor end it.
-  /// Exceptions go to the log.
-  std::function<void(std::string)> on_silence = {};
-  /// How long fork() waits for pending ops to finish, so that the child has a working engine; pushes from outside ops
-  /// are held meanwhile. If ops are still pending then, or fork() was called inside an op, they never run in the child.
-  /// In that child all calls but retire, shutdown and stats throw MisuseError, what the engine holds is leaked, and, if
-  /// fork() was called inside an op, the child must not return from that op's function. In the parent nothing changes.
-  /// In the child, pushes to a lane that was added before the fork throw MisuseError. system() and posix_spawn() do not
-  /// wait. A fork in a signal handler may hang.
-  std::chrono::nanoseconds fork_patience = std::chrono::seconds(5);
-};
-
-struct PushOptions {
-  OpName name = {};
-  /// Ready ops of higher priority run first; those of equal priority run in the order of their pushes or, with policies
-  /// pool and per_device, about in the order in which they became ready. Ops of lower priority are let through now and
-  /// then, so none starves.
-  int priority = 0;
-  LaneId lane = host_lane;
-  /// The op runs even if its variables are poisoned; OpContext::failure() then returns the failure. Use it for ops that
-  /// free resources, and for ops that other processes wait for.
-  bool run_always = false;
-  /// If stop has been requested when the op is about to run, the op does not run and fails with Cancelled. A running op
-  /// continues, and may ask OpContext::should_stop(). Ignored for retires, heals and ops marked run_always.
-  std::stop_token stop = {};
-  /// If this time has come when the op is about to run, the op does not run; if it comes before the op has returned, or
-  /// its OnComplete was called, the op fails all the same. Both fail with DeadlineError, when the op's turn has come:
-  /// an op that waits for others is not called off earlier. On an ordered lane this concerns the issue of the work, and
-  /// not the device. {}: never. Ignored as `stop` is.
-  std::chrono::steady_clock::time_point deadline = {};
-  /// Bytes that the op's captures and results hold until it has finished; see EngineOptions::max_pending_bytes. Ignored
-  /// for retires, heals and captured ops.
-  std::uint64_t bytes = 0;
-  /// The source location that errors, traces and reports give for the op. A function that pushes on behalf of its
-  /// caller should pass on the caller's location, or all its ops are reported as pushed inside it: take a parameter
-  /// `std::source_location from = std::source_location::current()`, and set `.pushed_at = from`. Options in a variable
-  /// have the location of its braces; without braces, `PushOptions options;`, C++ gives the location of this line.
-  std::source_location pushed_at = std::source_location::current();
-};
-
-struct OpLimits;
-
-/// Passed to an op's function while it runs.
-class OpContext {
- public:
-  /// For an op marked run_always: the failure that poisons its variables; otherwise null.
-  const FailurePtr& failure() const { return failure_; }
-  /// Throws OpError if failure() is not null; the failure then counts as reported. If the op does not catch it, the op
-  /// fails.
-  void throw_if_poisoned() const;
-  /// The ordered lane that the op issues its work on; null on a host lane.
-  Lane* lane() const { return lane_; }
-  /// Whether the op should give up, for example by throwing Cancelled: its stop was requested, its deadline has passed
-  /// (see PushOptions), or shutdown_for() has waited too long. To be called by the op's thread. Reads the clock if the
-  /// op has a deadline.
-  bool should_stop() const;
-
- private:
-  friend class Back;
-  friend class Launches;
-  friend struct OpLimits;
-  FailurePtr failure_;
-  Lane* lane_ = nullptr;
-  const OpLimits* limits_ = nullptr;
-};
+class DeclaredOp;
+class OpContext;
+class Ready;
+class Watcher;
 
 /// A function that takes an OpContext&, or nothing.
 using OpFunction = Function<void(OpContext&)>;
 using AsyncFunction = Function<void(OnComplete)>;
-
-struct DeclaredState;
-class Ready;
-
-/// A handle to an op that is declared once and pushed many times; see Engine::declare. Empty if default-constructed.
-class DeclaredOp {
- public:
-  DeclaredOp() = default;
-  explicit operator bool() const { return state_ != nullptr; }
-
- private:
-  friend class Engine;
-  std::shared_ptr<DeclaredState> state_;
-};
-
-/// Registers bytes that an op allocates while it runs; see Engine::watch. A value. Ops may use it as long as they run,
-/// even if the Engine object is gone by then.
-class Watcher {
- public:
-  /// Names no engine.
-  Watcher() = default;
-  /// True if the engine was constructed with EngineOptions::check; otherwise watch() does nothing.
-  explicit operator bool() const { return core_ != nullptr; }
-  /// As Engine::watch, but returns false and watches nothing if the variable is retired, or if there is no engine.
-  bool watch(Var var, std::span<std::byte> bytes) const;
-
- private:
-  friend class Engine;
-  explicit Watcher(Core* core) : core_(core) {}
-
-  Core* core_ = nullptr;
-};
 
 /// An owner: it does not copy, and its destructor waits for all pending ops. Holders of an EngineRef may outlive it.
 class Engine {
@@ -392,6 +221,63 @@ class Engine {
 
   std::unique_ptr<Core> core_;
   const std::shared_ptr<EngineLife> life_;
+};
+
+struct OpLimits;
+
+/// Passed to an op's function while it runs.
+class OpContext {
+ public:
+  /// For an op marked run_always: the failure that poisons its variables; otherwise null.
+  const FailurePtr& failure() const { return failure_; }
+  /// Throws OpError if failure() is not null; the failure then counts as reported. If the op does not catch it, the op
+  /// fails.
+  void throw_if_poisoned() const;
+  /// The ordered lane that the op issues its work on; null on a host lane.
+  Lane* lane() const { return lane_; }
+  /// Whether the op should give up, for example by throwing Cancelled: its stop was requested, its deadline has passed
+  /// (see PushOptions), or shutdown_for() has waited too long. To be called by the op's thread. Reads the clock if the
+  /// op has a deadline.
+  bool should_stop() const;
+
+ private:
+  friend class Back;
+  friend class Launches;
+  friend struct OpLimits;
+  FailurePtr failure_;
+  Lane* lane_ = nullptr;
+  const OpLimits* limits_ = nullptr;
+};
+
+struct DeclaredState;
+
+/// A handle to an op that is declared once and pushed many times; see Engine::declare. Empty if default-constructed.
+class DeclaredOp {
+ public:
+  DeclaredOp() = default;
+  explicit operator bool() const { return state_ != nullptr; }
+
+ private:
+  friend class Engine;
+  std::shared_ptr<DeclaredState> state_;
+};
+
+/// Registers bytes that an op allocates while it runs; see Engine::watch. A value. Ops may use it as long as they run,
+/// even if the Engine object is gone by then.
+class Watcher {
+ public:
+  /// Names no engine.
+  Watcher() = default;
+  /// True if the engine was constructed with EngineOptions::check; otherwise watch() does nothing.
+  explicit operator bool() const { return core_ != nullptr; }
+  /// As Engine::watch, but returns false and watches nothing if the variable is retired, or if there is no engine.
+  bool watch(Var var, std::span<std::byte> bytes) const;
+
+ private:
+  friend class Engine;
+  explicit Watcher(Core* core) : core_(core) {}
+
+  Core* core_ = nullptr;
 };
 
 }  // namespace windrow
