@@ -12,7 +12,6 @@
 #include "batching/hand_tagger.h"
 #include "batching/interleaved_runs.h"
 #include "batching/tables.h"
-#include "batching/turns.h"
 #include "engine/benchmark.h"
 #include "engine/hazards.h"
 #include "engine/process.h"
