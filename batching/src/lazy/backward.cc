@@ -19,8 +19,8 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
   if (losses.empty()) throw MisuseError("backward() of no loss; expected one or more");
   if (differentiated_) throw MisuseError("backward() for a second time; expected clear() between them");
   for (NodeId loss : losses) {
-    if (record_.width(loss) == 1) continue;
-    throw MisuseError("backward(): a loss of width " + std::to_string(record_.width(loss)) + "; expected 1");
+    if (nodes_.width(loss) == 1) continue;
+    throw MisuseError("backward(): a loss of width " + std::to_string(nodes_.width(loss)) + "; expected 1");
   }
   const Times times(losses);
   require_computed(times);
@@ -71,8 +71,8 @@ void Epochs::keep_gradient(NodeId input) {
   const auto refuse = [](const char* why) { throw MisuseError(std::string("keep_gradient: ") + why); };
   if (options_.use == LazyOptions::For::inference) refuse("a lazy graph for inference; expected one for training");
   if (differentiated_) refuse("called after backward(); expected it before");
-  if (input < record_.first_pending()) refuse("an input that was computed; expected the call before its flush");
-  if (record_.key(input).op != nullptr) refuse("an expression that is not an input; expected an input");
+  if (input < nodes_.first_pending) refuse("an input that was computed; expected the call before its flush");
+  if (nodes_.key(input).op != nullptr) refuse("an expression that is not an input; expected an input");
   with_gradient_.insert(input);
 }
 
@@ -80,7 +80,7 @@ std::vector<float> Epochs::gradient(NodeId input, std::source_location from) con
   const auto refuse = [](const char* why) { throw MisuseError(std::string("gradient: ") + why); };
   if (!differentiated_) refuse("called before backward(); expected it after");
   if (with_gradient_.count(input) == 0) refuse("an expression that keep_gradient() does not name; expected one");
-  std::vector<float> sum(at(static_cast<NodeId>(record_.width(input))), 0);
+  std::vector<float> sum(at(static_cast<NodeId>(nodes_.width(input))), 0);
   for (const GradientPart& part : of_inputs_) {
     for (std::size_t i = 0; i < part.nodes.size(); ++i) {
       if (part.nodes[i] != input) continue;
@@ -115,13 +115,13 @@ void Epochs::require_unchanged(const Times& losses, const Versions::Note& now, c
   const std::vector<char> needed = needed_by(losses);
   const auto uses = [&](NodeId node, std::int32_t number) {
     std::vector<std::int32_t> used;
-    for (const std::int32_t operand : record_.key(node).operands) {
+    for (const std::int32_t operand : nodes_.key(node).operands) {
       if (operand >= 0) record_.weights().add_parameters(operand, used);
     }
     return std::find(used.begin(), used.end(), number) != used.end();
   };
   for (const Epoch& epoch : epochs_) {
-    const NodeId end = &epoch == &epochs_.back() ? record_.first_pending() : (&epoch)[1].first;
+    const NodeId end = &epoch == &epochs_.back() ? nodes_.first_pending : (&epoch)[1].first;
     for (const std::int32_t number : changed(epoch)) {
       for (NodeId node = epoch.first; node < end; ++node) {
         if (needed[at(node)] == 0 || !uses(node, number)) continue;
@@ -135,13 +135,13 @@ void Epochs::require_unchanged(const Times& losses, const Versions::Note& now, c
 
 /// By node: whether it is one of these nodes, or one of them depends on it.
 std::vector<char> Epochs::needed_by(const Times& nodes) const {
-  std::vector<char> needed(at(record_.size()), 0);
+  std::vector<char> needed(at(nodes_.size()), 0);
   for (const auto& [node, times] : nodes) needed[at(node)] = 1;
-  for (NodeId node = record_.size(); node-- > 0;) {
+  for (NodeId node = nodes_.size(); node-- > 0;) {
     if (needed[at(node)] == 0) continue;
-    const NodeId first = record_.first_result(node);
+    const NodeId first = nodes_.first_result(node);
     needed[at(first)] = 1;
-    for (NodeId operand : record_.operands(first)) needed[at(operand)] = 1;
+    for (NodeId operand : nodes_.operands(first)) needed[at(operand)] = 1;
   }
   return needed;
 }
@@ -151,9 +151,9 @@ std::vector<char> Epochs::needed_by(const Times& nodes) const {
 /// is nothing to compute.
 std::shared_ptr<Epochs::Computed> Epochs::compute_again(std::size_t begin, std::size_t end, const Times& losses,
                                                         std::source_location from) {
-  const NodeId pending = record_.first_pending();
+  const NodeId pending = nodes_.first_pending;
   const auto first_of = [&](std::size_t epoch) { return epoch < epochs_.size() ? epochs_[epoch].first : pending; };
-  const NodeId first = first_of(begin), behind = end < epochs_.size() ? first_of(end) : record_.size();
+  const NodeId first = first_of(begin), behind = end < epochs_.size() ? first_of(end) : nodes_.size();
   std::vector<NodeId> with_gradient;
   for (const auto& [loss, times] : losses.between(first, behind)) with_gradient.push_back(loss);
   for (std::size_t epoch = begin; epoch < end; ++epoch) {
@@ -163,7 +163,7 @@ std::shared_ptr<Epochs::Computed> Epochs::compute_again(std::size_t begin, std::
   }
   if (!std::ranges::is_sorted(with_gradient)) std::ranges::sort(with_gradient);
   with_gradient.erase(std::unique(with_gradient.begin(), with_gradient.end()), with_gradient.end());
-  const bool last = end == epochs_.size() && pending < record_.size();
+  const bool last = end == epochs_.size() && pending < nodes_.size();
   const std::vector<NodeId> more = last ? named(pending) : std::vector<NodeId>();
   std::vector<NodeId> kept;
   std::set_union(with_gradient.begin(), with_gradient.end(), more.begin(), more.end(), std::back_inserter(kept));
@@ -204,7 +204,7 @@ void Epochs::require_finite(const Computed& computed, std::int32_t column, const
   check.losses.reserve(losses.size());
   for (NodeId loss : losses) {
     const std::int32_t row = computed.output_row(loss).row;
-    check.losses.push_back({row, vertex_of[at(row)], record_.node(loss).from});
+    check.losses.push_back({row, vertex_of[at(row)], nodes_[loss].from});
   }
   execution.check_losses(std::move(check), from);
 }

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "ir/tracing.h"
-#include "lazy/epochs.h"
-#include "lazy/record.h"
+#include "lazy/calls.h"
 
 namespace windrow {
 namespace lazy {
@@ -125,7 +124,7 @@ Key key_of(const Cell& cell, std::uint32_t missing, std::size_t result) {
 }
 
 /// The keys of the results of a call. They are found again after the record has forgotten its keys.
-inline const std::vector<std::uint32_t>& Record::keys_of(Cell& cell, std::uint32_t missing) {
+inline const std::vector<std::uint32_t>& Record::Calls::keys_of(Cell& cell, std::uint32_t missing) {
   if (cell.keys_version == keys_version_) {
     for (const Cell::Keys& known : cell.keys) {
       if (known.missing == missing) return known.of_results;
@@ -134,28 +133,22 @@ inline const std::vector<std::uint32_t>& Record::keys_of(Cell& cell, std::uint32
   return add_keys_of(cell, missing);
 }
 
-const std::vector<std::uint32_t>& Record::add_keys_of(Cell& cell, std::uint32_t missing) {
+const std::vector<std::uint32_t>& Record::Calls::add_keys_of(Cell& cell, std::uint32_t missing) {
   if (cell.keys_version != keys_version_) cell.keys.clear();
   cell.keys_version = keys_version_;
   std::vector<std::uint32_t> numbers;
   for (std::size_t r = 0; r < cell.results.size(); ++r) {
-    numbers.push_back(keys_.number(key_of(cell, missing, r), [&] { return Inferred{cell.results[r]}; }));
+    numbers.push_back(record_.nodes_.keys.number(key_of(cell, missing, r), [&] { return Inferred{cell.results[r]}; }));
   }
   return cell.keys.emplace_back(Cell::Keys{missing, std::move(numbers)}).of_results;
 }
 
-[[noreturn]] static void refuse_width(const Cell& cell, Index width, Index expected) {
-  throw MisuseError(cell.name + ": an operand of width " + std::to_string(width) + "; expected " +
-                    std::to_string(expected));
-}
-
-void Record::refuse_call(const Cell& cell, std::size_t operands, std::size_t indices, std::size_t list,
-                         std::size_t results) const {
+[[noreturn]] static void refuse_call(const Cell& cell, std::size_t operands, std::size_t indices, std::size_t list,
+                                     std::size_t results) {
   const auto require = [&](const char* what, std::size_t given, std::size_t expected) {
     if (given == expected) return;
     throw MisuseError(cell.name + ": " + std::to_string(given) + " " + what + "; expected " + std::to_string(expected));
   };
-  if (state_ != State::open) refuse_to_record(cell.name);
   require("operands", operands, cell.operands.size());
   require("indices", indices, cell.indices.size());
   require("results", results, cell.results.size());
@@ -164,23 +157,29 @@ void Record::refuse_call(const Cell& cell, std::size_t operands, std::size_t ind
                     std::to_string(cell.each.size()));
 }
 
-inline NodeId Record::checked_operand(const Cell& cell, const LazyExpr& operand, Index expected) const {
-  const NodeId node = checked(operand, cell.name);
-  if (width(node) != expected) [[unlikely]]
-    refuse_width(cell, width(node), expected);
+[[noreturn]] static void refuse_width(const Cell& cell, Index width, Index expected) {
+  throw MisuseError(cell.name + ": an operand of width " + std::to_string(width) + "; expected " +
+                    std::to_string(expected));
+}
+
+inline NodeId Record::Calls::checked_operand(const Cell& cell, const LazyExpr& operand, Index expected) const {
+  const NodeId node = record_.checked(operand, cell.name);
+  if (record_.nodes_.width(node) != expected) [[unlikely]]
+    refuse_width(cell, record_.nodes_.width(node), expected);
   return node;
 }
 
-inline void Record::check_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const {
-  bool fits = index.record_.get() == this && index.width_ == expected.width;
+inline void Record::Calls::check_index(const Cell& cell, const Cell::IndexOperand& expected,
+                                       const LazyIndex& index) const {
+  bool fits = index.record_.get() == &record_ && index.width_ == expected.width;
   for (std::uint32_t i = 0; fits && i < index.width_; ++i) fits = expected.takes(index.values_[i]);
   if (!fits) [[unlikely]]
     refuse_index(cell, expected, index);
 }
 
-void Record::refuse_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const {
+void Record::Calls::refuse_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const {
   const auto refuse = [&](const std::string& why) { throw MisuseError(cell.name + ": " + why); };
-  if (index.record_.get() != this) refuse("an index of another lazy graph");
+  if (index.record_.get() != &record_) refuse("an index of another lazy graph");
   if (index.width_ != expected.width) {
     refuse("an index of " + std::to_string(index.width_) + " numbers; expected " + std::to_string(expected.width));
   }
@@ -190,12 +189,14 @@ void Record::refuse_index(const Cell& cell, const Cell::IndexOperand& expected, 
                     (expected.optional() && !expected.range.contains(-1) ? ", or -1 for none" : ""));
 }
 
-void Record::call(Cell& cell, std::span<const OperandRef> operands, std::span<const LazyIndex> indices,
-                  std::span<const LazyExpr> list, std::span<LazyExpr> results, std::source_location from) {
+void Record::Calls::call(Cell& cell, std::span<const OperandRef> operands, std::span<const LazyIndex> indices,
+                         std::span<const LazyExpr> list, std::span<LazyExpr> results, std::source_location from) {
   const bool fits = operands.size() == cell.operands.size() && indices.size() == cell.indices.size() &&
                     results.size() == cell.results.size() &&
                     (list.empty() || (!cell.each.empty() && list.size() % cell.each.size() == 0));
-  if (!fits || state_ != State::open) [[unlikely]]
+  if (record_.state_ != State::open) [[unlikely]]
+    record_.refuse_to_record(cell.name);
+  if (!fits) [[unlikely]]
     refuse_call(cell, operands.size(), indices.size(), list.size(), results.size());
   std::array<NodeId, CellBody::most_operands> by_number;
   std::size_t given = 0;
@@ -215,39 +216,31 @@ void Record::call(Cell& cell, std::span<const OperandRef> operands, std::span<co
     read = with_list(cell, read, list, from);
   }
   const std::vector<std::uint32_t>& keys = keys_of(cell, missing);
-  make_room(indices_, indices.size() * LazyIndex::widest + Cell::dropout_keys);
-  reserve(results.size(), read.size());
-  std::int32_t* const first_index = indices_.room();
+  record_.nodes_.all_indices.make_room(indices.size() * LazyIndex::widest + Cell::dropout_keys);
+  record_.nodes_.reserve(results.size(), read.size());
+  record_.cutter_.reserve();
+  std::int32_t* const first_index = record_.nodes_.all_indices.room();
   std::int32_t* to = first_index;
   for (std::size_t k = 0; k < indices.size(); ++k) {
     check_index(cell, cell.indices[k], indices[k]);
     for (std::uint32_t i = 0; i < indices[k].width_; ++i) *to++ = indices[k].values_[i];
   }
-  // Nothing after this throws. The first result has all operands.
-  if (cell.draws_dropout) to = std::ranges::copy(next_dropout()->row_and_seed(), to).out;
-  const NodeId first = size();
-  Node node{0, operands_.end(), indices_.end(), run_begins_.end(), 1, from};
-  Node* const nodes = nodes_.room();
-  for (std::size_t r = 0; r < results.size(); ++r) {
-    node.key = keys[r];
-    nodes[r] = node;
-    node.operands += r == 0 ? static_cast<std::int32_t>(read.size()) : 0;
-    results[r].name(*this, first + static_cast<NodeId>(r));
-  }
-  count += static_cast<std::int64_t>(results.size());
-  std::copy(read.begin(), read.end(), operands_.room());
-  nodes_.add_from_room(results.size());
-  operands_.add_from_room(read.size());
-  indices_.add_from_room(static_cast<std::size_t>(to - first_index));
-  run_begins_.push_back({first, std::exchange(cut_, false)});
-  call_end_ = size();
+  // Nothing after this throws.
+  if (cell.draws_dropout) to = std::ranges::copy(record_.next_dropout()->row_and_seed(), to).out;
+  const NodeId first = record_.nodes_.size();
+  const Nodes::Node result{0, 0, record_.nodes_.all_indices.end(), record_.cutter_.next_run(), 1, from};
+  record_.nodes_.append(keys, result, read);
+  for (std::size_t r = 0; r < results.size(); ++r) results[r].name(record_, first + static_cast<NodeId>(r));
+  record_.count += static_cast<std::int64_t>(results.size());
+  record_.nodes_.all_indices.add_from_room(static_cast<std::size_t>(to - first_index));
+  record_.cutter_.add_closed({first, record_.cutter_.take_cut()});
 }
 
 /// The operands, followed by the elements of a list, in scratch_list_. Edges lead to vertices of the same flush, so a
 /// value of an earlier flush is copied, once for all lists of a flush. So is one that operations outside of cells
 /// computed: two such values could be two nodes of one kind.
-std::span<const NodeId> Record::with_list(const Cell& cell, std::span<const NodeId> operands,
-                                          std::span<const LazyExpr> list, std::source_location from) {
+std::span<const NodeId> Record::Calls::with_list(const Cell& cell, std::span<const NodeId> operands,
+                                                 std::span<const LazyExpr> list, std::source_location from) {
   const std::size_t each = cell.each.size();
   scratch_list_.assign(operands.begin(), operands.end());
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -260,8 +253,8 @@ std::span<const NodeId> Record::with_list(const Cell& cell, std::span<const Node
   return scratch_list_;
 }
 
-std::optional<ListPlaces::Result> Record::listed(NodeId id) const {
-  const Key& made_by = key(id);
+std::optional<ListPlaces::Result> Record::Calls::listed(NodeId id) const {
+  const Key& made_by = record_.nodes_.key(id);
   if (made_by.cell == nullptr) return made_by.op == nullptr ? std::optional(ListPlaces::Result{0, 0}) : std::nullopt;
   if (made_by.cell->own) return std::nullopt;
   return ListPlaces::Result{made_by.cell->number, static_cast<std::int32_t>(made_by.attributes.sizes[0])};
@@ -302,8 +295,8 @@ std::optional<ListPlaces::Result> ListPlaces::group_of(const Result& result) con
 }
 
 /// Whether a list holds a copy of the value.
-bool Record::is_copied(const Cell& cell, NodeId id, std::size_t place) {
-  if (cell.own || id < first_pending_) return true;
+bool Record::Calls::is_copied(const Cell& cell, NodeId id, std::size_t place) {
+  if (cell.own || id < record_.nodes_.first_pending) return true;
   const auto result = listed(id);
   return !result || !list_places_.reads({cell.number, static_cast<std::int32_t>(place)}, *result);
 }
@@ -311,24 +304,25 @@ bool Record::is_copied(const Cell& cell, NodeId id, std::size_t place) {
 /// A copy of a value, for this place in the elements of lists of this cell: a run of its own. Copies for different
 /// places, and of different results of cells, have different keys, so they are different states, some of which may be
 /// read in place, and no copy makes one state of two results.
-NodeId Record::copy(const Cell& cell, NodeId id, std::size_t place, std::source_location from) {
-  const auto computed_here = id < first_pending_ ? std::nullopt : listed(id);
+NodeId Record::Calls::copy(const Cell& cell, NodeId id, std::size_t place, std::source_location from) {
+  const auto computed_here = id < record_.nodes_.first_pending ? std::nullopt : listed(id);
   const auto result = computed_here.value_or(ListPlaces::Result{0, 0});
-  scratch_ = {.op = &op::concat,
-              .attributes = {.sizes = {static_cast<Index>(place), cell.number, result.cell, result.number}},
-              .operands = {Key::expression},
-              .widths = {width(id)}};
-  const std::uint32_t number = number_of_key();
+  const Key key = {.op = &op::concat,
+                   .attributes = {.sizes = {static_cast<Index>(place), cell.number, result.cell, result.number}},
+                   .operands = {Key::expression},
+                   .widths = {record_.nodes_.width(id)}};
+  const std::uint32_t number = record_.number_of_key(key);
   if (const auto known = copies_.find({id, number}); known != copies_.end()) return known->second;
-  reserve(1, 1);
-  copies_.emplace(std::pair(id, number), size());
-  const NodeId made = append(number, {&id, 1}, indices_.end(), from);  // it has no indices
-  begin_run(made, {}, true);
-  call_end_ = size();
+  record_.nodes_.reserve(1, 1);
+  record_.cutter_.reserve();
+  const NodeId made = copies_.emplace(std::pair(id, number), record_.nodes_.size()).first->second;
+  const std::int32_t data = record_.nodes_.all_indices.end();  // it has no indices
+  record_.nodes_.append({&number, 1}, {0, 0, data, record_.cutter_.next_run(), 0, from}, {&id, 1});
+  record_.cutter_.add_closed({made, true});
   return made;
 }
 
-Cell& Record::own_cell(OwnCell which, const std::vector<Index>& each) {
+Cell& Record::Calls::own_cell(OwnCell which, const std::vector<Index>& each) {
   for (const auto& known : own_cells_) {
     if (known->own == which && known->each == each) return *known;
   }
@@ -343,27 +337,27 @@ Cell& Record::own_cell(OwnCell which, const std::vector<Index>& each) {
     cell.result(sum_children(mul_columns(value, weight)));
   };
   own_cells_.push_back(which == OwnCell::attention
-                           ? std::make_unique<Cell>("dot_attention", attention, *parameters_, use_)
-                           : std::make_unique<Cell>("weighted_sum", weighted_sum, *parameters_, use_));
+                           ? std::make_unique<Cell>("dot_attention", attention, *record_.parameters_, record_.use_)
+                           : std::make_unique<Cell>("weighted_sum", weighted_sum, *record_.parameters_, record_.use_));
   own_cells_.back()->own = which;
   return *own_cells_.back();
 }
 
-LazyCell Record::make_cell(std::string name, std::function<void(CellBody&)> body) {
-  cells_.push_back(std::make_shared<Cell>(std::move(name), std::move(body), *parameters_, use_));
+LazyCell Record::Calls::make_cell(std::string name, std::function<void(CellBody&)> body) {
+  cells_.push_back(std::make_shared<Cell>(std::move(name), std::move(body), *record_.parameters_, record_.use_));
   cells_.back()->number = static_cast<std::int32_t>(cells_.size());
-  return LazyCell(*this, cells_.back());
+  return LazyCell(record_, cells_.back());
 }
 
 }  // namespace lazy
 
 LazyCell LazyGraph::cell(std::string name, std::function<void(CellBody&)> body) {
-  return record_->make_cell(std::move(name), std::move(body));
+  return record_->calls().make_cell(std::move(name), std::move(body));
 }
 
 void LazyCell::record(std::span<const lazy::OperandRef> operands, std::span<const LazyIndex> indices,
                       std::span<const LazyExpr> list, std::span<LazyExpr> results, std::source_location from) const {
-  record_.get()->call(*cell_, operands, indices, list, results, from);
+  record_.get()->calls().call(*cell_, operands, indices, list, results, from);
 }
 
 Expr CellBody::operand(Index width) { return inputs_.operand(width); }

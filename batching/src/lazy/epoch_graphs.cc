@@ -52,9 +52,9 @@ GraphData Epochs::graph(std::int32_t begin, std::int32_t end) const {
   for (std::int32_t v = 0; v < end - begin; ++v) {
     const Kinds::Kind& kind = kinds_[data.kinds[at(v)]];
     const NodeId first = runs_.runs()[at(begin + v)].begin;
-    for (const auto& [node, column] : kind.factors) factors[at(column)][v] = *record_.values(first + node);
+    for (const auto& [node, column] : kind.factors) factors[at(column)][v] = *nodes_.values(first + node);
     for (const Kinds::IndexOperand& index : kind.indices) {
-      const std::int32_t* const from = record_.indices(first + index.node) + index.at;
+      const std::int32_t* const from = nodes_.indices(first + index.node) + index.at;
       const To& to = columns[at(index.column)];
       for (Index i = 0; i < to.width; ++i) to.rows[v * to.width + i] = from[i];
     }
@@ -71,18 +71,18 @@ std::vector<InputGraph> Epochs::graphs() const {
   return graphs;
 }
 
-Lines::Lines(const Record& record, const std::vector<Run>& runs) {
+Lines::Lines(const Nodes& nodes, const std::vector<Run>& runs) {
   begin_.reserve(runs.size() + 1);
   lines_.reserve(runs.size());
   for (const Run& run : runs) {
     begin_.push_back(lines_.size());
     const NodeId end = run.call ? run.begin + 1 : run.end;  // results of a call have one line
-    for (const Record::Node& node : record.nodes(run.begin, end)) lines_.push_back({node.key, node.from});
+    for (const Nodes::Node& node : nodes.between(run.begin, end)) lines_.push_back({node.key, node.from});
   }
   begin_.push_back(lines_.size());
-  const auto keys = static_cast<std::uint32_t>(record.keys().size());
+  const auto keys = static_cast<std::uint32_t>(nodes.keys.size());
   ops_.reserve(keys);
-  for (std::uint32_t key = 0; key < keys; ++key) ops_.push_back(record.keys()[key].op);
+  for (std::uint32_t key = 0; key < keys; ++key) ops_.push_back(nodes.keys[key].op);
 }
 
 /// Names all lines in which the vertex applies the operator. Operators that planning introduced, such as a packed

@@ -28,6 +28,7 @@ void add(RunnerStats& sum, const RunnerStats& more) {
 
 Epochs::Epochs(Record& record, const Device& device, std::shared_ptr<ParameterStores> parameters, LazyOptions options)
     : record_(record),
+      nodes_(record.nodes()),
       device_(device),
       parameters_(std::move(parameters)),
       options_(options),
@@ -144,7 +145,7 @@ Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, Computed& co
   Given given{Tensor(device_, static_cast<Index>(wanted.size()), width, "given"),
               std::vector<std::int32_t>(kind_of_.size(), -1)};
   std::vector<std::source_location> from_lines;
-  for (const Wanted& one : wanted) from_lines.push_back(record_.node(one.node).from);
+  for (const Wanted& one : wanted) from_lines.push_back(nodes_[one.node].from);
   lines.add_rows(kinds_.given()[column].name, std::move(from_lines));
   for (std::size_t begin = 0, end = 0; begin < wanted.size(); begin = end) {
     const Wanted& first = wanted[begin];
@@ -157,7 +158,7 @@ Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, Computed& co
         rows.push_back(wanted[end].from->row);
         block.nodes.push_back(wanted[end].node);
       } else {
-        const float* row = record_.values(wanted[end].node);
+        const float* row = nodes_.values(wanted[end].node);
         values.insert(values.end(), row, row + width);
       }
     }
@@ -231,7 +232,7 @@ std::shared_ptr<Epochs::Computed> Epochs::compute(const ToRetain& retain, std::s
   GivenTensors given;
   std::vector<std::vector<Wanted>> wanted = find_given();
   if (retain.release != ToRetain::Release::nothing) release();  // before this takes memory
-  auto lines = std::make_shared<Lines>(record_, runs_.runs());
+  auto lines = std::make_shared<Lines>(nodes_, runs_.runs());
   for (std::int32_t column = 0; column < kinds_.given().size(); ++column) {
     const std::string& name = kinds_.given()[column].name;
     given.emplace(name, give(column, std::move(wanted[at(column)]), *computed, *lines, from));
@@ -261,7 +262,7 @@ std::shared_ptr<Epochs::Computed> Epochs::compute(const ToRetain& retain, std::s
 std::vector<NodeId> Epochs::named(NodeId first) const {
   std::vector<NodeId> named;
   NodeId id = first;
-  for (const Record::Node& node : record_.nodes(first, record_.size())) {
+  for (const Nodes::Node& node : nodes_.between(first, nodes_.size())) {
     if (node.handles > 0) named.push_back(id);
     ++id;
   }
@@ -269,10 +270,10 @@ std::vector<NodeId> Epochs::named(NodeId first) const {
 }
 
 void Epochs::flush(std::source_location from) {
-  const NodeId first = record_.first_pending();
-  if (first == record_.size()) return;
+  const NodeId first = nodes_.first_pending;
+  if (first == nodes_.size()) return;
   const auto began = std::chrono::steady_clock::now();
-  runs_.find(first, record_.size());
+  runs_.find(first, nodes_.size());
   std::vector<NodeId> kept = named(first);
   if (!failed_.empty()) kept = without_failed(kept);
   find_kinds();
@@ -323,7 +324,7 @@ void Epochs::add_epoch(Epoch epoch) {
   make_room(epochs_, 1);
   holding_.push_back(epochs_.size());
   epochs_.push_back(std::move(epoch));
-  stats_.expressions += record_.size() - record_.first_pending();
+  stats_.expressions += nodes_.size() - nodes_.first_pending;
   ++stats_.flushes;
   record_.start_next_epoch();
 }
@@ -337,7 +338,7 @@ std::size_t Epochs::epoch_of(NodeId node) const {
 LazyStats Epochs::stats() const {
   LazyStats stats = stats_;
   stats.kinds = kinds_.size();
-  stats.remembered = record_.remembered();
+  stats.remembered = nodes_.remembered();
   stats.runner = earlier_;
   for (const auto& runner : replaced_) add(stats.runner, runner->stats());
   if (runner_) add(stats.runner, runner_->stats());

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lazy/cells.h"
 #include "lazy/kinds.h"
 
 namespace windrow::lazy {
@@ -25,7 +26,7 @@ class Body final : public CellInputs {
       : CellInputs(vertex),
         kinds_(kinds),
         kind_(kind),
-        keys_(record.keys()),
+        keys_(record.nodes().keys),
         weights_(record.weights()),
         parameters_(parameters),
         vertex_(vertex) {}

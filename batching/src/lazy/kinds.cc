@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lazy/calls.h"
+
 namespace windrow::lazy {
 
 std::int32_t Columns::id(Index width, std::int32_t number, bool optional) {
@@ -84,8 +86,8 @@ void Kinds::append_groups(std::span<const NodeId> nodes) {
   scratch_.push_back(before_groups);
   for (const NodeId node : nodes) {
     if (node < runs_.first()) continue;
-    const auto result = record_.listed(node);
-    const auto group = result ? record_.list_places().group_of(*result) : std::nullopt;
+    const auto result = record_.calls().listed(node);
+    const auto group = result ? record_.calls().list_places().group_of(*result) : std::nullopt;
     scratch_.push_back(group ? static_cast<std::uint32_t>(group->cell) + 1 : 0);
     scratch_.push_back(group ? static_cast<std::uint32_t>(group->number) : 0);
   }
@@ -140,20 +142,20 @@ KindId Kinds::find_or_add() {
 std::vector<Kinds::Outside> Kinds::outside_of(std::span<const std::uint32_t> key) {
   std::vector<Outside> outside;
   std::size_t next = 1;  // in the key
-  Patterns::each_node(runs_.patterns()[key[0]], record_.keys(), [&](auto, auto of_node, auto codes) {
+  Patterns::each_node(runs_.patterns()[key[0]], record_.nodes().keys, [&](auto, auto of_node, auto codes) {
     for (std::size_t k = 0; k < codes.size(); ++k) {
       const OperandSource from = Patterns::decode(codes[k]);
       if (from.is == OperandSource::Is::inside || from.number < outside.size()) continue;
       const bool given = from.is == OperandSource::Is::given;
       outside.push_back(
-          {given, given ? -1 : static_cast<std::int32_t>(key[next++]), record_.keys()[of_node].widths[k], -1});
+          {given, given ? -1 : static_cast<std::int32_t>(key[next++]), record_.nodes().keys[of_node].widths[k], -1});
     }
   });
   return outside;
 }
 
 Kinds::Kind Kinds::make(std::span<const std::uint32_t> key) {
-  const Keys& keys = record_.keys();
+  const Keys& keys = record_.nodes().keys;
   const auto pattern = runs_.patterns()[key[0]];
   Kind kind{.pattern = key[0], .outside = outside_of(key)};
   std::map<Index, std::int32_t> given, indices;  // how many of each width
@@ -212,7 +214,7 @@ void Kinds::note_split(KindId kind, std::int32_t one, std::int32_t other) {
   if (of.cell != nullptr || one == other) return;
   const auto [first, second] = std::minmax(one, other);
   std::vector<std::int32_t> last_use(of.state.size(), 0);  // by node of the kind
-  Patterns::each_node(runs_.patterns()[of.pattern], record_.keys(), [&](std::int32_t node, auto, auto codes) {
+  Patterns::each_node(runs_.patterns()[of.pattern], record_.nodes().keys, [&](std::int32_t node, auto, auto codes) {
     for (const std::uint32_t code : codes) {
       const OperandSource source = Patterns::decode(code);
       if (source.is == OperandSource::Is::inside) last_use[at(node) - source.number] = node;
@@ -272,8 +274,8 @@ Index Kinds::width_of(const Kind& kind, std::int32_t node) const {
   if (kind.cell != nullptr) return kind.cell->results[at(node)];
   const auto pattern = runs_.patterns()[kind.pattern];
   std::size_t from = 0;
-  for (std::int32_t i = 0; i < node; ++i) from += 1 + record_.keys()[pattern[from]].widths.size();
-  return record_.keys().width(pattern[from]);
+  for (std::int32_t i = 0; i < node; ++i) from += 1 + record_.nodes().keys[pattern[from]].widths.size();
+  return record_.nodes().keys.width(pattern[from]);
 }
 
 std::int32_t Kinds::output(const KindNode& node) {

@@ -14,18 +14,18 @@ namespace windrow {
 
 LazyExpr::LazyExpr(const LazyExpr& other) : record_(other.record_), node_(other.node_), minibatch_(other.minibatch_) {
   if (record_ == nullptr) return;
-  record_->retain();
-  if (minibatch_ == record_->minibatch_) ++record_->handles_of(node_);
+  ++record_->count;
+  if (minibatch_ == record_->minibatch_) ++record_->nodes_.handles(node_);
 }
 
 void LazyExpr::release() {
-  if (minibatch_ == record_->minibatch_) --record_->handles_of(node_);
+  if (minibatch_ == record_->minibatch_) --record_->nodes_.handles(node_);
   record_->release();
 }
 
 Index LazyExpr::width() const {
   lazy::Record& of = record("width");
-  return of.width(of.checked(*this, "width"));
+  return of.nodes().width(of.checked(*this, "width"));
 }
 
 lazy::Record& LazyExpr::record(std::string_view what) const {
@@ -88,7 +88,12 @@ std::vector<float> LazyGraph::gradient(const LazyExpr& input, std::source_locati
   return record_->epochs().gradient(record_->checked(input, "gradient"), from);
 }
 void LazyGraph::clear() { record_->clear(); }
-void LazyGraph::forget() { record_->forget(); }
+void LazyGraph::forget() {
+  if (record_->nodes().size() > 0) {
+    throw MisuseError("forget() while expressions are recorded; expected it after clear()");
+  }
+  record_->epochs().forget();
+}
 LazyStats LazyGraph::stats() const { return record_->epochs().stats(); }
 std::string LazyGraph::describe() const { return record_->epochs().describe(); }
 
@@ -98,7 +103,7 @@ std::vector<float> LazyExpr::value(std::source_location from) const {
   return of.epochs().value(node, from);
 }
 
-bool LazyExpr::computed() const { return record("value").checked(*this, "value") < record_->first_pending(); }
+bool LazyExpr::computed() const { return record("value").checked(*this, "value") < record_->nodes().first_pending; }
 
 float LazyExpr::scalar(std::source_location from) const {
   if (width() != 1) throw MisuseError("scalar of an expression of width " + std::to_string(width()) + "; expected 1");
@@ -235,14 +240,14 @@ void lazy::resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<
   std::vector<std::coroutine_handle<>> ready = tasks;
   while (!ready.empty()) {
     for (const std::coroutine_handle<> task : ready) {
-      record.cut();
+      record.cutter().cut();
       record.next = task;
       while (record.next) std::exchange(record.next, nullptr).resume();
     }
     ready = std::exchange(record.suspended, {});
     if (!ready.empty()) flush();
   }
-  record.cut();
+  record.cutter().cut();
   const bool all_done = std::all_of(tasks.begin(), tasks.end(), [](auto task) { return task.done(); });
   if (all_done && of_earlier) std::rethrow_exception(of_earlier);
   if (all_done) return;

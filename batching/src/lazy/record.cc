@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ir/tracing.h"
+#include "lazy/calls.h"
 #include "lazy/epochs.h"
 
 namespace windrow::lazy {
@@ -26,7 +27,8 @@ constinit const Operator sum_of_many = {
 Record::Record(const Device& device, std::shared_ptr<ParameterStores> parameters, LazyOptions options)
     : parameters_(std::move(parameters)),
       use_(options.use),
-      epochs_(std::make_unique<Epochs>(*this, device, parameters_, options)) {
+      epochs_(std::make_unique<Epochs>(*this, device, parameters_, options)),
+      calls_(std::make_unique<Calls>(*this)) {
   if (use_ == LazyOptions::For::training) {
     graph_ = static_cast<std::int32_t>(parameters_->sets().front()->enter_graph());
   }
@@ -38,36 +40,33 @@ void Record::close() {
   clear();
   state_ = State::closed;
   epochs_.reset();
-  cells_.clear();
-  own_cells_.clear();
+  calls_->forget_cells();
   if (graph_ >= 0) parameters_->sets().front()->leave_graph(static_cast<std::size_t>(std::exchange(graph_, -1)));
   parameters_.reset();
 }
 
 void Record::clear() {
   nodes_.clear();
-  early_.clear();
-  operands_.clear();
-  indices_.clear();
-  inputs_.clear();
-  first_pending_ = 0;
-  copies_.clear();
-  call_end_ = 0;
-  run_begins_.clear();
-  latest_.clear();
+  cutter_.clear();
+  calls_->forget_copies();
   if (dropouts_ > 0) count_minibatch();  // so that the masks of the next one differ
   dropouts_ = 0;
   counted_.reset();
-  outside_.clear();
   suspended.clear();
   state_ = State::open;
   ++minibatch_;
   epochs_->clear();
 }
 
-void Record::forget() {
-  if (size() > 0) throw MisuseError("forget() while expressions are recorded; expected it after clear()");
-  epochs_->forget();
+void Record::start_next_epoch() {
+  nodes_.first_pending = nodes_.size();
+  calls_->forget_copies();
+}
+
+void Record::forget_keys() {
+  nodes_.keys = {};
+  weights_ = {};
+  calls_->forget_keys();
 }
 
 void Record::refuse(const LazyExpr& expr, std::string_view what) const {
@@ -77,148 +76,21 @@ void Record::refuse(const LazyExpr& expr, std::string_view what) const {
   throw MisuseError(std::string(what) + ": an expression from before clear(); expected one recorded since");
 }
 
-/// The number of the key in scratch_.
-std::uint32_t Record::number_of_key() {
-  const std::uint32_t* known = keys_.following([&](const Key& key) { return key == scratch_; });
-  return known != nullptr ? *known : keys_.number(scratch_, [&] { return infer(scratch_); });
+std::uint32_t Record::number_of_key(const Key& key) {
+  const std::uint32_t* known = nodes_.keys.following([&](const Key& other) { return other == key; });
+  return known != nullptr ? *known : nodes_.keys.number(key, [&] { return infer(key); });
 }
 
-NodeId Record::add(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data, std::source_location from) {
-  reserve(1, operands.size());
-  if (latest_.size() < keys_.size()) latest_.resize(keys_.size(), -1);
-  make_room(outside_, operands.size());
-  const NodeId id = append(key, operands, data, from);
-  join_run(id, operands);
-  return id;
-}
-
-void Record::refuse_more() {
-  throw MisuseError("a lazy graph of 2147483646 expressions; expected fewer between two calls of clear()");
-}
-
-/// Adds a node that has no run yet.
-NodeId Record::append(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data,
-                      std::source_location from) {
-  const NodeId id = size();
-  nodes_.push_back({key, operands_.end(), data, 0, 0, from});
-  operands_.append(operands.begin(), operands.end());
-  return id;
-}
-
-std::span<const Record::RunBegin> Record::run_begins(NodeId from) const {
-  const std::int32_t first = from < size() ? node(from).run : run_begins_.end();
-  return {run_begins_.from(first), at(run_begins_.end() - first)};
-}
-
-const Record::Node* Record::find_early(NodeId id) const {
-  const auto found = std::ranges::lower_bound(early_, id, {}, &Early::id);
-  return found != early_.end() && found->id == id ? &found->node : nullptr;
-}
-
-const Record::Node& Record::early(NodeId id) const {
-  const Node* const known = find_early(id);
-  if (known == nullptr) throw Error("lazy expressions: a forgotten expression was used");
-  return *known;
-}
-
-std::vector<NodeId> Record::operands_before(NodeId first) const {
-  std::vector<NodeId> used;
-  for (NodeId id = first; id < size(); ++id) {
-    std::ranges::copy_if(operands(id), std::back_inserter(used), [&](NodeId operand) { return operand < first; });
-  }
-  std::ranges::sort(used);
-  return used;
-}
-
-/// The cost is that of the nodes that are forgotten, since these are at least as many as the others.
-void Record::forget_unnamed(NodeId last_epoch) {
-  constexpr NodeId few = 4096;
-  const NodeId first = last_epoch, before = first - nodes_.first();
-  if (before < few || before < remembered() - before || first == size()) return;
-  const std::vector<NodeId> used = operands_before(first);
-  const auto needed = [&](NodeId id, const Node& node) {
-    return node.handles > 0 || std::ranges::binary_search(used, id);
-  };
-  std::vector<Early> kept;
-  std::ranges::copy_if(early_, std::back_inserter(kept), [&](const Early& one) { return needed(one.id, one.node); });
-  for (NodeId id = nodes_.first(); id < first; ++id) {
-    if (needed(id, nodes_[id])) kept.push_back({id, nodes_[id]});
-  }
-  // Nothing after this throws.
-  early_ = std::move(kept);
-  std::int32_t inputs = inputs_.end(), indices = indices_.end();
-  for (NodeId id = size(); id-- > first;) {
-    const bool has_values = key(id).op == nullptr || key(id).has_factor();
-    (has_values ? inputs : indices) = node(id).data;
-  }
-  operands_.forget_before(node(first).operands);
-  inputs_.forget_before(inputs);
-  indices_.forget_before(indices);
-  run_begins_.forget_before(node(first).run);
-  nodes_.forget_before(first);
-}
-
-void Record::join_run(NodeId id, std::span<const NodeId> operands) {
-  const bool apart = std::exchange(cut_, false);
-  const bool fits = !apart && joins(id, operands);
-  const NodeId cycle = fits ? repeated_by(id) : 0;
-  if (fits && cycle == 0) {
-    nodes_.back().run = node(id - 1).run;
-  } else {
-    begin_run(id, operands, apart);
-    cycle_ = cycle;
-  }
-  follow_period(id);
-}
-
-void Record::begin_run(NodeId id, std::span<const NodeId> operands, bool apart) {
-  outside_.clear();
-  for (NodeId operand : operands) outside_.push_back(node(operand).run);
-  nodes_.back().run = run_begins_.end();
-  run_begins_.push_back({id, apart});
-}
-
-/// Whether the node joins the last run. A run consists of consecutive nodes; each has an operand in the run, or an
-/// operand in runs that the run already has operands of. So no run that this run depends on can depend on it. Operands
-/// that are already computed only tie nodes with the same key: a loss of a value that the program looked at should not
-/// join the next step that uses the same value.
-bool Record::joins(NodeId id, std::span<const NodeId> operands) const {
-  constexpr std::size_t most_outside = 16;
-  if (id == first_pending_ || id == call_end_) return false;
-  const std::int32_t current = node(id - 1).run;
-  if (id - run_begins_.back().node >= most_nodes || outside_.size() > most_outside) return false;
-  bool related = false;
-  for (NodeId operand : operands) {
-    const std::int32_t run = node(operand).run;
-    if (run != current && std::find(outside_.begin(), outside_.end(), run) == outside_.end()) return false;
-    related |= operand >= first_pending_ || same_key(id, id - 1);
-  }
-  return related;
-}
-
-/// The period, if the run is a repetition and a new period begins with this node; otherwise 0. Such a run is cut:
-/// otherwise a chain of equal cells would be another pattern for each length. A few similar operations, such as sums of
-/// products, do not count as a chain.
-NodeId Record::repeated_by(NodeId id) const {
-  constexpr NodeId chain = 12;  // nodes
-  const NodeId begin = run_begins_.back().node;
-  if (cycle_ > 0 && id - begin == cycle_ && same_key(id, begin)) return cycle_;
-  const bool goes_on = period_ > 0 && same_key(id, id - period_);
-  return goes_on && repeated_ >= std::max(period_, chain - period_) ? period_ : 0;
-}
-
-/// Updates period_ and repeated_ after each node.
-void Record::follow_period(NodeId id) {
-  constexpr NodeId longest = 64;
-  const NodeId latest = std::exchange(latest_[node(id).key], id);  // of the same key, here or in an earlier run
-  const NodeId before = id - run_begins_.back().node;
-  if (period_ > 0 && period_ <= before && same_key(id, id - period_)) {
-    ++repeated_;
-    return;
-  }
-  const bool repeats = latest >= 0 && id - latest <= std::min(before, longest);
-  period_ = repeats ? id - latest : 0;
-  repeated_ = repeats ? 1 : 0;
+LazyExpr Record::add(std::uint32_t key, std::span<const NodeId> operands, std::int32_t data,
+                     std::source_location from) {
+  nodes_.reserve(1, operands.size());
+  cutter_.reserve_last(operands.size());
+  LazyExpr handle;
+  handle.name(*this, nodes_.size());
+  ++count;
+  nodes_.append({&key, 1}, {0, 0, data, 0, 1, from}, operands);
+  cutter_.add_last(operands);
+  return handle;
 }
 
 Inferred Record::infer(const Key& key) const {
@@ -248,13 +120,13 @@ void Record::refuse_to_record(std::string_view what) const {
 
 LazyExpr Record::add_input(std::span<const float> values, std::source_location from) {
   if (state_ != State::open) refuse_to_record("input");
-  scratch_ = {.attributes = {.made_by = "input", .sizes = {static_cast<Index>(values.size()), 0}}};
-  const std::int32_t data = inputs_.end();
+  const Key key = {.attributes = {.made_by = "input", .sizes = {static_cast<Index>(values.size()), 0}}};
+  const std::int32_t data = nodes_.all_values.end();
   if (at(data) + values.size() > INT32_MAX) throw MisuseError("inputs of 2^31 numbers; expected fewer");
-  make_room(inputs_, values.size());
-  const NodeId id = add(number_of_key(), {}, data, from);
-  inputs_.append(values.begin(), values.end());
-  return handle(id);
+  nodes_.all_values.make_room(values.size());
+  LazyExpr made = add(number_of_key(key), {}, data, from);
+  nodes_.all_values.append(values.begin(), values.end());
+  return made;
 }
 
 LazyIndex Record::index(std::span<const std::int32_t> values) {
@@ -289,39 +161,40 @@ LazyExpr Record::apply(const Operator& op, std::span<const OperandRef> in, std::
   Record& record = record_of(written);
   if (record.state_ != State::open) record.refuse_to_record(op.name.text());
   record.take_operands(written);
-  const std::uint32_t* known = record.keys_.following([&](const Key& key) { return record.is(key, written); });
+  Nodes& nodes = record.nodes_;
+  const std::uint32_t* known = nodes.keys.following([&](const Key& key) { return record.is(key, written); });
   if (known == nullptr) record.set_key(written);
-  const std::uint32_t number = known != nullptr ? *known : record.number_of_key();
-  if (record.keys_[number].has_factor()) {
-    make_room(record.inputs_, 1);
-    const std::int32_t data = record.inputs_.end();
-    const NodeId id = record.add(number, record.scratch_operands_, data, from);
-    record.inputs_.push_back(static_cast<float>(attributes.values[0]));
-    return record.handle(id);
+  const std::uint32_t number = known != nullptr ? *known : record.number_of_key(record.scratch_);
+  if (nodes.keys[number].has_factor()) {
+    nodes.all_values.make_room(1);
+    const std::int32_t data = nodes.all_values.end();
+    LazyExpr made = record.add(number, record.scratch_operands_, data, from);
+    nodes.all_values.push_back(static_cast<float>(attributes.values[0]));
+    return made;
   }
-  if (!record.keys_.ranges(number).empty()) record.check_indices(number, indices);
-  make_room(record.indices_, indices.size() * LazyIndex::widest + 2);
-  const std::int32_t data = record.indices_.end();
-  const NodeId id = record.add(number, record.scratch_operands_, data, from);
+  if (!nodes.keys.ranges(number).empty()) record.check_indices(number, indices);
+  nodes.all_indices.make_room(indices.size() * LazyIndex::widest + 2);
+  const std::int32_t data = nodes.all_indices.end();
+  LazyExpr made = record.add(number, record.scratch_operands_, data, from);
   for (const LazyIndex& index : indices) {
-    record.indices_.append(index.values_.begin(), index.values_.begin() + index.width_);
+    nodes.all_indices.append(index.values_.begin(), index.values_.begin() + index.width_);
   }
-  if (record.keys_[number].has_seed()) {
+  if (nodes.keys[number].has_seed()) {
     const auto seed = static_cast<std::uint64_t>(attributes.sizes[0]);
-    record.indices_.push_back(static_cast<std::int32_t>(seed));
-    record.indices_.push_back(static_cast<std::int32_t>(seed >> 32));
+    nodes.all_indices.push_back(static_cast<std::int32_t>(seed));
+    nodes.all_indices.push_back(static_cast<std::int32_t>(seed >> 32));
   }
-  return record.handle(id);
+  return made;
 }
 
 void Record::check_indices(std::uint32_t key, std::span<const LazyIndex> indices) const {
   for (std::size_t k = 0; k < indices.size(); ++k) {
-    const IndexRange& range = keys_.ranges(key)[k];
+    const IndexRange& range = nodes_.keys.ranges(key)[k];
     for (std::uint32_t i = 0; i < indices[k].width_; ++i) {
       const std::int32_t value = indices[k].values_[i];
       if (range.contains(value)) continue;
-      throw MisuseError(std::string(keys_[key].op->name.text()) + ": index " + std::to_string(value) + "; expected " +
-                        to_string(range));
+      throw MisuseError(std::string(nodes_.keys[key].op->name.text()) + ": index " + std::to_string(value) +
+                        "; expected " + to_string(range));
     }
   }
 }
@@ -350,7 +223,7 @@ bool Record::is(const Key& key, const Written& written) {
       if (key.operands[i] != number_of(written.in[i])) return false;
       continue;
     }
-    if (key.operands[i] != Key::expression || width(scratch_operands_[expression]) != key.widths[expression])
+    if (key.operands[i] != Key::expression || nodes_.width(scratch_operands_[expression]) != key.widths[expression])
       return false;
     ++expression;
   }
@@ -372,7 +245,7 @@ void Record::set_key(const Written& written) {
   for (const OperandRef& operand : written.in) {
     key.operands.push_back(operand.expr_ != nullptr ? Key::expression : number_of(operand));
   }
-  for (NodeId operand : scratch_operands_) key.widths.push_back(width(operand));
+  for (NodeId operand : scratch_operands_) key.widths.push_back(nodes_.width(operand));
   if (key.widths.size() >= ir::type_bits) {  // each may come from another child of the vertex
     throw MisuseError(std::string(written.op.name.text()) + " of " + std::to_string(key.widths.size()) +
                       " expressions; expected " + std::to_string(ir::type_bits - 1) + " at most");
@@ -382,6 +255,69 @@ void Record::set_key(const Written& written) {
     key.index_widths[0] = 5;  // with the seed
     key.attributes.sizes[0] = 0;
   }
+}
+
+// --- Nodes
+
+void Nodes::refuse_more() {
+  throw MisuseError("a lazy graph of 2147483646 expressions; expected fewer between two calls of clear()");
+}
+
+const Nodes::Node* Nodes::find_early(NodeId id) const {
+  const auto found = std::ranges::lower_bound(early_, id, {}, &Early::id);
+  return found != early_.end() && found->id == id ? &found->node : nullptr;
+}
+
+const Nodes::Node& Nodes::early(NodeId id) const {
+  const Node* const known = find_early(id);
+  if (known == nullptr) throw Error("lazy expressions: a forgotten expression was used");
+  return *known;
+}
+
+std::vector<NodeId> Nodes::operands_before(NodeId first) const {
+  std::vector<NodeId> used;
+  for (NodeId id = first; id < size(); ++id) {
+    std::ranges::copy_if(operands(id), std::back_inserter(used), [&](NodeId operand) { return operand < first; });
+  }
+  std::ranges::sort(used);
+  return used;
+}
+
+/// The cost is that of the nodes that are forgotten, since these are at least as many as the others.
+bool Nodes::forget_unnamed(NodeId last_epoch) {
+  constexpr NodeId few = 4096;
+  const NodeId first = last_epoch, before = first - nodes_.first();
+  if (before < few || before < remembered() - before || first == size()) return false;
+  const std::vector<NodeId> used = operands_before(first);
+  const auto needed = [&](NodeId id, const Node& node) {
+    return node.handles > 0 || std::ranges::binary_search(used, id);
+  };
+  std::vector<Early> kept;
+  std::ranges::copy_if(early_, std::back_inserter(kept), [&](const Early& one) { return needed(one.id, one.node); });
+  for (NodeId id = nodes_.first(); id < first; ++id) {
+    if (needed(id, nodes_[id])) kept.push_back({id, nodes_[id]});
+  }
+  // Nothing after this throws.
+  early_ = std::move(kept);
+  std::int32_t values = all_values.end(), indices = all_indices.end();
+  for (NodeId id = size(); id-- > first;) {
+    const bool has_values = key(id).op == nullptr || key(id).has_factor();
+    (has_values ? values : indices) = nodes_[id].data;
+  }
+  operands_.forget_before(nodes_[first].operands);
+  all_values.forget_before(values);
+  all_indices.forget_before(indices);
+  nodes_.forget_before(first);
+  return true;
+}
+
+void Nodes::clear() {
+  nodes_.clear();
+  early_.clear();
+  operands_.clear();
+  all_indices.clear();
+  all_values.clear();
+  first_pending = 0;
 }
 
 }  // namespace windrow::lazy

@@ -67,12 +67,12 @@ void Runs::find(NodeId first, NodeId end) {
   end_ = end;
   runs_.clear();
   outside_.clear();
-  const auto begins = record_.run_begins(first);
+  const auto begins = record_.cutter().begins(first);
   runs_.reserve(begins.size());
   for (std::size_t i = 0; i < begins.size() && begins[i].node < end; ++i) {
     const NodeId begin = begins[i].node;
     const Run run{begin, i + 1 < begins.size() ? begins[i + 1].node : end, begins[i].apart,
-                  record_.cell_of(begin) != nullptr};
+                  nodes_.key(begin).cell != nullptr};
     if (!add_parts(run) && !run.call) join_known();
   }
   while (learn()) {
@@ -142,7 +142,7 @@ void Runs::add(const Run& made) {
     add_call(run);
   } else {
     scratch_.clear();
-    for (NodeId id = run.begin; id < run.end; ++id) add_node(run, id, record_.operands(id));
+    for (NodeId id = run.begin; id < run.end; ++id) add_node(run, id, nodes_.operands(id));
     run.list = run.outside_end = outside_.end();
     run.pattern = patterns_.number(scratch_);
   }
@@ -152,8 +152,8 @@ void Runs::add(const Run& made) {
 /// Completes a run whose begin among the values from outside is known. As add_node() for its only node, but this
 /// compares where the operands come from with the latest call of the same key, as one word.
 void Runs::add_call(Run& run) {
-  const auto operands = record_.operands(run.begin);
-  const std::size_t by_number = record_.key(run.begin).widths.size();
+  const auto operands = nodes_.operands(run.begin);
+  const std::size_t by_number = nodes_.key(run.begin).widths.size();
   outside_.make_room(operands.size());
   NodeId* const values = outside_.room();
   std::size_t known = 0;
@@ -168,7 +168,7 @@ void Runs::add_call(Run& run) {
   for (std::size_t k = by_number; k < operands.size(); ++k) values[known++] = operands[k];
   outside_.add_from_room(known);
   run.outside_end = outside_.end();
-  const std::uint32_t key = record_.node(run.begin).key;
+  const std::uint32_t key = nodes_[run.begin].key;
   run.pattern = latest_calls_.find(key, packed);
   if (run.pattern != LatestLists::none) return;
   scratch_.clear();
@@ -179,7 +179,7 @@ void Runs::add_call(Run& run) {
 
 /// Appends a node to the pattern in scratch_, and its operands to the values from outside.
 void Runs::add_node(const Run& run, NodeId id, std::span<const NodeId> operands) {
-  scratch_.push_back(record_.node(id).key);
+  scratch_.push_back(nodes_[id].key);
   for (NodeId operand : operands) {
     scratch_.push_back(operand >= run.begin
                            ? Patterns::encode({OperandSource::Is::inside, static_cast<std::uint32_t>(id - operand)})

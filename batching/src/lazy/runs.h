@@ -1,7 +1,7 @@
 // Runs: groups of nodes that are computed together, as one vertex. Runs with the same pattern are computed in the same
 // way.
 //
-// A record is divided into runs while it is written (Record::join_run). Then neighbouring runs are merged if their
+// A record is divided into runs while it is written (RunCutter). Then neighbouring runs are merged if their
 // patterns occur only one after the other: so a cell that is divided by chance, for example because it looks up its
 // word in the middle, becomes one vertex. Such pairs of patterns are learned from the record itself and remembered.
 // Runs of different instances are not merged, since the order of instances says nothing about the program.
@@ -137,7 +137,7 @@ struct Run {
 /// The runs of one record, for one epoch after the other.
 class Runs {
  public:
-  explicit Runs(const Record& record) : record_(record) {}
+  explicit Runs(const Record& record) : record_(record), nodes_(record.nodes()) {}
 
   /// Finds the runs of nodes [first, end). Each bound is the first node of a flush, or the end of the record.
   void find(NodeId first, NodeId end);
@@ -184,6 +184,7 @@ class Runs {
   bool depends(const Run& run, const Run& on) const;
 
   const Record& record_;
+  const Nodes& nodes_;
   NodeId first_ = 0, end_ = 0;
   std::vector<Run> runs_, before_;
   Tail<NodeId> outside_;

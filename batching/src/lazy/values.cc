@@ -28,7 +28,7 @@ void Epochs::collect(Computed& computed, std::source_location from) {
 /// Whether a row of the output still has a handle. A node without handles never gets one, since handles are copied only
 /// from handles; so each node is passed once.
 bool Epochs::named_still(Output& output) const {
-  while (output.released < output.nodes.size() && !record_.named(output.nodes[output.released])) ++output.released;
+  while (output.released < output.nodes.size() && !nodes_.named(output.nodes[output.released])) ++output.released;
   return output.released < output.nodes.size();
 }
 
@@ -75,7 +75,7 @@ void Epochs::forget_empty() {
 void Epochs::forget_failed() {
   constexpr std::size_t few = 256;
   if (failed_.size() < few) return;
-  std::erase_if(failed_, [&](const auto& failed) { return !record_.named(failed.first); });
+  std::erase_if(failed_, [&](const auto& failed) { return !nodes_.named(failed.first); });
 }
 
 /// A program that looks at one value mostly looks at others of its output, too, and a copy from a device takes as long
@@ -107,7 +107,7 @@ std::vector<float> Epochs::read_row(NodeId node, std::source_location from) {
 }
 
 std::vector<float> Epochs::value(NodeId node, std::source_location from) {
-  if (node >= record_.first_pending()) flush(from);
+  if (node >= nodes_.first_pending) flush(from);
   try {
     std::vector<float> row = read_row(node, from);
     const bool refused = losses_.contains(node) && !std::isfinite(row[0]);
@@ -141,9 +141,9 @@ bool Epochs::repair(NodeId node, const OpError& error, std::source_location from
   Epoch& epoch = epochs_.back();
   std::vector<NodeId> kept;
   const Computed& computed = *epoch.computed;
-  const std::vector<NodeId> used = record_.operands_before(record_.first_pending());
+  const std::vector<NodeId> used = nodes_.operands_before(nodes_.first_pending);
   for (NodeId id = computed.first_retained; id < computed.end_retained(); ++id) {
-    const bool needed = record_.named(id) || std::ranges::binary_search(used, id);
+    const bool needed = nodes_.named(id) || std::ranges::binary_search(used, id);
     if (needed && computed.find_row(id) != nullptr) kept.push_back(id);
   }
   int probes = 0;
@@ -186,7 +186,7 @@ bool Epochs::curable(const OpError& error, std::source_location from) {
 /// Computes these nodes of the last epoch.
 std::shared_ptr<Epochs::Computed> Epochs::compute_part(const std::vector<NodeId>& kept, Epoch::Retains retains,
                                                        std::source_location from) {
-  runs_.find(epochs_.back().first, record_.first_pending());
+  runs_.find(epochs_.back().first, nodes_.first_pending);
   runs_.keep_only(kept);
   find_kinds();
   auto computed = compute({kept, retains == Epoch::Retains::minibatch ? kept : std::vector<NodeId>()}, from);
