@@ -74,7 +74,7 @@ TEST(CudaRecording, OfAPerceptronIsAFewGraphs) {
 
 TEST(CudaRecording, IsIssuedCallByCallIfToldSoOrWithoutMemoryForCaptures) {
   for (const bool told : {true, false}) {
-    fake::reset({.memory = std::size_t{told ? 256 : 8} << 20});
+    fake::reset({.memory = std::size_t{told ? 256u : 8u} << 20});
     Engine engine({.policy = Policy::pool, .workers = 2});
     Layer layer(cuda::open_device(engine, 0).device, {.order = serial, .capture = !told});
     for (int step = 1; step <= 3; ++step) EXPECT_EQ(layer.step()[0].get(), expected(1));
