@@ -62,7 +62,9 @@ TEST_P(MpiFailure, IsNamedByAllOthersInTime) {
     EXPECT_NE(line.find("all_reduce 'gradients'"), line.npos) << text;
     EXPECT_NE(line.find(GetParam().said), line.npos) << text;
   }
-  if (std::string(GetParam().how) == "last") EXPECT_EQ(line_of(2, text), "rank 2: ") << text;
+  if (std::string(GetParam().how) == "last") {
+    EXPECT_EQ(line_of(2, text), "rank 2: ") << text;
+  }
 }
 
 TEST(MpiFailures, LeaveTheMemoryOfTensorsToWhatIsUnderWay) {

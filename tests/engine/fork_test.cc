@@ -82,21 +82,21 @@ TEST_P(ForkTest, AChildMayEndByExit) {
   engine.reset();
 }
 
+/// Two engines, since ThreadSanitizer counts up to 64 mutexes that a thread holds, and a fork takes those of all
+/// engines.
 TEST_P(ForkTest, EveryEngineOfTheProcessIsCopied) {
-  Engine one(options()), two({.policy = Policy::pool, .workers = 2}), three({.policy = Policy::serial});
-  const Var a = one.new_var(), b = two.new_var(), c = three.new_var();
-  int in_a = 0, in_b = 0, in_c = 0;
+  Engine one(options()), two({.policy = Policy::pool, .workers = 2});
+  const Var a = one.new_var(), b = two.new_var();
+  int in_a = 0, in_b = 0;
   for (int i = 0; i < 50; ++i) {
-    one.push([&] { two.push([&] { three.push([&] { ++in_c; }, {mutate(c)}), ++in_b; }, {mutate(b)}), ++in_a; },
-             {mutate(a)});
+    one.push([&] { two.push([&] { ++in_b; }, {mutate(b)}), ++in_a; }, {mutate(a)});
   }
   const Child child([&] {
-    CHILD_EXPECT(in_a == 50 && in_b == 50 && in_c == 50);
-    CHILD_EXPECT(works(one) && works(two) && works(three));
+    CHILD_EXPECT(in_a == 50 && in_b == 50);
+    CHILD_EXPECT(works(one) && works(two));
   });
   one.wait_all();
   two.wait_all();
-  three.wait_all();
 }
 
 TEST_P(ForkTest, ThreadsThatPushAndWaitGoOn) {
