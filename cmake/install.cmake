@@ -12,6 +12,16 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/windrowConfigVersion.cmak
 install(FILES ${PROJECT_BINARY_DIR}/windrowConfig.cmake ${PROJECT_BINARY_DIR}/windrowConfigVersion.cmake
               cmake/FindoneDNN.cmake
         DESTINATION ${package_dir})
+# Headers that have moved stay for one release where a program could include them: each includes the new one.
+file(STRINGS ${PROJECT_SOURCE_DIR}/cmake/moved_headers.txt moved)
+foreach(line ${moved})
+  string(REPLACE " " ";" pair "${line}")
+  list(GET pair 0 old)
+  list(GET pair 1 new)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/moved/windrow/${old}.h
+       CONTENT "// Deprecated: include windrow/${new}.h\n#pragma once\n#include \"windrow/${new}.h\"\n")
+endforeach()
+install(DIRECTORY ${PROJECT_BINARY_DIR}/moved/windrow DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

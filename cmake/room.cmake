@@ -3,7 +3,7 @@
 #
 # A room is one library, windrow::NAME, static unless BUILD_SHARED_LIBS is set, with public headers in
 # NAME/include/windrow/NAME, those for other rooms in internal/ there, and the rest in NAME/src. Headers of internal/ are
-# installed where public ones include them; NOT_INSTALLED names the others. The include path of a room holds its own headers
+# installed where public or moved ones include them; NOT_INSTALLED names the others. The include path of a room holds its own headers
 # and those of the rooms it links, so that a forbidden include does not compile. Every such header is also compiled alone.
 # For pkg-config the room is windrow-NAME, whose file describes it by ABOUT and names what PRIVATE links by PC_REQUIRES
 # (packages of pkg-config) and PC_LIBS (flags of the linker).
