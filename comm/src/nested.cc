@@ -1,5 +1,3 @@
-#include "windrow/comm/mpi.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -8,6 +6,7 @@
 
 #include "ending.h"
 #include "windrow/comm/internal/member.h"
+#include "windrow/comm/mpi.h"
 
 namespace windrow {
 namespace comm {

@@ -1,6 +1,4 @@
 // Groups of groups. The processes are groups of threads here; tests/programs/members_test.cc has real ones.
-#include "windrow/comm/mpi.h"
-
 #include <cmath>
 #include <memory>
 #include <thread>
@@ -9,6 +7,7 @@
 #include "tests/comm/random_collectives.h"
 #include "tests/engine/support.h"
 #include "windrow/comm/local.h"
+#include "windrow/comm/mpi.h"
 
 namespace windrow::testing {
 namespace {
