@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "program/options/arguments.h"
-#include "program/training/signals.h"
+#include "program/signals.h"
 #include "windrow/comm/mpi.h"
 #include "windrow/memory/allocator.h"
 #include "windrow/training/internal/record.h"

@@ -6,7 +6,7 @@
 
 #include "program/options/flags.h"
 #include "program/output/program.h"
-#include "program/training/signals.h"
+#include "program/signals.h"
 #include "windrow/comm/communicator.h"
 #include "windrow/training/tensor_file.h"
 

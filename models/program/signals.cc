@@ -1,4 +1,4 @@
-#include "program/training/signals.h"
+#include "program/signals.h"
 
 #include <unistd.h>
 
