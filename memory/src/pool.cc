@@ -132,6 +132,9 @@ std::byte* Pool::grow(std::size_t wanted) {
     MutexLock lock(mutex_);
     return take_kept(wanted);
   };
+  // Does not wait for a thread that grows: what goes back makes no room beside what is in use.
+  if (const std::size_t in_use = stats().in_use; bytes > limit_ - in_use)
+    refuse(bytes, in_use, over_limit(bytes, in_use));
   MutexLock growing(growing_);
   const auto has_added = [&](std::size_t size) WINDROW_REQUIRES(growing_) {
     try {
@@ -154,18 +157,24 @@ std::byte* Pool::grow(std::size_t wanted) {
     if (has_added(bytes)) continue;
     MutexLock lock(mutex_);
     if (std::byte* const start = take_free(bytes, !shared)) return start;
-    throw OutOfMemory(name_ + ": " + std::to_string(bytes) + " bytes are not to be had; " +
-                      std::to_string(stats_.in_use) + " are in use, and " + refusal);
+    refuse(bytes, stats_.in_use, refusal);
   }
+}
+
+void Pool::refuse(std::size_t bytes, std::size_t in_use, const std::string& why) const {
+  throw OutOfMemory(name_ + ": " + std::to_string(bytes) + " bytes are not to be had; " + std::to_string(in_use) +
+                    " are in use, and " + why);
+}
+
+std::string Pool::over_limit(std::size_t bytes, std::size_t taken) const {
+  return std::to_string(bytes) + " bytes beside the " + std::to_string(taken) + " taken would exceed the limit of " +
+         std::to_string(limit_);
 }
 
 void Pool::add_segment(std::size_t bytes, bool shared) {
   const PoolStats now = stats();
   const std::size_t taken = now.in_use + now.kept;
-  if (bytes > limit_ - taken) {
-    throw OutOfMemory(std::to_string(bytes) + " bytes beside the " + std::to_string(taken) +
-                      " taken would exceed the limit of " + std::to_string(limit_));
-  }
+  if (bytes > limit_ - taken) throw OutOfMemory(over_limit(bytes, taken));
   // Made first, so that nothing fails once the memory is taken.
   FreeBlocks free{{bytes, nullptr}};
   Blocks one;

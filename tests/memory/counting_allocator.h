@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "windrow/memory/allocator.h"
@@ -27,6 +28,7 @@ class CountingAllocator final : public Allocator {
   }
   void deallocate(std::byte* start, std::size_t bytes) noexcept override {
     ++deallocations;
+    if (in_deallocate) in_deallocate();
     std::this_thread::sleep_for(pause);
     held -= bytes;
     host_->deallocate(start, bytes);
@@ -37,6 +39,7 @@ class CountingAllocator final : public Allocator {
   std::atomic<int> allocations = 0, deallocations = 0;
   /// The duration of each call. A pause exposes code that relies on a call having finished. Set it before use.
   std::chrono::milliseconds pause{0};
+  std::function<void()> in_deallocate = {};  ///< called first by deallocate()
 
  private:
   const std::size_t capacity_;

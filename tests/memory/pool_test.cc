@@ -197,6 +197,22 @@ TEST(Pool, TakesNothingInPlaceOfSegmentsThatAreNotBackYet) {
   of.free(whole, 16 * mib);
 }
 
+TEST(Pool, RefusesAtOnceWhatTheLimitNeverAdmitsWhileAnotherThreadReturnsMemory) {
+  CountedPool of({.limit = 16 * mib});
+  std::byte* const live = of.take(4 * mib);
+  of.take_and_free(8 * mib);
+  std::string error;
+  of.below->in_deallocate = [&] {
+    std::jthread([&] { error = error_of<OutOfMemory>([&] { of.take(13 * mib); }); }).join();
+  };
+  of.pool.trim();
+  EXPECT_EQ(error,
+            "pool of counting: 13631488 bytes are not to be had; 4194304 are in use, and 13631488 bytes beside "
+            "the 4194304 taken would exceed the limit of 16777216");
+  of.free(live, 4 * mib);
+  of.below->in_deallocate = {};
+}
+
 TEST(Pool, WaitsForFreesOfOtherThreadsBeforeItRefuses) {
   for (const std::chrono::nanoseconds patience :
        {std::chrono::nanoseconds(patience), std::chrono::nanoseconds::max()}) {

@@ -152,8 +152,7 @@ class ThreadPool final : public Slots {
   const PolicyContext of_;
   const std::string name_;
   ThreadPool* const helps_;
-  std::atomic<ThreadPool*> helper_{
-      nullptr};  // the pool that takes urgent ops of this one, too; set before the first op
+  std::atomic<ThreadPool*> helper_{nullptr};  // takes urgent ops of this pool, too; set before the first op
   Loops loops_;
   ByPriority by_priority_{counts_};  // also holds ops for which there was no memory elsewhere
   OpQueue from_others_;              // ops that threads without a ring here have made ready

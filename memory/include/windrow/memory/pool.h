@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -54,9 +55,10 @@ struct PoolStats {
 /// segment has at least 1 MiB and is as large as the request, and all unused ones up to its size go back: less is
 /// unused, and segments are taken more often.
 ///
-/// If the limit is reached or the allocator below fails, everything unused goes back. If the request still fails,
-/// OutOfMemory says the bytes requested, the bytes in use, and the limit or the error of the allocator below. With
-/// PoolOptions::patience it first waits for memory to be freed.
+/// A request that the limit does not admit beside what is in use is refused at once. If another one meets the limit, or
+/// the allocator below fails, everything unused goes back. If the request still fails, OutOfMemory says the bytes
+/// requested, the bytes in use, and the limit or the error of the allocator below. With PoolOptions::patience it first
+/// waits for memory to be freed.
 ///
 /// Of a device's memory, a pool serves one ordered lane (see Allocator): it gives freed memory to later work of that
 /// lane without waiting for it.
@@ -107,6 +109,8 @@ class Pool final : public DividingAllocator {
   /// Takes memory from below for the request.
   std::byte* grow(std::size_t wanted) WINDROW_EXCLUDES(growing_, mutex_);
   void add_segment(std::size_t bytes, bool shared) WINDROW_REQUIRES(growing_) WINDROW_EXCLUDES(mutex_);
+  [[noreturn]] void refuse(std::size_t bytes, std::size_t in_use, const std::string& why) const;
+  std::string over_limit(std::size_t bytes, std::size_t taken) const;
 
   void put_free(Blocks::iterator block) noexcept WINDROW_REQUIRES(mutex_);
   /// Makes the block, which is free, one with the next one if that is free and of the same segment.

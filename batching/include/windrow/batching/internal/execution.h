@@ -286,4 +286,6 @@ class Execution : public std::enable_shared_from_this<Execution> {
   const std::int32_t* words_ = nullptr;
 };
 
+using Interpretation [[deprecated("derive from Execution")]] = Execution;
+
 }  // namespace windrow
