@@ -57,9 +57,11 @@ std::byte* Pool::allocate(std::size_t wanted) {
   std::uint64_t frees = 0;
   {
     MutexLock lock(mutex_);
-    if (std::byte* const start = take_kept(wanted)) {
-      ++stats_.reused;
-      return start;
+    if (counted(wanted) <= admitted()) {
+      if (std::byte* const start = take_kept(wanted)) {
+        ++stats_.reused;
+        return start;
+      }
     }
     frees = frees_;
   }
@@ -125,16 +127,34 @@ std::byte* Pool::count_taken(std::byte* start, std::size_t bytes) {
 }
 
 std::byte* Pool::grow(std::size_t wanted) {
+  const std::size_t bytes = counted(wanted);
+  {
+    // Does not wait for a thread that grows: what goes back makes no room beside what is in use or promised.
+    MutexLock lock(mutex_);
+    if (bytes > admitted()) refuse(bytes, stats_.in_use, over_limit(bytes, stats_.in_use + promised_));
+    promised_ += bytes;
+  }
+  try {
+    return grow_by(wanted);
+  } catch (...) {
+    MutexLock lock(mutex_);
+    promised_ -= bytes;
+    throw;
+  }
+}
+
+std::byte* Pool::grow_by(std::size_t wanted) {
   const std::size_t bytes = counted(wanted), segment = segment_for(bytes);
   const bool shared = bytes <= most_shared;
   std::string refusal;
+  const auto taken = [&](std::byte* start) WINDROW_REQUIRES(mutex_) {
+    if (start != nullptr) promised_ -= bytes;
+    return start;
+  };
   const auto take = [&]() WINDROW_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
-    return take_kept(wanted);
+    return taken(take_kept(wanted));
   };
-  // Does not wait for a thread that grows: what goes back makes no room beside what is in use.
-  if (const std::size_t in_use = stats().in_use; bytes > limit_ - in_use)
-    refuse(bytes, in_use, over_limit(bytes, in_use));
   MutexLock growing(growing_);
   const auto has_added = [&](std::size_t size) WINDROW_REQUIRES(growing_) {
     try {
@@ -156,7 +176,7 @@ std::byte* Pool::grow(std::size_t wanted) {
     if (std::byte* const start = take()) return start;  // of pieces that have become one
     if (has_added(bytes)) continue;
     MutexLock lock(mutex_);
-    if (std::byte* const start = take_free(bytes, !shared)) return start;
+    if (std::byte* const start = taken(take_free(bytes, !shared))) return start;
     refuse(bytes, stats_.in_use, refusal);
   }
 }

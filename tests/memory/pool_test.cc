@@ -197,20 +197,34 @@ TEST(Pool, TakesNothingInPlaceOfSegmentsThatAreNotBackYet) {
   of.free(whole, 16 * mib);
 }
 
-TEST(Pool, RefusesAtOnceWhatTheLimitNeverAdmitsWhileAnotherThreadReturnsMemory) {
-  CountedPool of({.limit = 16 * mib});
-  std::byte* const live = of.take(4 * mib);
-  of.take_and_free(8 * mib);
-  std::string error;
-  of.below->in_deallocate = [&] {
-    std::jthread([&] { error = error_of<OutOfMemory>([&] { of.take(13 * mib); }); }).join();
+TEST(Pool, RefusesAtOnceWhatTheLimitDoesNotAdmitBesideWhatIsInUseAndPromised) {
+  CountedPool of({.limit = 64 * mib});
+  std::byte *const live = of.take(24 * mib), *const large = of.take(24 * mib);
+  std::byte *const first = of.take(8 * mib), *const second = of.take(8 * mib);
+  of.free(large, 24 * mib);
+  of.free(first, 8 * mib);
+  of.free(second, 8 * mib);
+  std::byte* piece = nullptr;
+  std::string errors;
+  const auto others_ask = [&] {
+    piece = of.take(8 * mib);  // beside 24 MiB in use and 32 promised, which have begun to take the place of others
+    for (const std::size_t bytes : {8 * mib, 1024 * mib}) {
+      errors += error_of<OutOfMemory>([&] { of.take(bytes); }) + '\n';
+    }
   };
-  of.pool.trim();
-  EXPECT_EQ(error,
-            "pool of counting: 13631488 bytes are not to be had; 4194304 are in use, and 13631488 bytes beside "
-            "the 4194304 taken would exceed the limit of 16777216");
-  of.free(live, 4 * mib);
-  of.below->in_deallocate = {};
+  of.below->in_deallocate = [&] {
+    if (piece == nullptr) std::jthread(others_ask).join();
+  };
+  std::byte* const promised = of.take(32 * mib);
+  const std::string begin = "pool of counting: ", end = " taken would exceed the limit of 67108864\n";
+  const std::string middle = " bytes are not to be had; 33554432 are in use, and ";
+  EXPECT_EQ(errors, begin + "8388608" + middle + "8388608 bytes beside the 67108864" + end +  //
+                        begin + "1073741824" + middle + "1073741824 bytes beside the 67108864" + end);
+  EXPECT_EQ(of.pool.stats().in_use, 64 * mib);
+  EXPECT_EQ(of.below->most_held, 64 * mib);
+  of.free(live, 24 * mib);
+  of.free(piece, 8 * mib);
+  of.free(promised, 32 * mib);
 }
 
 TEST(Pool, WaitsForFreesOfOtherThreadsBeforeItRefuses) {

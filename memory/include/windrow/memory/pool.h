@@ -55,10 +55,10 @@ struct PoolStats {
 /// segment has at least 1 MiB and is as large as the request, and all unused ones up to its size go back: less is
 /// unused, and segments are taken more often.
 ///
-/// A request that the limit does not admit beside what is in use is refused at once. If another one meets the limit, or
-/// the allocator below fails, everything unused goes back. If the request still fails, OutOfMemory says the bytes
-/// requested, the bytes in use, and the limit or the error of the allocator below. With PoolOptions::patience it first
-/// waits for memory to be freed.
+/// A request that the limit does not admit beside what is in use, and beside what earlier requests wait for, is refused
+/// at once. If another one meets the limit, or the allocator below fails, everything unused goes back. If the request
+/// still fails, OutOfMemory says the bytes requested, the bytes in use, and the limit or the error of the allocator
+/// below. With PoolOptions::patience it first waits for memory to be freed.
 ///
 /// Of a device's memory, a pool serves one ordered lane (see Allocator): it gives freed memory to later work of that
 /// lane without waiting for it.
@@ -106,8 +106,12 @@ class Pool final : public DividingAllocator {
   std::byte* take_kept(std::size_t wanted) WINDROW_REQUIRES(mutex_);
   std::byte* take_free(std::size_t bytes, bool shared) WINDROW_REQUIRES(mutex_);
   std::byte* count_taken(std::byte* start, std::size_t bytes) WINDROW_REQUIRES(mutex_);
+  /// How much more the limit admits beside what is in use and promised.
+  std::size_t admitted() const WINDROW_REQUIRES(mutex_) { return limit_ - stats_.in_use - promised_; }
   /// Takes memory from below for the request.
   std::byte* grow(std::size_t wanted) WINDROW_EXCLUDES(growing_, mutex_);
+  /// The same for a request that the limit admits, and that is counted as promised until it gets its memory.
+  std::byte* grow_by(std::size_t wanted) WINDROW_EXCLUDES(growing_, mutex_);
   void add_segment(std::size_t bytes, bool shared) WINDROW_REQUIRES(growing_) WINDROW_EXCLUDES(mutex_);
   [[noreturn]] void refuse(std::size_t bytes, std::size_t in_use, const std::string& why) const;
   std::string over_limit(std::size_t bytes, std::size_t taken) const;
@@ -135,6 +139,7 @@ class Pool final : public DividingAllocator {
   Mutex growing_;
   mutable Mutex mutex_;  // taken after growing_
   PoolStats stats_ WINDROW_GUARDED_BY(mutex_);
+  std::size_t promised_ WINDROW_GUARDED_BY(mutex_) = 0;  // to requests in grow(), so that others leave it to them
   Blocks blocks_ WINDROW_GUARDED_BY(mutex_);
   FreeBlocks free_[2] WINDROW_GUARDED_BY(mutex_);                                       // [1]: of shared segments
   std::array<std::vector<std::byte*>, class_count> pieces_ WINDROW_GUARDED_BY(mutex_);  // kept; as blocks not free
