@@ -3,12 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <functional>
+#include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/cuda/fake/fake.h"
+#include "tests/engine/support.h"
 #include "tests/filled.h"
 #include "windrow/cuda/device.h"
+#include "windrow/ops/apply.h"
 
 namespace windrow::testing {
 

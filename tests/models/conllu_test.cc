@@ -1,19 +1,9 @@
 // Dependency sentences, read from CoNLL-U, and their graphs.
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <sstream>
+#include "tests/models/data.h"
 
-#include "tests/models/refusal.h"
-#include "windrow/models/datasets.h"
-
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-std::vector<DependencySentence> parsed_conllu(const std::string& text) {
-  std::istringstream in(text);
-  return read_conllu(in, "trees.conllu");
-}
 
 /// A line of a word, or of an empty node.
 std::string line(const std::string& id, const std::string& head, const std::string& deps = "_") {
@@ -24,20 +14,20 @@ std::string line(const std::string& id, const std::string& head, const std::stri
 DependencySentence with_heads(const std::vector<std::int32_t>& heads) {
   std::string text;
   for (std::size_t i = 0; i < heads.size(); ++i) text += line(std::to_string(i + 1), std::to_string(heads[i]));
-  return parsed_conllu(text)[0];
+  return parsed(read_conllu, text)[0];
 }
 
 using Numbers = std::vector<std::int32_t>;
 
 TEST(Conllu, ReadsWordsHeadsAndEnhancedDependencies) {
-  const auto sentences = parsed_conllu(
-      "# sent_id = 1\n"
-      "# text = They ran.\n"
-      "1\tThey\tthey\tPRON\tPRP\tCase=Nom\t2\tnsubj\t2:nsubj\t_\n"
-      "2\tran\trun\tVERB\tVBD\t_\t0\troot\t0:root\tSpaceAfter=No\n"
-      "3\t.\t.\tPUNCT\t.\t_\t2\tpunct\t2:punct|1:nmod:of\t_\n"
-      "\n"
-      "1\tYes\tyes\tINTJ\tUH\t_\t0\troot\t_\t_\n");
+  const auto sentences = parsed(read_conllu,
+                                "# sent_id = 1\n"
+                                "# text = They ran.\n"
+                                "1\tThey\tthey\tPRON\tPRP\tCase=Nom\t2\tnsubj\t2:nsubj\t_\n"
+                                "2\tran\trun\tVERB\tVBD\t_\t0\troot\t0:root\tSpaceAfter=No\n"
+                                "3\t.\t.\tPUNCT\t.\t_\t2\tpunct\t2:punct|1:nmod:of\t_\n"
+                                "\n"
+                                "1\tYes\tyes\tINTJ\tUH\t_\t0\troot\t_\t_\n");
   ASSERT_EQ(sentences.size(), 2u);
   const DependencySentence& sentence = sentences[0];
   EXPECT_EQ(sentence.forms, (std::vector<std::string>{"They", "ran", "."}));
@@ -50,8 +40,9 @@ TEST(Conllu, ReadsWordsHeadsAndEnhancedDependencies) {
 }
 
 TEST(Conllu, MayHaveAByteOrderMarkForeignLineEndsAndBlankLines) {
-  const auto sentences = parsed_conllu(
-      "\xef\xbb\xbf\r\n# a comment\r\n\r\n1\ta\t_\tX\t_\t_\t0\troot\t_\t_\r\n \r\n\r\n" + line("1", "0") + "\n# end\n");
+  const auto sentences =
+      parsed(read_conllu, "\xef\xbb\xbf\r\n# a comment\r\n\r\n1\ta\t_\tX\t_\t_\t0\troot\t_\t_\r\n \r\n\r\n" +
+                              line("1", "0") + "\n# end\n");
   ASSERT_EQ(sentences.size(), 2u);
   EXPECT_EQ(sentences[0].forms, std::vector<std::string>{"a"});
   EXPECT_EQ(sentences[1].forms, std::vector<std::string>{"w1"});
@@ -59,14 +50,15 @@ TEST(Conllu, MayHaveAByteOrderMarkForeignLineEndsAndBlankLines) {
 
 TEST(Conllu, PassesOverRangesSinceTheirWordsFollow) {
   const std::string range = "\tdon't" + std::string(8, '\t') + "\n";
-  const auto sentences =
-      parsed_conllu(line("1", "2") + "2-3" + range + line("2", "0") + line("3", "2") + "4-4" + range + line("4", "2"));
+  const auto sentences = parsed(
+      read_conllu, line("1", "2") + "2-3" + range + line("2", "0") + line("3", "2") + "4-4" + range + line("4", "2"));
   EXPECT_EQ(sentences[0].forms, (std::vector<std::string>{"w1", "w2", "w3", "w4"}));
 }
 
 TEST(Conllu, KeepsEmptyNodesBehindTheWords) {
-  const auto sentences = parsed_conllu(line("0.1", "_", "2:a") + line("1", "0", "0:root") + line("1.1", "_", "1:b") +
-                                       line("1.2", "_", "1.1:c") + line("2", "1", "1.2:d|0.1:e"));
+  const auto sentences =
+      parsed(read_conllu, line("0.1", "_", "2:a") + line("1", "0", "0:root") + line("1.1", "_", "1:b") +
+                              line("1.2", "_", "1.1:c") + line("2", "1", "1.2:d|0.1:e"));
   const DependencySentence& sentence = sentences[0];
   EXPECT_EQ(sentence.forms, (std::vector<std::string>{"w1", "w2", "w0.1", "w1.1", "w1.2"}));
   EXPECT_EQ(sentence.tags.size(), 5u);
@@ -79,7 +71,7 @@ const std::string first = line("1", "0");
 
 TEST(BadConllu, IsRefusedInOneLine) {
   expect_refused(
-      "trees.conllu:", parsed_conllu,
+      read_conllu,
       {{"", "1:1: no sentence; expected lines of ten fields in CoNLL-U"},
        {"\n# text = none\n\n", "1:1: no sentence; expected lines of ten fields in CoNLL-U"},
        {"1 a _ X _ _ 0 root _ _\n", "1:1: 1 field; expected 10, separated by tabs"},
@@ -132,7 +124,7 @@ TEST(Conllu, TakesNoStackForLongChains) {
     const std::string head = std::to_string(i - 1);
     text += line(std::to_string(i), head, head + ":dep");
   }
-  const DependencySentence sentence = parsed_conllu(text)[0];
+  const DependencySentence sentence = parsed(read_conllu, text)[0];
   EXPECT_TRUE(projective(sentence));
   EXPECT_EQ(dependency_tree(sentence).children.size(), words - 1u);
   EXPECT_EQ(enhanced_graph(sentence).children.size(), words - 1u);
@@ -168,22 +160,22 @@ TEST(DependencyTree, HasDependentsAsChildrenFromLeftToRight) {
 TEST(EnhancedGraph, LeavesOutWhatLeadsBack) {
   // The story(1) that comes(2): a clause of the story, of which the story is the subject.
   const Vocabulary relations(std::vector<std::string>{"nsubj", "acl:relcl"}, 1);
-  const GraphData story =
-      enhanced_graph(parsed_conllu(line("1", "0", "0:root|2:nsubj") + line("2", "1", "1:acl:relcl"))[0], relations);
+  const GraphData story = enhanced_graph(
+      parsed(read_conllu, line("1", "0", "0:root|2:nsubj") + line("2", "1", "1:acl:relcl"))[0], relations);
   EXPECT_EQ(story.child_begin, (Numbers{0, 1, 1}));
   EXPECT_EQ(story.children, Numbers{1});
   EXPECT_EQ(story.edge_indices.at("relation"), Numbers{2});
   // Circles that do not hang on the root too.
   const GraphData apart =
-      enhanced_graph(parsed_conllu(line("1", "0", "2:a") + line("2", "1", "1:b") + line("3", "1"))[0]);
+      enhanced_graph(parsed(read_conllu, line("1", "0", "2:a") + line("2", "1", "1:b") + line("3", "1"))[0]);
   EXPECT_EQ(apart.child_begin, (Numbers{0, 1, 1, 1}));
   EXPECT_EQ(apart.children, Numbers{1});
 }
 
 TEST(EnhancedGraph, HasAWordAmongTheChildrenOfAllItsHeadsOnceWithItsRelation) {
   const DependencySentence sentence =
-      parsed_conllu(line("1", "2", "2:nsubj|3:obj|3:again|2.1:x") + line("2", "0", "0:root") + line("2.1", "_", "3:y") +
-                    line("3", "2", "2:conj"))[0];
+      parsed(read_conllu, line("1", "2", "2:nsubj|3:obj|3:again|2.1:x") + line("2", "0", "0:root") +
+                              line("2.1", "_", "3:y") + line("3", "2", "2:conj"))[0];
   const Vocabulary relations(std::vector<std::string>{"conj", "nsubj", "obj", "again", "y"}, 1);
   const GraphData graph = enhanced_graph(sentence, relations);
   EXPECT_EQ(graph.child_begin, (Numbers{0, 0, 2, 4, 5}));
@@ -192,4 +184,4 @@ TEST(EnhancedGraph, HasAWordAmongTheChildrenOfAllItsHeadsOnceWithItsRelation) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

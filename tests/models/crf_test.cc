@@ -1,7 +1,5 @@
 // The conditional random field: against sums and maxima over all sequences of tags, and in the tagger.
-#include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
 
 #include "tests/batching/cells.h"

@@ -1,24 +1,12 @@
 // Files of data as they are published: which ones are read, under which names, compressed or not, and what is left out.
-#include <gtest/gtest.h>
 #include <zlib.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <map>
-#include <sstream>
-
-#include "tests/engine/support.h"
-#include "tests/models/refusal.h"
 #include "tests/models/training.h"
 #include "windrow/models/datasets.h"
 #include "windrow/models/saved_model.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::error_of;
-using testing::TextFolder;
 
 std::string gzipped(const std::string& text) {
   const std::string file = ::testing::TempDir() + "windrow_gzipped";
@@ -259,4 +247,4 @@ TEST(ListOps, MayHaveTheValueBehindTheTreeAndAFirstLineOfNames) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -1,19 +1,13 @@
 // Workloads of images: that they learn, and give the same bits recorded and operator by operator.
-#include <gtest/gtest.h>
 
-#include "tests/engine/support.h"
 #include "tests/models/training.h"
 #include "tests/sanitized.h"
 #include "windrow/models/datasets.h"
 #include "windrow/models/internal/image_classifier.h"
 #include "windrow/models/workload.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::error_of;
-using testing::train_twice;
-using testing::Trained;
 
 /// A model of images at a size for tests.
 class ImageModels : public ::testing::TestWithParam<const char*> {
@@ -74,14 +68,14 @@ TEST_P(ImageModels, LearnTheSameOneByOne) {
 
 TEST_P(ImageModels, LearnWhatHoldsOnTheValidationSet) {
   Engine engine;
-  Workload workload = make_workload(GetParam(), host_device(engine), options(testing::sanitized ? 300 : 2000));
+  Workload workload = make_workload(GetParam(), host_device(engine), options(sanitized ? 300 : 2000));
   Trainer trainer(host_device(engine), workload,
                   {.minibatch = 16, .method = Method::adam(), .optimiser = {.rate = 0.003}, .score_training = true});
   EXPECT_LT(trainer.evaluate().at(0).value, 0.35);
   const Trainer::Pass first = trainer.train(), second = trainer.train();
   EXPECT_LT(second.loss, first.loss);
   EXPECT_GT(second.metrics.at(0).value, first.metrics.at(0).value);
-  if (testing::sanitized) return;  // on so few samples
+  if (sanitized) return;  // on so few samples
   EXPECT_GT(trainer.evaluate().at(0).value, 0.85);
 }
 
@@ -102,4 +96,4 @@ TEST(ImageClassification, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -1,16 +1,12 @@
 // Images in IDX files: what is read, what is refused; and generated digits.
-#include <gtest/gtest.h>
 
 #include <array>
 #include <functional>
-#include <random>
-#include <sstream>
 
-#include "tests/models/refusal.h"
+#include "tests/models/data.h"
 #include "tests/seed.h"
-#include "windrow/models/datasets.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
 struct IdxFiles {
@@ -73,7 +69,7 @@ TEST(Images, RefuseFilesThatAreNotInTheFormat) {
 }
 
 TEST(Images, ThatAreDamagedAreReadOrRefused) {
-  const unsigned seed = testing::first_seed();
+  const unsigned seed = first_seed();
   SCOPED_TRACE("WINDROW_TEST_SEED=" + std::to_string(seed));
   std::mt19937 random(seed);
   const auto below = [&](std::size_t n) { return random() % n; };
@@ -95,15 +91,5 @@ TEST(Images, ThatAreDamagedAreReadOrRefused) {
   EXPECT_GT(refused, 500);
 }
 
-TEST(GeneratedDigits, AreEquallyFrequentAndReproducible) {
-  const LabelledImages images = generate_digits(4000, 1);
-  ASSERT_EQ(images.pixels.size(), 4000u * 28 * 28);
-  std::array<int, 10> counts{};
-  for (const std::uint8_t label : images.labels) ++counts.at(label);
-  for (const int count : counts) EXPECT_NEAR(count, 400, 100);
-  EXPECT_EQ(generate_digits(50, 3).pixels, generate_digits(50, 3).pixels);
-  EXPECT_NE(generate_digits(50, 3).pixels, generate_digits(50, 4).pixels);
-}
-
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -1,17 +1,10 @@
-// Parallel text: read, numbered, and generated.
+// Parallel text, read and numbered; and BLEU against examples that were computed by hand.
 #include "windrow/models/internal/parallel_text.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <fstream>
-#include <sstream>
-
 #include "tests/mix.h"
-#include "tests/models/refusal.h"
 #include "tests/models/training.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
 std::vector<SentencePair> parsed_parallel_text(const std::string& source, const std::string& target) {
@@ -80,14 +73,14 @@ TEST(ParallelText, IsReadFromTwoFiles) {
 }
 
 TEST(ParallelText, IsFoundByItsLanguages) {
-  const testing::TextFolder folder({{"train.de", ""},
-                                    {"train.en", ""},
-                                    {"train", ""},
-                                    {"valid.de", ""},
-                                    {"test.de", ""},
-                                    {"test.en", ""},
-                                    {"test.fr", ""},
-                                    {"code", ""}});
+  const TextFolder folder({{"train.de", ""},
+                           {"train.en", ""},
+                           {"train", ""},
+                           {"valid.de", ""},
+                           {"test.de", ""},
+                           {"test.en", ""},
+                           {"test.fr", ""},
+                           {"code", ""}});
   const std::string name = folder.path.string();
   EXPECT_EQ(find_parallel_text(folder.path, "train").source, folder.path / "train.de");
   EXPECT_EQ(find_parallel_text(folder.path, "train").target, folder.path / "train.en");
@@ -114,7 +107,7 @@ TEST(ParallelText, IsFoundByItsLanguages) {
 }
 
 TEST(ParallelText, IsFoundByPathsWithoutTheLanguage) {
-  const testing::TextFolder folder({{"train.de", ""}, {"train.en.gz", ""}, {"train", ""}, {"other", ""}});
+  const TextFolder folder({{"train.de", ""}, {"train.en.gz", ""}, {"train", ""}, {"other", ""}});
   const std::filesystem::path elsewhere = std::filesystem::temp_directory_path();
   const std::string absolute = (folder.path / "train").string(),
                     relative = std::filesystem::relative(folder.path / "train").string();
@@ -140,36 +133,62 @@ TEST(SentenceVocabulary, NumbersWordsBehindTheMarks) {
   EXPECT_EQ(source.words(std::vector<std::int32_t>{3, 4}), (Sentence{"a", "b"}));
 }
 
-std::vector<SentencePair> generated_pairs(std::size_t sentences, std::uint64_t seed) {
-  const ParallelText text = generate_parallel_text(sentences, seed);
-  return parsed_parallel_text(text.source, text.target);
+Sentence words(const std::string& text) {
+  std::istringstream in(text);
+  Sentence result;
+  for (std::string word; in >> word;) result.push_back(word);
+  return result;
 }
 
-TEST(GeneratedParallelText, IsAsLongAsStatedWithFewWordsThatAreNotInAnotherText) {
-  const SentenceVocabulary source(source_vocabulary(generated_pairs(4096, 2))),
-      target(target_vocabulary(generated_pairs(4096, 2)));
-  double unknown = 0, all = 0;
-  std::size_t longest = 0;
-  for (const SentencePair& pair : generated_pairs(512, 3)) {
-    EXPECT_EQ(pair.source.size(), pair.target.size());
-    longest = std::max(longest, pair.source.size());
-    for (const std::int32_t number : source.numbers(pair.source)) unknown += number == 0, ++all;
-    for (const std::int32_t number : target.numbers(pair.target)) unknown += number == 0, ++all;
-  }
-  EXPECT_LT(unknown / all, 0.005);
-  EXPECT_LE(longest, 48u);
-  EXPECT_NEAR(all / 2 / 512, 15, 1);
+Bleu bleu(const std::vector<std::pair<std::string, std::string>>& pairs) {
+  Bleu result;
+  for (const auto& [translation, reference] : pairs) result.add(words(translation), words(reference));
+  return result;
 }
 
-TEST(GeneratedParallelText, IsTheSameForTheSameSeed) {
-  EXPECT_EQ(generated_pairs(20, 7), generated_pairs(20, 7));
-  EXPECT_NE(generated_pairs(20, 7), generated_pairs(20, 8));
-  const ParallelText many = generate_parallel_text(4000, 1);
-  EXPECT_EQ(testing::digest(many.source + many.target), 0xe36d2ab6a7a82cc6u);
-  const ParallelText text = generate_parallel_text(2, 1);
-  EXPECT_EQ(text.source, "la dat jar la sut .\nla lets dor la bok bek mubat .\n");
-  EXPECT_EQ(text.target, "al rubila al babila zute .\nals kobilas al jabela gebana gobana febaten .\n");
+void expect_precisions(const Bleu& of, const std::array<double, 4>& expected) {
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_DOUBLE_EQ(of.precisions()[i], expected[i]) << i + 1;
+}
+
+TEST(Bleu, IsAHundredForTheReferenceItself) {
+  const Bleu same =
+      bleu({{"the cat is on the mat", "the cat is on the mat"}, {"it sat there today", "it sat there today"}});
+  expect_precisions(same, {1, 1, 1, 1});
+  EXPECT_DOUBLE_EQ(same.score(), 100);
+}
+
+TEST(Bleu, CountsNgramsAsOftenAsTheReferenceHasThem) {
+  // The example of Papineni et al.: "the" counts twice. Higher orders have no match, hence 1/2, 1/4 and 1/8 of one.
+  const Bleu the = bleu({{"the the the the the the the", "the cat is on the mat"}});
+  expect_precisions(the, {2. / 7, 1. / 2 / 6, 1. / 4 / 5, 1. / 8 / 4});
+  EXPECT_NEAR(the.score(), 100 * std::pow(2. / 7 / 12 / 20 / 32, 0.25), 1e-9);
+}
+
+TEST(Bleu, IsLowerForShorterTranslations) {
+  const Bleu shorter = bleu({{"a b c d", "a b c d e"}}), longer = bleu({{"a b c d e", "a b c d"}});
+  EXPECT_DOUBLE_EQ(shorter.brevity_penalty(), std::exp(-0.25));
+  EXPECT_NEAR(shorter.score(), 77.8800783, 1e-6);
+  EXPECT_EQ(longer.brevity_penalty(), 1);
+  expect_precisions(longer, {4. / 5, 3. / 4, 2. / 3, 1. / 2});
+  EXPECT_NEAR(longer.score(), 100 * std::pow(0.2, 0.25), 1e-9);
+}
+
+TEST(Bleu, CountsOverAllSentencesTogether) {
+  // Matches: 5 and 3 of 6 and 4 words; 3 and 1 of 5 and 3 pairs; 2 and 0 of 4 and 2; 1 and 0 of 3 and 1.
+  const Bleu both = bleu({{"the cat sat on the mat", "the cat sat on a mat"}, {"he is not here", "here is not she"}});
+  expect_precisions(both, {8. / 10, 4. / 8, 2. / 6, 1. / 4});
+  EXPECT_EQ(both.brevity_penalty(), 1);
+  EXPECT_NEAR(both.score(), 100 * std::pow(0.8 * 0.5 / 3 * 0.25, 0.25), 1e-9);
+}
+
+TEST(Bleu, IsZeroWithoutAMatchOrWithoutLongNgrams) {
+  EXPECT_EQ(Bleu().score(), 0);
+  EXPECT_EQ(bleu({{"", "a b c d"}}).score(), 0);
+  EXPECT_EQ(bleu({{"a b c d", "e f g h"}}).score(), 0);
+  EXPECT_EQ(bleu({{"a b c", "a b c"}}).score(), 0) << "no four words";
+  EXPECT_EQ(bleu({{"a b c", "a b c"}, {"", "d"}}).brevity_penalty(), std::exp(1 - 4. / 3));
+  EXPECT_EQ(bleu({{"a b c d", ""}}).score(), 0);
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -1,21 +1,12 @@
 // The transition parser: what it learns, how its sentences batch, and that each is parsed as if it were alone.
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <sstream>
-
-#include "tests/engine/support.h"
 #include "tests/models/training.h"
 #include "tests/ops/cases.h"
 #include "windrow/models/datasets.h"
 #include "windrow/models/dependency_parser.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::error_of;
-using testing::TextFolder;
 
 std::vector<DependencySentence> sentences_of_parser(std::size_t sentences, std::uint64_t seed) {
   std::istringstream text(generate_conllu(sentences, seed));
@@ -166,4 +157,4 @@ TEST(Parser, NumbersItsActions) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -1,16 +1,8 @@
 // Programs in files: they give the bits of the functions that were saved, and damaged ones are refused, or run.
 #include "windrow/training/program.h"
 
-#include <gtest/gtest.h>
-
-#include <filesystem>
-#include <fstream>
-#include <random>
-
 #include "tests/batching/attending_cell.h"
-#include "tests/batching/mixed_cell.h"
 #include "tests/batching/random_function.h"
-#include "tests/engine/support.h"
 #include "tests/models/training.h"
 #include "tests/sanitized.h"
 #include "tests/seed.h"

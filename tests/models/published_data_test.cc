@@ -1,18 +1,10 @@
 // The published data, where WINDROW_DATA names the folder that holds them: their known counts. Data are under terms of
 // their own, so none are here.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <string>
-#include <vector>
-
-#include "windrow/models/datasets.h"
+#include "tests/models/data.h"
 #include "windrow/models/workload.h"
 #include "windrow/training/internal/deal.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
 /// Empty if WINDROW_DATA is not set.
@@ -70,4 +62,4 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -1,18 +1,12 @@
 // Trainers that go on from checkpoints.
-#include <gtest/gtest.h>
 
 #include <optional>
 
-#include "tests/engine/support.h"
 #include "tests/models/training.h"
 #include "windrow/training/tensor_file.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::error_of;
-using testing::parameters_of;
-using testing::TextFolder;
 
 struct ResumedCase {
   const char* name;
@@ -154,4 +148,4 @@ TEST(Trainer, RefusesCheckpointsOfOtherTrainers) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

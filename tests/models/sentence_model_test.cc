@@ -1,21 +1,14 @@
 // Language models of sentences: scores compared with the losses of the vertex function, and draws with probabilities.
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
-#include <map>
-#include <sstream>
 
-#include "tests/engine/support.h"
 #include "tests/models/training.h"
 #include "tests/seed.h"
 #include "windrow/models/language_model.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-using testing::error_of;
 using DrawnWords = SentenceModel::Words;
 constexpr std::int32_t end_mark = SentenceModel::end;
 
@@ -26,7 +19,7 @@ struct RandomLanguage {
       : engine({.workers = workers}),
         parameters(host, seed),
         model(parameters, {.vocabulary = 7, .embedding = 4, .hidden = 4, .dropout = {.element = 0.5}, .tied = tied}) {
-    testing::scale(parameters, 4);
+    scale(parameters, 4);
   }
 
   Engine engine;
@@ -76,7 +69,7 @@ TEST(SentenceModels, ScoreSentencesAsTheLossesOfTheirGraphsSay) {
 
 /// Within five standard deviations, for each first word, and for each word after the start.
 TEST(SentenceModels, DrawWordsWithTheirProbabilities) {
-  const unsigned seed = testing::first_seed();
+  const unsigned seed = first_seed();
   RandomLanguage language(5);
   constexpr std::size_t texts = 3000;
   for (const double temperature : {1.0, 0.5, 3.0}) {
@@ -133,7 +126,7 @@ TEST(SentenceModels, RefuseWhatTheyCannotReadAndDraw) {
 
 TEST(LanguageWorkload, WritesTheTextThatItHasMemorised) {
   const std::string text = "the cat sat on the mat\na dog ran in the garden\nwe like red apples\n";
-  const testing::TextFolder folder({{"train.txt", text}, {"valid.txt", text}});
+  const TextFolder folder({{"train.txt", text}, {"valid.txt", text}});
   Engine engine;
   const WorkloadOptions options{.data = folder.path.string(),
                                 .sizes = {{"hidden", 32}, {"embedding", 16}, {"vocabulary", 40}}};
@@ -154,4 +147,4 @@ TEST(LanguageWorkload, WritesTheTextThatItHasMemorised) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

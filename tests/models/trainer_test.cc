@@ -1,28 +1,17 @@
 // Training of workloads, of which a Tree-LSTM stands for all; see workloads_test.cc for each.
 #include "windrow/models/trainer.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
 #include <thread>
 
-#include "tests/engine/support.h"
 #include "tests/models/training.h"
 #include "windrow/comm/local.h"
-#include "windrow/models/internal/graph_network.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::error_of;
-using testing::graphs_of;
-using testing::parameters_of;
-using testing::TextFolder;
 
 WorkloadOptions trees(std::size_t samples, std::uint64_t seed, Index width = 8) {
   return {.seed = seed, .samples = samples, .sizes = {{"hidden", width}, {"embedding", width}}};
@@ -292,4 +281,4 @@ TEST(Trainer, RefusesWhatCannotTrain) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -1,14 +1,8 @@
 // The arc-hybrid system against all trees of few words, and all ways to build trees.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <functional>
-#include <random>
-
-#include "windrow/models/datasets.h"
+#include "tests/models/data.h"
 #include "windrow/models/dependency_parser.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
 using Heads = std::vector<std::int32_t>;
@@ -96,4 +90,4 @@ TEST(Transitions, BuildAProjectiveTreeWhateverIsChosen) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -1,22 +1,14 @@
 // Beam search, and translations by it: compared with the vertex function of the same network, and with all sequences.
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
 #include <memory>
-#include <random>
-#include <sstream>
 
-#include "tests/engine/support.h"
 #include "tests/models/training.h"
 #include "windrow/models/internal/parallel_text.h"
 #include "windrow/models/seq2seq.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::error_of;
 
 using Words = std::vector<std::int32_t>;
 constexpr std::int32_t begin = SentenceVocabulary::begin, end = SentenceVocabulary::end;
@@ -25,7 +17,7 @@ constexpr std::int32_t begin = SentenceVocabulary::begin, end = SentenceVocabula
 struct RandomNetwork {
   explicit RandomNetwork(std::uint64_t seed)
       : parameters(host, seed), model(parameters, {.source = 6, .target = 5, .embedding = 3, .hidden = 4}) {
-    testing::scale(parameters, 3);
+    scale(parameters, 3);
   }
 
   Engine engine{{.workers = 2}};
@@ -171,10 +163,10 @@ ParallelText reversed_letters(int count, unsigned seed) {
 
 TEST(TranslationWorkload, PredictsTheTranslationsThatItsScoreRates) {
   const ParallelText training = reversed_letters(600, 1), validation = reversed_letters(40, 2);
-  const testing::TextFolder folder({{"train.a", training.source},
-                                    {"train.b", training.target},
-                                    {"valid.a", validation.source},
-                                    {"valid.b", validation.target}});
+  const TextFolder folder({{"train.a", training.source},
+                           {"train.b", training.target},
+                           {"valid.a", validation.source},
+                           {"valid.b", validation.target}});
   Engine engine;
   const WorkloadOptions options{.data = folder.path.string(), .sizes = {{"hidden", 16}, {"embedding", 8}}};
   Workload workload = make_workload("seq2seq", host_device(engine), options);
@@ -215,4 +207,4 @@ TEST(TranslationWorkload, PredictsTheTranslationsThatItsScoreRates) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -1,26 +1,13 @@
 // Bracketed treebanks, read and generated.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <fstream>
-#include <map>
-#include <set>
-#include <sstream>
 
 #include "tests/mix.h"
-#include "tests/models/refusal.h"
-#include "windrow/models/datasets.h"
+#include "tests/models/data.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
-std::vector<LabelledTree> parsed_treebank(const std::string& text) {
-  std::istringstream in(text);
-  return read_treebank(in, "trees.txt");
-}
-
 TEST(Treebank, ReadsChildrenBeforeTheirConsumers) {
-  const auto trees = parsed_treebank("(3 (2 It) (4 (1 works) (0 well)))\r\n\n  (2\tYes )\n");
+  const auto trees = parsed(read_treebank, "(3 (2 It) (4 (1 works) (0 well)))\r\n\n  (2\tYes )\n");
   ASSERT_EQ(trees.size(), 2u);
   const LabelledTree& tree = trees[0];
   EXPECT_EQ(tree.words, (std::vector<std::string>{"It", "works", "well", "", ""}));
@@ -28,12 +15,12 @@ TEST(Treebank, ReadsChildrenBeforeTheirConsumers) {
   EXPECT_EQ(tree.graph.child_begin, (std::vector<std::int32_t>{0, 0, 0, 0, 2, 4}));
   EXPECT_EQ(tree.graph.children, (std::vector<std::int32_t>{1, 2, 0, 3}));
   EXPECT_EQ(trees[1].words, std::vector<std::string>{"Yes"});
-  EXPECT_EQ(parsed_treebank("\xef\xbb\xbf(2 Yes)")[0].words, std::vector<std::string>{"Yes"});
+  EXPECT_EQ(parsed(read_treebank, "\xef\xbb\xbf(2 Yes)")[0].words, std::vector<std::string>{"Yes"});
 }
 
 TEST(BadTreebank, IsRefusedInOneLine) {
   expect_refused(
-      "trees.txt:", parsed_treebank,
+      read_treebank,
       {{"", "1:1: no tree; expected one per line, such as (3 (2 It) (4 works))"},
        {"\n \r\n", "1:1: no tree; expected one per line, such as (3 (2 It) (4 works))"},
        {"(2 Yes)\n(5 No)", "2:2: label '5'; expected a label from 0 to 4"},
@@ -62,7 +49,7 @@ TEST(Treebank, TakesNoStackForDepth) {
   std::string text;
   for (int i = 0; i < depth; ++i) text += "(2 (1 a) ";
   text += "(0 b)" + std::string(depth, ')');
-  EXPECT_EQ(parsed_treebank(text)[0].words.size(), 2u * depth + 1);
+  EXPECT_EQ(parsed(read_treebank, text)[0].words.size(), 2u * depth + 1);
 }
 
 TEST(Treebank, SaysWhichFileCannotBeRead) {
@@ -74,7 +61,7 @@ TEST(Treebank, SaysWhichFileCannotBeRead) {
 }
 
 TEST(Treebank, NumbersTheWordsThatAreSeenTwice) {
-  const auto trees = parsed_treebank("(2 (2 a) (2 b))\n(2 (2 a) (2 (2 c) (2 b)))\n");
+  const auto trees = parsed(read_treebank, "(2 (2 a) (2 b))\n(2 (2 a) (2 (2 c) (2 b)))\n");
   const Vocabulary vocabulary = vocabulary_of(trees);
   EXPECT_EQ(vocabulary.size(), 3);
   EXPECT_EQ(vocabulary.number("c"), Vocabulary::unknown);
@@ -84,93 +71,5 @@ TEST(Treebank, NumbersTheWordsThatAreSeenTwice) {
   EXPECT_EQ(input.indices.at("label"), (std::vector<std::int32_t>{2, 2, 2}));
 }
 
-// --- The generated treebank
-
-/// Of a tree: how many vertices each level has, its shape, and how its vertices' children lie.
-struct Shape {
-  std::map<int, int> widths;
-  std::string brackets;
-  int pairs = 0, level_pairs = 0;
-};
-
-Shape shape_of(const GraphData& graph) {
-  Shape shape;
-  std::vector<int> level;
-  std::vector<std::string> brackets;
-  for (std::size_t v = 0; v + 1 < graph.child_begin.size(); ++v) {
-    level.push_back(0);
-    brackets.emplace_back(".");
-    if (graph.child_begin[v + 1] > graph.child_begin[v]) {
-      const auto first = static_cast<std::size_t>(graph.child_begin[v]);
-      const auto l = static_cast<std::size_t>(graph.children[first]);
-      const auto r = static_cast<std::size_t>(graph.children[first + 1]);
-      level[v] = 1 + std::max(level[l], level[r]);
-      brackets[v] = "(" + brackets[l] + brackets[r] + ")";
-      ++shape.pairs;
-      shape.level_pairs += level[l] == level[r];
-    }
-    ++shape.widths[level[v]];
-  }
-  shape.brackets = brackets.back();
-  return shape;
-}
-
-/// The figures that are known of the Stanford treebank's training part.
-struct Statistics {
-  double vertices = 0, leaves = 0, shapes = 0, levels = 0, width = 0, narrow = 0, level_pairs = 0;
-
-  explicit Statistics(const std::vector<LabelledTree>& trees) {
-    std::set<std::string> distinct;
-    int all = 0, words = 0, pairs = 0, level_together = 0, minibatches = 0, rows = 0, narrow_rows = 0;
-    std::map<int, int> widths;
-    for (std::size_t i = 0; i < trees.size(); ++i) {
-      const Shape shape = shape_of(trees[i].graph);
-      distinct.insert(shape.brackets);
-      for (const auto& [level, count] : shape.widths) {
-        widths[level] += count;
-        all += count;
-      }
-      words += shape.widths.at(0);
-      pairs += shape.pairs;
-      level_together += shape.level_pairs;
-      if (i % 256 != 255) continue;
-      ++minibatches;
-      for (const auto& [level, count] : widths) narrow_rows += count <= 8;
-      rows += static_cast<int>(widths.size());
-      widths.clear();
-    }
-    vertices = static_cast<double>(all) / static_cast<double>(trees.size());
-    leaves = static_cast<double>(words) / all;
-    shapes = static_cast<double>(distinct.size());
-    levels = static_cast<double>(rows) / minibatches;
-    width = 256 * vertices / levels;
-    narrow = static_cast<double>(narrow_rows) / rows;
-    level_pairs = static_cast<double>(level_together) / pairs;
-  }
-};
-
-TEST(GeneratedTreebank, FollowsTheShapeOfTheStanfordTreebank) {
-  for (std::uint64_t seed : {1, 2, 3}) {
-    const Statistics found(parsed_treebank(generate_treebank(8544, seed)));
-    EXPECT_NEAR(found.vertices, 37.3, 1) << "seed " << seed;
-    EXPECT_NEAR(found.leaves, 0.513, 0.002) << "seed " << seed;
-    EXPECT_NEAR(found.shapes, 7400, 200) << "seed " << seed;
-    EXPECT_NEAR(found.levels, 24, 1.5) << "seed " << seed;
-    EXPECT_NEAR(found.width, 398, 25) << "seed " << seed;
-    EXPECT_NEAR(found.narrow, 0.23, 0.03) << "seed " << seed;
-    EXPECT_NEAR(found.level_pairs, 0.276, 0.02) << "seed " << seed;
-  }
-}
-
-TEST(GeneratedTreebank, IsTheSameForTheSameSeed) {
-  EXPECT_EQ(generate_treebank(20, 7), generate_treebank(20, 7));
-  EXPECT_NE(generate_treebank(20, 7), generate_treebank(20, 8));
-  EXPECT_EQ(testing::digest(generate_treebank(4000, 1)), 0x0765e6621c5ff7f1u);
-  EXPECT_EQ(
-      generate_treebank(1, 1),
-      "(1 (1 (2 word30) (1 (2 (3 good165) (1 (2 not269) (3 good2))) (1 (2 (2 (2 word10) (2 word52)) (2 word13)) (1 "
-      "bad19)))) (2 word935))\n");
-}
-
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -1,21 +1,14 @@
 // Word vectors in text: what is read, what is refused, and what random damage does.
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <zlib.h>
 
-#include <cmath>
-#include <fstream>
-#include <map>
-#include <random>
-#include <sstream>
 #include <thread>
 
-#include "tests/models/refusal.h"
+#include "tests/models/data.h"
 #include "tests/seed.h"
-#include "windrow/models/datasets.h"
 #include "windrow/models/saved_model.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
 
 using namespace std::string_literals;
@@ -51,19 +44,21 @@ TEST(WordVectors, AreReadInTheFormatsOfGloveAndWord2vec) {
 TEST(WordVectors, ThatAreDamagedAreRefusedByLine) {
   const std::string none = "no vector; expected a word and its numbers on each line";
   const std::string width = "; expected 2, the width of the table";
-  expect_refused(
-      "v.txt:", [](const std::string& text) { const Table table(text); },
-      {{"", "1:1: " + none},
-       {"2 2\n", "1:1: " + none},
-       {"cat 1\n", "1:1: 1 numbers" + width},
-       {"cat 1 2 3\na 1 2\n", "1:1: 3 numbers" + width},
-       {"400 3\ncat 1 2 3\n", "1:5: 3 numbers per word" + width},
-       {"cat 1 2x\n", "1:7: '2x'; expected a decimal number"},
-       {"rat nan 2\n", "1:5: 'nan'; expected a decimal number"},
-       {"cat 1 1e99\n", "1:7: '1e99'; expected a number within the range of float"},
-       {"cat 1 1e999\n", "1:7: '1e999'; expected a number within the range of float"},
-       {"\nb 1 2\n", "1:1: no word; expected a word and its numbers"},
-       {"2 2\ncat \0\x80? \0\x81?\n"s, "2:5: a NUL byte in a number, as in binary vectors; expected vectors in text"}});
+  for (const auto& [text, error] :
+       std::vector<BadText>{{"", "1:1: " + none},
+                            {"2 2\n", "1:1: " + none},
+                            {"cat 1\n", "1:1: 1 numbers" + width},
+                            {"cat 1 2 3\na 1 2\n", "1:1: 3 numbers" + width},
+                            {"400 3\ncat 1 2 3\n", "1:5: 3 numbers per word" + width},
+                            {"cat 1 2x\n", "1:7: '2x'; expected a decimal number"},
+                            {"rat nan 2\n", "1:5: 'nan'; expected a decimal number"},
+                            {"cat 1 1e99\n", "1:7: '1e99'; expected a number within the range of float"},
+                            {"cat 1 1e999\n", "1:7: '1e999'; expected a number within the range of float"},
+                            {"\nb 1 2\n", "1:1: no word; expected a word and its numbers"},
+                            {"2 2\ncat \0\x80? \0\x81?\n"s,
+                             "2:5: a NUL byte in a number, as in binary vectors; expected vectors in text"}}) {
+    EXPECT_EQ(refusal([&, &of = text] { Table read(of); }), "v.txt:" + error) << text;
+  }
 }
 
 TEST(WordVectors, MayHaveABlankATabOrANulByteAsTheirWord) {
@@ -114,7 +109,7 @@ TEST(WordVectors, AreReadFromCompressedFilesAndPipes) {
 
 /// Damage gives a refusal in one line, or finite numbers.
 TEST(WordVectors, ThatAreDamagedAtRandomDoNoHarm) {
-  const unsigned seed = testing::first_seed();
+  const unsigned seed = first_seed();
   std::mt19937 random(seed);
   const std::string good = "3 2\nthe 1 2\ncat 0.25 -1.5e-1\n. . . 3 4\n";
   const std::string bytes("09.-+eE \n\r\t\0x\xff", 14);
@@ -189,4 +184,4 @@ TEST(WordVectors, BecomeTheRowsOfAModelsEmbedding) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -1,25 +1,12 @@
 // Every workload at a small size: that it learns, the same whatever runs it, and does the work that its formula says.
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <map>
-
-#include "tests/engine/support.h"
 #include "tests/models/training.h"
 #include "tests/sanitized.h"
 #include "windrow/models/datasets.h"
 #include "windrow/models/workload.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::error_of;
-using testing::graphs_of;
-using testing::sanitized;
-using testing::TextFolder;
-using testing::train_twice;
-using testing::Trained;
 
 /// A workload at a size for tests, and what it must come to: the metric of its score after so many passes.
 struct WorkloadCase {
@@ -232,7 +219,7 @@ TEST(LanguageModels, KnowMoreThanHowOftenWordsAre) {
 TEST(Tagging, TakesSentencesWithTagsThatGivenVocabulariesLack) {
   std::string sentences;
   for (int i = 1; i <= 20; ++i) sentences += i % 10 == 0 ? "a|O b|I-LOC\n" : i == 1 ? "a|O b|I-NEW\n" : "a|O b|I-PER\n";
-  const testing::TextFolder folder({{"all.txt", sentences}});
+  const TextFolder folder({{"all.txt", sentences}});
   Engine engine;
   const Workload workload =
       make_workload("bilstm", host_device(engine),
@@ -343,4 +330,4 @@ TEST(Workloads, GenerateAsManyPiecesAsTheyAreToldTo) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

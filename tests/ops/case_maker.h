@@ -3,15 +3,12 @@
 
 #include <functional>
 #include <map>
-#include <string>
 #include <utility>
 
 #include "tests/ops/cases.h"
 #include "windrow/ops/internal/row_segments.h"
 
 namespace windrow::testing {
-
-inline Type counted(Index rows, Index width) { return {Rows::count(rows), width}; }
 
 /// Makes the parts of a case.
 class Maker {

@@ -1,4 +1,3 @@
-#include "tests/ops/cases.h"
 
 #include <stdexcept>
 

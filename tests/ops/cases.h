@@ -1,14 +1,15 @@
 // Random applications of operators, and functions that run them through a kernel.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <span>
 #include <vector>
 
+#include "tests/engine/support.h"
+#include "tests/seed.h"
 #include "windrow/ops/kernel.h"
 #include "windrow/ops/operators.h"
 
@@ -18,6 +19,8 @@ namespace windrow::testing {
 using Values = std::vector<double>;
 
 inline std::size_t elements(const Type& type) { return static_cast<std::size_t>(type.rows.number() * type.width); }
+
+inline Type counted(Index rows, Index width) { return {Rows::count(rows), width}; }
 
 enum class Numbers {
   real,   ///< uniform in [-2, 2]

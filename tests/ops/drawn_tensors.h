@@ -1,8 +1,6 @@
 // A fixture with an engine, its host device, and tensors with random elements.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include "tests/engine/support.h"
 #include "windrow/ops/random.h"
 

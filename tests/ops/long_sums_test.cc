@@ -1,15 +1,5 @@
-// Sums of very many terms on the host, against the exact sums.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <random>
-#include <string>
-#include <vector>
-
+// Sums of very many terms on the host, against the exact sums; and products of few rows.
 #include "tests/ops/cases.h"
-#include "tests/seed.h"
-#include "windrow/ops/operators.h"
 
 namespace windrow::testing {
 namespace {
@@ -43,6 +33,7 @@ void expect_all(const Operator& op, const Application& c, double expected) {
   }
 }
 
+// The last matrix is too large for the kernel of few rows, with 40,000 terms and more.
 constexpr Shape of_results[] = {{1, 1}, {1, 5}, {5, 1}, {3, 3}, {40, 2}, {1, 33}};
 
 TEST(LongSums, LoseNoDigitsInProducts) {
@@ -55,13 +46,6 @@ TEST(LongSums, LoseNoDigitsInProducts) {
       expect_all(op::matmul_tn, equal_terms({{terms, rows}, {terms, columns}}), sum);
     }
   }
-}
-
-TEST(LongSums, LoseNoDigitsInProductsOfOneRowAndAWideMatrix) {
-  const Index terms = 30'000;  // a matrix that is too large for the kernel of few rows
-  const double sum = static_cast<double>(terms) * tenth;
-  expect_all(op::matmul, equal_terms({{1, terms}, {terms, 20}}), sum);
-  expect_all(op::matmul_nt, equal_terms({{1, terms}, {20, terms}}), sum);
 }
 
 TEST(LongSums, LoseNoDigitsInProductsOfEachRow) {
@@ -133,16 +117,66 @@ TEST(LongSums, LoseNoDigitsInRowsThatManySegmentsShare) {
   const Index segments = 200'000;
   for (const auto& [op, expected] : {std::pair{&op::segment_spread, tenth}, {&op::segment_spread_mean, tenth / 2}}) {
     Application c = equal_terms({{segments, 2}}, {tenth}, op::to_rows(Rows::count(2)));
-    c.signature.indices = {{Rows::count(segments), 2}};
+    c.signature.indices = {counted(segments, 2)};
     c.indices.emplace_back();
     for (Index s = 0; s < segments; ++s) c.indices[0].insert(c.indices[0].end(), {0, 2});
     expect_all(*op, c, static_cast<double>(segments) * expected);
   }
   Application c = equal_terms({{1, 2}, {segments, 2}}, {0, tenth});
-  c.signature.indices = {{Rows::count(segments), 2}};
+  c.signature.indices = {counted(segments, 2)};
   c.indices.emplace_back();
   for (Index s = 0; s < segments; ++s) c.indices[0].insert(c.indices[0].end(), {0, 1});
   expect_all(op::segment_max_gradient, c, static_cast<double>(segments) * tenth);
+}
+
+/// Random operands of a product by matmul or matmul_nt, whose second matrix is transposed.
+Application product(const Operator& op, Index rows, Index inner, Index columns, std::mt19937& random) {
+  const Type x = counted(rows, inner);
+  const Type y = &op == &op::matmul ? counted(inner, columns) : counted(columns, inner);
+  return {{.in = {x, y}}, {random_values(x, random), random_values(y, random)}};
+}
+
+TEST(FewRows, GiveTheSumsOfTheirProducts) {
+  std::mt19937 random(first_seed());
+  for (const Operator* op : {&op::matmul, &op::matmul_nt}) {
+    for (const Index rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 17, 32, 33}) {
+      for (const Index inner : {0, 1, 7, 8, 19, 64, 129, 384, 385, 1000}) {
+        for (const Index columns : {1, 2, 5, 12, 13, 16, 27, 37, 100, 131}) {
+          SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(inner) + " x " + std::to_string(columns));
+          const Application c = product(*op, rows, inner, columns, random);
+          const Values before = random_values(infer(*op, c.signature), random);
+          expect_close(run_host(*op, c, before, Write::overwrite, random()), evaluate(reference_kernels(), *op, c),
+                       1e-5);
+          expect_close(run_host(*op, c, before, Write::add, random()), evaluate(reference_kernels(), *op, c, before),
+                       1e-5);
+          if (::testing::Test::HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+/// Two rows at a time, since a single long row by a transposed matrix is left to oneDNN.
+TEST(FewRows, GiveTheBitsThatTheyHaveInASmallerProduct) {
+  std::mt19937 random(first_seed());
+  constexpr std::ptrdiff_t rows = 18, inner = 500, columns = 101;
+  for (const Operator* op : {&op::matmul, &op::matmul_nt}) {
+    const Application c = product(*op, rows, inner, columns, random);
+    const Values whole = run_host(*op, c, Values(rows * columns), Write::overwrite, 1);
+    for (std::ptrdiff_t row = 0; row < rows; row += 2) {
+      for (std::ptrdiff_t column = 0; column < columns; ++column) {
+        Application small = product(*op, 2, inner, 1, random);
+        small.in[0] = {c.in[0].begin() + row * inner, c.in[0].begin() + (row + 2) * inner};
+        for (std::ptrdiff_t i = 0; i < inner; ++i) {
+          const std::ptrdiff_t at = op == &op::matmul ? i * columns + column : column * inner + i;
+          small.in[1][static_cast<std::size_t>(i)] = c.in[1][static_cast<std::size_t>(at)];
+        }
+        const auto expected = whole.begin() + row * columns + column;
+        ASSERT_EQ(run_host(*op, small, {0, 0}, Write::overwrite, 1), (Values{expected[0], expected[columns]}))
+            << op->name.text() << ", row " << row << ", column " << column;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -1,22 +1,19 @@
-// Every operator of the list: its host kernel against the reference, its gradient against differences.
+// Every operator of the list: its host kernel against the reference, its gradient against differences; and rows grouped
+// by the row of a table that they belong to.
 #include "windrow/ops/operators.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
 #include <iterator>
-#include <limits>
-#include <string>
+#include <map>
 
-#include "tests/engine/support.h"
 #include "tests/ops/cases.h"
 #include "tests/sanitized.h"
-#include "tests/seed.h"
+#include "windrow/ops/internal/row_segments.h"
 #include "windrow/ops/internal/row_sums.h"
 
 namespace windrow::testing {
 namespace {
+
+using Integers = std::vector<std::int32_t>;
 
 constexpr Index row_counts[] = {0, 1, 2, 3, 5, 16, 33, 70, 300};
 
@@ -183,7 +180,7 @@ TEST_P(ElementwiseOperator, GivesEachElementWhatItGivesItAlone) {
     const std::size_t step = 1 + together.size() / 64;
     for (std::size_t at = 0; at < together.size(); at += step) {
       Application alone = c;
-      alone.signature.in.assign(c.in.size(), {Rows::count(1), 1});
+      alone.signature.in.assign(c.in.size(), counted(1, 1));
       for (std::size_t k = 0; k < c.in.size(); ++k) alone.in[k] = {c.in[k][at]};
       const double value = run_host(op(), alone, {before[at]}, Write::add, 1)[0];
       ASSERT_EQ(value, together[at]) << "element " << at;  // to the bit
@@ -255,6 +252,48 @@ TEST(StoredAttributes, AreMadeAnewOrRefused) {
   damaged.sizes[5] = 0;  // the stride
   EXPECT_THROW(op::remade(op::conv2d, damaged), MisuseError);
   EXPECT_THROW(op::remade(op::sgd, op::at_rate(0.5)), MisuseError);
+}
+
+/// By a map.
+RowSegments oracle(const Integers& row_of) {
+  std::map<std::int32_t, Integers> rows;
+  for (std::size_t r = 0; r < row_of.size(); ++r) {
+    if (row_of[r] >= 0) rows[row_of[r]].push_back(static_cast<std::int32_t>(r));
+  }
+  RowSegments result;
+  for (const auto& [row, of_row] : rows) {
+    const auto begin = static_cast<std::int32_t>(result.order.size());
+    result.order.insert(result.order.end(), of_row.begin(), of_row.end());
+    result.bounds.insert(result.bounds.end(), {row, begin, static_cast<std::int32_t>(result.order.size())});
+  }
+  return result;
+}
+
+TEST(RowSegments, AreThoseThatAMapFindsWhateverTheTableAndTheRows) {
+  const unsigned seed = first_seed();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (const std::int32_t table : {1, 2, 200, 256, 257, 2048, 2049, 50'000, std::numeric_limits<std::int32_t>::max()}) {
+    for (const std::size_t rows : {0u, 1u, 2u, 100u, 1023u, 1024u, 5000u}) {
+      Integers row_of(rows);
+      for (auto& row : row_of) row = std::uniform_int_distribution<std::int32_t>(-1, table - 1)(random);
+      if (rows > 0) row_of.back() = table - 1;
+      const RowSegments segments = row_segments(row_of), expected = oracle(row_of);
+      ASSERT_EQ(segments.bounds, expected.bounds) << table << " " << rows;
+      ASSERT_EQ(segments.order, expected.order) << table << " " << rows;
+    }
+  }
+}
+
+TEST(RowSegments, MayHaveARowOfTheMatrixSeveralTimes) {
+  const RowSegments segments = row_segments(Integers{4, 1, -1, 4, 4, -1}, 2);
+  EXPECT_EQ(segments.bounds, (Integers{1, 0, 1, 4, 1, 4}));
+  EXPECT_EQ(segments.order, (Integers{0, 0, 1, 2}));
+}
+
+TEST(RowSegments, AreNoneWhereNoRowBelongsToTheTable) {
+  EXPECT_EQ(row_segments(Integers{-1, -7}).bounds, Integers{});
+  EXPECT_EQ(row_segments({}).order, Integers{});
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // Cases with what is not finite among their operands.
 #pragma once
 
-#include <limits>
-#include <string>
 #include <utility>
 
 #include "tests/ops/cases.h"

@@ -1,7 +1,5 @@
 #include "windrow/ops/random.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>

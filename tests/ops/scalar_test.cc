@@ -1,16 +1,10 @@
 // Operator::scalar: the expressions, compiled, against the reference and against the host's kernels.
 #include <dlfcn.h>
-#include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <limits>
-#include <string>
 
 #include "tests/ops/cases.h"
-#include "tests/seed.h"
 
 namespace windrow::testing {
 namespace {
@@ -107,7 +101,7 @@ TEST_F(Scalars, GiveWhatTheHostGivesAtTheEnds) {
       std::vector<double> operands;
       for (std::size_t k = 0, rest = i; k < op->inputs; ++k, rest /= 6) {
         operands.push_back(ends[rest % 6]);
-        c.signature.in.push_back({Rows::count(1), 1});
+        c.signature.in.push_back(counted(1, 1));
         c.in.push_back({operands.back()});
       }
       if (op == &op::binary_cross_entropy && (operands[1] < 0 || operands[1] > 1)) continue;  // the host refuses

@@ -1,15 +1,20 @@
-// What print_source() prints and refuses. That printed programs give the bits of the library is tested by
-// tests/programs/export_test.cc, which compiles one.
-#include <gtest/gtest.h>
+// What print_source() prints and refuses, and its names and literals. That printed programs give the bits of the
+// library is tested by tests/programs/export_test.cc, which compiles one.
+#include <limits>
+#include <random>
 
-#include <string>
-
+#include "print/names.h"
+#include "tests/engine/support.h"
+#include "tests/seed.h"
 #include "windrow/ops/apply.h"
+#include "windrow/ops/operators.h"
 #include "windrow/ops/random.h"
 #include "windrow/ops/static.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
+
+using print::Identifiers, print::identifier, print::literal, print::quoted;
 
 class StaticSource : public ::testing::Test {
  protected:
@@ -23,12 +28,7 @@ class StaticSource : public ::testing::Test {
   }
   std::string refusal(Static::Body body) const { return refusal(program(std::move(body))); }
   std::string refusal(const StaticProgram& refused) const {
-    try {
-      print_source(host, refused);
-      return {};
-    } catch (const MisuseError& error) {
-      return error.what();
-    }
+    return error_of<MisuseError>([&] { print_source(host, refused); });
   }
 
   Engine engine;
@@ -84,5 +84,50 @@ TEST_F(StaticSource, RefusesWhatItCannotPrint) {
   EXPECT_EQ(refusal(twice), "two layers cannot be exported: it has no outputs");
 }
 
+TEST(Printing, MakesIdentifiersOfAnyName) {
+  EXPECT_EQ(identifier("forget_bias"), "forget_bias");
+  EXPECT_EQ(identifier("forward 1/in"), "forward_1_in");
+  EXPECT_EQ(identifier("7th"), "x7th");
+  EXPECT_EQ(identifier("_a__b"), "x_a_b");
+  EXPECT_EQ(identifier(""), "x");
+  EXPECT_EQ(identifier("for"), "for_");
+  EXPECT_EQ(identifier("W\xc3\xb6rter"), "W_rter");
+  Identifiers names;
+  EXPECT_EQ(names.add("a b"), "a_b");
+  EXPECT_EQ(names.add("a-b"), "a_b_2");
+  EXPECT_EQ(names.add("a/b"), "a_b_3");
+}
+
+TEST(Printing, QuotesText) {
+  EXPECT_EQ(quoted("a \"b\" \\ c"), R"("a \"b\" \\ c")");
+  EXPECT_EQ(quoted("a\n1"), "\"a\\0121\"");
+}
+
+TEST(Printing, KeepsTheBitsOfNumbers) {
+  std::mt19937 random(first_seed());
+  std::normal_distribution<double> normal(0, 1e5);
+  for (int i = 0; i < 1000; ++i) {
+    const double number = normal(random);
+    EXPECT_EQ(std::strtod(literal(number).c_str(), nullptr), number) << literal(number);
+    const auto smaller = static_cast<float>(number);
+    EXPECT_EQ(std::strtof(literal(smaller).c_str(), nullptr), smaller) << literal(smaller);
+  }
+  EXPECT_EQ(literal(2.0), "2.0");
+  EXPECT_EQ(literal(1.0f), "1.0f");
+  EXPECT_EQ(literal(-std::numeric_limits<double>::infinity()), "-std::numeric_limits<double>::infinity()");
+}
+
+TEST(Printing, InitialisesAttributes) {
+  EXPECT_EQ(literal(op::columns(3, 7)), R"({.made_by = "columns", .sizes = {3, 7}})");
+  EXPECT_EQ(literal(op::scaled_by(0.5)), R"({.made_by = "scaled_by", .values = {0.5}})");
+  EXPECT_EQ(literal(op::scaled_by(-0.0)), R"({.made_by = "scaled_by", .values = {-0.0}})");
+  EXPECT_EQ(literal(op::to_rows(Rows::count(4))), R"({.made_by = "to_rows", .rows = windrow::Rows::count(4)})");
+}
+
+/// Printed code names operators as the namespace op does.
+TEST(Printing, OperatorsAreNamedAsIdentifiers) {
+  for (const Operator* op : op::all()) EXPECT_EQ(identifier(std::string(op->name.text())), op->name.text());
+}
+
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

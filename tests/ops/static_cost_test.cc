@@ -1,12 +1,9 @@
 // What recordings cost: allocations of a replay, counted; and bodies whose allocations fail.
-#include <gtest/gtest.h>
-
 #include <new>
 #include <thread>
 
 #include "tests/engine/faults.h"
-#include "tests/engine/support.h"
-#include "tests/ops/mlp.h"
+#include "tests/ops/every_order.h"
 #include "tests/sanitized.h"
 
 namespace windrow::testing {
@@ -29,32 +26,28 @@ TEST(Faults, ReachMappedMemory) {
   EXPECT_TRUE(failed);
 }
 
-class StaticCosts : public EveryPolicy {};
-WINDROW_EVERY_POLICY(StaticCosts);
+class StaticCosts : public InEveryOrder {};
+WINDROW_EVERY_ORDER(StaticCosts);
 
 TEST_P(StaticCosts, AReplayAllocatesNothing) {
-  for (const StaticOptions::Order order : every_order) {
-    Engine engine(options());
-    const Device host = host_device(engine);
-    // A batch of 512 rows is so large that operators are cut into pieces.
-    for (const Index rows : {16, 512}) {
-      if (rows > 16 && GetParam().workers > 1) continue;
-      Mlp mlp(host, rows > 16 ? std::vector<Index>{12, 256, 128, 4} : std::vector<Index>{12, 20, 16, 4});
-      Static step(host, [&](const StaticInputs& batch) { return mlp.step(batch); }, {.order = order});
-      const StaticInputs batch = Batches(host, rows).next(0);
-      step(batch);
-      engine.wait_all();
-      std::int64_t calls = 1;
-      // The engine's records move between the caches of its threads, until all caches are full.
-      for (int tries = 0; calls > 0 && tries < 1000 * GetParam().workers; ++tries) {
-        const std::int64_t before = faults::asked().calls;
-        for (int i = 0; i < 3; ++i) step(batch);
-        while (engine.stats().pending > 0) std::this_thread::yield();
-        calls = faults::asked().calls - before;
-      }
-      EXPECT_EQ(calls, 0) << "with " << rows << " rows";
-      EXPECT_EQ(step.stats().recorded, 1U);
+  // A batch of 512 rows is so large that operators are cut into pieces.
+  for (const Index rows : {16, 512}) {
+    if (rows > 16 && workers() > 1) continue;
+    Mlp mlp(host, rows > 16 ? std::vector<Index>{12, 256, 128, 4} : std::vector<Index>{12, 20, 16, 4});
+    Static step = recorded([&](const StaticInputs& batch) { return mlp.step(batch); });
+    const StaticInputs batch = Batches(host, rows).next(0);
+    step(batch);
+    engine.wait_all();
+    std::int64_t calls = 1;
+    // The engine's records move between the caches of its threads, until all caches are full.
+    for (int tries = 0; calls > 0 && tries < 1000 * workers(); ++tries) {
+      const std::int64_t before = faults::asked().calls;
+      for (int i = 0; i < 3; ++i) step(batch);
+      while (engine.stats().pending > 0) std::this_thread::yield();
+      calls = faults::asked().calls - before;
     }
+    EXPECT_EQ(calls, 0) << "with " << rows << " rows";
+    EXPECT_EQ(step.stats().recorded, 1U);
   }
 }
 

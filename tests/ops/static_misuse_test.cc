@@ -1,6 +1,4 @@
 // What bodies of a Static may not do, and what does not become a part of them.
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <optional>
 

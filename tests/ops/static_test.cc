@@ -1,13 +1,8 @@
 // Recordings of operators: their replays against fresh runs, what a body may do, and the cache.
 #include "windrow/ops/static.h"
 
-#include <gtest/gtest.h>
-
-#include <optional>
-
-#include "tests/engine/support.h"
 #include "tests/memory/counting_allocator.h"
-#include "tests/ops/mlp.h"
+#include "tests/ops/every_order.h"
 #include "tests/ops/random_operators.h"
 #include "tests/sanitized.h"
 
@@ -18,8 +13,8 @@ using Floats = std::vector<float>;
 using Results = std::vector<Tensor>;
 using Order = StaticOptions::Order;
 
-class StaticOnEveryPolicy : public EveryPolicy {};
-WINDROW_EVERY_POLICY(StaticOnEveryPolicy);
+class StaticOnEveryPolicy : public InEveryOrder {};
+WINDROW_EVERY_ORDER(StaticOnEveryPolicy);
 
 Floats trained_fresh(const EngineOptions& options, int steps) {
   Engine engine(options);
@@ -34,16 +29,12 @@ TEST_P(StaticOnEveryPolicy, GivesTheBitsOfAFreshRunForAThousandSteps) {
   if (!sanitized) {
     EXPECT_LT(fresh[0] + fresh[1], 1);  // it has learned
   }
-  for (const Order order : every_order) {
-    Engine engine(options());
-    const Device host = host_device(engine);
-    Mlp mlp(host);
-    Static step(host, [&](const StaticInputs& batch) { return mlp.step(batch); }, {.order = order});
-    EXPECT_EQ(trained(host, mlp, steps, [&](const StaticInputs& batch) { return step(batch); }), fresh);
-    EXPECT_EQ(step.stats().recorded, 1U);
-    EXPECT_EQ(step.stats().replayed, steps - 1U);
-    EXPECT_LT(step.stats().planned_bytes, step.stats().unshared_bytes);
-  }
+  Mlp mlp(host);
+  Static step = recorded([&](const StaticInputs& batch) { return mlp.step(batch); });
+  EXPECT_EQ(trained(host, mlp, steps, [&](const StaticInputs& batch) { return step(batch); }), fresh);
+  EXPECT_EQ(step.stats().recorded, 1U);
+  EXPECT_EQ(step.stats().replayed, steps - 1U);
+  EXPECT_LT(step.stats().planned_bytes, step.stats().unshared_bytes);
 }
 
 TEST_P(StaticOnEveryPolicy, GivesTheBitsOfFreshRunsOfRandomOperators) {
@@ -54,53 +45,40 @@ TEST_P(StaticOnEveryPolicy, GivesTheBitsOfFreshRunsOfRandomOperators) {
     RandomOperators fresh(fresh_host, seed);
     const std::vector<Floats> expected =
         results_of(fresh_host, fresh, 8, [&](const StaticInputs& inputs) { return fresh.run(inputs); });
-    for (const Order order : every_order) {
-      Engine engine(options());
-      const Device host = host_device(engine);
-      RandomOperators program(host, seed);
-      Static step(host, [&](const StaticInputs& inputs) { return program.run(inputs); }, {.order = order});
-      EXPECT_EQ(results_of(host, program, 8, [&](const StaticInputs& inputs) { return step(inputs); }), expected);
-    }
+    RandomOperators program(host, seed);
+    Static step = recorded([&](const StaticInputs& inputs) { return program.run(inputs); });
+    EXPECT_EQ(results_of(host, program, 8, [&](const StaticInputs& inputs) { return step(inputs); }), expected);
   }
 }
 
 TEST_P(StaticOnEveryPolicy, RecoversFromAFailureInAReplay) {
-  for (const Order order : every_order) {
-    Engine engine(options());
-    const Device host = host_device(engine);
-    const Tensor table(host, 3, 1, "table");
-    const Tensor one(host, 1, 1, "one");
-    table.set({10, 20, 30});
-    one.set({1});
-    Static look_up(host,
-                   [&](const StaticInputs& call) -> Results {
-                     Tensor rows = apply(host, op::gather_rows, {.in = {table}, .indices = call.indices});
-                     for (int i = 0; i < 4; ++i)
-                       rows = apply(host, op::matmul, {.in = {rows, one}});  // they share bytes
-                     return {apply(host, op::square, {.in = {rows}}), apply(host, op::neg, {.in = {table}})};
-                   },
-                   {.order = order});
-    const IntTensor index(host, 2, 1, "index");
-    index.set({2, 0});
-    EXPECT_EQ(look_up({.indices = {index}})[0].get(), (Floats{900, 100}));
-    for (int failures = 1; failures < 4; ++failures) {
-      index.set({1, 7});
-      for (int i = 0; i < failures; ++i) {
-        const Tensor squares = look_up({.indices = {index}})[0];
-        expect_error<OpError>([&] { squares.get(); }, "7");
-      }
-      index.set({1, 1});
-      EXPECT_EQ(look_up({.indices = {index}})[0].get(), (Floats{400, 400}));
-      EXPECT_EQ(look_up({.indices = {index}})[1].get(), (Floats{-10, -20, -30}));
+  const Tensor table(host, 3, 1, "table");
+  const Tensor one(host, 1, 1, "one");
+  table.set({10, 20, 30});
+  one.set({1});
+  Static look_up = recorded([&](const StaticInputs& call) -> Results {
+    Tensor rows = apply(host, op::gather_rows, {.in = {table}, .indices = call.indices});
+    for (int i = 0; i < 4; ++i) rows = apply(host, op::matmul, {.in = {rows, one}});  // they share bytes
+    return {apply(host, op::square, {.in = {rows}}), apply(host, op::neg, {.in = {table}})};
+  });
+  const IntTensor index(host, 2, 1, "index");
+  index.set({2, 0});
+  EXPECT_EQ(look_up({.indices = {index}})[0].get(), (Floats{900, 100}));
+  for (int failures = 1; failures < 4; ++failures) {
+    index.set({1, 7});
+    for (int i = 0; i < failures; ++i) {
+      const Tensor squares = look_up({.indices = {index}})[0];
+      expect_error<OpError>([&] { squares.get(); }, "7");
     }
-    EXPECT_EQ(look_up.stats().recorded, 1U);
-    engine.wait_all();
+    index.set({1, 1});
+    EXPECT_EQ(look_up({.indices = {index}})[0].get(), (Floats{400, 400}));
+    EXPECT_EQ(look_up({.indices = {index}})[1].get(), (Floats{-10, -20, -30}));
   }
+  EXPECT_EQ(look_up.stats().recorded, 1U);
+  engine.wait_all();
 }
 
 TEST_P(StaticOnEveryPolicy, MayEndWhileItsReplaysRun) {
-  Engine engine(options());
-  const Device host = host_device(engine);
   std::optional<Tensor> y;
   {
     const Tensor x(host, 2, 2, "x");
@@ -336,30 +314,24 @@ TEST_F(StaticTest, ThrowsAfterItsEngineHasEnded) {
 
 /// A body may return its inputs, and the program may pass them on: as a delay line does.
 TEST_P(StaticOnEveryPolicy, TakesWhatItReturnedAsAnyInput) {
-  for (const Order order : every_order) {
-    Engine engine(options());
-    const Device host = host_device(engine);
-    Static step(host,
-                [&](const StaticInputs& call) -> Results {
-                  return {apply(host, op::sub, {.in = {call.in[0], call.in[1]}}), call.in[0], call.in[1]};
-                },
-                {.order = order});
-    const Tensor x(host, 1, 1);
-    Tensor before(host, 1, 1);
-    before.set({0});
-    for (int i = 1; i <= 4; ++i) {
-      x.set({static_cast<float>(i * i)});
-      const Results results = step({.in = {x, before}});
-      EXPECT_EQ(results[0].get(), Floats{static_cast<float>(2 * i - 1)});
-      before = results[1];
-    }
-    const Results last = step({.in = {before, x}});  // x = 16, as before
-    x.set({7});
-    const Results made = step({.in = {x, last[1]}});
-    const Results swapped = step({.in = {made[2], made[1]}});
-    EXPECT_EQ(swapped[0].get(), Floats{9});
-    EXPECT_EQ(step({.in = {swapped[1], swapped[2]}})[0].get(), Floats{9});
+  Static step = recorded([&](const StaticInputs& call) -> Results {
+    return {apply(host, op::sub, {.in = {call.in[0], call.in[1]}}), call.in[0], call.in[1]};
+  });
+  const Tensor x(host, 1, 1);
+  Tensor before(host, 1, 1);
+  before.set({0});
+  for (int i = 1; i <= 4; ++i) {
+    x.set({static_cast<float>(i * i)});
+    const Results results = step({.in = {x, before}});
+    EXPECT_EQ(results[0].get(), Floats{static_cast<float>(2 * i - 1)});
+    before = results[1];
   }
+  const Results last = step({.in = {before, x}});  // x = 16, as before
+  x.set({7});
+  const Results made = step({.in = {x, last[1]}});
+  const Results swapped = step({.in = {made[2], made[1]}});
+  EXPECT_EQ(swapped[0].get(), Floats{9});
+  EXPECT_EQ(step({.in = {swapped[1], swapped[2]}})[0].get(), Floats{9});
 }
 
 TEST_F(StaticTest, AccessesOnlyWhatItDeclares) {

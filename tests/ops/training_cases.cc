@@ -1,7 +1,4 @@
 // The cases of operators for training.
-#include <algorithm>
-#include <limits>
-
 #include "tests/ops/case_maker.h"
 
 namespace windrow::testing {

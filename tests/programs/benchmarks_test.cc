@@ -1,7 +1,4 @@
-// What windrow-perf prints for each benchmark.
-#include <algorithm>
-#include <map>
-#include <regex>
+// What windrow-perf prints for each benchmark, and its tables, at sizes that are too small to measure anything.
 
 #include "tests/programs/programs.h"
 #include "windrow/models/datasets.h"
@@ -10,12 +7,11 @@ namespace windrow::testing {
 namespace {
 
 using Perf = Programs;
+using Tables = Programs;
 
 TEST_F(Perf, PrintsOneObjectPerLineWithAllFigures) {
-  const Outcome outcome =
-      run("windrow-perf train --model tree-lstm --hidden 8 --embedding 6 --passes 3 --workers 1,2 --json");
-  EXPECT_EQ(outcome.err, "");
-  EXPECT_EQ(outcome.status, 0);
+  const std::string outcome =
+      output("windrow-perf train --model tree-lstm --hidden 8 --embedding 6 --passes 3 --workers 1,2 --json");
   std::string line = R"re(\{"model": "tree-lstm", "workers": %, "unit": "trees")re";
   for (const char* name : {"units_per_s", "units_per_s_median", "flops_per_unit", "peak_gflops", "peak_share",
                            "construction_ns_per_vertex", "schedule_ns_per_vertex", "batches_per_minibatch",
@@ -26,7 +22,7 @@ TEST_F(Perf, PrintsOneObjectPerLineWithAllFigures) {
   line += R"re(, "hidden": 8, "embedding": 6, "classes": 5, "batch": 64)re";
   line += R"re(, "policy": "pool", "schedule": "level", "data": "generated"\})re";
   const auto of = [&](const char* workers) { return std::string(line).replace(line.find('%'), 1, workers) + "\n"; };
-  EXPECT_TRUE(std::regex_match(outcome.out, std::regex(of("1") + of("2")))) << outcome.out;
+  expect_match(outcome, of("1") + of("2"));
 }
 
 TEST_F(Perf, EvaluatesTheValidationSet) {
@@ -42,7 +38,7 @@ TEST_F(Perf, EvaluatesTheValidationSet) {
       << lines[0];
   EXPECT_DOUBLE_EQ(field(lines[0], "flops_per_unit"), 3 * 6 * 8 * 6 + 2 * 16 * 8 * 8 + 5 * 10 * 8);
   EXPECT_GT(field(lines[0], "units_per_s"), 0);
-  EXPECT_EQ(lines[0].find("unbatched"), std::string::npos) << lines[0];
+  expect_lacks(lines[0], "unbatched");
 }
 
 TEST_F(Perf, TrainsSeveralModels) {
@@ -53,10 +49,7 @@ TEST_F(Perf, TrainsSeveralModels) {
   EXPECT_TRUE(lines[1].starts_with(R"({"model": "dag", "workers": 1, "unit": "sentences", )")) << lines[1];
   EXPECT_TRUE(lines[2].starts_with(R"({"model": "var-lstm", "workers": 1, "unit": "words", )")) << lines[2];
   EXPECT_TRUE(lines[3].starts_with(R"({"model": "parser", "workers": 1, "unit": "sentences", )")) << lines[3];
-  EXPECT_NE(
-      lines[0].find(R"("formula": "4 h^2 per inner vertex, 8 h per tree", "hidden": 8, "leaves": 256, "batch": 4)"),
-      std::string::npos)
-      << lines[0];
+  expect_has(lines[0], R"("formula": "4 h^2 per inner vertex, 8 h per tree", "hidden": 8, "leaves": 256, "batch": 4)");
   EXPECT_DOUBLE_EQ(field(lines[0], "flops_per_unit"), 3 * (4 * 64 * 255 + 8 * 8));
 }
 
@@ -75,7 +68,7 @@ TEST_F(Perf, PrintsTheCostPerOp) {
     const std::string& line = lines[i];
     EXPECT_TRUE(line.starts_with(beginning(patterns[i]))) << line;
     if (patterns[i][0] == 'F') {  // replayed, nothing is pushed
-      EXPECT_NE(line.find(R"("push_ns": null, "push_p50": null, "push_p999": null)"), std::string::npos) << line;
+      expect_has(line, R"("push_ns": null, "push_p50": null, "push_p999": null)");
     } else {
       EXPECT_GT(field(line, "push_ns"), 0);
       EXPECT_GE(field(line, "ns_per_op"), field(line, "push_ns"));
@@ -84,7 +77,7 @@ TEST_F(Perf, PrintsTheCostPerOp) {
     EXPECT_LE(field(line, "p05"), field(line, "ns_per_op"));
     EXPECT_GE(field(line, "p95"), field(line, "ns_per_op"));
     EXPECT_GT(field(line, "rss_mb"), 0);
-    EXPECT_NE(line.find(R"("round_trip_ns": )"), std::string::npos) << line;  // null on one core
+    expect_has(line, R"("round_trip_ns": )");  // null on one core
     EXPECT_EQ(line.find("efficiency"), std::string::npos) << "ops that do nothing have none";
   }
 }
@@ -125,7 +118,7 @@ TEST_F(Perf, LeavesOutSystemsThatCannotRunAPatternUnlessTheyAreNamed) {
   EXPECT_EQ(run("windrow-perf engine --metg --pattern all --systems windrow-captures --ops 10 --repetitions 1").status,
             0);
   for (const std::string& line : lines_of(run(command + "all"))) {
-    EXPECT_EQ(line.find(R"("windrow-captures", "pattern": "FA")"), std::string::npos) << line;
+    expect_lacks(line, R"("windrow-captures", "pattern": "FA")");
   }
 }
 
@@ -138,7 +131,7 @@ TEST_F(Perf, RunsEverySystemOfTheBuild) {
     if (!replayed) {
       EXPECT_GT(field(line, "push_ns"), 0) << line;
     } else {
-      EXPECT_NE(line.find(R"("push_ns": null, "push_p50": null, "push_p999": null)"), std::string::npos) << line;
+      expect_has(line, R"("push_ns": null, "push_p50": null, "push_p999": null)");
     }
   }
   EXPECT_EQ(count.size(), std::size(patterns));
@@ -167,13 +160,115 @@ TEST_F(Perf, SaysWhichSystemsAreNotInTheBuild) {
 TEST_F(Perf, ListsEveryBenchmarkWithItsCommand) {
   const Outcome outcome = run("windrow-perf --help");
   EXPECT_EQ(outcome.status, 0);
-  EXPECT_NE(outcome.out.find("windrow-perf train --model tree-lstm --data DIR --hidden 256 --embedding 256 --batch 64"),
-            std::string::npos)
-      << outcome.out;
+  expect_has(outcome.out, "windrow-perf train --model tree-lstm --data DIR --hidden 256 --embedding 256 --batch 64");
   for (const char* command : {"engine --pattern all", "engine --metg", "engine --start", "engine --backlog", "gpu",
                               "comm", "ablation", "schedules", "lazy", "static"}) {
-    EXPECT_NE(outcome.out.find(std::string("windrow-perf ") + command), std::string::npos) << outcome.out;
+    expect_has(outcome.out, std::string("windrow-perf ") + command);
   }
+}
+
+struct TableCommand {
+  const char* flags;
+  const char* title;
+  const char* columns;
+  std::ptrdiff_t rows;
+};
+
+void PrintTo(const TableCommand& command, std::ostream* out) { *out << command.flags; }
+
+class TableCommands : public Programs, public ::testing::WithParamInterface<TableCommand> {};
+
+TEST_P(TableCommands, PrintWhatTheyMeasured) {
+  const TableCommand& command = GetParam();
+  const auto lines = lines_of(run(std::string("windrow-perf ") + command.flags + " --repetitions 1 --workers 2"));
+  ASSERT_GT(lines.size(), 4u);
+  EXPECT_EQ(lines[0], std::string("# ") + command.title);
+  EXPECT_EQ(lines[4], command.columns);
+  EXPECT_EQ(static_cast<std::ptrdiff_t>(lines.size()), 6 + command.rows);
+  for (const std::string& line : lines) expect_lacks(line, "nan");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, TableCommands,
+    ::testing::Values(
+        TableCommand{"ablation --turn-ms 1 --model all --batch 4 --samples 8 --hidden 8",
+                     "Throughput with each optimisation disabled",
+                     "| model | batch | unit | all on | no specialisation | no eager | no lazy | no slots "
+                     "| no in-place | no sharing | no fusion | no streaming | no splitting | no ahead | all off |",
+                     11},
+        TableCommand{"ablation --times --turn-ms 1 --model tree-lstm,listops --batch 1,4 --samples 8 --hidden 8",
+                     "Time of memory operations and of computation",
+                     "| model | batch | variant | products ms | arithmetic ms | memory ms | memory share | units/s |",
+                     12},
+        TableCommand{"schedules --turn-ms 1 --batch 1,4 --samples 8 --hidden 8",
+                     "Throughput without batching and with each schedule policy",
+                     "| model | batch | unit | no batching | depth | agenda | complete | level | best speedup |", 22},
+        TableCommand{"schedules --manual --batch 1,3 --samples 4 --hidden 8 --embedding 6 --layers 1",
+                     "Manual batching compared with automatic batching",
+                     "| batch | manual | automatic | automatic / manual | one vertex at a time |", 2},
+        TableCommand{"lazy --batch 3 --samples 8 --hidden 6,8", "Lazy expressions compared with a vertex function",
+                     "| workers | hidden | written as | vertex function | lazy | lazy / vertex function | lazy / "
+                     "vertex function "
+                     "(CPU time) | nodes per tree | recording ns per node | lowering ns per node |",
+                     4},
+        TableCommand{"static --batch 2 --hidden 8 --turn-ms 1",
+                     "Steps of operators, pushed and replayed: time and peak memory",
+                     "| program | workers | step | step us | step ratio | calling us | calling ratio | allocations | "
+                     "peak KiB | bound KiB | sum KiB | peak / bound |",
+                     50}));
+
+TEST_F(Tables, OfStepsShowMemoryNearTheLowerBoundAndReplaysWithoutAllocations) {
+  int planned = 0, recycled = 0, replayed = 0;
+  double pushed = 0;
+  for (const std::string& row :
+       lines_of(run("windrow-perf static --batch 16 --hidden 64 --workers 1 --turn-ms 1 --repetitions 1 --json"))) {
+    SCOPED_TRACE(row);
+    const auto is = [&](const char* text) { return row.find(text) != std::string::npos; };
+    const bool counted = !is("\"allocations\": null"), bounded = !is("\"bound KiB\": null");
+    EXPECT_GE(field(row, "sum KiB"), bounded ? field(row, "bound KiB") : 0);
+    if (is("\"eager\"") || is("\"lazily allocated\"")) {
+      EXPECT_GE(field(row, "peak KiB"), field(row, "sum KiB"));
+    } else if (is("\"recycled\"") && counted) {
+      ++recycled;
+      EXPECT_GT(pushed = field(row, "allocations"), 30);
+    } else if (is("\"recycled\"")) {
+      ++recycled;
+      EXPECT_LT(field(row, "peak KiB"), field(row, "sum KiB"));
+    } else if (is("\"cells replayed")) {
+      EXPECT_LT(field(row, "allocations"), pushed / 2);  // the tape and the copies of each call allocate
+    } else if (is("\"replayed") && counted) {
+      ++replayed;
+      EXPECT_LT(field(row, "allocations"), pushed / 10);
+    }
+    if (!bounded || !(is("\"planned\"") || is("\"replayed"))) continue;
+    ++planned;
+    EXPECT_GE(field(row, "peak / bound"), 1);
+    EXPECT_LE(field(row, "peak / bound"), 1.05);
+    if (is("forward")) {
+      EXPECT_GE(field(row, "sum KiB"), 2 * field(row, "peak KiB"));
+    }
+  }
+  EXPECT_EQ(planned, 20);
+  EXPECT_EQ(recycled, 8);
+  EXPECT_EQ(replayed, 12);
+}
+
+TEST_F(Tables, OfCommandsThatWereReplacedSayWhatReplacesThem) {
+  expect_refused(run("windrow-perf replay --workers 1,2"),
+                 "windrow-perf: command 'replay' was replaced; expected windrow-perf static\n");
+}
+
+TEST_F(Tables, SayWhatCannotBeTimed) {
+  EXPECT_EQ(
+      run("windrow-perf ablation --times --model parser").err,
+      "windrow-perf: parser: --times measures steps of a runner; expected a model whose graphs are known before\n");
+}
+
+TEST_F(Tables, TrainRecordsWhatItLeftOut) {
+  const auto lines = lines_of(
+      run("windrow-perf train --model tree-lstm --samples 20 --hidden 8 --passes 1 --without fusion,ahead --json"));
+  ASSERT_EQ(lines.size(), 1u);
+  expect_has(lines[0], R"("without": "fusion,ahead")");
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // The data of the programs: which files they read, and what they say about those that they cannot read.
-#include <algorithm>
-#include <regex>
 
 #include "tests/programs/programs.h"
 #include "windrow/models/datasets.h"
@@ -49,7 +47,7 @@ TEST_F(Data, AreNamedAndOtherPartsAreReadOnlyWhenAskedFor) {
                           ": training on 2 sentences of dev.conllu, validating on 2 of test.conllu");
   EXPECT_EQ(lines[1], "left out of the training set: 1 not projective");
   const Outcome scored = run("windrow eval " + model + " --data " + folder.string());
-  EXPECT_NE(scored.out.find(" on 2 validation sentences of test.conllu\n"), std::string::npos) << scored.out;
+  expect_has(scored.out, " on 2 validation sentences of test.conllu\n");
   // Without --data, and as shells complete paths.
   const std::string paths = " --train '" + (folder / "dev.conllu").string() + "' --valid " + in("test.conllu");
   EXPECT_EQ(lines_of(run("windrow train parser --hidden 8 --embedding 8 --epochs 1" + paths))[1], lines[1]);
@@ -60,18 +58,16 @@ TEST_F(Data, OfWordVectorsMayComeThroughAPipeOrBeShortened) {
   std::ofstream(folder / "v.txt") << "2519370 4\nIt 1 2 3 4\nbad 1 2\nworks 1 2 3 4\n";
   const std::string train = " train tree-lstm --hidden 4 --embedding 4 --epochs 1 --data '" + folder.string() + "'";
   const std::string file = (folder / "v.txt").string();
-  const Outcome shortened = run("windrow" + train + " --vectors '" + file + "'");
-  EXPECT_EQ(shortened.err, "");
-  EXPECT_TRUE(shortened.out.starts_with(file + ": vectors of 0 of the 0 words; 2 in the file\n" + file +
-                                        ": the first line says 2,519,370 words\n"
-                                        "left out of the vectors: 1 line, the first one is " +
-                                        file + ":3:1: 2 numbers; expected 4, the width of the table\n"))
-      << shortened.out;
+  const std::string shortened = output("windrow" + train + " --vectors '" + file + "'");
+  EXPECT_TRUE(shortened.starts_with(file + ": vectors of 0 of the 0 words; 2 in the file\n" + file +
+                                    ": the first line says 2,519,370 words\n"
+                                    "left out of the vectors: 1 line, the first one is " +
+                                    file + ":3:1: 2 numbers; expected 4, the width of the table\n"))
+      << shortened;
   const std::string pipe = in("pipe");
-  const Outcome piped = run_command("mkfifo " + pipe + "; cat '" + file + "' > " + pipe +
-                                    " & '" WINDROW_BIN "/windrow'" + train + " --vectors " + pipe);
-  EXPECT_EQ(piped.err, "");
-  EXPECT_NE(piped.out.find(" 2 in the file\n"), std::string::npos) << piped.out;
+  const std::string piped = output_of(run_command("mkfifo " + pipe + "; cat '" + file + "' > " + pipe +
+                                                  " & '" WINDROW_BIN "/windrow'" + train + " --vectors " + pipe));
+  expect_has(piped, " 2 in the file\n");
 }
 
 /// And not after the first epoch.
@@ -93,7 +89,7 @@ TEST_F(Data, MayLackAValidationSet) {
   const auto lines = lines_of(run("windrow train bilstm --epochs 1" + data));
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_TRUE(lines[0].ends_with("training on 1 sentence of all.txt, validating on 0 of all.txt")) << lines[0];
-  EXPECT_TRUE(std::regex_match(lines[3], std::regex(" +1 +[0-9.]+ +- +- +\\d+"))) << lines[3];
+  expect_match(lines[3], " +1 +[0-9.]+ +- +- +\\d+");
   expect_refused(run("windrow-perf train --model bilstm --inference" + data),
                  "windrow-perf: bilstm: no validation sentences in " + folder.string() +
                      "; expected at least one for --inference\n");
@@ -103,10 +99,8 @@ TEST_F(Data, AreScheduledByEveryPolicy) {
   const auto& data = folder;
   std::ofstream(data / "train.txt") << "(3 (2 It) (4 works))\n(2 Yes)\n(3 (2 It) (4 (2 does) (2 not)))\n";
   std::ofstream(data / "dev.txt") << "(2 Yes)\n";
-  const Outcome outcome = run("windrow schedule --batch 2 --data " + data.string());
-  EXPECT_EQ(outcome.err, "");
-  EXPECT_EQ(outcome.status, 0);
-  const std::string out = std::regex_replace(outcome.out, std::regex(" +[0-9.]+\n"), " N\n");
+  const std::string outcome = output("windrow schedule --batch 2 --data " + data.string());
+  const std::string out = std::regex_replace(outcome, std::regex(" +[0-9.]+\n"), " N\n");
   EXPECT_EQ(out, "tree-lstm, data from " + data.string() +
                      ": 3 training trees of train.txt in 2 minibatches\n\n"
                      "policy       batches per minibatch  vertices per batch  scheduling ns per vertex\n"

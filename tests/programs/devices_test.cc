@@ -1,7 +1,4 @@
 // The programs on CUDA devices: without a driver, and on the runtime without a GPU where there is one.
-#include <algorithm>
-#include <cstdlib>
-#include <regex>
 
 #include "tests/programs/programs.h"
 #include "windrow/models/workload.h"
@@ -28,7 +25,7 @@ TEST_F(DevicesOfPrograms, SayInOneLineWhatIsMissing) {
     expect_refused(run(command + " --device cuda:0"), command.substr(0, command.find(' ')) + ": " + missing);
   }
   const Outcome listed = run("windrow devices");
-  EXPECT_TRUE(std::regex_match(listed.out, std::regex("device .*\ncpu .*\n.*\n"))) << listed.out;
+  expect_match(listed.out, "device .*\ncpu .*\n.*\n");
   EXPECT_TRUE(listed.out.ends_with(missing)) << listed.out;
   EXPECT_EQ(listed.err, "");
   EXPECT_EQ(listed.status, 0);
@@ -59,7 +56,7 @@ TEST_F(DevicesOfPrograms, AreMeasuredWithoutWork) {
       EXPECT_GT(field(record, "calls_per_minibatch"), 10) << record;
       EXPECT_EQ(field(record, "device_ms"), 0) << record;
       EXPECT_EQ(field(record, "idle_share"), 1) << record;
-      EXPECT_EQ(record.find("latency"), std::string::npos) << record;  // of single samples alone
+      expect_lacks(record, "latency");  // of single samples alone
     }
     EXPECT_EQ(field(records[3], "hidden"), 12);
     EXPECT_EQ(field(records[3], "batch"), 8);
@@ -113,18 +110,13 @@ TEST_F(DevicesOfPrograms, AreMeasuredWithFullMinibatchesAlone) {
       EXPECT_NEAR(units, 8 * batch, 0.01 * batch) << records[0];
     }
   }
-  const Outcome few = run(command + "1024");
-  EXPECT_EQ(few.status, 2);
-  EXPECT_TRUE(few.err.starts_with("windrow-perf: fixed-lstm: ")) << few.err;
-  EXPECT_TRUE(few.err.ends_with(" training samples; expected at least 1024, a full minibatch\n")) << few.err;
+  expect_match(refusal_of(run(command + "1024")),
+               "windrow-perf: fixed-lstm: .* training samples; expected at least 1024, a full minibatch\n");
 }
 
 TEST_F(DevicesOfPrograms, AreListed) {
   use_plugin(WINDROW_FAKE_PLUGIN);
-  const Outcome outcome = run("windrow devices");
-  EXPECT_NE(outcome.out.find("\ncuda:0   9.0             0.2 GiB  fake CUDA device\n"), std::string::npos)
-      << outcome.out;
-  EXPECT_EQ(outcome.err, "");
+  expect_has(output("windrow devices"), "\ncuda:0   9.0             0.2 GiB  fake CUDA device\n");
   expect_refused(run("windrow train tree-lstm --device cuda:7"),
                  "windrow: device cuda:7: expected cuda:0, the only one\n");
 }
@@ -138,18 +130,20 @@ std::vector<double> losses(const std::string& output) {
   }
   return found;
 }
+/// Those of two epochs.
+void expect_losses(const std::string& output, const std::vector<double>& expected) {
+  const std::vector<double> found = losses(output);
+  ASSERT_EQ(expected.size(), 2u);
+  ASSERT_EQ(found.size(), 2u) << output;
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(found[i], expected[i], 2e-4 * expected[i]);
+}
 
 TEST_F(DevicesOfPrograms, TrainToTheLossOfTheHost) {
   use_plugin(WINDROW_FAKE_PLUGIN);
   for (const std::string model : {"tree-lstm", "tree-fc", "var-lstm", "bilstm-char", "listops", "dag", "parser"}) {
     const std::string small = "windrow train " + model + " --samples 40 --hidden 8 --epochs 2 --device ";
-    const Outcome host = run(small + "cpu"), device = run(small + "cuda:0");
-    EXPECT_EQ(device.err, "") << model;
-    EXPECT_EQ(device.status, 0) << model;
-    const std::vector<double> expected = losses(host.out), found = losses(device.out);
-    ASSERT_EQ(expected.size(), 2u) << host.out;
-    ASSERT_EQ(found.size(), 2u) << device.out;
-    for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(found[i], expected[i], 2e-4 * expected[i]) << model;
+    SCOPED_TRACE(model);
+    expect_losses(output(small + "cuda:0"), losses(output(small + "cpu")));
   }
 }
 
@@ -159,31 +153,25 @@ TEST_F(DevicesOfPrograms, TrainTogetherByNcclWhereItIs) {
   ::setenv("WINDROW_FAKE_DEVICES", "2", 1);
   const std::string small = "windrow train tree-lstm --samples 40 --hidden 8 --epochs 2 --devices ";
   const std::vector<double> expected = losses(run(small + "cpu:0,cpu:1").out);
-  ASSERT_EQ(expected.size(), 2u);
   for (const std::string plugin : {WINDROW_FAKE_NCCL, "/nowhere/windrow_nccl.so"}) {
     ::setenv("WINDROW_NCCL_PLUGIN", plugin.c_str(), 1);
-    const Outcome outcome = run(small + "cuda:0,cuda:1");
-    EXPECT_EQ(outcome.err, "") << plugin;
-    const std::vector<double> found = losses(outcome.out);
-    ASSERT_EQ(found.size(), 2u) << outcome.out;
-    for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(found[i], expected[i], 2e-4 * expected[i]) << plugin;
+    const std::string outcome = output(small + "cuda:0,cuda:1");
+    expect_losses(outcome, expected);
     const bool there = plugin == WINDROW_FAKE_NCCL;
     const std::string by = there ? "NCCL\n\n" : "the host; NCCL cannot be used: /nowhere/windrow_nccl.so: ";
-    EXPECT_NE(outcome.out.find("\n2 devices of one process: cuda:0,cuda:1; gradients are summed by " + by),
-              std::string::npos)
-        << outcome.out;
+    expect_has(outcome, "\n2 devices of one process: cuda:0,cuda:1; gradients are summed by " + by);
   }
   const std::string report = (folder / "report").string();
   const Outcome alone = run(small + "cuda:0 --report '" + report + "'");
   const std::string fallen_back = "1 device of one process: cuda:0; gradients are summed by the host; NCCL cannot be ";
-  EXPECT_NE(alone.out.find("\n" + fallen_back), std::string::npos) << alone.out << alone.err;
-  EXPECT_NE(read_file(folder / "report" / "report.html").find("<td>" + fallen_back), std::string::npos);
+  expect_has(alone.out, "\n" + fallen_back);
+  expect_has(read_file(folder / "report" / "report.html"), "<td>" + fallen_back);
   ::setenv("WINDROW_FAKE_NCCL_FAULT", "ncclAllReduce", 1);
   EXPECT_EQ(run(small + "cuda:0,cuda:1").status, 0) << "by the host";
   ::setenv("WINDROW_NCCL_PLUGIN", WINDROW_FAKE_NCCL, 1);
   const Outcome failed = run(small + "cuda:0,cuda:1");
   EXPECT_NE(failed.status, 0);
-  EXPECT_NE(failed.err.find("ncclAllReduce failed: unhandled system error"), std::string::npos) << failed.err;
+  expect_has(failed.err, "ncclAllReduce failed: unhandled system error");
   for (const char* const name : {"WINDROW_FAKE_DEVICES", "WINDROW_NCCL_PLUGIN", "WINDROW_FAKE_NCCL_FAULT"}) {
     ::unsetenv(name);
   }
@@ -203,21 +191,13 @@ TEST_F(DevicesOfPrograms, OfSeveralProcessesTrainTogetherByNccl) {
   const auto processes = [&](int count, const std::string& environment, const std::string& flags = "") {
     return together(environment, "-n " + std::to_string(count) + " " + program + flags);
   };
-  const std::vector<double> expected = losses(run(small + "--devices cpu:0,cpu:1").out);
-  ASSERT_EQ(expected.size(), 2u);
-  const Outcome outcome = processes(2, "");
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  const std::vector<double> found = losses(outcome.out);
-  ASSERT_EQ(found.size(), 2u) << outcome.out << outcome.err;
-  EXPECT_NE(outcome.out.find("\n2 processes; gradients are summed by NCCL\n\n"), std::string::npos) << outcome.out;
-  for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(found[i], expected[i], 2e-4 * expected[i]);
+  const std::string two = output_of(processes(2, ""));
+  expect_losses(two, losses(run(small + "--devices cpu:0,cpu:1").out));
+  expect_has(two, "\n2 processes; gradients are summed by NCCL\n\n");
 
   // A sharded update sends the states of rank 1 to rank 0, which saves them: with the same losses and checkpoints.
   const auto saved = [&](const std::string& where, const std::string& flags) {
-    const Outcome run = processes(2, "", " --optimiser adam --save '" + (folder / where).string() + "'" + flags);
-    EXPECT_EQ(run.status, 0) << run.err;
-    EXPECT_EQ(run.err, "");
-    return losses(run.out);
+    return losses(output_of(processes(2, "", " --optimiser adam --save " + in(where) + flags)));
   };
   const std::vector<double> whole = saved("whole", "");
   ASSERT_EQ(whole.size(), 2u);
@@ -231,31 +211,27 @@ TEST_F(DevicesOfPrograms, OfSeveralProcessesTrainTogetherByNccl) {
 
   const Outcome failed = processes(2, "WINDROW_FAKE_NCCL_FAULT=ncclAllReduce");
   EXPECT_NE(failed.status, 0);
-  EXPECT_NE(failed.err.find("ncclAllReduce failed: unhandled system error"), std::string::npos) << failed.err;
+  expect_has(failed.err, "ncclAllReduce failed: unhandled system error");
   const Outcome one = together(
       "", "-n 1 " + program + " --sharded : -n 1 env WINDROW_FAKE_NCCL_FAULT=ncclReduce " + program + " --sharded");
   EXPECT_NE(one.status, 0);
   const std::string told = "windrow: rank 1: ";  // by the process that has met the failure, and no other
-  EXPECT_NE(one.err.find("ncclReduce failed: unhandled system error"), std::string::npos) << one.err;
-  EXPECT_NE(one.err.find(told), std::string::npos) << one.err;
+  expect_has(one.err, "ncclReduce failed: unhandled system error");
+  expect_has(one.err, told);
   EXPECT_EQ(one.err.find("windrow: "), one.err.rfind("windrow: ")) << one.err;
   const Outcome too_many = processes(3, "");  // the third one has no device
   EXPECT_NE(too_many.status, 0);
-  EXPECT_NE(too_many.err.find("windrow: rank 2: device cuda:2: expected "), std::string::npos) << too_many.err;
+  expect_has(too_many.err, "windrow: rank 2: device cuda:2: expected ");
   const Outcome missing = processes(2, "WINDROW_NCCL_PLUGIN=/nowhere/windrow_nccl.so");
-  EXPECT_NE(missing.err.find("windrow: --comm nccl: NCCL cannot be used: /nowhere/windrow_nccl.so"), std::string::npos)
-      << missing.err;
+  expect_has(missing.err, "windrow: --comm nccl: NCCL cannot be used: /nowhere/windrow_nccl.so");
 }
 #endif
 
 TEST_F(DevicesOfPrograms, SayThatMemoryRanOut) {
   use_plugin(WINDROW_FAKE_PLUGIN);
-  const Outcome outcome = run("windrow train tree-lstm --hidden 4096 --samples 40 --epochs 1 --device cuda:0");
-  EXPECT_TRUE(std::regex_search(outcome.err, std::regex("^windrow: .*cuda:0: \\d+ bytes are not to be had.*\n$")))
-      << outcome.err;
-  EXPECT_EQ(outcome.status, 2);
+  expect_match(refusal_of(run("windrow train tree-lstm --hidden 4096 --samples 40 --epochs 1 --device cuda:0")),
+               "windrow: .*cuda:0: \\d+ bytes are not to be had.*\n");
 }
-
 #endif
 
 }  // namespace

@@ -1,5 +1,4 @@
 // windrow export, and that C++ which print_source() prints compiles and gives the bits of the library.
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <random>
@@ -20,23 +19,17 @@ class Export : public Programs {
   std::string at(const std::string& name) const { return "'" + (folder / name).string() + "'"; }
   void train(const std::string& flags) const {
     std::filesystem::remove_all(folder / "run");
-    const Outcome outcome = run("windrow train " + flags + " --hidden 8 --epochs 1 --save " + at("run"));
-    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    output("windrow train " + flags + " --hidden 8 --epochs 1 --save " + at("run"));
   }
   void refused(const std::string& flags, const std::string& says) const {
-    const Outcome outcome = run("windrow export " + at("run") + " " + flags);
-    EXPECT_EQ(outcome.status, 2);
-    EXPECT_NE(outcome.err.find(says), std::string::npos) << outcome.err;
-    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    expect_has(refusal_of(run("windrow export " + at("run") + " " + flags)), says);
     EXPECT_FALSE(std::filesystem::exists(folder / "file"));
   }
 };
 
 TEST_F(Export, WritesOneFileThatPredictsAsTheModelDoes) {
   train("listops --samples 32");
-  const Outcome outcome = run("windrow export " + at("run") + " --to " + at("file"));
-  EXPECT_EQ(outcome.err, "");
-  EXPECT_EQ(outcome.status, 0);
+  output("windrow export " + at("run") + " --to " + at("file"));
   Engine engine;
   const Device host = host_device(engine);
   const LoadedProgram program = load_program(host, folder / "file");
@@ -113,20 +106,18 @@ TEST_F(PrintedPrograms, GiveTheBitsOfTheLibrary) {
     const Tensor value = parameters.value(one);
     program.parameters.emplace_back(parameters.name(one), value);
     values.push_back(value.get());
-    weights.tensors.push_back({parameters.name(one),
-                               {static_cast<std::uint64_t>(value.rows()), static_cast<std::uint64_t>(value.width())},
-                               std::span<const float>(values.back())});
+    const auto rows_of = static_cast<std::uint64_t>(value.rows()), width = static_cast<std::uint64_t>(value.width());
+    weights.tensors.push_back({parameters.name(one), {rows_of, width}, std::span<const float>(values.back())});
   }
   write_tensor_file(folder / "weights.safetensors", weights);
   const PrintedSource source = print_source(host, program);
   for (const auto& [name, text] : source.files) std::ofstream(folder / name) << text;
-  EXPECT_NE(source.files.at("model.h").find("c++ -std=c++20 -O2 main.cc model.cc "), std::string::npos);
-  const Outcome made = run_command(
+  expect_has(source.files.at("model.h"), "c++ -std=c++20 -O2 main.cc model.cc ");
+  output_of(run_command(
       "cd '" + folder.string() +
       "' && " WINDROW_COMPILER
       " -std=c++20 -O1 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror main.cc model.cc " WINDROW_OPS_FLAGS
-      " -o model");
-  ASSERT_EQ(made.status, 0) << made.err;
+      " -o model"));
 
   std::mt19937 random(1);
   std::vector<float> elements;
@@ -139,18 +130,14 @@ TEST_F(PrintedPrograms, GiveTheBitsOfTheLibrary) {
   }
   Tensor images(host, rows, pixels);
   images.set(std::move(elements));
-  const Outcome outcome = compute(lines);
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_EQ(floats_in(outcome.out), classifier.logits(apply_op, images).get());
+  EXPECT_EQ(floats_in(output_of(compute(lines))), classifier.logits(apply_op, images).get());
   std::string zeros = " 0";
   for (Index i = 2; i < pixels; ++i) zeros += " 0";
   EXPECT_EQ(compute("1e-60" + zeros).out, compute("0" + zeros).out);
-  EXPECT_NE(compute("1e39" + zeros).err.find("'1e39'; expected a number"), std::string::npos);
+  expect_has(compute("1e39" + zeros).err, "'1e39'; expected a number");
   EXPECT_EQ(compute("1 2 3").status, 2);
   std::filesystem::resize_file(folder / "weights.safetensors", 100);
-  const Outcome damaged = compute("0" + zeros);
-  EXPECT_EQ(damaged.status, 2);
-  EXPECT_NE(damaged.err.find("weights.safetensors: "), std::string::npos) << damaged.err;
+  expect_has(refusal_of(compute("0" + zeros)), "weights.safetensors: ");
 }
 
 }  // namespace

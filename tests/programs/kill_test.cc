@@ -2,13 +2,10 @@
 // sets the seed, WINDROW_TEST_KILLS the number of kills, and of processes of a group that are killed or stopped.
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <map>
 #include <optional>
 #include <random>
 #include <thread>

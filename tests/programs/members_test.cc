@@ -1,6 +1,4 @@
 // windrow train with several devices and processes.
-#include <algorithm>
-#include <map>
 
 #include "tests/programs/programs.h"
 
@@ -29,10 +27,8 @@ TEST_F(MemberPrograms, TakeTheStepsOfOneDevice) {
   const std::vector<std::string> one = epochs_of(run(train("")).out);
   ASSERT_EQ(one.size(), 2u);
   for (const std::string devices : {"cpu:0,cpu:1", "cpu:0,cpu:1,cpu:2"}) {
-    const Outcome outcome = run(train("--devices " + devices));
-    EXPECT_EQ(outcome.err, "");
-    const std::vector<std::string> several = epochs_of(outcome.out);
-    ASSERT_EQ(several.size(), 2u) << outcome.out;
+    const std::vector<std::string> several = epochs_of(output(train("--devices " + devices)));
+    ASSERT_EQ(several.size(), 2u);
     for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(loss_of(several[i]), loss_of(one[i]), 2e-3) << several[i];
     EXPECT_EQ(epochs_of(run(train("--policy per_device --workers 3 --devices " + devices)).out), several);
   }
@@ -40,10 +36,8 @@ TEST_F(MemberPrograms, TakeTheStepsOfOneDevice) {
 
 TEST_F(MemberPrograms, TrainWithAccumulatedCompressedAndLocalGradients) {
   const auto last_loss = [&](const std::string& more) {
-    const Outcome outcome = run(train(more));
-    EXPECT_EQ(outcome.err, "");
-    const auto epochs = epochs_of(outcome.out);
-    EXPECT_EQ(epochs.size(), 2u) << outcome.out;
+    const auto epochs = epochs_of(output(train(more)));
+    EXPECT_EQ(epochs.size(), 2u) << more;
     return epochs.empty() ? 0 : loss_of(epochs.back());
   };
   const std::string two = "--devices cpu:0,cpu:1 --batch 16";
@@ -88,11 +82,7 @@ TEST_F(MemberPrograms, StopTogetherAtASignalAndHaveSavedWhatTheySay) {
 TEST_F(MemberPrograms, GiveTheSameResultsAndCheckpointsWithAShardedUpdate) {
   const std::string three = " --devices cpu:0,cpu:1,cpu:2 --clip-norm 0.5 --average 0.9";
   const auto trained = [&](const std::string& where, const std::string& more) {
-    const std::string save = " --save '" + (folder / where).string() + "' --save-every 2 --keep-best";
-    const Outcome outcome = run(train(three + save + more));
-    EXPECT_EQ(outcome.err, "");
-    EXPECT_EQ(outcome.status, 0);
-    return epochs_of(outcome.out);
+    return epochs_of(output(train(three + " --save " + in(where) + "--save-every 2 --keep-best" + more)));
   };
   const auto tensors = [&](const std::string& where) {
     std::map<std::string, std::string> files;
@@ -118,12 +108,7 @@ TEST_F(MemberPrograms, GiveTheSameResultsAndCheckpointsWithAShardedUpdate) {
 }
 
 TEST_F(MemberPrograms, RefuseWhatMembersCannotDo) {
-  const auto refused = [&](const std::string& more) {
-    const Outcome outcome = run(train(more));
-    EXPECT_EQ(outcome.status, 2) << outcome.out;
-    EXPECT_EQ(outcome.out, "");
-    return outcome.err;
-  };
+  const auto refused = [&](const std::string& more) { return refusal_of(run(train(more))); };
   const std::string names =
       "expected cpu:N or cuda:N, with different numbers below 64, separated by commas; see windrow train --help\n";
   EXPECT_EQ(refused("--devices cpu:0,cpu:0"), "windrow: --devices: 'cpu:0,cpu:0'; " + names);
@@ -170,11 +155,9 @@ TEST_F(MemberPrograms, ReportTheGroup) {
   const std::string report = (folder / "report").string();
   EXPECT_EQ(run(train("--batch 50 --devices cpu:0,cpu:1 --report '" + report + "'")).err, "");
   const std::string page = read_file(folder / "report" / "report.html");
-  for (const std::string part :
-       {"<td>2 devices of one process: cpu:0,cpu:1; gradients are summed by the host</td>", "<td>members</td>",
-        "on average; dealt out by vertices", "<td>time in collectives</td>", "<th>collectives</th>"}) {
-    EXPECT_NE(page.find(part), page.npos) << part;
-  }
+  expect_has_all(
+      page, {"<td>2 devices of one process: cpu:0,cpu:1; gradients are summed by the host</td>", "<td>members</td>",
+             "on average; dealt out by vertices", "<td>time in collectives</td>", "<th>collectives</th>"});
   std::smatch samples;
   ASSERT_TRUE(std::regex_search(page, samples, std::regex("<td>([0-9.]+), ([0-9.]+) on average")));
   EXPECT_NEAR(std::stod(samples[1]) + std::stod(samples[2]), 50, 0.11);
@@ -185,7 +168,7 @@ TEST_F(MemberPrograms, ReportTheGroup) {
   const std::string page_alone = read_file(folder / "report" / "report.html");
   ASSERT_TRUE(std::regex_search(page_alone, alone, each_minibatch));
   EXPECT_NEAR(std::stod(vertices[1]), std::stod(alone[1]) / 2, std::stod(alone[1]) / 50);
-  EXPECT_EQ(page_alone.find("<th>collectives</th>"), page_alone.npos);
+  expect_lacks(page_alone, "<th>collectives</th>");
 }
 
 #ifdef WINDROW_WITH_MPI
@@ -194,10 +177,9 @@ TEST_F(MemberPrograms, OfTwoProcessesGiveTheBitsOfTwoDevices) {
   EXPECT_EQ(processes.status, 0) << processes.err;
   const std::vector<std::string> epochs = epochs_of(processes.out);
   ASSERT_EQ(epochs.size(), 2u) << processes.out << processes.err;
-  EXPECT_NE(processes.out.find("\n2 processes; gradients are summed by MPI\n\n"), std::string::npos) << processes.out;
+  expect_has(processes.out, "\n2 processes; gradients are summed by MPI\n\n");
   EXPECT_EQ(epochs, epochs_of(run(train("--devices cpu:0,cpu:1")).out));
-  const std::string save = " --save '" + (folder / "run").string() + "' --save-every 2";
-  const Outcome sharded = run_processes(2, train("--comm mpi --sharded" + save));
+  const Outcome sharded = run_processes(2, train("--comm mpi --sharded --save-every 2 --save " + in("run")));
   EXPECT_EQ(sharded.status, 0) << sharded.err;
   EXPECT_EQ(epochs, epochs_of(sharded.out)) << sharded.err;
 }
@@ -208,10 +190,9 @@ TEST_F(MemberPrograms, OfTwoProcessesWithTwoDevicesEachGiveTheBitsOfFourDevices)
   const std::string two = train("--comm mpi --batch 16 --devices cpu:0,cpu:1");
   const Outcome nested = run_processes(2, two + saved("nested"));
   EXPECT_EQ(nested.status, 0) << nested.err;
-  EXPECT_NE(nested.out.find("\n4 devices, 2 in each of 2 processes: cpu:0,cpu:1; gradients are summed by MPI between "
-                            "processes, and within each by the host\n"),
-            std::string::npos)
-      << nested.out;
+  expect_has(nested.out,
+             "\n4 devices, 2 in each of 2 processes: cpu:0,cpu:1; gradients are summed by MPI between "
+             "processes, and within each by the host\n");
   const Outcome four = run(train("--batch 16 --devices cpu:0,cpu:1,cpu:2,cpu:3" + saved("four")));
   const std::vector<std::string> epochs = epochs_of(four.out);
   ASSERT_EQ(epochs.size(), 2u) << four.out << four.err;
@@ -242,24 +223,21 @@ TEST_F(MemberPrograms, ThatAreMeasuredTakeTheStepsOfPyTorch) {
 
 TEST_F(MemberPrograms, OfSeveralProcessesRefuseInOneLine) {
   const auto lines_of_windrow = [](const std::string& text) {
-    std::vector<std::string> lines;
-    std::istringstream all(text);
-    for (std::string line; std::getline(all, line);) {
-      if (line.starts_with("windrow: ")) lines.push_back(line);
-    }
+    std::vector<std::string> lines = lines_of({text, "", 0});
+    std::erase_if(lines, [](const std::string& line) { return !line.starts_with("windrow: "); });
     return lines;
   };
-  const Outcome no_data = run_processes(3, train_on("--data /tmp", "--comm mpi"));
-  EXPECT_NE(no_data.status, 0);
-  EXPECT_EQ(lines_of_windrow(no_data.err),
-            std::vector<std::string>{"windrow: /tmp: no train.txt; expected the training set under such a name, or "
-                                     "another file by --train"});
-  const auto refused = [&](const std::string& more) {
-    const Outcome outcome = run_processes(2, train("--devices cpu:0,cpu:1 " + more));
+  using Lines = std::vector<std::string>;
+  const auto refusals = [&](const Outcome& outcome) {
     EXPECT_NE(outcome.status, 0);
     return lines_of_windrow(outcome.err);
   };
-  using Lines = std::vector<std::string>;
+  EXPECT_EQ(refusals(run_processes(3, train_on("--data /tmp", "--comm mpi"))),
+            Lines{"windrow: /tmp: no train.txt; expected the training set under such a name, or another file by "
+                  "--train"});
+  const auto refused = [&](const std::string& more) {
+    return refusals(run_processes(2, train("--devices cpu:0,cpu:1 " + more)));
+  };
   EXPECT_EQ(refused("--comm mpi --sharded"),
             Lines{"windrow: --devices, --comm and --sharded; expected only two of them"});
   EXPECT_EQ(refused("--comm mpi --compress bfloat16"),
@@ -271,9 +249,7 @@ TEST_F(MemberPrograms, OfSeveralProcessesRefuseInOneLine) {
   const auto lines_of_two = [&](const std::string& first, const std::string& second) {
     std::ofstream(folder / "either") << "if [ $OMPI_COMM_WORLD_RANK = 0 ]; then " << first << "; else " << second
                                      << "; fi\n";
-    const Outcome outcome = run_mpi("-n 2 sh " + in("either"));
-    EXPECT_NE(outcome.status, 0);
-    return lines_of_windrow(outcome.err);
+    return refusals(run_mpi("-n 2 sh " + in("either")));
   };
   const auto unequal = [&](const std::string& first, const std::string& second) {
     return lines_of_two("exec '" WINDROW_BIN "'/" + train(first), "exec '" WINDROW_BIN "'/" + train(second));
@@ -291,10 +267,8 @@ TEST_F(MemberPrograms, OfSeveralProcessesRefuseInOneLine) {
                   "none if each of them is to train alone"});
   // What fails before MPI has started.
   EXPECT_EQ(lines_of_windrow(run_processes(3, train("--comm mpi --trace /nonexistent/x")).err).size(), 1u);
-  const Lines no_plugin = lines_of_windrow(run_command("WINDROW_MPI_PLUGIN=/nonexistent timeout 60 " WINDROW_MPIRUN
-                                                       " --allow-run-as-root --oversubscribe -n 3 '" WINDROW_BIN "'/" +
-                                                       train("--comm mpi"))
-                                               .err);
+  const Lines no_plugin =
+      lines_of_windrow(run_mpi("-x WINDROW_MPI_PLUGIN=/nonexistent -n 3 '" WINDROW_BIN "'/" + train("--comm mpi")).err);
   ASSERT_EQ(no_plugin.size(), 1u);
   EXPECT_FALSE(no_plugin[0].starts_with("windrow: rank")) << no_plugin[0];
   // An error of one process names it, if it is not the first one.
@@ -322,7 +296,7 @@ TEST_F(MemberPrograms, OfSeveralProcessesRefuseInOneLine) {
   // All processes fail by themselves, at about the same time.
   const Lines not_finite = lines_of_windrow(run_processes(3, train("--comm mpi --rate 1e38")).err);
   ASSERT_EQ(not_finite.size(), 1u);
-  EXPECT_NE(not_finite[0].find("is not finite"), std::string::npos) << not_finite[0];
+  expect_has(not_finite[0], "is not finite");
 }
 #endif
 

@@ -1,13 +1,8 @@
 // What benchmarks are made of: systems that run every op, hazards, child processes, METG, turns, and
 // the tagger with manual batching.
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstdlib>
-#include <random>
 #include <set>
-#include <vector>
 
 #include "batching/hand_tagger.h"
 #include "batching/interleaved_runs.h"

@@ -4,15 +4,19 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <regex>
+#include <map>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "tests/programs/texts.h"
 
 // What the messages of windrow list. All of it is spelled out, so that a change is seen.
 #define COMMANDS "train, resume, eval, predict, sample, export, explain, schedule, simulate, devices, completion, man"
@@ -34,6 +38,20 @@ inline std::string read_file(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+/// What a program printed. Expects that it succeeded and printed no errors.
+inline std::string output_of(const Outcome& outcome) {
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(outcome.status, 0);
+  return outcome.out;
+}
+
+/// The line on standard error with which a program refused, and ended with status 2.
+inline std::string refusal_of(const Outcome& outcome) {
+  EXPECT_EQ(outcome.status, 2) << outcome.out;
+  EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+  return outcome.err;
+}
+
 /// A test with a folder of its own, because tests of one or several builds run concurrently.
 class Programs : public ::testing::Test {
  protected:
@@ -48,6 +66,8 @@ class Programs : public ::testing::Test {
   Outcome run(const std::string& command, const std::string& to = {}) const {
     return run_from("'" WINDROW_BIN "'/", command, to);
   }
+  /// What it printed. Expects that it succeeded and printed no errors.
+  std::string output(const std::string& command) const { return output_of(run(command)); }
   /// Runs one of the scripts through the shell.
   Outcome run_script(const std::string& command) const {
     return run_from("'" WINDROW_SOURCE_DIR "'/scripts/", command);
@@ -103,11 +123,9 @@ inline double field(const std::string& line, const std::string& name) {
   return at == std::string::npos ? 0 : std::atof(line.c_str() + at + name.size() + 4);
 }
 
-/// The lines that a program printed. Expects that it succeeded and printed no errors.
+/// Its lines.
 inline std::vector<std::string> lines_of(const Outcome& outcome) {
-  EXPECT_EQ(outcome.err, "");
-  EXPECT_EQ(outcome.status, 0);
-  std::istringstream text(outcome.out);
+  std::istringstream text(output_of(outcome));
   std::vector<std::string> lines;
   for (std::string line; std::getline(text, line);) lines.push_back(line);
   return lines;

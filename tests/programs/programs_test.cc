@@ -1,11 +1,7 @@
-// The programs as a person meets them: their output and their error messages. benchmarks_test.cc tests what
-// windrow-perf measures.
+// The programs as a person meets them: their output, their error messages, and what signals do.
 #include "tests/programs/programs.h"
 
-#include <sys/resource.h>
-
-#include <algorithm>
-#include <regex>
+#include <sys/stat.h>
 
 #include "tests/sanitized.h"
 #include "windrow/models/datasets.h"
@@ -21,10 +17,9 @@ TEST_F(Train, StopsAtALossThatIsNotFinite) {
                 "windrow: the loss is not finite at minibatch 2; try a lower --rate or --clip-norm\n");
   for (const std::string model : {"parser --scorer 8", "mlp", "listops", "seq2seq", "bilstm --crf"}) {
     const Outcome other = run("windrow train " + model + " --hidden 8 --samples 64 --batch 8 --epochs 9 --rate 1e37");
-    EXPECT_TRUE(
-        std::regex_match(other.err, std::regex("windrow: the loss is not finite at minibatch [2-9]; try a lower "
-                                               "--rate or --clip-norm\n")))
-        << model << ": " << other.err;
+    expect_match(other.err,
+                 "windrow: the loss is not finite at minibatch [2-9]; try a lower "
+                 "--rate or --clip-norm\n");
   }
 }
 
@@ -51,29 +46,24 @@ TEST_F(Help, MayStandBeforeTheCommand) {
 TEST_F(Help, ShowsTheAcceptedValuesAndTheDefaultOfEachFlag) {
   const Outcome train = run("windrow train --help");
   EXPECT_EQ(train.status, 0);
-  for (const char* line :
-       {"\n  model                       Model to train [one of tree-lstm, tree-fc, ",
-        "\n  --data DIR                  Folder with the model's data files [default: generated data]\n",
-        "\n  --hidden N                  Hidden size [1 to 65536; default: see below]\n",
-        "\n  --batch N                   Samples per minibatch [1 to 1048576; default: 64]\n",
-        "\n  --rate X                    Learning rate (applied to the loss per sample); by default 0.05 with "}) {
-    EXPECT_NE(train.out.find(line), std::string::npos) << line << train.out;
-  }
+  expect_has_all(
+      train.out,
+      {"\n  model                       Model to train [one of tree-lstm, tree-fc, ",
+       "\n  --data DIR                  Folder with the model's data files [default: generated data]\n",
+       "\n  --hidden N                  Hidden size [1 to 65536; default: see below]\n",
+       "\n  --batch N                   Samples per minibatch [1 to 1048576; default: 64]\n",
+       "\n  --rate X                    Learning rate (applied to the loss per sample); by default 0.05 with "});
   const Outcome table = run("windrow-perf ablation --help");
-  for (const char* line :
-       {"\n  --hidden N                  Hidden size [1 to 65536; default: 128]\n",
-        "\n  --samples N                 Training samples per measurement [1 to 16777216; default: 96]\n",
-        "\n  fusion          run small steps one after another"}) {
-    EXPECT_NE(table.out.find(line), std::string::npos) << line << table.out;
-  }
+  expect_has_all(table.out,
+                 {"\n  --hidden N                  Hidden size [1 to 65536; default: 128]\n",
+                  "\n  --samples N                 Training samples per measurement [1 to 16777216; default: 96]\n",
+                  "\n  fusion          run small steps one after another"});
 }
 
 TEST_F(Help, NamesTheVersionAndTheCommit) {
   const auto lines = lines_of(run("windrow --version"));
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_TRUE(
-      std::regex_match(lines[0], std::regex("windrow [0-9]+\\.[0-9]+\\.[0-9]+, commit ([0-9a-f]{12,}|unknown)")))
-      << lines[0];
+  expect_match(lines[0], "windrow [0-9]+\\.[0-9]+\\.[0-9]+, commit ([0-9a-f]{12,}|unknown)");
 }
 
 TEST_F(Help, BreaksItsLinesOfFlags) {
@@ -85,33 +75,15 @@ TEST_F(Help, BreaksItsLinesOfFlags) {
   }
 }
 
-/// For this process and those that it starts.
-class MemoryLimit {
- public:
-  explicit MemoryLimit(rlim_t bytes) {
-    getrlimit(RLIMIT_AS, &before_);
-    const rlimit limit{std::min(bytes, before_.rlim_max), before_.rlim_max};
-    setrlimit(RLIMIT_AS, &limit);
-  }
-  ~MemoryLimit() { setrlimit(RLIMIT_AS, &before_); }
-  MemoryLimit(const MemoryLimit&) = delete;
-  MemoryLimit& operator=(const MemoryLimit&) = delete;
-
- private:
-  rlimit before_{};
-};
-
 TEST_F(Train, SaysOnceThatMemoryRanOut) {
   if (sanitized) GTEST_SKIP() << "sanitizers need more memory than this test allows";
-  const MemoryLimit limit(rlim_t{6} << 30);
   for (const std::string program : {"windrow train tree-lstm", "windrow-perf train --model tree-lstm"}) {
-    const Outcome outcome = run(program + " --hidden 65536 --embedding 65536 --samples 4");
-    EXPECT_TRUE(std::regex_match(
-        outcome.err, std::regex(program.substr(0, program.find(' ')) + ": out of memory: .* bytes are not to be had.*; "
-                                                                       "expected more memory or smaller sizes\n")))
-        << outcome.err;
-    EXPECT_EQ(outcome.out.find("nobody waited"), std::string::npos) << outcome.out;
-    EXPECT_EQ(outcome.status, 2);
+    const Outcome outcome = run_command("ulimit -v 6291456; '" WINDROW_BIN "'/" + program +
+                                        " --hidden 65536 --embedding 65536 --samples 4");
+    expect_match(refusal_of(outcome), program.substr(0, program.find(' ')) +
+                                          ": out of memory: .* bytes are not to be had.*; "
+                                          "expected more memory or smaller sizes\n");
+    expect_lacks(outcome.out, "nobody waited");
   }
 }
 
@@ -131,34 +103,24 @@ TEST_F(Train, IsRefusedAtItsBeginInLittleAddressSpace) {
          {small, "resume" + run_folder + "--epochs 2", "eval" + run_folder, "predict" + run_folder + "--text w1",
           "sample" + run_folder, "export" + run_folder + "--to " + in("file"), std::string("explain tree-lstm"),
           std::string("schedule tree-lstm")}) {
-      const Outcome outcome = within(megabytes, "windrow " + command);
-      EXPECT_EQ(outcome.err, "windrow" + why) << command;
-      EXPECT_EQ(outcome.out, "") << command;
-      EXPECT_EQ(outcome.status, 2) << command;
+      expect_refused(within(megabytes, "windrow " + command), "windrow" + why);
     }
     EXPECT_EQ(within(megabytes, "windrow-perf train --model tree-lstm").err, "windrow-perf" + why);
     for (const std::string command : {"--version", "--help", "train --help", "help train", "man", "devices"}) {
-      const Outcome outcome = within(megabytes, "windrow " + command);
-      EXPECT_EQ(outcome.err, "") << command;
-      EXPECT_EQ(outcome.status, 0) << command;
+      output_of(within(megabytes, "windrow " + command));
     }
   }
-  const Outcome enough = within(512, "windrow " + small);
-  EXPECT_EQ(enough.err, "");
-  EXPECT_EQ(enough.status, 0);
+  output_of(within(512, "windrow " + small));
 }
 
 TEST_F(Train, PrintsTheLossAndTheValidationScoresOfEachEpoch) {
-  const Outcome outcome = run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 2 --workers 2 --compare");
-  EXPECT_EQ(outcome.err, "");
-  EXPECT_EQ(outcome.status, 0);
+  const std::string outcome =
+      output("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 2 --workers 2 --compare");
   const std::string row = R"( +[0-9.]+ +[0-9.]+ % +[0-9.]+ % +\d+\n)";
-  EXPECT_TRUE(outcome.out.starts_with("tree-lstm, generated data: training on 4,096 trees, validating on 512\n"));
-  EXPECT_TRUE(std::regex_search(
-      outcome.out,
-      std::regex("epoch +training loss +validation: root accuracy +all-node accuracy +trees/s\n +1" + row + " +2" +
-                 row + "\n +trees/s\nbatched +\\d+\none vertex at a time +\\d+ .*\nspeedup +[0-9.]+\n$")))
-      << outcome.out;
+  EXPECT_TRUE(outcome.starts_with("tree-lstm, generated data: training on 4,096 trees, validating on 512\n"));
+  expect_has_match(outcome, "epoch +training loss +validation: root accuracy +all-node accuracy +trees/s\n +1" + row +
+                                " +2" + row +
+                                "\n +trees/s\nbatched +\\d+\none vertex at a time +\\d+ .*\nspeedup +[0-9.]+\n$");
 }
 
 TEST_F(Train, TrainsEveryModel) {
@@ -178,9 +140,9 @@ TEST_F(Train, TrainsEveryModel) {
 }
 
 TEST_F(Train, TakesTheLastOfAFlagAndZerosBeforeANumber) {
-  const Outcome outcome = run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 9 --epochs 010 --epochs 02");
-  EXPECT_EQ(outcome.err, "");
-  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 3 + 2) << outcome.out;
+  const std::string outcome =
+      output("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 9 --epochs 010 --epochs 02");
+  EXPECT_EQ(std::count(outcome.begin(), outcome.end(), '\n'), 3 + 2) << outcome;
 }
 
 TEST_F(Train, SaysIfItsOutputCannotBeWritten) {
@@ -193,6 +155,92 @@ TEST_F(Train, SaysIfItsOutputCannotBeWritten) {
   expect_failure(run("windrow train tree-lstm --hidden 8 --embedding 8 --epochs 1", ">/dev/full"));
   expect_failure(run("windrow --help", ">/dev/full"));
   expect_failure(run("windrow --help", ">&-"));
+}
+
+class Signalled : public Programs {
+ protected:
+  std::string saving() const { return " --save '" + (folder / "run").string() + "' "; }
+  std::string reporting() const { return " --report '" + (folder / "run").string() + "' "; }
+  /// Runs windrow with these arguments in a shell, as the process $p, and `commands` when the test `begun` holds.
+  Outcome beside(const std::string& arguments, const std::string& begun, const std::string& commands,
+                 const std::string& before = {}) const {
+    Outcome outcome = run_command("{ cd '" + folder.string() + "'; " + before + "'" WINDROW_BIN "'/windrow " +
+                                  arguments + " 2>errors & p=$!; until " + begun +
+                                  " || ! kill -0 $p; do sleep 0.02; done; " + commands + "; wait $p; }");
+    outcome.err = read_file(folder / "errors");  // the shell has something to say, too
+    return outcome;
+  }
+};
+
+// An epoch has ended.
+const std::string trained = "grep -q ' %' out";
+const std::string saved = "ls run/0*.json >/dev/null 2>&1";
+const std::string stopping = ": stopping after this minibatch; press again to quit now\n";
+const std::string endless = "train tree-lstm --hidden 8 --embedding 8 --samples 64 --epochs 1000000";
+
+TEST_F(Signalled, EndAtOnceInOneLineBeforeTheTrainingBegins) {
+  // The folder is made before samples are generated, which takes much longer.
+  const std::string slow = "train tree-lstm --samples 10000000 --hidden 8 --embedding 8" + saving();
+  for (const auto& [signal, status] : {std::pair("INT", 130), std::pair("TERM", 143), std::pair("HUP", 129)}) {
+    std::filesystem::remove_all(folder / "run");
+    const Outcome outcome = beside(slow, "[ -e run/lock ]", "kill -" + std::string(signal) + " $p");
+    EXPECT_EQ(outcome.status, status);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_EQ(outcome.err, "windrow: ended by SIG" + std::string(signal) + " before the training began\n");
+  }
+}
+
+TEST_F(Signalled, SayAtOnceThatTheyStopAfterTheMinibatchAndSaveThen) {
+  std::string resume;
+  for (const auto& [signal, status] : {std::pair("INT", 130), std::pair("TERM", 143), std::pair("HUP", 129)}) {
+    const Outcome outcome =
+        beside(endless + saving() + reporting() + resume, trained, "kill -" + std::string(signal) + " $p");
+    resume = " --resume";
+    EXPECT_EQ(outcome.status, status) << outcome.out << outcome.err;
+    EXPECT_EQ(outcome.err, "windrow: SIG" + std::string(signal) + stopping);
+    expect_has_match(outcome.out, "stopped by SIG" + std::string(signal) +
+                                      " after minibatch [0-9,]+; --resume continues from "
+                                      "there\nreport: .*/run/report.html\n$");
+    expect_has(read_file(folder / "run" / "report.html"), "Stopped by a signal after minibatch ");
+  }
+}
+
+TEST_F(Signalled, WriteTheirTimeline) {
+  const Outcome outcome = beside(endless + " --trace run.json", trained, "kill -INT $p");
+  EXPECT_EQ(outcome.status, 130) << outcome.err;
+  expect_has(read_file(folder / "run.json"), "\"sgd_step\"");
+}
+
+/// Ctrl-C goes to all programs of a pipeline, and the reader of the output is the first one that ends.
+TEST_F(Signalled, ReportThoughTheSameSignalHasEndedTheReader) {
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  const Outcome outcome = beside(endless + saving() + reporting() + " >pipe", saved,
+                                 "kill -STOP $p; kill -KILL $r; kill -INT $p; kill -CONT $p", "cat pipe >log & r=$!; ");
+  EXPECT_EQ(outcome.status, 130);
+  EXPECT_EQ(outcome.err, "windrow: SIGINT" + stopping);
+  EXPECT_TRUE(std::filesystem::exists(folder / "run" / "report.html"));
+}
+
+TEST_F(Signalled, GoOnUnderNohup) {
+  const Outcome outcome = beside(endless + saving(), saved, "kill -HUP $p; sleep 0.1; kill -TERM $p", "trap '' HUP; ");
+  EXPECT_EQ(outcome.status, 143) << outcome.out << outcome.err;
+  EXPECT_EQ(outcome.err, "windrow: SIGTERM" + stopping);
+}
+
+/// Also if no epoch ends for long.
+TEST_F(Signalled, ShowTheirProgressInALogWhileAnEpochRuns) {
+  const Outcome outcome = beside("train tree-lstm --samples 30000 --hidden 256 --embedding 256 --epochs 1" + saving(),
+                                 "grep -q 'epoch 1/1 ' out", "kill -KILL $p");
+  expect_has_match(outcome.out, "trees/s\nepoch 1/1 \\[#*\\.*\\] +[0-9]+ %  (loss [0-9.]+  )?[0-9,]+ trees/s.*\n$");
+}
+
+TEST_F(Signalled, KeepTheirTimelineSmallAndSaySo) {
+  const std::string train =
+      "windrow train tree-lstm --hidden 8 --embedding 8 --samples 4000 --batch 2 --policy serial ";
+  const std::string file = (folder / "run.json").string();
+  const std::string outcome = output(train + "--epochs 1 --trace '" + file + "'");
+  expect_has_match(outcome, "\ntrace: .*/run.json: the first 65,536 ops of each thread; [0-9,]+ more are left out\n$");
+  expect_has(read_file(file), "the trace was full");
 }
 
 }  // namespace

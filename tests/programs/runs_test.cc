@@ -1,6 +1,4 @@
-// What a training leaves in its folder besides checkpoints, and what goes on from it.
-#include <algorithm>
-#include <regex>
+// What a training leaves in its folder besides checkpoints, and what goes on or begins from it.
 
 #include "tests/programs/programs.h"
 #include "windrow/models/datasets.h"
@@ -33,9 +31,8 @@ TEST_F(Runs, GoOnWithoutTheirFlagsFromAnyFolder) {
   std::filesystem::remove_all(folder / "run");
   ASSERT_EQ(train("--epochs 1").err, "");
   const std::string resume = "windrow resume " + in("run");
-  const Outcome second = run(resume + "--epochs 2");
-  EXPECT_EQ(second.err, "");
-  EXPECT_EQ(epochs_of(second.out), std::vector(straight.begin() + 1, straight.begin() + 2));
+  const std::string second = output(resume + "--epochs 2");
+  EXPECT_EQ(epochs_of(second), std::vector(straight.begin() + 1, straight.begin() + 2));
   EXPECT_EQ(epochs_of(run(resume + "--epochs=3").out), std::vector(straight.begin() + 2, straight.end()));
   EXPECT_NE(run(resume).out.find("all 3 epochs are done"), std::string::npos) << "the last flags are kept";
   EXPECT_EQ(run(resume + "--epohs 4").err,
@@ -111,30 +108,124 @@ TEST_F(Runs, DoNotRememberHowTheyWerePrinted) {
   EXPECT_EQ(lines, std::vector({lines_of_log().at(2)}));
   EXPECT_EQ(run(resume + "--compare --epochs 4").err, "");
   const std::string options = read_file(folder / "run" / "options.json");
-  EXPECT_EQ(options.find("--json"), std::string::npos) << options;
-  EXPECT_EQ(options.find("--compare"), std::string::npos) << options;
+  expect_lacks(options, "--json");
+  expect_lacks(options, "--compare");
   // As earlier versions have kept it.
   std::ofstream(folder / "run" / "options.json")
       << std::regex_replace(options, std::regex("\"tree-lstm\","), "\"tree-lstm\", \"--json\", \"--compare\",");
-  const Outcome fifth = run(resume + "--epochs 5");
-  EXPECT_EQ(fifth.err, "");
-  EXPECT_EQ(epochs_of(fifth.out).size(), 1u) << fifth.out;
-  EXPECT_EQ(fifth.out.find("one vertex at a time"), std::string::npos) << fifth.out;
+  const std::string fifth = output(resume + "--epochs 5");
+  EXPECT_EQ(epochs_of(fifth).size(), 1u) << fifth;
+  expect_lacks(fifth, "one vertex at a time");
 }
 
 TEST_F(Runs, AreScoredOnAFileThatIsNamed) {
   ASSERT_EQ(train("--epochs 1").err, "");
   const std::string eval = "windrow eval '" + (folder / "run").string() + "' --device cpu --data '";
   const auto scores = [&](const std::string& data) {
-    const Outcome outcome = run(eval + data + "'");
-    EXPECT_EQ(outcome.err, "");
-    return outcome.out.substr(std::min(outcome.out.find('\n'), outcome.out.size()));
+    const std::string outcome = output(eval + data + "'");
+    return outcome.substr(std::min(outcome.find('\n'), outcome.size()));
   };
   EXPECT_EQ(scores(folder / "dev.txt"), scores(folder));
   EXPECT_NE(scores(folder / "test.txt"), scores(folder));
   EXPECT_EQ(
       run(eval + "/nowhere'").err,
       "windrow: --data: '/nowhere' is neither a folder nor a file; expected one of both; see windrow eval --help\n");
+}
+
+class FineTuning : public Programs {
+ protected:
+  FineTuning() {
+    for (const auto& [data, seed] : {std::pair("first", 1), std::pair("second", 5)}) {
+      std::filesystem::create_directory(folder / data);
+      std::ofstream(folder / data / "train.txt") << generate_treebank(40, static_cast<std::uint64_t>(seed));
+      std::ofstream(folder / data / "dev.txt") << generate_treebank(40, 9);
+    }
+    output_of(train("--data first --epochs 3 --save run"));
+  }
+  /// In the folder of the data, under relative names.
+  Outcome train(const std::string& more, const std::string& model = "tree-lstm --hidden 8 --embedding 8") const {
+    return windrow_there("train " + model + " --batch 16 " + more);
+  }
+  /// With a step size that changes nothing, the first epoch has the loss and the score of the trained model.
+  const std::string still = " --rate 1e-30 --epochs 2 ";
+};
+
+TEST_F(FineTuning, BeginsWhereTheTrainedModelEnded) {
+  const std::vector<std::string> epochs = epochs_of(train("--data first --seed 7 --init-from run" + still).out);
+  ASSERT_EQ(epochs.size(), 2u);
+  EXPECT_EQ(epochs[0].substr(6), epochs[1].substr(6)) << "the loss of the first epoch is that of the trained model";
+  expect_has(windrow_there("eval run --data first").out, epochs[0].substr(epochs[0].rfind("  ") + 2));
+  EXPECT_NE(epochs[0].substr(6), epochs_of(train("--data first --seed 7" + still).out).at(0).substr(6));
+}
+
+TEST_F(FineTuning, SaysHowMuchItHasFoundAndTakesACheckpointByItsFile) {
+  const auto said = [&](const std::string& more) {
+    std::string out = train(still + more).out;
+    out.erase(0, out.find("initialised"));
+    return out.substr(0, out.find('\n'));
+  };
+  expect_match(said("--data first --init-from run"),
+               "initialised from run/000000000009.safetensors: 8 parameters; ([0-9,]+) of \\1 words, 5 of 5 labels");
+  const std::string other = said("--data second --init-from run/000000000006.json");
+  const std::regex some("initialised from run/000000000006.safetensors: 8 parameters; ([0-9]+) of ([0-9]+) words, .*");
+  std::smatch words;
+  ASSERT_TRUE(std::regex_match(other, words, some)) << other;
+  EXPECT_GT(std::stoi(words[1]), 0);
+  EXPECT_LT(std::stoi(words[1]), std::stoi(words[2]));
+  expect_match(said("--data first --classes 2 --init-from run"), ".* words, 2 of 2 labels");
+}
+
+TEST_F(FineTuning, OverrulesWordVectorsForWordsOfBoth) {
+  const std::string text = read_file(folder / "first" / "train.txt");
+  const std::size_t end = text.find(')');
+  const std::string word = text.substr(text.rfind(' ', end) + 1, end - text.rfind(' ', end) - 1);
+  std::ofstream(folder / "vectors.txt") << word << " 1 2 3 4 5 6 7 8\n";
+  const std::string init = "--data first --init-from run" + still;
+  const Outcome both = train(init + "--vectors vectors.txt");
+  expect_has(both.out, "vectors of 1 of the ");
+  EXPECT_EQ(epochs_of(both.out), epochs_of(train(init).out));
+}
+
+TEST_F(FineTuning, GoesOnWithoutBeginningAnew) {
+  const std::string flags = "--data second --optimiser adam --init-from run --save ";
+  const std::vector<std::string> straight = epochs_of(train(flags + "straight --epochs 3").out);
+  ASSERT_EQ(straight.size(), 3u);
+  ASSERT_EQ(train(flags + "tuned --epochs 1").err, "");
+  std::filesystem::remove_all(folder / "run");
+  const std::string resumed = output_of(windrow_there("resume tuned --epochs 3"));
+  expect_lacks(resumed, "initialised");
+  EXPECT_EQ(epochs_of(resumed), std::vector(straight.begin() + 1, straight.end()));
+}
+
+TEST_F(FineTuning, IsRefusedInOneLineBeforeAnythingIsOverwritten) {
+  const auto refused = [&](const std::string& more, const std::string& model) {
+    const std::string saved = read_file(folder / "run" / "options.json");
+    const Outcome outcome = train("--data first --init-from run " + more, model);
+    EXPECT_EQ(read_file(folder / "run" / "options.json"), saved);
+    EXPECT_TRUE(epochs_of(outcome.out).empty());
+    return refusal_of(outcome);
+  };
+  const std::string same = "tree-lstm --hidden 8 --embedding 8", file = "windrow: run/000000000009.safetensors: ";
+  EXPECT_EQ(refused("", "tree-lstm --hidden 16 --embedding 8"),
+            file + "parameter 'leaf' has 24 columns; expected 48, with --hidden 16 (was 8)\n");
+  EXPECT_EQ(refused("", "tree-lstm --hidden 8 --embedding 4"),
+            file + "parameter 'words' has 8 columns; expected 4, with --embedding 4 (was 8)\n");
+  EXPECT_EQ(refused("--cell child-sum", same), file +
+                                                   "a model with cell \"binary\"; expected \"child-sum\", as the "
+                                                   "flags say\n");
+  EXPECT_EQ(windrow_there("train mlp --hidden 8 --samples 64 --init-from run").err,
+            file + "a model \"tree-lstm\"; expected \"mlp\", as the flags say\n");
+  expect_has_all(refused("--save other --resume", same), {"--init-from", "--resume"});
+  EXPECT_EQ(refused("--save run", same),
+            "windrow: run: has checkpoints of another training; expected --resume, or "
+            "another folder\n");
+  EXPECT_EQ(refused("--init-from first", same),
+            "windrow: first: no checkpoint; expected one that windrow train --save has written\n");
+  EXPECT_EQ(
+      refused("--init-from first/train.txt", same),
+      "windrow: first/train.txt: not a file of a checkpoint; expected one, such as 000000000300.json, or a folder "
+      "of checkpoints\n");
+  expect_has(refused("--init-from nowhere", same), "--init-from: 'nowhere' is neither a folder nor a file");
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // windrow eval and windrow predict: a saved model has the scores that its training printed.
-#include <regex>
-#include <set>
 
 #include "tests/programs/programs.h"
 #include "windrow/models/datasets.h"
@@ -108,7 +106,7 @@ TEST_F(SavedModels, HaveNoAnswerRightForALabelThatTheyDoNotKnow) {
         train("bilstm --hidden 8 --embedding 8 --epochs 20 --batch 4 --optimiser adam --rate 0.01 " +
               std::string("--data data") + crf);
     expect_scores_of(trained);
-    EXPECT_NE(eval().out.find("accuracy 50.0 %\nentity F1 0.0 %\n"), std::string::npos) << eval().out;
+    expect_has(eval().out, "accuracy 50.0 %\nentity F1 0.0 %\n");
   }
 }
 
@@ -157,9 +155,8 @@ TEST_F(SavedModels, OfTranslationsTakeTheirPartsByPaths) {
 
   EXPECT_EQ(scores_of_evaluation(windrow_there("eval run --data data/valid")), scores_of_training(trained));
   const auto expect_test_set = [&](const std::string& command) {
-    const Outcome scored = windrow_there(command);
-    EXPECT_EQ(scored.err, "") << command;
-    EXPECT_NE(scored.out.find(" of test.de and test.en\n"), std::string::npos) << scored.out;
+    const std::string scored = output_of(windrow_there(command));
+    expect_has(scored, " of test.de and test.en\n");
   };
   expect_test_set("eval run --data data/test");
   expect_test_set("eval run --data '" + data + "/test'");
@@ -169,10 +166,8 @@ TEST_F(SavedModels, OfTranslationsTakeTheirPartsByPaths) {
             "--help\n");
 
   ASSERT_EQ(windrow_there(train + "--data data --train train --valid data/test --save other").err, "");
-  const Outcome resumed = run("windrow resume " + in("other") + "--epochs 2");
-  EXPECT_EQ(resumed.err, "");
-  EXPECT_NE(resumed.out.find(" of train.de and train.en, validating on 40 of test.de and test.en\n"), std::string::npos)
-      << resumed.out;
+  const std::string resumed = output("windrow resume " + in("other") + "--epochs 2");
+  expect_has(resumed, " of train.de and train.en, validating on 40 of test.de and test.en\n");
   expect_test_set("eval other --data data");
 }
 
@@ -183,7 +178,7 @@ TEST_F(SavedModels, TranslateTexts) {
   const std::vector<std::string> lines = lines_of(translated);
   ASSERT_EQ(lines.size(), 2u);
   const std::regex record(R"(\{"log_probability": -[0-9.e-]+,"text": "la bolok","translation": "[^"]*"\})");
-  EXPECT_TRUE(std::regex_match(lines[0], record)) << lines[0];
+  expect_match(lines[0], record);
   const Outcome blank = run("windrow predict " + run_folder + " --text na --text ' ' --text na");
   EXPECT_EQ(blank.err, "windrow: input 2: no word; expected a sentence\n");
   const std::vector<std::string> three = lines_of({blank.out, "", 0});
@@ -207,7 +202,7 @@ TEST_F(SavedModels, PredictForAllLinesThatTheyCanReadAndNameTheOthers) {
   const std::string predict = "'" WINDROW_BIN "'/windrow predict " + run_folder;
   const Outcome plain = run_command(predict + " <" + file);
   EXPECT_EQ(plain.status, 2);
-  EXPECT_TRUE(std::regex_match(plain.err, std::regex(errors))) << plain.err;
+  expect_match(plain.err, errors);
   const std::vector<std::string> labelled = lines_of({plain.out, "", 0});
   ASSERT_EQ(labelled.size(), 150u);
   for (std::size_t i = 1; i <= 150; ++i) {
@@ -227,14 +222,14 @@ TEST_F(SavedModels, PredictForAllLinesThatTheyCanReadAndNameTheOthers) {
     const std::string& record = records[i - 1];
     if (bad.contains(i)) {
       EXPECT_EQ(field(record, "line"), i);
-      EXPECT_NE(record.find("\"error\": \"input " + std::to_string(i) + ":"), std::string::npos) << record;
+      expect_has(record, "\"error\": \"input " + std::to_string(i) + ":");
     } else {
-      EXPECT_NE(record.find("\"text\": \"[MAX " + std::to_string(i % 10) + " ]\""), std::string::npos) << record;
+      expect_has(record, "\"text\": \"[MAX " + std::to_string(i % 10) + " ]\"");
     }
   }
   const Outcome bytes = run_command(predict + " --json --text \"$(printf '\\377')\" --text '[MAX 1 ]'");
   EXPECT_EQ(bytes.err, "windrow: input 1: not UTF-8; expected UTF-8 for --json\n");
-  EXPECT_NE(bytes.out.find("[MAX 1 ]"), std::string::npos);
+  expect_has(bytes.out, "[MAX 1 ]");
   EXPECT_EQ(run_command(predict + " <" + run_folder).err,
             "windrow: cannot read standard input; expected lines of text\n");
   // An answer comes before the end of the input: this input ends only after it.
@@ -242,7 +237,7 @@ TEST_F(SavedModels, PredictForAllLinesThatTheyCanReadAndNameTheOthers) {
   const std::string answers = in("answers");
   const Outcome early = run_command("{ (head -n 64 " + file + "; timeout 30 head -n 2 " + answers + " >&2) | " +
                                     predict + " 2>&1 >" + answers + " | grep -v input; }");
-  EXPECT_TRUE(std::regex_match(early.err, std::regex("\n[0-9] [01]\\.[0-9]{2}  \\[MAX 2 \\]\n"))) << early.err;
+  expect_match(early.err, "\n[0-9] [01]\\.[0-9]{2}  \\[MAX 2 \\]\n");
 }
 
 TEST_F(SavedModels, PredictWithTheAccuracyThatTrainingPrinted) {

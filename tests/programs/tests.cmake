@@ -9,11 +9,10 @@ foreach(room ops memory engine)
 endforeach()
 windrow_test(
   programs_test
-  SOURCES programs/arguments_test.cc programs/benchmarks_test.cc programs/data_test.cc programs/devices_test.cc
-          programs/explain_test.cc programs/export_test.cc programs/fine_tuning_test.cc programs/kill_test.cc
-          programs/manual_test.cc programs/members_test.cc programs/predict_test.cc programs/programs_test.cc
-          programs/runs_test.cc programs/sample_test.cc programs/scores_test.cc programs/signals_test.cc
-          programs/simulate_test.cc programs/table_commands_test.cc programs/training_test.cc
+  SOURCES programs/arguments_test.cc programs/benchmarks_test.cc programs/commands_test.cc programs/data_test.cc
+          programs/devices_test.cc programs/export_test.cc programs/kill_test.cc programs/members_test.cc
+          programs/predict_test.cc programs/programs_test.cc programs/runs_test.cc programs/scores_test.cc
+          programs/training_test.cc
   LINKS windrow::models
   DEFINITIONS WINDROW_BIN="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}" WINDROW_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
               WINDROW_COMPILER="${CMAKE_CXX_COMPILER}"
@@ -28,7 +27,7 @@ foreach(plug_in windrow_mpi_plugin windrow_fake_cuda_plugin windrow_fake_nccl_pl
 endforeach()
 windrow_test(
   program_test
-  SOURCES programs/batch_facts_test.cc programs/progress_test.cc programs/report_test.cc
+  SOURCES programs/report_test.cc
   LINKS windrow_program)
 windrow_test(perf_test SOURCES programs/perf_test.cc batching/oracle.cc LINKS windrow_perf)
 

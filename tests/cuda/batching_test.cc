@@ -1,0 +1,328 @@
+// Batches on a CUDA device: levels that one kernel computes, where the conformance suite does not reach it; evaluation
+// of a network; and values of lazy expressions.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tests/cuda/support.h"
+#include "windrow/batching/lazy.h"
+#include "windrow/batching/runner.h"
+#include "windrow/engine/trace.h"
+#include "windrow/models/internal/graph_network.h"
+#include "windrow/models/trainer.h"
+#include "windrow/models/workload.h"
+
+namespace windrow::testing {
+namespace {
+
+using Floats = std::vector<float>;
+
+/// So many steps that they are divided into several kernels, which pass values through memory.
+class LongCell {
+ public:
+  explicit LongCell(Parameters& parameters) : weights_(parameters.add("weights", 8, 8, Initial::uniform(-1, 1))) {}
+
+  void operator()(Vertex& v) const {
+    const State state = v.state("h", 8);
+    auto y = tanh(v.pull("x", 8) + matmul(v.gather(0, state) + v.gather(1, state), weights_));
+    for (int i = 0; i < 120; ++i) y = tanh(y);
+    v.scatter(state, y);
+    v.push("y", y);
+  }
+
+ private:
+  Parameter weights_;
+};
+
+/// Two leaves; a vertex above one or both of them; a vertex above that.
+GraphData small_tree(bool both) {
+  GraphData data;
+  data.child_begin = {0, 0, 0, both ? 2 : 1, both ? 3 : 2};
+  data.children = both ? std::vector<std::int32_t>{0, 1, 2} : std::vector<std::int32_t>{0, 2};
+  data.values["x"] = std::vector<float>(4 * 8, 0.3f);
+  return data;
+}
+
+std::vector<float> outputs(const Device& device, const std::vector<bool>& trees) {
+  Parameters parameters(device, 1);
+  const LongCell cell(parameters);
+  const VertexFunction function("cell", {.arity = 2}, [&](Vertex& v) { cell(v); });
+  Runner runner(device, function, parameters, {});
+  std::vector<float> all;
+  for (const bool both : trees) {
+    const InputGraph graph(function, small_tree(both));
+    const InputGraph* const graphs[] = {&graph};
+    const std::vector<float> y = runner.run(graphs).output("y").get();
+    all.insert(all.end(), y.begin(), y.end());
+  }
+  return all;
+}
+
+/// The plan of the second minibatch has the types of the first one, too.
+TEST(CudaLevels, AreComputedWhereATypeHasNoRows) {
+  fake::reset();
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const std::vector<bool> trees = {true, false, true};
+  const std::vector<float> expected = outputs(host_device(engine), trees);
+  const auto launches_of = [&](cuda::Levels levels) {
+    const cuda::OpenDevice opened = cuda::open_device(engine, 0, {.levels = levels});
+    const std::uint64_t before = fake::counters().launches;
+    outputs(opened.device, trees);
+    return fake::counters().launches - before;
+  };
+  EXPECT_LT(launches_of(cuda::Levels::together), launches_of(cuda::Levels::launches));  // the kernel is used
+  const cuda::OpenDevice opened = cuda::open_device(engine, 0, {.levels = cuda::Levels::together});
+  const std::vector<float> found = outputs(opened.device, trees);
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5f) << i;
+}
+
+/// The mean loss of the second epoch.
+double loss_of_training(const std::string& model, const Device& device, Index hidden, std::size_t samples = 64) {
+  WorkloadOptions options{.seed = 1, .samples = samples};
+  options.sizes["hidden"] = options.sizes["embedding"] = hidden;
+  Workload workload = make_workload(model, device, options);
+  Trainer trainer(device, workload, {.minibatch = 32, .optimiser = {.rate = 0.1}});
+  trainer.train();
+  return trainer.train().loss;
+}
+
+/// Wide levels are computed by launches, and narrow ones by the kernel.
+TEST(CudaLevels, GiveTheLossOfTheHostHoweverTheyAreDivided) {
+  const std::pair<std::string, Index> models[] = {{"tree-lstm", 36}, {"bilstm", 16}};
+  for (const auto& [model, hidden] : models) {
+    fake::reset();
+    Engine engine({.policy = Policy::pool, .workers = 2});
+    const double expected = loss_of_training(model, host_device(engine), hidden);
+    const cuda::OpenDevice opened = cuda::open_device(engine, 0);
+    EXPECT_NEAR(loss_of_training(model, opened.device, hidden), expected, 1e-4 * expected) << model;
+  }
+}
+
+/// A process may have fewer multiprocessors than its device says, or a tool takes what teams need.
+TEST(CudaLevels, AreComputedByLaunchesWhereTeamsCannotRunTogether) {
+  fake::reset();
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const auto loss_on = [](const Device& device) { return loss_of_training("tree-lstm", device, 36, 8); };
+  const double expected = loss_on(host_device(engine));
+  const auto said_of = [&](const fake::Options& options, const cuda::DeviceOptions& of_device) {
+    fake::reset(options);
+    Engine another({.policy = Policy::pool, .workers = 2});
+    const cuda::OpenDevice opened = cuda::open_device(another, 0, of_device);
+    ::testing::internal::CaptureStderr();
+    EXPECT_NEAR(loss_on(opened.device), expected, 1e-4 * expected);
+    EXPECT_NEAR(loss_on(opened.device), expected, 1e-4 * expected);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string said = "windrow: cuda:0: levels of minibatches are computed by launches alone, since ";
+  const std::string refused = said + "it has refused a kernel whose teams wait for each other\n";
+  for (const cuda::Levels levels : {cuda::Levels::automatic, cuda::Levels::together}) {
+    for (const bool graphs : {false, true}) {
+      EXPECT_EQ(said_of({}, {.levels = levels, .graphs = graphs}), "");
+      // The device knows, or only a launch tells.
+      EXPECT_EQ(said_of({.teams_each = 0}, {.levels = levels, .graphs = graphs}),
+                said + "their teams cannot run at the same time\n");
+      EXPECT_EQ(said_of({.cooperative = false}, {.levels = levels, .graphs = graphs}), refused);
+    }
+  }
+}
+
+/// Adds up the logits of all vertices.
+class SumOfLogits final : public GraphScore {
+ public:
+  std::function<void()> pending(const Minibatch& minibatch, std::vector<const LabelledGraph*>) override {
+    return [this, logits = minibatch.output("logits")] {
+      const Floats values = logits.get();
+      sum_ = std::accumulate(values.begin(), values.end(), sum_);
+    };
+  }
+  std::vector<Metric> metrics() const override { return {{"sum", sum_}}; }
+
+ private:
+  double sum_ = 0;
+};
+
+/// Vertices of two kinds; those of the second one need a kernel, log_sum_exp, that the others do not.
+VertexFunction two_kinds(Parameter weights) {
+  const auto loss = [weights](Vertex& v, const Expr& x) {
+    const Expr logits = matmul(x, weights);
+    v.push("logits", logits);
+    return softmax_cross_entropy(logits, v.pull_index("label"));
+  };
+  const VertexFunction plain("plain", {.arity = 0}, [&](Vertex& v) { v.loss(loss(v, v.pull("x", 8))); });
+  const VertexFunction held("held", {.arity = 0}, [&](Vertex& v) {
+    const Expr x = v.pull("x", 8);
+    v.loss(loss(v, x) + log_sum_exp(x));
+  });
+  return VertexFunction("two kinds", {plain, held});
+}
+
+GraphData vertex_of_kind(std::int32_t kind) {
+  GraphData data;
+  data.child_begin = {0, 0};
+  data.kinds = {kind};
+  data.values["x"] = Floats(8, 0.5f);
+  data.indices["label"] = {1};
+  return data;
+}
+
+/// The second minibatch stays on the device until the first one is scored.
+TEST(CudaEvaluation, ScoresAMinibatchThoughTheNextOneIsStillComputed) {
+  fake::reset();
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const Device device = cuda::open_device(engine, 0).device;
+  Parameters parameters(device, 1);
+  const Parameter weights = parameters.add("weights", 8, 3, Initial::uniform(-1, 1));
+  GraphNetwork network(device, parameters, two_kinds(weights), [] { return std::make_unique<SumOfLogits>(); });
+  for (const std::int32_t kind : {0, 1}) {
+    network.validation.push_back({InputGraph(network.function(), vertex_of_kind(kind))});
+  }
+  const auto learner = network.learner({});
+  const auto add = [](Score& score, std::size_t sample) { score.add({&sample, 1}); };
+  double expected = 0;
+  for (int round = 0; round < 2; ++round) {  // compiles kernels
+    const auto both = learner->score();
+    add(*both, 0);
+    add(*both, 1);
+    expected = both->metrics().front().value;
+  }
+  const auto score = learner->score();
+  fake::hold_at("log_sum_exp");
+  auto adding = std::async(std::launch::async, [&] {
+    add(*score, 0);
+    add(*score, 1);
+  });
+  EXPECT_EQ(adding.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  fake::hold_at("");
+  adding.get();
+  EXPECT_EQ(score->metrics().front().value, expected);
+}
+
+/// The score of one sample is asked for when its minibatch is started: later work of the device holds nothing up.
+TEST(CudaEvaluation, OfEveryScoreAsksForOutputsWhenAMinibatchIsStarted) {
+  struct Case {
+    const char* model;
+    bool crf = false;
+    std::uint64_t outputs = 1;
+  };
+  for (const Case& one :
+       {Case{"tree-lstm"}, Case{"bilstm"}, Case{"bilstm", true, 2}, Case{"var-lstm", false, 0}, Case{"seq2seq"}}) {
+    SCOPED_TRACE(one.model);
+    fake::reset({.memory = std::size_t{1} << 30});
+    Engine engine({.policy = Policy::pool, .workers = 2});
+    const Device device = cuda::open_device(engine, 0).device;
+    WorkloadOptions options{.seed = 1, .samples = 32};
+    for (const WorkloadSize& size : workload_kind(one.model).sizes) {
+      if (size.name == "hidden" || size.name == "embedding") options.sizes[size.name] = 16;
+    }
+    if (one.crf) options.switches.insert("crf");
+    Workload workload = make_workload(one.model, device, options);
+    const auto learner = workload.network->learner({});
+    const auto outputs = [&] {
+      engine.wait_all();
+      engine.trace().stop();
+      std::uint64_t count = 0;
+      for (const TraceSummary::Row& row : engine.trace().summary().ops) count += row.name == "push" ? row.count : 0;
+      return count;
+    };
+    const auto score = learner->score();
+    const std::size_t sample = 0;
+    engine.trace().start();
+    score->add({&sample, 1});
+    EXPECT_EQ(outputs(), one.outputs);
+    EXPECT_FALSE(score->metrics().empty());
+  }
+}
+
+struct Scorer {
+  Scorer(const Device& device, Index width)
+      : parameters(device, 1),
+        words(parameters.add("words", 64, 16, Initial::normal(0, 1))),
+        weights(parameters.add("weights", 16, width, Initial::glorot(16, width))) {}
+
+  std::vector<LazyExpr> scores(LazyGraph& graph, int count) const {
+    std::vector<LazyExpr> all;
+    for (int i = 0; i < count; ++i) all.push_back(matmul(tanh(embedding(words, graph.index(i % 64))), weights));
+    return all;
+  }
+
+  Parameters parameters;
+  const Parameter words, weights;
+};
+
+std::vector<Floats> values_of(const std::vector<LazyExpr>& expressions) {
+  std::vector<Floats> all;
+  for (const LazyExpr& one : expressions) all.push_back(one.value());
+  return all;
+}
+
+void expect_near(const std::vector<Floats>& found, const std::vector<Floats>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    ASSERT_EQ(found[i].size(), expected[i].size()) << i;
+    for (std::size_t k = 0; k < found[i].size(); ++k) EXPECT_NEAR(found[i][k], expected[i][k], 1e-5f) << i << ' ' << k;
+  }
+}
+
+/// The copies to the host that take all values of one flush.
+std::uint64_t copies_of_values(int count, Index width) {
+  fake::reset();
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const Device host = host_device(engine), device = cuda::open_device(engine, 0).device;
+  Scorer on_host(host, width), on_device(device, width);
+  LazyGraph expected_graph(host, on_host.parameters), graph(device, on_device.parameters);
+  const std::vector<Floats> expected = values_of(on_host.scores(expected_graph, count));
+  const std::vector<LazyExpr> scores = on_device.scores(graph, count);
+  graph.flush();
+  engine.wait_all();
+  const std::uint64_t before = fake::counters().copies;
+  expect_near(values_of(scores), expected);
+  expect_near(values_of(scores), expected);
+  return fake::counters().copies - before;
+}
+
+TEST(CudaLazyValues, OfOneFlushTakeOneCopy) {
+  EXPECT_EQ(copies_of_values(64, 33), 1u);
+  EXPECT_EQ(copies_of_values(1, 5), 1u);
+}
+
+/// So a program that looks at one value of many does not copy all of them.
+TEST(CudaLazyValues, OfALargeFlushTakeACopyForEachBlock) {
+  constexpr Index width = 512;  // 128 rows a block
+  EXPECT_EQ(copies_of_values(1000, width), 8u);
+}
+
+TEST(CudaLazyValues, AreThoseOfTheFlushThatComputedThem) {
+  fake::reset({.order = fake::Order::random, .seed = 4});
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  const Device host = host_device(engine), device = cuda::open_device(engine, 0).device;
+  Scorer on_host(host, 7), on_device(device, 7);
+  LazyGraph expected_graph(host, on_host.parameters), graph(device, on_device.parameters);
+  for (int minibatch = 0; minibatch < 3; ++minibatch) {
+    std::vector<LazyExpr> losses, expected_losses;
+    for (int flush = 0; flush < 3; ++flush) {
+      const std::vector<LazyExpr> scores = on_device.scores(graph, 20), expected = on_host.scores(expected_graph, 20);
+      expect_near(values_of(scores), values_of(expected));
+      losses.push_back(softmax_cross_entropy(scores[3], graph.index(flush)));
+      expected_losses.push_back(softmax_cross_entropy(expected[3], expected_graph.index(flush)));
+    }
+    graph.backward(losses);
+    expected_graph.backward(expected_losses);
+    expect_near(values_of(losses), values_of(expected_losses));
+    on_device.parameters.sgd(0.5);
+    on_host.parameters.sgd(0.5);
+    graph.clear();
+    expected_graph.clear();
+  }
+}
+
+}  // namespace
+}  // namespace windrow::testing

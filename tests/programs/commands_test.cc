@@ -1,0 +1,229 @@
+// Commands of windrow that train nothing: explain, simulate, and completions and the manual page, which are made from
+// the flags.
+
+#include "tests/programs/programs.h"
+
+namespace windrow::testing {
+namespace {
+
+using Explain = Programs;
+using Simulate = Programs;
+using Manual = Programs;
+
+TEST_F(Explain, SaysWhatMakesBatchesAndWhereTheTimeGoes) {
+  const std::string outcome =
+      output("windrow explain tree-lstm --samples 64 --batch 32 --hidden 16 --workers 2 --seconds 0.01");
+  const std::string number = "[0-9]+\\.[0-9]+";
+  const std::string text =
+      std::regex_replace(std::regex_replace(outcome, std::regex(number), "N"), std::regex(" +"), " ");
+  expect_has_all(
+      text,
+      {"tree-lstm, generated data: 2 minibatches of 32 trees\nper minibatch: N vertices in N batches, N vertices per "
+       "batch\n\nvertex type vertices batches vertices per batch share of work\ntree_lstm, 2 children N N N N "
+       "%\ntree_lstm, "
+       "no children, with word N N N N %\n\nwhat makes N batches of them\n N vertices of different types",
+       "\ncritical path: N of N vertices, with N % of the work, so at most ",
+       "\ntraining, 2 workers ms per minibatch share of time achieved per worker machine share of it\nproducts N N "
+       "% N GFLOP/s N N %\n matmul",
+       "\n matmul N N % N GFLOP/s N N %\n", "\nother arithmetic N N % N GB/s N N %\n ", "\n mul N N % N GB/s N N %\n",
+       "\nmoves N N % N GB/s N N %\n ", "\nrest N N % optimiser"});
+}
+
+TEST_F(Explain, GivesCountsThatAddUpAsJson) {
+  for (const std::string flags : {"listops --schedule agenda", "bilstm-char --batch 8"}) {
+    const auto lines =
+        lines_of(run("windrow explain " + flags + " --samples 40 --hidden 8 --workers 1 --seconds 0.01 --json"));
+    ASSERT_EQ(lines.size(), 1u);
+    const std::string causes = lines[0].substr(lines[0].find("\"causes\""));
+    double sum = 0;
+    for (const char* const cause : {"types", "dependencies", "schedule", "groups"}) sum += field(causes, cause);
+    EXPECT_EQ(sum, field(lines[0], "batches")) << lines[0];
+    const double share = field(lines[0], "share_of_work");
+    EXPECT_TRUE(0 < share && share < 1) << lines[0];
+    double time = 0;
+    const std::string shares = lines[0].substr(lines[0].find("\"shares_of_time\""));
+    for (const char* const kind : {"products", "arithmetic", "moves", "rest"}) time += field(shares, kind);
+    EXPECT_NEAR(time, 1, 1e-6) << lines[0];
+    for (const char* const rates : {"\"achieved_per_worker\"", "\"machine_per_worker\""}) {
+      const std::string by_kind = lines[0].substr(lines[0].find(rates));
+      for (const char* const kind : {"products", "arithmetic", "moves"}) EXPECT_GT(field(by_kind, kind), 0) << rates;
+    }
+    const std::string op = lines[0].substr(lines[0].find("\"operators\""));
+    expect_has(op, "\"kind\": \"products\",\"ms_per_minibatch\"");
+    expect_has(op, "\"name\": \"matmul\"");
+    EXPECT_GT(field(op, "share_of_time"), 0) << op;
+    EXPECT_GT(field(op, "achieved_per_worker"), 0) << op;
+  }
+}
+
+TEST_F(Explain, SaysOfAModelThatBuildsItsGraphsAsItRunsWhatItDid) {
+  const std::string command =
+      "windrow explain parser --samples 12 --batch 6 --hidden 8 --embedding 4 --scorer 4 --workers 1 --seconds 0.01";
+  const std::string outcome = output(command);
+  expect_has_match(outcome,
+                   "^parser, generated data: 2 minibatches of 6 sentences\n"
+                   "per minibatch: [0-9.]+ vertices in [0-9.]+ batches");
+  expect_has(outcome, "\nproducts ");
+  const auto lines = lines_of(run(command + " --json"));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_GT(field(lines[0], "parts"), 2 * field(lines[0], "minibatches")) << "steps of a sentence follow each other";
+  EXPECT_GT(field(lines[0].substr(lines[0].find("\"achieved_per_worker\"")), "moves"), 0) << lines[0];
+}
+
+TEST_F(Explain, SaysOfAModelWithoutGraphsWhichOpsTakeTheTime) {
+  const std::string command = "windrow explain mlp --samples 8 --batch 4 --hidden 8 --workers 1 --seconds 0.01";
+  const std::string outcome = output(command);
+  expect_has_match(outcome, "^mlp, generated data: 2 minibatches of 4 images\nper minibatch: [0-9.]+ ops\n");
+  for (const char* const part : {"\nmatmul +3\\.0 +[0-9.]+ +[0-9.]+ %\n", "\nall ops +[0-9.]+ +[0-9.]+\n",
+                                 "\nproducts, by their formula: [0-9.]+ GFLOP/s, [0-9.]+ % of the "}) {
+    expect_has_match(outcome, part);
+  }
+  expect_lacks(outcome, "builds its graphs");
+  const auto lines = lines_of(run(command + " --json"));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_GT(field(lines[0], "minibatches"), 0);
+  EXPECT_GT(field(lines[0], "products_by_formula"), 0);
+}
+
+/// The words of a line, but for percent signs.
+std::vector<std::string> words_without_units(const std::string& line) {
+  std::istringstream text(line);
+  std::vector<std::string> words;
+  for (std::string word; text >> word;) {
+    if (word != "%") words.push_back(word);
+  }
+  return words;
+}
+
+TEST_F(Simulate, PrintsTheTablesOfTheDocument) {
+  const std::string document = read_file(WINDROW_SOURCE_DIR "/docs/scaling.md");
+  for (const std::string command :
+       {"windrow simulate --devices 16 --bandwidth 11.25,4.5 --compare",
+        "windrow simulate --model vgg16 --devices 16 --bandwidth 10 --compare",
+        "windrow simulate --devices 16 --layers 200 --parameters 1 --bucket 0.5 --part 0.5 --gap 0.5 --computation 2 "
+        "--update 0.05 --compare"}) {
+    expect_has(document, command.substr(0, 100));
+    const auto lines = lines_of(run(command));
+    ASSERT_GE(lines.size(), 10u) << command;
+    for (std::size_t i = 4; i < lines.size(); ++i) {
+      EXPECT_LE(lines[i].size(), 80u) << lines[i];
+      const auto words = words_without_units(lines[i]);  // devices, GB/s, step, network, hidden, efficiency, limit, ...
+      ASSERT_GE(words.size(), 7u) << lines[i];
+      const std::string row = "| " + words[2] + " | " + words[3] + " | " + words[4] + " % | " + words[6] + " |";
+      expect_has(document, row);
+    }
+  }
+}
+
+TEST_F(Simulate, NamesFewLayersAndParameters) {
+  const auto first = lines_of(run("windrow simulate --devices 1 --layers 1 --parameters 0.001")).at(0);
+  EXPECT_EQ(first, "uniform: 1 layer, 1,000 parameters; 100 ms of computation per step");
+}
+
+TEST_F(Simulate, RefusesInOneLine) {
+  const std::string help = "; see windrow simulate --help\n";
+  for (const auto& [flags, says] : std::vector<std::pair<std::string, std::string>>{
+           {"--devices 4,5000", "--devices: '4,5000'; expected whole numbers, 1 to 4096, separated by commas" + help},
+           {"--bandwidth 1,0", "--bandwidth: '0'; expected a number, 0.001 to 100000" + help},
+           {"--latency 1e300", "--latency: '1e300'; expected a number, 0 to 10000" + help},
+           {"--jitter 1", "--jitter: '1'; expected a number from 0 on, less than 1" + help},
+           {"--model rnn", "--model: 'rnn'; expected one of uniform, vgg16, bert-base" + help},
+           {"--without overlap --compare", "--without excludes --compare" + help},
+           {"--model vgg16 --layers 5", "--layers: --model vgg16 has its own; expected --model uniform\n"},
+           {"--model bert-base --parameters 5",
+            "--parameters: --model bert-base has its own; expected --model uniform\n"},
+           {"--devices 1,4096 --layers 1000",
+            "simulate: 4096 devices x 1000 layers x 3 steps; expected a product of at most 1000000\n"},
+           {"--parameters 100000 --part 0.01",
+            "simulate: more than 10000000 parts in all steps; expected larger parts, smaller layers or fewer "
+            "steps\n"}}) {
+    expect_refused(run("windrow simulate " + flags), "windrow: " + says);
+  }
+}
+
+class Completion : public Programs {
+ protected:
+  /// What bash offers for the last word of a line.
+  std::set<std::string> offered(const std::vector<std::string>& words) const {
+    std::string array;
+    for (const std::string& word : words) array += " '" + word + "'";
+    const std::filesystem::path script = folder / "script";
+    std::ofstream(script) << "cd '" << folder.string() << "'\nsource <('" WINDROW_BIN "/windrow' completion bash)\n"
+                          << "COMP_WORDS=(" << array << ")\nCOMP_CWORD=" << words.size() - 1
+                          << "\n_windrow\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n";
+    const auto lines = lines_of(run_command("bash '" + script.string() + "'"));
+    return {lines.begin(), lines.end()};
+  }
+};
+
+TEST_F(Completion, OfBashKnowsCommandsFlagsAndValues) {
+  using Words = std::set<std::string>;
+  EXPECT_EQ(offered({"windrow", "e"}), (Words{"eval", "explain", "export"}));
+  EXPECT_EQ(offered({"windrow", "train", "bil"}), (Words{"bilstm", "bilstm-char"}));
+  EXPECT_EQ(offered({"windrow", "train", "dag", "--rep"}), (Words{"--report"}));
+  EXPECT_TRUE(offered({"windrow", "train", "dag", "--"}).contains("--optimiser"));
+  EXPECT_FALSE(offered({"windrow", "train", "dag", "--"}).contains("model"));
+  EXPECT_EQ(offered({"windrow", "train", "dag", "--optimiser", "ad"}), (Words{"adagrad", "adam"}));
+  EXPECT_EQ(offered({"windrow", "train", "dag", "--optimiser", "=", "ad"}), (Words{"adagrad", "adam"}));
+  EXPECT_EQ(offered({"windrow", "train", "tree-lstm", "--cell", "="}), (Words{"attention", "binary", "child-sum"}));
+  EXPECT_EQ(offered({"windrow", "schedule", "dag", "--schedule", "level,a"}), (Words{"level,agenda"}));
+  EXPECT_EQ(offered({"windrow", "completion", ""}), (Words{"bash", "fish", "zsh"}));
+  EXPECT_EQ(offered({"windrow", "train", "dag", "--hidden", ""}), Words{""}) << "any number";
+  std::filesystem::create_directory(folder / "my data");
+  std::ofstream(folder / "my file") << "x";
+  EXPECT_EQ(offered({"windrow", "train", "dag", "--data", "my"}), (Words{"my data"}));
+  EXPECT_EQ(offered({"windrow", "train", "dag", "--trace", "my"}), (Words{"my data", "my file"}));
+  EXPECT_EQ(offered({"windrow", "predict", "my"}), (Words{"my data"}));
+}
+
+TEST_F(Manual, HasNoLineThatATerminalOf80ColumnsBreaks) {
+  bool kept = false;  // the line breaks of the page
+  for (const std::string& line : lines_of(run("windrow man"))) {
+    if (line == ".nf") kept = true;
+    if (line == ".fi") kept = false;
+    const std::string shown = std::regex_replace(line, std::regex("\\\\(-|e|&|\\(aq)"), "x");
+    if (kept) {
+      EXPECT_LE(shown.size(), 73u) << shown;
+    }
+  }
+}
+
+/// Also where these shells are not installed.
+TEST_F(Completion, OfOtherShellsNamesEveryFlag) {
+  const std::string help = run("windrow train --help").out;
+  const std::string zsh = run("windrow completion zsh").out, fish = run("windrow completion fish").out;
+  const std::regex flag("\n  --([a-z-]+)");
+  int seen = 0;
+  for (std::sregex_iterator it(help.begin(), help.end(), flag), end; it != end; ++it, ++seen) {
+    EXPECT_TRUE(std::regex_search(zsh, std::regex("'--" + (*it)[1].str() + "=?\\["))) << (*it)[1];
+    EXPECT_NE(fish.find("command train' -l " + (*it)[1].str() + " "), std::string::npos) << (*it)[1];
+  }
+  EXPECT_GT(seen, 20);
+  EXPECT_TRUE(zsh.starts_with("#compdef windrow\n"));
+}
+
+TEST_F(Manual, NamesEveryFlagAndIsCleanRoff) {
+  const std::string manual = output("windrow man");
+  const std::string page = std::regex_replace(manual, std::regex("\\\\-"), "-");
+  for (const std::string command :
+       {"train", "eval", "predict", "sample", "export", "explain", "schedule", "completion"}) {
+    const std::string help = run("windrow " + command + " --help").out;
+    const std::regex flag("\n  (--[a-z-]+)");
+    for (std::sregex_iterator it(help.begin(), help.end(), flag), end; it != end; ++it) {
+      EXPECT_NE(page.find("\\fB" + (*it)[1].str() + "\\fR"), std::string::npos) << command << (*it)[1];
+    }
+  }
+  std::ofstream(folder / "windrow.1") << manual;
+  const std::string file = " " + in("windrow.1");
+  int checks = 0;
+  for (const std::string check : {"groff -man -ww -Tutf8 -z", "mandoc -Tlint -Wwarning"}) {
+    if (run_command("command -v " + check.substr(0, check.find(' '))).status != 0) continue;
+    const Outcome outcome = run_command(check + file);
+    EXPECT_EQ(outcome.out + outcome.err, "") << check;
+    ++checks;
+  }
+  if (checks == 0) GTEST_SKIP() << "neither groff nor mandoc is installed";
+}
+
+}  // namespace
+}  // namespace windrow::testing
