@@ -1,5 +1,4 @@
 // What windrow-perf prints for each benchmark, and its tables, at sizes that are too small to measure anything.
-
 #include "tests/programs/programs.h"
 #include "windrow/models/datasets.h"
 

@@ -1,5 +1,4 @@
 // The programs on CUDA devices: without a driver, and on the runtime without a GPU where there is one.
-
 #include "tests/programs/programs.h"
 #include "windrow/models/workload.h"
 

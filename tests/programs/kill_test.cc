@@ -1,11 +1,9 @@
 // windrow train, alone and as several processes, killed or stopped at random moments and continued. WINDROW_TEST_SEED
 // sets the seed, WINDROW_TEST_KILLS the number of kills, and of processes of a group that are killed or stopped.
-#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <random>
 #include <thread>
@@ -18,23 +16,20 @@ namespace windrow::testing {
 namespace {
 
 class KilledPrograms : public Programs {
- public:
-  using Arguments = std::vector<std::string>;
-
  protected:
   /// Starts windrow, or another program, in a process group of its own. Its errors go to a file.
-  pid_t start(const Arguments& arguments, const std::string& program = WINDROW_BIN "/windrow") const {
-    const std::string errors = (folder / "err").string();
-    std::vector<const char*> words = {program.c_str()};
-    for (const std::string& argument : arguments) words.push_back(argument.c_str());
-    words.push_back(nullptr);
+  pid_t start(const std::string& arguments, const std::string& program = WINDROW_BIN "/windrow") const {
+    const std::string command = "exec '" + program + "' " + arguments + " >/dev/null 2>" + in("err");
     const pid_t child = fork();
     if (child != 0) return child;
     setpgid(0, 0);
-    dup2(open("/dev/null", O_WRONLY), 1);
-    dup2(open(errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666), 2);
-    execv(program.c_str(), const_cast<char**>(words.data()));
+    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
     _exit(127);
+  }
+  /// Of a training that saves after each minibatch to the folder, or goes on from there.
+  static std::string saving_to(const std::filesystem::path& run) {
+    const bool begun = std::filesystem::exists(run) && !CheckpointFolder(run).steps().empty();
+    return " --save '" + run.string() + "' --save-every 1 --keep 2" + (begun ? " --resume" : "");
   }
 
   /// Waits until the process ends, or kills it when the time is over. Returns whether it has ended by itself.
@@ -52,22 +47,12 @@ class KilledPrograms : public Programs {
   }
 
   /// All tensors of the newest checkpoint, as bytes.
-  static std::map<std::string, std::vector<std::uint32_t>> tensors_of(const std::filesystem::path& run) {
-    const NewestCheckpoint newest = CheckpointFolder(run).newest();
+  static std::string tensors_of(const std::filesystem::path& run) {
+    const CheckpointFolder checkpoints(run);
+    const NewestCheckpoint newest = checkpoints.newest();
     EXPECT_TRUE(newest.skipped.empty()) << newest.skipped.front();
-    std::map<std::string, std::vector<std::uint32_t>> all;
-    for (const StoredTensor& tensor : newest.checkpoint->tensors.tensors()) {
-      std::vector<std::uint32_t>& words = all[tensor.name];
-      const auto take = [&]<class T>(std::vector<T> elements) {
-        newest.checkpoint->tensors.read(tensor.name, tensor.shape, std::span(elements));
-        words.resize(elements.size() * sizeof(T) / sizeof words[0]);
-        std::memcpy(words.data(), elements.data(), elements.size() * sizeof(T));
-      };
-      std::size_t count = 1;
-      for (const std::uint64_t size : tensor.shape) count *= size;
-      tensor.name.starts_with("trainer/") ? take(std::vector<std::int64_t>(count)) : take(std::vector<float>(count));
-    }
-    return all;
+    const std::string step = std::to_string(checkpoints.steps().back());
+    return read_file(run / (std::string(12 - step.size(), '0') + step + ".safetensors"));
   }
 };
 
@@ -76,41 +61,30 @@ int kills_of_environment(int otherwise) {
   return given == nullptr ? otherwise : std::atoi(given);
 }
 
-KilledPrograms::Arguments words_of(const std::string& line) {
-  std::istringstream in(line);
-  return {std::istream_iterator<std::string>(in), {}};
-}
-
 TEST_F(KilledPrograms, EndWithTheBitsOfARunThatWasNeverKilled) {
   int kills = kills_of_environment(4);
   const unsigned seed = first_seed();
   SCOPED_TRACE("WINDROW_TEST_SEED=" + std::to_string(seed));
   std::mt19937 random(seed);
-  const Arguments trees = words_of(
-                      "train tree-lstm --hidden 16 --embedding 16 --samples 256 --batch 16 --epochs 3 --optimiser adam "
-                      "--dropout 0.2 --accumulate 2 --average 0.9 --schedule complete"),
-                  parser = words_of("train parser --hidden 8 --samples 48 --batch 8 --epochs 2");
-  const auto with = [](Arguments all, const Arguments& more) {
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  };
+  const std::string trees =
+      "train tree-lstm --hidden 16 --embedding 16 --samples 256 --batch 16 --epochs 3 --optimiser adam --dropout 0.2 "
+      "--accumulate 2 --average 0.9 --schedule complete";
+  const std::string parser = "train parser --hidden 8 --samples 48 --batch 8 --epochs 2";
   for (int round = 0; kills > 0; ++round) {
-    const Arguments& model = round % 2 == 0 ? parser : trees;
-    const std::filesystem::path straight = folder / (model[1] + ".straight"), run = folder / "run";
+    const std::string& model = round % 2 == 0 ? parser : trees;
+    const std::filesystem::path straight = folder / (&model == &parser ? "parser" : "trees"), run = folder / "run";
     if (round < 2) {
-      ASSERT_TRUE(wait_for(start(with(model, {"--save", straight.string(), "--save-every", "1", "--keep", "2"}))));
+      ASSERT_TRUE(wait_for(start(model + saving_to(straight))));
     }
     std::filesystem::remove_all(run);
-    const Arguments saving = with(model, {"--save", run.string(), "--save-every", "1", "--keep", "2"});
     const int least = round < 2 ? kills / 2 : 0;  // both models have their turn
     for (bool ended = false; !ended && !HasFailure();) {
-      const bool begun = std::filesystem::exists(run) && !CheckpointFolder(run).steps().empty();
-      const pid_t child = start(begun ? with(saving, {"--resume"}) : saving);
+      const pid_t child = start(model + saving_to(run));
       ended = kills > least ? ends_within(child, std::chrono::microseconds(random() % 150'000)) : wait_for(child);
       if (!ended) --kills;
     }
     ASSERT_FALSE(HasFailure());
-    EXPECT_TRUE(tensors_of(run) == tensors_of(straight)) << model[1];
+    EXPECT_TRUE(tensors_of(run) == tensors_of(straight)) << model;
   }
 }
 
@@ -133,11 +107,10 @@ class KilledMembers : public KilledPrograms {
  protected:
   static constexpr std::size_t processes = 3;
 
-  pid_t start_members(const Arguments& arguments) const {
-    Arguments all =
-        words_of("--allow-run-as-root --oversubscribe -n " + std::to_string(processes) + " " WINDROW_BIN "/windrow");
-    all.insert(all.end(), arguments.begin(), arguments.end());
-    return start(all, WINDROW_MPIRUN);
+  pid_t start_members(const std::string& arguments) const {
+    return start("--allow-run-as-root --oversubscribe -n " + std::to_string(processes) + " '" WINDROW_BIN "/windrow' " +
+                     arguments,
+                 WINDROW_MPIRUN);
   }
   /// The status of mpirun, which must end in time and leave no process behind.
   int status_of(pid_t mpirun, const std::vector<pid_t>& members, std::optional<pid_t> stopped = {}) const {
@@ -184,23 +157,16 @@ TEST_P(KilledGroups, EndInTimeAndGoOnWithTheBitsOfARunThatWasNeverKilled) {
   std::mt19937 random(seed);
   const std::string devices = GetParam();
   int kills = (kills_of_environment(2) + (devices.empty() ? 1 : 0)) / 2;
-  const Arguments training = words_of(
+  const std::string training =
       "train tree-lstm --hidden 16 --embedding 16 --samples 256 --batch 16 --epochs 3 --optimiser adam --dropout 0.2 "
       "--workers 1 --comm mpi --comm-timeout 2 " +
-      devices);
-  const auto saving_to = [&](const std::filesystem::path& run) {
-    Arguments all = training;
-    all.insert(all.end(), {"--save", run.string(), "--save-every", "1", "--keep", "2"});
-    return all;
-  };
+      devices;
   const std::filesystem::path straight = folder / "straight", run = folder / "run";
-  ASSERT_EQ(status_of(start_members(saving_to(straight)), {}), 0) << read_file(folder / "err");
+  ASSERT_EQ(status_of(start_members(training + saving_to(straight)), {}), 0) << read_file(folder / "err");
   while (kills > 0 && !HasFailure()) {
     std::filesystem::remove_all(run);
     for (int status = -1; status != 0 && !HasFailure();) {
-      Arguments arguments = saving_to(run);
-      if (std::filesystem::exists(run) && !CheckpointFolder(run).steps().empty()) arguments.push_back("--resume");
-      const pid_t mpirun = start_members(arguments);
+      const pid_t mpirun = start_members(training + saving_to(run));
       std::vector<pid_t> members;
       for (int ms = 0; members.size() < processes && ms < 10'000; ++ms) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -1,5 +1,4 @@
 // windrow train with several devices and processes.
-
 #include "tests/programs/programs.h"
 
 namespace windrow::testing {
@@ -108,29 +107,24 @@ TEST_F(MemberPrograms, GiveTheSameResultsAndCheckpointsWithAShardedUpdate) {
 }
 
 TEST_F(MemberPrograms, RefuseWhatMembersCannotDo) {
-  const auto refused = [&](const std::string& more) { return refusal_of(run(train(more))); };
-  const std::string names =
-      "expected cpu:N or cuda:N, with different numbers below 64, separated by commas; see windrow train --help\n";
-  EXPECT_EQ(refused("--devices cpu:0,cpu:0"), "windrow: --devices: 'cpu:0,cpu:0'; " + names);
-  EXPECT_EQ(refused("--devices cpu:00"), "windrow: --devices: 'cpu:00'; " + names);
-  EXPECT_EQ(refused("--devices cpu:0,"), "windrow: --devices: 'cpu:0,'; " + names);
-  EXPECT_EQ(refused("--devices cpu:0,cpu:1 --accumulate 2 --local-steps 2"),
-            "windrow: --local-steps and --accumulate; expected one of both\n");
-  EXPECT_EQ(refused("--local-steps 2"), "windrow: --local-steps; expected --devices or --comm mpi, too\n");
-  EXPECT_EQ(refused("--devices cpu:0,cpu:1 --sharded --local-steps 2"),
-            "windrow: --sharded and --local-steps; expected one of both\n");
-  EXPECT_EQ(refused("--devices cpu:0,cpu:1 --sharded --compress bfloat16"),
-            "windrow: --sharded and --compress; expected one of both\n");
-  EXPECT_EQ(refused("--devices cpu:0,cpu:1 --compress largest --compress-share 2"),
-            "windrow: --compress-share: 2.000000; expected a number above 0, at most 1\n");
-  EXPECT_EQ(refused("--devices cpu:0,cpu:1 --compress bfloat16 --compress-threshold 0.1"),
-            "windrow: --compress-threshold without --compress largest; expected both\n");
-  EXPECT_EQ(refused("--devices cpu:0,cpu:1 --data /tmp"),
-            "windrow: --data excludes --samples; see windrow train --help\n");
-  EXPECT_EQ(refused("--comm nccl"),
-            "windrow: --comm nccl: not started by mpirun; expected mpirun -n PROCESSES windrow ...\n");
-  EXPECT_EQ(refused("--comm mpi"),
-            "windrow: --comm mpi: not started by mpirun; expected mpirun -n PROCESSES windrow ...\n");
+  const std::string two = "--devices cpu:0,cpu:1 ", both = "; expected one of both",
+                    names = "expected cpu:N or cuda:N, with different numbers below 64, separated by commas" TRAIN_HELP,
+                    no_mpirun = ": not started by mpirun; expected mpirun -n PROCESSES windrow ...";
+  expect_refusals(train(""), {{"--devices cpu:0,cpu:0", "--devices: 'cpu:0,cpu:0'; " + names},
+                              {"--devices cpu:00", "--devices: 'cpu:00'; " + names},
+                              {"--devices cpu:0,", "--devices: 'cpu:0,'; " + names},
+                              {two + "--accumulate 2 --local-steps 2", "--local-steps and --accumulate" + both},
+                              {"--local-steps 2", "--local-steps; expected --devices or --comm mpi, too"},
+                              {two + "--sharded --local-steps 2", "--sharded and --local-steps" + both},
+                              {two + "--sharded --compress bfloat16", "--sharded and --compress" + both},
+                              {two + "--compress largest --compress-share 2",
+                               "--compress-share: 2.000000; expected a number above 0, at most 1"},
+                              {two + "--compress bfloat16 --compress-threshold 0.1",
+                               "--compress-threshold without --compress largest; expected both"},
+                              {two + "--data /tmp", "--data excludes --samples" TRAIN_HELP},
+                              {two + "--memory-limit 5000000", "--memory-limit and --devices" + both},
+                              {"--comm nccl", "--comm nccl" + no_mpirun},
+                              {"--comm mpi", "--comm mpi" + no_mpirun}});
 }
 
 TEST_F(MemberPrograms, RefuseProcessesWithoutComm) {

@@ -1,7 +1,5 @@
 // What benchmarks are made of: systems that run every op, hazards, child processes, METG, turns, and
 // the tagger with manual batching.
-
-#include <cstdlib>
 #include <set>
 
 #include "batching/hand_tagger.h"
@@ -12,7 +10,6 @@
 #include "engine/process.h"
 #include "engine/trial.h"
 #include "tests/batching/cells.h"
-#include "tests/engine/support.h"
 #include "tests/ops/cases.h"
 #include "windrow/engine/error.h"
 #include "windrow/models/internal/tagger.h"
@@ -20,29 +17,17 @@
 namespace windrow::perf {
 namespace {
 
-/// Each system of the build with each pattern that it takes.
-template <class Do>
-void for_each_trial(Do run) {
+/// Each system of the build with each pattern that it takes, also in bursts.
+TEST(Systems, RunEveryOpOnce) {
   for (const std::string& system : built_system_names()) {
     for (const std::string& name : Pattern::names()) {
       const Pattern pattern = Pattern::named(name, 5);
-      if (takes(system, pattern)) run(system, pattern);
+      if (!takes(system, pattern)) continue;
+      Trial trial(system, pattern, {.workers = 2});
+      for (const std::int64_t ops : {1, 7, 3000}) EXPECT_NO_THROW(trial.run({.ops = ops}));
+      for (const std::int64_t burst : {1, 7, 300, 301}) EXPECT_NO_THROW(trial.run({.ops = 300, .burst = burst}));
     }
   }
-}
-
-TEST(Systems, RunEveryOpOnce) {
-  for_each_trial([](const std::string& system, const Pattern& pattern) {
-    Trial trial(system, pattern, {.workers = 2});
-    for (const std::int64_t ops : {1, 7, 3000}) EXPECT_NO_THROW(trial.run({.ops = ops}));
-  });
-}
-
-TEST(Systems, RunEveryOpOnceInBursts) {
-  for_each_trial([](const std::string& system, const Pattern& pattern) {
-    Trial trial(system, pattern, {.workers = 2});
-    for (const std::int64_t burst : {1, 7, 300, 301}) EXPECT_NO_THROW(trial.run({.ops = 300, .burst = burst}));
-  });
 }
 
 TEST(Systems, RefuseWhatTheyDoNotKnow) {
@@ -92,12 +77,8 @@ TEST(Hazards, OrderAllOpsThatConflictAndNoOthers) {
 }
 
 TEST(InChild, TellsWhatWasThrownThere) {
-  try {
-    in_child([]() -> double { throw MisuseError("no such thing"); });
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "no such thing");
-  }
+  EXPECT_EQ(testing::error_of<Error>([] { in_child([]() -> double { throw MisuseError("no such thing"); }); }),
+            "no such thing");
   EXPECT_THROW(in_child([]() -> double { std::_Exit(3); }), Error);
 }
 

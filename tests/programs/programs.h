@@ -52,6 +52,17 @@ inline std::string refusal_of(const Outcome& outcome) {
   return outcome.err;
 }
 
+/// The program ended with status 2 and with this on standard error.
+inline void expect_failed(const Outcome& outcome, const std::string& error) {
+  EXPECT_EQ(outcome.err, error);
+  EXPECT_EQ(outcome.status, 2);
+}
+/// The same, before it printed anything else.
+inline void expect_refused(const Outcome& outcome, const std::string& error) {
+  expect_failed(outcome, error);
+  EXPECT_EQ(outcome.out, "");
+}
+
 /// A test with a folder of its own, because tests of one or several builds run concurrently.
 class Programs : public ::testing::Test {
  protected:
@@ -73,6 +84,14 @@ class Programs : public ::testing::Test {
     return run_from("'" WINDROW_SOURCE_DIR "'/scripts/", command);
   }
 
+  /// Expects that the program refuses each of the flags with "PROGRAM: ", what is said of them, and `end`.
+  void expect_refusals(const std::string& command, const std::vector<std::pair<std::string, std::string>>& all,
+                       const std::string& end = {}) const {
+    for (const auto& [flags, says] : all) {
+      SCOPED_TRACE(command + " " + flags);
+      expect_refused(run(command + " " + flags), command.substr(0, command.find(' ')) + ": " + says + end + "\n");
+    }
+  }
   /// Runs a command of the shell.
   Outcome run_command(const std::string& command) const { return run_from("", command); }
 
@@ -129,17 +148,6 @@ inline std::vector<std::string> lines_of(const Outcome& outcome) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(text, line);) lines.push_back(line);
   return lines;
-}
-
-/// The program ended with status 2 and with this on standard error.
-inline void expect_failed(const Outcome& outcome, const std::string& error) {
-  EXPECT_EQ(outcome.err, error);
-  EXPECT_EQ(outcome.status, 2);
-}
-/// The same, before it printed anything else.
-inline void expect_refused(const Outcome& outcome, const std::string& error) {
-  expect_failed(outcome, error);
-  EXPECT_EQ(outcome.out, "");
 }
 
 }  // namespace windrow::testing

@@ -1,5 +1,4 @@
 // windrow eval and windrow predict: a saved model has the scores that its training printed.
-
 #include "tests/programs/programs.h"
 #include "windrow/models/datasets.h"
 #include "windrow/models/internal/parallel_text.h"
