@@ -1,5 +1,4 @@
 // Dependency sentences, read from CoNLL-U, and their graphs.
-
 #include "tests/models/data.h"
 
 namespace windrow::testing {

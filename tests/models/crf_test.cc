@@ -1,5 +1,4 @@
 // The conditional random field: against sums and maxima over all sequences of tags, and in the tagger.
-
 #include <limits>
 
 #include "tests/batching/cells.h"

@@ -1,5 +1,4 @@
 // Workloads of images: that they learn, and give the same bits recorded and operator by operator.
-
 #include "tests/models/training.h"
 #include "tests/sanitized.h"
 #include "windrow/models/datasets.h"

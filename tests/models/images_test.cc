@@ -1,5 +1,4 @@
 // Images in IDX files: what is read, what is refused; and generated digits.
-
 #include <array>
 #include <functional>
 

@@ -1,5 +1,4 @@
 // ListOps, read from text.
-
 #include "tests/models/data.h"
 
 namespace windrow::testing {

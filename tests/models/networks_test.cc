@@ -1,6 +1,5 @@
 // The networks of the workloads against the oracle, which runs their bodies once more in double precision: losses,
 // outputs and gradients. Cells and attention in lazy expressions.
-
 #include "networks/deep_sets.h"
 #include "networks/graph_lstm.h"
 #include "tests/batching/check_minibatch.h"

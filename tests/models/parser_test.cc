@@ -1,5 +1,4 @@
 // The transition parser: what it learns, how its sentences batch, and that each is parsed as if it were alone.
-
 #include "tests/models/training.h"
 #include "tests/ops/cases.h"
 #include "windrow/models/datasets.h"

@@ -1,5 +1,4 @@
 // Trainers that go on from checkpoints.
-
 #include <optional>
 
 #include "tests/models/training.h"
@@ -89,39 +88,38 @@ TEST_P(Resuming, GivesTheBitsThatSavingAndGoingOnGives) {
   EXPECT_TRUE(result.parameters == expected.parameters);
 }
 
-WorkloadOptions small(std::map<std::string, Index> sizes, DropoutRates dropout = {}) {
-  return {.seed = 3, .samples = 40, .sizes = std::move(sizes), .dropout = dropout};
+WorkloadOptions small(std::map<std::string, Index> more = {{"embedding", 8}}, DropoutRates dropout = {}) {
+  more.merge(std::map<std::string, Index>{{"hidden", 8}});
+  return {.seed = 3, .samples = 40, .sizes = std::move(more), .dropout = dropout};
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, Resuming,
-    ::testing::Values(
-        ResumedCase{"tree-lstm", small({{"hidden", 8}, {"embedding", 8}})},
-        ResumedCase{"tree-lstm",
-                    small({{"hidden", 8}, {"embedding", 8}}, {.element = 0.3, .word = 0.1}),
-                    {.minibatch = 8,
-                     .micro_batches = 3,
-                     .method = Method::adam(),
-                     .optimiser = {.rate = LearningRate::cosine(1e-2, 15), .clip_norm = 1, .accumulate = 2},
-                     .averages = AveragesOptions{.decay = 0.9},
-                     .runner = {.schedule = SchedulePolicy::complete}}},
-        ResumedCase{"var-lstm",
-                    small({{"hidden", 8}, {"embedding", 8}, {"vocabulary", 50}}, {.element = 0.3}),
-                    {.minibatch = 8, .method = Method::momentum()}},
-        ResumedCase{"bilstm-char",
-                    small({{"hidden", 8}, {"embedding", 8}, {"character-embedding", 4}, {"character-hidden", 8}}),
-                    {.minibatch = 8, .method = Method::adagrad()}},
-        ResumedCase{"listops",
-                    small({{"hidden", 8}}),
-                    {.minibatch = 8, .method = Method::rmsprop(), .runner = {.own_types = 1}}},
-        ResumedCase{"dag",
-                    small({{"hidden", 8}, {"embedding", 8}}),
-                    {.minibatch = 8, .runner = {.schedule = SchedulePolicy::complete}}},
-        ResumedCase{"seq2seq", small({{"hidden", 8}, {"embedding", 8}}), {.minibatch = 8, .method = Method::adam()}},
-        ResumedCase{"parser", small({{"hidden", 8}, {"embedding", 8}, {"tag-embedding", 4}, {"scorer", 8}})}));
+    ::testing::Values(ResumedCase{"tree-lstm", small()},
+                      ResumedCase{
+                          "tree-lstm",
+                          small({{"embedding", 8}}, {.element = 0.3, .word = 0.1}),
+                          {.minibatch = 8,
+                           .micro_batches = 3,
+                           .method = Method::adam(),
+                           .optimiser = {.rate = LearningRate::cosine(1e-2, 15), .clip_norm = 1, .accumulate = 2},
+                           .averages = AveragesOptions{.decay = 0.9},
+                           .runner = {.schedule = SchedulePolicy::complete}}},
+                      ResumedCase{"var-lstm",
+                                  small({{"embedding", 8}, {"vocabulary", 50}}, {.element = 0.3}),
+                                  {.minibatch = 8, .method = Method::momentum()}},
+                      ResumedCase{"bilstm-char",
+                                  small({{"embedding", 8}, {"character-embedding", 4}, {"character-hidden", 8}}),
+                                  {.minibatch = 8, .method = Method::adagrad()}},
+                      ResumedCase{"listops",
+                                  small(std::map<std::string, Index>()),
+                                  {.minibatch = 8, .method = Method::rmsprop(), .runner = {.own_types = 1}}},
+                      ResumedCase{"dag", small(), {.minibatch = 8, .runner = {.schedule = SchedulePolicy::complete}}},
+                      ResumedCase{"seq2seq", small(), {.minibatch = 8, .method = Method::adam()}},
+                      ResumedCase{"parser", small({{"embedding", 8}, {"tag-embedding", 4}, {"scorer", 8}})}));
 
 TEST(Trainer, RefusesCheckpointsOfOtherTrainers) {
-  const ResumedCase of{"tree-lstm", small({{"hidden", 8}, {"embedding", 8}})};
+  const ResumedCase of{"tree-lstm", small()};
   const TextFolder folder({});
   {
     Training run(of);
@@ -140,8 +138,7 @@ TEST(Trainer, RefusesCheckpointsOfOtherTrainers) {
             "tensor 'leaf' is 8 x 24 of F32; expected 8 x 27 of F32");
   EXPECT_EQ(refused({"tree-lstm", of.options, {.minibatch = 8, .method = Method::adam()}}),
             "of optimiser sgd; expected adam");
-  EXPECT_EQ(refused({"var-lstm", small({{"hidden", 8}, {"embedding", 8}, {"vocabulary", 50}})}).substr(0, 12),
-            "tensor 'word");
+  EXPECT_EQ(refused({"var-lstm", small({{"embedding", 8}, {"vocabulary", 50}})}).substr(0, 12), "tensor 'word");
   WorkloadOptions fewer = of.options;
   fewer.samples = 30;
   EXPECT_NE(refused({"tree-lstm", fewer}), "");

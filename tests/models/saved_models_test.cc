@@ -1,6 +1,5 @@
 // Models that are made again from checkpoints, and their predictions; and models that begin with the weights of trained
 // ones: whatever their words and labels are, and their numbers.
-
 #include "tests/models/data.h"
 #include "windrow/models/saved_model.h"
 #include "windrow/models/trainer.h"

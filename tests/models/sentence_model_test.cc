@@ -1,5 +1,4 @@
 // Language models of sentences: scores compared with the losses of the vertex function, and draws with probabilities.
-
 #include <limits>
 
 #include "tests/models/training.h"

@@ -1,5 +1,4 @@
 // Plain and tagged sentences, read from text; numbers for words, and the characters of words.
-
 #include <ranges>
 
 #include "tests/models/data.h"

@@ -13,7 +13,7 @@
 namespace windrow::testing {
 namespace {
 
-WorkloadOptions trees(std::size_t samples, std::uint64_t seed, Index width = 8) {
+WorkloadOptions of_trees(std::size_t samples, std::uint64_t seed, Index width = 8) {
   return {.seed = seed, .samples = samples, .sizes = {{"hidden", width}, {"embedding", width}}};
 }
 
@@ -29,7 +29,7 @@ struct Trees {
 };
 
 TEST(Trainer, ComputesOneVertexAtATimeUnbatched) {
-  Trees trees(::windrow::trees(50, 3));
+  Trees trees(of_trees(50, 3));
   Trainer& trainer = trees.trainer;
   EXPECT_EQ(trainer.stats(Trainer::Batching::unbatched).vertices, 0);
   const Trainer::Pass batched = trainer.train(50);
@@ -41,7 +41,7 @@ TEST(Trainer, ComputesOneVertexAtATimeUnbatched) {
 }
 
 TEST(Trainer, TakesAFewSamplesToCompareUnbatched) {
-  Trees few(trees(3, 3)), many(trees(600, 3));
+  Trees few(of_trees(3, 3)), many(of_trees(600, 3));
   EXPECT_EQ(few.trainer.train_some_unbatched().samples, 3u);
   const Trainer::Pass some = many.trainer.train_some_unbatched();
   EXPECT_NEAR(static_cast<double>(some.vertices), 10'000, 2000);
@@ -50,7 +50,7 @@ TEST(Trainer, TakesAFewSamplesToCompareUnbatched) {
 
 TEST(Trainer, SumsTheLossOfAllLabelsHoweverTheyAreCut) {
   const auto loss_of = [](std::size_t batch) {
-    return Trees(trees(50, 3), {.minibatch = batch, .optimiser = {.rate = 0}}).trainer.train().loss;
+    return Trees(of_trees(50, 3), {.minibatch = batch, .optimiser = {.rate = 0}}).trainer.train().loss;
   };
   const double whole = loss_of(50);
   EXPECT_GT(whole, 1);
@@ -62,7 +62,7 @@ TEST(Trainer, ScoresTrainingByTheAnswersOfItsLosses) {
   for (const char* const model : {"tree-lstm", "var-lstm", "bilstm"}) {
     SCOPED_TRACE(model);
     Engine engine;
-    Workload workload = make_workload(model, host_device(engine), trees(40, 3));
+    Workload workload = make_workload(model, host_device(engine), of_trees(40, 3));
     auto& network = dynamic_cast<GraphNetwork&>(*workload.network);
     network.validation = network.training;
     workload.validation = workload.training;
@@ -80,7 +80,7 @@ TEST(Trainer, ScoresTrainingByTheAnswersOfItsLosses) {
     }
   }
   Engine engine;
-  Workload translation = make_workload("seq2seq", host_device(engine), trees(40, 3));
+  Workload translation = make_workload("seq2seq", host_device(engine), of_trees(40, 3));
   const Trainer::Pass pass =
       Trainer(host_device(engine), translation, {.optimiser = {.rate = 0}, .score_training = true}).train();
   ASSERT_EQ(pass.metrics.size(), 2u) << "without translations";
@@ -89,7 +89,7 @@ TEST(Trainer, ScoresTrainingByTheAnswersOfItsLosses) {
 
 TEST(Trainer, StepsByTheSamplesThereAre) {
   const auto trained = [](std::size_t batch) {
-    Trees trees(::windrow::trees(1, 3), {.minibatch = batch});
+    Trees trees(of_trees(1, 3), {.minibatch = batch});
     trees.trainer.train();
     return parameters_of(trees.workload);
   };
@@ -97,7 +97,7 @@ TEST(Trainer, StepsByTheSamplesThereAre) {
 }
 
 TEST(Trainer, DrawsANewOrderForEachRound) {
-  Trees trees(::windrow::trees(30, 3));
+  Trees trees(of_trees(30, 3));
   std::vector<std::vector<std::int64_t>> orders(2);
   for (auto& order : orders) {
     for (std::size_t i = 0; i < 30; ++i) order.push_back(trees.trainer.train(1).vertices);
@@ -110,7 +110,7 @@ TEST(Trainer, DrawsANewOrderForEachRound) {
 }
 
 TEST(Trainer, GoesThroughAllSamplesBeforeItSeesOneAgain) {
-  Trees trees(::windrow::trees(50, 3));
+  Trees trees(of_trees(50, 3));
   Trainer& trainer = trees.trainer;
   std::int64_t vertices = 0;
   for (const Sample& sample : trees.workload.training) vertices += sample.vertices;
@@ -129,7 +129,7 @@ TEST(Trainer, GoesThroughAllSamplesBeforeItSeesOneAgain) {
 TEST(Trainer, CountsCorrectLabelsAndRoots) {
   const TextFolder folder({{"train.txt", "(1 (1 a) (1 b))\n(1 (1 b) (1 a))\n"},
                            {"dev.txt", "(1 (1 a) (0 b))\n(2 (1 b) (1 a))\n(1 a)\n(4 (1 a) (1 b))\n"}});
-  WorkloadOptions options = trees(0, 1);
+  WorkloadOptions options = of_trees(0, 1);
   options.data = folder.path.string();
   Trees trees(options, {.minibatch = 2, .optimiser = {.rate = 0.5}});
   for (int pass = 0; pass < 50; ++pass) trees.trainer.train();
@@ -177,7 +177,7 @@ std::vector<std::vector<float>> trained_by(int members, const std::string& model
 TEST(Trainer, MembersOfAGroupDrawAndTrainAsOneDoes) {
   for (const std::string model : {"tree-lstm", "bilstm", "seq2seq", "parser"}) {
     SCOPED_TRACE(model);
-    WorkloadOptions options = trees(16, 3);
+    WorkloadOptions options = of_trees(16, 3);
     if (model != "parser") options.dropout = {.element = 0.4, .word = 0.2};
     const std::vector<float> expected = trained_by(1, model, options).front();
     for (const int members : {2, 3}) {
@@ -192,7 +192,7 @@ TEST(Trainer, MembersOfAGroupDrawAndTrainAsOneDoes) {
 TEST(Trainer, ComputesAMinibatchInPartsThatTakeLessMemory) {
   for (const std::string model : {"tree-lstm", "bilstm", "seq2seq", "parser", "mlp"}) {
     SCOPED_TRACE(model);
-    WorkloadOptions options = trees(16, 3);
+    WorkloadOptions options = of_trees(16, 3);
     if (model == "mlp") options.sizes = {};
     if (model != "parser" && model != "mlp") options.dropout = {.element = 0.4, .word = 0.2};
     const auto trained = [&](std::size_t parts, std::int64_t& peak) {
@@ -222,7 +222,7 @@ TEST(Trainer, ComputesAMinibatchInPartsThatTakeLessMemory) {
 /// The margin loss of a sentence that is parsed right is none.
 TEST(Trainer, KeepsTheGradientsOfPartsBesideOneWithoutALoss) {
   Engine engine;
-  Workload workload = make_workload("parser", host_device(engine), trees(8, 3));
+  Workload workload = make_workload("parser", host_device(engine), of_trees(8, 3));
   Parameters& parameters = *workload.parameters;
   Trainer trainer(host_device(engine), workload, {.minibatch = 1, .optimiser = {.rate = 0.02}});
   const std::unique_ptr<Learner> learner = workload.network->learner({});
@@ -254,7 +254,7 @@ TEST(Trainer, KeepsTheGradientsOfPartsBesideOneWithoutALoss) {
 }
 
 TEST(Trainer, StopsAtALossThatIsNotFinite) {
-  Trees trees(::windrow::trees(100, 1), {.minibatch = 10, .optimiser = {.rate = 3e38}});
+  Trees trees(of_trees(100, 1), {.minibatch = 10, .optimiser = {.rate = 3e38}});
   const std::string text = error_of<OpError>([&] { trees.trainer.train(); });
   EXPECT_NE(text.find("minibatch "), std::string::npos) << text;
   EXPECT_NE(text.find("expected a finite number"), std::string::npos) << text;
@@ -263,13 +263,13 @@ TEST(Trainer, StopsAtALossThatIsNotFinite) {
 }
 
 TEST(Trainer, RefusesWhatCannotTrain) {
-  EXPECT_EQ(error_of<MisuseError>([] { Trees(trees(1, 1), {.optimiser = {.rate = -1}}); }),
+  EXPECT_EQ(error_of<MisuseError>([] { Trees(of_trees(1, 1), {.optimiser = {.rate = -1}}); }),
             "learning rate -1; expected a number, 0 or more, that a float holds");
-  EXPECT_EQ(error_of<MisuseError>([] { Trees(trees(1, 1), {.minibatch = 0}); }),
+  EXPECT_EQ(error_of<MisuseError>([] { Trees(of_trees(1, 1), {.minibatch = 0}); }),
             "trainer: minibatch size 0; expected 1 to 16777216");
-  EXPECT_EQ(error_of<MisuseError>([] { Trees(trees(1, 1), {.micro_batches = 0}); }),
+  EXPECT_EQ(error_of<MisuseError>([] { Trees(of_trees(1, 1), {.micro_batches = 0}); }),
             "trainer: 0 micro-batches; expected 1 to 16777216");
-  Trees trees(::windrow::trees(1, 1));
+  Trees trees(of_trees(1, 1));
   trees.workload.training.clear();
   Trainer without(host_device(trees.engine), trees.workload, {});
   const auto train = {+[](Trainer& t) { t.train(); }, +[](Trainer& t) { t.train_epoch({}); },

@@ -1,5 +1,4 @@
 // Beam search, and translations by it: compared with the vertex function of the same network, and with all sequences.
-
 #include <limits>
 #include <memory>
 

@@ -1,5 +1,4 @@
 // Bracketed treebanks, read and generated.
-
 #include "tests/mix.h"
 #include "tests/models/data.h"
 
