@@ -1,16 +1,10 @@
 // Batches on a CUDA device: levels that one kernel computes, where the conformance suite does not reach it; evaluation
 // of a network; and values of lazy expressions.
 #include <cuda_runtime_api.h>
-#include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdint>
 #include <future>
-#include <memory>
 #include <numeric>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "tests/cuda/support.h"
 #include "windrow/batching/lazy.h"

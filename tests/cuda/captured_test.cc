@@ -1,10 +1,7 @@
 // Recordings of operators whose replays are CUDA graphs. A test of all devices compares them with fresh runs.
 #include <cuda_runtime_api.h>
 
-#include <vector>
-
 #include "tests/cuda/support.h"
-#include "tests/engine/support.h"
 #include "tests/ops/mlp.h"
 
 namespace windrow::testing {

@@ -1,13 +1,11 @@
 // Kernels that are kept on disk, and those that compute all levels of a pass, for a device as large as an H100.
 #include "backend/code.h"
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <string>
 
 #include "backend/fusion.h"
 #include "tests/cuda/plans.h"

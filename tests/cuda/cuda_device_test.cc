@@ -1,14 +1,9 @@
 // The conformance suite on CUDA devices; and kernels with a thread of the host for each thread of a team, so that
 // ThreadSanitizer sees a missing barrier, against the same kernels in a loop.
-#include <random>
-#include <vector>
-
 #include "tests/cuda/support.h"
 #include "tests/devices/conformance.h"
 #include "tests/ops/cases.h"
 #include "tests/sanitized.h"
-#include "tests/seed.h"
-#include "windrow/ops/apply.h"
 
 namespace windrow::testing {
 namespace {

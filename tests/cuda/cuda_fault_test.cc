@@ -3,21 +3,12 @@
 // Each program runs with its first allocation failing, then with its second, and so on; those of the fake runtime do
 // not count. Whatever fails: a call throws, or its value is right; nothing hangs or aborts, and afterwards the same
 // engine and device work.
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <cstdlib>
-#include <functional>
-#include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "tests/cuda/support.h"
 #include "tests/engine/fault_trial.h"
 #include "windrow/batching/runner.h"
 #include "windrow/batching/vertex_function.h"
-#include "windrow/ops/apply.h"
 
 namespace windrow::testing {
 namespace {

@@ -1,14 +1,7 @@
 // The fake runtime: that it behaves as the CUDA runtime is documented to, and finds the faults that it is there for.
-#include "tests/cuda/fake/fake.h"
-
 #include <cuda_runtime_api.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "tests/cuda/kernels.h"
 #include "tests/cuda/support.h"

@@ -2,16 +2,8 @@
 // they leave alone.
 #include <cuda_runtime_api.h>
 
-#include <functional>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include "tests/cuda/kernels.h"
 #include "tests/cuda/support.h"
-#include "tests/engine/support.h"
-#include "windrow/ops/apply.h"
 
 namespace windrow::testing {
 namespace {
@@ -167,13 +159,13 @@ TEST_P(CudaFailures, ReachWhatUsesTheDevicesValuesAndNothingElse) {
         },
         {read(made.var()), mutate(y.var())}, {.lane = run % 2 == 0 ? good.device.lane : good.collectives});
     const Tensor later = apply(good.device, op::neg, {.in = {y}});
-    EXPECT_NE(error_of<OpError>([&] { later.get(); }).find("cuda:0: "), std::string::npos);
+    expect_error<OpError>([&] { later.get(); }, "cuda:0: ");
     EXPECT_THROW(y.get(), OpError);
     EXPECT_EQ(other.get(), Floats(8, 9));
     EXPECT_EQ(apply(good.device, op::neg, {.in = {other}}).get(), Floats(8, -9));
     EXPECT_THROW(engine.wait_all(), OpError);
     EXPECT_EQ(cuda::list_devices().size(), 2u);
-    EXPECT_NE(error_of<Error>([&] { open_device(engine, 0); }).find("cuda:0: the device failed: "), std::string::npos);
+    expect_error<Error>([&] { open_device(engine, 0); }, "cuda:0: the device failed: ");
   }
 }
 
@@ -201,10 +193,8 @@ TEST(CudaMemory, IsCopiedByLanesOfItsDevice) {
         from.download(op.lane(), values);
       },
       {read(x.var()), overwrite(done)}, {.lane = second.device.lane});
-  EXPECT_NE(error_of<OpError>([&] {
-              engine.wait(done);
-            }).find("download, in the memory of cuda:0, on lane 'cuda:1'; expected a lane of that device"),
-            std::string::npos);
+  expect_error<OpError>([&] { engine.wait(done); },
+                        "download, in the memory of cuda:0, on lane 'cuda:1'; expected a lane of that device");
   engine.retire(done);
 }
 

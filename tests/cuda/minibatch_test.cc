@@ -1,16 +1,10 @@
 // What a minibatch on a CUDA device costs, in calls of the runtime.
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <memory>
 #include <numeric>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "tests/batching/blocked_chain.h"
 #include "tests/cuda/support.h"
-#include "tests/engine/support.h"
 #include "windrow/batching/schedule.h"
 #include "windrow/comm/local.h"
 #include "windrow/models/trainer.h"

@@ -1,9 +1,7 @@
 // The compiler of the CUDA toolkit takes the printed kernels. It needs no driver. The fake runtime, which stands in for
 // it elsewhere, is not linked.
 #include <dlfcn.h>
-#include <gtest/gtest.h>
 
-#include <string>
 #include <utility>
 
 #include "backend/fusion.h"

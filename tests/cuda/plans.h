@@ -1,10 +1,7 @@
 // Plans of models, as a CUDA device would compute them.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "backend/levels.h"

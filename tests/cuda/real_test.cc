@@ -4,7 +4,6 @@
 #include "tests/cuda/random_programs.h"
 #include "tests/devices/conformance.h"
 #include "tests/seed.h"
-#include "windrow/cuda/device.h"
 
 namespace windrow::testing {
 namespace {

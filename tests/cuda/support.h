@@ -1,15 +1,10 @@
 // What the tests of CUDA devices share.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "tests/cuda/fake/fake.h"
 #include "tests/engine/support.h"

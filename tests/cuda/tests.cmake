@@ -15,7 +15,7 @@ target_include_directories(
 target_include_directories(windrow_fake_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_link_libraries(windrow_fake_cuda PRIVATE windrow_flags Threads::Threads ${CMAKE_DL_LIBS})
 if(TARGET windrow_nccl_objects)
-  target_sources(windrow_fake_cuda PRIVATE cuda/fake/nccl.cc cuda/fake/nccl_processes.cc cuda/fake/nccl_work.cc)
+  target_sources(windrow_fake_cuda PRIVATE cuda/fake/nccl.cc cuda/fake/nccl_work.cc)
   target_include_directories(windrow_fake_cuda SYSTEM PRIVATE ${WINDROW_NCCL_INCLUDE})
 endif()
 # ThreadSanitizer looks at the teams of kernels that run at the same time. Other sanitizers see nothing in these kernels,
@@ -49,8 +49,8 @@ target_link_libraries(windrow_cuda_test_kernels PRIVATE windrow_cuda_flags)
 
 windrow_test(
   fake_cuda_test
-  SOURCES cuda/captured_test.cc cuda/code_test.cc cuda/cuda_device_test.cc cuda/evaluation_test.cc cuda/failures_test.cc cuda/fake_test.cc cuda/fusion_test.cc cuda/lanes_test.cc
-          cuda/lazy_values_test.cc cuda/levels_test.cc cuda/minibatch_test.cc cuda/streams_test.cc cuda/threads_test.cc $<TARGET_OBJECTS:windrow_conformance>
+  SOURCES cuda/batching_test.cc cuda/captured_test.cc cuda/code_test.cc cuda/cuda_device_test.cc cuda/fake_test.cc
+          cuda/lanes_test.cc cuda/minibatch_test.cc cuda/streams_test.cc $<TARGET_OBJECTS:windrow_conformance>
   LINKS windrow::models windrow::cuda windrow_fake_cuda
   INSIDE cuda
   DEFINITIONS ${fake_plugin})

@@ -1,6 +1,5 @@
 #include "checker.h"
 
-#include <algorithm>
 #include <iterator>
 
 #include "world.h"

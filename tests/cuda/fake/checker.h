@@ -6,9 +6,7 @@
 // work that is issued from then on.
 #pragma once
 
-#include <cstdint>
 #include <map>
-#include <vector>
 
 #include "cuda/plugin/team.h"
 #include "streams.h"

@@ -2,10 +2,7 @@
 // place of that of devices: a kernel becomes a function that runs one thread.
 #include <dlfcn.h>
 #include <nvrtc.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>

@@ -1,5 +1,4 @@
 // The functions of the runtime about graphs. A graph is a chain, made by the capture of one stream.
-#include <algorithm>
 
 #include "runtime.h"
 

@@ -1,8 +1,5 @@
 // The functions of the runtime that launch kernels. The names that begin with __ are what code by nvcc calls; see
 // crt/host_runtime.h of the toolkit.
-#include <algorithm>
-#include <cstring>
-#include <thread>
 
 #include "runtime.h"
 #include "teams.h"

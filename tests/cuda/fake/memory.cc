@@ -1,7 +1,5 @@
 #include "memory.h"
 
-#include <cstring>
-
 #include "world.h"
 
 namespace windrow::fake {

@@ -1,7 +1,6 @@
 // Memory of fake devices: programs get addresses that the host cannot access, and kernels those of a second mapping.
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <vector>

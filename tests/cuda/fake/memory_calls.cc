@@ -1,5 +1,4 @@
 // The functions of the runtime about memory and copies.
-#include <cstring>
 #include <new>
 
 #include "runtime.h"

@@ -1,14 +1,7 @@
 #include "nccl.h"
 
-#include <nccl.h>
-
-#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <random>
-#include <set>
-#include <utility>
 
 #include "nccl_work.h"
 

@@ -3,12 +3,6 @@
 
 #include <cuda.h>
 
-#include <chrono>
-#include <cstdlib>
-#include <cstring>
-#include <stdexcept>
-#include <utility>
-
 namespace windrow::fake {
 namespace {
 
@@ -162,6 +156,23 @@ namespace {
 
 using namespace windrow::fake;
 
+/// Of the errors that tests read.
+struct ErrorText {
+  cudaError_t error;
+  const char *name, *text;
+};
+static const ErrorText& text_of(cudaError_t error) {
+  static const ErrorText all[] = {
+      {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+      {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+      {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver", "CUDA driver version is insufficient"},
+      {cudaErrorDevicesUnavailable, "cudaErrorDevicesUnavailable", "CUDA-capable device(s) is/are busy or unavailable"},
+      {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+      {cudaErrorUnknown, "cudaErrorUnknown", "an error"}};
+  const auto found = std::ranges::find(all, error, &ErrorText::error);
+  return found == std::end(all) ? *std::prev(found) : *found;
+}
+
 extern "C" {
 
 cudaError_t cudaDriverGetVersion(int* version) {
@@ -249,37 +260,6 @@ cudaError_t cudaGetLastError() {
   last_error = cudaSuccess;
   return error;
 }
-const char* cudaGetErrorName(cudaError_t error) {
-  switch (error) {
-    case cudaErrorMemoryAllocation:
-      return "cudaErrorMemoryAllocation";
-    case cudaErrorIllegalAddress:
-      return "cudaErrorIllegalAddress";
-    case cudaErrorInsufficientDriver:
-      return "cudaErrorInsufficientDriver";
-    case cudaErrorDevicesUnavailable:
-      return "cudaErrorDevicesUnavailable";
-    case cudaErrorNoDevice:
-      return "cudaErrorNoDevice";
-    default:
-      return "cudaErrorUnknown";
-  }
-}
-const char* cudaGetErrorString(cudaError_t error) {
-  switch (error) {
-    case cudaErrorMemoryAllocation:
-      return "out of memory";
-    case cudaErrorIllegalAddress:
-      return "an illegal memory access was encountered";
-    case cudaErrorInsufficientDriver:
-      return "CUDA driver version is insufficient for CUDA runtime version";
-    case cudaErrorDevicesUnavailable:
-      return "CUDA-capable device(s) is/are busy or unavailable";
-    case cudaErrorNoDevice:
-      return "no CUDA-capable device is detected";
-    default:
-      return "an error";
-  }
-}
-
+const char* cudaGetErrorName(cudaError_t error) { return text_of(error).name; }
+const char* cudaGetErrorString(cudaError_t error) { return text_of(error).text; }
 }  // extern "C"

@@ -3,12 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <functional>
-#include <map>
-#include <memory>
-#include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "cuda/plugin/host_team.h"
 #include "world.h"

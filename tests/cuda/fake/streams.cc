@@ -1,9 +1,5 @@
 #include "streams.h"
 
-#include <algorithm>
-#include <chrono>
-#include <utility>
-
 #include "runtime.h"
 #include "world.h"
 

@@ -1,10 +1,7 @@
 // Runs kernels with threads of the host.
 #pragma once
 
-#include <cstddef>
 #include <functional>
-#include <string>
-#include <vector>
 
 #include "cuda/plugin/host_team.h"
 #include "fake.h"
