@@ -22,7 +22,25 @@ std::int64_t all_of(const StepTimes& times) { return times.product_ns + times.ar
 
 // --- Charts
 
-constexpr std::size_t most_bars = 100, most_points = 400;
+constexpr std::size_t most_points = 400;
+
+/// At most `most_points` points: means of neighbours.
+Chart::Series thinned(const Chart::Series& series) {
+  const std::size_t together = series.y.empty() ? 1 : (series.y.size() - 1) / most_points + 1;
+  if (together == 1) return series;
+  Chart::Series result{.name = series.name, .x = {}, .y = {}};
+  for (std::size_t begin = 0; begin < series.y.size(); begin += together) {
+    const std::size_t end = std::min(begin + together, series.y.size());
+    double x = 0, y = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      x += series.x[i];
+      y += series.y[i];
+    }
+    result.x.push_back(x / static_cast<double>(end - begin));
+    result.y.push_back(y / static_cast<double>(end - begin));
+  }
+  return result;
+}
 
 /// What an epoch has for a curve; not a number if it has nothing.
 using Value = std::function<double(const Epoch&)>;
@@ -40,9 +58,8 @@ void add_curve(Chart& chart, const TrainingReport& report, const std::string& na
     series.x.push_back(static_cast<double>(epoch.number));
     series.y.push_back(value(epoch));
   }
-  const bool bars = chart.form == Chart::Form::bars || chart.form == Chart::Form::stacked;
   const bool known = std::ranges::any_of(series.y, [](double y) { return std::isfinite(y); });
-  if (known || chart.series.empty()) chart.series.push_back(thinned(series, bars ? most_bars : most_points));
+  if (known || chart.series.empty()) chart.series.push_back(thinned(series));
 }
 
 std::string loss_chart(const TrainingReport& report) {
@@ -100,27 +117,14 @@ std::string metric_note(const TrainingReport& report) {
 
 std::string minibatch_chart(const TrainingReport& report) {
   Chart::Series all{.name = "each minibatch", .x = {}, .y = report.minibatch_losses};
-  Chart::Series smooth{.name = "moving average", .x = {}, .y = {}};
-  // About the last twentieth of them counts.
-  const double keep = 1 - 1 / std::max(1.0, std::min(100.0, static_cast<double>(all.y.size()) / 20));
-  double weight = 0, sum = 0;
-  for (std::size_t i = 0; i < all.y.size(); ++i) {
-    all.x.push_back(static_cast<double>(report.first_minibatch + i + 1));
-    sum = keep * sum + all.y[i];
-    weight = keep * weight + 1;
-    smooth.y.push_back(sum / weight);
-  }
-  smooth.x = all.x;
+  for (std::size_t i = 0; i < all.y.size(); ++i) all.x.push_back(static_cast<double>(report.first_minibatch + i + 1));
   if (all.y.size() > most_points) all.name = formatted("mean of %zu", (all.y.size() - 1) / most_points + 1);
-  return svg({.title = "Training loss by minibatch",
-              .x = "minibatch",
-              .y = "mean loss per label",
-              .form = Chart::Form::faint_line,
-              .series = {thinned(all, most_points), thinned(smooth, most_points)}});
+  return svg(
+      {.title = "Training loss by minibatch", .x = "minibatch", .y = "mean loss per label", .series = {thinned(all)}});
 }
 
 std::string throughput_chart(const TrainingReport& report) {
-  Chart chart{.title = "Training throughput", .x = "epoch", .y = report.unit + "/s", .form = Chart::Form::bars};
+  Chart chart{.title = "Training throughput", .x = "epoch", .y = report.unit + "/s"};
   add_curve(chart, report, chart.y, [](const Epoch& epoch) { return epoch.units_per_second; });
   return svg(chart);
 }
@@ -128,12 +132,7 @@ std::string throughput_chart(const TrainingReport& report) {
 /// Empty if steps were not timed, as on a device.
 std::string time_chart(const TrainingReport& report) {
   if (std::ranges::all_of(report.epochs, [](const Epoch& epoch) { return all_of(epoch.times) == 0; })) return {};
-  Chart chart{.title = "Time of the workers while they train",
-              .x = "epoch",
-              .y = "% of the workers' time",
-              .form = Chart::Form::stacked,
-              .series = {},
-              .top = 100};
+  Chart chart{.title = "Time of the workers while they train", .x = "epoch", .y = "% of the workers' time"};
   const auto share = [&](const Epoch& epoch, std::int64_t ns) {
     return 100 * static_cast<double>(ns) / (epoch.timed_seconds * 1e9 * report.workers);
   };
@@ -159,8 +158,7 @@ std::string width_chart(const TrainingReport& report) {
   return svg({.title = "Mean width of batches",
               .x = "level (0: vertices without children)",
               .y = "vertices per batch",
-              .form = Chart::Form::bars,
-              .series = {thinned(widths, most_bars)}});
+              .series = {thinned(widths)}});
 }
 
 // --- Tables
@@ -192,7 +190,7 @@ std::string epoch_table(const TrainingReport& report) {
   for (const Metric& metric : first.training_metrics) head.push_back("training " + metric.name);
   for (const Metric& metric : first.metrics) head.push_back("validation " + metric.name);
   head.insert(head.end(), {report.unit + "/s", "training", "validation"});
-  const bool grouped_members = !report.group.samples.empty();
+  const bool grouped_members = !report.group.empty();
   if (grouped_members) head.push_back("collectives");
   std::string rows = row(head, "th");
   for (const Epoch& epoch : report.epochs) {
@@ -247,18 +245,13 @@ std::string operator_section(const TrainingReport& report) {
 
 /// Empty for a single member.
 std::string group_section(const TrainingReport& report) {
-  const TrainingReport::Group& group = report.group;
-  if (group.samples.empty()) return {};
-  std::vector<std::string> samples;
-  for (const double each : group.samples) samples.push_back(formatted("%.1f", each));
+  if (report.group.empty()) return {};
   double collectives = 0, seconds = 0;
   for (const Epoch& epoch : report.epochs) {
     collectives += epoch.collective_seconds;
     seconds += epoch.timed_seconds;
   }
-  std::vector<Fact> facts = {
-      {"members", group.members},
-      {"samples per minibatch, by rank", joined(samples) + " on average; dealt out by vertices"}};
+  std::vector<Fact> facts = {{"members", report.group}};
   if (seconds > 0) {
     facts.push_back({"time in collectives", formatted("%.1f %% of the time of training; computation goes on meanwhile",
                                                       100 * collectives / seconds)});
@@ -270,45 +263,7 @@ std::string group_section(const TrainingReport& report) {
           fact_table(facts));
 }
 
-std::string cards(const TrainingReport& report) {
-  std::string text = "<div class=\"cards\">\n";
-  const auto card = [&](const std::string& value, const std::string& name) {
-    text += "<div class=\"card\"><b>" + escaped(value) + "</b><span>" + escaped(name) + "</span></div>\n";
-  };
-  if (!report.epochs.empty()) {
-    const Epoch& last = report.epochs.back();
-    for (const Metric& metric : last.metrics) card(metric_text(metric), "validation " + metric.name + ", last epoch");
-    card(loss_text(last.training_loss), "training loss, last epoch");
-    double best = 0, seconds = 0;
-    for (const Epoch& epoch : report.epochs) {
-      best = std::max(best, epoch.units_per_second);
-      seconds += epoch.seconds + epoch.evaluation_seconds;
-    }
-    card(count_text(std::llround(best)), report.unit + "/s, fastest epoch");
-    card(seconds_text(seconds), "training and validation, " + counted(report.epochs.size(), "epoch"));
-  }
-  card(bytes_text(report.process_peak), "peak memory of the process");
-  return text + "</div>\n";
-}
-
 }  // namespace
-
-Chart::Series thinned(const Chart::Series& series, std::size_t most) {
-  const std::size_t together = series.y.empty() ? 1 : (series.y.size() - 1) / most + 1;
-  if (together == 1) return series;
-  Chart::Series result{.name = series.name, .x = {}, .y = {}};
-  for (std::size_t begin = 0; begin < series.y.size(); begin += together) {
-    const std::size_t end = std::min(begin + together, series.y.size());
-    double x = 0, y = 0;
-    for (std::size_t i = begin; i < end; ++i) {
-      x += series.x[i];
-      y += series.y[i];
-    }
-    result.x.push_back(x / static_cast<double>(end - begin));
-    result.y.push_back(y / static_cast<double>(end - begin));
-  }
-  return result;
-}
 
 std::string html(const TrainingReport& report) {
   const std::int64_t bytes = report.parameters * static_cast<std::int64_t>(sizeof(float));
@@ -317,9 +272,9 @@ std::string html(const TrainingReport& report) {
                   {"largest minibatch", bytes_text(report.minibatch_peak)},
                   {"process, with data", bytes_text(report.process_peak)}});
   const std::string body =
-      "<h1>" + escaped(report.model) + "</h1>\n<p>" + escaped(report.about) + "</p>\n" + cards(report) +
-      "<div class=\"charts\">\n" + loss_chart(report) + metric_charts(report) + minibatch_chart(report) +
-      throughput_chart(report) + time_chart(report) + width_chart(report) + "</div>\n" + metric_note(report) +
+      "<h1>" + escaped(report.model) + "</h1>\n<p>" + escaped(report.about) + "</p>\n<div class=\"charts\">\n" +
+      loss_chart(report) + metric_charts(report) + minibatch_chart(report) + throughput_chart(report) +
+      time_chart(report) + width_chart(report) + "</div>\n" + metric_note(report) +
       section("Epochs", epoch_table(report)) + operator_section(report) + group_section(report) +
       "<div class=\"tables\">\n<div>\n" + section("Batches", fact_table(batch_table(report))) +
       section("Memory, at most", memory) + section("Machine", fact_table(report.machine)) + "</div>\n<div>\n" +

@@ -33,15 +33,10 @@ struct TrainingReport {
     StepTimes times = {};           ///< of training, of all workers
     double collective_seconds = 0;  ///< of training: while a collective of rank 0 was under way
   };
-  /// Members that train together; none if the list is empty.
-  struct Group {
-    std::string members = {};          ///< what they are
-    std::vector<double> samples = {};  ///< of a minibatch, on average, by rank
-  };
   std::string model, about;  ///< a title, and a sentence about the run
   std::string unit;          ///< of throughput
   int workers = 1;
-  Group group = {};
+  std::string group = {};  ///< the members that train together, if there are several
   std::vector<Epoch> epochs = {};
   std::uint64_t first_minibatch = 0;           ///< trained on before
   std::vector<double> minibatch_losses = {};   ///< mean per label
@@ -59,8 +54,5 @@ inline constexpr std::int64_t most_profiled_ops = 100'000;
 
 /// A page that needs no other file.
 std::string html(const TrainingReport& report);
-
-/// At most `most` points: means of neighbours.
-Chart::Series thinned(const Chart::Series& series, std::size_t most);
 
 }  // namespace windrow::program

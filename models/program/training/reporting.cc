@@ -1,7 +1,6 @@
 #include "program/training/reporting.h"
 
 #include <sys/resource.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -11,7 +10,6 @@
 #include <ctime>
 #include <fstream>
 #include <iterator>
-#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -24,42 +22,22 @@ namespace {
 
 // --- The machine
 
-/// The rest of the first line that begins so, without blanks, quotes and what separates it; empty if there is none.
-std::string line_after(const char* file, const std::string& begin) {
-  std::ifstream in(file);
+/// The name of the processor; empty if it is not known.
+std::string processor() {
+  std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with(begin)) continue;
-    const std::size_t first = line.find_first_not_of(" \t:=\"", begin.size());
-    if (first == std::string::npos) return {};
-    return line.substr(first, line.find_last_not_of(" \t\"") + 1 - first);
+    if (line.starts_with("model name")) return line.substr(std::min(line.find(": ") + 2, line.size()));
   }
   return {};
 }
 
-std::string system_text() {
-  utsname system{};
-  const std::string name = line_after("/etc/os-release", "PRETTY_NAME");
-  if (uname(&system) != 0) return name;
-  return (name.empty() ? "" : name + ", ") + system.sysname + " " + system.release;
-}
-
-std::string compiler() {
-#ifdef __clang__
-  return std::string("clang ") + __clang_version__;
-#else
-  return std::string("GCC ") + __VERSION__;
-#endif
-}
-
-/// Processor, cores, memory, operating system, compiler, version and commit; what is not known is left out.
+/// What is not known is left out.
 std::vector<Fact> about_machine() {
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  std::vector<Fact> facts = {{"processor", line_after("/proc/cpuinfo", "model name")},
+  std::vector<Fact> facts = {{"processor", processor()},
                              {"hardware threads", formatted("%u; this process may use %d",
                                                             std::thread::hardware_concurrency(), default_workers())},
                              {"memory", pages > 0 && page > 0 ? bytes_text(std::int64_t{pages} * page) : ""},
-                             {"system", system_text()},
-                             {"compiler", compiler()},
                              {"windrow", version_text()}};
   std::erase_if(facts, [](const Fact& fact) { return fact.value.empty(); });
   return facts;
@@ -92,22 +70,6 @@ std::optional<std::string> preset_of(const std::string& flag, const WorkloadOpti
   if (flag == "rate") return formatted("%.6g", rate);
   const auto size = options.sizes.find(flag);
   return size == options.sizes.end() ? std::nullopt : std::optional(std::to_string(size->second));
-}
-
-/// The samples of a minibatch that each member computes, on average.
-std::vector<double> mean_samples(const Workload& workload, const FactsOptions& options) {
-  std::vector<std::size_t> numbers(std::min(workload.training.size(), options.minibatch * options.most));
-  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
-  std::vector<double> means(static_cast<std::size_t>(options.members), 0);
-  double minibatches = 0;
-  for (SampleNumbers left = numbers; !left.empty(); ++minibatches) {
-    const SampleNumbers next = left.first(std::min(options.minibatch, left.size()));
-    const auto dealt = deal_minibatch(workload, next, options.members);
-    for (std::size_t rank = 0; rank < means.size(); ++rank) means[rank] += static_cast<double>(dealt[rank].size());
-    left = left.subspan(next.size());
-  }
-  for (double& mean : means) mean /= minibatches;
-  return means;
 }
 
 // --- Epochs in checkpoints
@@ -212,7 +174,7 @@ void Reporting::begin(const Run& run, const Workload& workload, const Trainer& t
     group_ = options.group;
     facts.members = group_->size();
     in_collectives_ = group_->time_in_calls();
-    report_.group = {run.members, mean_samples(workload, facts)};
+    report_.group = run.members;
   }
   report_.batches = batch_facts(workload, facts);
   report_.has_graphs = !workload.kind->has_graph_mode;
