@@ -84,8 +84,7 @@ TEST_F(Signalled, GoOnUnderNohup) {
 TEST_F(Signalled, ShowTheirProgressInALogWhileAnEpochRuns) {
   const Outcome outcome = beside("train tree-lstm --samples 30000 --hidden 256 --embedding 256 --epochs 1" + saving(),
                                  "grep -q 'epoch 1/1 ' out", "kill -KILL $p");
-  EXPECT_TRUE(std::regex_search(
-      outcome.out, std::regex("trees/s\nepoch 1/1 \\[#*\\.*\\] +[0-9]+ %  (loss [0-9.]+  )?[0-9,]+ trees/s.*\n$")))
+  EXPECT_TRUE(std::regex_search(outcome.out, std::regex("trees/s\nepoch 1/1 +[0-9]+ %.*[0-9,]+ trees/s\n$")))
       << outcome.out;
 }
 

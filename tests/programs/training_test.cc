@@ -222,8 +222,7 @@ TEST_F(TrainingPrograms, ShowTheirProgressOnATerminalOnly) {
   const std::string script = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
   const Outcome outcome = run_command("python3 -c '" + script + "' '" WINDROW_BIN "'/" + command);
   EXPECT_EQ(outcome.status, 0);
-  EXPECT_TRUE(std::regex_search(
-      outcome.out, std::regex("\r\x1b\\[Kepoch 1/2 \\[#*\\.*\\] +[0-9]+ %  (loss [0-9.]+  )?[0-9,]+ trees/s")))
+  EXPECT_TRUE(std::regex_search(outcome.out, std::regex("\r\x1b\\[Kepoch 1/2 +[0-9]+ %.*[0-9,]+ trees/s")))
       << outcome.out;
   EXPECT_EQ(outcome.out.find("\r\x1b[Kepoch 3"), std::string::npos);
 }
