@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(
               "windrow-perf train --help"},
         Wrong{"windrow-perf engine --systems mxnet",
               "windrow-perf: --systems: 'mxnet'; expected one of windrow, windrow-captures, "
-              "windrow-per-device, windrow-async, openmp, tbb, tbb-graph, taskflow, taskflow-graph, starpu, all, or "
+              "windrow-per-device, openmp, tbb, tbb-graph, taskflow, taskflow-graph, starpu, all, or "
               "several separated by commas" ENGINE_HELP},
         Wrong{"windrow-perf engine --metg --backlog 10", "windrow-perf: --backlog excludes --metg" ENGINE_HELP},
         Wrong{"windrow-perf engine --backlog 10 --ops 10", "windrow-perf: --ops excludes --backlog" ENGINE_HELP},

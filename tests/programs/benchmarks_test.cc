@@ -84,7 +84,6 @@ TEST_F(Perf, PrintsTheCostPerOp) {
     EXPECT_LE(field(line, "p05"), field(line, "ns_per_op"));
     EXPECT_GE(field(line, "p95"), field(line, "ns_per_op"));
     EXPECT_GT(field(line, "rss_mb"), 0);
-    EXPECT_NE(line.find(R"("round_trip_ns": )"), std::string::npos) << line;  // null on one core
     EXPECT_EQ(line.find("efficiency"), std::string::npos) << "ops that do nothing have none";
   }
 }
@@ -144,7 +143,7 @@ TEST_F(Perf, RunsEverySystemOfTheBuild) {
   EXPECT_EQ(count.size(), std::size(patterns));
   EXPECT_GE(count["A"], 1);
   EXPECT_EQ(count["A"], count["E"]);
-  constexpr int ways_to_push = 3;  // windrow-captures, -per-device, -async
+  constexpr int ways_to_push = 2;  // windrow-captures, -per-device
   EXPECT_GE(count["FA"] + ways_to_push, count["A"]) << "graphs that are built once stand beside replay only";
 }
 
@@ -164,15 +163,11 @@ TEST_F(Perf, SaysWhichSystemsAreNotInTheBuild) {
   }
 }
 
-TEST_F(Perf, ListsEveryBenchmarkWithItsCommand) {
+TEST_F(Perf, ListsEveryCommand) {
   const Outcome outcome = run("windrow-perf --help");
   EXPECT_EQ(outcome.status, 0);
-  EXPECT_NE(outcome.out.find("windrow-perf train --model tree-lstm --data DIR --hidden 256 --embedding 256 --batch 64"),
-            std::string::npos)
-      << outcome.out;
-  for (const char* command : {"engine --pattern all", "engine --metg", "engine --start", "engine --backlog", "gpu",
-                              "comm", "ablation", "schedules", "lazy", "static"}) {
-    EXPECT_NE(outcome.out.find(std::string("windrow-perf ") + command), std::string::npos) << outcome.out;
+  for (const std::string command : {"train", "engine", "gpu", "comm", "ablation", "schedules", "lazy", "static"}) {
+    EXPECT_NE(outcome.out.find("\n  " + command + " "), std::string::npos) << outcome.out;
   }
 }
 

@@ -43,13 +43,6 @@ TEST(Systems, RunEveryOpOnce) {
   });
 }
 
-TEST(Systems, RunEveryOpOnceInBursts) {
-  for_each_trial([](const std::string& system, const Pattern& pattern) {
-    Trial trial(system, pattern, {.workers = 2});
-    for (const std::int64_t burst : {1, 7, 300, 301}) EXPECT_NO_THROW(trial.run({.ops = 300, .burst = burst}));
-  });
-}
-
 TEST(Systems, RefuseWhatTheyDoNotKnow) {
   const Pattern pattern = Pattern::named("A");
   EXPECT_THROW(make_system("mxnet", pattern, {}), MisuseError);
