@@ -151,11 +151,15 @@ TEST(Trainer, CountsCorrectLabelsAndRoots) {
   EXPECT_EQ(metrics[1].name, "all-node accuracy");
   EXPECT_DOUBLE_EQ(metrics[1].value, 0.7);
   trees.workload.validation.resize(1, trees.workload.validation[0]);
-  const std::shared_ptr<std::int32_t[]> labels(new std::int32_t[3]{-1, -1, 1});
-  graphs_of(trees.workload).validation[0].gold = labels;
-  EXPECT_DOUBLE_EQ(trees.trainer.evaluate()[1].value, 1) << "of the vertices that have a label";
-  labels[2] = -1;
-  for (const Metric& metric : trees.trainer.evaluate()) EXPECT_EQ(metric.value, 0) << "of nothing";
+  const auto score_with = [&](const std::vector<std::int32_t>& labels) {
+    GraphNetwork& network = graphs_of(trees.workload);
+    const GraphData tree{
+        .child_begin = {0, 0, 0, 2}, .children = {0, 1}, .indices = {{"word", {1, 1, -1}}, {"label", labels}}};
+    network.validation[0].graph = InputGraph(network.function(), tree);
+    return trees.trainer.evaluate();
+  };
+  EXPECT_DOUBLE_EQ(score_with({-1, -1, 1})[1].value, 1) << "of the vertices that have a label";
+  for (const Metric& metric : score_with({-1, -1, -1})) EXPECT_EQ(metric.value, 0) << "of nothing";
 }
 
 /// The parameters after two epochs, by member of a group.

@@ -10,11 +10,6 @@
 
 namespace windrow {
 
-std::vector<std::int32_t> LabelledGraph::labels() const {
-  if (gold == nullptr) return graph.index("label");
-  return {gold.get(), gold.get() + graph.vertices()};
-}
-
 class GraphNetwork::ValidationScore final : public Score {
  public:
   ValidationScore(Runner& runner, const std::vector<LabelledGraph>& validation, std::unique_ptr<GraphScore> score)
@@ -119,10 +114,7 @@ std::int64_t GraphNetwork::fingerprint() const {
   std::string all;
   for (const auto* samples : {&training, &validation}) {
     all += std::to_string(samples->size()) + ' ';
-    for (const LabelledGraph& one : *samples) {
-      add_fingerprint(all, one.graph.bytes());
-      if (one.gold) add_fingerprint(all, std::span(one.gold.get(), static_cast<std::size_t>(one.graph.vertices())));
-    }
+    for (const LabelledGraph& one : *samples) add_fingerprint(all, one.graph.bytes());
   }
   return windrow::fingerprint(all);
 }

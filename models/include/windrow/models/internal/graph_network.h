@@ -16,12 +16,9 @@ namespace windrow {
 struct LabelledGraph {
   InputGraph graph;
   std::size_t number = 0;  ///< the sample's, in its set
-  /// Labels of all vertices, graph.vertices() of them. If not null, scores use them in place of the graph's.
-  std::shared_ptr<const std::int32_t[]> gold = {};
 
-  /// The labels that scores compare answers with, by vertex; -1 for none: `gold`, or the graph's index "label". Throws
-  /// MisuseError if the graph has neither.
-  std::vector<std::int32_t> labels() const;
+  /// The index "label": -1 for vertices without one.
+  std::vector<std::int32_t> labels() const { return graph.index("label"); }
 };
 
 /// Accumulates a score over minibatches. A class of yours overrides one of pending() and add(); the other calls it.
