@@ -267,7 +267,7 @@ TEST_F(TrainingPrograms, WriteAReportForABrowser) {
   for (const char* part :
        {"training on 400 trees, validating on 50. Ended after epoch 3 on 20", "<td>--rate</td><td>0.01 *</td>",
         "<td>--batch</td><td>16 *</td>", "<td>--samples</td><td>400 *</td>", "<td>--cell</td><td>binary</td>",
-        "aria-label=\"Loss\"", "Root accuracy", "training root accuracy", "Mean width of batches",
+        "aria-label=\"Loss\"", "Validation root accuracy", "Mean width of batches",
         "products, epoch 3: ", "<td>processor</td>"}) {
     EXPECT_NE(page.find(part), std::string::npos) << part;
   }

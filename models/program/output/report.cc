@@ -1,7 +1,6 @@
 #include "program/output/report.h"
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -45,12 +44,6 @@ Chart::Series thinned(const Chart::Series& series) {
 /// What an epoch has for a curve; not a number if it has nothing.
 using Value = std::function<double(const Epoch&)>;
 
-/// Null if there is none.
-const Metric* find(const std::vector<Metric>& metrics, const std::string& name) {
-  const auto found = std::ranges::find(metrics, name, &Metric::name);
-  return found == metrics.end() ? nullptr : &*found;
-}
-
 /// Adds a curve over epochs, unless no epoch has a value.
 void add_curve(Chart& chart, const TrainingReport& report, const std::string& name, const Value& value) {
   Chart::Series series{.name = name, .x = {}, .y = {}};
@@ -69,50 +62,19 @@ std::string loss_chart(const TrainingReport& report) {
   return svg(chart);
 }
 
-/// The curves of a metric: training, then validation, as far as they are known.
-std::string metric_chart(const TrainingReport& report, const Metric& metric) {
-  Chart chart{.title = metric.name, .x = "epoch", .y = metric.unit == Metric::Unit::fraction ? "%" : metric.name};
-  for (const auto& [set, metrics] :
-       {std::pair("training", &Epoch::training_metrics), std::pair("validation", &Epoch::metrics)}) {
-    if (find(report.epochs.front().*metrics, metric.name) == nullptr) continue;
-    add_curve(chart, report, set, [&, of = metrics](const Epoch& epoch) {
-      const Metric* const found = find(epoch.*of, metric.name);
-      if (found == nullptr) return static_cast<double>(NAN);
-      return found->value * (metric.unit == Metric::Unit::fraction ? 100 : 1);
-    });
-  }
-  if (chart.series.size() == 1) chart.title = chart.series.front().name + " " + chart.title;
-  chart.title.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(chart.title.front())));
-  return svg(chart);
-}
-
 std::string metric_charts(const TrainingReport& report) {
   std::string charts;
-  if (report.epochs.empty()) return charts;
-  const Epoch& first = report.epochs.front();
-  for (const Metric& metric : first.metrics.empty() ? first.training_metrics : first.metrics) {
-    charts += metric_chart(report, metric);
+  const auto metrics = report.epochs.empty() ? std::vector<Metric>() : report.epochs.front().metrics;
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    const auto& [name, value, unit] = metrics[i];
+    const bool fraction = unit == Metric::Unit::fraction;
+    Chart chart{.title = "Validation " + name, .x = "epoch", .y = fraction ? "%" : name};
+    add_curve(chart, report, "validation", [&](const Epoch& epoch) {
+      return i < epoch.metrics.size() ? epoch.metrics[i].value * (fraction ? 100 : 1) : NAN;
+    });
+    charts += svg(chart);
   }
   return charts;
-}
-
-/// Says which curves are missing, and when those of the training set are measured.
-std::string metric_note(const TrainingReport& report) {
-  if (report.epochs.empty()) return {};
-  const Epoch& first = report.epochs.front();
-  std::vector<std::string> missing, notes;
-  for (const Metric& metric : first.metrics) {
-    if (find(first.training_metrics, metric.name) == nullptr) missing.push_back(metric.name);
-  }
-  if (!first.training_metrics.empty()) {
-    notes.push_back(
-        "Training scores are those of the answers from which losses are computed: before the step of their minibatch, "
-        "and with dropout.");
-  }
-  if (!missing.empty()) {
-    notes.push_back("Not known of the training set, since training does not compute it: " + joined(missing) + ".");
-  }
-  return notes.empty() ? "" : "<p>" + escaped(joined(notes, " ")) + "</p>\n";
 }
 
 std::string minibatch_chart(const TrainingReport& report) {
@@ -187,7 +149,6 @@ std::string epoch_table(const TrainingReport& report) {
   if (report.epochs.empty()) return "<p>No epoch has ended.</p>\n";
   const Epoch& first = report.epochs.front();
   std::vector<std::string> head = {"epoch", "training loss", "validation loss"};
-  for (const Metric& metric : first.training_metrics) head.push_back("training " + metric.name);
   for (const Metric& metric : first.metrics) head.push_back("validation " + metric.name);
   head.insert(head.end(), {report.unit + "/s", "training", "validation"});
   const bool grouped_members = !report.group.empty();
@@ -196,10 +157,6 @@ std::string epoch_table(const TrainingReport& report) {
   for (const Epoch& epoch : report.epochs) {
     std::vector<std::string> cells = {std::to_string(epoch.number), loss_text(epoch.training_loss),
                                       epoch.validation_loss ? loss_text(*epoch.validation_loss) : "-"};
-    for (const Metric& known : first.training_metrics) {
-      const Metric* const metric = find(epoch.training_metrics, known.name);
-      cells.push_back(metric == nullptr ? "-" : metric_text(*metric));
-    }
     for (const Metric& metric : epoch.metrics) cells.push_back(metric_text(metric));
     cells.insert(cells.end(), {count_text(std::llround(epoch.units_per_second)), seconds_text(epoch.seconds),
                                seconds_text(epoch.evaluation_seconds)});
@@ -274,10 +231,10 @@ std::string html(const TrainingReport& report) {
   const std::string body =
       "<h1>" + escaped(report.model) + "</h1>\n<p>" + escaped(report.about) + "</p>\n<div class=\"charts\">\n" +
       loss_chart(report) + metric_charts(report) + minibatch_chart(report) + throughput_chart(report) +
-      time_chart(report) + width_chart(report) + "</div>\n" + metric_note(report) +
-      section("Epochs", epoch_table(report)) + operator_section(report) + group_section(report) +
-      "<div class=\"tables\">\n<div>\n" + section("Batches", fact_table(batch_table(report))) +
-      section("Memory, at most", memory) + section("Machine", fact_table(report.machine)) + "</div>\n<div>\n" +
+      time_chart(report) + width_chart(report) + "</div>\n" + section("Epochs", epoch_table(report)) +
+      operator_section(report) + group_section(report) + "<div class=\"tables\">\n<div>\n" +
+      section("Batches", fact_table(batch_table(report))) + section("Memory, at most", memory) +
+      section("Machine", fact_table(report.machine)) + "</div>\n<div>\n" +
       section("Flags", "<p>Those with * were given.</p>\n" + fact_table(report.flags)) + "</div>\n</div>\n";
   return page("windrow: " + report.model, body);
 }

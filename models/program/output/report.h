@@ -24,8 +24,7 @@ struct TrainingReport {
     std::uint64_t number;  ///< from 1
     double training_loss;
     std::optional<double> validation_loss = {};
-    std::vector<Metric> metrics = {};           ///< of the validation set; empty without one
-    std::vector<Metric> training_metrics = {};  ///< those that are also known of the training set, by name
+    std::vector<Metric> metrics = {};  ///< of the validation set; empty without one
     double units_per_second;
     double seconds;                 ///< of training
     double timed_seconds;           ///< of these, those since the run was resumed: `times` and collectives are of these

@@ -85,8 +85,6 @@ constexpr std::pair<const char*, std::int64_t StepTimes::*> times_of_epoch[] = {
     {"product_ns", &StepTimes::product_ns},
     {"arithmetic_ns", &StepTimes::arithmetic_ns},
     {"move_ns", &StepTimes::move_ns}};
-constexpr std::pair<const char*, std::vector<Metric> Epoch::*> metrics_of_epoch[] = {
-    {"metrics", &Epoch::metrics}, {"training_metrics", &Epoch::training_metrics}};
 
 Record to_record(const Epoch& epoch) {
   Record record;
@@ -94,14 +92,12 @@ Record to_record(const Epoch& epoch) {
   if (epoch.validation_loss) record.set("validation_loss", *epoch.validation_loss);
   for (const auto& [name, number] : numbers_of_epoch) record.set(name, epoch.*number);
   for (const auto& [name, time] : times_of_epoch) record.set(name, epoch.times.*time);
-  for (const auto& [name, metrics] : metrics_of_epoch) {
-    RecordValue::List list;
-    for (const auto& [of, value, unit] : epoch.*metrics) {
-      const char* const what = unit == Metric::Unit::fraction ? "fraction" : "count";
-      list.push_back(Record().set("name", of).set("value", value).set("unit", what));
-    }
-    record.set(name, std::move(list));
+  RecordValue::List metrics;
+  for (const auto& [name, value, unit] : epoch.metrics) {
+    const char* const what = unit == Metric::Unit::fraction ? "fraction" : "count";
+    metrics.push_back(Record().set("name", name).set("value", value).set("unit", what));
   }
+  record.set("metrics", std::move(metrics));
   return record;
 }
 
@@ -112,14 +108,11 @@ Epoch to_epoch(const Record& record) {
   if (record.contains("validation_loss")) epoch.validation_loss = record.at("validation_loss").number();
   for (const auto& [name, number] : numbers_of_epoch) epoch.*number = record.at(name).number();
   for (const auto& [name, time] : times_of_epoch) epoch.times.*time = record.at(name).integer();
-  for (const auto& [name, metrics] : metrics_of_epoch) {
-    for (const RecordValue& one : record.at(name).list()) {
-      const Record& metric = one.record();
-      const bool fraction = metric.at("unit").text() == "fraction";
-      (epoch.*metrics)
-          .push_back({metric.at("name").text(), metric.at("value").number(),
-                      fraction ? Metric::Unit::fraction : Metric::Unit::count});
-    }
+  for (const RecordValue& one : record.at("metrics").list()) {
+    const Record& metric = one.record();
+    const bool fraction = metric.at("unit").text() == "fraction";
+    epoch.metrics.push_back({metric.at("name").text(), metric.at("value").number(),
+                             fraction ? Metric::Unit::fraction : Metric::Unit::count});
   }
   return epoch;
 }
@@ -138,7 +131,6 @@ Reporting::Reporting(const std::string& folder) {
 void Reporting::watch(TrainerOptions& options) {
   if (!on()) return;
   options.runner.time_steps = true;
-  options.score_training = true;
   if (options.group) options.group->time_calls();
   options.each_loss = [this](double loss) { report_.minibatch_losses.push_back(loss); };
 }
@@ -215,7 +207,6 @@ void Reporting::trained(const Trainer& trainer, const Trainer::Pass& pass) {
   report_.epochs.push_back(
       {.number = trainer.epochs(),
        .training_loss = pass.loss,
-       .training_metrics = pass.metrics,
        .units_per_second = pass.units_per_second(),
        .seconds = pass.seconds,
        .timed_seconds = std::chrono::duration<double>(end - mark_).count(),

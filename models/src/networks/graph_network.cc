@@ -65,21 +65,7 @@ class GraphNetwork::GraphLearner final : public Learner {
       : network_(network), runner_(network.device_, network.function_, network.parameters_, options) {}
 
   Loss differentiate(SampleNumbers numbers) override {
-    const Minibatch minibatch = runner_.differentiate(graphs_of(numbers));
-    if (!training_score_) return minibatch.pending_loss();
-    std::vector<const LabelledGraph*> labelled;
-    for (const std::size_t number : numbers) labelled.push_back(&network_.training[number]);
-    return [loss_of = minibatch.pending_loss(), add = training_score_->pending(minibatch, std::move(labelled)),
-            score = training_score_] {
-      const double loss = loss_of();
-      add();
-      return loss;
-    };
-  }
-  void score_training() override { training_score_ = network_.training_score(); }
-  std::vector<Metric> training_metrics() override {
-    if (!training_score_) return {};
-    return std::exchange(training_score_, network_.training_score())->metrics();
+    return runner_.differentiate(graphs_of(numbers)).pending_loss();
   }
   std::unique_ptr<Score> score() override {
     return std::make_unique<ValidationScore>(runner_, network_.validation, network_.score_());
@@ -97,7 +83,6 @@ class GraphNetwork::GraphLearner final : public Learner {
 
   GraphNetwork& network_;
   Runner runner_;
-  std::shared_ptr<GraphScore> training_score_;  // null unless training is scored
 };
 
 std::unique_ptr<Learner> GraphNetwork::learner(const RunnerOptions& options) {

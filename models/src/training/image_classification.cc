@@ -84,17 +84,12 @@ class ImageNetwork::Accuracy final : public Score {
   explicit Accuracy(const ImageNetwork& network) : network_(network) {}
 
   void add(SampleNumbers numbers) override {
-    const StaticInputs inputs = network_.inputs(network_.validation, numbers);
-    count_into(counted_, network_.answers(inputs.in.at(0)).get(), *network_.validation, numbers);
-  }
-  std::vector<Metric> metrics() override { return {{"accuracy", counted_.share()}}; }
-
-  static void count_into(AnswerCount& to, const std::vector<float>& answers, const LabelledImages& images,
-                         SampleNumbers numbers) {
+    const std::vector<float> answers = network_.answers(network_.inputs(network_.validation, numbers).in.at(0)).get();
     for (std::size_t i = 0; i < numbers.size(); ++i) {
-      to.add(images.labels[numbers[i]], static_cast<std::int32_t>(answers[i]));
+      counted_.add(network_.validation->labels[numbers[i]], static_cast<std::int32_t>(answers[i]));
     }
   }
+  std::vector<Metric> metrics() override { return {{"accuracy", counted_.share()}}; }
 
  private:
   const ImageNetwork& network_;
@@ -115,27 +110,19 @@ class ImageNetwork::ImageLearner final : public Learner {
 
   Loss differentiate(SampleNumbers numbers) override {
     network_.parameters_.begin_minibatch();
-    std::vector<Part> parts;
+    std::vector<Tensor> losses;
     const std::size_t each = one_by_one_ ? 1 : std::max<std::size_t>(numbers.size(), 1);
     for (std::size_t begin = 0; begin < numbers.size(); begin += each) {
-      parts.push_back(differentiate_part(numbers.subspan(begin, each)));
+      losses.push_back(differentiate_part(numbers.subspan(begin, each)));
     }
     ++minibatches_;
     images_ += static_cast<std::int64_t>(numbers.size());
-    return [this, parts = std::move(parts)] {
+    return [losses = std::move(losses)] {
       double sum = 0;
-      for (const Part& part : parts) {
-        if (scores_) Accuracy::count_into(counted_, part.answers.get(), *network_.training, part.numbers);
-        sum += part.loss.get().at(0);
-      }
+      for (const Tensor& loss : losses) sum += loss.get().at(0);
       if (!std::isfinite(sum)) throw NotFiniteError("the loss of a minibatch is not finite");
       return sum;
     };
-  }
-  void score_training() override { scores_ = true; }
-  std::vector<Metric> training_metrics() override {
-    if (!scores_) return {};
-    return {{"accuracy", std::exchange(counted_, {}).share()}};
   }
   std::unique_ptr<Score> score() override { return std::make_unique<Accuracy>(network_); }
   RunnerStats stats() const override {
@@ -147,13 +134,7 @@ class ImageNetwork::ImageLearner final : public Learner {
   GroupedMinibatch grouped(SampleNumbers) override { refuse_graphs_of_images(); }
 
  private:
-  /// Images that are computed together.
-  struct Part {
-    std::vector<std::size_t> numbers;
-    Tensor loss, answers;
-  };
-  static constexpr std::size_t first_gradient = 2;  // of the results, behind the loss and the answers
-
+  /// The loss, and the gradients of the parameters.
   std::vector<Tensor> differentiated(const StaticInputs& inputs) const {
     Tape tape(network_.device_);
     const ImageClassifier& classifier = network_.classifier_;
@@ -165,34 +146,28 @@ class ImageNetwork::ImageLearner final : public Learner {
     const Tensor losses = tape.apply(op::softmax_cross_entropy, {.in = {logits}, .indices = {inputs.indices.at(0)}});
     const Tensor loss = tape.apply(op::column_sum, {.in = {losses}});
     tape.backward(loss);
-    std::vector<Tensor> results = {
-        loss, apply(network_.device_, op::arg_top_k, {.in = {logits}, .attributes = op::largest(1)})};
+    std::vector<Tensor> results = {loss};
     for (const Parameter& parameter : classifier.parameters) {
       results.push_back(tape.gradient(network_.parameters_.value(parameter)).value());
     }
     return results;
   }
-  /// Adds to the gradients of the minibatch.
-  Part differentiate_part(SampleNumbers numbers) {
+  /// Adds to the gradients of the minibatch, and returns the loss of images that are computed together.
+  Tensor differentiate_part(SampleNumbers numbers) {
     const StaticInputs inputs = network_.inputs(network_.training, numbers);
     const std::vector<Tensor> results = recorded_ ? (*recorded_)(inputs) : differentiated(inputs);
     if (recorded_) peak_bytes_ = std::max(peak_bytes_, recorded_->stats().planned_bytes);
     for (std::size_t k = 0; k < network_.classifier_.parameters.size(); ++k) {
-      network_.parameters_.add_gradient(network_.classifier_.parameters[k], results.at(first_gradient + k));
+      network_.parameters_.add_gradient(network_.classifier_.parameters[k], results.at(1 + k));
     }
-    // Copies, since the next minibatch may overwrite the results before this one is waited for.
-    const auto copied = [&](std::size_t k) {
-      return apply(network_.device_, op::stop_gradient, {.in = {results.at(k)}});
-    };
-    return {{numbers.begin(), numbers.end()}, copied(0), copied(1)};
+    // A copy, since the next minibatch may overwrite the results before this one is waited for.
+    return apply(network_.device_, op::stop_gradient, {.in = {results.front()}});
   }
 
   const ImageNetwork& network_;
   const bool one_by_one_;
   std::optional<Static> recorded_;
   std::size_t peak_bytes_ = 0;  // of the largest recording
-  bool scores_ = false;
-  AnswerCount counted_;  // of training
   std::int64_t minibatches_ = 0, images_ = 0;
 };
 

@@ -44,11 +44,7 @@ class GraphNetwork final : public Network {
   using MakeScore = std::function<std::unique_ptr<GraphScore>()>;
   /// `function` must have a loss.
   GraphNetwork(const Device& device, Parameters& parameters, VertexFunction function, MakeScore score)
-      : training_score(score),
-        device_(device),
-        parameters_(parameters),
-        function_(std::move(function)),
-        score_(std::move(score)) {}
+      : device_(device), parameters_(parameters), function_(std::move(function)), score_(std::move(score)) {}
 
   /// How texts become graphs, for predict(). The function needs an output "logits".
   struct Texts {
@@ -77,8 +73,7 @@ class GraphNetwork final : public Network {
   const VertexFunction& function() const { return function_; }
 
   std::vector<LabelledGraph> training, validation;  ///< training set and validation set, by sample number
-  MakeScore training_score;         ///< of minibatches that are trained on; for a start, that of validation
-  std::optional<Texts> texts = {};  ///< none if the model labels no texts
+  std::optional<Texts> texts = {};                  ///< none if the model labels no texts
   /// predict() of models that write, or score texts.
   using Write = std::function<std::vector<Prediction>(std::span<const std::string> lines, const PredictOptions&)>;
   Write write = {};
