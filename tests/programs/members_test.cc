@@ -174,13 +174,8 @@ TEST_F(MemberPrograms, ReportTheGroup) {
                                  "<td>members</td>", "<td>time in collectives</td>", "<th>collectives</th>"}) {
     EXPECT_NE(page.find(part), page.npos) << part;
   }
-  std::smatch vertices, alone;
-  const std::regex each_minibatch("<td>vertices per minibatch</td><td>([0-9.]+)</td>");
-  ASSERT_TRUE(std::regex_search(page, vertices, each_minibatch));
   EXPECT_EQ(run(train("--batch 50 --report '" + report + "'")).err, "");
   const std::string page_alone = read_file(folder / "report" / "report.html");
-  ASSERT_TRUE(std::regex_search(page_alone, alone, each_minibatch));
-  EXPECT_NEAR(std::stod(vertices[1]), std::stod(alone[1]) / 2, std::stod(alone[1]) / 50);
   EXPECT_EQ(page_alone.find("<th>collectives</th>"), page_alone.npos);
 }
 

@@ -1,7 +1,6 @@
 #include "program/output/report.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <utility>
@@ -16,7 +15,6 @@ using Epoch = TrainingReport::Epoch;
 std::string count_text(std::int64_t number) {
   return grouped(static_cast<std::size_t>(std::max<std::int64_t>(number, 0)));
 }
-double ratio(std::int64_t part, std::int64_t all) { return static_cast<double>(part) / static_cast<double>(all); }
 std::int64_t all_of(const StepTimes& times) { return times.product_ns + times.arithmetic_ns + times.move_ns; }
 
 // --- Charts
@@ -108,21 +106,6 @@ std::string time_chart(const TrainingReport& report) {
   return svg(chart);
 }
 
-std::string width_chart(const TrainingReport& report) {
-  const std::vector<BatchFacts::Level>& levels = report.batches.levels;
-  if (levels.empty()) return {};
-  Chart::Series widths{.name = "vertices per batch", .x = {}, .y = {}};
-  for (std::size_t level = 0; level < levels.size(); ++level) {
-    if (levels[level].batches == 0) continue;
-    widths.x.push_back(static_cast<double>(level));
-    widths.y.push_back(ratio(levels[level].vertices, levels[level].batches));
-  }
-  return svg({.title = "Mean width of batches",
-              .x = "level (0: vertices without children)",
-              .y = "vertices per batch",
-              .series = {thinned(widths)}});
-}
-
 // --- Tables
 
 std::string row(const std::vector<std::string>& cells, const std::string& tag) {
@@ -168,38 +151,6 @@ std::string epoch_table(const TrainingReport& report) {
          counted(report.epochs.size(), "row") + "</summary>\n" + table("numbers", rows) + "</details>\n";
 }
 
-std::vector<Fact> batch_table(const TrainingReport& report) {
-  const BatchFacts& facts = report.batches;
-  if (facts.batches == 0) {
-    return {{"batches", report.has_graphs ? "not known in advance: the model builds its graphs while it runs"
-                                          : "none: the model has no graphs, and each operator computes a minibatch"}};
-  }
-  const auto each = [&](std::int64_t sum) { return formatted("%.1f", ratio(sum, facts.minibatches)); };
-  return {{"minibatches looked at", count_text(facts.minibatches)},
-          {"vertices per minibatch", each(facts.vertices)},
-          {"batches per minibatch", each(facts.batches)},
-          {"vertices per batch", formatted("%.1f", ratio(facts.vertices, facts.batches))},
-          {"groups of samples per minibatch", each(facts.groups)}};
-}
-
-/// Empty for models whose vertices are computed in batches.
-std::string operator_section(const TrainingReport& report) {
-  if (report.ops.empty()) return {};
-  const auto seconds = [](std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); };
-  std::chrono::nanoseconds all{};
-  for (const TraceSummary::Row& op : report.ops) all += op.total;
-  std::string rows = row({"op", "calls", "ms", "us a call", "share"}, "th");
-  for (const TraceSummary::Row& op : report.ops) {
-    rows +=
-        row({op.name, count_text(static_cast<std::int64_t>(op.count)), formatted("%.1f", 1e3 * seconds(op.total)),
-             formatted("%.1f", 1e6 * seconds(op.mean)), formatted("%.1f %%", 100 * seconds(op.total) / seconds(all))},
-            "td");
-  }
-  return section("Operators", "<p>Ops of the first epoch, at most " + count_text(most_profiled_ops) +
-                                  " of each thread. Work that a device is given by one call is one op.</p>\n" +
-                                  table("numbers", rows));
-}
-
 /// Empty for a single member.
 std::string group_section(const TrainingReport& report) {
   if (report.group.empty()) return {};
@@ -231,9 +182,8 @@ std::string html(const TrainingReport& report) {
   const std::string body =
       "<h1>" + escaped(report.model) + "</h1>\n<p>" + escaped(report.about) + "</p>\n<div class=\"charts\">\n" +
       loss_chart(report) + metric_charts(report) + minibatch_chart(report) + throughput_chart(report) +
-      time_chart(report) + width_chart(report) + "</div>\n" + section("Epochs", epoch_table(report)) +
-      operator_section(report) + group_section(report) + "<div class=\"tables\">\n<div>\n" +
-      section("Batches", fact_table(batch_table(report))) + section("Memory, at most", memory) +
+      time_chart(report) + "</div>\n" + section("Epochs", epoch_table(report)) + group_section(report) +
+      "<div class=\"tables\">\n<div>\n" + section("Memory, at most", memory) +
       section("Machine", fact_table(report.machine)) + "</div>\n<div>\n" +
       section("Flags", "<p>Those with * were given.</p>\n" + fact_table(report.flags)) + "</div>\n</div>\n";
   return page("windrow: " + report.model, body);

@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "program/output/batch_facts.h"
 #include "program/output/chart.h"
-#include "windrow/engine/trace.h"
 #include "windrow/models/workload.h"
 
 namespace windrow::program {
@@ -39,17 +37,11 @@ struct TrainingReport {
   std::vector<Epoch> epochs = {};
   std::uint64_t first_minibatch = 0;           ///< trained on before
   std::vector<double> minibatch_losses = {};   ///< mean per label
-  std::vector<TraceSummary::Row> ops = {};     ///< of the first epoch, or a device's work; of models without graphs
-  BatchFacts batches = {};                     ///< of rank 0; empty if graphs are known only as the program runs
-  bool has_graphs = true;                      ///< that are batched
   std::int64_t parameters = 0;                 ///< numbers in all of them
   std::int64_t minibatch_peak = 0;             ///< bytes
   std::int64_t process_peak = 0;               ///< bytes
   std::vector<Fact> machine = {}, flags = {};  ///< flags: those that were given have a value that ends in " *"
 };
-
-/// The most ops of a thread that TrainingReport::ops counts.
-inline constexpr std::int64_t most_profiled_ops = 100'000;
 
 /// A page that needs no other file.
 std::string html(const TrainingReport& report);

@@ -160,27 +160,17 @@ void Reporting::begin(const Run& run, const Workload& workload, const Trainer& t
   report_.unit = workload.kind->unit;
   report_.workers = run.workers;
   report_.first_minibatch = trainer.minibatches();
-  constexpr std::size_t minibatches = 8;
-  FactsOptions facts{.runner = options.runner, .minibatch = options.minibatch, .most = minibatches};
   if (options.group) {
     group_ = options.group;
-    facts.members = group_->size();
     in_collectives_ = group_->time_in_calls();
     report_.group = run.members;
   }
-  report_.batches = batch_facts(workload, facts);
-  report_.has_graphs = !workload.kind->has_graph_mode;
   const Parameters& parameters = *workload.parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& value = parameters.value(parameters[i]);
     report_.parameters += value.rows() * value.width();
   }
   report_.machine = about_machine();
-  if (workload.kind->has_graph_mode) {
-    profiled_ = &run.engine;
-    began_trace_ = !run.engine.trace().on();
-    if (began_trace_) run.engine.trace().start({.max_ops_per_thread = most_profiled_ops});
-  }
   before_ = trainer.stats().times;
   mark_ = Clock::now();
 }
@@ -213,16 +203,8 @@ void Reporting::trained(const Trainer& trainer, const Trainer::Pass& pass) {
        .evaluation_seconds = 0,
        .times = times,
        .collective_seconds = std::chrono::duration<double>(in_collectives - in_collectives_).count()});
-  if (profiled_ != nullptr) note_operators();
   mark_ = end;
   in_collectives_ = in_collectives;
-}
-
-void Reporting::note_operators() {
-  Engine& engine = *std::exchange(profiled_, nullptr);
-  if (began_trace_) engine.trace().stop();
-  const TraceSummary summary = engine.trace().summary();
-  report_.ops = summary.device_work.empty() ? summary.ops : summary.device_work;
 }
 
 void Reporting::evaluated(const Trainer& trainer, const std::vector<Metric>& metrics) {

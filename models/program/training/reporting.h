@@ -36,7 +36,6 @@ class Reporting {
     std::string about;  ///< a sentence
     int workers;
     std::string members;  ///< of the group, if there is one
-    Engine& engine;
   };
   /// Call it before the first epoch.
   void begin(const Run& run, const Workload& workload, const Trainer& trainer, const TrainerOptions& options);
@@ -55,14 +54,11 @@ class Reporting {
 
  private:
   using Clock = std::chrono::steady_clock;
-  void note_operators();
 
   std::filesystem::path file_;
   TrainingReport report_;
   Clock::time_point mark_ = {};  // when the epoch, or its evaluation, began
   StepTimes before_ = {};        // this epoch
-  Engine* profiled_ = nullptr;   // by its trace, in the first epoch
-  bool began_trace_ = false;     // for that
   std::optional<Communicator> group_ = {};
   std::chrono::nanoseconds in_collectives_{0};  // before this epoch
 };
