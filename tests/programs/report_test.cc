@@ -21,7 +21,6 @@ TrainingReport report() {
          .units_per_second = 1000.0 + i,
          .seconds = 2,
          .timed_seconds = 2,
-         .evaluation_seconds = 0.25,
          .times = {1'000'000'000, 500'000'000, 100'000'000}});
   }
   for (int i = 0; i < 1000; ++i) report.minibatch_losses.push_back(1.0 / (i + 1));

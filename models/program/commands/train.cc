@@ -257,7 +257,6 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
     if (arguments.json && arguments.compare) throw MisuseError("--json and --compare; expected one of both");
     own_reporting.emplace(arguments.report);
     own_saving.emplace(arguments.saving, member.leads);
-    own_saving->contents.reporting = &*own_reporting;
     own_workload = make_workload(arguments.model, member.device, arguments.workload);
     if (!arguments.saving.folder.empty()) {
       own_saving->contents.model = model_record(*own_workload);
@@ -305,7 +304,7 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   require_equal(resumed, member, "resumes from another checkpoint", "one folder of --save, or equal ones");
   reporting.set_flags(command, workload.options, flags.at("rate").number());
   reporting.begin({about + ".", arguments.workers, members}, workload, trainer, options);
-  if (!keeping.folder.empty()) keep_epochs(keeping.folder, trainer.epochs());
+  if (!keeping.folder.empty()) reporting.set_epochs(keep_epochs(keeping.folder, trainer.epochs()), workload);
   int signal = 0;
   Signals::begin_training();
   try {

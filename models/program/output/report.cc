@@ -102,7 +102,7 @@ std::string time_chart(const TrainingReport& report) {
     add_curve(chart, report, name, [&, of = ns](const Epoch& epoch) { return share(epoch, epoch.times.*of); });
   }
   add_curve(chart, report, "optimiser, scheduling, waiting",
-            [&](const Epoch& epoch) { return std::max(0.0, 100 - share(epoch, all_of(epoch.times))); });
+            [&](const Epoch& epoch) { return std::max(100 - share(epoch, all_of(epoch.times)), 0.0); });
   return svg(chart);
 }
 
@@ -133,7 +133,8 @@ std::string epoch_table(const TrainingReport& report) {
   const Epoch& first = report.epochs.front();
   std::vector<std::string> head = {"epoch", "training loss", "validation loss"};
   for (const Metric& metric : first.metrics) head.push_back("validation " + metric.name);
-  head.insert(head.end(), {report.unit + "/s", "training", "validation"});
+  head.push_back(report.unit + "/s");
+  head.emplace_back("training");
   const bool grouped_members = !report.group.empty();
   if (grouped_members) head.push_back("collectives");
   std::string rows = row(head, "th");
@@ -141,9 +142,10 @@ std::string epoch_table(const TrainingReport& report) {
     std::vector<std::string> cells = {std::to_string(epoch.number), loss_text(epoch.training_loss),
                                       epoch.validation_loss ? loss_text(*epoch.validation_loss) : "-"};
     for (const Metric& metric : epoch.metrics) cells.push_back(metric_text(metric));
-    cells.insert(cells.end(), {count_text(std::llround(epoch.units_per_second)), seconds_text(epoch.seconds),
-                               seconds_text(epoch.evaluation_seconds)});
-    if (grouped_members) cells.push_back(formatted("%.1f %%", 100 * epoch.collective_seconds / epoch.timed_seconds));
+    cells.push_back(count_text(std::llround(epoch.units_per_second)));
+    cells.push_back(seconds_text(epoch.seconds));
+    const double collectives = 100 * epoch.collective_seconds / epoch.timed_seconds;
+    if (grouped_members) cells.push_back(std::isnan(collectives) ? "-" : formatted("%.1f %%", collectives));
     rows += row(cells, "td");
   }
   constexpr std::size_t few = 30;

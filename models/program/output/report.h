@@ -24,9 +24,9 @@ struct TrainingReport {
     std::optional<double> validation_loss = {};
     std::vector<Metric> metrics = {};  ///< of the validation set; empty without one
     double units_per_second;
-    double seconds;                 ///< of training
-    double timed_seconds;           ///< of these, those since the run was resumed: `times` and collectives are of these
-    double evaluation_seconds;      ///< of the validation set
+    double seconds;  ///< of training
+    /// Of these, those since the run was resumed, which `times` and collectives are of; 0 for epochs before that.
+    double timed_seconds;
     StepTimes times = {};           ///< of training, of all workers
     double collective_seconds = 0;  ///< of training: while a collective of rank 0 was under way
   };

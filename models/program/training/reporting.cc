@@ -9,7 +9,6 @@
 #include <cctype>
 #include <ctime>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -72,51 +71,6 @@ std::optional<std::string> preset_of(const std::string& flag, const WorkloadOpti
   return size == options.sizes.end() ? std::nullopt : std::optional(std::to_string(size->second));
 }
 
-// --- Epochs in checkpoints
-
-using Epoch = TrainingReport::Epoch;
-constexpr std::pair<const char*, double Epoch::*> numbers_of_epoch[] = {
-    {"training_loss", &Epoch::training_loss},
-    {"units_per_second", &Epoch::units_per_second},
-    {"seconds", &Epoch::seconds},
-    {"evaluation_seconds", &Epoch::evaluation_seconds},
-    {"collective_seconds", &Epoch::collective_seconds}};
-constexpr std::pair<const char*, std::int64_t StepTimes::*> times_of_epoch[] = {
-    {"product_ns", &StepTimes::product_ns},
-    {"arithmetic_ns", &StepTimes::arithmetic_ns},
-    {"move_ns", &StepTimes::move_ns}};
-
-Record to_record(const Epoch& epoch) {
-  Record record;
-  record.set("number", epoch.number).set("timed_seconds", epoch.timed_seconds);
-  if (epoch.validation_loss) record.set("validation_loss", *epoch.validation_loss);
-  for (const auto& [name, number] : numbers_of_epoch) record.set(name, epoch.*number);
-  for (const auto& [name, time] : times_of_epoch) record.set(name, epoch.times.*time);
-  RecordValue::List metrics;
-  for (const auto& [name, value, unit] : epoch.metrics) {
-    const char* const what = unit == Metric::Unit::fraction ? "fraction" : "count";
-    metrics.push_back(Record().set("name", name).set("value", value).set("unit", what));
-  }
-  record.set("metrics", std::move(metrics));
-  return record;
-}
-
-Epoch to_epoch(const Record& record) {
-  Epoch epoch{};
-  epoch.number = record.at("number").count();
-  epoch.timed_seconds = record.at(record.contains("timed_seconds") ? "timed_seconds" : "seconds").number();
-  if (record.contains("validation_loss")) epoch.validation_loss = record.at("validation_loss").number();
-  for (const auto& [name, number] : numbers_of_epoch) epoch.*number = record.at(name).number();
-  for (const auto& [name, time] : times_of_epoch) epoch.times.*time = record.at(name).integer();
-  for (const RecordValue& one : record.at("metrics").list()) {
-    const Record& metric = one.record();
-    const bool fraction = metric.at("unit").text() == "fraction";
-    epoch.metrics.push_back({metric.at("name").text(), metric.at("value").number(),
-                             fraction ? Metric::Unit::fraction : Metric::Unit::count});
-  }
-  return epoch;
-}
-
 }  // namespace
 
 Reporting::Reporting(const std::string& folder) {
@@ -175,18 +129,21 @@ void Reporting::begin(const Run& run, const Workload& workload, const Trainer& t
   mark_ = Clock::now();
 }
 
-RecordValue::List Reporting::epochs() const {
-  constexpr std::ptrdiff_t most = 4000;  // a record has at most a million values
-  const std::ptrdiff_t kept = std::min(std::ssize(report_.epochs), most);
-  RecordValue::List list;
-  std::transform(report_.epochs.end() - kept, report_.epochs.end(), std::back_inserter(list), to_record);
-  return list;
-}
-
-void Reporting::set_epochs(const RecordValue::List& epochs) {
+void Reporting::set_epochs(const std::vector<Record>& epochs, const Workload& workload) {
   if (!on()) return;
-  report_.epochs.clear();
-  for (const RecordValue& epoch : epochs) report_.epochs.push_back(to_epoch(epoch.record()));
+  const std::vector<Metric> metrics = workload.network->learner({})->score()->metrics();  // their units
+  for (const Record& record : epochs) {
+    TrainingReport::Epoch& epoch = report_.epochs.emplace_back();
+    epoch.number = record.at("epoch").count();
+    epoch.training_loss = record.at("training_loss").number();
+    epoch.units_per_second = record.at(workload.kind->unit + "_per_second").number();
+    epoch.seconds = record.at("seconds").number();
+    if (record.contains("validation_loss")) epoch.validation_loss = record.at("validation_loss").number();
+    if (!record.contains("validation")) continue;
+    for (const auto& [name, value, unit] : metrics) {
+      epoch.metrics.push_back({name, record.at("validation").record().at(name).number(), unit});
+    }
+  }
 }
 
 void Reporting::trained(const Trainer& trainer, const Trainer::Pass& pass) {
@@ -200,7 +157,6 @@ void Reporting::trained(const Trainer& trainer, const Trainer::Pass& pass) {
        .units_per_second = pass.units_per_second(),
        .seconds = pass.seconds,
        .timed_seconds = std::chrono::duration<double>(end - mark_).count(),
-       .evaluation_seconds = 0,
        .times = times,
        .collective_seconds = std::chrono::duration<double>(in_collectives - in_collectives_).count()});
   mark_ = end;
@@ -212,9 +168,7 @@ void Reporting::evaluated(const Trainer& trainer, const std::vector<Metric>& met
   TrainingReport::Epoch& epoch = report_.epochs.back();
   epoch.validation_loss = trainer.validation_loss();
   epoch.metrics = metrics;
-  const auto end = Clock::now();
-  epoch.evaluation_seconds = std::chrono::duration<double>(end - mark_).count();
-  mark_ = end;
+  mark_ = Clock::now();
   before_ = trainer.stats().times;
 }
 

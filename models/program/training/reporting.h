@@ -39,11 +39,8 @@ class Reporting {
   };
   /// Call it before the first epoch.
   void begin(const Run& run, const Workload& workload, const Trainer& trainer, const TrainerOptions& options);
-  /// The epochs so far, for a checkpoint, so that the report of a run that continues shows them, too: the newest ones,
-  /// if there are very many.
-  RecordValue::List epochs() const;
-  /// Begins with the epochs of an earlier run.
-  void set_epochs(const RecordValue::List& epochs);
+  /// Begins with the epochs of an earlier run: epoch_record() of each. Not all is known of them.
+  void set_epochs(const std::vector<Record>& epochs, const Workload& workload);
   /// Call both after each epoch, before and after its evaluation.
   void trained(const Trainer& trainer, const Trainer::Pass& pass);
   void evaluated(const Trainer& trainer, const std::vector<Metric>& metrics);
