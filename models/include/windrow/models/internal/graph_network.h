@@ -21,20 +21,14 @@ struct LabelledGraph {
   std::vector<std::int32_t> labels() const { return graph.index("label"); }
 };
 
-/// Accumulates a score over minibatches. A class of yours overrides one of pending() and add(); the other calls it.
+/// Accumulates a score over minibatches.
 class GraphScore {
  public:
   virtual ~GraphScore() = default;
   /// Asks a minibatch that runs over these graphs for what the score needs, so that the device computes it before
   /// minibatches that are started later. Returns a function that waits for this, and adds it; the score and the graphs
   /// must outlive it.
-  virtual std::function<void()> pending(const Minibatch& minibatch, std::vector<const LabelledGraph*> graphs) {
-    return [this, minibatch, graphs = std::move(graphs)] { add(minibatch, graphs); };
-  }
-  /// The same at once.
-  virtual void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) {
-    pending(minibatch, {graphs.begin(), graphs.end()})();
-  }
+  virtual std::function<void()> pending(const Minibatch& minibatch, std::vector<const LabelledGraph*> graphs) = 0;
   virtual std::vector<Metric> metrics() const = 0;
 };
 
