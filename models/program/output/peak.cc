@@ -18,7 +18,7 @@ extern "C" void omp_set_num_threads(int);
 namespace windrow::program {
 namespace {
 
-struct Shape {
+struct ProductShape {
   dnnl_dim_t rows, width, inner;
 
   double flops() const { return 2.0 * static_cast<double>(rows * width * inner); }
@@ -26,8 +26,9 @@ struct Shape {
 
 /// Square products, and the products of batched cells: many rows times a matrix of parameters. All matrices have the
 /// row strides that the runtime uses, which are faster.
-constexpr Shape shapes[] = {{192, 192, 192}, {384, 384, 384}, {512, 512, 512},  {1024, 1024, 1024}, {256, 512, 256},
-                            {256, 768, 512}, {512, 768, 256}, {1024, 768, 512}, {256, 1280, 512},   {512, 1024, 256}};
+constexpr ProductShape shapes[] = {{192, 192, 192},  {384, 384, 384}, {512, 512, 512}, {1024, 1024, 1024},
+                                   {256, 512, 256},  {256, 768, 512}, {512, 768, 256}, {1024, 768, 512},
+                                   {256, 1280, 512}, {512, 1024, 256}};
 constexpr int tries_of_the_best = 10;
 
 using Clock = std::chrono::steady_clock;
@@ -67,7 +68,7 @@ double rate_together(int threads, double seconds, double work, Make make) {
 }
 
 /// The total GFLOP/s of all threads in products of that shape.
-double product_rate(const Shape& shape, int threads, double seconds) {
+double product_rate(const ProductShape& shape, int threads, double seconds) {
   const auto filled = [](dnnl_dim_t rows, dnnl_dim_t width, float with) {
     return std::vector<float>(static_cast<std::size_t>(rows * row_stride(width)), with);
   };
@@ -89,18 +90,18 @@ __attribute__((target_clones("avx512f", "avx2", "default"))) void add_scaled(flo
 }  // namespace
 
 void ProductPeak::sample(double seconds) {
-  const Shape* best = nullptr;
+  const ProductShape* best = nullptr;
   double most = 0;
   const auto began = Clock::now();
   const auto late = [&] { return best != nullptr && seconds_since(began) > 2 * seconds; };
-  const auto measure_one = [&](const Shape& shape) {
+  const auto measure_one = [&](const ProductShape& shape) {
     const double rate = product_rate(shape, threads_, seconds / (std::size(shapes) + tries_of_the_best));
     if (rate > most) {
       most = rate;
       best = &shape;
     }
   };
-  for (const Shape& shape : shapes) {
+  for (const ProductShape& shape : shapes) {
     if (!late()) measure_one(shape);
   }
   for (int again = 0; again < tries_of_the_best && !late(); ++again) measure_one(*best);
