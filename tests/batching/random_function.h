@@ -1,13 +1,7 @@
-// Random vertex functions, which run both on a Vertex and on the oracle.
+// Random vertex functions, which run on a Vertex, on the oracle, and as programs of lazy expressions.
 #pragma once
 
-#include <algorithm>
-#include <optional>
-#include <random>
-#include <string>
-#include <vector>
-
-#include "tests/batching/oracle.h"
+#include "tests/batching/lazy_vertex.h"
 
 namespace windrow::testing {
 
@@ -41,28 +35,15 @@ class RandomFunction {
     std::vector<std::remove_const_t<decltype(x)>> values;
     for (const Instruction& one : instructions_) {
       const auto in = [&](std::size_t k) -> const auto& { return values[one.in[k]]; };
-      switch (one.does) {
-        case Does::pull:
-          values.push_back(x);
-          break;
-        case Does::gather:
-          values.push_back(v.gather(one.child, states[one.state]));
-          break;
-        case Does::parameter:
-          values.push_back(v.parameter(*one.parameter));
-          break;
-        case Does::lookup:
-          values.push_back(apply(*one.op, {in(0)}, {kind}, one.attributes));
-          break;
-        case Does::drop:
-          values.push_back(apply(*one.op, {in(0)}, {keys}, one.attributes));
-          break;
-        case Does::apply:
-          if (one.in.size() == 1) values.push_back(apply(*one.op, {in(0)}, {}, one.attributes));
-          if (one.in.size() == 2) values.push_back(apply(*one.op, {in(0), in(1)}, {}, one.attributes));
-          if (one.in.size() == 3) values.push_back(apply(*one.op, {in(0), in(1), in(2)}, {}, one.attributes));
-          break;
-      }
+      if (one.does == Does::pull) values.push_back(x);
+      if (one.does == Does::gather) values.push_back(v.gather(one.child, states[one.state]));
+      if (one.does == Does::parameter) values.push_back(v.parameter(*one.parameter));
+      if (one.does == Does::lookup) values.push_back(apply(*one.op, {in(0)}, {kind}, one.attributes));
+      if (one.does == Does::drop) values.push_back(apply(*one.op, {in(0)}, {keys}, one.attributes));
+      if (one.does != Does::apply) continue;
+      if (one.in.size() == 1) values.push_back(apply(*one.op, {in(0)}, {}, one.attributes));
+      if (one.in.size() == 2) values.push_back(apply(*one.op, {in(0), in(1)}, {}, one.attributes));
+      if (one.in.size() == 3) values.push_back(apply(*one.op, {in(0), in(1), in(2)}, {}, one.attributes));
     }
     for (std::size_t s = 0; s < states.size(); ++s) v.scatter(states[s], values[scattered_[s]]);
     for (std::size_t p = 0; p < pushed_.size(); ++p) v.push("p" + std::to_string(p), values[pushed_[p]]);
@@ -144,19 +125,16 @@ class RandomFunction {
   void draw_instruction() {
     const std::size_t x = any_vertex();
     const Index w = width(x);
-    switch (below(16)) {
+    const std::size_t kind = below(16);
+    switch (kind) {
       case 0:
-        apply_to(op::add, {x, like(x)}, vertex(w));
-        break;
       case 1:
-        apply_to(op::sub, {x, like(x)}, vertex(w));
-        break;
       case 2:
-        apply_to(op::mul, {x, like(x)}, vertex(w));
+      case 3: {
+        const Operator* const of_two[] = {&op::add, &op::sub, &op::mul, &op::maximum};
+        apply_to(*of_two[kind], {x, like(x)}, vertex(w));
         break;
-      case 3:
-        apply_to(op::maximum, {x, like(x)}, vertex(w));
-        break;
+      }
       case 4:
         apply_to(op::sigmoid, {x}, vertex(w));
         break;
