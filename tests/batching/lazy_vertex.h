@@ -18,8 +18,9 @@ struct LazyRowIndex {
 /// What was written so far.
 struct LazyProgram {
   LazyGraph& graph;
-  std::vector<std::map<std::string, LazyRow>> states = {};  // by vertex of the current graph
-  std::map<std::string, std::vector<LazyExpr>> pushed = {};
+  std::vector<std::map<std::string, LazyRow>> states = {};                           // by vertex of the current graph
+  std::size_t before = 0;                                                            // vertices of the graphs before it
+  std::map<std::string, std::vector<std::pair<std::size_t, LazyExpr>>> pushed = {};  // with the vertex of all graphs
   std::vector<LazyExpr> losses = {};
 };
 
@@ -27,6 +28,7 @@ class LazyVertex {
  public:
   LazyVertex(LazyProgram& program, const GraphData& data, std::size_t vertex)
       : program_(program), data_(data), vertex_(vertex) {}
+  std::size_t kind() const { return data_.kinds.empty() ? 0 : static_cast<std::size_t>(data_.kinds[vertex_]); }
   OracleState state(const std::string& name, Index width) { return {name, width}; }
   LazyRow gather(std::size_t k, const OracleState& state) {
     const auto place = static_cast<std::size_t>(data_.child_begin[vertex_]) + k;
@@ -48,7 +50,7 @@ class LazyVertex {
   }
   LazyRow parameter(const Parameter& parameter) { return LazyWeight(parameter); }
   void push(const std::string& name, const LazyRow& value) {
-    program_.pushed[name].push_back(std::get<LazyExpr>(value));
+    program_.pushed[name].emplace_back(program_.before + vertex_, std::get<LazyExpr>(value));
   }
   void loss(const LazyRow& value) { program_.losses.push_back(std::get<LazyExpr>(value)); }
 

@@ -8,9 +8,14 @@ namespace windrow::testing {
 /// A list of random instructions. The constructor draws it, and operator() executes it on either kind of vertex.
 class RandomFunction {
  public:
-  RandomFunction(std::mt19937& random, Parameters& parameters) : random_(random), parameters_(parameters) {
-    arity = 1 + below(3);
-    for (std::size_t s = 1 + below(3); s > 0; --s) states_.push_back(static_cast<Index>(below(5)));
+  /// Has the states of the function beside it, if there is one, and other outputs.
+  RandomFunction(std::mt19937& random, Parameters& parameters, const RandomFunction* beside = nullptr)
+      : random_(random), parameters_(parameters) {
+    arity = beside == nullptr ? 1 + below(3) : beside->arity;
+    number_ = beside == nullptr ? 0 : beside->number_ + 1;
+    if (beside != nullptr) states_ = beside->states_;
+    for (std::size_t s = beside == nullptr ? 1 + below(3) : 0; s > 0; --s)
+      states_.push_back(static_cast<Index>(below(5)));
     add({.does = Does::pull, .type = vertex(2)});
     for (std::size_t s = 0; s < states_.size(); ++s) {
       for (std::size_t k = 0; k < arity; ++k) {
@@ -46,7 +51,7 @@ class RandomFunction {
       if (one.in.size() == 3) values.push_back(apply(*one.op, {in(0), in(1), in(2)}, {}, one.attributes));
     }
     for (std::size_t s = 0; s < states.size(); ++s) v.scatter(states[s], values[scattered_[s]]);
-    for (std::size_t p = 0; p < pushed_.size(); ++p) v.push("p" + std::to_string(p), values[pushed_[p]]);
+    for (std::size_t p = 0; p < pushed_.size(); ++p) v.push("p" + std::to_string(3 * number_ + p), values[pushed_[p]]);
     for (std::size_t loss : losses_) v.loss(values[loss]);
   }
 
@@ -183,6 +188,7 @@ class RandomFunction {
 
   std::mt19937& random_;
   Parameters& parameters_;
+  std::size_t number_ = 0;
   std::vector<Index> states_;
   std::vector<Instruction> instructions_;
   std::vector<std::size_t> scattered_, pushed_, losses_;
