@@ -4,7 +4,7 @@
 namespace windrow::testing {
 namespace {
 
-class Kinds : public ::testing::Test, protected OnHost {};
+class SeveralKinds : public ::testing::Test, protected OnHost {};
 class AnyArity : public ::testing::Test, protected OnHost {};
 
 /// Two states and no input; or an input of that width.
@@ -25,7 +25,7 @@ std::string said_of(const std::vector<VertexFunction>& kinds) {
   return error_of<MisuseError>([&] { VertexFunction("all", kinds); });
 }
 
-TEST_F(Kinds, RefuseWhatDoesNotFitTogether) {
+TEST_F(SeveralKinds, RefuseWhatDoesNotFitTogether) {
   EXPECT_EQ(said_of({}), "all: is put together of no functions; expected one or more");
   EXPECT_EQ(said_of({maker("h"), VertexFunction("both", {maker("a"), maker("b")})}),
             "all: 'both' is of several kinds itself; expected one");
@@ -73,7 +73,7 @@ TEST_F(KindsOfGraphs, ScatterWhatIsGatheredFromThem) {
 }
 
 /// Neither copies of their parameters are made, nor gradients.
-TEST_F(Kinds, KeepConstantsApartThatDifferInTheSignOfZero) {
+TEST_F(SeveralKinds, KeepConstantsApartThatDifferInTheSignOfZero) {
   const VertexFunction function("zeros", {.arity = 0}, [](Vertex& v) {
     const Expr x = v.pull("x", 1);
     v.push("quotient", 0.0 / x);
@@ -88,7 +88,7 @@ TEST_F(Kinds, KeepConstantsApartThatDifferInTheSignOfZero) {
   }
 }
 
-TEST_F(Kinds, CostNothingWhereTheyAreNot) {
+TEST_F(SeveralKinds, CostNothingWhereTheyAreNot) {
   const auto kind = [&](const std::string& name) {
     const Parameter w = parameters.add_product(name, 2, 2);
     return VertexFunction(name, {.arity = 1}, [=](Vertex& v) {

@@ -39,6 +39,28 @@ class Counts : OnHost {
   std::string plan_;
 };
 
+TEST(Sharing, KeepsGradientsOfStatesOfWhichNoElementIsRead) {
+  OnHost s;
+  const Parameter w = s.parameters.add("w", 2, 4, Initial::uniform(-1, 1));
+  const VertexFunction function("unread", {.arity = 1}, [&](Vertex& v) {
+    const State state = v.state("state", 4);
+    const Expr own = tanh(matmul(v.pull("x", 2), w)), child = v.gather(0, state);
+    v.scatter(state, own);
+    v.loss(row_sum(own));
+    v.loss(row_sum(slice(child, 0, 0)));
+  });
+  const Graphs graphs(function,
+                      {{.child_begin = {0, 0, 1, 2}, .children = {0, 1}, .values = {{"x", {1, 2, 3, 4, 5, 6}}}}});
+  const auto gradient = [&](const Optimisations& optimisations) {
+    Runner runner(s.host, function, s.parameters, {.optimisations = optimisations});
+    runner.differentiate(graphs.pointers).loss();
+    return s.parameters.gradient(w).all->get();
+  };
+  const std::vector<float> expected = gradient({.sharing = false});
+  EXPECT_EQ(gradient({}), expected);
+  EXPECT_EQ(gradient({.slots = false}), expected);
+}
+
 TEST(StepTimes, OfOperatorsAddUpToThoseOfTheirKindIfTheyAreAskedFor) {
   Trainer s({.workers = 2}, {.time_steps = true}), untimed;
   std::mt19937 random(1);

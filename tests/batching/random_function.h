@@ -144,7 +144,7 @@ class RandomFunction {
         apply_to(op::sigmoid, {x}, vertex(w));
         break;
       case 5:
-        apply_to(op::scale, {x}, vertex(w), op::scaled_by(-0.5));
+        apply_to(op::scale, {x}, vertex(w), op::scaled_by(0.3 * static_cast<double>(1 + below(7)) - 1));
         break;
       case 6:
       case 7:
@@ -176,7 +176,7 @@ class RandomFunction {
              .type = vertex(w),
              .op = &op::dropout,
              .in = {x},
-             .attributes = op::dropout_by(0.3, 5, 1)});
+             .attributes = op::dropout_by(0.3, 5 + below(3), 1)});
         break;
       case 15: {
         const auto m = static_cast<Index>(1 + below(3));
