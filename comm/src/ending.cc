@@ -39,6 +39,7 @@ void compute(std::span<const PartOfRank> parts) {
       }
       return;
     case Kind::all_gather:
+    case Kind::exchange:
       for (std::size_t to = 0; to < parts.size(); ++to) {
         for (std::size_t from = 0; from < parts.size(); ++from) {
           copy(piece(from, 0), block(piece(to, 1), static_cast<Index>(from)));
@@ -131,7 +132,7 @@ std::exception_ptr Breakage::error_of_exchange() const {
   return why.find("exchange") == std::string::npos ? error("exchange") : error_of(why, *this);
 }
 
-void fail(Exchange& part, const Breakage& broken) { part.done(broken.error(part.call.describe())); }
+void Exchange::fail(const Breakage& why) { done(why.error(call.describe())); }
 
 void require_positive(const char* group, const char* option, std::chrono::nanoseconds time) {
   if (time > time.zero()) return;
@@ -149,17 +150,19 @@ std::string seconds(std::chrono::nanoseconds time) {
   return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
 }
 
-void finish(std::span<const PartOfRank> parts) {
+Breakage reason_to_fail(std::span<const PartOfRank> parts) {
   const Exchange& first = *parts.front().exchange;
   const auto bad = [&](const PartOfRank& part) {
     return !part.exchange->failure.empty() || (&part != parts.data() && !part.exchange->call.fits(first.call));
   };
-  Breakage failed;
-  if (std::ranges::any_of(parts, bad)) {
-    std::vector<Said> said;
-    for (const auto& [rank, part] : parts) said.push_back({rank, &part->call, &part->failure, part->origin});
-    failed = reason_to_fail(said);
-  }
+  if (std::ranges::none_of(parts, bad)) return {};
+  std::vector<Said> said;
+  for (const auto& [rank, part] : parts) said.push_back({rank, &part->call, &part->failure, part->origin});
+  return reason_to_fail(said);
+}
+
+void finish(std::span<const PartOfRank> parts) {
+  Breakage failed = reason_to_fail(parts);
   if (!failed) {
     try {
       compute(parts);
@@ -169,7 +172,7 @@ void finish(std::span<const PartOfRank> parts) {
   }
   for (const PartOfRank& part : parts) {
     if (failed) {
-      fail(*part.exchange, failed);
+      part.exchange->fail(failed);
     } else {
       part.exchange->done();
     }

@@ -5,25 +5,9 @@
 namespace windrow::comm {
 
 std::string_view to_string(Kind kind) {
-  switch (kind) {
-    case Kind::all_reduce:
-      return "all_reduce";
-    case Kind::reduce:
-      return "reduce";
-    case Kind::broadcast:
-      return "broadcast";
-    case Kind::all_gather:
-      return "all_gather";
-    case Kind::reduce_scatter:
-      return "reduce_scatter";
-    case Kind::all_to_all:
-      return "all_to_all";
-    case Kind::send:
-      return "send";
-    case Kind::recv:
-      return "recv";
-  }
-  return "?";
+  constexpr std::string_view names[] = {"all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter",
+                                        "all_to_all", "send",   "recv",      "exchange"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 namespace {
@@ -31,15 +15,8 @@ namespace {
 bool combines(Kind kind) { return kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter; }
 
 std::string_view to_string(Combine combine) {
-  switch (combine) {
-    case Combine::sum:
-      return "sum";
-    case Combine::mean:
-      return "mean";
-    case Combine::max:
-      return "max";
-  }
-  return "?";
+  constexpr std::string_view names[] = {"sum", "mean", "max"};
+  return names[static_cast<std::size_t>(combine)];
 }
 
 }  // namespace
@@ -59,6 +36,7 @@ bool Call::fits(const Call& other) const {
 }
 
 std::string Call::describe() const {
+  if (kind == Kind::exchange) return "exchange of " + std::to_string(bytes() / 8) + " numbers";
   std::string text(comm::to_string(kind));
   if (!name.text().empty() && name.text() != text) text += " '" + std::string(name.text()) + "'";
   text += " (";
@@ -78,7 +56,8 @@ std::string Call::describe() const {
 }
 
 std::string Call::describe_for_others(int rank) const {
-  if (kind != Kind::send && kind != Kind::recv) return describe();
+  if (kind == Kind::exchange) return "exchange";
+  if (kind < Kind::send) return describe();
   Call other = *this;
   other.kind = kind == Kind::send ? Kind::recv : Kind::send;
   other.peer = rank;

@@ -79,7 +79,7 @@ class NestedMember final : public Member {
   int size() const override { return place_.processes * nested_.inner.size(); }
   const void* group() const override { return nested_.inner.member()->group(); }
   const Nested* nested() const override { return &nested_; }
-  void take(comm::ExchangePtr part) override { comm::fail(*part, {.why = "a part of a call of a nested group"}); }
+  void take(comm::ExchangePtr part) override { part->fail({.why = "a part of a call of a nested group"}); }
 
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
     std::exception_ptr failed_here, failed_between;

@@ -47,8 +47,7 @@ void MpiGroupState::keep_memory_of(Begun& call) {
 void MpiGroupState::announce(Begun& call) {
   if (eager_bytes_ == 0) {
     return require(calls_.all_reduce(announcements_, nullptr, call.announced.data(), call.announced.size(),
-                                     MpiType::int64, MpiOperation::max, &call.request),
-                   "MPI_Iallreduce");
+                                     MpiType::int64, MpiOperation::max, &call.request));
   }
   const Call& what = call.part->call;
   if (spare_.empty()) {
@@ -66,8 +65,7 @@ void MpiGroupState::announce(Begun& call) {
     const std::vector<Piece> to = placed(what, own);
     for (std::size_t i = 0; i < to.size(); ++i) copy(call.part->pieces[i], to[i]);
   }
-  require(calls_.all_gather(announcements_, own, own + part_words(), part_words(), MpiType::int64, &call.request),
-          "MPI_Iallgather");
+  require(calls_.all_gather(announcements_, own, own + part_words(), part_words(), MpiType::int64, &call.request));
 }
 
 bool MpiGroupState::agreed(const Begun& call) const {

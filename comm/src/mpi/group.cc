@@ -43,30 +43,31 @@ MpiType type_of(const Call& call) { return call.elements == Elements::float32 ? 
 
 MpiGroupState::MpiGroupState(const MpiCalls& calls, MpiGroup* world, const MpiOptions& options)
     : calls_(calls), options_(options), queue_(options.window_bytes) {
-  require(calls_.rank(world, &rank_, &size_), "MPI_Comm_rank");
+  require(calls_.rank(world, &rank_, &size_));
   eager_bytes_ = eager_bytes(options_, size_);
   for (MpiGroup** group : {&announcements_, &reasons_, &data_, &pairs_, &meetings_, &notes_, &decisions_, &parts_}) {
-    require(calls_.duplicate(world, group), "MPI_Comm_dup");
+    require(calls_.duplicate(world, group));
   }
   told_.resize(static_cast<std::size_t>(size_));
   left_.resize(static_cast<std::size_t>(size_));
-  require(calls_.receive(notes_, &incoming_, sizeof incoming_, MpiType::byte, -1, 0, &listening_), "MPI_Irecv");
+  require(calls_.receive(notes_, &incoming_, sizeof incoming_, MpiType::byte, -1, 0, &listening_));
 }
 
 /// Breaks the group by throwing; progress() catches.
-void MpiGroupState::require(int error, const char* what) {
-  if (error != 0)
-    throw CommError(std::string(what) + " failed at rank " + std::to_string(rank_) + ": " + mpi_text(calls_, error));
+void MpiGroupState::require(int error) {
+  if (error == 0) return;
+  throw CommError(std::string(MpiWatch::last_call()) + " failed at rank " + std::to_string(rank_) + ": " +
+                  mpi_text(error));
 }
 
-bool MpiGroupState::arrived(MpiRequest** request, const char* what) {
+bool MpiGroupState::arrived(MpiRequest** request) {
   int done = 0;
-  require(calls_.test(request, &done), what);
+  require(calls_.test(request, &done));
   return done != 0;
 }
 
 void MpiGroupState::take(ExchangePtr part) {
-  if (broken()) return fail(*part, broken_);
+  if (broken()) return part->fail(broken_);
   const Call& call = part->call;
   if (call.kind < Kind::send) {
     waiting_.emplace(call.number, std::move(part));
@@ -114,7 +115,7 @@ bool MpiGroupState::begin_collectives() {
     waiting_.erase(place);
     ++next_;
     if (const int rank = lacks(Called::collectives, static_cast<std::int64_t>(call->part->call.number)); rank >= 0) {
-      fail(*call->part, without(rank));
+      call->part->fail(without(rank));
       changed = true;
       continue;
     }
@@ -129,13 +130,13 @@ bool MpiGroupState::begin_collectives() {
 
 bool MpiGroupState::end_collectives() {
   bool changed = false;
-  while (!announced_.empty() && arrived(&announced_.front()->request, "MPI_Test")) {
+  while (!announced_.empty() && arrived(&announced_.front()->request)) {
     changed = true;
     Begun& call = *announced_.front();
     if (call.step == Begun::Step::reasons) {
       const auto begun = std::move(announced_.front());
       announced_.pop_front();
-      fail(*begun->part, reason(*begun));
+      begun->part->fail(reason(*begun));
       continue;
     }
     if (agreed(call)) {
@@ -165,10 +166,9 @@ bool MpiGroupState::end_collectives() {
     own.rank = rank_;
     own.numbers[0] = hash(call.part->call);
     say_failed(own, *call.part);
-    require(calls_.all_gather(reasons_, &own, call.reasons.data(), sizeof own, MpiType::byte, &call.request),
-            "MPI_Iallgather");
+    require(calls_.all_gather(reasons_, &own, call.reasons.data(), sizeof own, MpiType::byte, &call.request));
   }
-  while (!moving_.empty() && (moving_.front()->request == nullptr || arrived(&moving_.front()->request, "MPI_Test"))) {
+  while (!moving_.empty() && (moving_.front()->request == nullptr || arrived(&moving_.front()->request))) {
     changed = true;
     const auto call = std::move(moving_.front());
     moving_.pop_front();
@@ -245,12 +245,11 @@ void MpiGroupState::begin_combining(const Call& what, const Span& span, MpiReque
   const bool root = what.peer == rank_;
   switch (what.kind) {
     case Kind::all_reduce:
-      return require(calls_.all_reduce(group, nullptr, data, count, type, operation, request), "MPI_Iallreduce");
+      return require(calls_.all_reduce(group, nullptr, data, count, type, operation, request));
     case Kind::reduce:
-      return require(calls_.reduce(group, root ? nullptr : data, data, count, type, operation, what.peer, request),
-                     "MPI_Ireduce");
+      return require(calls_.reduce(group, root ? nullptr : data, data, count, type, operation, what.peer, request));
     default:
-      return require(calls_.broadcast(group, data, count, type, what.peer, request), "MPI_Ibcast");
+      return require(calls_.broadcast(group, data, count, type, what.peer, request));
   }
 }
 
@@ -277,12 +276,11 @@ void MpiGroupState::begin_data(Begun& call) {
   const auto block = static_cast<std::size_t>(what.shapes[0].rows * what.shapes[0].width);
   switch (what.kind) {
     case Kind::all_gather:
-      return require(calls_.all_gather(data_, from, to, block, type, &call.request), "MPI_Iallgather");
+      return require(calls_.all_gather(data_, from, to, block, type, &call.request));
     case Kind::reduce_scatter:
-      return require(calls_.reduce_scatter(data_, from, to, block, type, operation, &call.request),
-                     "MPI_Ireduce_scatter_block");
+      return require(calls_.reduce_scatter(data_, from, to, block, type, operation, &call.request));
     default:
-      return require(calls_.all_to_all(data_, from, to, block, type, &call.request), "MPI_Ialltoall");
+      return require(calls_.all_to_all(data_, from, to, block, type, &call.request));
   }
 }
 
@@ -313,7 +311,7 @@ bool MpiGroupState::move_messages(Kind kind, int peer, Pair& pair) {
     pair.waiting.erase(place);
     const std::size_t other_end = kind == Kind::send ? Called::recvs : Called::sends;
     if (lacks(other_end, static_cast<std::int64_t>(pair.next++), peer) >= 0) {
-      fail(*message->part, without(peer));
+      message->part->fail(without(peer));
       changed = true;
       continue;
     }
@@ -323,9 +321,8 @@ bool MpiGroupState::move_messages(Kind kind, int peer, Pair& pair) {
     pair.begun.push_back(std::move(message));
     Message& last = *pair.begun.back();
     const int own = kind == Kind::send ? of_sender : of_receiver;
-    require(calls_.send(pairs_, &last.own, sizeof last.own, MpiType::byte, peer, own, &last.sending), "MPI_Isend");
-    require(calls_.receive(pairs_, &last.other, sizeof last.other, MpiType::byte, peer, 1 - own, &last.receiving),
-            "MPI_Irecv");
+    require(calls_.send(pairs_, &last.own, sizeof last.own, MpiType::byte, peer, own, &last.sending));
+    require(calls_.receive(pairs_, &last.other, sizeof last.other, MpiType::byte, peer, 1 - own, &last.receiving));
     changed = true;
   }
   // Data follow in the order of the notes.
@@ -339,8 +336,8 @@ bool MpiGroupState::move_messages(Kind kind, int peer, Pair& pair) {
 /// Returns whether the message has ended.
 bool MpiGroupState::move(Kind kind, int peer, Message& message) {
   constexpr int of_data = 2;
-  if (message.sending != nullptr && !arrived(&message.sending, "MPI_Test")) return false;
-  if (message.receiving != nullptr && !arrived(&message.receiving, "MPI_Test")) return false;
+  if (message.sending != nullptr && !arrived(&message.sending)) return false;
+  if (message.receiving != nullptr && !arrived(&message.receiving)) return false;
   const Piece* const piece = message.part->pieces.empty() ? nullptr : message.part->pieces.data();
   if (message.noted) {
     if (kind == Kind::recv && !message.data.empty())
@@ -351,12 +348,12 @@ bool MpiGroupState::move(Kind kind, int peer, Message& message) {
   message.noted = true;
   for (const MpiNote* note : {&message.own, &message.other}) {
     if (note->numbers[1] != 0) {
-      fail(*message.part, failed(*note, *message.part));
+      message.part->fail(failed(*note, *message.part));
       return true;
     }
   }
   if (message.own.numbers[0] != message.other.numbers[0]) {
-    fail(*message.part, {.why = "rank " + std::to_string(peer) + " calls " + message.other.said()});
+    message.part->fail({.why = "rank " + std::to_string(peer) + " calls " + message.other.said()});
     return true;
   }
   std::byte* data = piece->data;
@@ -367,11 +364,9 @@ bool MpiGroupState::move(Kind kind, int peer, Message& message) {
   }
   const MpiType type = type_of(message.part->call);
   if (kind == Kind::send) {
-    require(calls_.send(pairs_, data, elements(message.part->pieces), type, peer, of_data, &message.sending),
-            "MPI_Isend");
+    require(calls_.send(pairs_, data, elements(message.part->pieces), type, peer, of_data, &message.sending));
   } else {
-    require(calls_.receive(pairs_, data, elements(message.part->pieces), type, peer, of_data, &message.receiving),
-            "MPI_Irecv");
+    require(calls_.receive(pairs_, data, elements(message.part->pieces), type, peer, of_data, &message.receiving));
   }
   return false;
 }

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "ending.h"
-#include "mpi/library.h"
+#include "mpi/watch.h"
 #include "packing.h"
 #include "part_queue.h"
 #include "windrow/comm/internal/member.h"
@@ -77,9 +77,7 @@ class MpiGroupState {
   void break_up(const Breakage& why, int teller);
   bool broken() const { return static_cast<bool>(broken_); }
   /// Whether MPI has requests that never end, since a member has ended without them.
-  bool unmatched() const {
-    return !unmatched_.announced.empty() || !unmatched_.messages.empty() || !unmatched_.meetings.empty();
-  }
+  bool unmatched() const { return !unmatched_.empty(); }
   void on_break(Member::Heard heard);
   /// Whether MPI has nothing of the group any more, since all members have left and all calls have ended.
   bool released() const { return released_; }
@@ -143,8 +141,8 @@ class MpiGroupState {
     std::int64_t number = 0;
   };
 
-  void require(int error, const char* what);
-  bool arrived(MpiRequest** request, const char* what);
+  void require(int error);
+  bool arrived(MpiRequest** request);
 
   static std::size_t eager_bytes(const MpiOptions& options, int members);
   /// Whether the data travel with the announcement.
@@ -259,11 +257,7 @@ class MpiGroupState {
   // more. One that has heard it from all others has received all that there was, and frees the group.
   bool said_goodbye_ = false, released_ = false;
   int goodbyes_ = 0;
-  struct {
-    std::vector<std::unique_ptr<Begun>> announced = {};
-    std::vector<std::unique_ptr<Message>> messages = {};
-    std::vector<std::unique_ptr<Meeting>> meetings = {};
-  } unmatched_;  // what MPI has of calls that have failed for this
+  std::vector<std::shared_ptr<void>> unmatched_;  // what MPI has of calls that have failed for this
 };
 
 }  // namespace windrow::comm

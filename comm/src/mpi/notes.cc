@@ -37,11 +37,10 @@ bool MpiGroupState::move_meeting() {
     meeting.own.resize(std::max(meeting.own.size(), in_first + 1));
     meeting.all.resize(size * (in_first + 1));
     require(calls_.all_gather(meetings_, meeting.own.data(), meeting.all.data(), in_first + 1, MpiType::int64,
-                              &meeting.request),
-            "MPI_Iallgather");
+                              &meeting.request));
     return true;
   }
-  if (!arrived(&meeting.request, "MPI_Test")) return false;
+  if (!arrived(&meeting.request)) return false;
   const auto count = static_cast<std::size_t>(meeting.own[0]);
   if (!meeting.counted) {
     meeting.counted = true;
@@ -57,8 +56,7 @@ bool MpiGroupState::move_meeting() {
     if (count > in_first) {
       meeting.all.resize(size * (count + 1));
       require(calls_.all_gather(meetings_, meeting.own.data(), meeting.all.data(), count + 1, MpiType::int64,
-                                &meeting.request),
-              "MPI_Iallgather");
+                                &meeting.request));
       return true;
     }
   }
@@ -88,11 +86,11 @@ bool MpiGroupState::move_notes() {
     place = ended ? sent_.erase(place) : place + 1;
     changed |= ended;
   }
-  while (arrived(&listening_, "MPI_Test")) {
+  while (arrived(&listening_)) {
     changed = true;
     const MpiNote note = incoming_;
     incoming_ = {};
-    require(calls_.receive(notes_, &incoming_, sizeof incoming_, MpiType::byte, -1, 0, &listening_), "MPI_Irecv");
+    require(calls_.receive(notes_, &incoming_, sizeof incoming_, MpiType::byte, -1, 0, &listening_));
     const int from = static_cast<int>(note.rank);
     switch (note.what) {
       case MpiNote::What::ask:
@@ -135,28 +133,28 @@ bool MpiGroupState::fail_lacking() {
   if (std::ranges::none_of(left_, [](const auto& left) { return left.has_value(); })) return false;
   bool changed = false;
   const auto fail_last = [&](auto& calls, int rank) {
-    fail(*calls.back()->part, without(rank));
+    calls.back()->part->fail(without(rank));
     calls.back()->part = nullptr;
     changed = true;
   };
   const auto number_of = [](const auto& calls) { return static_cast<std::int64_t>(calls.back()->part->call.number); };
   for (int rank = 0; !announced_.empty() && (rank = lacks(Called::collectives, number_of(announced_))) >= 0;) {
     fail_last(announced_, rank);
-    unmatched_.announced.push_back(std::move(announced_.back()));
+    unmatched_.push_back(std::move(announced_.back()));
     announced_.pop_back();
   }
   for (auto& [end, pair] : messages_) {
     const std::size_t other_end = end.first == Kind::send ? Called::recvs : Called::sends;
     while (!pair.begun.empty() && lacks(other_end, number_of(pair.begun), end.second) >= 0) {
       fail_last(pair.begun, end.second);
-      unmatched_.messages.push_back(std::move(pair.begun.back()));
+      unmatched_.push_back(std::move(pair.begun.back()));
       pair.begun.pop_back();
     }
   }
   for (int rank = 0;
        !meetings_begun_.empty() && (rank = lacks(Called::meetings, meetings_begun_.back()->number)) >= 0;) {
     meetings_begun_.back()->result.set_value({.broken = without(rank)});
-    unmatched_.meetings.push_back(std::move(meetings_begun_.back()));
+    unmatched_.push_back(std::move(meetings_begun_.back()));
     meetings_begun_.pop_back();
     changed = true;
   }
@@ -181,10 +179,7 @@ MpiGroupState::Counts MpiGroupState::begun_with(int other) const {
 void MpiGroupState::leave(const Member::Numbered& numbered) {
   if (broken()) return;
   own_left_ = numbered;
-  const auto count = [&](Kind kind, int peer) {
-    const auto place = numbered.find({kind, peer});
-    return place == numbered.end() ? 0 : static_cast<std::int64_t>(place->second);
-  };
+  const auto count = [&](Kind kind, int peer) { return static_cast<std::int64_t>(numbered.of(kind, peer)); };
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
     send_note(rank, {.what = MpiNote::What::left,
@@ -220,9 +215,9 @@ bool MpiGroupState::part() {
     return true;
   }
   if (goodbyes_ < size_ - 1 || !sent_.empty()) return false;
-  if (listening_ != nullptr) require(calls_.cancel(&listening_), "MPI_Cancel");
+  if (listening_ != nullptr) require(calls_.cancel(&listening_));
   for (MpiGroup** group : {&announcements_, &reasons_, &data_, &pairs_, &meetings_, &notes_, &decisions_, &parts_}) {
-    require(calls_.release(std::exchange(*group, nullptr)), "MPI_Comm_free");
+    require(calls_.release(std::exchange(*group, nullptr)));
   }
   released_ = true;
   return true;
@@ -338,7 +333,7 @@ void MpiGroupState::stop_with(const Breakage& why) {
   if (heard_) heard_(broken_);
   const auto fail = [&](const ExchangePtr& part, bool moves = false) {
     if (moves) part->leave_pieces();
-    comm::fail(*part, broken_);
+    part->fail(broken_);
   };
   for (auto& call : announced_) fail(call->part);
   for (auto& call : moving_) fail(call->part, true);

@@ -127,10 +127,10 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
       } else if (error == comm::no_threads) {
         throw CommError("MpiWorld: MPI provides MPI_THREAD_SINGLE; expected a library with MPI_THREAD_FUNNELED");
       } else if (error != 0) {
-        throw CommError("MPI_Init_thread failed: " + comm::mpi_text(mpi, error));
+        throw CommError("MPI_Init_thread failed: " + comm::mpi_text(error));
       }
       if (const int error = mpi.rank(world_, &rank, &size); error != 0) {
-        throw CommError("MPI_Comm_rank failed: " + comm::mpi_text(mpi, error));
+        throw CommError("MPI_Comm_rank failed: " + comm::mpi_text(error));
       }
     } catch (const std::exception& error) {
       is_started_ = true;
@@ -286,7 +286,7 @@ class MpiMember final : public comm::Member {
     // The group is not released before all numbered calls have come.
     thread_->post([group = group_.get(), part = std::move(part)](const comm::Breakage& ended) mutable {
       if (!ended) return group->take(std::move(part));
-      comm::fail(*part, ended);
+      part->fail(ended);
     });
     thread_->call_came();
   }

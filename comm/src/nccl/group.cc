@@ -156,7 +156,7 @@ void NcclGroupState::collect(Rounds::iterator place, AllEnded& ended) {
 void NcclGroupState::end(AllEnded& ended) {
   for (auto& [part, why] : ended) {
     if (why) {
-      fail(*part, why);
+      part->fail(why);
     } else {
       part->done();
     }
@@ -170,7 +170,7 @@ void NcclGroupState::take(int rank, ExchangePtr part) {
     if (failed_all_) {
       const Breakage why = broken_;
       lock.unlock();
-      return fail(*part, why);
+      return part->fail(why);
     }
     const auto place = round_of(part->call, rank);
     Round& round = place->second;

@@ -264,7 +264,7 @@ void NcclGroupState::end_broken(std::unique_lock<std::mutex>& lock) {
     }
   }
   lock.unlock();
-  for (const ExchangePtr& part : parts) fail(*part, why);
+  for (const ExchangePtr& part : parts) part->fail(why);
   parts.clear();
   lock.lock();
 }

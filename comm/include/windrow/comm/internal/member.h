@@ -25,7 +25,17 @@
 
 namespace windrow::comm {
 
-enum class Kind : std::uint8_t { all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, send, recv };
+enum class Kind : std::uint8_t {
+  all_reduce,
+  reduce,
+  broadcast,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  send,
+  recv,
+  exchange  ///< of numbers; see Communicator::exchange()
+};
 std::string_view to_string(Kind kind);
 
 enum class Elements : std::uint8_t { float32, int32 };
@@ -77,6 +87,8 @@ struct Operands {
   std::exception_ptr origin = {};  ///< of that failure
 };
 
+struct Breakage;
+
 /// A member's part of a call whose operands are there. It goes from thread to thread by pointer.
 struct Exchange : Operands {
   Call call = {};
@@ -94,7 +106,9 @@ struct Exchange : Operands {
   /// write is seen by nobody, and what they read is never freed.
   virtual void leave_pieces() noexcept {}
   /// Completes the op; the pieces are valid until then.
-  void done(std::exception_ptr error = nullptr) { (*token)(std::move(error)); }
+  virtual void done(std::exception_ptr error = nullptr) { (*token)(std::move(error)); }
+  /// The same with an error that names the call.
+  virtual void fail(const Breakage& why);
 };
 using ExchangePtr = std::unique_ptr<Exchange>;
 
@@ -203,7 +217,12 @@ class Member {
   void time_calls_by(std::shared_ptr<CallClock> clock) { clock_ = std::move(clock); }
 
   /// How many calls of each kind and peer were numbered; the kind of all collectives is all_reduce.
-  using Numbered = std::map<std::pair<Kind, int>, std::uint64_t>;
+  struct Numbered : std::map<std::pair<Kind, int>, std::uint64_t> {
+    std::uint64_t of(Kind kind, int peer = 0) const {
+      const auto place = find({kind, peer});
+      return place == end() ? 0 : place->second;
+    }
+  };
 
  protected:
   const Numbered& numbered() const { return next_; }
