@@ -114,12 +114,12 @@ std::exception_ptr nesting(const std::exception_ptr& cause, const std::string& t
 }
 
 std::exception_ptr error_of(const std::string& text, const Breakage& broken) {
-  switch (broken.told) {
-    case Told::here:
+  switch (broken.reported_by) {
+    case ReportedBy::this_member:
       return nesting<CommError>(broken.cause, text);
-    case Told::elsewhere:
-      return nesting<ToldError>(broken.cause, text);
-    case Told::by_abort:
+    case ReportedBy::another:
+      return nesting<PeerError>(broken.cause, text);
+    case ReportedBy::aborter:
       return nesting<AbortError>(broken.cause, text);
   }
   return broken.cause;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <future>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -271,13 +270,6 @@ class Group {
   std::thread timer_;                         // the last member: it uses the others
 };
 
-/// A member's part of an exchange, whose thread waits. It makes the exception: no other thread destroys what it reads.
-struct NumbersOfMember final : comm::Exchange {
-  std::promise<Breakage> ended = {};
-  void done(std::exception_ptr) override { ended.set_value({}); }
-  void fail(const Breakage& why) override { ended.set_value(why); }
-};
-
 class LocalMember final : public Member {
  public:
   LocalMember(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
@@ -285,20 +277,6 @@ class LocalMember final : public Member {
   int size() const override { return group_->size(); }
   const void* group() const override { return group_.get(); }
   void take(ExchangePtr part) override { group_->take(rank_, std::move(part)); }
-  std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
-    const auto count = static_cast<Index>(numbers.size());
-    std::vector<std::int64_t> own(numbers.begin(), numbers.end()), all(numbers.size() * at(size()));
-    auto part = std::make_unique<NumbersOfMember>();
-    part->call = {.kind = Kind::exchange, .shapes = {{1, 2 * count}}, .number = number(Kind::exchange, 0)};
-    for (std::vector<std::int64_t>* const place : {&own, &all}) {
-      const auto rows = place == &own ? Index{1} : Index{size()};
-      part->pieces.push_back({reinterpret_cast<std::byte*>(place->data()), rows, 2 * count, 8 * count});
-    }
-    auto ended = part->ended.get_future();
-    group_->take(rank_, std::move(part));
-    if (const Breakage why = ended.get()) std::rethrow_exception(why.error_of_exchange());
-    return all;
-  }
   void break_up(const Breakage& why) override { group_->break_up(why); }
   void on_break(Heard heard) override { group_->on_break(rank_, std::move(heard)); }
   void leave() override { group_->leave(rank_, numbered()); }

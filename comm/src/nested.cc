@@ -103,16 +103,16 @@ class NestedMember final : public Member {
     const std::size_t count = static_cast<std::size_t>(size()) * numbers.size();
     of_all.resize(count);
     of_all.push_back(failed_between ? 1 : 0);
-    std::vector<std::int64_t> told;
+    std::vector<std::int64_t> of_first;
     try {
-      told = nested_.inner.exchange(of_all);
+      of_first = nested_.inner.exchange(of_all);
     } catch (const CommError&) {
       if (!failed_between) throw;
     }
     if (failed_between) std::rethrow_exception(failed_between);
-    if (told[count] != 0) throw CommError("exchange: failed between the processes; member 0 of this one says why");
-    told.resize(count);  // by the first member
-    return told;
+    if (of_first[count] != 0) throw CommError("exchange: failed between the processes; member 0 of this one says why");
+    of_first.resize(count);  // by the first member
+    return of_first;
   }
   void break_up(const Breakage& why) override {
     nested_.inner.member()->break_up(why);

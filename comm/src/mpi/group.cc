@@ -8,12 +8,15 @@
 namespace windrow::comm {
 namespace {
 
+/// Bytes of numbers that an exchange announces.
+constexpr std::size_t eager_exchange = 15 * sizeof(std::int64_t);
+
 /// Announcements that run ahead of the data.
 constexpr std::size_t most_announced = 64;
 
 /// A number that calls which do not fit each other do not share; not negative.
 std::int64_t hash(const Call& call) {
-  const bool pair = call.kind >= Kind::send;
+  const bool pair = is_message(call.kind);
   std::vector<Index> numbers;
   numbers.reserve(6 + 2 * call.shapes.size());
   numbers.insert(numbers.end(), {static_cast<Index>(pair ? Kind::send : call.kind), static_cast<Index>(call.elements)});
@@ -44,13 +47,25 @@ MpiType type_of(const Call& call) { return call.elements == Elements::float32 ? 
 MpiGroupState::MpiGroupState(const MpiCalls& calls, MpiGroup* world, const MpiOptions& options)
     : calls_(calls), options_(options), queue_(options.window_bytes) {
   require(calls_.rank(world, &rank_, &size_));
-  eager_bytes_ = eager_bytes(options_, size_);
-  for (MpiGroup** group : {&announcements_, &reasons_, &data_, &pairs_, &meetings_, &notes_, &decisions_, &parts_}) {
-    require(calls_.duplicate(world, group));
-  }
-  told_.resize(static_cast<std::size_t>(size_));
+  collectives_.eager_bytes = eager_bytes(options_, size_);
+  exchanges_.eager_bytes = eager_exchange;
+  for (MpiGroup** const group : communicators()) require(calls_.duplicate(world, group));
+  answers_.resize(static_cast<std::size_t>(size_));
   left_.resize(static_cast<std::size_t>(size_));
   require(calls_.receive(notes_, &incoming_, sizeof incoming_, MpiType::byte, -1, 0, &listening_));
+}
+
+std::array<MpiGroup**, 10> MpiGroupState::communicators() {
+  return {&collectives_.announcements,
+          &collectives_.reasons,
+          &collectives_.data,
+          &exchanges_.announcements,
+          &exchanges_.reasons,
+          &exchanges_.data,
+          &pairs_,
+          &notes_,
+          &decisions_,
+          &parts_};
 }
 
 /// Breaks the group by throwing; progress() catches.
@@ -69,25 +84,26 @@ bool MpiGroupState::arrived(MpiRequest** request) {
 void MpiGroupState::take(ExchangePtr part) {
   if (broken()) return part->fail(broken_);
   const Call& call = part->call;
-  if (call.kind < Kind::send) {
-    waiting_.emplace(call.number, std::move(part));
-  } else {
-    messages_[{call.kind, call.peer}].waiting.emplace(call.number, std::move(part));
-  }
+  auto& waiting = is_message(call.kind)         ? messages_[{call.kind, call.peer}].waiting
+                  : call.kind == Kind::exchange ? exchanges_.waiting
+                                                : collectives_.waiting;
+  waiting.emplace(call.number, std::move(part));
 }
 
 bool MpiGroupState::progress() {
   if (broken() || released_) return false;
   try {
-    bool changed = begin_collectives();
-    changed |= end_collectives();
+    bool changed = false;
+    for (Series* const series : {&collectives_, &exchanges_}) {
+      changed |= begin_calls(*series);
+      changed |= end_calls(*series);
+    }
     if (!scheduled_.empty() || !telling_.empty()) {
       changed |= decide();
       changed |= begin_parts();
       changed |= end_parts();
     }
     for (auto& [end, pair] : messages_) changed |= move_messages(end.first, end.second, pair);
-    changed |= move_meeting();
     changed |= move_notes();
     changed |= part();
     if (!changed) watch();
@@ -101,62 +117,66 @@ bool MpiGroupState::progress() {
 bool MpiGroupState::busy() const {
   if (broken()) return false;
   const auto under_way = [](const auto& each) { return !each.second.waiting.empty() || !each.second.begun.empty(); };
-  return !waiting_.empty() || !announced_.empty() || !moving_.empty() || !scheduled_.empty() || !telling_.empty() ||
-         !meetings_begun_.empty() || !sent_.empty() || std::ranges::any_of(messages_, under_way);
+  const auto has_calls = [](const Series& series) {
+    return !series.waiting.empty() || !series.announced.empty() || !series.moving.empty();
+  };
+  return has_calls(collectives_) || has_calls(exchanges_) || !scheduled_.empty() || !telling_.empty() ||
+         !sent_.empty() || std::ranges::any_of(messages_, under_way);
 }
 
-// Collectives.
+// Collectives, and exchanges of numbers.
 
-bool MpiGroupState::begin_collectives() {
+bool MpiGroupState::begin_calls(Series& series) {
   bool changed = false;
-  for (auto place = waiting_.find(next_); place != waiting_.end() && announced_.size() < most_announced;
-       place = waiting_.find(next_)) {
+  for (auto place = series.waiting.find(series.next);
+       place != series.waiting.end() && series.announced.size() < most_announced;
+       place = series.waiting.find(series.next)) {
     auto call = std::make_unique<Begun>(Begun{.part = std::move(place->second), .since = Clock::now()});
-    waiting_.erase(place);
-    ++next_;
-    if (const int rank = lacks(Called::collectives, static_cast<std::int64_t>(call->part->call.number)); rank >= 0) {
+    series.waiting.erase(place);
+    ++series.next;
+    if (const int rank = lacks(series.kind, static_cast<std::int64_t>(call->part->call.number)); rank >= 0) {
       call->part->fail(without(rank));
       changed = true;
       continue;
     }
     const std::int64_t h = hash(call->part->call);
     call->announced = {h, -1 - h, call->part->failure.empty() ? 0 : 1 + rank_};
-    announced_.push_back(std::move(call));
-    announce(*announced_.back());
+    series.announced.push_back(std::move(call));
+    announce(series, *series.announced.back());
     changed = true;
   }
   return changed;
 }
 
-bool MpiGroupState::end_collectives() {
+bool MpiGroupState::end_calls(Series& series) {
   bool changed = false;
-  while (!announced_.empty() && arrived(&announced_.front()->request)) {
+  while (!series.announced.empty() && arrived(&series.announced.front()->request)) {
     changed = true;
-    Begun& call = *announced_.front();
+    Begun& call = *series.announced.front();
     if (call.step == Begun::Step::reasons) {
-      const auto begun = std::move(announced_.front());
-      announced_.pop_front();
+      const auto begun = std::move(series.announced.front());
+      series.announced.pop_front();
       begun->part->fail(reason(*begun));
       continue;
     }
-    if (agreed(call)) {
-      if (is_eager(call.part->call)) {
-        end_eager(call);
-        keep_memory_of(call);
+    if (agreed(series, call)) {
+      if (series.is_eager(call.part->call)) {
+        end_eager(series, call);
+        series.keep_memory_of(call);
         call.part->done();
-        announced_.pop_front();
+        series.announced.pop_front();
         continue;
       }
-      keep_memory_of(call);
+      series.keep_memory_of(call);
       call.step = Begun::Step::data;
       if (call.part->call.scheduled()) {
-        schedule(std::move(announced_.front()));
-        announced_.pop_front();
+        schedule(std::move(series.announced.front()));
+        series.announced.pop_front();
         continue;
       }
-      moving_.push_back(std::move(announced_.front()));
-      announced_.pop_front();
-      begin_data(*moving_.back());
+      series.moving.push_back(std::move(series.announced.front()));
+      series.announced.pop_front();
+      begin_data(series.data, *series.moving.back());
       continue;
     }
     // All members see that the call fails, and tell each other why.
@@ -166,12 +186,13 @@ bool MpiGroupState::end_collectives() {
     own.rank = rank_;
     own.numbers[0] = hash(call.part->call);
     say_failed(own, *call.part);
-    require(calls_.all_gather(reasons_, &own, call.reasons.data(), sizeof own, MpiType::byte, &call.request));
+    require(calls_.all_gather(series.reasons, &own, call.reasons.data(), sizeof own, MpiType::byte, &call.request));
   }
-  while (!moving_.empty() && (moving_.front()->request == nullptr || arrived(&moving_.front()->request))) {
+  while (!series.moving.empty() &&
+         (series.moving.front()->request == nullptr || arrived(&series.moving.front()->request))) {
     changed = true;
-    const auto call = std::move(moving_.front());
-    moving_.pop_front();
+    const auto call = std::move(series.moving.front());
+    series.moving.pop_front();
     data_ended_ = Clock::now();
     end_data(*call);
     call->part->done();
@@ -253,12 +274,12 @@ void MpiGroupState::begin_combining(const Call& what, const Span& span, MpiReque
   }
 }
 
-void MpiGroupState::begin_data(Begun& call) {
+void MpiGroupState::begin_data(MpiGroup* group, Begun& call) {
   const Call& what = call.part->call;
   Pieces& pieces = call.part->pieces;
   if (elements(pieces) == 0) return;  // at all members
   if (what.kind < Kind::all_gather) {
-    return begin_combining(what, {data_, place(call, whole(pieces), call.in), elements(pieces)}, &call.request);
+    return begin_combining(what, {group, place(call, whole(pieces), call.in), elements(pieces)}, &call.request);
   }
   const MpiType type = type_of(what);
   const auto operation = what.combine == Combine::max ? MpiOperation::max : MpiOperation::sum;
@@ -276,11 +297,12 @@ void MpiGroupState::begin_data(Begun& call) {
   const auto block = static_cast<std::size_t>(what.shapes[0].rows * what.shapes[0].width);
   switch (what.kind) {
     case Kind::all_gather:
-      return require(calls_.all_gather(data_, from, to, block, type, &call.request));
+    case Kind::exchange:
+      return require(calls_.all_gather(group, from, to, block, type, &call.request));
     case Kind::reduce_scatter:
-      return require(calls_.reduce_scatter(data_, from, to, block, type, operation, &call.request));
+      return require(calls_.reduce_scatter(group, from, to, block, type, operation, &call.request));
     default:
-      return require(calls_.all_to_all(data_, from, to, block, type, &call.request));
+      return require(calls_.all_to_all(group, from, to, block, type, &call.request));
   }
 }
 

@@ -219,7 +219,7 @@ NcclGroup::NcclGroup(const Device& device, const Communicator& exchange, const C
     std::memcpy(own.data(), setup.id.bytes, NcclId::size);
   }
   const Numbers all = announcements.exchange(own);
-  if (all[words] == 0) throw ToldError("NcclGroup: ncclGetUniqueId failed at rank 0");
+  if (all[words] == 0) throw PeerError("NcclGroup: ncclGetUniqueId failed at rank 0");
   std::memcpy(setup.id.bytes, all.data(), NcclId::size);
   const auto exchanger = std::make_shared<const Communicator>(exchange);
   const auto announcer = std::make_shared<const Communicator>(announcements);

@@ -119,9 +119,9 @@ void NcclGroupState::announce() {
       decide(place, std::move(why), ended);
       lock.unlock();
     } catch (const AbortError& error) {
-      break_up({.why = text_of(error), .told = Told::by_abort});
-    } catch (const ToldError& error) {
-      break_up({.why = text_of(error), .told = Told::elsewhere});
+      break_up({.why = text_of(error), .reported_by = ReportedBy::aborter});
+    } catch (const PeerError& error) {
+      break_up({.why = text_of(error), .reported_by = ReportedBy::another});
     } catch (const std::exception& error) {
       break_up({.why = text_of(error)});
     }

@@ -37,6 +37,7 @@ enum class Kind : std::uint8_t {
   exchange  ///< of numbers; see Communicator::exchange()
 };
 std::string_view to_string(Kind kind);
+inline bool is_message(Kind kind) { return kind == Kind::send || kind == Kind::recv; }
 
 enum class Elements : std::uint8_t { float32, int32 };
 
@@ -128,14 +129,14 @@ class CallClock : public std::enable_shared_from_this<CallClock> {
   std::chrono::nanoseconds total_{0};
 };
 
-/// Who tells the user why a group is broken: this member; another one (ToldError); or another one, which has called
-/// abort() (AbortError).
-enum class Told : std::uint8_t { here, elsewhere, by_abort };
+/// Who reports to the user why a group is broken: this member; another one (PeerError); or another one, which has
+/// called abort() (AbortError).
+enum class ReportedBy : std::uint8_t { this_member, another, aborter };
 
 /// Why a group is broken, or why a call fails. A value.
 struct Breakage {
   std::string why = {};  ///< empty: it is not
-  Told told = Told::here;
+  ReportedBy reported_by = ReportedBy::this_member;
   /// Nested in all errors, so that the engine knows that they have one cause.
   std::exception_ptr cause = why.empty() ? nullptr : std::make_exception_ptr(CommError(why));
 
@@ -191,9 +192,10 @@ class Member {
   /// pieces until the `done` of this call is called. Must not block or throw. If that op has failed without calling
   /// it, take() comes with a failure.
   virtual void begin(Call call [[maybe_unused]], Operands operands [[maybe_unused]], Lane& lane [[maybe_unused]]) {}
-  /// See Communicator.
-  virtual std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) = 0;
-  /// Breaks the group, unless it is broken. In other processes, its errors are ToldErrors: this member tells the user.
+  /// See Communicator. By a part of a call of Kind::exchange: from one row of numbers, two elements each, to a row for
+  /// each member.
+  virtual std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers);
+  /// Breaks the group, unless it is broken. In other processes, its errors are PeerErrors: this member reports.
   virtual void break_up(const Breakage& why) = 0;
   using Heard = std::function<void(const Breakage& why)>;
   /// For a group that is built on this one: `heard` is called, once, before calls fail because this group is broken. It
