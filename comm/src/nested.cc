@@ -152,13 +152,12 @@ NestedGroup::NestedGroup(const std::vector<Communicator>& inner, const Communica
             std::to_string(one.size()) + (in_place ? " in another group than member 0" : "") +
             "; expected all members of one group, by rank";
   }
-  const auto wrongs = outer.exchange(std::vector<std::int64_t>{wrong.empty() ? 0 : 1});
+  const auto counts = outer.exchange(std::vector{wrong.empty() ? static_cast<std::int64_t>(inner.size()) : 0});
   if (!wrong.empty()) throw MisuseError("NestedGroup: " + wrong);
-  if (const auto bad = std::ranges::find(wrongs, 1); bad != wrongs.end()) {
-    throw CommError("NestedGroup: process " + std::to_string(bad - wrongs.begin()) +
+  if (const auto bad = std::ranges::find(counts, 0); bad != counts.end()) {
+    throw CommError("NestedGroup: process " + std::to_string(bad - counts.begin()) +
                     " passes inner members that are not a whole group by rank");
   }
-  const auto counts = outer.exchange(std::vector{static_cast<std::int64_t>(inner.size())});
   const auto other = std::ranges::find_if(counts, [&](std::int64_t count) { return count != counts.front(); });
   if (other != counts.end()) {
     throw CommError("NestedGroup: process 0 has " + std::to_string(counts.front()) + " members, but process " +
