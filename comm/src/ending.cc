@@ -163,7 +163,7 @@ Breakage reason_to_fail(std::span<const PartOfRank> parts) {
 
 void finish(std::span<const PartOfRank> parts) {
   Breakage failed = reason_to_fail(parts);
-  if (!failed) {
+  if (!failed && !parts.front().exchange->pieces.empty()) {
     try {
       compute(parts);
     } catch (const std::exception& error) {

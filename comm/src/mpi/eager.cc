@@ -62,7 +62,7 @@ void MpiGroupState::announce(Series& series, Begun& call) {
   own[0] = call.announced[0];
   own[1] = call.announced[2];
   const bool gives = what.kind != Kind::broadcast || what.peer == rank_;
-  if (series.is_eager(what) && gives && call.part->failure.empty()) {
+  if (series.is_eager(what) && gives && !call.part->pieces.empty()) {
     const std::vector<Piece> to = placed(what, own);
     for (std::size_t i = 0; i < to.size(); ++i) copy(call.part->pieces[i], to[i]);
   }

@@ -160,8 +160,9 @@ bool MpiGroupState::end_calls(Series& series) {
       continue;
     }
     if (agreed(series, call)) {
-      if (series.is_eager(call.part->call)) {
-        end_eager(series, call);
+      const bool moves = !call.part->pieces.empty();
+      if (!moves || series.is_eager(call.part->call)) {
+        if (moves) end_eager(series, call);
         series.keep_memory_of(call);
         call.part->done();
         series.announced.pop_front();

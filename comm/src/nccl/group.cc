@@ -5,6 +5,13 @@
 
 namespace windrow::comm {
 
+struct NcclGroupState::Announcement final : Exchange {
+  std::shared_ptr<NcclGroupState> group;
+
+  void done(std::exception_ptr) override { group->announced(call.number, {}); }
+  void fail(const Breakage& why) override { group->announced(call.number, why); }
+};
+
 NcclGroupState::NcclGroupState(const NcclCalls& calls, Setup setup)
     // Waits add the time to the present one.
     : options_{.patience = setup.options.patience,
@@ -12,16 +19,14 @@ NcclGroupState::NcclGroupState(const NcclCalls& calls, Setup setup)
       size_(setup.size),
       id_(setup.id),
       clique_(calls, setup.places, setup.size),
-      all_here_(!setup.agree),
-      agree_(std::move(setup.agree)) {}
+      announcements_(std::move(setup.announcements)),
+      all_here_(announcements_ == nullptr) {}
 
 void NcclGroupState::start(std::function<void(const Breakage&)> on_break) {
   on_break_ = std::move(on_break);
   serving_ = watching_ = true;
-  announcing_ = !all_here_;
   serve_ = std::thread([self = shared_from_this()] { self->serve(); });
   watch_ = std::thread([self = shared_from_this()] { self->watch(); });
-  if (!all_here_) announce_ = std::thread([self = shared_from_this()] { self->announce(); });
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return connected_ || failed_all_; });
   if (broken_) std::rethrow_exception(broken_.error("NcclGroup"));
@@ -33,7 +38,7 @@ void NcclGroupState::stop() {
   changed_.notify_all();
   // The group may end in an op's completion, on one of its own threads.
   const auto me = std::this_thread::get_id();
-  const bool own = me == serve_.get_id() || me == announce_.get_id() || me == watch_.get_id();
+  const bool own = me == serve_.get_id() || me == watch_.get_id();
   const auto end_thread = [&](std::thread& thread, const bool& runs, std::chrono::nanoseconds limit) {
     if (!thread.joinable()) return;
     const bool ended = !own && changed_.wait_for(lock, limit, [&] { return !runs; });
@@ -46,7 +51,6 @@ void NcclGroupState::stop() {
     lock.lock();
   };
   end_thread(serve_, serving_, 3 * options_.answer);
-  end_thread(announce_, announcing_, options_.answer);
   end_thread(watch_, watching_, 3 * options_.answer);
 }
 
@@ -118,7 +122,35 @@ void NcclGroupState::put(Rounds::iterator place, int rank, NcclPart part, Failed
   if (!std::ranges::all_of(round.slots, [](const Slot& slot) { return slot.begun.has_value(); })) return;
   if (all_here_) return decide(place, reason_to_fail(said(round)), ended);
   round.step = Round::Step::announcing;
-  changed_.notify_all();
+  announce_next(ended);
+}
+
+/// Announces the next call, unless one is announced: all processes issue calls in the order of their numbers.
+void NcclGroupState::announce_next(AllEnded& ended) {
+  const auto next = rounds_.find({-1, -1, next_announced_});
+  if (announcing_ || next == rounds_.end() || next->second.step != Round::Step::announcing) return;
+  announcing_ = true;
+  const Slot& own = next->second.slots.front();
+  auto announcement = std::make_unique<Announcement>();
+  announcement->group = shared_from_this();
+  announcement->call = own.begun->call;
+  announcement->failure = own.failure;
+  announcement->origin = own.origin;
+  ended.announced.push_back(std::move(announcement));
+}
+
+/// All processes make the call that was announced; or why it fails in all of them.
+void NcclGroupState::announced(std::uint64_t number, const Breakage& why) {
+  AllEnded ended;
+  {
+    std::lock_guard lock(mutex_);
+    if (broken_) return;
+    decide(rounds_.find({-1, -1, number}), why, ended);
+    announcing_ = false;
+    ++next_announced_;
+    announce_next(ended);
+  }
+  end(ended);
 }
 
 /// The call fails if there is a reason.
@@ -154,6 +186,7 @@ void NcclGroupState::collect(Rounds::iterator place, AllEnded& ended) {
 }
 
 void NcclGroupState::end(AllEnded& ended) {
+  for (ExchangePtr& part : ended.announced) announcements_->take(std::move(part));
   for (auto& [part, why] : ended) {
     if (why) {
       part->fail(why);
@@ -206,8 +239,7 @@ bool NcclGroupState::gone(const Name& name, int rank) const {
   if (left == left_.end()) return false;
   const auto kind = name.from < 0 ? Kind::all_reduce : rank == name.from ? Kind::send : Kind::recv;
   const int peer = name.from < 0 ? 0 : rank == name.from ? name.to : name.from;
-  const auto place = left->second.find({kind, peer});
-  return place == left->second.end() || place->second <= name.number;
+  return left->second.of(kind, peer) <= name.number;
 }
 
 void NcclGroupState::fail_hopeless(AllEnded& ended) {

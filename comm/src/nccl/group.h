@@ -1,7 +1,8 @@
 // A group of NCCL as a process sees it: the table of its calls, and its threads.
 //
 // serve() is the thread that calls NCCL. watch() looks at time limits, and ends the calls of a group that is broken: it
-// never calls NCCL itself, so it cannot be stuck. announce() exists where there are other processes, and asks them.
+// never calls NCCL itself, so it cannot be stuck. Where there are other processes, a call that moves nothing of another
+// group tells whether all of them make the same call.
 #pragma once
 
 #include <condition_variable>
@@ -23,15 +24,12 @@ namespace windrow::comm {
 /// Shared by its threads, which may be stuck in a call of NCCL and then outlive the group. Threads: any.
 class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
  public:
-  using Numbers = std::vector<std::int64_t>;
-  /// Exchanges numbers with the other processes; empty if all members are here.
-  using Agree = std::function<Numbers(const Numbers& own)>;
   struct Setup {
     std::vector<NcclClique::Place> places = {};
     int size = 0;  ///< members in all processes
     NcclId id = {};
     NcclOptions options = {};
-    Agree agree = {};
+    std::shared_ptr<Member> announcements = {};  ///< of all processes; null if all members are here
   };
   NcclGroupState(const NcclCalls& calls, Setup setup);
 
@@ -78,8 +76,13 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
     ExchangePtr part;
     Breakage why;
   };
-  using AllEnded = std::vector<Ended>;
-  static void end(AllEnded& ended);
+  struct AllEnded : std::vector<Ended> {
+    std::vector<ExchangePtr> announced = {};  // for announcements_
+  };
+  void end(AllEnded& ended);
+  struct Announcement;
+  void announce_next(AllEnded& ended);
+  void announced(std::uint64_t number, const Breakage& why);
 
   static Name name_of(const Call& call, int rank);
   bool gone(const Name& name, int rank) const;
@@ -98,8 +101,6 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   bool connected();
   bool serve_calls();
   bool settle();
-  void announce();
-  Breakage ask_others(const Said& own, const Agree& agree);
   void watch();
   std::optional<Clock::time_point> oldest(std::string* what) const;
   void end_broken(std::unique_lock<std::mutex>& lock);
@@ -108,6 +109,7 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   const int size_;
   const NcclId id_;
   NcclClique clique_;
+  const std::shared_ptr<Member> announcements_;
   const bool all_here_;
   std::function<void(const Breakage&)> on_break_;
   const Clock::time_point started_ = Clock::now();
@@ -115,16 +117,15 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by the mutex:
-  Agree agree_;  // announce() takes it
   Rounds rounds_;
   std::deque<Rounds::iterator> ready_;    // for serve()
   std::map<int, Member::Numbered> left_;  // calls of the members of this process that have left, by rank
   Breakage broken_;
   bool connected_ = false, failed_all_ = false, aborted_ = false, ending_ = false;
-  bool serving_ = false, announcing_ = false, watching_ = false;  // the threads are not at their end
-  std::thread serve_, announce_, watch_;                          // of start() and stop()
-  // Of announce(): what an operand of another process has failed with last, and the cause of the calls that failed so.
-  std::pair<std::string, std::exception_ptr> last_failed_;
+  bool announcing_ = false;                  // a call is announced
+  std::uint64_t next_announced_ = 0;         // number of the next one
+  bool serving_ = false, watching_ = false;  // the threads are not at their end
+  std::thread serve_, watch_;                // of start() and stop()
 };
 
 }  // namespace windrow::comm

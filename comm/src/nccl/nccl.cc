@@ -19,7 +19,6 @@ using comm::NcclCalls;
 using comm::NcclGroupState;
 using comm::NcclId;
 using comm::Operands;
-using Numbers = NcclGroupState::Numbers;
 using Exchanger = std::shared_ptr<const Communicator>;
 
 void require_cuda(const Device& device) {
@@ -79,12 +78,13 @@ class Team {
 
 class NcclMember final : public comm::Member {
  public:
-  /// Messages go by NCCL, or by the group of the exchanger.
-  enum class Messages : std::uint8_t { by_nccl, by_exchanger };
-  NcclMember(std::shared_ptr<Team> team, Exchanger exchanger, const Device& device, Messages messages)
+  /// `announcer`: null if all members are here. Then messages go by NCCL, else by the group of the exchanger.
+  NcclMember(std::shared_ptr<Team> team, Exchanger exchanger, Exchanger announcer, const Device& device)
       : team_(std::move(team)),
         exchanger_(std::move(exchanger)),
-        messenger_(messages == Messages::by_exchanger ? exchanger_->member() : nullptr),
+        announcer_(std::move(announcer)),
+        messenger_(announcer_ == nullptr ? nullptr : exchanger_->member()),
+        announcements_(announcer_ == nullptr ? nullptr : announcer_->member()),
         rank_(exchanger_->rank()),
         size_(exchanger_->size()),
         native_queue_(device.native_queue) {}
@@ -99,10 +99,14 @@ class NcclMember final : public comm::Member {
   const std::shared_ptr<comm::Member>* of_maxima() const override { return &exchanger_->member(); }
   bool on_lane(Kind kind) const override { return messenger_ == nullptr || kind < Kind::send; }
   std::uint64_t number(Kind kind, int peer) override {
-    return on_lane(kind) ? Member::number(kind, peer) : messenger_->number(kind, peer);
+    if (!on_lane(kind)) return messenger_->number(kind, peer);
+    if (announcements_) announcements_->number(kind, peer);
+    return Member::number(kind, peer);
   }
   void not_made(Kind kind, int peer) noexcept override {
-    on_lane(kind) ? Member::not_made(kind, peer) : messenger_->not_made(kind, peer);
+    if (!on_lane(kind)) return messenger_->not_made(kind, peer);
+    if (announcements_) announcements_->not_made(kind, peer);
+    Member::not_made(kind, peer);
   }
   void begin(Call call, Operands operands, Lane& lane) override {
     void* stream = nullptr;
@@ -138,12 +142,13 @@ class NcclMember final : public comm::Member {
   void leave() override {
     (*team_)->leave(rank_, numbered());
     exchanger_.reset();
+    announcer_.reset();
   }
 
  private:
   const std::shared_ptr<Team> team_;
-  Exchanger exchanger_;                            // until leave(): its end tells the others
-  const std::shared_ptr<comm::Member> messenger_;  // null if messages go by NCCL
+  Exchanger exchanger_, announcer_;  // until leave(): their ends tell the others
+  const std::shared_ptr<comm::Member> messenger_, announcements_;
   const int rank_, size_;
   void* (*const native_queue_)(Lane*);
 };
@@ -151,15 +156,16 @@ class NcclMember final : public comm::Member {
 /// Starts a group that breaks when one of these does, and breaks them when it is broken: those that wait in exchange()
 /// or for a message must hear of it.
 void start(const std::shared_ptr<NcclGroupState>& state, const std::vector<Exchanger>& exchangers) {
-  std::vector<std::weak_ptr<const Communicator>> all(exchangers.begin(), exchangers.end());
+  std::vector<std::weak_ptr<comm::Member>> all;
   for (const Exchanger& exchanger : exchangers) {
+    all.push_back(exchanger->member());
     exchanger->member()->on_break([group = std::weak_ptr(state)](const Breakage& why) {
       if (const auto alive = group.lock()) alive->break_up(why);
     });
   }
   state->start([all](const Breakage& why) {
     for (const auto& weak : all) {
-      if (const Exchanger exchanger = weak.lock()) exchanger->member()->break_up(why);
+      if (const auto member = weak.lock()) member->break_up(why);
     }
   });
 }
@@ -192,8 +198,7 @@ NcclGroup::NcclGroup(const std::vector<Device>& devices, NcclOptions options) {
   }
   start(state, exchangers);
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    members_.emplace_back(devices[rank], std::make_shared<NcclMember>(team, exchangers[rank], devices[rank],
-                                                                      NcclMember::Messages::by_nccl));
+    members_.emplace_back(devices[rank], std::make_shared<NcclMember>(team, exchangers[rank], nullptr, devices[rank]));
   }
 }
 
@@ -207,7 +212,7 @@ NcclGroup::NcclGroup(const Device& device, const Communicator& exchange, const C
       .places = {{rank, number_of(device, calls)}}, .size = exchange.size(), .options = options};
   // Rank 0 tells the others the name of the clique, or that there is none.
   constexpr std::size_t words = NcclId::size / sizeof(std::int64_t);
-  Numbers own(words + 1);
+  std::vector<std::int64_t> own(words + 1);
   if (rank == 0) {
     try {
       setup.id = make_id(calls);
@@ -218,17 +223,16 @@ NcclGroup::NcclGroup(const Device& device, const Communicator& exchange, const C
     }
     std::memcpy(own.data(), setup.id.bytes, NcclId::size);
   }
-  const Numbers all = announcements.exchange(own);
+  const std::vector<std::int64_t> all = announcements.exchange(own);
   if (all[words] == 0) throw PeerError("NcclGroup: ncclGetUniqueId failed at rank 0");
   std::memcpy(setup.id.bytes, all.data(), NcclId::size);
   const auto exchanger = std::make_shared<const Communicator>(exchange);
   const auto announcer = std::make_shared<const Communicator>(announcements);
-  setup.agree = [announcer](const Numbers& numbers) { return announcer->exchange(numbers); };
+  setup.announcements = announcer->member();
   const auto state = std::make_shared<NcclGroupState>(calls, std::move(setup));
   const auto team = std::make_shared<Team>(state);
   start(state, {exchanger, announcer});
-  members_.emplace_back(device,
-                        std::make_shared<NcclMember>(team, exchanger, device, NcclMember::Messages::by_exchanger));
+  members_.emplace_back(device, std::make_shared<NcclMember>(team, exchanger, announcer, device));
 }
 
 const Communicator& NcclGroup::operator[](int rank) const {

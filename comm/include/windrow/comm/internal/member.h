@@ -83,7 +83,9 @@ using Pieces = ShortList<Piece>;
 
 /// What a part of a call works on.
 struct Operands {
-  Pieces pieces = {};              ///< one for each tensor; or from and to, where the call has both
+  /// One for each tensor; or from and to, where the call has both. If all members give none, the call moves nothing,
+  /// and ends when all of them have made the same call and no operand has failed.
+  Pieces pieces = {};
   std::string failure = {};        ///< not empty: an operand failed, there are no pieces, and all members must fail
   std::exception_ptr origin = {};  ///< of that failure
 };
