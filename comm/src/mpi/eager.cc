@@ -1,4 +1,4 @@
-// Calls whose data travel with their announcements.
+// Announcements of calls, and data that travel with them.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -44,12 +44,7 @@ void MpiGroupState::Series::keep_memory_of(Begun& call) {
   if (call.gathered) memory.push_back(std::move(call.gathered));
 }
 
-/// Without eager calls, an announcement is a maximum: of the hash, of its complement, and of the ranks that failed.
-void MpiGroupState::announce(Series& series, Begun& call) {
-  if (series.eager_bytes == 0) {
-    return require(calls_.all_reduce(series.announcements, nullptr, call.announced.data(), call.announced.size(),
-                                     MpiType::int64, MpiOperation::max, &call.request));
-  }
+void MpiGroupState::announce(Series& series, Begun& call, std::int64_t hash) {
   const Call& what = call.part->call;
   if (series.memory.empty()) {
     call.gathered =
@@ -59,8 +54,8 @@ void MpiGroupState::announce(Series& series, Begun& call) {
     series.memory.pop_back();
   }
   std::int64_t* const own = call.gathered.get();
-  own[0] = call.announced[0];
-  own[1] = call.announced[2];
+  own[0] = hash;
+  own[1] = call.part->failure.empty() ? 0 : 1;
   const bool gives = what.kind != Kind::broadcast || what.peer == rank_;
   if (series.is_eager(what) && gives && !call.part->pieces.empty()) {
     const std::vector<Piece> to = placed(what, own);
@@ -71,7 +66,6 @@ void MpiGroupState::announce(Series& series, Begun& call) {
 }
 
 bool MpiGroupState::agreed(const Series& series, const Begun& call) const {
-  if (series.eager_bytes == 0) return call.announced[0] == -1 - call.announced[1] && call.announced[2] == 0;
   const std::int64_t* const own = call.gathered.get();
   for (std::size_t i = 1; i <= static_cast<std::size_t>(size_); ++i) {
     const std::int64_t* const part = own + i * series.part_words();

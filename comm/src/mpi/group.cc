@@ -139,10 +139,8 @@ bool MpiGroupState::begin_calls(Series& series) {
       changed = true;
       continue;
     }
-    const std::int64_t h = hash(call->part->call);
-    call->announced = {h, -1 - h, call->part->failure.empty() ? 0 : 1 + rank_};
     series.announced.push_back(std::move(call));
-    announce(series, *series.announced.back());
+    announce(series, *series.announced.back(), hash(series.announced.back()->part->call));
     changed = true;
   }
   return changed;

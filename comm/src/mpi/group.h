@@ -89,8 +89,7 @@ class MpiGroupState {
   struct Begun {
     ExchangePtr part;
     Clock::time_point since;
-    std::array<std::int64_t, 3> announced{};  // hash, its complement, 1 + a rank whose operand failed
-    // The same with data of eager calls: of this member, and then of all members; see part_words().
+    // Hash, whether an operand failed, and data of eager calls: of this member, then of all members; see part_words().
     std::unique_ptr<std::int64_t[]> gathered = {};
     MpiRequest* request = nullptr;
     enum class Step : std::uint8_t { announcement, reasons, data } step = Step::announcement;
@@ -155,7 +154,7 @@ class MpiGroupState {
   bool arrived(MpiRequest** request);
 
   static std::size_t eager_bytes(const MpiOptions& options, int members);
-  void announce(Series& series, Begun& call);
+  void announce(Series& series, Begun& call, std::int64_t hash);
   /// Of a call that is announced: whether all members call the same, and all operands are there.
   bool agreed(const Series& series, const Begun& call) const;
   void end_eager(const Series& series, Begun& call) const;
