@@ -78,20 +78,6 @@ std::string text_of(const std::exception& error) {
   return text.empty() ? "an exception without a text" : text;
 }
 
-Breakage reason_to_fail(std::span<const Said> parts) {
-  for (std::size_t i = 0; i < parts.size() && parts.size() > 1; ++i) {
-    const Said& other = parts[i == 0 ? 1 : 0];
-    if (parts[i].call->fits(*other.call)) continue;
-    return {.why = "rank " + std::to_string(other.rank) + " calls " + other.call->describe() + ", but rank " +
-                   std::to_string(parts[i].rank) + " calls " + parts[i].call->describe()};
-  }
-  for (const Said& part : parts) {
-    if (part.failure->empty()) continue;
-    return operand_failed(part.rank, *part.failure, part.origin);
-  }
-  return {};
-}
-
 Breakage operand_failed(int rank, const std::string& failure, std::exception_ptr origin) {
   Breakage failed{.why = "the operand of rank " + std::to_string(rank) + " failed: " + failure};
   if (origin) failed.cause = std::move(origin);
@@ -151,14 +137,16 @@ std::string seconds(std::chrono::nanoseconds time) {
 }
 
 Breakage reason_to_fail(std::span<const PartOfRank> parts) {
-  const Exchange& first = *parts.front().exchange;
-  const auto bad = [&](const PartOfRank& part) {
-    return !part.exchange->failure.empty() || (&part != parts.data() && !part.exchange->call.fits(first.call));
-  };
-  if (std::ranges::none_of(parts, bad)) return {};
-  std::vector<Said> said;
-  for (const auto& [rank, part] : parts) said.push_back({rank, &part->call, &part->failure, part->origin});
-  return reason_to_fail(said);
+  const Call& first = parts.front().exchange->call;
+  for (const auto& [rank, part] : parts.subspan(1)) {
+    if (part->call.fits(first)) continue;
+    return {.why = "rank " + std::to_string(parts.front().rank) + " calls " + first.describe() + ", but rank " +
+                   std::to_string(rank) + " calls " + part->call.describe()};
+  }
+  for (const auto& [rank, part] : parts) {
+    if (!part->failure.empty()) return operand_failed(rank, part->failure, part->origin);
+  }
+  return {};
 }
 
 void finish(std::span<const PartOfRank> parts) {

@@ -1,8 +1,8 @@
 // A group of NCCL as a process sees it: the table of its calls, and its threads.
 //
 // serve() is the thread that calls NCCL. watch() looks at time limits, and ends the calls of a group that is broken: it
-// never calls NCCL itself, so it cannot be stuck. Where there are other processes, a call that moves nothing of another
-// group tells whether all of them make the same call.
+// never calls NCCL itself, so it cannot be stuck. A call that moves nothing, of another group of the same members,
+// tells whether all of them make the same call.
 #pragma once
 
 #include <condition_variable>
@@ -29,7 +29,7 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
     int size = 0;  ///< members in all processes
     NcclId id = {};
     NcclOptions options = {};
-    std::shared_ptr<Member> announcements = {};  ///< of all processes; null if all members are here
+    std::map<int, std::shared_ptr<Member>> announcements = {};  ///< of the other group, by rank
   };
   NcclGroupState(const NcclCalls& calls, Setup setup);
 
@@ -42,7 +42,6 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   /// See Member. `stream`: of the op's lane.
   void begin(int rank, Call call, Operands operands, void* stream);
   void take(int rank, ExchangePtr part);
-  void leave(int rank, const Member::Numbered& numbered);
   void break_up(const Breakage& why);
   Breakage breakage() const;
 
@@ -57,18 +56,14 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   /// A member of this process in a call.
   struct Slot {
     std::optional<NcclPart> begun = {};
-    std::string failure = {};
-    std::exception_ptr origin = {};  // of the failure
+    std::optional<Breakage> answer = {};  // to its announcement: why the call fails, or that it does not
     ExchangePtr part = {};
-    bool ended = false;
   };
   struct Round {
-    std::vector<int> ranks = {};
-    std::vector<Slot> slots = {};  // of these ranks
-    Clock::time_point since = Clock::now();
-    enum class Step : std::uint8_t { gathering, announcing, moving, done } step = Step::gathering;
-    Breakage why = {};                 // done: why it has failed, or that it has not
-    std::vector<NcclPart> parts = {};  // moving: of serve()
+    std::map<int, Slot> slots = {};    // by rank
+    std::vector<NcclPart> parts = {};  // of serve(), once all members agree
+    Clock::time_point since = {};      // when they did
+    bool done = false;
   };
   using Rounds = std::map<Name, Round>;
   /// What is to be called without the mutex.
@@ -76,26 +71,15 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
     ExchangePtr part;
     Breakage why;
   };
-  struct AllEnded : std::vector<Ended> {
-    std::vector<ExchangePtr> announced = {};  // for announcements_
-  };
-  void end(AllEnded& ended);
-  struct Announcement;
-  void announce_next(AllEnded& ended);
-  void announced(std::uint64_t number, const Breakage& why);
+  using AllEnded = std::vector<Ended>;
+  static void end(AllEnded& ended);
 
   static Name name_of(const Call& call, int rank);
-  bool gone(const Name& name, int rank) const;
-  Rounds::iterator round_of(const Call& call, int rank);
-  struct Failed {
-    std::string failure = {};  // as that of Operands
-    std::exception_ptr origin = {};
-  };
-  void put(Rounds::iterator round, int rank, NcclPart part, Failed failed, AllEnded& ended);
-  void decide(Rounds::iterator round, Breakage why, AllEnded& ended);
+  struct Announcement;
+  void announce(int rank, Call call, std::string failure, std::exception_ptr origin);
+  void announced(const Announcement& call, const Breakage& why);
+  void decide(Rounds::iterator round, AllEnded& ended);
   void collect(Rounds::iterator round, AllEnded& ended);
-  void fail_hopeless(AllEnded& ended);
-  std::vector<Said> said(const Round& round) const;
 
   void serve();
   bool connected();
@@ -106,10 +90,9 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   void end_broken(std::unique_lock<std::mutex>& lock);
 
   const NcclOptions options_;
-  const int size_;
   const NcclId id_;
   NcclClique clique_;
-  const std::shared_ptr<Member> announcements_;
+  const std::map<int, std::shared_ptr<Member>> announcements_;
   const bool all_here_;
   std::function<void(const Breakage&)> on_break_;
   const Clock::time_point started_ = Clock::now();
@@ -118,12 +101,10 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   std::condition_variable changed_;
   // Guarded by the mutex:
   Rounds rounds_;
-  std::deque<Rounds::iterator> ready_;    // for serve()
-  std::map<int, Member::Numbered> left_;  // calls of the members of this process that have left, by rank
+  std::deque<Rounds::iterator> ready_;  // for serve()
   Breakage broken_;
   bool connected_ = false, failed_all_ = false, aborted_ = false, ending_ = false;
-  bool announcing_ = false;                  // a call is announced
-  std::uint64_t next_announced_ = 0;         // number of the next one
+  std::uint64_t next_issued_ = 0;            // number of the next collective, if there are other processes
   bool serving_ = false, watching_ = false;  // the threads are not at their end
   std::thread serve_, watch_;                // of start() and stop()
 };

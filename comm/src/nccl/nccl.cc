@@ -78,13 +78,13 @@ class Team {
 
 class NcclMember final : public comm::Member {
  public:
-  /// `announcer`: null if all members are here. Then messages go by NCCL, else by the group of the exchanger.
+  /// `announcer`: the exchanger if all members are here. Then messages go by NCCL, else by the exchanger's group.
   NcclMember(std::shared_ptr<Team> team, Exchanger exchanger, Exchanger announcer, const Device& device)
       : team_(std::move(team)),
         exchanger_(std::move(exchanger)),
         announcer_(std::move(announcer)),
-        messenger_(announcer_ == nullptr ? nullptr : exchanger_->member()),
-        announcements_(announcer_ == nullptr ? nullptr : announcer_->member()),
+        messenger_(announcer_ == exchanger_ ? nullptr : exchanger_->member()),
+        announcements_(announcer_->member()),
         rank_(exchanger_->rank()),
         size_(exchanger_->size()),
         native_queue_(device.native_queue) {}
@@ -99,14 +99,10 @@ class NcclMember final : public comm::Member {
   const std::shared_ptr<comm::Member>* of_maxima() const override { return &exchanger_->member(); }
   bool on_lane(Kind kind) const override { return messenger_ == nullptr || kind < Kind::send; }
   std::uint64_t number(Kind kind, int peer) override {
-    if (!on_lane(kind)) return messenger_->number(kind, peer);
-    if (announcements_) announcements_->number(kind, peer);
-    return Member::number(kind, peer);
+    return (on_lane(kind) ? announcements_ : messenger_)->number(kind, peer);
   }
   void not_made(Kind kind, int peer) noexcept override {
-    if (!on_lane(kind)) return messenger_->not_made(kind, peer);
-    if (announcements_) announcements_->not_made(kind, peer);
-    Member::not_made(kind, peer);
+    (on_lane(kind) ? announcements_ : messenger_)->not_made(kind, peer);
   }
   void begin(Call call, Operands operands, Lane& lane) override {
     void* stream = nullptr;
@@ -140,7 +136,6 @@ class NcclMember final : public comm::Member {
     exchanger_->member()->time_calls_by(clock());
   }
   void leave() override {
-    (*team_)->leave(rank_, numbered());
     exchanger_.reset();
     announcer_.reset();
   }
@@ -187,18 +182,20 @@ NcclGroup::NcclGroup(const std::vector<Device>& devices, NcclOptions options) {
     setup.places.push_back({static_cast<int>(setup.places.size()), number});
   }
   setup.id = make_id(calls);
-  const auto state = std::make_shared<NcclGroupState>(calls, std::move(setup));
-  const auto team = std::make_shared<Team>(state);
   std::vector<Exchanger> exchangers;
   {
     const LocalGroup local(devices, {.patience = options.patience});
     for (int rank = 0; rank < local.size(); ++rank) {
       exchangers.push_back(std::make_shared<const Communicator>(local[rank]));
+      setup.announcements[rank] = local[rank].member();
     }
   }
+  const auto state = std::make_shared<NcclGroupState>(calls, std::move(setup));
+  const auto team = std::make_shared<Team>(state);
   start(state, exchangers);
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    members_.emplace_back(devices[rank], std::make_shared<NcclMember>(team, exchangers[rank], nullptr, devices[rank]));
+    members_.emplace_back(devices[rank],
+                          std::make_shared<NcclMember>(team, exchangers[rank], exchangers[rank], devices[rank]));
   }
 }
 
@@ -228,7 +225,7 @@ NcclGroup::NcclGroup(const Device& device, const Communicator& exchange, const C
   std::memcpy(setup.id.bytes, all.data(), NcclId::size);
   const auto exchanger = std::make_shared<const Communicator>(exchange);
   const auto announcer = std::make_shared<const Communicator>(announcements);
-  setup.announcements = announcer->member();
+  setup.announcements[rank] = announcer->member();
   const auto state = std::make_shared<NcclGroupState>(calls, std::move(setup));
   const auto team = std::make_shared<Team>(state);
   start(state, {exchanger, announcer});

@@ -84,6 +84,7 @@ bool NcclGroupState::serve_calls() {
       {
         std::lock_guard lock(mutex_);
         if (broken_) return false;
+        issued.front()->second.done = true;
         collect(issued.front(), ended);
       }
       issued.pop_front();
@@ -95,7 +96,7 @@ bool NcclGroupState::serve_calls() {
   }
 }
 
-/// When the oldest call began that is not done; and what to say if it takes too long.
+/// Since when the oldest call moves that is not done; and what to say if it takes too long.
 std::optional<NcclGroupState::Clock::time_point> NcclGroupState::oldest(std::string* what) const {
   const std::string limit = seconds(options_.patience);
   if (!connected_) {
@@ -104,26 +105,11 @@ std::optional<NcclGroupState::Clock::time_point> NcclGroupState::oldest(std::str
   }
   const Round* found = nullptr;
   for (const auto& [name, round] : rounds_) {
-    if (round.step != Round::Step::done && (found == nullptr || round.since < found->since)) found = &round;
+    const bool moves = !round.parts.empty() && !round.done;
+    if (moves && (found == nullptr || round.since < found->since)) found = &round;
   }
   if (found == nullptr) return {};
-  std::string missing, called;
-  for (std::size_t i = 0; i < found->ranks.size(); ++i) {
-    if (found->slots[i].begun) {
-      called = found->slots[i].begun->call.describe_for_others(found->ranks[i]);
-    } else {
-      missing += (missing.empty() ? "" : ", ") + std::to_string(found->ranks[i]);
-    }
-  }
-  if (found->step == Round::Step::gathering) {
-    *what = "rank " + missing + " has not called " + called + ", or its tensors are not ready, within " + limit +
-            " after the first member";
-  } else if (found->step == Round::Step::announcing) {
-    *what = "other processes have not called " + called + " within " + limit;
-  } else {
-    *what = called + " was not done within " + limit;
-  }
-  *what += "; the group is broken";
+  *what = found->parts.front().call.describe() + " was not done within " + limit + "; the group is broken";
   return found->since;
 }
 
@@ -172,10 +158,8 @@ void NcclGroupState::end_broken(std::unique_lock<std::mutex>& lock) {
   changed_.notify_all();
   std::vector<ExchangePtr> parts;
   for (auto& [name, round] : rounds_) {
-    for (Slot& slot : round.slots) {
-      if (!slot.part || slot.ended) continue;
-      slot.ended = true;
-      parts.push_back(std::move(slot.part));
+    for (auto& [rank, slot] : round.slots) {
+      if (slot.part) parts.push_back(std::move(slot.part));
     }
   }
   lock.unlock();
