@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 
 #include "ending.h"
@@ -43,7 +43,6 @@ class Group {
         left_(at(size)),
         ended_(at(size)),
         heard_(at(size)) {
-    unused_.reserve(64);
     timer_ = std::thread([this] { watch(); });
   }
   ~Group() {
@@ -72,8 +71,12 @@ class Group {
       return part->fail(why);
     }
     const Name name = name_of(part->call, rank);
-    const auto known = rounds_.find(name);
-    const auto place = known == rounds_.end() ? begin(name) : known;
+    const auto [place, first] = rounds_.try_emplace(name);
+    if (first) {
+      place->second.since = Clock::now();
+      begun_ = true;
+      if (timer_idle_) timer_changed_.notify_all();
+    }
     Parts& parts = place->second.parts;
     parts.push_back({rank, std::move(part)});
     for (std::size_t i = parts.size() - 1; i > 0 && comes_before(name, parts[i].rank, parts[i - 1].rank); --i) {
@@ -85,8 +88,7 @@ class Group {
       return fail_all(failed);
     }
     const Parts all = std::move(parts);
-    Rounds::node_type round = rounds_.extract(place);
-    if (unused_.size() < unused_.capacity()) unused_.push_back(std::move(round));
+    rounds_.erase(place);
     lock.unlock();
     comm::finish({all.data(), all.size()});
   }
@@ -124,29 +126,9 @@ class Group {
   struct Name {
     int from, to;
     std::uint64_t number;
-    friend bool operator==(const Name&, const Name&) = default;
+    friend auto operator<=>(const Name&, const Name&) = default;
   };
-  struct Hash {
-    std::size_t operator()(const Name& name) const {
-      return name.number ^ at(name.from + 1) << 48 ^ at(name.to + 1) << 32;
-    }
-  };
-  using Rounds = std::unordered_map<Name, Round, Hash>;
-  /// Begins a round, in memory of an earlier one.
-  Rounds::iterator begin(const Name& name) {
-    Rounds::iterator place;
-    if (unused_.empty()) {
-      place = rounds_.try_emplace(name).first;
-    } else {
-      unused_.back().key() = name;
-      place = rounds_.insert(std::move(unused_.back())).position;
-      unused_.pop_back();
-    }
-    place->second.since = Clock::now();
-    begun_ = true;
-    if (timer_idle_) timer_changed_.notify_all();
-    return place;
-  }
+  using Rounds = std::map<Name, Round>;
   static Name name_of(const Call& call, int rank) {
     if (call.kind == Kind::send) return {rank, call.peer, call.number};
     if (call.kind == Kind::recv) return {call.peer, rank, call.number};
@@ -260,7 +242,6 @@ class Group {
   std::condition_variable timer_changed_;
   // Guarded by the mutex:
   Rounds rounds_;
-  std::vector<Rounds::node_type> unused_;              // memory for rounds
   std::vector<std::optional<Member::Numbered>> left_;  // by rank: the calls of a member that has left
   std::vector<Breakage> ended_;                        // by rank: why calls fail that it has not made
   std::vector<Member::Heard> heard_;                   // by rank: see on_break()

@@ -40,19 +40,10 @@ bool MpiGroupState::Series::is_eager(const Call& call) const {
 
 std::size_t MpiGroupState::Series::part_words() const { return header + eager_bytes / sizeof(std::int64_t); }
 
-void MpiGroupState::Series::keep_memory_of(Begun& call) {
-  if (call.gathered) memory.push_back(std::move(call.gathered));
-}
-
 void MpiGroupState::announce(Series& series, Begun& call, std::int64_t hash) {
   const Call& what = call.part->call;
-  if (series.memory.empty()) {
-    call.gathered =
-        std::make_unique_for_overwrite<std::int64_t[]>((1 + static_cast<std::size_t>(size_)) * series.part_words());
-  } else {
-    call.gathered = std::move(series.memory.back());
-    series.memory.pop_back();
-  }
+  call.gathered =
+      std::make_unique_for_overwrite<std::int64_t[]>((1 + static_cast<std::size_t>(size_)) * series.part_words());
   std::int64_t* const own = call.gathered.get();
   own[0] = hash;
   own[1] = call.part->failure.empty() ? 0 : 1;

@@ -161,12 +161,11 @@ bool MpiGroupState::end_calls(Series& series) {
       const bool moves = !call.part->pieces.empty();
       if (!moves || series.is_eager(call.part->call)) {
         if (moves) end_eager(series, call);
-        series.keep_memory_of(call);
         call.part->done();
         series.announced.pop_front();
         continue;
       }
-      series.keep_memory_of(call);
+      call.gathered = nullptr;
       call.step = Begun::Step::data;
       if (call.part->call.scheduled()) {
         schedule(std::move(series.announced.front()));

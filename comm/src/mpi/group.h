@@ -138,16 +138,13 @@ class MpiGroupState {
     std::size_t eager_bytes = 0;  // of a member's part of an announcement
     std::uint64_t next = 0;       // number of the next call to begin
     std::map<std::uint64_t, ExchangePtr> waiting = {};
-    std::deque<std::unique_ptr<Begun>> announced = {};         // up to their announcement, or reasons
-    std::deque<std::unique_ptr<Begun>> moving = {};            // their data
-    std::vector<std::unique_ptr<std::int64_t[]>> memory = {};  // of announcements that have ended
+    std::deque<std::unique_ptr<Begun>> announced = {};  // up to their announcement, or reasons
+    std::deque<std::unique_ptr<Begun>> moving = {};     // their data
 
     /// Whether the data travel with the announcement.
     bool is_eager(const Call& call) const;
     /// The numbers of a member's part of an announcement.
     std::size_t part_words() const;
-    /// Keeps the memory of an announcement that has ended for a later one.
-    void keep_memory_of(Begun& call);
   };
 
   void require(int error);

@@ -63,23 +63,16 @@ NcclId make_id(const NcclCalls& calls) {
   return id;
 }
 
-/// The threads of a group, which end with the last member.
-class Team {
- public:
-  explicit Team(std::shared_ptr<NcclGroupState> state) : state_(std::move(state)) {}
-  ~Team() { state_->stop(); }
-  Team(const Team&) = delete;
-  Team& operator=(const Team&) = delete;
-  NcclGroupState* operator->() const { return state_.get(); }
-
- private:
-  const std::shared_ptr<NcclGroupState> state_;
-};
+/// A group whose threads end with the last member.
+using Team = std::shared_ptr<NcclGroupState>;
+Team team_of(const std::shared_ptr<NcclGroupState>& state) {
+  return {state.get(), [state](NcclGroupState*) { state->stop(); }};
+}
 
 class NcclMember final : public comm::Member {
  public:
   /// `announcer`: the exchanger if all members are here. Then messages go by NCCL, else by the exchanger's group.
-  NcclMember(std::shared_ptr<Team> team, Exchanger exchanger, Exchanger announcer, const Device& device)
+  NcclMember(Team team, Exchanger exchanger, Exchanger announcer, const Device& device)
       : team_(std::move(team)),
         exchanger_(std::move(exchanger)),
         announcer_(std::move(announcer)),
@@ -111,24 +104,17 @@ class NcclMember final : public comm::Member {
     } catch (const std::exception& error) {
       if (operands.failure.empty()) operands.failure = error.what();
     }
-    (*team_)->begin(rank_, std::move(call), std::move(operands), stream);
+    team_->begin(rank_, std::move(call), std::move(operands), stream);
   }
   void take(ExchangePtr part) override {
     if (!on_lane(part->call.kind)) return messenger_->take(std::move(part));
-    (*team_)->take(rank_, std::move(part));
+    team_->take(rank_, std::move(part));
   }
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
-    if (const Breakage broken = (*team_)->breakage()) std::rethrow_exception(broken.error_of_exchange());
-    try {
-      return exchanger_->exchange(numbers);
-    } catch (const CommError&) {
-      // The group has broken the exchanger's, perhaps.
-      if (const Breakage broken = (*team_)->breakage()) std::rethrow_exception(broken.error_of_exchange());
-      throw;
-    }
+    return exchanger_->exchange(numbers);
   }
   void break_up(const Breakage& why) override {
-    (*team_)->break_up(why);
+    team_->break_up(why);
     if (messenger_) messenger_->break_up(why);
   }
   void time_calls() override {
@@ -141,7 +127,7 @@ class NcclMember final : public comm::Member {
   }
 
  private:
-  const std::shared_ptr<Team> team_;
+  const Team team_;
   Exchanger exchanger_, announcer_;  // until leave(): their ends tell the others
   const std::shared_ptr<comm::Member> messenger_, announcements_;
   const int rank_, size_;
@@ -191,7 +177,7 @@ NcclGroup::NcclGroup(const std::vector<Device>& devices, NcclOptions options) {
     }
   }
   const auto state = std::make_shared<NcclGroupState>(calls, std::move(setup));
-  const auto team = std::make_shared<Team>(state);
+  const auto team = team_of(state);
   start(state, exchangers);
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
     members_.emplace_back(devices[rank],
@@ -227,7 +213,7 @@ NcclGroup::NcclGroup(const Device& device, const Communicator& exchange, const C
   const auto announcer = std::make_shared<const Communicator>(announcements);
   setup.announcements[rank] = announcer->member();
   const auto state = std::make_shared<NcclGroupState>(calls, std::move(setup));
-  const auto team = std::make_shared<Team>(state);
+  const auto team = team_of(state);
   start(state, {exchanger, announcer});
   members_.emplace_back(device, std::make_shared<NcclMember>(team, exchanger, announcer, device));
 }
