@@ -119,7 +119,7 @@ Fails how_fails(const Tensor& tensor) {
     }
   } catch (const AbortError&) {
     return Fails::by_abort;
-  } catch (const ToldError&) {
+  } catch (const PeerError&) {
     return Fails::told;
   } catch (const CommError&) {
     return Fails::here;

@@ -165,7 +165,8 @@ TEST(FakeMpi, NamesTheMembersThatLackACallInTime) {
   };
   const Missing all[] = {
       {[](const Communicator& member) { member.exchange({}); },
-       "rank 0 has waited 200 ms for exchange; it is missing at rank 1, rank 2; the group is broken\n"},
+       "rank 0 has waited 200 ms for exchange of 0 numbers, call 1; it is missing at rank 1, which is at call 1, "
+       "rank 2, which is at call 1; the group is broken\n"},
       {[](const Communicator& member) {
          const Tensor x = filled(member.device(), 2, 2, 1);
          member.recv(x, 1);
@@ -271,7 +272,7 @@ TEST(FakeMpi, AGroupThatIsBuiltOnAnotherHearsThatItBreaks) {
     std::latch together(2);  // an exchange that ends at one rank may still be under way at the other
     const Told told = run_ranks(2, {.patience = aborts ? 20s : 300ms, .answer = 20s}, [&](const Communicator& member) {
       member.member()->on_break([&](const comm::Breakage& why) {
-        EXPECT_EQ(why.told == comm::Told::by_abort, aborts);
+        EXPECT_EQ(why.reported_by == comm::ReportedBy::aborter, aborts);
         EXPECT_NE(why.why.find(aborts ? "rank 1 has called abort()" : "rank 0 has waited 300 ms"), why.why.npos);
         ++heard;
         heard.notify_all();
@@ -323,7 +324,7 @@ TEST(FakeMpi, MayWaitForEver) {
 TEST(FakeMpi, GroupsWhoseMembersHaveAllEndedAreFreed) {
   ::setenv("WINDROW_MPI_PLUGIN", WINDROW_FAKE_MPI, 1);
   const FakeMpiJob job(3, first_seed());
-  constexpr int groups_of_the_lasting_one = 8;  // of MPI
+  constexpr int groups_of_the_lasting_one = 10;  // of MPI
   std::vector<std::thread> threads;
   std::barrier all(3);
   for (int i = 0; i < 3; ++i) {

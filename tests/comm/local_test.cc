@@ -128,7 +128,8 @@ TEST(LocalGroup, NamesTheMemberThatDoesNotCallInTime) {
     other[1].exchange({});
     ADD_FAILURE() << "rank 0 has not called exchange";
   } catch (const CommError& error) {
-    EXPECT_STREQ(error.what(), "rank 0 has not called exchange within 50 ms");
+    EXPECT_STREQ(error.what(),
+                 "rank 0 has not called exchange within 50 ms after the first member; the group is broken");
   }
   EXPECT_NE(error_of(y), "");
   const Tensor late = filled(group[1].device(), 1, 1, 1);
@@ -303,7 +304,7 @@ TEST(LocalGroup, ExchangeWithoutAMemberThatHasEndedFailsAndOtherCallsGoOn) {
       member.exchange(std::vector<std::int64_t>{member.rank()});
       ADD_FAILURE() << "rank 2 has not called";
     } catch (const CommError& error) {
-      EXPECT_STREQ(error.what(), "rank 2 has ended without calling exchange");
+      EXPECT_STREQ(error.what(), "exchange: rank 2 has ended without this call");
     }
   };
   const auto message = [&] {

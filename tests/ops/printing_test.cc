@@ -39,11 +39,8 @@ TEST(Printing, KeepsTheBitsOfNumbers) {
   for (int i = 0; i < 1000; ++i) {
     const double number = normal(random);
     EXPECT_EQ(std::strtod(literal(number).c_str(), nullptr), number) << literal(number);
-    const auto smaller = static_cast<float>(number);
-    EXPECT_EQ(std::strtof(literal(smaller).c_str(), nullptr), smaller) << literal(smaller);
   }
   EXPECT_EQ(literal(2.0), "2.0");
-  EXPECT_EQ(literal(1.0f), "1.0f");
   EXPECT_EQ(literal(-std::numeric_limits<double>::infinity()), "-std::numeric_limits<double>::infinity()");
 }
 

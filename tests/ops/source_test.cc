@@ -46,10 +46,10 @@ TEST_F(StaticSource, NamesWeightsAndPlansMemory) {
   EXPECT_EQ(source.name, "two_layers_model");
   EXPECT_EQ(source.parameters, std::vector<std::string>{"w"});
   const std::string& text = source.files.at("model.cc");
-  EXPECT_NE(text.find("w(w.copy(\"w\", 3, 3))"), std::string::npos) << text;
-  EXPECT_NE(text.find("n.op_matmul.in_pieces({input, n.w}, Matrix<float>{memory + "), std::string::npos) << text;
+  EXPECT_NE(text.find("w(3, 3, weights.w)"), std::string::npos) << text;
+  EXPECT_NE(text.find("apply(op::matmul, {n.input, n.w}, Matrix{n.memory.data() + "), std::string::npos) << text;
   EXPECT_NE(text.find("{.made_by = \"scaled_by\", .values = {2.0}}"), std::string::npos) << text;
-  EXPECT_NE(text.find("Floats memory{32}"), std::string::npos) << "two of four values lie at a time: " << text;
+  EXPECT_NE(text.find("memory{1, 32}"), std::string::npos) << "two of four values lie at a time: " << text;
 }
 
 TEST_F(StaticSource, RefusesWhatItCannotPrint) {

@@ -338,7 +338,8 @@ TEST(ShardedUpdate, RefusesWhatItCannotDo) {
     }
     const bool shards = communicator.rank() == 1;
     const std::string differ = error_of<CommError>([&] { made({.sharded = shards ? &optimiser : nullptr}); });
-    EXPECT_EQ(differ, "DataParallel: rank 0 has 0 for a sharded update, but rank 1 has 1");
+    EXPECT_EQ(differ, shards ? "DataParallel: rank 1 has a sharded update, unlike rank 0"
+                             : "DataParallel: rank 0 has no sharded update, unlike rank 1");
     DataParallel parallel(communicator, model.parameters, {.sharded = &optimiser});
     EXPECT_EQ(error_of<MisuseError>([&] { parallel.average(); }),
               "DataParallel::average: a sharded update; expected combine() in each step");

@@ -100,7 +100,7 @@ int run_threads(const MemberGroup& group, const std::function<int(const Member&)
     } catch (...) {
       errors[number] = std::current_exception();
       // Otherwise another member tells the cause, which an abort could overtake.
-      if (is<ErrorsPrinted>(errors[number]) || is<ToldError>(errors[number])) return;
+      if (is<ErrorsPrinted>(errors[number]) || is<PeerError>(errors[number])) return;
       own.abort("rank " + std::to_string(own.rank()) + " has failed: " + why(errors[number]));
     }
   };
@@ -188,7 +188,7 @@ MemberGroup group_in(MpiWorld& world, Engine& engine, const Member& process, con
 
 /// Of a process that failed so.
 Knows known_by(const std::exception_ptr& error) {
-  if (is<ErrorsPrinted>(error) || is<ToldError>(error)) return Knows::nothing;
+  if (is<ErrorsPrinted>(error) || is<PeerError>(error)) return Knows::nothing;
   return is<CommError>(error) ? Knows::failures : Knows::cause;
 }
 
