@@ -4,7 +4,6 @@
 
 #include <random>
 
-#include "batching/src/lazy/record.h"
 #include "tests/batching/cells.h"
 #include "tests/engine/support.h"
 #include "tests/ops/cases.h"
@@ -256,12 +255,6 @@ TEST(LazyPrograms, GiveWhatTheReferenceGivesWithoutTraining) {
     check_program(seed, {.use = LazyOptions::For::inference});
     if (::testing::Test::HasFailure()) return;
   }
-}
-
-TEST(LazyPrograms, DoNotMindHashesThatCollide) {
-  lazy::Keys::collide(true);
-  for (unsigned seed = first_seed(); seed < first_seed() + 5; ++seed) check_program(seed, {});
-  lazy::Keys::collide(false);
 }
 
 class Lazy : public ::testing::Test, protected OnHost {
