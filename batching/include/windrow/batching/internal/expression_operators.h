@@ -29,20 +29,20 @@ struct Dropout {
 //
 // stop_gradient: x, as a constant. column_sum: the sum over the rows, for values of parameters alone, since vertices
 // are not added up. gelu: the approximation by tanh. log_sum_exp: log(sum of exp(x)) over the columns.
-#define WINDROW_FUNCTIONS_OF_A_VALUE(X, T)                                                                        \
-  X(T, tanh)                                                                                                      \
-  X(T, sigmoid)                                                                                                   \
-  X(T, relu) X(T, exp) X(T, log) X(T, square) X(T, sqrt) X(T, abs) X(T, softplus) X(T, log_sigmoid) X(T, gelu)    \
-      X(T, silu) X(T, stop_gradient) X(T, row_sum) X(T, column_sum) X(T, row_max) X(T, log_sum_exp) X(T, softmax) \
-          X(T, log_softmax)
+// clang-format off
+#define WINDROW_FUNCTIONS_OF_A_VALUE(X, T)                                                                   \
+  X(T, tanh) X(T, sigmoid) X(T, relu) X(T, exp) X(T, log) X(T, square) X(T, sqrt) X(T, abs) X(T, softplus)   \
+  X(T, log_sigmoid) X(T, gelu) X(T, silu) X(T, stop_gradient) X(T, row_sum) X(T, column_sum) X(T, row_max)   \
+  X(T, log_sum_exp) X(T, softmax) X(T, log_softmax)
+// clang-format on
 // matmul_nt: x times w transposed: logits whose classifier is an embedding table, for example. log_matmul: log(sum over
 // i of exp(x[i] + w[i][j])). max_matmul: the maximum over i of x[i] + w[i][j]. argmax_matmul: the first i that has the
 // maximum, as a constant.
-#define WINDROW_FUNCTIONS_OF_OPERANDS(X, T)                                                                    \
-  X(T, matmul)                                                                                                 \
-  X(T, matmul_nt)                                                                                              \
-  X(T, log_matmul) X(T, max_matmul) X(T, argmax_matmul) X(T, row_dot) X(T, mul_columns) X(T, squared_distance) \
-      X(T, add_channel_bias)
+// clang-format off
+#define WINDROW_FUNCTIONS_OF_OPERANDS(X, T)                                                                  \
+  X(T, matmul) X(T, matmul_nt) X(T, log_matmul) X(T, max_matmul) X(T, argmax_matmul) X(T, row_dot)           \
+  X(T, mul_columns) X(T, squared_distance) X(T, add_channel_bias)
+// clang-format on
 // Elementwise, so one operand may have width 1, as for +. log_add_exp: log(exp(x) + exp(y)). binary_cross_entropy: one
 // value per element, for logits and targets within [0, 1]; use its row_sum or mean as a loss.
 #define WINDROW_ELEMENTWISE_FUNCTIONS(X, T) X(T, maximum) X(T, minimum) X(T, log_add_exp) X(T, binary_cross_entropy)
