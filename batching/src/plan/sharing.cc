@@ -1,7 +1,7 @@
-#include "plan/sharing.h"
-
 #include <algorithm>
 #include <limits>
+
+#include "plan/passes.h"
 
 namespace windrow {
 namespace {
@@ -271,14 +271,10 @@ void share_memory(Plan& plan) {
     sharing.run(plan.program);
     for (Place* place : outside) sharing.settle(*place);
     for (Place& place : type.stored) sharing.settle(place);
-    for (auto& segments : type.phases) {
-      for (Segment& segment : segments) {
-        for (Step& step : segment.steps) {
-          for (Place& place : step.in) sharing.settle(place);
-          if (step.does != Step::Does::scatter) sharing.settle(step.out);
-        }
-      }
-    }
+    each_step(type, [&](Step& step) {
+      for (Place& place : step.in) sharing.settle(place);
+      if (step.does != Step::Does::scatter) sharing.settle(step.out);
+    });
   }
 }
 
