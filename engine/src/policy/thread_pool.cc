@@ -104,8 +104,8 @@ template <ReadyRing::Look look>
 
 OpRecord* ThreadPool::take_wanted(const Wanted& wanted) {
   if (of_.options.policy == Policy::chaos) {
-    // While few ops wait, keep to the order: a spare thread can run ops that the wait does not depend on.
-    const bool few_wait = spares() < few_spares;
+    // While spare threads may come, keep to the order: they can run ops that the wait does not depend on.
+    const bool few_wait = spares() < std::min(few_spares, of_.options.max_spare_threads);
     return by_priority_.take_wanted(wanted, few_wait ? PriorityQueue::Search::near : PriorityQueue::Search::all);
   }
   PoolRing* const ring = of_.ports.mine().ring;
