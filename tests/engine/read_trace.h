@@ -147,10 +147,7 @@ inline ReadTrace parse_trace(const std::string& text) {
       arrows.add(event, trace.ops.back());
     } else if (phase == "C") {
       const std::string& name = event["name"].text;
-      const char* const value = name == "pending bytes"                        ? "bytes"
-                                : name == "pending ops" || name == "ready ops" ? "ops"
-                                                                               : "value";
-      trace.counters[name].push_back({nanoseconds_of(event["ts"]), event["args"][value].number});
+      trace.counters[name].push_back({nanoseconds_of(event["ts"]), event["args"]["value"].number});
     } else if (event["name"].text == "thread_name") {
       trace.tracks.emplace(static_cast<int>(event["tid"].number), event["args"]["name"].text);
     }
