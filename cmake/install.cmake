@@ -40,5 +40,5 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON) # by dpkg-shlibdeps, of package dpkg-dev, and file
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "g++, libdnnl-dev, libhwy-dev") # to link the libraries
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "g++, libtbb-dev, libdnnl-dev, libhwy-dev") # to link the libraries
 include(CPack)

@@ -24,7 +24,7 @@ struct Allowed {
 const std::map<std::string, Allowed> layers = {
     {"engine",
      {.rooms = {},
-      .libraries = {"concurrentqueue", "nlohmann", "spdlog", "pthread.h", "dlfcn.h", "linux", "sched.h", "sys",
+      .libraries = {"oneapi", "tbb", "concurrentqueue", "nlohmann", "spdlog", "pthread.h", "dlfcn.h", "linux", "sched.h", "sys",
                     "unistd.h"}}},
     {"memory", {.rooms = {"engine"}, .libraries = {"sys", "malloc.h"}}},
     {"ops", {.rooms = {"engine", "memory"}, .libraries = {"dnnl.h", "hwy"}}},

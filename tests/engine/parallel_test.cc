@@ -152,6 +152,9 @@ INSTANTIATE_TEST_SUITE_P(PoliciesWhoseThreadsHelp, ParallelHelp, ::testing::Valu
                          [](const auto& about) { return std::string(to_string(about.param)); });
 
 TEST_P(ParallelHelp, ComesFromAWorkerWithoutOps) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "loops run alone under ThreadSanitizer";
+#endif
   Engine engine({.policy = GetParam(), .workers = 2});
   // Two pieces that wait for each other end only where two threads run them.
   std::atomic<int> begun{0};
@@ -171,6 +174,9 @@ TEST_P(ParallelHelp, ComesFromAWorkerWithoutOps) {
 }
 
 TEST_P(ParallelHelp, LeavesForAnOpThatIsReady) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "loops run alone under ThreadSanitizer";
+#endif
   Engine engine({.policy = GetParam(), .workers = 2});
   // The loop goes on until the op has run, which only the helper can run.
   std::atomic<int> pieces{0};
@@ -189,6 +195,9 @@ TEST_P(ParallelHelp, LeavesForAnOpThatIsReady) {
 }
 
 TEST_P(ParallelHelp, LeavesForAnOpThatItsPusherKeeps) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "loops run alone under ThreadSanitizer";
+#endif
   // A thread from outside keeps a few ready ops to itself before it hands them over; here it pushes one, and no more.
   Engine engine({.policy = GetParam(), .workers = 2});
   std::atomic<int> pieces{0};

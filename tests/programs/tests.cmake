@@ -17,7 +17,7 @@ windrow_test(
   LINKS windrow::models
   DEFINITIONS WINDROW_BIN="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}" WINDROW_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
               WINDROW_COMPILER="${CMAKE_CXX_COMPILER}"
-              WINDROW_OPS_FLAGS="${ops_flags} -ldnnl -lgomp -lhwy -pthread"
+              WINDROW_OPS_FLAGS="${ops_flags} -ldnnl -lgomp -lhwy -ltbb -pthread"
               ${fake_plugin} ${fake_nccl_plugin} WINDROW_MPIRUN="${MPIEXEC_EXECUTABLE}"
               $<$<TARGET_EXISTS:windrow_mpi_plugin>:WINDROW_WITH_MPI>)
 add_dependencies(programs_test windrow windrow-perf windrow_no_work)

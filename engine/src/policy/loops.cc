@@ -1,9 +1,10 @@
 #include "policy/loops.h"
 
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+#include <tbb/task_group.h>
+
 #include <algorithm>
-#include <chrono>
-#include <new>
-#include <thread>
 
 #include "lane/lanes.h"
 #include "policy/slots.h"
@@ -22,66 +23,117 @@ void run_piece(const Running& op, const PieceLoop& loop, std::size_t piece) {
 
 }  // namespace
 
-Loops::Open::Open(Loops& loops, const Running& op, const PieceLoop& loop, std::exception_ptr& error)
-    : loops_(loops), op_(op), loop_(loop), error_(error) {
-  MutexLock lock(loops_.mutex_);
-  loops_.open_.push_back(this);
-  loops_.open_count_.store(static_cast<int>(loops_.open_.size()), std::memory_order_seq_cst);
+/// Has as many slots as threads may run ops; for a moment there may be more such threads than workers. TBB has no more
+/// than 65,534 slots, and takes memory for each. Further threads wait until one is free.
+struct Loops::Arena : tbb::task_arena {
+  static constexpr int most_slots = 8192;
+  explicit Arena(int workers) : tbb::task_arena(slots(workers), static_cast<unsigned>(slots(workers))) {}
+
+ private:
+  static int slots(int workers) { return 2 * std::min(workers, most_slots / 2); }
+};
+
+/// A thread that waits in the arena, where TBB gives it pieces, until `stays` is reset.
+struct Loops::Helper {
+  Helper(Loops& loops, Leave when) : of(loops), leave(when) { mine = this; }
+  ~Helper() { mine = nullptr; }
+
+  Loops& of;
+  const Leave leave;
+  const Open* loop = nullptr;
+  tbb::task_group group;
+  tbb::task_handle stays;  // guarded by Loops::mutex_ while the helper is in helpers_
+
+  /// The helper of the calling thread, or null.
+  static inline constinit thread_local Helper* mine = nullptr;
+};
+
+Loops::Open::Open(Loops& loops, const Running& op, const PieceLoop& loop) : loops_(loops), op_(op), loop_(loop) {
+  loops.open(*this);
 }
 
-Loops::Open::~Open() {
-  close();
-  // acquire: sees what the helpers have done. Usually they end within one piece, which is less than a sleep takes.
-  constexpr int yielding_looks = 1000;
-  for (int look = 0; helpers.load(std::memory_order_acquire) > 0; ++look) {
-    look < yielding_looks ? std::this_thread::yield() : std::this_thread::sleep_for(std::chrono::microseconds(50));
-  }
+void Loops::Open::run() {
+  loops_.arena_->execute([this] {
+    // Isolated: while this thread waits for the last pieces, it must not run pieces of another op's loop.
+    tbb::this_task_arena::isolate([this] {
+      tbb::parallel_for(
+          std::size_t{0}, loop_.pieces(), [this](std::size_t piece) { take(piece); }, tbb::simple_partitioner());
+    });
+  });
 }
 
-void Loops::Open::close() noexcept {
-  MutexLock lock(loops_.mutex_);
-  std::erase(loops_.open_, this);
-  loops_.open_count_.store(static_cast<int>(loops_.open_.size()), std::memory_order_seq_cst);
+void Loops::Open::take(std::size_t piece) {
+  if (begun_.fetch_add(1, std::memory_order_relaxed) + 1 == loop_.pieces()) loops_.close(*this);
+  run_piece(op_, loop_, piece);
+  Helper* const helper = Helper::mine;
+  if (helper == nullptr || !helper->leave.wants_back(helper->leave.policy)) return;
+  MutexLock lock(helper->of.mutex_);
+  helper->stays = {};
 }
 
-void Loops::Open::run(const std::function<bool()>& wanted_back) noexcept {
-  const std::size_t pieces = loop_.pieces();
-  for (std::size_t piece; (piece = begun_.fetch_add(1, std::memory_order_relaxed)) < pieces;) {
-    if (piece + 1 == pieces) close();
-    try {
-      run_piece(op_, loop_, piece);
-    } catch (...) {
-      begun_.store(pieces, std::memory_order_relaxed);  // those that have not begun are dropped
-      close();
-      MutexLock lock(loops_.mutex_);
-      if (!error_) error_ = std::current_exception();
-    }
-    if (wanted_back()) return;
-  }
-}
+Loops::Loops(int workers) : workers_(workers) {}
+Loops::~Loops() = default;
 
 void Loops::run_alone(const Running& op, const PieceLoop& loop) {
   for (std::size_t piece = 0; piece < loop.pieces(); ++piece) run_piece(op, loop, piece);
 }
 
-void Loops::help(const std::function<bool()>& wanted_back) noexcept {
-  Open* loop = nullptr;
-  {
-    MutexLock lock(mutex_);
-    if (open_.empty()) return;
-    loop = open_.front();
-    ++loop->helpers;
+void Loops::open(Open& loop) {
+  MutexLock lock(mutex_);
+  if (!arena_) arena_ = std::make_unique<Arena>(workers_);
+  open_.push_back(&loop);
+  open_count_.store(static_cast<int>(open_.size()), std::memory_order_seq_cst);
+}
+
+void Loops::close(Open& loop) noexcept {
+  MutexLock lock(mutex_);
+  std::erase(open_, &loop);
+  open_count_.store(static_cast<int>(open_.size()), std::memory_order_seq_cst);
+  for (Helper* helper : helpers_) {
+    if (helper->loop == &loop) helper->stays = {};
   }
-  loop->run(wanted_back);
-  loop->helpers.fetch_sub(1, std::memory_order_release);  // the loop may be gone now
+}
+
+bool Loops::join(Helper& helper) {
+  MutexLock lock(mutex_);
+  if (open_.empty()) return false;
+  helpers_.reserve(helpers_.size() + 1);
+  helper.stays = helper.group.defer([] {});
+  helper.loop = open_.front();
+  helpers_.push_back(&helper);
+  return true;
+}
+
+void Loops::leave(Helper& helper) noexcept {
+  MutexLock lock(mutex_);
+  std::erase(helpers_, &helper);
+  helper.stays = {};
+}
+
+void Loops::help(Leave when) noexcept {
+  try {
+    Helper helper(*this, when);
+    if (!join(helper)) return;
+    try {
+      arena_->execute([&] { helper.group.wait(); });
+    } catch (...) {
+      leave(helper);
+      throw;
+    }
+    leave(helper);
+  } catch (const std::bad_alloc&) {
+    // The loop continues without this thread.
+  }
 }
 
 void Loops::forget_threads() noexcept {
   ::new (&open_) std::vector<Open*>();
+  ::new (&helpers_) std::vector<Helper*>();
   open_count_ = 0;
+  static_cast<void>(arena_.release());  // its slots belong to threads that do not exist
 }
 
-void run_pieces(std::size_t count, std::size_t grain, const LoopBody& body) {
+void parallel_for(std::size_t count, std::size_t grain, LoopBody body) {
   if (count == 0) return;
   grain = std::max<std::size_t>(grain, 1);
   const Running* const op = Running::innermost();

@@ -3,6 +3,7 @@
 
 #include "policy/slots.h"
 #include "record/running.h"
+#include "wait/inside_wait.h"
 
 namespace windrow {
 

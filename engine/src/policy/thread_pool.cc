@@ -288,7 +288,10 @@ void ThreadPool::stop_searching() {
 
 void ThreadPool::help() noexcept {
   stop_searching();
-  loops_.help([this] { return wants_thread_back() || work_in_sight(); });
+  loops_.help({this, [](const void* of) {
+                 const ThreadPool& pool = *static_cast<const ThreadPool*>(of);
+                 return pool.wants_thread_back() || pool.work_in_sight();
+               }});
   searching_.fetch_add(1, std::memory_order_seq_cst);
 }
 

@@ -9,10 +9,10 @@
 //   Order    Pieces run at the same time and in any order. The call returns after the last one.
 //   Threads  Pieces run on the calling thread and on workers that have no op to run; with policy `per_device`, on those
 //            of the op's lane. A worker leaves the loop after its piece when an op is ready for it. So no more threads
-//            run than the engine, or the lane, has workers. Outside an op, with policy `serial`, inside an op of an
-//            ordered lane, and while the thread captures a graph or refuses pushes, the pieces run one after the other
-//            on the calling thread. So what a scope of the thread does to a push, it does to each piece's. The thread
-//            that per_device reserves for ops of positive priority gets no help.
+//            run than the engine, or the lane, has workers. Outside an op, with policies `serial` and `chaos`, inside
+//            an op of an ordered lane, and while the thread captures a graph or refuses pushes, the pieces run one
+//            after the other on the calling thread. So what a scope of the thread does to a push, it does to each
+//            piece's. The thread that per_device reserves for ops of positive priority gets no help.
 //   Errors   If a piece throws, pieces that have not begun are dropped, and one of the exceptions is passed on. A piece
 //            must not wait for the engine: that throws MisuseError. It may push, and it may hold loops of its own.
 //   Cost     A worker that sleeps has to be woken, so small loops are better left whole. Operators (ops/cut.h) give
@@ -21,15 +21,33 @@
 #include "windrow/engine/internal/requirements.h"
 
 #include <cstddef>
-#include <functional>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace windrow {
 
-/// What a loop calls for each piece: body(begin, end).
-using LoopBody = std::function<void(std::size_t, std::size_t)>;
+/// A reference to a callable(begin, end), which must outlive it; or a function.
+class LoopBody {
+ public:
+  LoopBody(void (*function)(std::size_t, std::size_t))
+      : object_(reinterpret_cast<void*>(function)), call_([](void* object, std::size_t begin, std::size_t end) {
+          reinterpret_cast<void (*)(std::size_t, std::size_t)>(object)(begin, end);
+        }) {}
+  template <class F>
+  requires(!std::is_same_v<std::remove_cvref_t<F>, LoopBody> &&
+           !std::is_convertible_v<std::remove_reference_t<F>*, void (*)(std::size_t, std::size_t)>) LoopBody(F&& f)
+      : object_(const_cast<void*>(static_cast<const void*>(&f))),
+        call_([](void* object, std::size_t begin, std::size_t end) {
+          (*static_cast<std::remove_reference_t<F>*>(object))(begin, end);
+        }) {}
+  void operator()(std::size_t begin, std::size_t end) const { call_(object_, begin, end); }
+
+ private:
+  void* object_;
+  void (*call_)(void*, std::size_t, std::size_t);
+};
 
 /// How many pieces a loop has. A grain of 0 counts as 1.
 constexpr std::size_t piece_count(std::size_t count, std::size_t grain) {
@@ -37,11 +55,7 @@ constexpr std::size_t piece_count(std::size_t count, std::size_t grain) {
 }
 
 /// Calls body(begin, end) for each piece.
-void run_pieces(std::size_t count, std::size_t grain, const LoopBody& body);
-template <class F>
-void parallel_for(std::size_t count, std::size_t grain, F&& body) {
-  run_pieces(count, grain, LoopBody(std::ref(body)));  // the reference needs no memory
-}
+void parallel_for(std::size_t count, std::size_t grain, LoopBody body);
 
 /// Combines map(begin, end) of all pieces, in the order of the pieces, so the result has the same bits for any number
 /// of workers. `init` is the first operand; without pieces it is the result.
