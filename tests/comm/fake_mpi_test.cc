@@ -40,7 +40,7 @@ Told run_ranks(int ranks, const OptionsOf& options, const std::function<void(con
                int groups = 1) {
   ::setenv("WINDROW_MPI_PLUGIN", WINDROW_FAKE_MPI, 1);
   Told told(static_cast<std::size_t>(ranks));
-  in_threads(ranks, [&](int i) {
+  on_threads(ranks, [&](int i) {
     std::vector<std::string> lines(static_cast<std::size_t>(groups) + 1);
     const auto tell = [](std::string& line, const std::function<void()>& act) {
       try {
@@ -54,7 +54,7 @@ Told run_ranks(int ranks, const OptionsOf& options, const std::function<void(con
       MpiWorld world(options(i));
       std::vector<Communicator> members;
       for (int k = 0; k < groups; ++k) members.push_back(world.group(host_device(engine)));
-      in_threads(groups, [&](int number) {
+      on_threads(groups, [&](int number) {
         const auto k = static_cast<std::size_t>(number);
         tell(lines[k], [&] { body(members[k]); });
       });
@@ -229,7 +229,7 @@ TEST(FakeMpi, AnErrorNestsWhatItNames) {
 TEST(FakeMpi, EndsAfterCallsWhoseOperandsAreNotReady) {
   const FakeMpiJob job(2, first_seed());
   ::setenv("WINDROW_MPI_PLUGIN", WINDROW_FAKE_MPI, 1);
-  in_threads(2, [](int i) {
+  on_threads(2, [](int i) {
     Engine engine({.workers = 2});
     const Device device = host_device(engine);
     const Tensor x = filled(device, 2, 2, 1);
@@ -318,7 +318,7 @@ TEST(FakeMpi, GroupsWhoseMembersHaveAllEndedAreFreed) {
   const FakeMpiJob job(3, first_seed());
   constexpr int groups_of_the_lasting_one = 8;  // of MPI
   std::barrier all(3);
-  in_threads(3, [&](int) {
+  on_threads(3, [&](int) {
     Engine engine({.workers = 1});
     MpiWorld world({.patience = 60s});
     const Device device = host_device(engine);

@@ -34,7 +34,7 @@ TEST_P(EngineTest, ThreadsMayPushOverlappingVariablesInOppositeOrders) {
   const Var d = engine.new_var("d");
   int counter = 0;
   constexpr int threads = 8, pushes = 300;
-  in_threads(threads, [&](int t) {
+  on_threads(threads, [&](int t) {
     for (int i = 0; i < pushes; ++i) {
       const bool forth = (t + i) % 2 == 0;
       engine.push([&] { ++counter; },

@@ -60,7 +60,7 @@ TEST_P(ThreadedGraphs, OverlapWhereTheirVariablesAllow) {
 TEST_P(ThreadedGraphs, MayBeExtendedWhileOthersLaunchThem) {
   std::atomic<int> first{0}, more{0};
   const Graph graph = engine.capture([&] { engine.push([&] { ++first; }, {mutate(a)}); });
-  in_threads(5, [&](int t) {
+  on_threads(5, [&](int t) {
     for (int i = 0; t > 0 && i < 200; ++i) graph.launch();
     for (int i = 0; t == 0 && i < 40; ++i) graph.append([&] { engine.push([&] { ++more; }, {mutate(a)}); });
   });
@@ -83,7 +83,7 @@ TEST_P(ThreadedGraphs, EnterAllTheirOpsAtOneInstant) {
     engine.push([&] { between += x != y; }, {read(b), read(a)});
     engine.push([&] { between += x != y; }, {read(a), read(b)});
   });
-  in_threads(4, [&](int t) {
+  on_threads(4, [&](int t) {
     for (int i = 0; i < 200; ++i) (t % 2 == 0 ? writes : looks).launch();
   });
   engine.wait_all();

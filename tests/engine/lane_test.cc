@@ -248,7 +248,7 @@ TEST_P(LaneTest, RetiresAfterShutdownAreIssuedOneAtATime) {
   engine.shutdown();
   Crowd crowd;
   int ran = 0;
-  in_threads(threads, [&](int thread) {
+  on_threads(threads, [&](int thread) {
     for (int i = 0; i < retires; ++i) {
       const auto last = [&] { crowd.pass([&] { ++ran, std::this_thread::yield(); }); };
       engine.retire(vars[static_cast<std::size_t>(thread * retires + i)], last, {.lane = on_one});

@@ -90,7 +90,7 @@ TEST_P(LifecycleTest, AfterShutdownARetireRunsAtOnceOnTheCallerAndMayRetireButNo
 TEST_P(LifecycleTest, ThreadsCreateAndRetireAtWill) {
   std::atomic<int> freed{0};
   int sum = 0;
-  in_threads(4, [&](int) {
+  on_threads(4, [&](int) {
     for (int i = 0; i < 100; ++i) {
       const Var mine = engine.new_var();
       auto* cell = new int(1);

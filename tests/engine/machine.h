@@ -221,7 +221,7 @@ inline std::vector<Step> random_program(std::uint64_t seed, std::size_t steps, c
 template <class Take>
 void take_turns(int threads, std::size_t count, const Take& take) {
   std::mutex mutex;
-  in_threads(threads, [&](int t) {
+  on_threads(threads, [&](int t) {
     for (auto i = static_cast<std::size_t>(t); i < count; i += static_cast<std::size_t>(threads)) {
       std::lock_guard lock(mutex);
       take(i);

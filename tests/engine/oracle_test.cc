@@ -123,7 +123,7 @@ TEST_P(Oracle, PushesThatAgreeOnNothingStillHaveAnOrder) {
       random_program(seed(), 1500, {.failures = false, .waits = false, .commute = false, .slow_one_in = 4});
   Machine machine(options(), 0, steps.size());
   const int pushers = GetParam().pushers;
-  in_threads(pushers, [&](int t) {
+  on_threads(pushers, [&](int t) {
     for (auto i = static_cast<std::size_t>(t); i < steps.size(); i += static_cast<std::size_t>(pushers)) {
       machine.push(steps[i]);
     }

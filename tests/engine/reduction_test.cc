@@ -104,7 +104,7 @@ TEST(Reductions, CombineAsTheyAreTold) {
 TEST(Reductions, SeveralThreadsMayAdd) {
   Engine engine({.policy = Policy::pool, .workers = 2});
   Reduction<int> sum(engine, 0);
-  in_threads(4, [&](int) {
+  on_threads(4, [&](int) {
     for (int i = 0; i < 500; ++i) sum.add([](int& part) { ++part; });
     engine.wait({sum.read()});
   });

@@ -123,7 +123,7 @@ inline EngineOptions opens_at_its_end(EngineOptions options, Gate& gate) {
 
 /// Calls body(number) in so many threads at one time. Returns when all have ended.
 template <class F>
-void in_threads(int count, F&& body) {
+void on_threads(int count, F&& body) {
   std::vector<std::jthread> threads;
   for (int i = 0; i < count; ++i) threads.emplace_back([&body, i] { body(i); });
 }
