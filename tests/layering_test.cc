@@ -24,8 +24,8 @@ struct Allowed {
 const std::map<std::string, Allowed> layers = {
     {"engine",
      {.rooms = {},
-      .libraries = {"oneapi", "tbb", "concurrentqueue", "nlohmann", "spdlog", "pthread.h", "dlfcn.h", "linux", "sched.h", "sys",
-                    "unistd.h"}}},
+      .libraries = {"oneapi", "tbb", "concurrentqueue", "nlohmann", "spdlog", "pthread.h", "dlfcn.h", "linux",
+                    "sched.h", "sys", "unistd.h"}}},
     {"memory", {.rooms = {"engine"}, .libraries = {"sys", "malloc.h"}}},
     {"ops", {.rooms = {"engine", "memory"}, .libraries = {"dnnl.h", "hwy"}}},
     {"comm", {.rooms = {"engine", "memory", "ops"}, .libraries = {"mpi.h", "nccl.h"}}},

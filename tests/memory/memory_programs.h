@@ -79,11 +79,11 @@ inline std::vector<std::vector<bool>> predecessors_of(const MemoryProgram& progr
   return before;
 }
 
-/// Checks every pair of buffers of a plan.
-class PlanChecker {
+/// When buffers of a program are alive.
+class Lives {
  public:
-  PlanChecker(const MemoryProgram& program, const MemoryPlan& plan)
-      : program_(program), plan_(plan), before_(predecessors_of(program)), users_(program.buffers.size()) {
+  explicit Lives(const MemoryProgram& program)
+      : program_(program), before_(predecessors_of(program)), users_(program.buffers.size()) {
     for (std::uint32_t step = 0; step < program.steps.size(); ++step) {
       for (const auto* list : {&program.steps[step].reads, &program.steps[step].writes}) {
         for (const std::uint32_t buffer : *list) users_[buffer].push_back(step);
@@ -91,37 +91,15 @@ class PlanChecker {
     }
   }
 
-  void check() const {
-    ASSERT_EQ(plan_.offsets.size(), program_.buffers.size());
-    for (std::uint32_t a = 0; a < plan_.offsets.size(); ++a) {
-      if (!takes_bytes(a)) continue;
-      EXPECT_EQ(plan_.offsets[a] % program_.alignment, 0u);
-      EXPECT_LE(plan_.offsets[a] + program_.buffers[a].bytes, plan_.bytes);
-      for (std::uint32_t b = 0; b < a; ++b) {
-        if (!takes_bytes(b) || !overlap(a, b)) continue;
-        EXPECT_TRUE(ends_before(a, b) || ends_before(b, a) || is_in_place(a, b) || is_in_place(b, a))
-            << "buffers " << b << " and " << a << " are alive together and share bytes";
-      }
-    }
-  }
-
- private:
-  bool takes_bytes(std::uint32_t buffer) const {
+  bool take_bytes(std::uint32_t buffer) const {
     return program_.buffers[buffer].bytes > 0 && (!users_[buffer].empty() || program_.buffers[buffer].held != Held::no);
   }
-  bool overlap(std::uint32_t a, std::uint32_t b) const {
-    return plan_.offsets[a] < plan_.offsets[b] + program_.buffers[b].bytes &&
-           plan_.offsets[b] < plan_.offsets[a] + program_.buffers[a].bytes;
-  }
-  bool alive_before(std::uint32_t a) const {
-    return program_.buffers[a].held == Held::before || program_.buffers[a].held == Held::throughout;
-  }
-  bool alive_after(std::uint32_t a) const {
-    return program_.buffers[a].held == Held::after || program_.buffers[a].held == Held::throughout;
-  }
   /// Whether all users of a, but the step `both`, finish before all users of b, but that step.
-  bool ends_before(std::uint32_t a, std::uint32_t b, std::optional<std::uint32_t> both = {}) const {
-    if (alive_after(a) || alive_before(b)) return false;
+  bool end_before(std::uint32_t a, std::uint32_t b, std::optional<std::uint32_t> both = {}) const {
+    const auto is_held = [&](std::uint32_t buffer, Held end) {
+      return program_.buffers[buffer].held == end || program_.buffers[buffer].held == Held::throughout;
+    };
+    if (is_held(a, Held::after) || is_held(b, Held::before)) return false;
     for (const std::uint32_t u : users_[a]) {
       for (const std::uint32_t v : users_[b]) {
         if (u != v ? !before_[v][u] : both != u) return false;
@@ -129,11 +107,44 @@ class PlanChecker {
     }
     return true;
   }
+  bool meet(std::uint32_t a, std::uint32_t b) const { return !end_before(a, b) && !end_before(b, a); }
+
+ private:
+  const MemoryProgram& program_;
+  const std::vector<std::vector<bool>> before_;
+  std::vector<std::vector<std::uint32_t>> users_;  // by buffer
+};
+
+/// Checks every pair of buffers of a plan.
+class PlanChecker {
+ public:
+  PlanChecker(const MemoryProgram& program, const MemoryPlan& plan) : program_(program), plan_(plan), lives_(program) {}
+
+  void check() const {
+    ASSERT_EQ(plan_.offsets.size(), program_.buffers.size());
+    for (std::uint32_t a = 0; a < plan_.offsets.size(); ++a) {
+      if (!lives_.take_bytes(a)) continue;
+      EXPECT_EQ(plan_.offsets[a] % program_.alignment, 0u);
+      EXPECT_LE(plan_.offsets[a] + program_.buffers[a].bytes, plan_.bytes);
+      for (std::uint32_t b = 0; b < a; ++b) {
+        if (!lives_.take_bytes(b) || !overlap(a, b)) continue;
+        EXPECT_TRUE(!lives_.meet(a, b) || is_in_place(a, b) || is_in_place(b, a))
+            << "buffers " << b << " and " << a << " are alive together and share bytes";
+      }
+    }
+  }
+
+ private:
+  bool overlap(std::uint32_t a, std::uint32_t b) const {
+    return plan_.offsets[a] < plan_.offsets[b] + program_.buffers[b].bytes &&
+           plan_.offsets[b] < plan_.offsets[a] + program_.buffers[a].bytes;
+  }
   bool is_in_place(std::uint32_t operand, std::uint32_t result) const {
     for (std::uint32_t step = 0; step < program_.steps.size(); ++step) {
       for (const InPlace& in_place : program_.steps[step].in_place) {
         if (in_place.operand == operand && in_place.result == result &&
-            plan_.offsets[in_place.operand] == plan_.offsets[in_place.result] && ends_before(operand, result, step)) {
+            plan_.offsets[in_place.operand] == plan_.offsets[in_place.result] &&
+            lives_.end_before(operand, result, step)) {
           return true;
         }
       }
@@ -143,8 +154,7 @@ class PlanChecker {
 
   const MemoryProgram& program_;
   const MemoryPlan& plan_;
-  const std::vector<std::vector<bool>> before_;
-  std::vector<std::vector<std::uint32_t>> users_;  // by buffer
+  const Lives lives_;
 };
 
 }  // namespace windrow::testing
