@@ -147,33 +147,3 @@ function(windrow_headers_alone name)
   set_target_properties(windrow_${name}_headers_alone PROPERTIES UNITY_BUILD OFF)
   target_link_libraries(windrow_${name}_headers_alone PRIVATE windrow::${name} windrow_flags)
 endfunction()
-
-# windrow_texts(FUNCTION variable folder name...): writes a source with the function FUNCTION, which returns the texts of
-# the files name.in in the folder by name, and sets the variable to its path.
-function(windrow_texts function variable folder)
-  set(texts)
-  foreach(name ${ARGN})
-    set(path ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/${name}.in)
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
-    file(READ ${path} text)
-    string(APPEND texts "    {\"${name}\", R\"printed(${text})printed\"},\n")
-  endforeach()
-  string(REGEX REPLACE "^(.*)::([^:]*)$" "\\1" space ${function})
-  string(REGEX REPLACE "^.*::" "" short ${function})
-  set(path ${CMAKE_CURRENT_BINARY_DIR}/${variable}.cc)
-  file(CONFIGURE OUTPUT ${path} @ONLY CONTENT [[
-#include <map>
-#include <string>
-
-namespace @space@ {
-
-std::map<std::string, std::string> @short@();
-std::map<std::string, std::string> @short@() {
-  return {
-@texts@  };
-}
-
-}  // namespace @space@
-]])
-  set(${variable} ${path} PARENT_SCOPE)
-endfunction()

@@ -3,24 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 namespace windrow::perf {
 namespace {
 
 std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (char c : text) {
-    char escaped[8];
-    if (c == '"' || c == '\\') {
-      result += {'\\', c};
-    } else if (static_cast<unsigned char>(c) < ' ') {
-      std::snprintf(escaped, sizeof escaped, "\\u%04x", static_cast<unsigned>(c));
-      result += escaped;
-    } else {
-      result += c;
-    }
-  }
-  return result + '"';
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace

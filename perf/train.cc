@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "batching/interleaved_runs.h"
-#include "machine.h"
+#include "engine/process.h"
 #include "peak.h"
 #include "program.h"
 #include "windrow/models/datasets.h"
@@ -101,7 +101,7 @@ class Contestant {
     record.add("schedule_ns_per_vertex", median_of(schedule_ns_)).add("batches_per_minibatch", median_of(batches_));
     record.add("vertices_per_unit", vertices_per_unit());
     if (!options_.inference) record.add("unbatched_units_per_s", most(unbatched_));
-    record.add("peak_rss_mb", peak_rss_mb()).add("formula", workload_.formula);
+    record.add("peak_rss_mb", peak_resident_bytes() / 1024 / 1024).add("formula", workload_.formula);
     if (!workload_.kind->cells.empty()) {
       const std::string& cell = options_.workload.cell;
       record.add("cell", cell.empty() ? workload_.kind->cells.front() : cell);

@@ -21,7 +21,7 @@ void print(const perf::Record& record, bool json) {
 }
 
 void add_json(CLI::App& command, bool& json) {
-  command.add_flag("--json", json, "Print one JSON object per line")->disable_flag_override();
+  program::toggle(command, "--json", json, "Print one JSON object per line");
 }
 
 struct TrainArguments {
@@ -60,10 +60,8 @@ CLI::App* add_train(CLI::App& app, TrainArguments& to) {
   flag(train, "--without", to.train.without, "Optimisations to disable; see below",
        some_of(perf::optimisation_names()));
   flag(train, "--passes", to.train.passes, "Passes over the training set", whole_number(1, 1 << 20));
-  train
-      .add_flag("--inference", to.train.inference,
-                "Evaluate the validation set with the initial parameters instead of training")
-      ->disable_flag_override();
+  toggle(train, "--inference", to.train.inference,
+         "Evaluate the validation set with the initial parameters instead of training");
   add_json(train, to.json);
   train.footer(
       train.get_footer() + "\n\n" + running_policies_text() + "\n" + schedule_policies_text() + "\n" +
@@ -136,21 +134,17 @@ CLI::App* add_engine(CLI::App& app, EngineArguments& to) {
                                  "Repetitions of each system on each pattern", whole_number(1, 1 << 20));
   auto* const task =
       flag(engine, "--task-ns", benchmark.task_ns, "Duration of each op in ns", whole_number(0, 1'000'000'000));
-  auto* const burst = flag(engine, "--burst", benchmark.burst, "Ops per burst, with gaps of 10 us; 0: one burst",
-                           whole_number(0, 1 << 30));
   auto* const backlog = flag<std::int64_t>(
       engine, "--backlog", [&to](const std::int64_t& count) { to.backlog = count; },
       "Measure memory per waiting op instead, while this many ops wait", whole_number(1, 1 << 30));
   auto* const metg =
-      engine.add_flag("--metg", to.metg, "Measure the shortest ops that keep half of the best efficiency instead")
-          ->disable_flag_override();
+      toggle(engine, "--metg", to.metg, "Measure the shortest ops that keep half of the best efficiency instead");
   auto* const start =
-      engine.add_flag("--start", to.start, "Measure the delay from push to start instead (Windrow only)")
-          ->disable_flag_override();
+      toggle(engine, "--start", to.start, "Measure the delay from push to start instead (Windrow only)");
   // Separate measurements, and the flags that mean nothing to them.
-  metg->excludes(start, backlog, task, burst);
-  backlog->excludes(ops, repetitions, task, burst);
-  start->excludes(backlog, patterns, systems, width, ops, repetitions, task, burst);
+  metg->excludes(start, backlog, task);
+  backlog->excludes(ops, repetitions, task);
+  start->excludes(backlog, patterns, systems, width, ops, repetitions, task);
   patterns->each([&to](const std::string&) { to.pattern_is_given = true; });
   add_json(engine, to.json);
   engine.footer(
@@ -169,7 +163,6 @@ CLI::App* add_engine(CLI::App& app, EngineArguments& to) {
       "  push_ns              mean time of a push, median of the repetitions\n"
       "  push_p50, push_p999  percentiles of single pushes, in ns, without the cost of the timer\n"
       "  rss_mb               memory in MiB by which a process grows that runs only this system\n"
-      "  round_trip_ns        time in which two cores pass a cache line to each other and back\n"
       "  efficiency           share of the workers' time that is spent inside ops (with --task-ns)\n"
       "\n"
       "Separate measurements:\n"
@@ -180,9 +173,8 @@ CLI::App* add_engine(CLI::App& app, EngineArguments& to) {
       "  --start    start_p50, start_p99 and start_max are the delay in ns from push to start, by the gap between\n"
       "             pushes (gap_us).\n"
       "\n"
-      "windrow uses policy pool, windrow-per-device policy per_device. The ops of windrow-async are completed by a\n"
-      "thread that is not the engine's; those of windrow-captures capture 256 bytes more than others. With --burst,\n"
-      "Gaps between bursts count in ns_per_op only.\n"
+      "windrow uses policy pool, windrow-per-device policy per_device. The ops of windrow-captures capture 256 bytes\n"
+      "more than others.\n"
       "Peers must be enabled when CMake configures the build, for example with\n"
       "-DWINDROW_PEERS='openmp;tbb;tbb-graph;starpu;taskflow;taskflow-graph' -DWINDROW_TASKFLOW=DIR");
   return &engine;
@@ -217,11 +209,9 @@ CLI::App* add_gpu(CLI::App& app, GpuArguments& to) {
   flag(gpu, "--samples", to.gpu.workload.samples, "Generated training samples; 0: the model's default",
        whole_number(0, 1 << 24));
   flag(gpu, "--passes", to.gpu.passes, "Passes over the data", whole_number(1, 1 << 20));
-  gpu.add_flag("--inference", to.gpu.inference, "Evaluate the validation set instead of training")
-      ->disable_flag_override();
-  gpu.add_flag("--without-work", to.without_work,
-               "Let kernels and copies do nothing: what remains is the host's time. Needs no device")
-      ->disable_flag_override();
+  toggle(gpu, "--inference", to.gpu.inference, "Evaluate the validation set instead of training");
+  toggle(gpu, "--without-work", to.without_work,
+         "Let kernels and copies do nothing: what remains is the host's time. Needs no device");
   add_json(gpu, to.json);
   gpu.footer(perf::gpu_fields);
   return &gpu;
@@ -278,34 +268,6 @@ const std::map<std::string, std::string> replaced = {
 int main(int argc, char** argv) {
   perf::settle_environment(argv);
   CLI::App app("Benchmarks of the Windrow runtime.", "windrow-perf");
-  app.footer(
-      "Benchmarks and the commands that reproduce them:\n"
-      "  Tree-LSTM training     windrow-perf train --model tree-lstm --data DIR --hidden 256 --embedding 256 --batch 64"
-      " --workers 1,2 --json\n"
-      "  Tree-LSTM inference    windrow-perf train --model tree-lstm --data DIR --inference --json\n"
-      "  Tree-LSTM and DyNet    scripts/peers --data DIR --dynet dynet_tree_lstm\n"
-      "  Tree-LSTM in PyTorch   perf/peers/torch_tree_lstm.py --data DIR --hidden 256 512 --batch 1 16 64 256 1024\n"
-      "  nn.LSTM in PyTorch     perf/peers/torch_lstm.py\n"
-      "  Training of all models windrow-perf train --model all --workers 1,2 --json\n"
-      "  Cost per op            windrow-perf engine --pattern all --workers 2 --systems windrow,openmp,tbb --json\n"
-      "  Cost per op in bursts  windrow-perf engine --pattern B --burst 200 --systems windrow --json\n"
-      "  Shortest useful op     windrow-perf engine --metg --width 64 --systems all --json\n"
-      "  Delay from push        windrow-perf engine --start --workers 2 --json\n"
-      "  Memory per op          windrow-perf engine --backlog 200000 --systems all --json\n"
-      "  CUDA device            windrow-perf gpu --data DIR --hidden 256,512 --json\n"
-      "  Host's share of that   windrow-perf gpu --data DIR --hidden 256 --batch 256 --without-work --json\n"
-      "  Collectives            windrow-perf comm --json\n"
-      "  Data-parallel steps    mpirun -n 2 windrow-perf comm --role perceptron --json\n"
-      "  ... and PyTorch's      scripts/ddp --python python3\n"
-      "Each of the following commands prints a table in Markdown:\n"
-      "  Optimisations          windrow-perf ablation\n"
-      "  Memory operations      windrow-perf ablation --times --model tree-lstm --batch 1,16,64,256\n"
-      "  Schedule policies      windrow-perf schedules\n"
-      "  Speedup of batching    windrow-perf schedules --model fixed-lstm --batch 1,2,4,8,16,32,64,128\n"
-      "  Manual batching        windrow-perf schedules --manual --batch 1,2,4,8,16,32,64\n"
-      "  Lazy expressions       windrow-perf lazy\n"
-      "  Replayed steps         windrow-perf static --workers 1,2\n"
-      "scripts/measure writes them to perf/results.");
   if (const auto found = replaced.find(argc > 1 ? argv[1] : ""); found != replaced.end()) {
     program::print_error(app, "command '" + found->first + "' was replaced; expected " + found->second);
     return 2;

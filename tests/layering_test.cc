@@ -24,8 +24,8 @@ struct Allowed {
 const std::map<std::string, Allowed> layers = {
     {"engine",
      {.rooms = {},
-      .libraries = {"oneapi", "tbb", "concurrentqueue", "spdlog", "pthread.h", "dlfcn.h", "linux", "sched.h", "sys",
-                    "unistd.h"}}},
+      .libraries = {"oneapi", "tbb", "concurrentqueue", "nlohmann", "spdlog", "pthread.h", "dlfcn.h", "linux",
+                    "sched.h", "sys", "unistd.h"}}},
     {"memory", {.rooms = {"engine"}, .libraries = {"sys", "malloc.h"}}},
     {"ops", {.rooms = {"engine", "memory"}, .libraries = {"dnnl.h", "hwy"}}},
     {"comm", {.rooms = {"engine", "memory", "ops"}, .libraries = {"mpi.h", "nccl.h"}}},
@@ -43,7 +43,7 @@ const std::map<std::string, Allowed> layers = {
     {"perf",
      {.rooms = {"engine", "memory", "ops", "batching", "training", "cuda", "comm", "models"},
       .libraries = {"sys", "unistd.h", "malloc.h", "devices.h", "mpi_calls.h", "program.h", "flags.h", "peak.h",
-                    "model.h", "oneapi", "omp.h", "pthread.h", "taskflow", "starpu.h", "dynet"}}},
+                    "model.h", "nlohmann", "oneapi", "omp.h", "taskflow", "starpu.h", "dynet"}}},
 };
 
 std::vector<std::string> lines_of(const fs::path& file) {

@@ -40,13 +40,13 @@ MPI_Op of(MpiOperation operation, MpiType type) {
   return type == MpiType::float32 ? max_of_floats : MPI_MAX;
 }
 
-/// MPI counts with int.
-bool fits(std::size_t count) { return count <= INT_MAX; }
 const void* or_in_place(const void* from) { return from == nullptr ? MPI_IN_PLACE : from; }
 
-int begin(MpiRequest** request, auto&& call) {
+/// Begins a transfer of so many elements by `call`, which gets their number as MPI counts.
+int begin(MpiRequest** request, std::size_t count, auto&& call) {
+  if (count > INT_MAX) return MPI_ERR_COUNT;
   auto* const made = new MPI_Request(MPI_REQUEST_NULL);
-  const int error = call(made);
+  const int error = call(static_cast<int>(count), made);
   if (error != MPI_SUCCESS) {
     delete made;
     return error;
@@ -102,57 +102,44 @@ int release(MpiGroup* group) {
 
 int all_reduce(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiOperation operation,
                MpiRequest** request) {
-  if (!fits(count)) return MPI_ERR_COUNT;
-  return begin(request, [&](MPI_Request* made) {
-    return MPI_Iallreduce(or_in_place(from), to, static_cast<int>(count), of(type), of(operation, type), of(group),
-                          made);
+  return begin(request, count, [&](int n, MPI_Request* made) {
+    return MPI_Iallreduce(or_in_place(from), to, n, of(type), of(operation, type), of(group), made);
   });
 }
 int reduce(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiOperation operation,
            int root, MpiRequest** request) {
-  if (!fits(count)) return MPI_ERR_COUNT;
-  return begin(request, [&](MPI_Request* made) {
-    return MPI_Ireduce(or_in_place(from), from == to ? nullptr : to, static_cast<int>(count), of(type),
-                       of(operation, type), root, of(group), made);
+  return begin(request, count, [&](int n, MPI_Request* made) {
+    return MPI_Ireduce(or_in_place(from), from == to ? nullptr : to, n, of(type), of(operation, type), root, of(group),
+                       made);
   });
 }
 int broadcast(MpiGroup* group, void* data, std::size_t count, MpiType type, int root, MpiRequest** request) {
-  if (!fits(count)) return MPI_ERR_COUNT;
-  return begin(request, [&](MPI_Request* made) {
-    return MPI_Ibcast(data, static_cast<int>(count), of(type), root, of(group), made);
-  });
+  return begin(request, count,
+               [&](int n, MPI_Request* made) { return MPI_Ibcast(data, n, of(type), root, of(group), made); });
 }
 int all_gather(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiRequest** request) {
-  if (!fits(count)) return MPI_ERR_COUNT;
-  return begin(request, [&](MPI_Request* made) {
-    const int n = static_cast<int>(count);
+  return begin(request, count, [&](int n, MPI_Request* made) {
     return MPI_Iallgather(from, n, of(type), to, n, of(type), of(group), made);
   });
 }
 int reduce_scatter(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiOperation operation,
                    MpiRequest** request) {
-  if (!fits(count)) return MPI_ERR_COUNT;
-  return begin(request, [&](MPI_Request* made) {
-    return MPI_Ireduce_scatter_block(from, to, static_cast<int>(count), of(type), of(operation, type), of(group), made);
+  return begin(request, count, [&](int n, MPI_Request* made) {
+    return MPI_Ireduce_scatter_block(from, to, n, of(type), of(operation, type), of(group), made);
   });
 }
 int all_to_all(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiRequest** request) {
-  if (!fits(count)) return MPI_ERR_COUNT;
-  return begin(request, [&](MPI_Request* made) {
-    const int n = static_cast<int>(count);
+  return begin(request, count, [&](int n, MPI_Request* made) {
     return MPI_Ialltoall(from, n, of(type), to, n, of(type), of(group), made);
   });
 }
 int send(MpiGroup* group, const void* data, std::size_t count, MpiType type, int to, int tag, MpiRequest** request) {
-  if (!fits(count)) return MPI_ERR_COUNT;
-  return begin(request, [&](MPI_Request* made) {
-    return MPI_Isend(data, static_cast<int>(count), of(type), to, tag, of(group), made);
-  });
+  return begin(request, count,
+               [&](int n, MPI_Request* made) { return MPI_Isend(data, n, of(type), to, tag, of(group), made); });
 }
 int receive(MpiGroup* group, void* data, std::size_t count, MpiType type, int from, int tag, MpiRequest** request) {
-  if (!fits(count)) return MPI_ERR_COUNT;
-  return begin(request, [&](MPI_Request* made) {
-    return MPI_Irecv(data, static_cast<int>(count), of(type), from < 0 ? MPI_ANY_SOURCE : from, tag, of(group), made);
+  return begin(request, count, [&](int n, MPI_Request* made) {
+    return MPI_Irecv(data, n, of(type), from < 0 ? MPI_ANY_SOURCE : from, tag, of(group), made);
   });
 }
 

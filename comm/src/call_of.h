@@ -151,9 +151,8 @@ class CallOf {
   void push() {
     refuse_inside(*device_.engine, comm::to_string(call_.kind));
     Engine& engine = *device_.engine;
-    Index elements = 0;
-    for (const Call::Shape& shape : call_.shapes) elements += shape.rows * shape.width;
-    require_countable(call_.kind, elements, call_.part_bytes, member_->most_elements(call_.kind));
+    require_countable(call_.kind, static_cast<Index>(call_.bytes() / 4), call_.part_bytes,
+                      member_->most_elements(call_.kind));
     if (member_->group() != member_.get()) EngineUse::note_awaited(engine);  // it may call for the other members, too
     const OpName name = options_.name.text().empty() ? name_of(call_.kind) : options_.name;
     const PushOptions options{.name = name, .priority = options_.priority, .pushed_at = options_.pushed_at};

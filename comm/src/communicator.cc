@@ -119,7 +119,7 @@ std::chrono::nanoseconds Communicator::time_in_calls() const {
 }
 void Communicator::abort(const std::string& why) const {
   member_->break_up({.why = why.empty() ? "rank " + std::to_string(rank()) + " has called abort()" : why,
-                     .told = comm::Told::by_abort});
+                     .reported_by = comm::ReportedBy::aborter});
 }
 
 }  // namespace windrow

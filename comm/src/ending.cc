@@ -39,6 +39,7 @@ void compute(std::span<const PartOfRank> parts) {
       }
       return;
     case Kind::all_gather:
+    case Kind::exchange:
       for (std::size_t to = 0; to < parts.size(); ++to) {
         for (std::size_t from = 0; from < parts.size(); ++from) {
           copy(piece(from, 0), block(piece(to, 1), static_cast<Index>(from)));
@@ -77,20 +78,6 @@ std::string text_of(const std::exception& error) {
   return text.empty() ? "an exception without a text" : text;
 }
 
-Breakage reason_to_fail(std::span<const Said> parts) {
-  for (std::size_t i = 0; i < parts.size() && parts.size() > 1; ++i) {
-    const Said& other = parts[i == 0 ? 1 : 0];
-    if (parts[i].call->fits(*other.call)) continue;
-    return {.why = "rank " + std::to_string(other.rank) + " calls " + other.call->describe() + ", but rank " +
-                   std::to_string(parts[i].rank) + " calls " + parts[i].call->describe()};
-  }
-  for (const Said& part : parts) {
-    if (part.failure->empty()) continue;
-    return operand_failed(part.rank, *part.failure, part.origin);
-  }
-  return {};
-}
-
 Breakage operand_failed(int rank, const std::string& failure, std::exception_ptr origin) {
   Breakage failed{.why = "the operand of rank " + std::to_string(rank) + " failed: " + failure};
   if (origin) failed.cause = std::move(origin);
@@ -113,12 +100,12 @@ std::exception_ptr nesting(const std::exception_ptr& cause, const std::string& t
 }
 
 std::exception_ptr error_of(const std::string& text, const Breakage& broken) {
-  switch (broken.told) {
-    case Told::here:
+  switch (broken.reported_by) {
+    case ReportedBy::this_member:
       return nesting<CommError>(broken.cause, text);
-    case Told::elsewhere:
-      return nesting<ToldError>(broken.cause, text);
-    case Told::by_abort:
+    case ReportedBy::another:
+      return nesting<PeerError>(broken.cause, text);
+    case ReportedBy::aborter:
       return nesting<AbortError>(broken.cause, text);
   }
   return broken.cause;
@@ -131,7 +118,7 @@ std::exception_ptr Breakage::error_of_exchange() const {
   return why.find("exchange") == std::string::npos ? error("exchange") : error_of(why, *this);
 }
 
-void fail(Exchange& part, const Breakage& broken) { part.done(broken.error(part.call.describe())); }
+void Exchange::fail(const Breakage& why) { done(why.error(call.describe())); }
 
 void require_positive(const char* group, const char* option, std::chrono::nanoseconds time) {
   if (time > time.zero()) return;
@@ -149,18 +136,22 @@ std::string seconds(std::chrono::nanoseconds time) {
   return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
 }
 
-void finish(std::span<const PartOfRank> parts) {
-  const Exchange& first = *parts.front().exchange;
-  const auto bad = [&](const PartOfRank& part) {
-    return !part.exchange->failure.empty() || (&part != parts.data() && !part.exchange->call.fits(first.call));
-  };
-  Breakage failed;
-  if (std::ranges::any_of(parts, bad)) {
-    std::vector<Said> said;
-    for (const auto& [rank, part] : parts) said.push_back({rank, &part->call, &part->failure, part->origin});
-    failed = reason_to_fail(said);
+Breakage reason_to_fail(std::span<const PartOfRank> parts) {
+  const Call& first = parts.front().exchange->call;
+  for (const auto& [rank, part] : parts.subspan(1)) {
+    if (part->call.fits(first)) continue;
+    return {.why = "rank " + std::to_string(parts.front().rank) + " calls " + first.describe() + ", but rank " +
+                   std::to_string(rank) + " calls " + part->call.describe()};
   }
-  if (!failed) {
+  for (const auto& [rank, part] : parts) {
+    if (!part->failure.empty()) return operand_failed(rank, part->failure, part->origin);
+  }
+  return {};
+}
+
+void finish(std::span<const PartOfRank> parts) {
+  Breakage failed = reason_to_fail(parts);
+  if (!failed && !parts.front().exchange->pieces.empty()) {
     try {
       compute(parts);
     } catch (const std::exception& error) {
@@ -169,7 +160,7 @@ void finish(std::span<const PartOfRank> parts) {
   }
   for (const PartOfRank& part : parts) {
     if (failed) {
-      fail(*part.exchange, failed);
+      part.exchange->fail(failed);
     } else {
       part.exchange->done();
     }

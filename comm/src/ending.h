@@ -14,25 +14,15 @@ namespace windrow::comm {
 /// What an exception says; in any case something, since a Breakage without a text is none.
 std::string text_of(const std::exception& error);
 
-/// What a member says of its part of a call.
-struct Said {
-  int rank;
-  const Call* call;
-  const std::string* failure;  ///< of its operands; empty if there is none
-  std::exception_ptr origin;   ///< of that failure
-};
-/// Why the call fails at all members, since calls do not fit each other or an operand has failed; false if it does not.
-Breakage reason_to_fail(std::span<const Said> parts);
-/// Of a call that fails since an operand of this member has.
-Breakage operand_failed(int rank, const std::string& failure, std::exception_ptr origin);
-
-/// Ends a part with an error that names its call.
-void fail(Exchange& part, const Breakage& broken);
-
 struct PartOfRank {
   int rank;
   ExchangePtr exchange;
 };
+/// Why the call fails at all members, since calls do not fit each other or an operand has failed; false if it does not.
+Breakage reason_to_fail(std::span<const PartOfRank> parts);
+/// Of a call that fails since an operand of this member has.
+Breakage operand_failed(int rank, const std::string& failure, std::exception_ptr origin);
+
 /// Computes a call, whose parts are all there, where the tensors lie; and ends the parts. Those of a collective are in
 /// the order of ranks. The call fails at all members if they do not fit each other, or if an operand has failed.
 void finish(std::span<const PartOfRank> parts);

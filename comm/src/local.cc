@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 
 #include "ending.h"
@@ -43,7 +43,6 @@ class Group {
         left_(at(size)),
         ended_(at(size)),
         heard_(at(size)) {
-    unused_.reserve(64);
     timer_ = std::thread([this] { watch(); });
   }
   ~Group() {
@@ -69,11 +68,15 @@ class Group {
     if (broken_) {
       const Breakage why = broken_;
       lock.unlock();
-      return comm::fail(*part, why);
+      return part->fail(why);
     }
     const Name name = name_of(part->call, rank);
-    const auto known = rounds_.find(name);
-    const auto place = known == rounds_.end() ? begin(name) : known;
+    const auto [place, first] = rounds_.try_emplace(name);
+    if (first) {
+      place->second.since = Clock::now();
+      begun_ = true;
+      if (timer_idle_) timer_changed_.notify_all();
+    }
     Parts& parts = place->second.parts;
     parts.push_back({rank, std::move(part)});
     for (std::size_t i = parts.size() - 1; i > 0 && comes_before(name, parts[i].rank, parts[i - 1].rank); --i) {
@@ -85,8 +88,7 @@ class Group {
       return fail_all(failed);
     }
     const Parts all = std::move(parts);
-    Rounds::node_type round = rounds_.extract(place);
-    if (unused_.size() < unused_.capacity()) unused_.push_back(std::move(round));
+    rounds_.erase(place);
     lock.unlock();
     comm::finish({all.data(), all.size()});
   }
@@ -98,7 +100,6 @@ class Group {
     ended_[at(rank)] = {.why = "rank " + std::to_string(rank) + " has ended without this call"};
     auto failed = without_hope();
     lock.unlock();
-    changed_.notify_all();
     fail_all(failed);
   }
 
@@ -106,7 +107,6 @@ class Group {
     std::unique_lock lock(mutex_);
     auto failed = break_locked(why);
     lock.unlock();
-    changed_.notify_all();
     fail_all(failed);
   }
 
@@ -121,85 +121,18 @@ class Group {
     heard(why);
   }
 
-  std::vector<std::int64_t> exchange(int rank, std::span<const std::int64_t> numbers) {
-    std::unique_lock lock(mutex_);
-    const std::uint64_t turn = meeting_.turn;
-    require_whole();
-    if (meeting_.come == 0) meeting_.numbers.assign(at(size()), std::nullopt);
-    auto& own = meeting_.numbers[at(rank)];
-    if (own) throw MisuseError("exchange: rank " + std::to_string(rank) + " calls it in two threads");
-    own.emplace(numbers.begin(), numbers.end());
-    if (++meeting_.come == size()) {
-      meeting_.result.clear();
-      meeting_.misfit.clear();
-      for (int other = 0; other < size(); ++other) {
-        const auto& each = meeting_.numbers[at(other)];
-        const std::size_t first = meeting_.numbers.front()->size();
-        if (meeting_.misfit.empty() && each->size() != first) {
-          meeting_.misfit = "rank 0 passes " + std::to_string(first) + " numbers, but rank " + std::to_string(other) +
-                            " passes " + std::to_string(each->size());
-        }
-        meeting_.result.insert(meeting_.result.end(), each->begin(), each->end());
-      }
-      meeting_.come = 0;
-      ++meeting_.turn;
-      changed_.notify_all();
-    }
-    const auto begun = Clock::now();
-    while (meeting_.turn == turn) {
-      const int gone = someone_left();
-      if (gone >= 0) throw_without(gone, meeting_.numbers[at(rank)]);
-      require_whole();
-      if (const auto left = comm::time_left(patience_, begun); left > left.zero()) {
-        changed_.wait_for(lock, left);
-        continue;
-      }
-      std::string missing;
-      for (int other = 0; other < size(); ++other)
-        if (!meeting_.numbers[at(other)]) missing += (missing.empty() ? "" : ", ") + std::to_string(other);
-      const std::string why = "rank " + missing + " has not called exchange within " + comm::seconds(patience_);
-      auto failed = break_locked({.why = why});
-      lock.unlock();
-      changed_.notify_all();
-      fail_all(failed);
-      throw CommError(why);
-    }
-    if (!meeting_.misfit.empty()) throw CommError("exchange: " + meeting_.misfit);
-    return meeting_.result;
-  }
-
  private:
-  /// A collective (pair: -1, -1), or the k-th message of a pair of ranks.
+  /// A collective (pair: -1, -1), an exchange of numbers (-1, -2), or the k-th message of a pair of ranks.
   struct Name {
     int from, to;
     std::uint64_t number;
-    friend bool operator==(const Name&, const Name&) = default;
+    friend auto operator<=>(const Name&, const Name&) = default;
   };
-  struct Hash {
-    std::size_t operator()(const Name& name) const {
-      return name.number ^ at(name.from + 1) << 48 ^ at(name.to + 1) << 32;
-    }
-  };
-  using Rounds = std::unordered_map<Name, Round, Hash>;
-  /// Begins a round, in memory of an earlier one.
-  Rounds::iterator begin(const Name& name) {
-    Rounds::iterator place;
-    if (unused_.empty()) {
-      place = rounds_.try_emplace(name).first;
-    } else {
-      unused_.back().key() = name;
-      place = rounds_.insert(std::move(unused_.back())).position;
-      unused_.pop_back();
-    }
-    place->second.since = Clock::now();
-    begun_ = true;
-    if (timer_idle_) timer_changed_.notify_all();
-    return place;
-  }
+  using Rounds = std::map<Name, Round>;
   static Name name_of(const Call& call, int rank) {
     if (call.kind == Kind::send) return {rank, call.peer, call.number};
     if (call.kind == Kind::recv) return {call.peer, rank, call.number};
-    return {-1, -1, call.number};
+    return {-1, call.kind == Kind::exchange ? -2 : -1, call.number};
   }
   /// How many members take part: the sender and the receiver, or all. They are numbered in this order.
   std::size_t count_of(const Name& name) const { return name.from >= 0 ? 2 : left_.size(); }
@@ -213,12 +146,10 @@ class Group {
 
   /// Whether the member will never call what the round lacks.
   bool gone(const Name& name, int rank) const {
-    const auto& numbered = left_[at(rank)];
-    if (!numbered) return false;
-    const auto kind = name.from < 0 ? Kind::all_reduce : rank == name.from ? Kind::send : Kind::recv;
+    const auto of_all = name.to == -1 ? Kind::all_reduce : Kind::exchange;
+    const auto kind = name.from < 0 ? of_all : rank == name.from ? Kind::send : Kind::recv;
     const int peer = name.from < 0 ? 0 : rank == name.from ? name.to : name.from;
-    const auto place = numbered->find({kind, peer});
-    return place == numbered->end() || place->second <= name.number;
+    return left_[at(rank)] && left_[at(rank)]->of(kind, peer) <= name.number;
   }
 
   /// What is to be called without the mutex.
@@ -230,7 +161,7 @@ class Group {
   static void fail_all(Failed& failed) {
     std::ranges::stable_sort(failed.parts, {}, [](const auto& each) { return each.first->call.number; });
     for (const auto& [heard, why] : failed.heard) heard(why);
-    for (const auto& [part, why] : failed.parts) comm::fail(*part, why);
+    for (const auto& [part, why] : failed.parts) part->fail(why);
   }
   static void take_parts(Round& round, const Breakage& why, Failed& failed) {
     for (auto& [rank, part] : round.parts) failed.parts.emplace_back(std::move(part), why);
@@ -268,24 +199,6 @@ class Group {
     return failed;
   }
 
-  void require_whole() const {
-    if (broken_) std::rethrow_exception(broken_.error_of_exchange());
-  }
-  int someone_left() const {
-    for (int rank = 0; rank < size(); ++rank) {
-      if (left_[at(rank)] && !meeting_.numbers[at(rank)]) return rank;
-    }
-    return -1;
-  }
-  /// Takes the member's numbers back.
-  [[noreturn]] void throw_without(int gone, std::optional<std::vector<std::int64_t>>& own) {
-    own.reset();
-    --meeting_.come;
-    Breakage why = ended_[at(gone)];
-    why.why = "rank " + std::to_string(gone) + " has ended without calling exchange";
-    std::rethrow_exception(why.error_of_exchange());
-  }
-
   /// Breaks the group when a round has waited too long, and ends: a broken group has no rounds. As long as rounds begin
   /// and end, it looks from time to time, so that no round has to wake it.
   void watch() {
@@ -315,32 +228,24 @@ class Group {
         const int rank = rank_of(name, i);
         if (!round.has(rank)) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
       }
+      const bool tensors = known.exchange->call.kind != Kind::exchange;
       auto failed = break_locked({.why = "rank " + missing + " has not called " + called +
-                                         ", or its tensors are not ready, within " + comm::seconds(patience_) +
-                                         " after the first member; the group is broken"});
+                                         (tensors ? ", or its tensors are not ready," : "") + " within " +
+                                         comm::seconds(patience_) + " after the first member; the group is broken"});
       lock.unlock();
-      changed_.notify_all();
       return fail_all(failed);  // and releases the ops, which may hold the last reference to the group
     }
   }
 
   const std::chrono::nanoseconds patience_, pause_;
   std::mutex mutex_;
-  std::condition_variable changed_, timer_changed_;  // for exchange(), and for the timer
+  std::condition_variable timer_changed_;
   // Guarded by the mutex:
   Rounds rounds_;
-  std::vector<Rounds::node_type> unused_;              // memory for rounds
   std::vector<std::optional<Member::Numbered>> left_;  // by rank: the calls of a member that has left
   std::vector<Breakage> ended_;                        // by rank: why calls fail that it has not made
   std::vector<Member::Heard> heard_;                   // by rank: see on_break()
   Breakage broken_;
-  struct Meeting {
-    std::uint64_t turn = 0;
-    int come = 0;
-    std::vector<std::optional<std::vector<std::int64_t>>> numbers;  // of this turn, by rank
-    std::vector<std::int64_t> result;                               // of the turn before
-    std::string misfit = {};                                        // why `result` is none
-  } meeting_;
   bool ending_ = false, timer_idle_ = false;  // idle: it waits for a round to look at
   bool begun_ = false;                        // a round, since the timer looked
   std::thread timer_;                         // the last member: it uses the others
@@ -353,9 +258,6 @@ class LocalMember final : public Member {
   int size() const override { return group_->size(); }
   const void* group() const override { return group_.get(); }
   void take(ExchangePtr part) override { group_->take(rank_, std::move(part)); }
-  std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
-    return group_->exchange(rank_, numbers);
-  }
   void break_up(const Breakage& why) override { group_->break_up(why); }
   void on_break(Heard heard) override { group_->on_break(rank_, std::move(heard)); }
   void leave() override { group_->leave(rank_, numbered()); }

@@ -1,29 +1,14 @@
 #include "windrow/comm/internal/member.h"
 
 #include <algorithm>
+#include <future>
 
 namespace windrow::comm {
 
 std::string_view to_string(Kind kind) {
-  switch (kind) {
-    case Kind::all_reduce:
-      return "all_reduce";
-    case Kind::reduce:
-      return "reduce";
-    case Kind::broadcast:
-      return "broadcast";
-    case Kind::all_gather:
-      return "all_gather";
-    case Kind::reduce_scatter:
-      return "reduce_scatter";
-    case Kind::all_to_all:
-      return "all_to_all";
-    case Kind::send:
-      return "send";
-    case Kind::recv:
-      return "recv";
-  }
-  return "?";
+  constexpr std::string_view names[] = {"all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter",
+                                        "all_to_all", "send",   "recv",      "exchange"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 namespace {
@@ -31,15 +16,8 @@ namespace {
 bool combines(Kind kind) { return kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter; }
 
 std::string_view to_string(Combine combine) {
-  switch (combine) {
-    case Combine::sum:
-      return "sum";
-    case Combine::mean:
-      return "mean";
-    case Combine::max:
-      return "max";
-  }
-  return "?";
+  constexpr std::string_view names[] = {"sum", "mean", "max"};
+  return names[static_cast<std::size_t>(combine)];
 }
 
 }  // namespace
@@ -59,6 +37,8 @@ bool Call::fits(const Call& other) const {
 }
 
 std::string Call::describe() const {
+  if (kind == Kind::exchange)
+    return "exchange of " + std::to_string(bytes() / 8) + " numbers, call " + std::to_string(number);
   std::string text(comm::to_string(kind));
   if (!name.text().empty() && name.text() != text) text += " '" + std::string(name.text()) + "'";
   text += " (";
@@ -78,7 +58,8 @@ std::string Call::describe() const {
 }
 
 std::string Call::describe_for_others(int rank) const {
-  if (kind != Kind::send && kind != Kind::recv) return describe();
+  if (kind == Kind::exchange) return "exchange";
+  if (kind < Kind::send) return describe();
   Call other = *this;
   other.kind = kind == Kind::send ? Kind::recv : Kind::send;
   other.peer = rank;
@@ -94,6 +75,40 @@ void require_countable(Kind kind, Index elements, std::size_t part_bytes, Index 
                     (kind < Kind::all_gather || kind >= Kind::send ? "at a time" : "of each member") +
                     "; expected at most " + std::to_string(most) + ", as MPI counts" +
                     (in_parts ? ", or parts of so many (CollectiveOptions::part_bytes)" : ""));
+}
+
+namespace {
+
+/// What the caller of exchange() gets. It makes the exception: no thread destroys one that another one reads.
+struct Exchanged {
+  std::vector<std::int64_t> numbers = {};
+  Breakage broken = {};
+};
+/// It keeps the numbers, since transfers that cannot be called off go on to use them.
+struct PartOfExchange final : Exchange {
+  std::vector<std::int64_t> own, all;
+  std::promise<Exchanged> result;
+
+  void done(std::exception_ptr) override { result.set_value({.numbers = std::move(all)}); }
+  void fail(const Breakage& why) override { result.set_value({.broken = why}); }
+};
+
+}  // namespace
+
+std::vector<std::int64_t> Member::exchange(std::span<const std::int64_t> numbers) {
+  auto part = std::make_unique<PartOfExchange>();
+  part->own.assign(numbers.begin(), numbers.end());
+  part->all.resize(numbers.size() * static_cast<std::size_t>(size()));
+  const auto width = static_cast<Index>(2 * numbers.size());
+  part->pieces = {{reinterpret_cast<std::byte*>(part->own.data()), 1, width, 4 * width},
+                  {reinterpret_cast<std::byte*>(part->all.data()), size(), width, 4 * width}};
+  part->call = {.kind = Kind::exchange, .elements = Elements::int32, .shapes = {{1, width}}};
+  auto result = part->result.get_future();
+  part->call.number = number(Kind::exchange, 0);
+  take(std::move(part));
+  Exchanged exchanged = result.get();
+  if (exchanged.broken) std::rethrow_exception(exchanged.broken.error_of_exchange());
+  return std::move(exchanged.numbers);
 }
 
 std::uint64_t Member::number(Kind kind, int peer) {

@@ -79,7 +79,7 @@ class NestedMember final : public Member {
   int size() const override { return place_.processes * nested_.inner.size(); }
   const void* group() const override { return nested_.inner.member()->group(); }
   const Nested* nested() const override { return &nested_; }
-  void take(comm::ExchangePtr part) override { comm::fail(*part, {.why = "a part of a call of a nested group"}); }
+  void take(comm::ExchangePtr part) override { part->fail({.why = "a part of a call of a nested group"}); }
 
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
     std::exception_ptr failed_here, failed_between;
@@ -103,16 +103,16 @@ class NestedMember final : public Member {
     const std::size_t count = static_cast<std::size_t>(size()) * numbers.size();
     of_all.resize(count);
     of_all.push_back(failed_between ? 1 : 0);
-    std::vector<std::int64_t> told;
+    std::vector<std::int64_t> of_first;
     try {
-      told = nested_.inner.exchange(of_all);
+      of_first = nested_.inner.exchange(of_all);
     } catch (const CommError&) {
       if (!failed_between) throw;
     }
     if (failed_between) std::rethrow_exception(failed_between);
-    if (told[count] != 0) throw CommError("exchange: failed between the processes; member 0 of this one says why");
-    told.resize(count);  // by the first member
-    return told;
+    if (of_first[count] != 0) throw CommError("exchange: failed between the processes; member 0 of this one says why");
+    of_first.resize(count);  // by the first member
+    return of_first;
   }
   void break_up(const Breakage& why) override {
     nested_.inner.member()->break_up(why);
@@ -152,13 +152,12 @@ NestedGroup::NestedGroup(const std::vector<Communicator>& inner, const Communica
             std::to_string(one.size()) + (in_place ? " in another group than member 0" : "") +
             "; expected all members of one group, by rank";
   }
-  const auto wrongs = outer.exchange(std::vector<std::int64_t>{wrong.empty() ? 0 : 1});
+  const auto counts = outer.exchange(std::vector{wrong.empty() ? static_cast<std::int64_t>(inner.size()) : 0});
   if (!wrong.empty()) throw MisuseError("NestedGroup: " + wrong);
-  if (const auto bad = std::ranges::find(wrongs, 1); bad != wrongs.end()) {
-    throw CommError("NestedGroup: process " + std::to_string(bad - wrongs.begin()) +
+  if (const auto bad = std::ranges::find(counts, 0); bad != counts.end()) {
+    throw CommError("NestedGroup: process " + std::to_string(bad - counts.begin()) +
                     " passes inner members that are not a whole group by rank");
   }
-  const auto counts = outer.exchange(std::vector{static_cast<std::int64_t>(inner.size())});
   const auto other = std::ranges::find_if(counts, [&](std::int64_t count) { return count != counts.front(); });
   if (other != counts.end()) {
     throw CommError("NestedGroup: process 0 has " + std::to_string(counts.front()) + " members, but process " +

@@ -45,5 +45,10 @@ int main(int argc, char** argv) {
   commands["devices"] = program::add_devices(app);
   commands["completion"] = program::add_completion(app);
   commands["man"] = program::add_man(app);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && words.front() == "complete") {
+    program::complete(app, {words.begin() + 1, words.end()});
+    return 0;
+  }
   return program::run(app, argc, argv, [&] { commands.at(app.get_subcommands().front()->get_name())(); });
 }

@@ -1,4 +1,4 @@
-// A lower bound of the memory of a program whose steps may run concurrently.
+// A lower bound of the memory of a program.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace windrow::perf {
 
 /// Finds the most bytes of buffers of which each two are alive together in some order of the steps: a maximum antichain
 /// of the order of lives, by Dilworth's theorem the sum of all bytes less a maximum flow from buffers to ones that
-/// begin after they have ended. For programs without views, in time that grows with the third power of their size.
+/// begin after they have ended. In time that grows with the third power of their size.
 class Antichain {
  public:
   explicit Antichain(const MemoryProgram& program) : program_(program), users_(program.buffers.size()) {
@@ -54,7 +54,7 @@ class Antichain {
         before[other] = true;
         for (std::uint32_t s = 0; s < other; ++s) before[s] = before[s] || before_[other][s];
       };
-      std::ranges::for_each(program_.steps[step].after, follow);
+      if (program_.order == StepOrder::serial && step > 0) follow(step - 1);
       for (const std::uint32_t buffer : program_.steps[step].reads) {
         follow(writer[buffer]);
         readers[buffer].push_back(step);

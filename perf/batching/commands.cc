@@ -106,7 +106,7 @@ void add_models(CLI::App& table, const Command& command, TableArguments& to) {
   table.get_option("--samples")
       ->description("Training samples per measurement")
       ->default_str(std::to_string(command.samples));
-  table.add_flag(command.flag, to.other, command.flag_about)->disable_flag_override();
+  toggle(table, command.flag, to.other, command.flag_about);
   if (command.measure == ablation) table.footer(table.get_footer() + "\n\n" + optimisations_text());
 }
 
@@ -114,7 +114,6 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
   using namespace program;
   using Takes = Command::Takes;
   CLI::App& table = *app.add_subcommand(command.name, command.about);
-  table.footer("");  // not the program's
   WorkloadOptions& workload = to.table.workload;
   to.batch = command.batch;
   to.hidden = command.hidden;
@@ -139,7 +138,7 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
   flag(table, "--workers", to.workers, models ? "Worker threads" : "Numbers of worker threads to compare",
        models ? whole_number(1, 1024) : whole_numbers(1, 1024));
   flag(table, "--repetitions", to.table.repetitions, "Measurements of each variant", whole_number(1, 1 << 20));
-  table.add_flag("--json", to.json, "Print one JSON object per row")->disable_flag_override();
+  toggle(table, "--json", to.json, "Print one JSON object per row");
   return &table;
 }
 

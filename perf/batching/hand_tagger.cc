@@ -1,32 +1,21 @@
 #include "batching/hand_tagger.h"
 
-#include "windrow/ops/internal/row_segments.h"
-
 namespace windrow::perf {
-namespace {
-
-IntTensor to_tensor(const Device& device, std::vector<std::int32_t> values, Index width) {
-  const IntTensor tensor(device, static_cast<Index>(values.size()) / width, width);
-  tensor.set(std::move(values));
-  return tensor;
-}
-
-}  // namespace
 
 TensorSentences to_tensors(const Device& device, std::vector<std::int32_t> words, std::vector<std::int32_t> tags,
                            Index sentences) {
-  auto [bounds, order] = row_segments(words);
-  return {to_tensor(device, std::move(words), 1), to_tensor(device, std::move(tags), 1),
-          to_tensor(device, std::move(bounds), 3), to_tensor(device, std::move(order), 1), sentences};
+  const auto rows = static_cast<Index>(words.size());
+  const IntTensor of_words(device, rows, 1), of_tags(device, rows, 1);
+  of_words.set(words);
+  of_tags.set(std::move(tags));
+  return {of_words, of_tags, std::move(words), sentences};
 }
 
 HandTagger::HandTagger(const Device& device, Parameters& parameters, Index hidden, int layers)
     : device_(device), parameters_(parameters), hidden_(hidden), layers_(layers) {}
 
 void HandTagger::set_gradient(const std::string& parameter, const Operator& op, std::vector<Tensor> in) {
-  const auto known = gradients_.find(parameter);
-  if (known != gradients_.end()) return to(known->second, op, std::move(in));
-  gradients_.emplace(parameter, make(op, std::move(in)));
+  parameters_.set_gradient(parameters_.find(parameter), make(op, std::move(in)));
 }
 
 /// The rows of a step; steps are counted in the order of reading.
@@ -107,6 +96,7 @@ void HandTagger::recurrent_gradient(const Way& way, const Memory& memory, const 
 }
 
 Tensor HandTagger::differentiate(const TensorSentences& minibatch) {
+  parameters_.begin_minibatch();
   sentences_ = minibatch.sentences;
   steps_ = minibatch.words.rows() / sentences_;
   const Index words = steps_ * sentences_, h = hidden_;
@@ -159,28 +149,10 @@ Tensor HandTagger::differentiate(const TensorSentences& minibatch) {
     if (layer > 0) {
       states = {below(0, h), below(h, 2 * h)};
     } else {
-      gradients_.erase("words");
-      gradients_.emplace("words", below(0, in[0].width()));
+      parameters_.set_gradient(parameters_.find("words"), minibatch.numbers, below(0, in[0].width()));
     }
   }
-  looked_up_ = {minibatch.word_bounds, minibatch.word_order};
   return loss;
-}
-
-void HandTagger::sgd(double rate) {
-  for (const auto& [name, gradient] : gradients_) {
-    if (name == "words") {
-      const Tensor table = value(name);
-      apply(device_, op::sgd_rows,
-            {.in = {gradient},
-             .indices = looked_up_,
-             .attributes = op::rows_at_rate(Rows::count(table.rows()), rate),
-             .write = Write::add},
-            table);
-    } else {
-      apply(device_, op::sgd, {.in = {gradient}, .attributes = op::at_rate(rate), .write = Write::add}, value(name));
-    }
-  }
 }
 
 }  // namespace windrow::perf

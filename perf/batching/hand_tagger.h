@@ -2,7 +2,6 @@
 // length, and the forward and backward pass are written operator by operator on the engine.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -15,8 +14,7 @@ namespace windrow::perf {
 /// on. A handle.
 struct TensorSentences {
   IntTensor words, tags;
-  /// The same words in the form that op::sgd_rows takes; see row_segments.h.
-  IntTensor word_bounds, word_order;
+  std::vector<std::int32_t> numbers;  ///< of the words
   Index sentences;
 };
 
@@ -31,13 +29,9 @@ class HandTagger {
  public:
   HandTagger(const Device& device, Parameters& parameters, Index hidden, int layers);
 
-  /// Pushes the gradients of the sum of the losses over all words. Returns that sum, 1 x 1.
+  /// Pushes the gradients of the sum of the losses over all words, and sets those of the parameters. Returns that sum,
+  /// 1 x 1.
   Tensor differentiate(const TensorSentences& minibatch);
-  /// Pushes a step of gradient descent with the last gradients.
-  void sgd(double rate);
-  /// The gradient of a parameter for the last minibatch. That of the word table has one row for each word of the
-  /// minibatch.
-  const Tensor& gradient(const std::string& parameter) const { return gradients_.at(parameter); }
 
  private:
   /// The direction in which an LSTM reads, and the prefix of its parameters' names.
@@ -75,8 +69,6 @@ class HandTagger {
   const Index hidden_;
   const int layers_;
   Index steps_ = 0, sentences_ = 0;  // of the current minibatch
-  std::map<std::string, Tensor> gradients_;
-  std::vector<IntTensor> looked_up_;  // the words of the last minibatch, in the form for op::sgd_rows
 };
 
 }  // namespace windrow::perf

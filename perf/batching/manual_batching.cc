@@ -71,7 +71,7 @@ class Taggers {
     auto tagger = std::make_shared<HandTagger>(device_, parameters_, hidden_, layers_);
     return by_minibatch(size, [this, tagger](std::size_t begin, std::size_t end) -> std::function<void()> {
       const Tensor loss = tagger->differentiate(tensors(begin, end));
-      tagger->sgd(0);
+      parameters_.sgd(0);
       return [loss] { loss.get(); };
     });
   }

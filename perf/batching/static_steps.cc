@@ -245,17 +245,17 @@ struct ProgramRows {
     return {options.batches.front(), options.hidden.front(), options.workload.seed};
   }
   /// The result of a replay keeps its memory until the next one has overwritten it.
-  const MemoryPlan& plan_of(const Way& way, int workers) const {
+  const BoundedPlan& plan_of(const Way& way, int workers) const {
     if (way.does == Way::Does::replay) return way.order == Order::serial ? serial_replays : parallel_replays;
     return workers == 0 ? serial : parallel;
   }
 
   const NamedProgram& program;
   const StepListing listing;
-  const MemoryPlan serial = listing.plan(StepOrder::serial, Held::after),
-                   parallel = listing.plan(StepOrder::dependences, Held::after),
-                   serial_replays = listing.plan(StepOrder::serial, Held::throughout),
-                   parallel_replays = listing.plan(StepOrder::dependences, Held::throughout);
+  const BoundedPlan serial = listing.plan(StepOrder::serial, Held::after),
+                    parallel = listing.plan(StepOrder::dependences, Held::after),
+                    serial_replays = listing.plan(StepOrder::serial, Held::throughout),
+                    parallel_replays = listing.plan(StepOrder::dependences, Held::throughout);
   std::vector<std::unique_ptr<PlacedSteps>> steps;
   std::vector<float> expected;  // the result of a first step
 };
@@ -315,7 +315,7 @@ Table static_steps(const TableOptions& options) {
       if (way.does == Way::Does::push) recycled = i;
       const bool counted = way.runs_ahead() && steps->workers() > 0;
       const bool planned = way.does != Way::Does::replay_cells && way.order != Order::breadth_first;
-      const MemoryPlan& plan = rows->plan_of(way, steps->workers());
+      const BoundedPlan& plan = rows->plan_of(way, steps->workers());
       const double bound = planned ? static_cast<double>(plan.lower_bound) / 1024 : NAN;
       table.add({rows->program.name, static_cast<double>(steps->workers()), way.name, times.median(i),
                  times.ratio(i, eager), calls.median(i), counted ? calls.ratio(i, recycled) : NAN,

@@ -21,13 +21,11 @@ StepListing::StepListing(const NamedProgram& program, const ProgramSizes& sizes)
   numbers_.clear();
 }
 
-MemoryPlan StepListing::plan(StepOrder order, Held held) const {
+BoundedPlan StepListing::plan(StepOrder order, Held held) const {
   MemoryProgram program = program_;
   program.order = order;
   program.buffers[result_].held = held;
-  MemoryPlan made = plan_memory(program);
-  if (order == StepOrder::dependences) made.lower_bound = Antichain(program).bytes();
-  return made;
+  return {plan_memory(program), Antichain(program).bytes()};
 }
 
 void StepListing::add_result(const Tensor& made, OpName name) {

@@ -16,6 +16,10 @@ struct ResultShape {
   std::uint32_t number;  ///< of the buffer in the planned program
 };
 
+struct BoundedPlan : MemoryPlan {
+  std::size_t lower_bound = 0;  ///< no plan for this order takes less
+};
+
 /// What a step applies, and the tensors that it makes. A value.
 class StepListing {
  public:
@@ -24,7 +28,7 @@ class StepListing {
 
   const std::vector<ResultShape>& results() const { return results_; }
   /// `held`: when the step's result is alive besides.
-  MemoryPlan plan(StepOrder order, Held held) const;
+  BoundedPlan plan(StepOrder order, Held held) const;
 
  private:
   void add_result(const Tensor& made, OpName name);

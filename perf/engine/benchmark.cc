@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "machine.h"
 #include "process.h"
 #include "trial.h"
 
@@ -24,15 +23,11 @@ class EngineContestant {
   }
 
   void repeat() {
-    round_trips_.push_back(round_trip_ns());
-    const Times times = trial_->run({.ops = options_.ops, .task_ns = options_.task_ns, .burst = options_.burst});
+    const Times times = trial_->run({.ops = options_.ops, .task_ns = options_.task_ns});
     const auto ns_an_op = [&](double seconds) { return 1e9 * seconds / static_cast<double>(options_.ops); };
     total_.push_back(ns_an_op(times.total));
     push_.push_back(ns_an_op(times.push));
-    trial_->run({.ops = std::min(timed_pushes, options_.ops),
-                 .task_ns = options_.task_ns,
-                 .burst = options_.burst,
-                 .push_ticks = &latencies_});
+    trial_->run({.ops = std::min(timed_pushes, options_.ops), .task_ns = options_.task_ns, .push_ticks = &latencies_});
   }
 
   Record record() {
@@ -44,11 +39,10 @@ class EngineContestant {
     const double median = percentile(total_, 0.5);
     record.add("ns_per_op", median).add("p05", percentile(total_, 0.05)).add("p95", percentile(total_, 0.95));
     record.add("push_ns", percentile(push_, 0.5)).add("push_p50", latency(0.5)).add("push_p999", latency(0.999));
-    record.add("rss_mb", rss_ / 1024 / 1024).add("round_trip_ns", percentile(round_trips_, 0.5));
+    record.add("rss_mb", rss_ / 1024 / 1024);
     if (options_.task_ns > 0) {
       record.add("efficiency", static_cast<double>(options_.task_ns) / options_.workers / median);
     }
-    if (options_.burst > 0) record.add("burst", options_.burst);
     return record.add("task_ns", options_.task_ns).add("ops", options_.ops);
   }
 
@@ -63,7 +57,7 @@ class EngineContestant {
   const EngineBenchmark& options_;
   const double rss_;
   std::unique_ptr<Trial> trial_;
-  std::vector<double> total_, push_, round_trips_;  // by repetition
+  std::vector<double> total_, push_;  // by repetition
   std::vector<std::uint32_t> latencies_;
 };
 

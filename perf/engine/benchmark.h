@@ -23,7 +23,6 @@ struct EngineBenchmark {
   std::int64_t ops = 100'000;  ///< per repetition
   int repetitions = 20;
   std::int64_t task_ns = 0;  ///< duration of each op
-  std::int64_t burst = 0;    ///< number of pushes between two gaps; 0: no gaps
 };
 
 /// A pattern and the systems that are compared on it. A value.
@@ -43,15 +42,13 @@ using Report = std::function<void(const Record&)>;
 Record record_of(const EngineBenchmark& options, const Pattern& pattern, const std::string& system);
 
 /// Reports a record for each pattern and system. The systems run in turn in each repetition:
-///   ns_per_op           time per op, from the first push until all ops have finished, including gaps between bursts;
-///                       median of the repetitions; p05 and p95 are percentiles
-///   push_ns             the part of that time until the last push returned, without gaps
+///   ns_per_op           time per op, from the first push until all ops have finished; median of the repetitions; p05
+///                       and p95 are percentiles
+///   push_ns             the part of that time until the last push returned
 ///   push_p50, push_p999 percentiles of single pushes, from separate repetitions, without the cost of the timer
 ///   efficiency          ops * task_ns / workers as a share of the measured time, if task_ns is above 0
 ///   rss_mb              growth of the resident memory of a process that runs only this system, from before the system
 ///                       is created to the peak of one repetition, in 2^20 bytes
-///   round_trip_ns       median of round_trip_ns() (machine.h), measured before each repetition; the other times depend
-///                       on it
 /// The push fields are null for a system that does not push single ops. Call it while the process has one thread.
 /// Throws Error if an op was lost or ran twice, and everything that contests_of throws.
 void benchmark_engines(const EngineBenchmark& options, const Report& report);

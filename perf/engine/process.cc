@@ -1,5 +1,6 @@
 #include "process.h"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,7 +10,6 @@
 #include <fstream>
 #include <string>
 
-#include "machine.h"
 #include "windrow/engine/error.h"
 
 namespace windrow::perf {
@@ -66,6 +66,10 @@ double resident_bytes() {
   return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
 }
 
-double peak_resident_bytes() { return peak_rss_mb() * 1024 * 1024; }
+double peak_resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) * 1024;
+}
 
 }  // namespace windrow::perf

@@ -50,19 +50,15 @@ struct Job {
   Counter* counters = nullptr;
   /// Receives the duration of each push in ticks; null: pushes are not timed.
   std::vector<std::uint32_t>* push_ticks = nullptr;
-  /// The number of pushes per burst, with a gap between bursts; 0: one burst.
-  std::int64_t burst = 0;
-  static constexpr std::chrono::microseconds gap{10};
   /// If set, no op runs until all are pushed and this function has been called. Only for systems that can hold a
   /// backlog.
   std::function<void()> held = nullptr;
 
-  std::int64_t longest_burst() const { return burst > 0 ? burst : ops; }
   Work work(const Task& task) const { return {counters + task.counts, task_ticks}; }
 };
 
-/// Times in seconds. `push`: from the first push until the last push returned, without the gaps; NaN for a system that
-/// does not push single ops. `total`: from the first push until all ops have finished.
+/// Times in seconds. `push`: from the first push until the last push returned; NaN for a system that does not push
+/// single ops. `total`: from the first push until all ops have finished.
 struct Times {
   double push = 0, total = 0;
 };
@@ -107,27 +103,19 @@ Times time_pushes(const Job& job, Push push, Finish finish) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
   };
   Times times;
-  double gaps = 0;
   std::size_t next = 0;
   const auto begin = Clock::now();
-  for (std::int64_t left = job.ops; left > 0;) {
-    const std::int64_t behind = left - std::min(left, job.longest_burst());
-    for (; left > behind; --left) {
-      if (job.push_ticks == nullptr) {
-        push(next, tasks[next]);
-      } else {
-        const std::uint64_t before = ticks();
-        push(next, tasks[next]);
-        job.push_ticks->push_back(static_cast<std::uint32_t>(ticks() - before));
-      }
-      if (++next == tasks.size()) next = 0;
+  for (std::int64_t left = job.ops; left > 0; --left) {
+    if (job.push_ticks == nullptr) {
+      push(next, tasks[next]);
+    } else {
+      const std::uint64_t before = ticks();
+      push(next, tasks[next]);
+      job.push_ticks->push_back(static_cast<std::uint32_t>(ticks() - before));
     }
-    const auto gap = Clock::now();
-    while (left > 0 && Clock::now() - gap < Job::gap) {
-    }
-    gaps += seconds_since(gap);
+    if (++next == tasks.size()) next = 0;
   }
-  times.push = seconds_since(begin) - gaps;
+  times.push = seconds_since(begin);
   if (job.held) job.held();
   finish();
   times.total = seconds_since(begin);

@@ -42,7 +42,6 @@ Times Trial::run(const Run& run) {
                                     .task_ticks = task_ticks,
                                     .counters = counters.data(),
                                     .push_ticks = run.push_ticks,
-                                    .burst = run.burst,
                                     .held = run.held});
   check(counters, run.ops);
   return times;

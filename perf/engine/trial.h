@@ -33,8 +33,7 @@ class Trial {
   struct Run {
     std::int64_t ops = 0;
     std::int64_t task_ns = 0;
-    std::int64_t burst = 0;  ///< as in Job, like the next two
-    std::vector<std::uint32_t>* push_ticks = nullptr;
+    std::vector<std::uint32_t>* push_ticks = nullptr;  ///< as in Job, like the next one
     std::function<void()> held = {};
   };
 

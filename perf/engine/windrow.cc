@@ -1,10 +1,8 @@
-// Windrow's own engine in four ways: policy pool, also with ops that capture much, policy per_device, and asynchronous
-// ops that a thread outside the engine completes. Replayed patterns are captured as graphs.
+// Windrow's own engine in three ways: policy pool, also with ops that capture much, and policy per_device. Replayed
+// patterns are captured as graphs.
 #include <array>
 #include <atomic>
 #include <cstddef>
-#include <mutex>
-#include <optional>
 #include <thread>
 
 #include "graph.h"
@@ -38,39 +36,6 @@ struct Captured {
   }
 };
 
-/// A thread that completes asynchronous ops in batches of all that are available, like the callback thread of a device.
-class Completer {
- public:
-  ~Completer() {
-    stopping_ = true;
-    thread_.join();
-  }
-
-  void complete(OnComplete done) {
-    const std::lock_guard lock(mutex_);
-    given_.push_back(std::move(done));
-  }
-
- private:
-  void serve() {
-    std::vector<OnComplete> taken;
-    while (!stopping_) {
-      {
-        const std::lock_guard lock(mutex_);
-        taken.swap(given_);
-      }
-      if (taken.empty()) std::this_thread::yield();
-      for (OnComplete& done : taken) done();
-      taken.clear();
-    }
-  }
-
-  std::mutex mutex_;
-  std::vector<OnComplete> given_;
-  std::atomic<bool> stopping_{false};
-  std::thread thread_{[this] { serve(); }};
-};
-
 /// An ordered lane whose points are reached at once.
 class IdleLane final : public Lane {
  public:
@@ -88,11 +53,10 @@ class IdleLane final : public Lane {
 
 class WindrowSystem : public System {
  public:
-  enum class Way { plain, with_captures, per_device, completed_outside };
+  enum class Way { plain, with_captures, per_device };
 
   WindrowSystem(const Pattern& pattern, const SystemOptions& options, Way way = Way::plain)
       : way_(pattern.captures ? Way::with_captures : way), engine_(engine_options(options)), replayed_(pattern) {
-    if (way == Way::completed_outside) completer_.emplace();
     if (pattern.beside_lane) engine_.add_lane(std::make_shared<IdleLane>());
     for (int i = 0; i < pattern.cells; ++i) cells_.push_back(engine_.new_var());
     const auto cell = [&](int i) { return cells_[static_cast<std::size_t>(i)]; };
@@ -119,18 +83,10 @@ class WindrowSystem : public System {
     }
     if (!job.pattern.replayed) {
       const auto push = [&](std::size_t number, const Task& task) { engine_.push(job.work(task), accesses_[number]); };
-      const auto push_async = [&](std::size_t number, const Task& task) {
-        const auto begin = [this, work = job.work(task)](OnComplete done) {
-          work();
-          completer_->complete(std::move(done));
-        };
-        engine_.push_async(begin, accesses_[number]);
-      };
       const auto push_large = [&](std::size_t number, const Task& task) {
         const std::array<std::byte, captured_bytes> captured{};
         engine_.push([work = job.work(task), captured] { work(); }, accesses_[number]);
       };
-      if (way_ == Way::completed_outside) return time_pushes(job, push_async, finish);
       if (way_ == Way::with_captures) return time_pushes(job, push_large, finish);
       return time_pushes(job, push, finish);
     }
@@ -182,7 +138,6 @@ class WindrowSystem : public System {
   }
 
   const Way way_;
-  std::optional<Completer> completer_;
   Engine engine_;
   std::vector<Var> cells_;
   std::vector<std::vector<Access>> accesses_;  // by task
@@ -208,8 +163,5 @@ const SystemKind windrow_per_device_system = {.name = "windrow-per-device",
                                               .make = make_in<WindrowSystem::Way::per_device>,
                                               .takes = SystemKind::Takes::pushed_patterns,
                                               .holds = SystemKind::Holds::a_backlog};
-const SystemKind windrow_async_system = {.name = "windrow-async",
-                                         .make = make_in<WindrowSystem::Way::completed_outside>,
-                                         .takes = SystemKind::Takes::pushed_patterns};
 
 }  // namespace windrow::perf

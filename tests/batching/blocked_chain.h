@@ -2,14 +2,10 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <future>
 #include <stdexcept>
-#include <vector>
 
-#include "windrow/batching/runner.h"
-#include "windrow/engine/engine.h"
-#include "windrow/ops/operators.h"
+#include "tests/batching/support.h"
 
 namespace windrow::testing {
 
@@ -49,14 +45,9 @@ struct BlockedChain {
 
   explicit BlockedChain(const EngineOptions& options = {.workers = 2}, Device (*open)(Engine&) = blocked_host)
       : engine(options), device(open(engine)) {
-    GraphData data;
-    data.child_begin = {0};
-    for (std::int32_t v = 0; v < 6; ++v) {
-      if (v > 0) data.children.push_back(v - 1);
-      data.child_begin.push_back(static_cast<std::int32_t>(data.children.size()));
-      for (int i = 0; i < 2; ++i) data.values["x"].push_back(0.25f * static_cast<float>(v + i) - 0.5f);
-    }
-    for (int i = 0; i < 3; ++i) graphs.emplace_back(function, data);
+    Floats x;
+    for (int i = 0; i < 12; ++i) x.push_back(0.25f * static_cast<float>(i / 2 + i % 2) - 0.5f);
+    for (int i = 0; i < 3; ++i) graphs.emplace_back(function, chain_of(6, x));
   }
   static Device blocked_host(Engine& engine) {
     Device host = host_device(engine);

@@ -1,12 +1,7 @@
 // Vertex functions and graphs for the tests of the batching layer.
 #pragma once
 
-#include <algorithm>
-#include <random>
-#include <string>
-#include <vector>
-
-#include "windrow/batching/runner.h"
+#include "tests/batching/support.h"
 #include "windrow/models/tree_lstm.h"
 
 namespace windrow::testing {
@@ -110,45 +105,6 @@ struct PassingCell {
     v.push("passed", passed);
     v.loss(square(matmul(v.gather(0, b) + v.gather(0, a), out)));
     v.loss(row_sum(v.gather(1, c)));
-  }
-};
-
-/// An LSTM along the first children, with each gate written separately, and products of one value that are not gates.
-struct GatesCell {
-  static constexpr std::size_t arity = 2;
-  static constexpr Index in = 2, h = 3;
-  Parameter wi, wf, wo, wc, ui, uf, uo, uc, b, left, right;
-
-  explicit GatesCell(Parameters& p)
-      : wi(add(p, "wi", in, h)),
-        wf(add(p, "wf", in, h)),
-        wo(add(p, "wo", in, h)),
-        wc(add(p, "wc", in, h)),
-        ui(add(p, "ui", h, h)),
-        uf(add(p, "uf", h, h)),
-        uo(add(p, "uo", h, h)),
-        uc(add(p, "uc", h, h)),
-        b(add(p, "b", 1, h)),
-        left(add(p, "left", h, 2)),
-        right(add(p, "right", h, 1)) {}
-
-  void operator()(auto& v) const {
-    const auto h_of = v.state("h", h), c_of = v.state("c", h);
-    const auto x = v.pull("x", in);
-    const auto before = v.gather(0, h_of);
-    const auto gate = [&](const Parameter& w, const Parameter& u) { return matmul(x, w) + matmul(before, u); };
-    const auto c = sigmoid(gate(wf, uf) + b) * v.gather(0, c_of) + sigmoid(gate(wi, ui)) * tanh(gate(wc, uc));
-    const auto own = sigmoid(gate(wo, uo)) * tanh(c) + 0.1 * v.gather(1, h_of);
-    v.scatter(h_of, own);
-    v.scatter(c_of, c);
-    const auto one = matmul(own, left), other = matmul(own, right);
-    v.push("one", one);
-    v.loss(square(other) + row_sum(one));
-  }
-
- private:
-  static Parameter add(Parameters& p, const char* name, Index rows, Index width) {
-    return p.add(name, rows, width, Initial::uniform(-1, 1));
   }
 };
 
@@ -332,59 +288,5 @@ inline GraphData random_graph(std::int32_t vertices, std::size_t arity, Form for
   }
   return data;
 }
-
-/// Graphs of a function, with pointers to them.
-struct Graphs {
-  Graphs(const VertexFunction& function, const std::vector<GraphData>& data) {
-    for (const GraphData& one : data) graphs.emplace_back(function, one);
-    for (const InputGraph& graph : graphs) pointers.push_back(&graph);
-  }
-  Graphs(const Graphs&) = delete;
-  Graphs& operator=(const Graphs&) = delete;
-  std::vector<InputGraph> graphs;
-  std::vector<const InputGraph*> pointers;
-};
-
-/// The gradient as one matrix, row by row, with the gradients of single rows added. Empty if there is no gradient.
-inline std::vector<double> dense(const Parameters& parameters, const Parameter& parameter) {
-  const Gradient& gradient = parameters.gradient(parameter);
-  const Type& type = parameter.type();
-  if (!gradient.all && gradient.rows.empty()) return {};
-  std::vector<double> sum(static_cast<std::size_t>(type.rows.number() * type.width), 0);
-  const auto add = [&](std::size_t at, const std::vector<float>& values, std::size_t from, std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i) sum[at + i] += static_cast<double>(values[from + i]);
-  };
-  if (gradient.all) add(0, gradient.all->get(), 0, sum.size());
-  for (const Gradient::Rows& rows : gradient.rows) {
-    const std::vector<std::int32_t> of = rows.of.get();
-    const std::vector<float> values = rows.rows.get();
-    const auto width = static_cast<std::size_t>(type.width);
-    for (std::size_t r = 0; r < of.size(); ++r) add(static_cast<std::size_t>(of[r]) * width, values, r * width, width);
-  }
-  return sum;
-}
-
-/// Of each parameter in turn.
-inline std::vector<std::vector<float>> values_of(const Parameters& parameters) {
-  std::vector<std::vector<float>> values;
-  for (std::size_t i = 0; i < parameters.size(); ++i) values.push_back(parameters.value(parameters[i]).get());
-  return values;
-}
-
-/// What most tests begin with: an engine, the host as its device, and a set of parameters.
-struct OnHost {
-  explicit OnHost(const EngineOptions& options = {.workers = 2}, std::uint64_t seed = 1)
-      : engine(options), parameters(host, seed) {}
-  /// Of each parameter in turn.
-  std::vector<std::vector<double>> gradients() const {
-    std::vector<std::vector<double>> all;
-    for (std::size_t p = 0; p < parameters.size(); ++p) all.push_back(dense(parameters, parameters[p]));
-    return all;
-  }
-
-  Engine engine;
-  Device host = host_device(engine);
-  Parameters parameters;
-};
 
 }  // namespace windrow::testing

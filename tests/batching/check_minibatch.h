@@ -1,14 +1,27 @@
 // Compares a minibatch with the oracle.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include "tests/batching/mixed_cell.h"
 #include "tests/batching/oracle.h"
-#include "tests/ops/cases.h"
-#include "tests/sanitized.h"
 
 namespace windrow::testing {
+
+/// Checks the gradients of a minibatch against the oracle.
+inline void check_gradients(const Parameters& parameters, Oracle& oracle, const std::vector<GraphData>& data) {
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    SCOPED_TRACE(parameters.name(parameters[p]));
+    const Type type = parameters[p].type();
+    const auto size = static_cast<std::size_t>(type.rows.number() * type.width);
+    constexpr std::size_t enough = thread_sanitized ? 2 : sanitized ? 6 : 16;  // elements of large parameters
+    const std::map<std::size_t, double> expected = oracle.gradient(parameters[p], data, 1 + size / enough);
+    std::vector<double> gradient = dense(parameters, parameters[p]);
+    if (gradient.empty()) gradient.assign(size, 0);
+    ASSERT_EQ(gradient.size(), size);
+    double largest = 1;  // where terms cancel, their rounding errors remain
+    for (const auto& [i, value] : expected) largest = std::max(largest, std::abs(value));
+    for (const auto& [i, value] : expected) ASSERT_NEAR(gradient[i], value, 1e-4 * largest) << "element " << i;
+  }
+}
 
 /// Checks inference, training and the gradients of a minibatch against the oracle.
 inline void check_minibatch(Runner& runner, const Parameters& parameters, Oracle& oracle,
@@ -26,19 +39,7 @@ inline void check_minibatch(Runner& runner, const Parameters& parameters, Oracle
       expect_close({values.begin(), values.end()}, expected, 1e-5);
     }
   }
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    SCOPED_TRACE(parameters.name(parameters[p]));
-    const Type type = parameters[p].type();
-    const auto size = static_cast<std::size_t>(type.rows.number() * type.width);
-    constexpr std::size_t enough = thread_sanitized ? 2 : sanitized ? 6 : 16;  // elements of large parameters
-    const std::map<std::size_t, double> expected = oracle.gradient(parameters[p], data, 1 + size / enough);
-    std::vector<double> gradient = dense(parameters, parameters[p]);
-    if (gradient.empty()) gradient.assign(size, 0);
-    ASSERT_EQ(gradient.size(), size);
-    double largest = 1;  // where terms cancel, their rounding errors remain
-    for (const auto& [i, value] : expected) largest = std::max(largest, std::abs(value));
-    for (const auto& [i, value] : expected) ASSERT_NEAR(gradient[i], value, 1e-4 * largest) << "element " << i;
-  }
+  check_gradients(parameters, oracle, data);
 }
 
 template <class Cell>

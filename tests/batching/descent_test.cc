@@ -1,18 +1,8 @@
 // Steps of gradient descent: against a dense oracle, of increments that are small, and those that are skipped.
-#include <gtest/gtest.h>
-
-#include <array>
 #include <chrono>
-#include <cmath>
-#include <functional>
 #include <future>
-#include <limits>
-#include <optional>
-#include <thread>
 
 #include "tests/batching/trainer.h"
-#include "tests/engine/support.h"
-#include "windrow/batching/lazy.h"
 
 namespace windrow::testing {
 namespace {
@@ -22,8 +12,8 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 
 /// A table that is only looked up, times a weight, by a runner and by lazy expressions. The loss of an input is
 /// x * (row of the word) . w.
-struct Words {
-  explicit Words(ParametersOptions options = {}) : parameters(host, 1, options) {}
+struct Words : OnHost {
+  explicit Words(const ParametersOptions& options = {}) : OnHost({.workers = 2}, 1, options) {}
 
   struct Input {
     std::int32_t word;
@@ -31,8 +21,7 @@ struct Words {
   };
   using Inputs = std::vector<Input>;
   Minibatch differentiate(const Inputs& inputs) {
-    GraphData data;
-    data.child_begin.assign(inputs.size() + 1, 0);
+    GraphData data = leaves(inputs.size());
     for (const auto& [word, x] : inputs) {
       data.indices["word"].push_back(word);
       data.values["x"].push_back(x);
@@ -54,9 +43,13 @@ struct Words {
     graph.clear();
   }
 
-  Engine engine{{.policy = Policy::pool, .workers = 2}};
-  Device host = host_device(engine);
-  Parameters parameters;
+  /// Bytes, when all that was pushed is done.
+  std::size_t live_without_gradients() {
+    parameters.forget_gradients();
+    engine.wait_all();
+    return host.memory->use().live;
+  }
+
   Parameter words = parameters.add("words", 5, 2, Initial::constant(1));
   Parameter w = parameters.add("w", 2, 1, Initial::constant(1));
   VertexFunction function{"words", {}, [this](Vertex& v) {
@@ -190,19 +183,31 @@ TEST(KeptGradients, LetTheNextMinibatchUseTheMemoryOfTheLast) {
 
 TEST(PendingLoss, DoesNotKeepTheMemoryOfTheMinibatch) {
   Words words;
-  const auto live = [&] {
-    words.parameters.forget_gradients();
-    words.engine.wait_all();
-    return words.host.memory->use().live;
-  };
   words.differentiate({{3, 1}, {0, 2}}).loss();
-  const std::size_t before = live();
+  const std::size_t before = words.live_without_gradients();
   std::optional<Minibatch> minibatch = words.differentiate({{3, 1}, {0, 2}});
-  EXPECT_GT(live(), before);
+  EXPECT_GT(words.live_without_gradients(), before);
   const std::function<double()> loss = minibatch->pending_loss();
   minibatch.reset();
-  EXPECT_EQ(live(), before);
+  EXPECT_EQ(words.live_without_gradients(), before);
   EXPECT_EQ(loss(), 6);
+}
+
+TEST(GradientsOfRows, KeepTheMemoryOfTheirMinibatchUntilTheyAreForgotten) {
+  Words words;
+  words.differentiate({{3, 1}, {0, 2}}).loss();
+  const std::size_t none = words.live_without_gradients();
+  words.differentiate({{3, 1}, {0, 2}});
+  words.engine.wait_all();
+  EXPECT_GT(words.host.memory->use().live, none);
+  const Floats before = words.parameters.value(words.words).get();
+  words.parameters.sgd(0.1);
+  EXPECT_EQ(words.live_without_gradients(), none);
+  EXPECT_TRUE(words.parameters.gradient(words.words).rows.empty());
+  const Floats after = words.parameters.value(words.words).get();
+  EXPECT_NE(after, before);
+  words.parameters.sgd(0.1);
+  EXPECT_EQ(words.parameters.value(words.words).get(), after) << "there is no gradient to descend along";
 }
 
 TEST_P(Descent, IsNotMadeWhereALossOrAGradientIsNotFiniteAndGoesOn) {
@@ -256,6 +261,14 @@ TEST(SkippingSteps, WaitsForNothingAndReturnsTheLossAsItIs) {
                 "at vertex 1 of graph 0 is not finite"),
             std::string::npos)
       << s.parameters.skipped_steps().last[0].why;
+  // Only the last ones are told.
+  s.differentiate({{1, not_a_number}});
+  std::uint64_t last = 0;
+  for (int i = 0; i < 150; ++i) last = s.parameters.sgd(0.5);
+  s.parameters.value(s.w).get();
+  EXPECT_EQ(s.parameters.skipped_steps().count, 153u);
+  EXPECT_EQ(s.parameters.skipped_steps().last.size(), SkippedSteps::most_reported);
+  EXPECT_EQ(s.parameters.skipped_steps().last.back().step, last);
 }
 
 TEST(SkippingSteps, LeavesOtherFailuresAsTheyAre) {
@@ -265,18 +278,6 @@ TEST(SkippingSteps, LeavesOtherFailuresAsTheyAre) {
   s.parameters.sgd(0.5);
   EXPECT_THROW(s.parameters.value(s.w).get(), OpError);
   EXPECT_EQ(s.parameters.skipped_steps().count, 0u);
-}
-
-TEST(SkippingSteps, TellsOfTheLastOnesOnly) {
-  Words s({.non_finite = NonFinite::skip});
-  s.differentiate({{1, not_a_number}});
-  std::uint64_t last = 0;
-  for (int i = 0; i < 150; ++i) last = s.parameters.sgd(0.5);
-  s.parameters.value(s.w).get();
-  const SkippedSteps skipped = s.parameters.skipped_steps();
-  EXPECT_EQ(skipped.count, 150u);
-  EXPECT_EQ(skipped.last.size(), SkippedSteps::most_reported);
-  EXPECT_EQ(skipped.last.back().step, last);
 }
 
 TEST(References, ToParametersStayValidWhateverIsAdded) {

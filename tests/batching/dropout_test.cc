@@ -1,22 +1,8 @@
-
 // Dropout whose keys nobody passes: in vertex functions and in lazy expressions.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <functional>
-#include <iterator>
-#include <set>
-
 #include "tests/batching/cells.h"
-#include "tests/engine/support.h"
-#include "windrow/batching/lazy_cell.h"
-#include "windrow/ops/apply.h"
 
 namespace windrow::testing {
 namespace {
-
-using Floats = std::vector<float>;
 
 /// Chains of vertices that push dropped ones. The loss is the sum of dropped x.
 struct Chains : OnHost {
@@ -34,13 +20,7 @@ struct Chains : OnHost {
         runner(host, function, parameters, options) {}
 
   static GraphData chain(std::int32_t length) {
-    GraphData data{.child_begin = {0}};
-    for (std::int32_t v = 0; v < length; ++v) {
-      if (v > 0) data.children.push_back(v - 1);
-      data.child_begin.push_back(static_cast<std::int32_t>(data.children.size()));
-      for (int c = 0; c < 40; ++c) data.values["x"].push_back(1);
-    }
-    return data;
+    return chain_of(length, Floats(static_cast<std::size_t>(40 * length), 1));
   }
   Minibatch train() { return runner.differentiate(graphs.pointers); }
   /// By vertex of all chains.
@@ -52,6 +32,10 @@ struct Chains : OnHost {
   Runner runner;
 };
 
+Floats rows_of(const Floats& all, std::size_t begin, std::size_t end) {
+  return {all.begin() + static_cast<std::ptrdiff_t>(40 * begin), all.begin() + static_cast<std::ptrdiff_t>(40 * end)};
+}
+
 TEST(VertexDropout, DrawsByMinibatchSampleAndVertex) {
   for (const SchedulePolicy schedule : {SchedulePolicy::level, SchedulePolicy::agenda, SchedulePolicy::serial}) {
     Chains chains({.rate = 0.25}, {.groups = 3, .schedule = schedule});
@@ -62,8 +46,7 @@ TEST(VertexDropout, DrawsByMinibatchSampleAndVertex) {
     for (const auto& [graph, vertices] : {std::pair(0, 3), std::pair(1, 5), std::pair(2, 1)}) {
       for (std::int32_t v = 0; v < vertices; ++v) keys.insert(keys.end(), {minibatch, graph, v});
     }
-    const Tensor ones(chains.host, 9, 40);
-    ones.set(Floats(360, 1));
+    const Tensor ones = chains.tensor(Floats(360, 1), 40);
     const IntTensor indices(chains.host, 9, 3);
     indices.set(keys);
     const Operands by_hand{.in = {ones}, .indices = {indices}, .attributes = op::dropout_by(0.25, 7, 0)};
@@ -71,16 +54,12 @@ TEST(VertexDropout, DrawsByMinibatchSampleAndVertex) {
   }
 }
 
-TEST(VertexDropout, KeepsAllInInference) {
+TEST(VertexDropout, KeepsAllInInferenceAndGivesEachCallMasksOfItsOwn) {
   Chains chains({.rate = 0.5});
   EXPECT_EQ(chains.dropped(chains.runner.run(chains.graphs.pointers)), Floats(360, 1));
   EXPECT_EQ(chains.parameters.minibatches(), 0u);
-  EXPECT_NE(chains.dropped(chains.train()), Floats(360, 1));
-}
-
-TEST(VertexDropout, GivesEachCallMasksOfItsOwn) {
-  Chains chains({.rate = 0.5});
   const Minibatch minibatch = chains.train();
+  EXPECT_NE(chains.dropped(minibatch), Floats(360, 1));
   EXPECT_NE(chains.dropped(minibatch), chains.dropped(minibatch, "again"));
   Chains other({.rate = 0.5}, {}, 8);
   EXPECT_NE(chains.dropped(minibatch), other.dropped(other.train()));
@@ -99,12 +78,10 @@ Floats dropped_by(int rank, const std::vector<std::int32_t>& graphs, bool number
 TEST(VertexDropout, OfSamplesWithNumbersIsThatOfOneMemberWithAllOfThem) {
   Chains all({.rate = 0.5});
   const Floats expected = all.dropped(all.train());  // of chains of 3, 5 and 1 vertices
-  const auto rows = [&](int begin, int end) {
-    return Floats(expected.begin() + 40 * begin, expected.begin() + 40 * end);
-  };
-  Floats last_and_first = rows(8, 9);
-  std::ranges::copy(rows(0, 3), std::back_inserter(last_and_first));
-  EXPECT_EQ(dropped_by(0, {2, 0}, true), last_and_first);
+  const auto rows = [&](std::size_t begin, std::size_t end) { return rows_of(expected, begin, end); };
+  const Floats last_and_first = dropped_by(0, {2, 0}, true);
+  EXPECT_EQ(rows_of(last_and_first, 0, 1), rows(8, 9));
+  EXPECT_EQ(rows_of(last_and_first, 1, 4), rows(0, 3));
   EXPECT_EQ(dropped_by(1, {1}, true), rows(3, 8));
   EXPECT_NE(dropped_by(1, {1}, false), rows(3, 8));
   EXPECT_NE(dropped_by(1, {0}, false), dropped_by(0, {0}, false)) << "members draw their own";
@@ -142,10 +119,9 @@ TEST(VertexDropout, OfRowsKeepsOrDropsThemAsAWhole) {
   for (int i = 0; i < 3; ++i) {
     const Floats dropped = chains.dropped(chains.train());
     for (std::size_t v = 0; v < 9; ++v) {
-      const std::set<float> row(dropped.begin() + static_cast<std::ptrdiff_t>(40 * v),
-                                dropped.begin() + static_cast<std::ptrdiff_t>(40 * (v + 1)));
-      EXPECT_EQ(row.size(), 1u);
-      seen.insert(row.begin(), row.end());
+      const Floats row = rows_of(dropped, v, v + 1);
+      EXPECT_EQ(row, Floats(40, row[0]));
+      seen.insert(row[0]);
     }
   }
   EXPECT_EQ(seen, (std::set<float>{0, 2}));
@@ -154,10 +130,7 @@ TEST(VertexDropout, OfRowsKeepsOrDropsThemAsAWhole) {
 TEST(VertexDropout, BySampleHasOneMaskForAllItsVertices) {
   Chains chains({.rate = 0.5, .mask = Dropout::Mask::sample});
   const Floats dropped = chains.dropped(chains.train());
-  const auto row = [&](std::size_t v) {
-    const auto begin = dropped.begin() + static_cast<std::ptrdiff_t>(40 * v);
-    return Floats(begin, begin + 40);
-  };
+  const auto row = [&](std::size_t v) { return rows_of(dropped, v, v + 1); };
   EXPECT_EQ(row(0), row(2));
   EXPECT_EQ(row(3), row(7));
   EXPECT_NE(row(0), row(3));
@@ -176,8 +149,7 @@ TEST(VertexDropout, RefusesRatesAndOperandsThatItCannotDrop) {
 /// Also if a mask is that of a whole sample, whose vertices are of two kinds.
 TEST(VertexDropout, DiffersBetweenFunctionsOfOneProgram) {
   OnHost s({.workers = 2}, 7);
-  Parameters& parameters = s.parameters;
-  const Parameter w = parameters.add("w", 40, 1, Initial::constant(1));
+  const Parameter w = s.parameters.add("w", 40, 1, Initial::constant(1));
   const auto kind = [&](const std::string& name, Dropout::Mask mask) {
     return VertexFunction(name, {}, [&](Vertex& v) {
       const Expr dropped = dropout(v.pull("x", 40), {.rate = 0.5, .mask = mask});
@@ -187,29 +159,25 @@ TEST(VertexDropout, DiffersBetweenFunctionsOfOneProgram) {
   };
   const VertexFunction first = kind("first", Dropout::Mask::vertex), second = kind("second", Dropout::Mask::vertex),
                        both("both", {kind("one", Dropout::Mask::sample), kind("other", Dropout::Mask::sample)});
-  const GraphData vertex{.child_begin = {0, 0}, .values = {{"x", Floats(40, 1)}}};
-  const GraphData two{.child_begin = {0, 0, 0}, .kinds = {0, 1}, .values = {{"x", Floats(80, 1)}}};
-  const Graphs of_first(first, {vertex}), of_second(second, {vertex}), of_both(both, {two});
-  Runner run_first(s.host, first, parameters), run_second(s.host, second, parameters),
-      run_both(s.host, both, parameters);
-  EXPECT_NE(run_first.differentiate(of_first.pointers).output("first").get(),
-            run_second.differentiate(of_second.pointers).output("second").get());
-  const Minibatch minibatch = run_both.differentiate(of_both.pointers);
+  GraphData two = leaves(2, Floats(80, 1));
+  two.kinds = {0, 1};
+  EXPECT_NE(s.differentiated(first, {leaves(1, Floats(40, 1))}).output("first").get(),
+            s.differentiated(second, {leaves(1, Floats(40, 1))}).output("second").get());
+  const Minibatch minibatch = s.differentiated(both, {two});
   const Floats one = minibatch.output("one").get(), other = minibatch.output("other").get();
-  EXPECT_NE(Floats(one.begin(), one.begin() + 40), Floats(other.begin() + 40, other.end()));
+  EXPECT_NE(rows_of(one, 0, 1), rows_of(other, 1, 2));
 }
 
 struct LazyOnes : OnHost {
-  explicit LazyOnes(LazyOptions::For use = LazyOptions::For::training)
-      : OnHost({.workers = 2}, 7), graph(host, parameters, {.use = use}) {}
+  explicit LazyOnes(const LazyOptions& options = {}) : OnHost({.workers = 2}, 7), graph(host, parameters, options) {}
   LazyExpr ones() { return graph.input(Floats(50, 1)); }
 
   Parameter w = parameters.add("w", 50, 1, Initial::constant(1));
   LazyGraph graph;
 };
 
-TEST(LazyDropout, DropsInTrainingOnly) {
-  LazyOnes training, inference(LazyOptions::For::inference);
+TEST(LazyDropout, DropsInTrainingOnlyAndBySampleNever) {
+  LazyOnes training, inference({.use = LazyOptions::For::inference});
   EXPECT_EQ(dropout(inference.ones(), {.rate = 0.5}).value(), Floats(50, 1));
   const LazyExpr one = dropout(training.ones(), {.rate = 0.5}), other = dropout(training.ones(), {.rate = 0.5});
   EXPECT_NE(one.value(), Floats(50, 1));
@@ -217,43 +185,38 @@ TEST(LazyDropout, DropsInTrainingOnly) {
   for (const float value : one.value()) EXPECT_TRUE(value == 0 || value == 2);
   const Floats row = dropout(training.ones(), {.rate = 0.5, .of = Dropout::Of::row}).value();
   EXPECT_TRUE(row == Floats(50, 0) || row == Floats(50, 2));
-}
-
-TEST(LazyDropout, DrawsAnewForEachMinibatchAndTheSameAfterGoingOn) {
-  LazyOnes lazy, later;
-  std::vector<Floats> masks;
-  const auto train = [](LazyOnes& on) {
-    const LazyExpr dropped = dropout(on.ones(), {.rate = 0.5});
-    const Floats mask = dropped.value();
-    on.graph.backward(std::vector{matmul(dropped, on.w)});
-    EXPECT_EQ(on.parameters.dense_gradient(on.w).get(), mask);
-    on.graph.clear();
-    return mask;
-  };
-  const Floats first = train(lazy);
-  later.parameters.set_minibatches(lazy.parameters.minibatches());
-  const Floats second = train(lazy);
-  EXPECT_NE(first, second);
-  EXPECT_EQ(train(later), second);
+  EXPECT_EQ(error_of<MisuseError>([&] { dropout(training.ones(), {.rate = 0.5, .mask = Dropout::Mask::sample}); }),
+            "dropout: a mask of a sample; expected a mask of its own in lazy expressions, which know no samples");
 }
 
 /// However many flushes compute for training; the masks of all of them differ, and those of the next minibatch, too.
-TEST(LazyDropout, CountsAMinibatchFromClearToClear) {
-  LazyOnes lazy;
-  LazyGraph graph(lazy.host, lazy.parameters, {.recompute_below = 0});
-  std::set<Floats> masks;
-  for (std::uint64_t minibatch = 1; minibatch <= 3; ++minibatch) {
+TEST(LazyDropout, CountsAMinibatchFromClearToClearAndGoesOnFromANumber) {
+  LazyOnes lazy({.recompute_below = 0}), later({.recompute_below = 0});
+  const auto train = [](LazyOnes& on) {
     std::vector<LazyExpr> losses;
+    std::vector<Floats> masks;
+    Floats sum(50, 0);
     for (int flush = 0; flush < 3; ++flush) {
-      const LazyExpr dropped = dropout(graph.input(Floats(50, 1)), {.rate = 0.5});
-      losses.push_back(matmul(dropped, lazy.w));
-      masks.insert(dropped.value());
+      const LazyExpr dropped = dropout(on.ones(), {.rate = 0.5});
+      losses.push_back(matmul(dropped, on.w));
+      masks.push_back(dropped.value());
+      std::ranges::transform(sum, masks.back(), sum.begin(), std::plus());
     }
-    graph.backward(losses);
-    graph.clear();
+    on.graph.backward(losses);
+    EXPECT_EQ(on.parameters.dense_gradient(on.w).get(), sum);
+    on.graph.clear();
+    return masks;
+  };
+  std::set<Floats> all;
+  std::vector<Floats> last;
+  for (std::uint64_t minibatch = 1; minibatch <= 3; ++minibatch) {
+    last = train(lazy);
+    all.insert(last.begin(), last.end());
     EXPECT_EQ(lazy.parameters.minibatches(), minibatch);
   }
-  EXPECT_EQ(masks.size(), 9u);
+  EXPECT_EQ(all.size(), 9u);
+  later.parameters.set_minibatches(2);
+  EXPECT_EQ(train(later), last);
 }
 
 /// As in Monte Carlo dropout.
@@ -302,7 +265,7 @@ LazyCell dropping_cell(LazyGraph& graph, const Parameter& words) {
 
 TEST(LazyDropout, OfACellDrawsForEachCall) {
   for (const auto use : {LazyOptions::For::training, LazyOptions::For::inference}) {
-    LazyOnes lazy(use);
+    LazyOnes lazy({.use = use});
     const LazyCell drops = dropping_cell(lazy.graph, lazy.parameters.add("words", 3, 100, Initial::constant(4)));
     std::set<Floats> masks, rows;
     for (int call = 0; call < 20; ++call) {
@@ -330,8 +293,8 @@ TEST(LazyDropout, OfACellDrawsForEachCall) {
 /// Also if the flush is recomputed for gradients, and if other calls share its batches then.
 TEST(LazyDropout, OfACellHasTheMaskOfItsValueInGradients) {
   for (const std::int64_t recompute_below : {std::int64_t{0}, LazyOptions().recompute_below}) {
-    LazyOnes lazy;
-    LazyGraph graph(lazy.host, lazy.parameters, {.recompute_below = recompute_below});
+    LazyOnes lazy({.recompute_below = recompute_below});
+    LazyGraph& graph = lazy.graph;
     const LazyCell drops =
         graph.cell("drops", [](CellBody& cell) { cell.result(dropout(cell.operand(50), {.rate = 0.5})); });
     std::set<Floats> masks;
@@ -339,7 +302,7 @@ TEST(LazyDropout, OfACellHasTheMaskOfItsValueInGradients) {
       Floats sum(50, 0);
       std::vector<LazyExpr> losses;
       for (int call = 0; call < 3; ++call) {
-        const LazyExpr dropped = drops({graph.input(Floats(50, 1))}), again = drops({dropped});
+        const LazyExpr dropped = drops({lazy.ones()}), again = drops({dropped});
         losses.push_back(matmul(again, lazy.w));
         const Floats mask = again.value();
         masks.insert(mask);
@@ -351,12 +314,6 @@ TEST(LazyDropout, OfACellHasTheMaskOfItsValueInGradients) {
     }
     EXPECT_EQ(masks.size(), 6u);
   }
-}
-
-TEST(LazyDropout, RefusesMasksOfSamples) {
-  LazyOnes lazy;
-  EXPECT_EQ(error_of<MisuseError>([&] { dropout(lazy.ones(), {.rate = 0.5, .mask = Dropout::Mask::sample}); }),
-            "dropout: a mask of a sample; expected a mask of its own in lazy expressions, which know no samples");
 }
 
 }  // namespace

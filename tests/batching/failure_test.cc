@@ -1,12 +1,7 @@
 // How minibatches fail, and what is said.
-#include <gtest/gtest.h>
-
-#include <limits>
 #include <type_traits>
 
 #include "tests/batching/trainer.h"
-#include "tests/engine/support.h"
-#include "windrow/ops/apply.h"
 
 namespace windrow::testing {
 namespace {
@@ -20,42 +15,41 @@ void expect_says(const std::string& said, const std::string& what) {
   EXPECT_NE(said.find(what), std::string::npos) << said << "\nexpected: " << what;
 }
 
-TEST_F(Failure, OfAnOpPoisonsTheMinibatchAndWhatIsMadeOfIt) {
-  Trainer s;
+/// Vertex 4 of graph 1 has what the kernel refuses.
+std::vector<GraphData> bad_trees() {
   std::vector<GraphData> data = many_trees(1, 3);
-  refuse_last_word(data);
-  data[1].indices["word"][4] = refused_word;
-  const Graphs bad(s.function, data);
-  const Minibatch minibatch = s.runner.differentiate(bad.pointers);
+  data[1].values["x"].at(8) = refused;
+  return data;
+}
+
+TEST_F(Failure, OfAnOpPoisonsTheMinibatchAndWhatIsMadeOfIt) {
+  Watched s;
+  const Minibatch minibatch = s.runner.differentiate(Graphs(s.function, bad_trees()).pointers);
   s.parameters.sgd(0.1);
   const std::string said = said_of(minibatch);
-  expect_says(said, "minibatch 0 of tree_lstm: embedding at vertex 4 of graph 1: the word at row 0 is refused");
+  expect_says(said, "minibatch 0 of watched_sum: watched at vertex 4 of graph 1: row 0 is refused");
   expect_says(said, "failure_test.cc");
-  EXPECT_THROW(s.parameters.value(s.parameters.find("head")).get(), OpError);
-  EXPECT_THROW(s.parameters.gradient(s.parameters.find("head")).all->get(), OpError);
+  EXPECT_THROW(s.parameters.value(s.w).get(), OpError);
+  EXPECT_THROW(s.parameters.gradient(s.w).all->get(), OpError);
 }
 
 TEST_F(Failure, IsToldOnceAndDoesNotHinderWhatComesAfterIt) {
   for (const bool asked : {true, false}) {
-    Trainer s({}, {.ahead = 2});
-    std::vector<GraphData> good_data = many_trees(2, 3), data = many_trees(1, 3);
-    refuse_last_word(good_data);
-    const Graphs good(s.function, good_data);
-    const double loss = s.runner.run(good.pointers).loss();
-    data[1].indices["word"][0] = refused_word;
-    const Graphs bad(s.function, data);
+    Watched s({}, {.ahead = 2});
+    const double loss = s.runner.run(s.graphs.pointers).loss();
+    const Graphs bad(s.function, bad_trees());
     const Minibatch minibatch = s.runner.differentiate(bad.pointers);
     if (asked) said_of(minibatch);
     int told = 0;
     for (int call = 0; call < 4; ++call) {
       try {
-        EXPECT_EQ(s.runner.differentiate(good.pointers).loss(), loss);
+        EXPECT_EQ(s.runner.differentiate(s.graphs.pointers).loss(), loss);
       } catch (const OpError&) {
         ++told;
       }
     }
     EXPECT_EQ(told, asked ? 0 : 1);
-    EXPECT_FALSE(s.parameters.gradient(s.parameters.find("head")).all->get().empty());
+    EXPECT_FALSE(s.parameters.gradient(s.w).all->get().empty());
   }
 }
 
@@ -80,16 +74,11 @@ struct Growing : OnHost {
       : runner(host, function, parameters, {.groups = 2, .group_flops = 1, .optimisations = optimisations}) {
     parameters.value(w).set({1, 1});
   }
-  GraphData tree(std::vector<float> x) const {  // 0 and 1 below 2, below 3
-    GraphData data;
-    data.child_begin = {0, 0, 0, 2, 3};
-    data.children = {0, 1, 2};
-    data.values["x"] = std::move(x);
-    return data;
+  GraphData tree(const Floats& x) const {  // 0 and 1 below 2, below 3
+    return graph_of({{}, {}, {0, 1}, {2}}, x);
   }
   std::string said(const std::vector<GraphData>& data) {
-    const Graphs graphs(function, data);
-    return said_of(runner.differentiate(graphs.pointers));
+    return said_of(runner.differentiate(Graphs(function, data).pointers));
   }
 
   Parameter w = parameters.add("w", 2, 1, Initial::zeros()), u = parameters.add("u", 1, 1, Initial::constant(2));
@@ -135,15 +124,9 @@ TEST_F(Failure, OfALossNamesInputsAndParameters) {
 
 TEST_F(Failure, OfALossThatIsAnInputNamesIt) {
   const VertexFunction function("given", {}, [&](Vertex& v) { v.loss(v.pull("x", 1)); });
-  Runner runner(host, function, parameters);
-  GraphData data;
-  data.child_begin = {0, 0, 0};
-  data.values["x"] = {1, 2};
-  const Graphs good(function, {data});
-  EXPECT_EQ(runner.differentiate(good.pointers).loss(), 3);
-  data.values["x"][1] = std::numeric_limits<float>::infinity();
-  const Graphs bad(function, {data});
-  expect_says(said_of(runner.run(bad.pointers)), "its input 'x' at vertex 1 of graph 0 is not finite");
+  EXPECT_EQ(differentiated(function, {leaves(2, {1, 2})}).loss(), 3);
+  expect_says(said_of(computed(function, {leaves(2, {1, HUGE_VALF})})),
+              "its input 'x' at vertex 1 of graph 0 is not finite");
 }
 
 TEST_F(Failure, OfALossLeavesParametersAsTheyWere) {
@@ -156,57 +139,52 @@ TEST_F(Failure, OfALossLeavesParametersAsTheyWere) {
   EXPECT_EQ(s.parameters.value(s.w).get(), (std::vector<float>{1, 1}));
 }
 
-TEST_F(Watched, MisuseIsNamedAtTheCall) {
-  Engine engine;
-  const Device host = host_of(engine);
-  Parameters parameters(host, 1), other(host, 1);
-  const Parameter w = parameters.add("w", 2, 1, Initial::constant(1));
-  const VertexFunction function = function_of(w), again = function_of(w);
-  EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, function, other); }),
+TEST_F(Failure, ByMisuseIsNamedAtTheCall) {
+  Watched s, elsewhere;
+  const VertexFunction& function = s.function;
+  const Parameter& w = s.w;
+  Device device = s.host;
+  Parameters& set = s.parameters;
+  Parameters other(device, 1);
+  const auto said = [](auto call) { return error_of<MisuseError>(call); };
+  EXPECT_EQ(said([&] { Runner(device, function, other); }),
             "watched_sum: parameter 'w' of another set; expected one of this");
-  EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, function, parameters, {.ahead = 0}); }),
-            "RunnerOptions: ahead is 0; expected 1 or more");
-  EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, function, parameters, {.batch_rows = 0}); }),
-            "RunnerOptions: batch_rows is 0; expected 1 or more");
-  EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, function, parameters, {.groups = 0}); }),
-            "RunnerOptions: groups is 0; expected 1 or more");
-  EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, function, parameters, {.group_flops = 0}); }),
-            "RunnerOptions: group_flops is 0; expected 1 or more");
-  Engine elsewhere;
-  EXPECT_EQ(error_of<MisuseError>([&] { Runner(host_of(elsewhere), function, parameters); }),
+  for (const auto& [options, what] : {std::pair(RunnerOptions{.ahead = 0}, "ahead"),
+                                      {RunnerOptions{.batch_rows = 0}, "batch_rows"},
+                                      {RunnerOptions{.groups = 0}, "groups"},
+                                      {RunnerOptions{.group_flops = 0}, "group_flops"}}) {
+    EXPECT_EQ(said([&] { Runner(device, function, set, options); }),
+              "RunnerOptions: " + std::string(what) + " is 0; expected 1 or more");
+  }
+  EXPECT_EQ(said([&] { Runner(elsewhere.host, function, set); }),
             "watched_sum: its parameters are on another engine than its runner; expected the same");
-  EXPECT_EQ(error_of<MisuseError>([&] { parameters.sgd(std::numeric_limits<double>::infinity()); }),
+  EXPECT_EQ(said([&] { set.sgd(std::numeric_limits<double>::infinity()); }),
             "sgd: rate inf, decay 0; expected numbers that a float holds");
-  EXPECT_EQ(error_of<MisuseError>([&] { parameters[1]; }), "there is no parameter 1; expected less than 1");
-  Runner runner(host, function, parameters);
+  EXPECT_EQ(said([&] { set[1]; }), "there is no parameter 1; expected less than 1");
+  Runner& runner = s.runner;
   const InputGraph* null = nullptr;
-  EXPECT_EQ(error_of<MisuseError>([&] {
+  EXPECT_EQ(said([&] {
               runner.run({&null, 1});
             }),
             "watched_sum: a graph of another vertex function; expected graphs made for this one");
-  const Graphs graphs(again, many_trees(1, 1));
-  EXPECT_EQ(error_of<MisuseError>([&] { runner.run(graphs.pointers); }),
+  EXPECT_EQ(said([&] { runner.run(elsewhere.graphs.pointers); }),
             "watched_sum: a graph of another vertex function; expected graphs made for this one");
-  EXPECT_EQ(error_of<MisuseError>([&] { runner.run({}).output("x"); }),
+  EXPECT_EQ(said([&] { runner.run({}).output("x"); }),
             "watched_sum: there is no output 'x'; expected one that the function pushes");
-  EXPECT_EQ(error_of<MisuseError>([&] { parameters.add("w", 1, 1, Initial::zeros()); }),
-            "parameter 'w' is added twice; expected once");
-  EXPECT_EQ(error_of<MisuseError>([&] { parameters.find("v"); }),
-            "there is no parameter 'v'; expected one that was added");
-  EXPECT_EQ(error_of<MisuseError>([&] { other.value(w); }), "parameter 'w' of another set; expected one of this");
+  EXPECT_EQ(said([&] { set.add("w", 1, 1, Initial::zeros()); }), "parameter 'w' is added twice; expected once");
+  EXPECT_EQ(said([&] { set.find("v"); }), "there is no parameter 'v'; expected one that was added");
+  EXPECT_EQ(said([&] { other.value(w); }), "parameter 'w' of another set; expected one of this");
 
   const VertexFunction lossless("lossless", {}, [&](Vertex& v) { v.push("y", matmul(v.pull("x", 2), w)); });
-  EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, lossless, parameters).differentiate({}); }),
+  EXPECT_EQ(said([&] { Runner(device, lossless, set).differentiate({}); }),
             "lossless: has no loss; expected one to differentiate");
   const VertexFunction rough("rough", {.arity = 2},
                              [&](Vertex& v) { v.loss(apply(no_gradient, {matmul(v.pull("x", 2), w)})); });
-  Device device = host_device(engine);
   const Graphs one(rough, many_trees(1, 1));
-  EXPECT_NE(error_of<MisuseError>([&] { Runner(device, rough, parameters).run(one.pointers); }).find("no_gradient"),
-            std::string::npos)
+  EXPECT_NE(said([&] { Runner(device, rough, set).run(one.pointers); }).find("no_gradient"), std::string::npos)
       << "no kernel";
   device.kernels.add(no_gradient, watched_copy);
-  EXPECT_EQ(error_of<MisuseError>([&] { Runner(device, rough, parameters).differentiate(one.pointers); }),
+  EXPECT_EQ(said([&] { Runner(device, rough, set).differentiate(one.pointers); }),
             "rough: no_gradient has no gradient; expected an operator that has one");
 }
 
@@ -218,11 +196,7 @@ TEST_F(Failure, OfATargetNamesItsVertex) {
     const Expr x = v.pull("x", 1);
     v.loss(binary_cross_entropy(x, square(x)));
   });
-  Runner runner(host, function, parameters);
-  GraphData data{.child_begin = {0, 0, 0, 0, 0}};
-  data.values["x"] = {0.5f, 0.25f, 2, 1};
-  const Graphs graphs(function, {data});
-  expect_says(said_of(runner.run(graphs.pointers)),
+  expect_says(said_of(computed(function, {leaves(4, {0.5f, 0.25f, 2, 1})})),
               "binary_cross_entropy at vertex 2 of graph 0: target 4 at row 0, column 0; expected 0 to 1");
 }
 
@@ -241,8 +215,7 @@ TEST_F(Failure, OfARuleForGradientsNamesOperatorAndShapes) {
   const Parameter w = parameters.add("w", 2, 3, Initial::constant(1));
   const VertexFunction function("wide", {.arity = 2},
                                 [&](Vertex& v) { v.loss(row_sum(apply(widened, {matmul(v.pull("x", 2), w)}))); });
-  const Graphs graphs(function, many_trees(1, 1));
-  EXPECT_EQ(error_of<MisuseError>([&] { Runner(host, function, parameters).differentiate(graphs.pointers); }),
+  EXPECT_EQ(error_of<MisuseError>([&] { differentiated(function, many_trees(1, 1)); }),
             "wide: widened: the gradient of operand 0 is vertices x 8; expected vertices x 3");
 }
 

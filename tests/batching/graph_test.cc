@@ -1,14 +1,6 @@
 #include "windrow/batching/graph.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <numeric>
-#include <random>
-
 #include "tests/batching/cells.h"
-#include "tests/engine/support.h"
-#include "windrow/batching/runner.h"
 
 namespace windrow::testing {
 namespace {
@@ -20,16 +12,8 @@ VertexFunction pair_function() {
   });
 }
 
-/// Vertices with these children.
-GraphData graph_of(const std::vector<std::vector<std::int32_t>>& children) {
-  GraphData data;
-  for (const auto& own : children) {
-    data.children.insert(data.children.end(), own.begin(), own.end());
-    data.child_begin.push_back(static_cast<std::int32_t>(data.children.size()));
-  }
-  data.values["x"].assign(children.size(), 1);
-  return data;
-}
+/// Vertices with these children, which pull ones.
+GraphData ones(const std::vector<Ints>& children) { return graph_of(children, Floats(children.size(), 1)); }
 
 std::string said_of(GraphData data) {
   return error_of<MisuseError>([&] { InputGraph(pair_function(), std::move(data), "train.txt:7"); });
@@ -40,8 +24,8 @@ TEST(InputGraph, FindsTheLevelsOfAllVerticesOfRandomGraphs) {
   for (int i = 0; i < 20; ++i) {
     // Children may follow their consumers.
     const std::int32_t vertices = 1 + static_cast<std::int32_t>(random() % 60);
-    std::vector<std::vector<std::int32_t>> children(static_cast<std::size_t>(vertices));
-    std::vector<std::int32_t> order(children.size()), level(children.size(), 0);
+    std::vector<Ints> children(static_cast<std::size_t>(vertices));
+    Ints order(children.size()), level(children.size(), 0);
     std::iota(order.begin(), order.end(), 0);
     for (std::size_t k = order.size(); k > 1; --k) std::swap(order[k - 1], order[random() % k]);
     for (std::size_t k = 1; k < order.size(); ++k) {
@@ -52,7 +36,7 @@ TEST(InputGraph, FindsTheLevelsOfAllVerticesOfRandomGraphs) {
         level[v] = std::max(level[v], level[static_cast<std::size_t>(child)] + 1);
       }
     }
-    const InputGraph graph(pair_function(), graph_of(children));
+    const InputGraph graph(pair_function(), ones(children));
     for (std::int32_t v = 0; v < vertices; ++v) {
       EXPECT_EQ(graph.level(v), level[static_cast<std::size_t>(v)]) << "vertex " << v << " of graph " << i;
     }
@@ -71,15 +55,11 @@ TEST(InputGraph, KeepsIndicesOfAnySize) {
     v.push("sum", all);
   });
   // With and without a number that needs more bits.
-  const std::vector<std::vector<std::int32_t>> words = {
+  const std::vector<Ints> words = {
       {65'534, 0, -1}, {-1, 65'534, 1, 32'767}, {65'535, -1, 3}, {65'539, 2, 32'768, 65'534}};
   std::vector<InputGraph> graphs;
   for (const auto& of_graph : words) {
-    GraphData data;
-    for (std::size_t v = 0; v < of_graph.size(); ++v) {
-      if (v > 0) data.children.push_back(static_cast<std::int32_t>(v) - 1);
-      data.child_begin.push_back(static_cast<std::int32_t>(v));
-    }
+    GraphData data = chain_of(static_cast<std::int32_t>(of_graph.size()));
     data.indices["word"] = of_graph;
     graphs.push_back(InputGraph(function, data, "graph " + std::to_string(graphs.size())));
   }
@@ -106,9 +86,8 @@ TEST(InputGraph, KeepsIndicesOfAnySize) {
 
 /// An empty graph has no rows that could be missing.
 TEST(InputGraph, OfNoVerticesNeedsNoInputs) {
-  Engine engine;
-  Parameters parameters(host_device(engine), 1);
-  const Parameter table = parameters.add("words", 3, 1, Initial::constant(2));
+  OnHost on;
+  const Parameter table = on.parameters.add("words", 3, 1, Initial::constant(2));
   const VertexFunction function("sums", {.arity = any_arity}, [&](Vertex& v) {
     const State s = v.state("s", 1);
     const auto sum =
@@ -116,8 +95,8 @@ TEST(InputGraph, OfNoVerticesNeedsNoInputs) {
     v.scatter(s, sum);
     v.push("sum", sum);
   });
-  Runner runner(host_device(engine), function, parameters);
-  GraphData data = graph_of({{}, {0}});
+  Runner runner(on.host, function, on.parameters);
+  GraphData data = ones({{}, {0}});
   data.indices["word"] = {1, 2};
   data.edge_values["weight"] = {3};
   const InputGraph none(function, GraphData{}), some(function, data);
@@ -132,32 +111,26 @@ TEST(InputGraph, OfNoVerticesNeedsNoInputs) {
 }
 
 TEST(InputGraph, MayBeEmptyAndMayLackChildren) {
-  EXPECT_EQ(InputGraph(pair_function(), graph_of({})).levels(), 0);
-  const InputGraph graph(pair_function(), graph_of({{no_child, 1}, {no_child, no_child}}));
+  EXPECT_EQ(InputGraph(pair_function(), ones({})).levels(), 0);
+  const InputGraph graph(pair_function(), ones({{no_child, 1}, {no_child, no_child}}));
   EXPECT_EQ(graph.levels(), 2);
   EXPECT_EQ(graph.edges(), 1);
 }
 
-TEST(InputGraph, NamesACycle) {
-  EXPECT_EQ(said_of(graph_of({{1}, {2}, {1, 3}, {}})),
+TEST(InputGraph, NamesAVertexWhoseChildrenDoNotFit) {
+  EXPECT_EQ(said_of(ones({{1}, {2}, {1, 3}, {}})),
             "train.txt:7: vertex 2 is its own descendant; expected a graph without cycles");
-  EXPECT_EQ(said_of(graph_of({{0}})), "train.txt:7: vertex 0 is its own descendant; expected a graph without cycles");
-}
-
-TEST(InputGraph, NamesAnUnknownChild) {
-  EXPECT_EQ(said_of(graph_of({{1}, {0, 5}})),
+  EXPECT_EQ(said_of(ones({{0}})), "train.txt:7: vertex 0 is its own descendant; expected a graph without cycles");
+  EXPECT_EQ(said_of(ones({{1}, {0, 5}})),
             "train.txt:7: vertex 1, child 1: there is no vertex 5; expected 0 to 1, or -1 for none");
-  EXPECT_EQ(said_of(graph_of({{-2}})),
+  EXPECT_EQ(said_of(ones({{-2}})),
             "train.txt:7: vertex 0, child 0: there is no vertex -2; expected 0 to 0, or -1 for none");
-}
-
-TEST(InputGraph, NamesAVertexWithTooManyChildren) {
-  EXPECT_EQ(said_of(graph_of({{}, {}, {}, {0, 1, 2}})),
+  EXPECT_EQ(said_of(ones({{}, {}, {}, {0, 1, 2}})),
             "train.txt:7: vertex 3 has 3 children; expected at most 2, the arity of pair");
 }
 
-TEST(InputGraph, NamesOffsetsThatDoNotFit) {
-  GraphData data = graph_of({{}, {0}});
+TEST(InputGraph, NamesOffsetsAndInputsThatDoNotFit) {
+  GraphData data = ones({{}, {0}});
   data.child_begin = {0, 1, 0};
   EXPECT_EQ(
       said_of(data),
@@ -168,10 +141,7 @@ TEST(InputGraph, NamesOffsetsThatDoNotFit) {
   EXPECT_EQ(said_of(data), "train.txt:7: vertex 0: its children end behind the last; expected child_begin to ascend");
   data.child_begin = {};
   EXPECT_NE(said_of(data), "");
-}
-
-TEST(InputGraph, NamesAnInputThatIsMissingOrTooShort) {
-  GraphData data = graph_of({{}, {0}});
+  data = ones({{}, {0}});
   data.values["x"].pop_back();
   EXPECT_EQ(said_of(data), "train.txt:7: input 'x' has 1 elements; expected 2 x 1");
   data.values.clear();
@@ -179,14 +149,14 @@ TEST(InputGraph, NamesAnInputThatIsMissingOrTooShort) {
 }
 
 /// A vertex on top of another one, of a function with two indices and one of edges.
-InputGraph indexed_graph(std::vector<std::int32_t> labels, std::vector<std::int32_t> choices, std::int32_t side) {
+InputGraph indexed_graph(Ints labels, Ints choices, std::int32_t side) {
   const VertexFunction function("labelled", {.arity = any_arity}, [](Vertex& v) {
     const Expr x = v.pull("x", 3);
     v.loss(softmax_cross_entropy(x, v.pull_index("label")) + pick(x, v.pull_index("choice", Presence::sometimes)));
     const State s = v.state("s", 2);
     v.scatter(s, sum_children(mul_columns(v.each(s), pick(v.each(s), v.pull_edge_index("side")))));
   });
-  GraphData data = graph_of({{}, {0}});
+  GraphData data = ones({{}, {0}});
   data.values["x"] = {1, 2, 3, 4, 5, 6};
   data.indices = {{"label", std::move(labels)}, {"choice", std::move(choices)}};
   data.edge_indices["side"] = {side};
@@ -195,8 +165,8 @@ InputGraph indexed_graph(std::vector<std::int32_t> labels, std::vector<std::int3
 
 TEST(InputGraph, GivesIndicesOfVerticesBack) {
   const InputGraph graph = indexed_graph({2, 0}, {-1, 1}, 1);
-  EXPECT_EQ(graph.index("label"), (std::vector<std::int32_t>{2, 0}));
-  EXPECT_EQ(graph.index("choice"), (std::vector<std::int32_t>{-1, 1}));
+  EXPECT_EQ(graph.index("label"), (Ints{2, 0}));
+  EXPECT_EQ(graph.index("choice"), (Ints{-1, 1}));
   for (const char* name : {"side", "x", "tag"}) {
     EXPECT_EQ(error_of<MisuseError>([&] { graph.index(name); }),
               "train.txt:7: no index '" + std::string(name) +
@@ -205,7 +175,7 @@ TEST(InputGraph, GivesIndicesOfVerticesBack) {
 }
 
 TEST(InputGraph, NamesAnIndexThatNoOperatorAccepts) {
-  const auto said = [](std::vector<std::int32_t> labels, std::vector<std::int32_t> choices, std::int32_t side) {
+  const auto said = [](Ints labels, Ints choices, std::int32_t side) {
     return error_of<MisuseError>([&] { indexed_graph(std::move(labels), std::move(choices), side); });
   };
   EXPECT_EQ(said({-1, 3}, {0, 0}, 0), "train.txt:7: vertex 1: 'label' is 3; expected -1 to 2");
@@ -214,21 +184,35 @@ TEST(InputGraph, NamesAnIndexThatNoOperatorAccepts) {
   EXPECT_EQ(said({0, 0}, {-1, 2}, 2), "train.txt:7: vertex 1: 'side' is 2; expected -1 to 1");
 }
 
+TEST(StructureKey, DependsOnChildrenAndKindsAlone) {
+  std::mt19937 random(1);
+  std::map<std::uint64_t, std::tuple<Ints, Ints, Ints>> seen;
+  for (int i = 0; i < 2000; ++i) {
+    GraphData tree = random_graph(static_cast<std::int32_t>(random() % 6), 2, Form::trees, random);
+    if (i % 2 == 0) tree.kinds.assign(tree.child_begin.size() - 1, static_cast<std::int32_t>(random() % 2));
+    const std::uint64_t key = structure_key(tree);
+    const auto all = std::tuple(tree.child_begin, tree.children, tree.kinds);
+    EXPECT_EQ(seen.emplace(key, all).first->second, all);
+    tree.indices["word"] = {i};
+    EXPECT_EQ(structure_key(tree), key);
+  }
+  std::set<decltype(seen)::mapped_type> structures;
+  for (const auto& [key, all] : seen) structures.insert(all);
+  EXPECT_EQ(structures.size(), seen.size());
+  EXPECT_NE(structure_key({.child_begin = {0, 0}}), structure_key({.child_begin = {0, 0, 0}}));
+}
+
 TEST(TypedGraphs, AreMinibatchesWhoseTypesAreNumberedAlike) {
   const VertexFunction function = pair_function();
-  const InputGraph leaf(function, graph_of({{}})), chain(function, graph_of({{}, {0}})),
-      tree(function, graph_of({{}, {}, {0, 1}}));
+  const InputGraph leaf(function, ones({{}})), chain(function, ones({{}, {0}})), tree(function, ones({{}, {}, {0, 1}}));
   const InputGraph* const graphs[] = {&leaf, &chain, &tree};
   const std::vector<TypedGraph> minibatches = typed_graphs(graphs, 2);
   ASSERT_EQ(minibatches.size(), 2u);
   for (const TypedGraph& minibatch : minibatches) EXPECT_EQ(minibatch.types, 3);
-  EXPECT_EQ(minibatches[0].type, (std::vector<std::int32_t>{0, 0, 1}));
-  EXPECT_EQ(minibatches[0].children, (std::vector<std::int32_t>{1}));
-  EXPECT_EQ(minibatches[1].type, (std::vector<std::int32_t>{0, 0, 2}));
-  EXPECT_EQ(minibatches[1].child_begin, (std::vector<std::int32_t>{0, 0, 0, 2}));
-}
-
-TEST(TypedGraphs, RefuseMinibatchesOfNoGraphs) {
+  EXPECT_EQ(minibatches[0].type, (Ints{0, 0, 1}));
+  EXPECT_EQ(minibatches[0].children, (Ints{1}));
+  EXPECT_EQ(minibatches[1].type, (Ints{0, 0, 2}));
+  EXPECT_EQ(minibatches[1].child_begin, (Ints{0, 0, 0, 2}));
   EXPECT_EQ(error_of<MisuseError>([] { typed_graphs({}, 0); }),
             "typed_graphs: minibatches of 0 graphs; expected at least 1");
 }
@@ -246,7 +230,7 @@ TEST(GroupedMinibatches, AreDividedAsTheRunnerDividesThem) {
     data.values["x"].assign(2 * (data.child_begin.size() - 1), 0.5f);
     return InputGraph(function, data);
   };
-  const InputGraph tree = make(graph_of({{}, {}, {0, 1}})), chain = make(graph_of({{}, {0}}));
+  const InputGraph tree = make(ones({{}, {}, {0, 1}})), chain = make(ones({{}, {0}}));
   const std::vector<const InputGraph*> graphs = {&tree, &tree, &chain, &tree};
   for (const int groups : {1, 2}) {
     Runner runner(on.host, function, on.parameters, {.groups = groups, .group_flops = 1});

@@ -1,16 +1,10 @@
 // Functions of several kinds, and of any arity: what they refuse, and what they cost.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <string>
-
 #include "tests/batching/cells.h"
-#include "tests/engine/support.h"
 
 namespace windrow::testing {
 namespace {
 
-class Kinds : public ::testing::Test, protected OnHost {};
+class SeveralKinds : public ::testing::Test, protected OnHost {};
 class AnyArity : public ::testing::Test, protected OnHost {};
 
 /// Two states and no input; or an input of that width.
@@ -31,7 +25,7 @@ std::string said_of(const std::vector<VertexFunction>& kinds) {
   return error_of<MisuseError>([&] { VertexFunction("all", kinds); });
 }
 
-TEST_F(Kinds, RefuseWhatDoesNotFitTogether) {
+TEST_F(SeveralKinds, RefuseWhatDoesNotFitTogether) {
   EXPECT_EQ(said_of({}), "all: is put together of no functions; expected one or more");
   EXPECT_EQ(said_of({maker("h"), VertexFunction("both", {maker("a"), maker("b")})}),
             "all: 'both' is of several kinds itself; expected one");
@@ -58,11 +52,15 @@ class KindsOfGraphs : public ::testing::Test {
   KindsOfGraphs() { data.values["x"].assign(6, 1); }
 };
 
-TEST_F(KindsOfGraphs, AreNumbersOfFunctions) {
+TEST_F(KindsOfGraphs, AreNumbersOfFunctionsWhoseInputsTheyNeed) {
   data.kinds = {0, 1};
   EXPECT_EQ(said_of(data), "g: has kinds of 2 vertices; expected 3, or none");
   data.kinds = {0, 3, 2};
   EXPECT_EQ(said_of(data), "g: vertex 1 is of kind 3; expected 0 to 2");
+  data.kinds = {0, 1, 2};
+  data.values.clear();
+  EXPECT_EQ(said_of(data), "g: has no input 'x', which all pulls");
+  InputGraph(function, {.child_begin = {0, 0}, .kinds = {2}});
 }
 
 TEST_F(KindsOfGraphs, ScatterWhatIsGatheredFromThem) {
@@ -74,14 +72,8 @@ TEST_F(KindsOfGraphs, ScatterWhatIsGatheredFromThem) {
   InputGraph(function, data);
 }
 
-TEST_F(KindsOfGraphs, NeedTheInputsOfTheirKindsAlone) {
-  data.values.clear();
-  EXPECT_EQ(said_of(data), "g: has no input 'x', which all pulls");
-  InputGraph(function, {.child_begin = {0, 0}, .kinds = {2}});
-}
-
 /// Neither copies of their parameters are made, nor gradients.
-TEST_F(Kinds, KeepConstantsApartThatDifferInTheSignOfZero) {
+TEST_F(SeveralKinds, KeepConstantsApartThatDifferInTheSignOfZero) {
   const VertexFunction function("zeros", {.arity = 0}, [](Vertex& v) {
     const Expr x = v.pull("x", 1);
     v.push("quotient", 0.0 / x);
@@ -89,19 +81,14 @@ TEST_F(Kinds, KeepConstantsApartThatDifferInTheSignOfZero) {
     v.push("constant", v.constant(1, 0.0));
     v.push("negative constant", v.constant(1, -0.0));
   });
-  GraphData data{.child_begin = {0, 0}};
-  data.values["x"] = {2};
-  const InputGraph graph(function, data);
-  const InputGraph* const graphs[] = {&graph};
-  Runner runner(host, function, parameters);
-  Minibatch minibatch = runner.run(graphs);
+  const Minibatch minibatch = computed(function, {leaves(1, {2})});
   for (const std::string name : {"quotient", "constant"}) {
     EXPECT_FALSE(std::signbit(minibatch.output(name).get()[0])) << name;
     EXPECT_TRUE(std::signbit(minibatch.output("negative " + name).get()[0])) << name;
   }
 }
 
-TEST_F(Kinds, CostNothingWhereTheyAreNot) {
+TEST_F(SeveralKinds, CostNothingWhereTheyAreNot) {
   const auto kind = [&](const std::string& name) {
     const Parameter w = parameters.add_product(name, 2, 2);
     return VertexFunction(name, {.arity = 1}, [=](Vertex& v) {
@@ -112,11 +99,10 @@ TEST_F(Kinds, CostNothingWhereTheyAreNot) {
     });
   };
   const VertexFunction one = kind("one"), both("both", {one, kind("other")}), alone("alone", {one});
-  const Tensor ones(host, 3, 2);
-  ones.set({1, 1, 1, 1, 1, 1});
+  const Tensor ones = tensor(Floats(6, 1), 2);
   const auto ops_of = [&](Runner& runner, const VertexFunction& function, std::int32_t number) {
-    GraphData chain{.child_begin = {0, 1, 2, 3}, .children = {no_child, 0, 1}, .kinds = {number, number, number}};
-    chain.values["x"] = {1, 2, 3, 4, 5, 6};
+    GraphData chain = chain_of(3, {1, 2, 3, 4, 5, 6});
+    chain.kinds.assign(3, number);
     const Graphs graphs(function, {chain});
     const std::int64_t before = runner.stats().ops;
     const Minibatch minibatch = runner.record(graphs.pointers, {}, {"h"});
@@ -141,16 +127,14 @@ TEST_F(AnyArity, IsAskedForAndThenLookedAtAllAtOnce) {
             "cell: each of state 'h' in a function of arity 2; expected one of any_arity, or a gather by child");
   EXPECT_EQ(said_of_body(2, [](Vertex& v) { v.pull_edge("x", 2); }),
             "cell: edge input 'x' in a function of arity 2; expected one of any_arity, or a gather by child");
-  EXPECT_EQ(said_of_body(any_arity, [](Vertex& v) { sum_children(v.pull("x", 2)); }),
-            "cell: a reduction over children of vertices x 2; expected a value of edges");
+  for (const auto reduce : {windrow::sum_children, windrow::softmax_children, windrow::max_children}) {
+    EXPECT_EQ(said_of_body(any_arity, [&](Vertex& v) { reduce(v.pull("x", 2)); }),
+              "cell: a reduction over children of vertices x 2; expected a value of edges");
+  }
   EXPECT_EQ(said_of_body(any_arity, [](Vertex& v) { v.push("x", v.pull_edge("x", 2)); }),
             "cell: 'x' is of edges; expected a value of the vertex");
   EXPECT_EQ(said_of_body(2, [](Vertex& v) { to_children(v.pull("x", 2)); }),
             "cell: to_children in a function of arity 2; expected one of any_arity, or a gather by child");
-  EXPECT_EQ(said_of_body(any_arity, [](Vertex& v) { softmax_children(v.pull("x", 2)); }),
-            "cell: a reduction over children of vertices x 2; expected a value of edges");
-  EXPECT_EQ(said_of_body(any_arity, [](Vertex& v) { max_children(v.pull("x", 2)); }),
-            "cell: a reduction over children of vertices x 2; expected a value of edges");
   EXPECT_EQ(said_of_body(any_arity, [](Vertex& v) { k_max_children(v.pull_edge("x", 2), 0); }),
             "k_max_children: k 0; expected 1 or more");
 }
@@ -187,7 +171,7 @@ TEST_F(AnyArity, HasFixedChildrenAndEdgesThatFit) {
   EXPECT_EQ(InputGraph(pairs, whole).edges(), 3);
 }
 
-/// A star: the sum of `leaves` ones.
+/// A star: the sum of many ones.
 TEST_F(AnyArity, TakesAsManyChildrenAsThereAre) {
   const VertexFunction function("sum", {.arity = any_arity}, [](Vertex& v) {
     const State total = v.state("total", 1);
@@ -195,16 +179,15 @@ TEST_F(AnyArity, TakesAsManyChildrenAsThereAre) {
     v.scatter(total, own);
     v.push("total", own);
   });
-  constexpr std::int32_t leaves = 100'000;
-  GraphData data;
-  data.child_begin.assign(leaves + 1, 0);
-  data.child_begin.push_back(leaves);
-  for (std::int32_t leaf = 0; leaf < leaves; ++leaf) data.children.push_back(leaf);
-  data.values["x"].assign(leaves, 1);
-  data.values["x"].push_back(0.5f);
+  constexpr std::int32_t ones = 100'000;
+  std::vector<Ints> children(ones + 1);
+  for (std::int32_t leaf = 0; leaf < ones; ++leaf) children.back().push_back(leaf);
+  Floats x(ones, 1);
+  x.push_back(0.5f);
+  const GraphData data = graph_of(children, x);
   const Graphs graphs(function, {data});
   Runner runner(host, function, parameters);
-  EXPECT_EQ(runner.run(graphs.pointers).output("total").get().back(), leaves + 0.5f);
+  EXPECT_EQ(runner.run(graphs.pointers).output("total").get().back(), ones + 0.5f);
   EXPECT_EQ(runner.stats().batches, 2);  // the leaves, and the root
 }
 

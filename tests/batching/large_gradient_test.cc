@@ -1,11 +1,7 @@
 // Gradients of large parameters, which are cut into ops by their columns.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <random>
-
+#include "tests/batching/blocked_chain.h"
 #include "tests/batching/cells.h"
-#include "tests/engine/support.h"
+#include "tests/batching/support.h"
 
 namespace windrow::testing {
 namespace {
@@ -17,7 +13,7 @@ struct Wide : OnHost {
   explicit Wide(const EngineOptions& options = {}) : OnHost(options) {
     std::mt19937 random(1);
     for (GraphData& graph : data) {
-      graph.child_begin.assign(201, 0);
+      graph = leaves(200);
       for (const char* name : {"x", "z"}) {
         for (Index i = 0; i < 200 * in; ++i) {
           graph.values[name].push_back(static_cast<float>(random() % 2001) / 1000 - 1);
@@ -65,9 +61,7 @@ TEST(LargeGradients, AreThoseOfOneOp) {
 
 TEST(LargeGradients, AddToWhatIsThere) {
   Wide wide;
-  const auto rows = static_cast<std::size_t>(400 * Wide::out);
-  const Tensor ones(wide.host, 400, Wide::out);
-  ones.set(std::vector<float>(rows, 1));
+  const Tensor ones = wide.tensor(Floats(400 * Wide::out, 1), Wide::out);
   const auto gradient = [&](Runner::Gradients mode) {
     wide.runner.backward(wide.runner.record(wide.graphs().pointers, {}, {"y"}), {{"y", ones}}, mode);
     return wide.parameters.gradient(wide.w).all->get();
@@ -96,11 +90,9 @@ TEST(DenseGradients, HaveTheShapeOfTheParameterWhateverTheirParts) {
     const Expr row = embedding(looked_up, v.pull_index("i"));
     v.loss(row_sum(apply(op::matmul_nt, {row + embedding(tied, v.pull_index("j")), tied})));
   });
-  GraphData data{.child_begin = {0, 0, 0, 0}};
+  GraphData data = leaves(3);
   data.indices = {{"i", {3, 1, 3}}, {"j", {0, 0, 2}}};
-  const Graphs graphs(function, {data});
-  Runner runner(s.host, function, parameters);
-  runner.differentiate(graphs.pointers);
+  s.differentiated(function, {data});
   EXPECT_FALSE(parameters.gradient(looked_up).all.has_value());
   // Each of three vertices has a row of 2s: 6 for each row of `tied`, and 3 for each row that it looks up.
   EXPECT_EQ(parameters.dense_gradient(looked_up).get(), (std::vector<float>{0, 0, 3, 3, 0, 0, 6, 6}));
@@ -108,6 +100,63 @@ TEST(DenseGradients, HaveTheShapeOfTheParameterWhateverTheirParts) {
   EXPECT_EQ(parameters.dense_gradient(unused).get(), (std::vector<float>{0, 0}));
   parameters.forget_gradients();
   EXPECT_EQ(parameters.dense_gradient(tied).get(), std::vector<float>(6, 0));
+}
+
+TEST(EarlyGradient, IsThereBeforeTheBackwardPassHasEnded) {
+  BlockedChain chain;
+  Awaited head;
+  const DuringBackward wait([&] { head.wait(); });
+  const Minibatch minibatch = chain.differentiate();
+  chain.tell(chain.head, head);
+  EXPECT_GT(minibatch.loss(), 0);
+  EXPECT_FALSE(chain.parameters.gradient(chain.w).all->get().empty());
+}
+
+TEST(EarlyGradient, OfALayerIsThereBeforeTheLayerBelowIt) {
+  BlockedChain chain;
+  Awaited u;
+  std::atomic<int> calls = 0;
+  const DuringBackward wait([&] {
+    if (++calls == 6) u.wait();  // at the first vertices of the sequences, which have no product with u
+  });
+  const Minibatch minibatch = chain.differentiate();
+  chain.tell(chain.u, u);
+  EXPECT_GT(minibatch.loss(), 0);
+}
+
+TEST(EarlyGradient, OfAMinibatchThatFailsLaterChangesNoParameter) {
+  BlockedChain chain;
+  Awaited head;
+  const DuringBackward fail([&] {
+    head.wait();
+    throw Error("the backward pass fails");
+  });
+  chain.differentiate();
+  chain.tell(chain.head, head);
+  chain.parameters.sgd(0.1);
+  for (const Parameter& parameter : {chain.head, chain.u, chain.w}) {
+    expect_error<OpError>([&] { chain.parameters.value(parameter).get(); }, "the backward pass fails");
+  }
+}
+
+TEST(EarlyGradient, FailsForALossThatIsNotFiniteBesideTheBackwardPass) {
+  BlockedChain chain;
+  std::vector<float> bad(BlockedChain::width, 1);
+  bad[3] = 3e38f;
+  bad[4] = -3e38f;
+  chain.parameters.value(chain.head).set(bad);
+  Awaited told;
+  const DuringBackward wait([&] { told.wait(); });
+  const Minibatch minibatch = chain.differentiate();
+  const std::string said = error_of<OpError>([&] { chain.parameters.gradient(chain.head).all->get(); });
+  told.come();
+  const std::string expected = "minibatch 0 of blocked_chain: the loss of vertex 0 of graph 0 is ";
+  EXPECT_NE(said.find(expected), std::string::npos) << said;
+  EXPECT_NE(said.find("the first such value on its way is of '"), std::string::npos) << said;
+  expect_error<OpError>([&] { minibatch.loss(); }, expected);
+  for (const Parameter& parameter : {chain.u, chain.w}) {
+    EXPECT_THROW(chain.parameters.gradient(parameter).all->get(), OpError);
+  }
 }
 
 }  // namespace

@@ -1,13 +1,6 @@
 // How lazy expressions fail: who is told, what is said, and who goes on.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-#include <optional>
-#include <string>
-
 #include "tests/batching/cells.h"
-#include "tests/engine/support.h"
+#include "tests/batching/trainer.h"
 #include "windrow/batching/lazy_task.h"
 
 namespace windrow::testing {
@@ -15,11 +8,9 @@ namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-Type infer_same(const Operator&, const Signature& signature) { return signature.in[0]; }
-GradientTerms of_same(const Signature&) { return {GradientTerm{nullptr, {Ref::gradient()}}}; }
 /// An operator of a program's own, with a condition that nobody knows before its kernel runs.
 constinit const Operator positive{
-    .name = "positive", .infer = infer_same, .gradients = of_same, .locality = Locality::rowwise};
+    .name = "positive", .infer = same, .gradients = passed, .locality = Locality::rowwise};
 void keep_positive(const KernelCall<float>& call) {
   for (Index r = 0; r < call.out.rows; ++r) {
     for (Index c = 0; c < call.out.width; ++c) {
@@ -71,14 +62,22 @@ TEST_P(LazyFailure, OfALossIsToldWhereItIsAskedForAndHindersNoLaterMinibatch) {
   EXPECT_EQ(parameters.value(w).get(), std::vector<float>(4, 1));
 }
 
-TEST_P(LazyFailure, OfALossNamesTheOperatorThatGaveIt) {
-  const int log_line = __LINE__ + 2;
+TEST_P(LazyFailure, OfALossNamesTheOperatorOrInputThatGaveItAndItsLine) {
+  const auto expect_said = [&](const LazyExpr& loss, const std::string& what, int line_of_it) {
+    graph->backward(std::array{loss});
+    const std::string said = error_of<OpError>([&] { loss.scalar(); });
+    expect_message(said, what);
+    expect_message(said, line(line_of_it));
+    graph->clear();
+  };
   const LazyExpr x = matmul(graph->input({1, -1}), w);
-  const LazyExpr loss = row_sum(log(x));
-  graph->backward(std::array{loss});
-  const std::string said = error_of<OpError>([&] { loss.scalar(); });
-  expect_message(said, "the first such value on its way is of 'log' recorded at ");
-  expect_message(said, line(log_line));
+  expect_said(row_sum(log(x)), "the first such value on its way is of 'log' recorded at ", __LINE__);
+  const int first = __LINE__ + 1;
+  const LazyExpr bad = graph->input({nan, 1});
+  EXPECT_EQ(bad.value()[1], 1);  // by an earlier flush
+  expect_said(row_sum(matmul(bad, w)), "its input recorded at ", first);
+  const LazyExpr zeros = graph->input({-2, 0});
+  expect_said(row_sum(zeros / zeros), "'div' recorded at ", __LINE__);
 }
 
 TEST_P(LazyFailure, OfALossNamesAParameter) {
@@ -87,17 +86,8 @@ TEST_P(LazyFailure, OfALossNamesAParameter) {
   EXPECT_TRUE(std::isnan(loss.scalar()));  // not differentiated yet
   graph->backward(std::array{loss});
   expect_message(error_of<OpError>([&] { loss.scalar(); }), "parameter 'w' is not finite");
-}
-
-TEST_P(LazyFailure, OfAValueFromAnEarlierFlushNamesTheLineOfThat) {
-  const int first = __LINE__ + 1;
-  const LazyExpr x = graph->input({nan, 1});
-  EXPECT_EQ(x.value()[1], 1);
-  const LazyExpr loss = row_sum(matmul(x, w));
-  graph->backward(std::array{loss});
-  const std::string said = error_of<OpError>([&] { loss.scalar(); });
-  expect_message(said, "its input recorded at ");
-  expect_message(said, line(first) + " is not finite");
+  parameters.sgd(0.1);
+  expect_error<OpError>([&] { parameters.value(w).get(); }, " is nan, expected a finite number; ");
 }
 
 TEST_P(LazyFailure, OfAnOperatorNamesTheLineThatRecordedIt) {
@@ -107,16 +97,6 @@ TEST_P(LazyFailure, OfAnOperatorNamesTheLineThatRecordedIt) {
   const std::string said = error_of<OpError>([&] { z.value(); });
   expect_message(said, "positive recorded at ");
   expect_message(said, line(here) + ": -1.000000 is not positive");
-}
-
-TEST_P(LazyFailure, NamesTheLineOfAnOperatorThatIsWrittenAsASign) {
-  const LazyExpr x = graph->input({-2, 0});
-  const int here = __LINE__ + 1;
-  const LazyExpr quotient = x / x, loss = row_sum(quotient);
-  graph->backward(std::array{loss});
-  const std::string said = error_of<OpError>([&] { loss.scalar(); });
-  expect_message(said, "'div' recorded at ");
-  expect_message(said, line(here));
 }
 
 TEST_P(LazyFailure, OfOneInstanceLeavesTheOthersTheirValues) {
@@ -185,7 +165,7 @@ TEST_P(LazyFailure, IsCuredBesideWhatComputesWithAnEarlierFailure) {
   }
 }
 
-LazyTask<float> walk(LazyGraph& graph, const Device&, Parameter w, float from, float fall) {
+LazyTask<float> walk(LazyGraph& graph, Parameter w, float from, float fall) {
   LazyExpr x = graph.input({from, from});
   float last = 0;
   for (int step = 0; step < 5; ++step) {
@@ -196,10 +176,10 @@ LazyTask<float> walk(LazyGraph& graph, const Device&, Parameter w, float from, f
   }
   co_return last;
 }
-LazyTask<std::string> watched(LazyGraph& graph, const Device& host, Parameter w, float from, float fall) {
+LazyTask<std::string> watched_walk(LazyGraph& graph, Parameter w, float from, float fall) {
   std::string result;
   try {
-    const float last = co_await walk(graph, host, w, from, fall);
+    const float last = co_await walk(graph, w, from, fall);
     result = std::to_string(last).substr(0, 4);
   } catch (const OpError&) {
     result = "failed";
@@ -209,26 +189,15 @@ LazyTask<std::string> watched(LazyGraph& graph, const Device& host, Parameter w,
 
 TEST_P(LazyFailure, OfOneTaskLeavesTheOthersTheirWay) {
   std::vector<LazyTask<std::string>> tasks;
-  for (const float fall : {0.0f, 1.5f, 0.0f, 0.5f, 9.0f}) tasks.push_back(watched(*graph, host, w, 2, fall));
-  const std::vector<std::string> ended = run(*graph, std::move(tasks));
-  std::vector<std::string> alone;
-  for (const float fall : {0.0f, 1.5f, 0.0f, 0.5f, 9.0f}) {
-    graph->clear();
-    std::vector<LazyTask<std::string>> one;
-    one.push_back(watched(*graph, host, w, 2, fall));
-    alone.push_back(run(*graph, std::move(one))[0]);
-  }
-  EXPECT_EQ(ended, alone);
-  EXPECT_EQ(ended[0], "2.00");
-  EXPECT_EQ(ended[1], "failed");
-  EXPECT_EQ(ended[4], "failed");
+  for (const float fall : {0.0f, 1.5f, 0.0f, 0.5f, 9.0f}) tasks.push_back(watched_walk(*graph, w, 2, fall));
+  EXPECT_EQ(run(*graph, std::move(tasks)), (std::vector<std::string>{"2.00", "failed", "2.00", "1.00", "failed"}));
 }
 
 /// A failure that nobody has read is told when the tasks have ended.
 TEST_P(LazyFailure, OfAnEarlierFlushAbandonsNoTask) {
   const auto all = [&] {
     std::vector<LazyTask<std::string>> tasks;
-    for (int i = 0; i < 2; ++i) tasks.push_back(watched(*graph, host, w, 2, 0));
+    for (int i = 0; i < 2; ++i) tasks.push_back(watched_walk(*graph, w, 2, 0));
     return tasks;
   };
   EXPECT_EQ(run(*graph, all())[1], "2.00");
@@ -266,6 +235,125 @@ TEST_P(LazyFailure, OfParametersFailsAll) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LazyFailure, ::testing::Values(0, 20'000'000),
+                         [](const auto& of) { return of.param == 0 ? "Kept" : "ComputedAgain"; });
+
+/// Whether a flush keeps what gradients need, or backward() computes it again.
+class LazyChanges : public ::testing::TestWithParam<std::int64_t>, protected OnHost {
+ protected:
+  Parameter a = parameters.add("a", 1, 2, Initial::constant(1));
+  Parameter b = parameters.add("b", 2, 2, Initial::constant(1));
+  Parameter c = parameters.add("c", 2, 2, Initial::constant(1));
+  LazyGraph graph{host, parameters, {.recompute_below = GetParam()}};
+
+  std::string refusal(const LazyExpr& loss) {
+    return error_of<MisuseError>([&] { graph.backward(std::array{loss}); });
+  }
+  void set(Parameter parameter, float value) const { parameters.value(parameter).set(std::vector<float>(4, value)); }
+};
+
+TEST_P(LazyChanges, OfAParameterThatALossDependsOnAreRefusedByName) {
+  for (const bool behind_a_function : {false, true}) {
+    const LazyExpr s =
+        behind_a_function ? matmul(graph.parameter(a), exp(LazyWeight(b))) - a : matmul(graph.parameter(a), b);
+    s.value();
+    const Tensor row = parameters.value(b).row_range(0, 1);  // a part of it is enough
+    row.set({2, 2});
+    const std::string said = refusal(row_sum(square(s)));
+    EXPECT_EQ(said.find("backward(): parameter 'b' was modified in place after the flush at "), 0) << said;
+    EXPECT_NE(said.find("lazy_failure_test.cc:"), std::string::npos) << said;
+    EXPECT_FALSE(parameters.gradient(b).all.has_value());
+    graph.clear();
+  }
+}
+
+/// The graph is as it was before the call that was refused.
+TEST_P(LazyChanges, AreNoHindranceAfterClear) {
+  for (float value : {1.0f, 2.0f, 3.0f}) {
+    set(b, value);
+    const LazyExpr s = matmul(graph.parameter(a), b), loss = row_sum(square(s));
+    EXPECT_EQ(loss.scalar(), 8 * value * value);
+    if (value == 2) {
+      set(b, 5);
+      EXPECT_THROW(graph.backward(std::array{loss}), MisuseError);
+    } else {
+      graph.backward(std::array{loss});
+      EXPECT_EQ(dense(parameters, b), (std::vector<double>(4, 4 * value)));
+    }
+    graph.clear();
+  }
+}
+
+TEST_P(LazyChanges, OfParametersThatNoLossDependsOnAreAllowed) {
+  matmul(graph.parameter(a), c).value();
+  const LazyExpr s = matmul(graph.parameter(a), b);
+  s.value();
+  set(c, 2);
+  const LazyExpr loss = row_sum(square(s));
+  graph.backward(std::array{loss});
+  EXPECT_EQ(dense(parameters, b), (std::vector<double>(4, 4)));
+}
+
+/// What was computed before the change is one value, what is computed after it another.
+TEST_P(LazyChanges, BeforeTheFlushOfALossAreAllowed) {
+  matmul(graph.parameter(a), b).value();
+  set(b, 2);
+  const LazyExpr loss = row_sum(square(matmul(graph.parameter(a), b)));
+  EXPECT_EQ(loss.scalar(), 32);
+  graph.backward(std::array{loss});
+  EXPECT_EQ(dense(parameters, b), (std::vector<double>(4, 8)));
+}
+
+TEST_P(LazyChanges, ByDescentAreFoundToo) {
+  const LazyExpr first = row_sum(matmul(graph.parameter(a), b));
+  LazyGraph other(host, parameters);
+  first.value();
+  other.backward(std::array{row_sum(matmul(other.parameter(a), b))});
+  parameters.sgd(0.5);
+  EXPECT_THROW(graph.backward(std::array{first}), MisuseError);
+}
+
+/// The loss that is told is the one that is differentiated, before and behind backward().
+TEST_P(LazyChanges, LeaveALossAsItWasTold) {
+  const LazyExpr s = matmul(graph.parameter(a), b);
+  s.value();
+  const LazyExpr loss = row_sum(square(s));
+  EXPECT_EQ(loss.scalar(), 8);
+  graph.backward(std::array{loss});
+  set(b, 2);
+  EXPECT_EQ(loss.scalar(), 8);
+  EXPECT_EQ(dense(parameters, b), (std::vector<double>(4, 4)));
+}
+
+/// Which gradients there are is decided at the flush that computes what a loss depends on.
+TEST_P(LazyChanges, OfWhatIsFrozenAreRefusedByName) {
+  for (const bool frozen_first : {false, true}) {
+    const auto change = [&](bool freeze) { freeze ? parameters.freeze(b) : parameters.unfreeze(b); };
+    change(frozen_first);
+    const LazyExpr s = matmul(graph.parameter(a), b);
+    s.value();
+    change(!frozen_first);
+    const LazyExpr loss = row_sum(square(s));
+    const std::string said = refusal(loss);
+    EXPECT_EQ(said.find("backward(): parameter 'b' was frozen or unfrozen after the flush at "), 0) << said;
+    change(frozen_first);  // the graph is as it was
+    graph.backward(std::array{loss});
+    EXPECT_EQ(parameters.gradient(b).all.has_value(), !frozen_first);
+    EXPECT_EQ(dense(parameters, a), (std::vector<double>(2, 8)));
+    graph.clear();
+  }
+}
+
+TEST_P(LazyChanges, OfWhatIsFrozenAreAllowedBeforeTheFlushOfALoss) {
+  matmul(graph.parameter(a), b).value();
+  parameters.freeze(b);
+  const LazyExpr loss = row_sum(square(matmul(graph.parameter(a), b)));
+  EXPECT_EQ(loss.scalar(), 8);
+  graph.backward(std::array{loss});
+  EXPECT_FALSE(parameters.gradient(b).all.has_value());
+  EXPECT_EQ(dense(parameters, a), (std::vector<double>(2, 8)));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LazyChanges, ::testing::Values(0, 20'000'000),
                          [](const auto& of) { return of.param == 0 ? "Kept" : "ComputedAgain"; });
 
 }  // namespace

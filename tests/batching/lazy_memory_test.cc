@@ -1,14 +1,5 @@
 // What lazy graphs hold in memory, and until when.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <random>
-
 #include "tests/batching/cells.h"
-#include "tests/ops/cases.h"
-#include "tests/sanitized.h"
-#include "windrow/batching/lazy_cell.h"
 #include "windrow/batching/lazy_task.h"
 #include "windrow/memory/pool.h"
 

@@ -1,12 +1,5 @@
 // What recording a lazy expression refuses at the call, and what can be stored.
-#include <gtest/gtest.h>
-
-#include <array>
-
 #include "tests/batching/cells.h"
-#include "tests/engine/support.h"
-#include "windrow/batching/lazy.h"
-#include "windrow/batching/lazy_cell.h"
 
 namespace windrow::testing {
 namespace {
@@ -16,6 +9,13 @@ class LazyMisuse : public ::testing::Test, protected OnHost {
   template <class Body>
   std::string said_of(Body body) {
     return error_of<MisuseError>(body);
+  }
+  void expect_refused(const LazyExpr& bad, const std::string& why) {
+    EXPECT_EQ(said_of([&] { bad.value(); }), "value" + why);
+    EXPECT_EQ(said_of([&] { tanh(bad); }), "tanh" + why);
+    EXPECT_EQ(said_of([&] { graph.input({1}) + bad; }), "add" + why);
+    EXPECT_EQ(said_of([&] { graph.backward(std::array{bad}); }), "backward" + why);
+    EXPECT_EQ(said_of([&] { bad.width(); }), "width" + why);
   }
   Parameter w = parameters.add("w", 2, 3, Initial::constant(1));
   LazyGraph graph{host, parameters};
@@ -54,12 +54,7 @@ TEST_F(LazyMisuse, OfParametersAloneIsToldAtTheCall) {
 TEST_F(LazyMisuse, OfAnEmptyExpressionIsToldAtTheCall) {
   LazyExpr empty;
   const LazyExpr copy = empty, x = graph.input({1, 2});
-  const std::string expected = ": an empty expression; expected one that a lazy graph recorded";
-  EXPECT_EQ(said_of([&] { tanh(empty); }), "tanh" + expected);
-  EXPECT_EQ(said_of([&] { x + copy; }), "add" + expected);
-  EXPECT_EQ(said_of([&] { copy.value(); }), "value" + expected);
-  EXPECT_EQ(said_of([&] { copy.width(); }), "width" + expected);
-  EXPECT_EQ(said_of([&] { graph.backward(std::array{copy}); }), "backward" + expected);
+  expect_refused(copy, ": an empty expression; expected one that a lazy graph recorded");
   std::vector<LazyExpr> table(3);
   table[1] = x;
   empty = table[1];
@@ -80,10 +75,8 @@ TEST_F(LazyMisuse, OfAMatrixAsARowIsToldWhileRecording) {
             "sub: operands vertices x 3, 1 x 4; expected operands of one shape");
   EXPECT_EQ(said_of([&] { graph.parameter(exp(LazyWeight(w))); }),
             "a parameter of 2 rows as an expression; expected one of 1 row");
-  EXPECT_EQ(said_of([&] {
-              x + graph.input({1, 2});
-            }),
-            "add: operands vertices x 3, vertices x 2; expected operands of one shape");
+  const LazyExpr two = graph.input({1, 2});
+  EXPECT_EQ(said_of([&] { x + two; }), "add: operands vertices x 3, vertices x 2; expected operands of one shape");
   EXPECT_EQ(said_of([&] { graph.zeros(-1); }), "a constant of width -1; expected 0 to 2147483647");
   EXPECT_EQ(said_of([&] { graph.zeros(INT64_MAX); }),
             "a constant of width 9223372036854775807; expected 0 to 2147483647");
@@ -121,6 +114,53 @@ TEST_F(LazyMisuse, OfIndicesIsToldWhileRecording) {
   EXPECT_EQ(softmax_cross_entropy(x, graph.index(-1)).scalar(), 0);
   EXPECT_EQ(pick(x, graph.index(2)).scalar(), 3);  // the graph goes on
   EXPECT_EQ(pick(x, graph.index(-1)).scalar(), 0);
+}
+
+TEST_F(LazyMisuse, TellsWhatDoesNotFit) {
+  const LazyExpr x = graph.input({1, 2});
+  EXPECT_EQ(said_of([&] {
+              apply(op::matmul_tn, {x, x});
+            }),
+            "matmul_tn: mixes the rows of a batch; expected an operator that is elementwise or rowwise");
+  EXPECT_EQ(said_of([&] {
+              apply(op::segment_sum, {x}, {graph.index(std::array{0, 1})});
+            }),
+            "segment_sum: operand 0 is vertices x 2; expected a parameter");
+  EXPECT_EQ(said_of([&] { graph.index(std::array{1, 2, 3, 4, 5}); }), "an index of 5 numbers; expected at most 4");
+  EXPECT_EQ(said_of([&] { graph.backward({}); }), "backward() of no loss; expected one or more");
+  EXPECT_EQ(said_of([&] { graph.backward(std::array{x}); }), "backward(): a loss of width 2; expected 1");
+  EXPECT_EQ(said_of([&] { sum({}); }), "sum of no expressions; expected one or more");
+  EXPECT_EQ(said_of([&] { apply(op::concat, std::vector<LazyOperand>(32, x), {}); }),
+            "concat of 32 expressions; expected 31 at most");
+  EXPECT_EQ(said_of([&] { x.scalar(); }), "scalar of an expression of width 2; expected 1");
+}
+
+TEST_F(LazyMisuse, KnowsExpressionsOfOtherGraphsAndOfThePast) {
+  const LazyExpr x = graph.input({1, 2});
+  LazyGraph other(host, parameters, {.use = LazyOptions::For::inference});
+  EXPECT_EQ(said_of([&] { other.input({1, 2}) + x; }), "add: an expression of another lazy graph");
+  const LazyExpr loss = row_sum(x);
+  graph.backward(std::array{loss});
+  EXPECT_EQ(said_of([&] { graph.backward(std::array{loss}); }),
+            "backward() for a second time; expected clear() between them");
+  EXPECT_EQ(x.value(), (std::vector<float>{1, 2}));
+  graph.clear();
+  EXPECT_EQ(said_of([&] { x.value(); }), "value: an expression from before clear(); expected one recorded since");
+  const LazyExpr last = row_sum(other.input({3, 4}));
+  EXPECT_EQ(last.scalar(), 7);
+  EXPECT_EQ(said_of([&] { other.backward(std::array{last}); }),
+            "backward() of a lazy graph for inference; expected one for training");
+}
+
+TEST_F(LazyMisuse, HandlesMayOutliveTheirGraph) {
+  auto short_lived = std::make_unique<LazyGraph>(host, parameters);
+  const LazyExpr x = short_lived->input({1, 2});
+  const LazyIndex row = short_lived->index(1);
+  LazyExpr copy = x, moved = std::move(copy);
+  short_lived.reset();
+  EXPECT_EQ(said_of([&] { moved.value(); }), "value: an expression of a lazy graph that is gone");
+  EXPECT_EQ(said_of([&] { embedding(w, row); }), "embedding: an operand of a lazy graph that is gone");
+  expect_refused(copy, ": an expression that was moved from");
 }
 
 }  // namespace

@@ -1,16 +1,7 @@
 // What lazy expressions are cut into: as few ways of computing, and batches, as the program has, whatever the lengths
 // and the numbers in it.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
 #include "tests/batching/cells.h"
-#include "tests/ops/cases.h"
 #include "windrow/batching/internal/lazy_weight.h"
-#include "windrow/batching/lazy.h"
-#include "windrow/ops/apply.h"
 
 namespace windrow::testing {
 namespace {
@@ -99,9 +90,8 @@ TEST(LazyRuns, AreOneKindWhateverTheyScaleBy) {
 /// The mask that the operator has for this seed and these keys.
 std::vector<float> dropped(WordGraph& m, const std::vector<float>& x, const std::vector<std::int32_t>& keys,
                            std::uint64_t seed) {
-  const Tensor in(m.host, 1, static_cast<Index>(x.size()));
+  const Tensor in = m.tensor(x, std::ssize(x));
   const IntTensor rows(m.host, 1, 3);
-  in.set(x);
   rows.set(keys);
   return apply(m.host, op::dropout, {.in = {in}, .indices = {rows}, .attributes = op::dropout_by(0.5, seed, 3)}).get();
 }

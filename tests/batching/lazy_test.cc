@@ -1,14 +1,10 @@
 // Flushes and gradients of lazy expressions, in small programs.
 #include "windrow/batching/lazy.h"
 
-#include <gtest/gtest.h>
-
-#include <functional>
+#include <pthread.h>
 
 #include "tests/batching/cells.h"
-#include "tests/engine/support.h"
-#include "tests/ops/cases.h"
-#include "tests/sanitized.h"
+#include "tests/batching/support.h"
 #include "windrow/batching/lazy_task.h"
 
 namespace windrow::testing {
@@ -54,28 +50,6 @@ TEST_F(LazyFlushes, ComputeWhatNoHandleNames) {
   graph.backward(std::array{x});
   EXPECT_EQ(x.scalar(), 3);
   EXPECT_EQ(graph.stats().flushes, 2);
-}
-
-TEST_F(LazyFlushes, LetNoLossThroughThatIsNotFinite) {
-  const Parameter u = parameters.add("u", 1, 1, Initial::constant(1));
-  const LazyExpr finite = matmul(graph.input({2}), u), infinite = matmul(log(graph.input({0})), u);
-  graph.backward(std::array{finite, infinite});
-  EXPECT_EQ(finite.scalar(), 2);
-  parameters.sgd(0.1);
-  const std::string error = error_of<OpError>([&] { parameters.value(u).get(); });
-  EXPECT_NE(error.find(" is -inf, expected a finite number; "), std::string::npos) << error;
-}
-
-TEST_F(LazyFlushes, HaveFiniteLossesOfLogitsOfAnySize) {
-  const Parameter x = parameters.add("x", 1, 4, Initial::constant(0));
-  parameters.value(x).set({-1e4, 1e4, 0, -20});
-  const LazyExpr logits = graph.parameter(x);
-  const LazyExpr losses = binary_cross_entropy(logits, graph.input({1, 0, 0.25, 0})) - log_sigmoid(logits);
-  graph.backward(std::array{row_sum(losses)});
-  const float log_2 = std::log(2.0f);
-  const std::vector<float> values = losses.value();
-  expect_close({values.begin(), values.end()}, {2e4, 1e4, 2 * log_2, 20}, 1e-6);
-  expect_close(dense(parameters, x), {-2, 1, -0.25, -1}, 1e-6);
 }
 
 TEST_F(LazyFlushes, HaveParametersOfOneRowAsExpressions) {
@@ -198,14 +172,18 @@ TEST_F(LazyFlushes, MayBeOfNothing) {
 /// Neither recursion nor a cost that grows with the square, forward or backward.
 TEST_F(LazyFlushes, ComputeAMillionExpressionsInARow) {
   const Parameter u = parameters.add("u", 1, 1, Initial::constant(1));
-  constexpr int length = sanitized ? 100'000 : 500'000;
-  LazyExpr x = graph.input({0});
-  const LazyExpr one = graph.input({1});
-  for (int i = 0; i < length; ++i) x = matmul(x, u) + one;
-  graph.backward(std::array{x});
-  EXPECT_EQ(x.scalar(), length);
-  EXPECT_GE(graph.stats().expressions, 2 * length);
-  EXPECT_LE(graph.stats().kinds, 8);
+  for (const bool flushed : {true, false}) {  // what the chain begins with
+    const int length = flushed ? 20'000 : sanitized ? 100'000 : 500'000;
+    LazyExpr x = graph.input({0});
+    const LazyExpr one = graph.input({1});
+    if (flushed) graph.flush();
+    for (int i = 0; i < length; ++i) x = matmul(x, u) + one;
+    graph.backward(std::array{x});
+    EXPECT_EQ(x.scalar(), length);
+    EXPECT_GE(graph.stats().expressions, 2 * length);
+    EXPECT_LE(graph.stats().kinds, 8);
+    graph.clear();
+  }
 }
 
 TEST_F(LazyFlushes, AreNotForgottenWhileExpressionsAreRecorded) {
@@ -213,6 +191,50 @@ TEST_F(LazyFlushes, AreNotForgottenWhileExpressionsAreRecorded) {
   EXPECT_EQ(error_of<MisuseError>([&] { graph.forget(); }),
             "forget() while expressions are recorded; expected it after clear()");
   EXPECT_EQ(recorded.value(), std::vector<float>(2, 0));
+}
+
+TEST_F(LazyFlushes, AddUpManyTermsAndJoinManyParts) {
+  std::vector<LazyExpr> terms;
+  for (int i = 0; i < 1000; ++i) terms.push_back(graph.input({static_cast<float>(i)}));
+  EXPECT_EQ(sum(terms).scalar(), 999 * 500);
+  EXPECT_NEAR(mean(terms).scalar(), 499.5f, 1e-3);
+  const std::vector<LazyOperand> parts(terms.begin(), terms.end());
+  const std::vector<float> joined = concat(parts).value();
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(joined[static_cast<std::size_t>(i)], static_cast<float>(i));
+}
+
+/// Runs it on a thread with a stack of so many bytes.
+void on_small_stack(std::size_t bytes, std::function<void()> body) {
+  pthread_attr_t attributes;
+  ASSERT_EQ(pthread_attr_init(&attributes), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&attributes, bytes), 0);
+  pthread_t thread{};
+  const auto run = [](void* of) -> void* {
+    (*static_cast<std::function<void()>*>(of))();
+    return nullptr;
+  };
+  ASSERT_EQ(pthread_create(&thread, &attributes, run, &body), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+}
+
+TEST(LazyDepth, OfWeightsOfTheMostOperationsTakesLittleStack) {
+  if (sanitized) GTEST_SKIP() << "frames are larger under sanitizers";
+  OnHost s;
+  const Parameter w = s.parameters.add("w", 1, 1, Initial::constant(0.5F));
+  float chain = 0, tree = 0;
+  on_small_stack(std::size_t{300} << 10, [&] {
+    LazyGraph graph(s.host, s.parameters);
+    LazyWeight deep = w, wide = w;
+    for (int i = 0; i < LazyWeight::most_operations; ++i) deep = tanh(deep);
+    for (int i = 0; i < 8; ++i) wide = wide + wide;  // 255 operations
+    chain = (graph.zeros(1) + deep).value()[0];
+    tree = (graph.zeros(1) + wide).value()[0];
+  });
+  float expected = 0.5F;
+  for (int i = 0; i < LazyWeight::most_operations; ++i) expected = std::tanh(expected);
+  EXPECT_NEAR(chain, expected, 1e-4);
+  EXPECT_EQ(tree, 128);
 }
 
 }  // namespace

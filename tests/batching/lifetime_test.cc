@@ -1,19 +1,11 @@
-// What computes may end in any order: what is left is an error that says so, and nothing that is gone is touched.
-#include <gtest/gtest.h>
-
-#include <array>
-#include <functional>
+// What computes may end in any order: what is left is an error that says so, and nothing that is gone is touched. Who
+// holds a minibatch's memory, and until when.
 #include <memory>
-#include <optional>
-#include <string>
-#include <thread>
-#include <vector>
 
+#include "tests/batching/cells.h"
 #include "tests/batching/trainer.h"
-#include "tests/engine/support.h"
-#include "windrow/batching/lazy.h"
+#include "tests/memory/counting_allocator.h"
 #include "windrow/engine/reduction.h"
-#include "windrow/ops/apply.h"
 
 namespace windrow::testing {
 namespace {
@@ -68,11 +60,6 @@ const std::vector<std::pair<std::string, std::function<void(All&)>>> parts = {
 };
 
 class Ending : public ::testing::TestWithParam<std::size_t> {};
-
-TEST_P(Ending, BeforeAllOthersIsAllowed) {
-  All s;
-  parts[GetParam()].second(s);
-}
 
 /// Each order of two, the others behind them.
 TEST_P(Ending, BehindAnyOtherIsAllowed) {
@@ -165,6 +152,73 @@ TEST(AnEngineThatEndsInsideItsOwnOp, IsThereForWhatDrains) {
   EXPECT_EQ(more->load(), 1);
   EXPECT_EQ(ref.get(), nullptr);
   EXPECT_THROW(*ref, MisuseError);
+}
+
+/// Vertices with values that live within a tile, on memory that is counted.
+struct Tiled {
+  explicit Tiled(std::size_t capacity = std::size_t{1} << 30) : memory(std::make_shared<CountingAllocator>(capacity)) {}
+
+  Engine engine{{.policy = Policy::serial}};
+  std::shared_ptr<CountingAllocator> memory;
+  Device host = host_device(engine);
+  Parameters parameters{(host.memory = memory, host), 1};
+  Parameter w = parameters.add("w", 1, 64, Initial::constant(1));
+  VertexFunction function{"tiled", {}, [this](Vertex& v) {
+                            const Expr x = matmul(v.pull("x", 1), w);
+                            v.push("y", row_sum(tanh(exp(x) + sigmoid(x))));
+                          }};
+  Graphs graphs{function, {leaves(100, Floats(100, 0.5f))}};
+  Runner runner{host, function, parameters};
+
+  /// Blocks of memory in use, when all that was pushed is done.
+  int blocks() {
+    engine.wait_all();
+    return memory->allocations - memory->deallocations;
+  }
+};
+
+TEST(Scratch, IsMemoryOfTheDeviceUntilItsMinibatchIsDone) {
+  Tiled s;
+  const Minibatch minibatch = s.runner.run(s.graphs.pointers);
+  s.engine.wait_all();
+  const std::size_t scratch = s.memory->most_held - s.memory->held;
+  EXPECT_GE(scratch, 100 * 64 * sizeof(float)) << "a row of a value for each vertex";
+  EXPECT_LE(scratch, 96 * 1024u) << "what a plan makes of a core's cache";
+
+  Tiled enough(s.memory->most_held), less(s.memory->most_held - 1);
+  EXPECT_EQ(enough.runner.run(enough.graphs.pointers).loss(), 0);
+  const Minibatch failed = less.runner.run(less.graphs.pointers);
+  expect_error<OpError>([&] { failed.loss(); }, "counting: full");
+}
+
+TEST(Scratch, OfGradientsGoesBackToo) {
+  Tiled s;
+  const Tensor ones(s.host, 100, 1);
+  ones.set(Floats(100, 1));
+  const auto record = [&] { return s.runner.record(s.graphs.pointers, {}, {"y"}); };
+  s.runner.backward(record(), {{"y", ones}});  // from here on the parameter has its gradient
+  const Minibatch minibatch = record();
+  const int blocks = s.blocks();
+  const int taken = s.memory->allocations;
+  s.runner.backward(minibatch, {{"y", ones}});
+  EXPECT_EQ(s.blocks(), blocks);
+  EXPECT_GT(s.memory->allocations, taken);
+}
+
+TEST(NoMemory, IsWhatAMinibatchOfNoColumnsNeeds) {
+  OnHost s;
+  const VertexFunction function("nothing", {.arity = 1}, [](Vertex& v) {
+    const State state = v.state("z", 0);
+    v.scatter(state, v.pull("x", 0));
+    v.push("out", v.gather(0, state));
+  });
+  GraphData data = chain_of(2);
+  data.values["x"] = {};
+  for (const bool slots : {true, false}) {
+    const Minibatch minibatch = s.computed(function, {data}, {.optimisations = {.slots = slots}});
+    EXPECT_EQ(minibatch.loss(), 0);
+    EXPECT_TRUE(minibatch.output("out").get().empty());
+  }
 }
 
 }  // namespace

@@ -1,20 +1,19 @@
 // Batches against the oracle: values, losses and gradients over random graphs, of cells and of random functions.
 #include "tests/batching/oracle.h"
 
-#include <gtest/gtest.h>
-
+#include "batching/src/lazy/record.h"
 #include "tests/batching/attending_cell.h"
 #include "tests/batching/cells.h"
 #include "tests/batching/check_minibatch.h"
 #include "tests/batching/mixed_cell.h"
 #include "tests/batching/random_function.h"
 #include "tests/batching/seeing_cell.h"
-#include "tests/ops/cases.h"
-#include "tests/sanitized.h"
-#include "tests/seed.h"
 
 namespace windrow::testing {
 namespace {
+
+constexpr SchedulePolicy later_policies[] = {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::complete,
+                                             SchedulePolicy::serial};
 
 template <class Cell>
 class EveryCell : public ::testing::Test {
@@ -30,9 +29,12 @@ class EveryCell : public ::testing::Test {
     Oracle oracle{parameters, [this](OracleVertex& v) { cell(v); }, shape_of<Cell>()};
   };
 
-  void check(Form form, const RunnerOptions& options, unsigned seed) {
-    Engine engine({.workers = 2});
-    check_cell<Cell>(host_device(engine), form, seed, options);
+  /// Minibatches of graphs of these forms, each with another seed.
+  static void check(const std::vector<std::pair<Form, RunnerOptions>>& all) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      Engine engine({.workers = 2});
+      check_cell<Cell>(host_device(engine), all[i].first, first_seed() + static_cast<unsigned>(i), all[i].second);
+    }
   }
 
   /// The loss, outputs and gradients of a minibatch of graphs with several consumers.
@@ -56,83 +58,58 @@ class EveryCell : public ::testing::Test {
     return bits;
   }
 };
-using Cells = ::testing::Types<TreeLstm, OddCell, WideCell, PassingCell, GatesCell, ChildSumCell, MixedCell,
-                               AttendingCell, Kinds, SeeingCell>;
+using Cells = ::testing::Types<TreeLstm, OddCell, WideCell, PassingCell, ChildSumCell, MixedCell, AttendingCell, Kinds,
+                               SeeingCell>;
 TYPED_TEST_SUITE(EveryCell, Cells);
 
-TYPED_TEST(EveryCell, ComputesTreesAsTheOracleDoes) {
-  this->check(Form::trees, {}, first_seed());
-  this->check(Form::any_order, {}, first_seed() + 1);
-}
-
-TYPED_TEST(EveryCell, ComputesGraphsWithSeveralConsumersAsTheOracleDoes) {
-  this->check(Form::dag, {}, first_seed() + 2);
-}
-
-TYPED_TEST(EveryCell, ComputesGroupsAndSingleVerticesAsTheOracleDoes) {
-  this->check(Form::dag, {.groups = 3, .group_flops = 1}, first_seed() + 3);
-  this->check(Form::any_order, {.groups = 2, .group_flops = 1, .batch_rows = 1}, first_seed() + 4);
-  this->check(Form::trees, {.batch_rows = 3}, first_seed() + 5);
-}
-
-TYPED_TEST(EveryCell, ComputesInManyOpsAsTheOracleDoes) {
-  this->check(Form::dag, {.op_flops = 1, .split_rows = 1}, first_seed() + 6);
-  this->check(Form::any_order, {.groups = 2, .group_flops = 1, .op_flops = 500, .split_rows = 2}, first_seed() + 7);
-  this->check(Form::dag, {.op_flops = 1, .split_rows = 2, .optimisations = {.slots = false, .streaming = false}},
-              first_seed() + 8);
-  this->check(Form::dag, {.op_flops = 1, .optimisations = {.lazy = false, .splitting = false}}, first_seed() + 9);
+/// In one op or many, in groups and by single vertices.
+TYPED_TEST(EveryCell, ComputesGraphsAsTheOracleDoes) {
+  this->check({{Form::trees, {}},
+               {Form::any_order, {}},
+               {Form::dag, {}},
+               {Form::dag, {.groups = 3, .group_flops = 1}},
+               {Form::any_order, {.groups = 2, .group_flops = 1, .batch_rows = 1}},
+               {Form::trees, {.batch_rows = 3}},
+               {Form::dag, {.op_flops = 1, .split_rows = 1}},
+               {Form::any_order, {.groups = 2, .group_flops = 1, .op_flops = 500, .split_rows = 2}},
+               {Form::dag, {.op_flops = 1, .split_rows = 2, .optimisations = {.slots = false, .streaming = false}}},
+               {Form::dag, {.op_flops = 1, .optimisations = {.lazy = false, .splitting = false}}}});
 }
 
 TYPED_TEST(EveryCell, ComputesByEverySchedulesAsTheOracleDoes) {
   if (this->adds_no_races()) GTEST_SKIP() << "other tests divide the same ops among threads";
-  for (const SchedulePolicy policy :
-       {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::complete, SchedulePolicy::serial}) {
+  for (const SchedulePolicy policy : later_policies) {
     SCOPED_TRACE(to_string(policy));
-    this->check(Form::dag, {.groups = 2, .group_flops = 1, .schedule = policy}, first_seed() + 6);
-    this->check(Form::any_order, {.schedule = policy}, first_seed() + 7);
+    this->check(
+        {{Form::dag, {.groups = 2, .group_flops = 1, .schedule = policy}}, {Form::any_order, {.schedule = policy}}});
   }
 }
 
 TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
-  this->check(Form::dag, {.groups = 2, .group_flops = 1, .optimisations = {.specialisation = false}}, first_seed());
-  this->check(Form::dag, {.optimisations = {.eager = false}}, first_seed() + 1);
-  this->check(Form::dag, {.groups = 2, .group_flops = 1, .optimisations = {.lazy = false}}, first_seed() + 2);
-  this->check(Form::dag, {.optimisations = {.fusion = false}}, first_seed() + 3);
-  this->check(Form::dag, {.optimisations = {.slots = false}}, first_seed() + 4);
-  this->check(Form::dag, {.groups = 3, .group_flops = 1, .optimisations = {.specialisation = false, .slots = false}},
-              first_seed() + 5);
-  this->check(Form::dag, {.optimisations = {.lazy = false, .slots = false}}, first_seed() + 6);
-  this->check(Form::any_order, {.batch_rows = 1, .optimisations = {.slots = false, .fusion = false}}, first_seed() + 7);
-  this->check(Form::dag, {.optimisations = {.in_place = false}}, first_seed() + 4);
-  this->check(Form::dag, {.optimisations = {.sharing = false}}, first_seed() + 4);
-  this->check(Form::dag, {.optimisations = {.sharing = false, .fusion = false}}, first_seed() + 5);
-  this->check(Form::any_order,
-              {.groups = 2,
-               .group_flops = 1,
-               .schedule = SchedulePolicy::agenda,
-               .optimisations = {.specialisation = false,
-                                 .eager = false,
-                                 .lazy = false,
-                                 .slots = false,
-                                 .in_place = false,
-                                 .sharing = false,
-                                 .fusion = false,
-                                 .streaming = false,
-                                 .splitting = false}},
-              first_seed() + 4);
+  const Optimisations none{false, false, false, false, false, false, false, false, false};
+  this->check(
+      {{Form::dag, {.groups = 2, .group_flops = 1, .optimisations = {.specialisation = false}}},
+       {Form::dag, {.optimisations = {.eager = false}}},
+       {Form::dag, {.groups = 2, .group_flops = 1, .optimisations = {.lazy = false}}},
+       {Form::dag, {.optimisations = {.fusion = false}}},
+       {Form::dag, {.optimisations = {.slots = false}}},
+       {Form::dag, {.groups = 3, .group_flops = 1, .optimisations = {.specialisation = false, .slots = false}}},
+       {Form::dag, {.optimisations = {.lazy = false, .slots = false}}},
+       {Form::any_order, {.batch_rows = 1, .optimisations = {.slots = false, .fusion = false}}},
+       {Form::dag, {.optimisations = {.in_place = false}}},
+       {Form::dag, {.optimisations = {.sharing = false}}},
+       {Form::dag, {.optimisations = {.sharing = false, .fusion = false}}},
+       {Form::any_order, {.groups = 2, .group_flops = 1, .schedule = SchedulePolicy::agenda, .optimisations = none}}});
 }
 
 TYPED_TEST(EveryCell, ComputesManyTypesOfVerticesAsOneAsTheOracleDoes) {
   if (this->adds_no_races()) GTEST_SKIP() << "other tests divide the same ops among threads";
-  this->check(Form::dag, {.own_types = 0}, first_seed());
-  this->check(Form::any_order, {.groups = 2, .group_flops = 1, .own_types = 1}, first_seed() + 1);
-  this->check(Form::trees, {.own_types = 2, .optimisations = {.slots = false}}, first_seed() + 2);
-  this->check(Form::dag, {.schedule = SchedulePolicy::complete, .own_types = 0, .optimisations = {.lazy = false}},
-              first_seed() + 3);
-  this->check(Form::dag, {.own_types = 0, .batch_rows = 3, .optimisations = {.eager = false, .fusion = false}},
-              first_seed() + 4);
-  this->check(Form::dag, {.own_types = 0, .optimisations = {.specialisation = false, .sharing = false}},
-              first_seed() + 5);
+  this->check({{Form::dag, {.own_types = 0}},
+               {Form::any_order, {.groups = 2, .group_flops = 1, .own_types = 1}},
+               {Form::trees, {.own_types = 2, .optimisations = {.slots = false}}},
+               {Form::dag, {.schedule = SchedulePolicy::complete, .own_types = 0, .optimisations = {.lazy = false}}},
+               {Form::dag, {.own_types = 0, .batch_rows = 3, .optimisations = {.eager = false, .fusion = false}}},
+               {Form::dag, {.own_types = 0, .optimisations = {.specialisation = false, .sharing = false}}}});
 }
 
 TYPED_TEST(EveryCell, ComputesTheSameBitsWithoutSlots) {
@@ -149,14 +126,12 @@ TYPED_TEST(EveryCell, ComputesTheSameBitsWithoutSlots) {
   };
   compare({.optimisations = all}, "all others");
   for (const Optimisations& other : others) compare({.optimisations = other}, "one other left out");
-  for (const SchedulePolicy policy :
-       {SchedulePolicy::depth, SchedulePolicy::agenda, SchedulePolicy::complete, SchedulePolicy::serial}) {
+  for (const SchedulePolicy policy : later_policies) {
     compare({.groups = 3, .group_flops = 1, .schedule = policy}, to_string(policy));
   }
 }
 
 TYPED_TEST(EveryCell, ComputesTheSameBitsWithAnyWorkersAndPolicy) {
-  SCOPED_TRACE("seed " + std::to_string(first_seed()));
   for (const std::int64_t own_types : {std::int64_t{0}, RunnerOptions().own_types}) {
     const RunnerOptions cut{.groups = 3, .group_flops = 1, .op_flops = 500, .split_rows = 2, .own_types = own_types};
     const auto serial = this->bits(cut, {.policy = Policy::serial});
@@ -216,6 +191,86 @@ TEST(RandomFunctions, ComputeWhatTheOracleComputes) {
     check_minibatch(runner, parameters, oracle, function, data);
     if (HasFatalFailure() || HasNonfatalFailure()) return;
   }
+}
+
+/// Writes one of three random functions for each vertex of random graphs, and asks for some values at once.
+void check_program(unsigned seed, const LazyOptions& options) {
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  OnHost s({.workers = 2}, seed);
+  std::vector<RandomFunction> bodies = {RandomFunction(random, s.parameters)};
+  for (int i = 0; i < 2; ++i) bodies.push_back(RandomFunction(random, s.parameters, &bodies.back()));
+  const auto body = [&](auto& v) { bodies[v.kind()](v); };
+  Oracle oracle(s.parameters, body);
+  LazyGraph graph(s.host, s.parameters, options);
+  LazyProgram program{graph};
+  std::vector<GraphData> data;
+  std::vector<std::pair<LazyExpr, Floats>> asked;
+  for (const std::int32_t vertices : {1, 9, 0, 14}) {
+    GraphData& own = data.emplace_back(random_graph(vertices, bodies[0].arity, Form::dag, random));
+    for (std::int32_t v = 0; v < vertices; ++v) own.kinds.push_back(static_cast<std::int32_t>(random() % 3));
+    program.states.assign(own.kinds.size(), {});
+    for (std::size_t v = 0; v < own.kinds.size(); ++v) {
+      LazyVertex vertex(program, own, v);
+      body(vertex);
+      if (random() % 12 == 0) asked.emplace_back(program.losses.back(), program.losses.back().value());
+    }
+    program.before += own.kinds.size();
+  }
+  const bool training = options.use == LazyOptions::For::training;
+  if (training) graph.backward(program.losses);
+  const double loss = oracle.loss(data);
+  double sum = 0;
+  for (const LazyExpr& one : program.losses) sum += static_cast<double>(one.scalar());
+  EXPECT_NEAR(sum, loss, 1e-5 * (1 + std::abs(loss)));
+  for (const auto& [value, seen] : asked) EXPECT_EQ(value.value(), seen);
+  for (const auto& [name, values] : program.pushed) {
+    SCOPED_TRACE(name);
+    const Values& expected = oracle.outputs.at(name);
+    Values all(expected.size(), 0);  // as the oracle has it for the other vertices
+    for (const auto& [vertex, value] : values) {
+      const Floats row = value.value();
+      std::ranges::copy(row, all.begin() + static_cast<std::ptrdiff_t>(vertex * row.size()));
+    }
+    expect_close(all, expected, 1e-5);
+  }
+  if (training) check_gradients(s.parameters, oracle, data);
+}
+
+/// Some keep all of a flush, some its values, and some the one or the other.
+TEST(LazyPrograms, GiveWhatTheReferenceGives) {
+  constexpr std::int64_t flops[] = {0, 500, INT64_MAX};
+  for (unsigned seed = first_seed(); seed < first_seed() + 30; ++seed) {
+    check_program(seed,
+                  {.runner = {.schedule = static_cast<SchedulePolicy>(seed % 5)}, .recompute_below = flops[seed % 3]});
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(LazyPrograms, GiveWhatTheReferenceGivesWhateverRunnersAreTold) {
+  const Optimisations lacking[] = {{.specialisation = false}, {.eager = false},    {.lazy = false},
+                                   {.slots = false},          {.sharing = false},  {.fusion = false},
+                                   {.streaming = false},      {.splitting = false}};
+  unsigned seed = first_seed();
+  for (const Optimisations& one : lacking) {
+    check_program(++seed, {.runner = {.optimisations = one}, .recompute_below = 500 * (seed % 2)});
+  }
+  check_program(++seed, {.runner = {.ahead = 1, .batch_rows = 1}});
+  check_program(++seed, {.runner = {.groups = 3, .group_flops = 1}});
+  check_program(++seed, {.runner = {.op_flops = 1, .split_rows = 1}, .recompute_below = 0});
+}
+
+TEST(LazyPrograms, GiveWhatTheReferenceGivesWithoutTraining) {
+  for (unsigned seed = first_seed(); seed < first_seed() + 10; ++seed) {
+    check_program(seed, {.use = LazyOptions::For::inference});
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(LazyPrograms, DoNotMindHashesThatCollide) {
+  lazy::Keys::collide(true);
+  for (unsigned seed = first_seed(); seed < first_seed() + 5; ++seed) check_program(seed, {});
+  lazy::Keys::collide(false);
 }
 
 }  // namespace

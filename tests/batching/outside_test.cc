@@ -1,12 +1,7 @@
 // What vertex functions and other networks hand to each other: tensors whose rows vertices pull, outputs whose
 // gradients come from elsewhere.
-#include <gtest/gtest.h>
-
 #include "tests/batching/cells.h"
 #include "tests/batching/oracle.h"
-#include "tests/engine/support.h"
-#include "tests/ops/cases.h"
-#include "windrow/ops/apply.h"
 #include "windrow/ops/static.h"
 #include "windrow/ops/tape.h"
 
@@ -53,6 +48,8 @@ class Networks : public ::testing::Test, protected OnHost {
   const Graphs graphs{without_head, data};
   const Tensor x = tensor(inputs(data), Cell::in);
 
+  /// What vertices pull as "rows".
+  static GivenTensors of(const Tensor& tensor, Ints row_of = {}) { return {{"rows", {tensor, std::move(row_of)}}}; }
   template <class Call>
   static void refuses(const std::string& said, Call call) {
     EXPECT_EQ(error_of<MisuseError>(call), said);
@@ -71,11 +68,6 @@ class Networks : public ::testing::Test, protected OnHost {
     }
     return all;
   }
-  Tensor tensor(const std::vector<float>& values, Index width) const {
-    const Tensor result(host, static_cast<Index>(values.size()) / width, width);
-    result.set(values);
-    return result;
-  }
 };
 
 TEST_F(Networks, GivenTensorsAreInputsLikeThoseOfGraphs) {
@@ -83,7 +75,7 @@ TEST_F(Networks, GivenTensorsAreInputsLikeThoseOfGraphs) {
   const Graphs of_input(by_input, data), of_row(by_row, data);
   const double loss = one.differentiate(of_input.pointers).loss();
   const auto expected = gradients();
-  EXPECT_EQ(other.differentiate(of_row.pointers, {{"rows", {x}}}).loss(), loss);
+  EXPECT_EQ(other.differentiate(of_row.pointers, of(x)).loss(), loss);
   EXPECT_EQ(gradients(), expected);
 }
 
@@ -94,7 +86,7 @@ TEST_F(Networks, GivenTensorsHaveTheGradientThatTheOracleSees) {
   const std::vector<float> rows = {0.5f, -0.25f, -0.75f, 1};
   std::vector<std::int32_t> row_of;
   for (std::int32_t v = 0; v < 15; ++v) row_of.push_back(v % 3 == 0 ? 1 : 0);
-  const Minibatch minibatch = by_rows.differentiate(of_rows.pointers, {{"rows", {tensor(rows, Cell::in), row_of}}});
+  const Minibatch minibatch = by_rows.differentiate(of_rows.pointers, of(tensor(rows, Cell::in), row_of));
   const std::vector<float> gradient = minibatch.gradient("rows").get();
 
   Oracle oracle(parameters, [&](OracleVertex& v) { v.loss(cell.head(cell.state(v, v.pull("x", Cell::in)))); });
@@ -119,14 +111,14 @@ TEST_F(Networks, GivenTensorsHaveTheGradientThatTheOracleSees) {
 TEST_F(Networks, OutputsTakeGradientsFromElsewhere) {
   Runner whole(host, by_row, parameters);
   const Graphs of_rows(by_row, data);
-  const Minibatch at_once = whole.differentiate(of_rows.pointers, {{"rows", {x}}});
+  const Minibatch at_once = whole.differentiate(of_rows.pointers, of(x));
   const auto expected = gradients();
   const std::vector<float> expected_of_x = at_once.gradient("rows").get();
 
   Runner above(host, head_alone, parameters);
   GraphData single{.child_begin = std::vector<std::int32_t>(16, 0)};
   const Graphs upper(head_alone, {single});
-  const Minibatch first = runner.record(graphs.pointers, {{"rows", {x}}}, {"h"});
+  const Minibatch first = runner.record(graphs.pointers, of(x), {"h"});
   const Minibatch second = above.differentiate(upper.pointers, {{"h", {first.output("h")}}});
   EXPECT_NEAR(second.loss(), at_once.loss(), 1e-6);
   runner.backward(first, {{"h", second.gradient("h")}}, Runner::Gradients::add);
@@ -141,7 +133,7 @@ TEST_F(Networks, OutputsTakeGradientsFromElsewhere) {
 TEST_F(Networks, OutputsMayBeNamedTwice) {
   const Tensor ones = tensor(std::vector<float>(15 * Cell::h, 1), Cell::h);
   const auto gradient = [&](const std::vector<std::string>& outputs) {
-    runner.backward(runner.record(graphs.pointers, {{"rows", {x}}}, outputs), {{"h", ones}});
+    runner.backward(runner.record(graphs.pointers, of(x), outputs), {{"h", ones}});
     return dense(parameters, cell.w);
   };
   EXPECT_EQ(gradient({"h", "h"}), gradient({"h"}));
@@ -153,12 +145,12 @@ TEST_F(Networks, OutputsAndTheirGradientsMayHaveRowsOfSomeVerticesOnly) {
   kept[9] = row_of[9] = 0;
   std::vector<float> all(15 * Cell::h, 0);
   for (std::size_t c = 0; c < Cell::h; ++c) all[3 * Cell::h + c] = 3, all[9 * Cell::h + c] = 9;
-  const Minibatch whole = runner.record(graphs.pointers, {{"rows", {x}}}, {"h"});
+  const Minibatch whole = runner.record(graphs.pointers, of(x), {"h"});
   runner.backward(whole, {{"h", tensor(all, Cell::h)}});
   const auto expected = gradients();
   const std::vector<float> values = whole.output("h").get();
 
-  const Minibatch some = runner.record_rows(graphs.pointers, {{"rows", {x}}}, {{"h", row_of}});
+  const Minibatch some = runner.record_rows(graphs.pointers, of(x), {{"h", row_of}});
   const std::vector<float> rows = some.output("h", kept).get();
   EXPECT_EQ(rows, (std::vector<float>{values[27], values[28], values[29], values[9], values[10], values[11]}));
   runner.backward(some, {{"h", tensor({9, 9, 9, 3, 3, 3, 0, 0, 0}, Cell::h)}});
@@ -209,7 +201,7 @@ TEST_F(Networks, OutputsMayGoThroughAStatic) {
       others.push_back(random_graph(vertices, any_arity, Form::dag, random));
     }
     const Graphs whole(by_row, others), below(without_head, others);
-    const GivenTensors rows = {{"rows", {tensor(inputs(others), Cell::in)}}};
+    const GivenTensors rows = of(tensor(inputs(others), Cell::in));
     const double expected = at_once.differentiate(whole.pointers, rows).loss();
     const auto of_whole = gradients();
     const Minibatch recorded = runner.record(below.pointers, rows, {"h"});
@@ -230,66 +222,57 @@ TEST_F(Networks, OfAMinibatchWithoutVerticesTensorsHaveAnyRows) {
   Runner whole(host, by_row, parameters);
   const Graphs empty(by_row, {data[1]}), same(without_head, {data[1]});
   for (const Tensor& given : {two, no_rows}) {
-    EXPECT_EQ(whole.run(empty.pointers, {{"rows", {given}}}).loss(), 0);
-    EXPECT_EQ(whole.run({}, {{"rows", {given}}}).loss(), 0);
-    const Minibatch minibatch = whole.differentiate(empty.pointers, {{"rows", {given}}});
+    EXPECT_EQ(whole.run(empty.pointers, of(given)).loss(), 0);
+    EXPECT_EQ(whole.run({}, of(given)).loss(), 0);
+    const Minibatch minibatch = whole.differentiate(empty.pointers, of(given));
     EXPECT_EQ(minibatch.gradient("rows").get(), std::vector<float>(static_cast<std::size_t>(given.rows() * Cell::in)));
-    const Minibatch first = runner.record_rows(same.pointers, {{"rows", {given, {}}}}, {{"h", {}}});
+    const Minibatch first = runner.record_rows(same.pointers, of(given), {{"h", {}}});
     EXPECT_TRUE(first.output("h").get().empty());
     runner.backward(first, {{"h", of_h}});
     EXPECT_EQ(first.gradient("rows").rows(), given.rows());
   }
   EXPECT_EQ(parameters.dense_gradient(cell.w).get(), std::vector<float>(6, 0));
-  refuses("by_row: tensor 'rows' has a row_of for 1 vertices; expected 0, the vertices of the minibatch", [&] {
-    whole.run({}, {{"rows", {two, {0}}}});
-  });
+  refuses("by_row: tensor 'rows' has a row_of for 1 vertices; expected 0, the vertices of the minibatch",
+          [&] { whole.run({}, of(two, {0})); });
 }
 
 TEST_F(Networks, TellsWhatDoesNotFit) {
   const Tensor wide = tensor(std::vector<float>(45), 3);
   refuses("without_head: tensor 'rows' is pulled, but was not given", [&] { runner.run(graphs.pointers); });
-  refuses("without_head: tensor 'rows' is 3 wide; expected 2", [&] {
-    runner.run(graphs.pointers, {{"rows", {wide}}});
-  });
-  refuses("without_head: tensor 'rows' has 14 rows; expected 15, the vertices of the minibatch", [&] {
-    runner.run(graphs.pointers, {{"rows", {x.row_range(0, 14)}}});
-  });
+  refuses("without_head: tensor 'rows' is 3 wide; expected 2", [&] { runner.run(graphs.pointers, of(wide)); });
+  refuses("without_head: tensor 'rows' has 14 rows; expected 15, the vertices of the minibatch",
+          [&] { runner.run(graphs.pointers, of(x.row_range(0, 14))); });
   refuses("without_head: tensor 'rows' has a row_of for 2 vertices; expected 15, the vertices of the minibatch", [&] {
-    runner.run(graphs.pointers, {{"rows", {x, {0, 1}}}});
+    runner.run(graphs.pointers, of(x, {0, 1}));
   });
-  refuses("without_head: there is no output 'g'; expected one that it pushes", [&] {
-    runner.record(graphs.pointers, {{"rows", {x}}}, {"g"});
-  });
-  refuses("without_head: has no loss; expected one to differentiate", [&] {
-    runner.differentiate(graphs.pointers, {{"rows", {x}}});
-  });
+  refuses("without_head: there is no output 'g'; expected one that it pushes",
+          [&] { runner.record(graphs.pointers, of(x), {"g"}); });
+  refuses("without_head: has no loss; expected one to differentiate",
+          [&] { runner.differentiate(graphs.pointers, of(x)); });
   refuses("without_head: output 'h' has a row_of for 2 vertices; expected 15", [&] {
-    runner.record_rows(graphs.pointers, {{"rows", {x}}}, {{"h", {0, 1}}});
+    runner.record_rows(graphs.pointers, of(x), {{"h", {0, 1}}});
   });
   EXPECT_EQ(runner.describe(), "");
-  const Minibatch recorded = runner.record(graphs.pointers, {{"rows", {x}}}, {"h"});
+  const Minibatch recorded = runner.record(graphs.pointers, of(x), {"h"});
   refuses("output 'h': rows of 1 vertices; expected 15", [&] { recorded.output("h", {0}); });
   refuses("output 'h': row -2; expected -1 or more", [&] { recorded.output("h", std::vector<std::int32_t>(15, -2)); });
   refuses("without_head: 'rows' has no gradient before backward()", [&] { recorded.gradient("rows"); });
   refuses("without_head: the gradient of output 'h' was announced, but is not given",
           [&] { runner.backward(recorded, {}); });
-  refuses("without_head: the gradient of output 'h' is 15 x 2; expected 15 x 3", [&] {
-    runner.backward(recorded, {{"h", x}});
-  });
+  const std::map<std::string, Tensor> narrow = {{"h", x}}, fits = {{"h", wide}};
+  refuses("without_head: the gradient of output 'h' is 15 x 2; expected 15 x 3",
+          [&] { runner.backward(recorded, narrow); });
   refuses("without_head: gradients of 2 outputs are given; expected those that record() named, 1", [&] {
     runner.backward(recorded, {{"h", wide}, {"g", wide}});
   });
   Runner twin(host, without_head, parameters);
-  refuses("without_head: backward() of a minibatch that this runner did not record", [&] {
-    twin.backward(recorded, {{"h", wide}});
-  });
-  runner.backward(recorded, {{"h", wide}});
-  refuses("without_head: backward() of a minibatch that was differentiated", [&] {
-    runner.backward(recorded, {{"h", wide}});
-  });
+  refuses("without_head: backward() of a minibatch that this runner did not record",
+          [&] { twin.backward(recorded, fits); });
+  runner.backward(recorded, fits);
+  refuses("without_head: backward() of a minibatch that was differentiated", [&] { runner.backward(recorded, fits); });
   refuses("without_head: there is no tensor 'g'; expected one that the function pulls",
           [&] { recorded.gradient("g"); });
-  const Minibatch inferred = runner.run(graphs.pointers, {{"rows", {x}}});
+  const Minibatch inferred = runner.run(graphs.pointers, of(x));
   refuses("without_head: backward() of a minibatch that this runner did not record",
           [&] { runner.backward(inferred, {}); });
 }
@@ -298,17 +281,15 @@ TEST_F(Networks, NamesAVertexWhoseRowIsNotThere) {
   std::vector<std::int32_t> far(15, 3);
   far[7] = 15;
   const std::vector<std::int32_t> below(15, -1);
-  refuses("without_head: vertex 2 of graph 2 has row 15 of tensor 'rows'; expected one of its 15 rows", [&] {
-    runner.run(graphs.pointers, {{"rows", {x, far}}});
-  });
-  refuses("without_head: vertex 0 of graph 0 has row -1 of tensor 'rows'; expected one of its 15 rows", [&] {
-    runner.run(graphs.pointers, {{"rows", {x, below}}});
-  });
+  refuses("without_head: vertex 2 of graph 2 has row 15 of tensor 'rows'; expected one of its 15 rows",
+          [&] { runner.run(graphs.pointers, of(x, far)); });
+  refuses("without_head: vertex 0 of graph 0 has row -1 of tensor 'rows'; expected one of its 15 rows",
+          [&] { runner.run(graphs.pointers, of(x, below)); });
   refuses("without_head: vertex 0 of graph 0 has row -1 of output 'h'; expected 0 or more", [&] {
-    runner.record_rows(graphs.pointers, {{"rows", {x}}}, {{"h", below}});
+    runner.record_rows(graphs.pointers, of(x), {{"h", below}});
   });
   refuses("without_head: the gradient of output 'h' has 15 rows; expected at least 16, as its vertices say", [&] {
-    const Minibatch recorded = runner.record_rows(graphs.pointers, {{"rows", {x}}}, {{"h", far}});
+    const Minibatch recorded = runner.record_rows(graphs.pointers, of(x), {{"h", far}});
     runner.backward(recorded, {{"h", tensor(std::vector<float>(45), Cell::h)}});
   });
 }

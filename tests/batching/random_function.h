@@ -1,22 +1,21 @@
-// Random vertex functions, which run both on a Vertex and on the oracle.
+// Random vertex functions, which run on a Vertex, on the oracle, and as programs of lazy expressions.
 #pragma once
 
-#include <algorithm>
-#include <optional>
-#include <random>
-#include <string>
-#include <vector>
-
-#include "tests/batching/oracle.h"
+#include "tests/batching/lazy_vertex.h"
 
 namespace windrow::testing {
 
 /// A list of random instructions. The constructor draws it, and operator() executes it on either kind of vertex.
 class RandomFunction {
  public:
-  RandomFunction(std::mt19937& random, Parameters& parameters) : random_(random), parameters_(parameters) {
-    arity = 1 + below(3);
-    for (std::size_t s = 1 + below(3); s > 0; --s) states_.push_back(static_cast<Index>(below(5)));
+  /// Has the states of the function beside it, if there is one, and other outputs.
+  RandomFunction(std::mt19937& random, Parameters& parameters, const RandomFunction* beside = nullptr)
+      : random_(random), parameters_(parameters) {
+    arity = beside == nullptr ? 1 + below(3) : beside->arity;
+    number_ = beside == nullptr ? 0 : beside->number_ + 1;
+    if (beside != nullptr) states_ = beside->states_;
+    for (std::size_t s = beside == nullptr ? 1 + below(3) : 0; s > 0; --s)
+      states_.push_back(static_cast<Index>(below(5)));
     add({.does = Does::pull, .type = vertex(2)});
     for (std::size_t s = 0; s < states_.size(); ++s) {
       for (std::size_t k = 0; k < arity; ++k) {
@@ -41,31 +40,18 @@ class RandomFunction {
     std::vector<std::remove_const_t<decltype(x)>> values;
     for (const Instruction& one : instructions_) {
       const auto in = [&](std::size_t k) -> const auto& { return values[one.in[k]]; };
-      switch (one.does) {
-        case Does::pull:
-          values.push_back(x);
-          break;
-        case Does::gather:
-          values.push_back(v.gather(one.child, states[one.state]));
-          break;
-        case Does::parameter:
-          values.push_back(v.parameter(*one.parameter));
-          break;
-        case Does::lookup:
-          values.push_back(apply(*one.op, {in(0)}, {kind}, one.attributes));
-          break;
-        case Does::drop:
-          values.push_back(apply(*one.op, {in(0)}, {keys}, one.attributes));
-          break;
-        case Does::apply:
-          if (one.in.size() == 1) values.push_back(apply(*one.op, {in(0)}, {}, one.attributes));
-          if (one.in.size() == 2) values.push_back(apply(*one.op, {in(0), in(1)}, {}, one.attributes));
-          if (one.in.size() == 3) values.push_back(apply(*one.op, {in(0), in(1), in(2)}, {}, one.attributes));
-          break;
-      }
+      if (one.does == Does::pull) values.push_back(x);
+      if (one.does == Does::gather) values.push_back(v.gather(one.child, states[one.state]));
+      if (one.does == Does::parameter) values.push_back(v.parameter(*one.parameter));
+      if (one.does == Does::lookup) values.push_back(apply(*one.op, {in(0)}, {kind}, one.attributes));
+      if (one.does == Does::drop) values.push_back(apply(*one.op, {in(0)}, {keys}, one.attributes));
+      if (one.does != Does::apply) continue;
+      if (one.in.size() == 1) values.push_back(apply(*one.op, {in(0)}, {}, one.attributes));
+      if (one.in.size() == 2) values.push_back(apply(*one.op, {in(0), in(1)}, {}, one.attributes));
+      if (one.in.size() == 3) values.push_back(apply(*one.op, {in(0), in(1), in(2)}, {}, one.attributes));
     }
     for (std::size_t s = 0; s < states.size(); ++s) v.scatter(states[s], values[scattered_[s]]);
-    for (std::size_t p = 0; p < pushed_.size(); ++p) v.push("p" + std::to_string(p), values[pushed_[p]]);
+    for (std::size_t p = 0; p < pushed_.size(); ++p) v.push("p" + std::to_string(3 * number_ + p), values[pushed_[p]]);
     for (std::size_t loss : losses_) v.loss(values[loss]);
   }
 
@@ -144,24 +130,21 @@ class RandomFunction {
   void draw_instruction() {
     const std::size_t x = any_vertex();
     const Index w = width(x);
-    switch (below(16)) {
+    const std::size_t kind = below(16);
+    switch (kind) {
       case 0:
-        apply_to(op::add, {x, like(x)}, vertex(w));
-        break;
       case 1:
-        apply_to(op::sub, {x, like(x)}, vertex(w));
-        break;
       case 2:
-        apply_to(op::mul, {x, like(x)}, vertex(w));
+      case 3: {
+        const Operator* const of_two[] = {&op::add, &op::sub, &op::mul, &op::maximum};
+        apply_to(*of_two[kind], {x, like(x)}, vertex(w));
         break;
-      case 3:
-        apply_to(op::maximum, {x, like(x)}, vertex(w));
-        break;
+      }
       case 4:
         apply_to(op::sigmoid, {x}, vertex(w));
         break;
       case 5:
-        apply_to(op::scale, {x}, vertex(w), op::scaled_by(-0.5));
+        apply_to(op::scale, {x}, vertex(w), op::scaled_by(0.3 * static_cast<double>(1 + below(7)) - 1));
         break;
       case 6:
       case 7:
@@ -193,7 +176,7 @@ class RandomFunction {
              .type = vertex(w),
              .op = &op::dropout,
              .in = {x},
-             .attributes = op::dropout_by(0.3, 5, 1)});
+             .attributes = op::dropout_by(0.3, 5 + below(3), 1)});
         break;
       case 15: {
         const auto m = static_cast<Index>(1 + below(3));
@@ -205,6 +188,7 @@ class RandomFunction {
 
   std::mt19937& random_;
   Parameters& parameters_;
+  std::size_t number_ = 0;
   std::vector<Index> states_;
   std::vector<Instruction> instructions_;
   std::vector<std::size_t> scattered_, pushed_, losses_;

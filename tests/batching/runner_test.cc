@@ -1,15 +1,5 @@
 // How minibatches run: what they give, cost, wait for and overlap with.
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <cmath>
-#include <limits>
-#include <optional>
-
 #include "tests/batching/trainer.h"
-#include "tests/engine/support.h"
-#include "tests/sanitized.h"
-#include "windrow/ops/apply.h"
 
 namespace windrow::testing {
 namespace {
@@ -17,44 +7,29 @@ namespace {
 class Specialisation : public ::testing::Test, protected OnHost {};
 class Training : public ::testing::Test, protected OnHost {};
 
-/// All parameters after some steps of training.
-std::vector<std::vector<float>> trained(EngineOptions options) {
-  Trainer s(options, {.groups = 4, .group_flops = 1, .op_flops = 20'000, .split_rows = 4});
-  for (unsigned step = 0; step < 5; ++step) {
-    const Graphs graphs(s.function, many_trees(step, 20));
-    s.runner.differentiate(graphs.pointers);
-    s.parameters.sgd(0.01, 0.001);
-  }
-  return values_of(s.parameters);
-}
-
-class TrainingWith : public EveryPolicy {};
-
-TEST_P(TrainingWith, GivesTheSameBits) { EXPECT_EQ(trained(options()), trained({.policy = Policy::serial})); }
-WINDROW_EVERY_POLICY(TrainingWith);
-
 TEST_F(Training, OfNothingCostsNothing) {
   Trainer s;
-  EXPECT_EQ(s.runner.differentiate({}).loss(), 0);
-  std::mt19937 random(1);
-  const Graphs empty(s.function, {random_graph(0, 2, Form::trees, random)});
-  const Minibatch minibatch = s.runner.differentiate(empty.pointers);
-  EXPECT_EQ(minibatch.loss(), 0);
-  EXPECT_EQ(minibatch.vertices(), 0);
-  s.parameters.sgd(1);
+  const Graphs empty(s.function, {leaves(0)});
+  for (const auto& graphs : {std::vector<const InputGraph*>(), empty.pointers}) {
+    const Minibatch minibatch = s.runner.differentiate(graphs);
+    EXPECT_EQ(minibatch.loss(), 0);
+    EXPECT_EQ(minibatch.vertices(), 0);
+    s.parameters.sgd(1);
+  }
   s.engine.wait_all();
 }
 
 // --- What it costs
 
 /// Trees whose leaves alone have words, whose inner vertices have two children.
-GraphData full_tree(std::int32_t leaves) {
-  GraphData data;
-  data.child_begin = {0};
-  for (std::int32_t v = 0; v < 2 * leaves - 1; ++v) {
-    if (v >= leaves) data.children.insert(data.children.end(), {2 * (v - leaves), 2 * (v - leaves) + 1});
-    data.child_begin.push_back(static_cast<std::int32_t>(data.children.size()));
-    data.indices["word"].push_back(v < leaves ? v % TreeLstm::vocabulary : -1);
+GraphData full_tree(std::int32_t words) {
+  std::vector<Ints> children(static_cast<std::size_t>(2 * words - 1));
+  for (std::int32_t v = words; v < 2 * words - 1; ++v) {
+    children[static_cast<std::size_t>(v)] = {2 * (v - words), 2 * (v - words) + 1};
+  }
+  GraphData data = graph_of(children);
+  for (std::int32_t v = 0; v < 2 * words - 1; ++v) {
+    data.indices["word"].push_back(v < words ? v % TreeLstm::vocabulary : -1);
     data.indices["label"].push_back(v % TreeLstm::classes);
   }
   return data;
@@ -118,29 +93,20 @@ TEST_F(Specialisation, ComputesEqualValuesOnceAndUnneededOnesNever) {
   EXPECT_EQ(kernels(true), kernels(false));
 }
 
-/// Sets the gradients of the trainer's parameters for one graph.
-void differentiate(Trainer& s, const VertexFunction& function, const GraphData& data) {
-  const Graphs graphs(function, {data});
-  Runner(s.host, function, s.parameters).differentiate(graphs.pointers);
-}
-
 GradientTerms second_operand(const Signature&) { return {GradientTerm{nullptr, {Ref::operand(1)}}, std::nullopt}; }
 constexpr Operator measured{
     .name = "measured", .inputs = 2, .infer = same, .gradients = second_operand, .locality = Locality::rowwise};
 
 TEST_F(Specialisation, CopiesRowsOfALookupThatAreAnInput) {
-  Trainer s;
-  s.host.kernels.add(measured, watched_copy);
-  const Parameter table = s.parameters.add("measured", 3, 2, Initial::zeros());
+  host.kernels.add(measured, watched_copy);
+  const Parameter table = parameters.add("measured", 3, 2, Initial::zeros());
   const VertexFunction function("measured", {}, [&](Vertex& v) {
     v.loss(row_sum(apply(measured, {embedding(table, v.pull_index("i")), slice(v.pull("x", 3), 1, 3)})));
   });
-  GraphData data;
-  data.child_begin = {0, 0, 0};
+  GraphData data = leaves(2, {1, 2, 3, 4, 5, 6});
   data.indices["i"] = {2, 0};
-  data.values["x"] = {1, 2, 3, 4, 5, 6};
-  differentiate(s, function, data);
-  EXPECT_EQ(dense(s.parameters, table), (std::vector<double>{5, 6, 0, 0, 2, 3}));
+  differentiated(function, {data});
+  EXPECT_EQ(dense(parameters, table), (std::vector<double>{5, 6, 0, 0, 2, 3}));
 }
 
 TEST_F(Training, SharesOpsAmongStagesUntilTheyAreWorthOne) {
@@ -153,13 +119,7 @@ TEST_F(Training, SharesOpsAmongStagesUntilTheyAreWorthOne) {
       v.scatter(h, own);
       v.push("h", own);
     });
-    GraphData data;
-    for (std::int32_t v = 0; v < 100; ++v) {
-      data.children.push_back(v - 1);
-      data.child_begin.push_back(v + 1);
-    }
-    data.values["x"].assign(static_cast<std::size_t>(100 * width), 1);
-    const Graphs graphs(function, {data});
+    const Graphs graphs(function, {chain_of(100, Floats(static_cast<std::size_t>(100 * width), 1))});
     Runner runner(s.host, function, s.parameters);
     runner.run(graphs.pointers).loss();
     return runner.stats().ops;
@@ -180,18 +140,6 @@ TEST_F(Training, CountsBatchesOfOneRowEach) {
   EXPECT_LT(all.batches, all.vertices);
   EXPECT_EQ(single.multiply_flops, all.multiply_flops);
   EXPECT_EQ(single.batches, stats_with({.schedule = SchedulePolicy::serial}).batches);
-}
-
-TEST_F(Training, WaitsForNothingWithinAMinibatch) {
-  Trainer s({.workers = 2}, {.ahead = 3});
-  const Graphs graphs(s.function, many_trees(1, 30));
-  for (int step = 0; step < 3; ++step) {
-    s.runner.differentiate(graphs.pointers);
-    s.parameters.sgd(0.01);
-  }
-  EXPECT_EQ(s.engine.stats().waits, 0u);
-  EXPECT_EQ(s.engine.stats().waits_in_ops, 0u);
-  s.engine.wait_all();
 }
 
 TEST_F(Training, HoldsNothingOfEarlierMinibatches) {
@@ -239,40 +187,30 @@ TEST_F(Training, ForgetsTheTypesThatHaveGradients) {
 
 // --- Who runs beside whom
 
-TEST_F(Watched, GroupsOfOneMinibatchOverlap) {
-  Engine engine({.policy = Policy::pool, .workers = 2});
-  const Device host = host_of(engine);
-  Parameters parameters(host, 1);
-  const VertexFunction function = function_of(parameters.add("w", 2, 1, Initial::constant(1)));
-  Runner runner(host, function, parameters, {.groups = 2, .group_flops = 1});
-  const Graphs graphs(function, many_trees(2, 12));
+TEST(Overlap, GroupsOfOneMinibatchOverlap) {
+  Watched s({.workers = 2}, {.groups = 2, .group_flops = 1});
   std::atomic<int> arrived{0};
   Gate both;
   std::atomic<bool> alone{false};
-  during_ = [&] {  // the first two come from the two groups, and each waits for the other
+  s.during.call = [&] {  // the first two come from the two groups, and each waits for the other
     if (++arrived == 2) both.open();
     if (!both.pass()) alone = true;
   };
-  runner.differentiate(graphs.pointers).loss();
+  s.runner.differentiate(s.graphs.pointers).loss();
   EXPECT_FALSE(alone);
 }
 
-TEST_F(Watched, TheNextMinibatchIsScheduledWhileOneRuns) {
-  Engine engine({.policy = Policy::pool, .workers = 1});
-  const Device host = host_of(engine);
-  Parameters parameters(host, 1);
-  const VertexFunction function = function_of(parameters.add("w", 2, 1, Initial::constant(1)));
-  Runner runner(host, function, parameters, {.ahead = 2});
-  const Graphs graphs(function, many_trees(2, 12));
+TEST(Overlap, TheNextMinibatchIsScheduledWhileOneRuns) {
+  Watched s({.workers = 1}, {.ahead = 2});
   Gate gate;
-  during_ = [&] { gate.pass(); };
-  const Minibatch first = runner.differentiate(graphs.pointers);
-  parameters.sgd(0.1);
-  const Minibatch second = runner.differentiate(graphs.pointers);  // returns although the first stands at the gate
-  EXPECT_EQ(engine.stats().waits, 0u);
+  s.during.call = [&] { gate.pass(); };
+  const Minibatch first = s.runner.differentiate(s.graphs.pointers);
+  s.parameters.sgd(0.1);
+  const Minibatch second = s.runner.differentiate(s.graphs.pointers);  // returns although the first stands at the gate
+  EXPECT_EQ(s.engine.stats().waits + s.engine.stats().waits_in_ops, 0u);
   gate.open();
-  runner.differentiate(graphs.pointers);  // would be one too many, so it waits for the first
-  EXPECT_EQ(engine.stats().waits, 1u);
+  s.runner.differentiate(s.graphs.pointers);  // would be one too many, so it waits for the first
+  EXPECT_EQ(s.engine.stats().waits, 1u);
   EXPECT_NE(first.loss(), second.loss());
 }
 
@@ -285,15 +223,7 @@ TEST_F(Training, OfAChainOfAMillionVerticesEnds) {
     v.scatter(s, v.gather(0, s) + one);
     v.loss(one);
   });
-  GraphData data;
-  for (std::int32_t v = 0; v < length; ++v) {
-    data.children.push_back(v - 1);  // the first has none
-    data.child_begin.push_back(v + 1);
-  }
-  data.values["x"].assign(length, 1);
-  const Graphs graphs(function, {data});
-  Runner runner(host, function, parameters);
-  EXPECT_EQ(runner.differentiate(graphs.pointers).loss(), length);
+  EXPECT_EQ(differentiated(function, {chain_of(length, Floats(length, 1))}).loss(), length);
   EXPECT_EQ(parameters.gradient(w).all->get(), std::vector<float>{length});
 }
 

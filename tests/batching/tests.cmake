@@ -1,17 +1,10 @@
 windrow_test(
   batching_test
-  SOURCES batching/attention_test.cc batching/cell_lists_test.cc batching/children_test.cc batching/descent_test.cc
-          batching/dropout_test.cc batching/early_gradient_test.cc batching/failure_test.cc batching/frozen_test.cc batching/initial_test.cc batching/kinds_test.cc
-          batching/large_gradient_test.cc batching/layers_test.cc
-          batching/lazy_cell_test.cc batching/lazy_change_test.cc batching/lazy_depth_test.cc
-          batching/lazy_failure_test.cc
-          batching/lazy_lists_test.cc batching/lazy_memory_test.cc batching/lazy_misuse_test.cc
-          batching/lazy_program_test.cc batching/lazy_runs_test.cc batching/lazy_task_test.cc batching/lazy_test.cc
-          batching/lifetime_test.cc batching/minibatch_memory_test.cc
-          batching/optimisations_test.cc batching/oracle.cc batching/oracle_test.cc batching/outside_test.cc
-          batching/own_gradients_test.cc batching/many_types_test.cc batching/qualified_call_test.cc
-          batching/runner_test.cc batching/structure_key_test.cc
-          batching/tables_test.cc batching/vertex_function_test.cc
+  SOURCES batching/descent_test.cc batching/dropout_test.cc batching/failure_test.cc batching/parameters_test.cc batching/kinds_test.cc batching/large_gradient_test.cc
+          batching/layers_test.cc batching/lazy_cell_test.cc batching/lazy_failure_test.cc
+          batching/lazy_lists_test.cc batching/lazy_memory_test.cc batching/lazy_misuse_test.cc batching/lazy_runs_test.cc batching/lazy_task_test.cc batching/lazy_test.cc
+          batching/lifetime_test.cc batching/optimisations_test.cc batching/oracle.cc batching/oracle_test.cc
+          batching/outside_test.cc batching/runner_test.cc batching/tables_test.cc batching/vertex_function_test.cc
   WITHOUT_ENGINE batching/graph_test.cc batching/schedule_test.cc
   LINKS windrow::models
   INSIDE batching
@@ -20,6 +13,6 @@ windrow_test(
 if(NOT WINDROW_SANITIZE STREQUAL "thread") # failures of allocations in code that one thread runs
   windrow_test(
     batching_fault_test
-    SOURCES batching/costs_test.cc batching/lazy_fault_test.cc engine/faults.cc
+    SOURCES batching/fault_test.cc engine/faults.cc
     LINKS windrow::batching ${CMAKE_DL_LIBS})
 endif()

@@ -1,28 +1,20 @@
 // What tracing refuses, and what it says.
 #include "windrow/batching/vertex_function.h"
 
-#include <gtest/gtest.h>
-
-#include <limits>
-#include <optional>
-
-#include "tests/engine/support.h"
-#include "windrow/batching/graph.h"
+#include "tests/batching/support.h"
 
 namespace windrow::testing {
 namespace {
 
-class Tracing : public ::testing::Test {
+class Tracing : public ::testing::Test, protected OnHost {
  protected:
   /// What is said when a function of arity 2 is traced.
   std::string said_of(const std::function<void(Vertex&)>& body) {
     return error_of<MisuseError>([&] { VertexFunction("cell", {.arity = 2}, body); });
   }
 
-  Engine engine_{{.policy = Policy::serial}};
-  Parameters parameters_{host_device(engine_), 1};
-  const Parameter bias_ = parameters_.add("bias", 1, 4, Initial::zeros());
-  const Parameter w_ = parameters_.add("w", 3, 4, Initial::zeros());
+  const Parameter bias_ = parameters.add("bias", 1, 4, Initial::zeros());
+  const Parameter w_ = parameters.add("w", 3, 4, Initial::zeros());
 };
 
 TEST_F(Tracing, NamesOperatorAndShapesThatDoNotFit) {
@@ -34,12 +26,9 @@ TEST_F(Tracing, NamesOperatorAndShapesThatDoNotFit) {
             "cell: slice: operands vertices x 5; expected columns [3, 6) among those there are");
 }
 
-TEST_F(Tracing, NamesAGatherBeyondTheArity) {
+TEST_F(Tracing, WantsStatesGatheredWithinTheArityAndScatteredOnceInTheirShape) {
   EXPECT_EQ(said_of([&](Vertex& v) { v.gather(2, v.state("h", 3)); }),
             "cell: gather(2) of state 'h'; expected less than 2, the arity");
-}
-
-TEST_F(Tracing, WantsEachStateScatteredOnceInItsShape) {
   const VertexFunction without("cell", {}, [](Vertex& v) { v.state("h", 3); });
   EXPECT_EQ(error_of<MisuseError>([&] { InputGraph(without, {}); }),
             "cell: state 'h' is never scattered; expected once");
@@ -55,12 +44,9 @@ TEST_F(Tracing, WantsEachStateScatteredOnceInItsShape) {
             "cell: state 'h' is declared twice; expected once");
 }
 
-TEST_F(Tracing, KeepsNamesInBracketsForItself) {
+TEST_F(Tracing, WantsEachNameOnceAndALossOfWidthOne) {
   EXPECT_EQ(said_of([&](Vertex& v) { v.pull_index("(vertex)"); }),
             "cell: an input named '(vertex)'; expected a name without a bracket first");
-}
-
-TEST_F(Tracing, WantsEachNameOnce) {
   EXPECT_EQ(said_of([&](Vertex& v) { v.pull("x", 3), v.pull("x", 3); }), "cell: 'x' is pulled twice; expected once");
   EXPECT_EQ(said_of([&](Vertex& v) { v.pull_index("i"), v.pull_index("i"); }),
             "cell: 'i' is pulled twice; expected once");
@@ -70,20 +56,14 @@ TEST_F(Tracing, WantsEachNameOnce) {
               v.push("out", x);
             }),
             "cell: 'out' is pushed twice; expected once");
-}
-
-TEST_F(Tracing, WantsALossOfWidthOne) {
   EXPECT_EQ(said_of([&](Vertex& v) { v.loss(v.pull("x", 3)); }), "cell: a loss is vertices x 3; expected vertices x 1");
 }
 
-TEST_F(Tracing, RefusesWhatMixesVertices) {
+TEST_F(Tracing, RefusesWhatMixesVerticesOrIsNoValueOfOne) {
   EXPECT_EQ(said_of([&](Vertex& v) { apply(op::column_sum, {v.pull("x", 3)}); }),
             "cell: column_sum: mixes the rows of a batch; expected an operator that is elementwise or rowwise");
   EXPECT_EQ(said_of([&](Vertex& v) { apply(op::gather_rows, {v.pull("x", 3)}, {v.pull_index("i")}); }),
             "cell: gather_rows: operand 0 is vertices x 3; expected a parameter");
-}
-
-TEST_F(Tracing, RefusesWhatIsNoValueOfAVertex) {
   const auto rows = [&](Vertex& v, Rows count) {
     return apply(op::spread_rows, {slice(v.parameter(bias_), 0, 2)}, {}, op::to_rows(count));
   };
@@ -97,12 +77,16 @@ TEST_F(Tracing, RefusesWhatIsNoValueOfAVertex) {
             "cell: sgd: changes its result in place; expected an operator that makes one");
 }
 
-TEST_F(Tracing, RefusesWidthsBeyondReason) {
+TEST_F(Tracing, RefusesWidthsAndConstantsBeyondReason) {
   EXPECT_EQ(said_of([&](Vertex& v) { v.state("h", -1); }), "cell: 'h' has width -1; expected 0 to 2147483647");
   EXPECT_EQ(said_of([&](Vertex& v) { v.pull("x", Index{1} << 62); }),
             "cell: 'x' has width 4611686018427387904; expected 0 to 2147483647");
   EXPECT_EQ(said_of([&](Vertex& v) { v.pull_index("i", Presence::sometimes, 2); }),
             "cell: 'i' may be absent; expected width 1");
+  EXPECT_EQ(said_of([&](Vertex& v) { v.constant(1, -1e39); }),
+            "cell: constant -1e+39; expected a number that a float holds");
+  EXPECT_NO_THROW(VertexFunction(
+      "cell", {}, [](Vertex& v) { v.push("masked", v.constant(1, -std::numeric_limits<double>::infinity())); }));
 }
 
 TEST_F(Tracing, RefusesOperandsThatNeitherRowsNorColumnsFit) {
@@ -111,13 +95,6 @@ TEST_F(Tracing, RefusesOperandsThatNeitherRowsNorColumnsFit) {
   EXPECT_EQ(said_of([&](Vertex& v) { v.pull("x", 3) - bias_; }),
             "cell: sub: operands vertices x 3, 1 x 4; expected operands of one shape");
   EXPECT_EQ(said_of([&](Vertex& v) { v.zeros(-1); }), "cell: 'constant' has width -1; expected 0 to 2147483647");
-}
-
-TEST_F(Tracing, RefusesConstantsThatNoFloatHolds) {
-  EXPECT_EQ(said_of([&](Vertex& v) { v.constant(1, -1e39); }),
-            "cell: constant -1e+39; expected a number that a float holds");
-  EXPECT_NO_THROW(VertexFunction(
-      "cell", {}, [](Vertex& v) { v.push("masked", v.constant(1, -std::numeric_limits<double>::infinity())); }));
 }
 
 TEST_F(Tracing, RefusesStatesOfAnotherFunction) {
@@ -144,11 +121,16 @@ TEST_F(Tracing, RefusesExpressionsOfAnotherFunction) {
             "add: expressions of two vertex functions; expected one");
 }
 
-TEST_F(Tracing, RefusesParametersAlone) {
+TEST_F(Tracing, RefusesParametersAloneAndMoreTypesThanItCanName) {
   EXPECT_EQ(
       error_of<MisuseError>([&] { concat(w_, w_); }),
       "concat: only parameters; expected an expression among them, such as Vertex::parameter(w), or LazyWeight(w) for "
       "lazy expressions");
+  EXPECT_EQ(error_of<MisuseError>([&] { VertexFunction("wide", {.arity = 32}, [](Vertex&) {}); }),
+            "wide: arity and optional indices are 32 together; expected 31 at most");
+  EXPECT_EQ(error_of<MisuseError>([&] { VertexFunction("wide", {.arity = SIZE_MAX - 1}, [](Vertex&) {}); }),
+            "wide: arity and optional indices are 4294967295 together; expected 31 at most");
+  EXPECT_EQ(said_of(nullptr), "cell: no body; expected a function of a Vertex");
 }
 
 /// What a compiler says of a function of two parameters with this body.
@@ -174,12 +156,46 @@ TEST(Parameters, AloneAreRefusedByTheCompilerWithWhatToWriteInstead) {
       << said;
 }
 
-TEST_F(Tracing, RefusesMoreTypesThanItCanName) {
-  EXPECT_EQ(error_of<MisuseError>([&] { VertexFunction("wide", {.arity = 32}, [](Vertex&) {}); }),
-            "wide: arity and optional indices are 32 together; expected 31 at most");
-  EXPECT_EQ(error_of<MisuseError>([&] { VertexFunction("wide", {.arity = SIZE_MAX - 1}, [](Vertex&) {}); }),
-            "wide: arity and optional indices are 4294967295 together; expected 31 at most");
-  EXPECT_EQ(said_of(nullptr), "cell: no body; expected a function of a Vertex");
+/// Each function has a name in the namespace.
+namespace every_function {
+using windrow::abs, windrow::add_channel_bias, windrow::arg_top_k, windrow::argmax, windrow::argmax_matmul,
+    windrow::binary_cross_entropy, windrow::clamp, windrow::column_sum, windrow::conv2d, windrow::dropout, windrow::elu,
+    windrow::exp, windrow::gelu, windrow::hinge, windrow::layer_norm, windrow::leaky_relu, windrow::log,
+    windrow::log_add_exp, windrow::log_matmul, windrow::log_sigmoid, windrow::log_softmax, windrow::log_sum_exp,
+    windrow::matmul, windrow::matmul_each, windrow::matmul_each_nt, windrow::matmul_nt, windrow::max_matmul,
+    windrow::max_pool2d, windrow::maximum, windrow::minimum, windrow::mul_columns, windrow::pick, windrow::pow,
+    windrow::relu, windrow::reverse_gradient, windrow::rms_norm, windrow::row_dot, windrow::row_max, windrow::row_sum,
+    windrow::sample, windrow::scale_shift, windrow::sigmoid, windrow::silu, windrow::slice,
+    windrow::smoothed_cross_entropy, windrow::softmax, windrow::softmax_cross_entropy, windrow::softplus, windrow::sqrt,
+    windrow::square, windrow::squared_distance, windrow::stop_gradient, windrow::tanh, windrow::top_k;
+}
+
+/// A class with members of the names of functions, which are therefore called with their namespace.
+struct Layer {
+  Parameter w, b;
+
+  auto tanh(const auto& x) const { return windrow::tanh(windrow::matmul(x, w) + b); }
+  auto layer_norm(const auto& x) const { return windrow::layer_norm(x); }
+  auto row_dot(const auto& x) const { return windrow::row_dot(x, windrow::scale_shift(x, 2, 1)); }
+  LazyWeight square() const { return windrow::square(LazyWeight(w)); }
+  auto loss(const auto& x) const { return row_dot(layer_norm(tanh(x))); }
+};
+
+/// Both kinds of expressions find their own function, and give one value; and the line of the call is told.
+TEST(QualifiedCall, FindsTheFunctionBesideAMemberOfItsName) {
+  OnHost s;
+  const Layer layer{s.parameters.add("w", 2, 3, Initial::uniform(-1, 1)),
+                    s.parameters.add("b", 1, 3, Initial::uniform(-1, 1))};
+  const Floats x = {0.5f, -2};
+  const VertexFunction function("f", {}, [&](Vertex& v) { v.push("loss", layer.loss(v.pull("x", 2))); });
+  LazyGraph graph(s.host, s.parameters);
+  EXPECT_FLOAT_EQ(layer.loss(graph.input(x)).scalar(), s.computed(function, {leaves(1, x)}).output("loss").get()[0]);
+  EXPECT_EQ(layer.square().type().width, 3);
+  const LazyExpr zero = graph.input({-2, 0});
+  const int line = __LINE__ + 1;
+  const LazyExpr root = windrow::sqrt(zero), loss = windrow::row_sum(root);
+  graph.backward(std::array{loss});
+  expect_error<OpError>([&] { loss.scalar(); }, "vertex_function_test.cc:" + std::to_string(line));
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ void fails_with_a_message(const Communicator& member) {
   const Tensor bad = filled(member.device(), 2, 3, 1), good = filled(member.device(), 2, 4, sends ? 5 : 1);
   if (sends) member.device().engine->push([] { throw std::runtime_error("no state today"); }, {mutate(bad.var())});
   for (const Tensor& tensor : {bad, good}) sends ? member.send(tensor, 1) : member.recv(tensor, 0);
-  EXPECT_NE(error_of(bad).find("no state today"), std::string::npos) << error_of(bad);
+  expect_error_of(bad, "no state today");
   EXPECT_EQ(good.get(), Floats(8, 5));
 }
 
@@ -92,9 +92,9 @@ void names_calls_that_differ(const Communicator& member) {
   const bool first = member.rank() == 0;
   const Tensor x = filled(member.device(), 2, first ? 3 : 4, 1), good = filled(member.device(), 1, 1, 1);
   member.all_reduce(x, Combine::sum, {.name = OpName(std::string(first ? "left" : "right"))});
-  EXPECT_NE(error_of(x).find("'left' (sum of float32 2 x 3)"), std::string::npos) << error_of(x);
+  expect_error_of(x, "'left' (sum of float32 2 x 3)");
   if (first) {
-    EXPECT_NE(error_of(x).find("'right' (sum of float32 2 x 4)"), std::string::npos) << error_of(x);
+    expect_error_of(x, "'right' (sum of float32 2 x 4)");
   }
   member.all_reduce(good, Combine::max);  // the others go on
   EXPECT_EQ(good.get(), Floats{1});
@@ -103,7 +103,7 @@ void names_calls_that_differ(const Communicator& member) {
   first ? member.send(message, 1) : member.recv(message, 0);
   if (first) return;
   for (const char* const end : {"send (float32 2 x 2, to rank 1)", "recv (float32 2 x 3, from rank 0)"}) {
-    EXPECT_NE(error_of(message).find(end), std::string::npos) << error_of(message);
+    expect_error_of(message, end);
   }
 }
 
@@ -119,7 +119,7 @@ Fails how_fails(const Tensor& tensor) {
     }
   } catch (const AbortError&) {
     return Fails::by_abort;
-  } catch (const ToldError&) {
+  } catch (const PeerError&) {
     return Fails::told;
   } catch (const CommError&) {
     return Fails::here;

@@ -5,9 +5,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "tests/comm/random_collectives.h"
 #include "windrow/comm/communicator.h"
 
 namespace windrow::testing {
@@ -18,6 +21,44 @@ void at_all_members(const Group& group, const std::function<void(const Communica
   std::vector<std::jthread> threads;
   for (int rank = 0; rank < group.size(); ++rank)
     threads.emplace_back([&, rank] { EXPECT_NO_THROW(body(group[rank])); });
+}
+
+/// Expects that a member of a group of two hears that the other one ends, or aborts, and that its calls fail then.
+template <class MakeGroup>
+void expect_ends_to_be_heard(const MakeGroup& make_group) {
+  {
+    std::optional group(make_group());
+    const Communicator first = (*group)[0];
+    const Tensor x = filled(first.device(), 1, 4, 1), y = filled(first.device(), 1, 4, 1);
+    first.all_reduce(x);
+    group.reset();  // member 1 will not call
+    first.all_reduce(y);
+    for (const Tensor& tensor : {x, y}) expect_error_of(tensor, "rank 1 has ended");
+    EXPECT_THROW(first.exchange({}), CommError);
+  }
+  for (const std::string why : {"the test says so", ""}) {
+    const auto group = make_group();
+    const std::string said = why.empty() ? "rank 1 has called abort()" : why;
+    const Tensor x = filled(group[0].device(), 1, 4, 1), late = filled(group[1].device(), 1, 4, 1);
+    group[0].recv(x, 1);
+    group[1].abort(why);
+    expect_error_of(x, said);
+    EXPECT_THROW(group[0].exchange({}), AbortError);
+    group[1].send(late, 0);
+    group[1].all_reduce(late);
+    expect_error_of(late, said);
+  }
+}
+
+/// Expects that a group of two names the member that does not call, and is broken then.
+template <class Group>
+void expect_missing_member_to_be_named(const Group& group) {
+  const Tensor x = filled(group[0].device(), 1, 4, 1), late = filled(group[1].device(), 1, 4, 1);
+  group[0].all_reduce(x, Combine::sum, {.name = "gradients"});
+  expect_error_of(x, "rank 1 has not called all_reduce 'gradients'");
+  group[1].all_reduce(late);
+  expect_error_of(late, "the group is broken");
+  EXPECT_THROW(group[1].exchange(std::vector<std::int64_t>{1}), CommError);
 }
 
 /// Whether a wait for the tensor fails, and whether it leaves the error to another member.

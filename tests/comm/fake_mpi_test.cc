@@ -20,6 +20,7 @@
 
 #include "tests/comm/contract.h"
 #include "tests/comm/random_collectives.h"
+#include "tests/engine/support.h"
 #include "tests/seed.h"
 #include "windrow/comm/internal/member.h"
 #include "windrow/comm/mpi.h"
@@ -39,31 +40,27 @@ Told run_ranks(int ranks, const OptionsOf& options, const std::function<void(con
                int groups = 1) {
   ::setenv("WINDROW_MPI_PLUGIN", WINDROW_FAKE_MPI, 1);
   Told told(static_cast<std::size_t>(ranks));
-  std::vector<std::thread> threads;
-  for (int i = 0; i < ranks; ++i) {
-    threads.emplace_back([&, i] {
-      std::vector<std::string> lines(static_cast<std::size_t>(groups) + 1);
-      const auto tell = [](std::string& line, const std::function<void()>& act) {
-        try {
-          act();
-        } catch (const Error& error) {
-          line = std::string(error.what()) + '\n';
-        }
-      };
-      tell(lines.back(), [&] {
-        Engine engine({.workers = 1});
-        MpiWorld world(options(i));
-        std::vector<Communicator> members;
-        for (int k = 0; k < groups; ++k) members.push_back(world.group(host_device(engine)));
-        std::vector<std::jthread> programs;
-        for (std::size_t k = 0; k < members.size(); ++k) {
-          programs.emplace_back([&, k] { tell(lines[k], [&] { body(members[k]); }); });
-        }
+  on_threads(ranks, [&](int i) {
+    std::vector<std::string> lines(static_cast<std::size_t>(groups) + 1);
+    const auto tell = [](std::string& line, const std::function<void()>& act) {
+      try {
+        act();
+      } catch (const Error& error) {
+        line = std::string(error.what()) + '\n';
+      }
+    };
+    tell(lines.back(), [&] {
+      Engine engine({.workers = 1});
+      MpiWorld world(options(i));
+      std::vector<Communicator> members;
+      for (int k = 0; k < groups; ++k) members.push_back(world.group(host_device(engine)));
+      on_threads(groups, [&](int number) {
+        const auto k = static_cast<std::size_t>(number);
+        tell(lines[k], [&] { body(members[k]); });
       });
-      for (const std::string& line : lines) told[static_cast<std::size_t>(i)] += line;
     });
-  }
-  for (std::thread& thread : threads) thread.join();
+    for (const std::string& line : lines) told[static_cast<std::size_t>(i)] += line;
+  });
   return told;
 }
 Told run_ranks(int ranks, const MpiOptions& options, const std::function<void(const Communicator&)>& body,
@@ -165,7 +162,8 @@ TEST(FakeMpi, NamesTheMembersThatLackACallInTime) {
   };
   const Missing all[] = {
       {[](const Communicator& member) { member.exchange({}); },
-       "rank 0 has waited 200 ms for exchange; it is missing at rank 1, rank 2; the group is broken\n"},
+       "rank 0 has waited 200 ms for exchange of 0 numbers, call 1; it is missing at rank 1, which is at call 1, "
+       "rank 2, which is at call 1; the group is broken\n"},
       {[](const Communicator& member) {
          const Tensor x = filled(member.device(), 2, 2, 1);
          member.recv(x, 1);
@@ -232,21 +230,17 @@ TEST(FakeMpi, AnErrorNestsWhatItNames) {
 TEST(FakeMpi, EndsAfterCallsWhoseOperandsAreNotReady) {
   const FakeMpiJob job(2, first_seed());
   ::setenv("WINDROW_MPI_PLUGIN", WINDROW_FAKE_MPI, 1);
-  std::vector<std::thread> ranks;
-  for (int i = 0; i < 2; ++i) {
-    ranks.emplace_back([i] {
-      Engine engine({.workers = 2});
-      const Device device = host_device(engine);
-      const Tensor x = filled(device, 2, 2, 1);
-      engine.push([i] { std::this_thread::sleep_for(i * 50ms); }, {mutate(x.var())});
-      {
-        MpiWorld world({.patience = 60s});
-        world.group(device).all_reduce(x);
-      }
-      EXPECT_EQ(x.get(), std::vector<float>(4, 2));
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
+  on_threads(2, [](int i) {
+    Engine engine({.workers = 2});
+    const Device device = host_device(engine);
+    const Tensor x = filled(device, 2, 2, 1);
+    engine.push([i] { std::this_thread::sleep_for(i * 50ms); }, {mutate(x.var())});
+    {
+      MpiWorld world({.patience = 60s});
+      world.group(device).all_reduce(x);
+    }
+    EXPECT_EQ(x.get(), std::vector<float>(4, 2));
+  });
   EXPECT_TRUE(job.finalized());
 }
 
@@ -271,7 +265,7 @@ TEST(FakeMpi, AGroupThatIsBuiltOnAnotherHearsThatItBreaks) {
     std::latch together(2);  // an exchange that ends at one rank may still be under way at the other
     const Told told = run_ranks(2, {.patience = aborts ? 20s : 300ms, .answer = 20s}, [&](const Communicator& member) {
       member.member()->on_break([&](const comm::Breakage& why) {
-        EXPECT_EQ(why.told == comm::Told::by_abort, aborts);
+        EXPECT_EQ(why.reported_by == comm::ReportedBy::aborter, aborts);
         EXPECT_NE(why.why.find(aborts ? "rank 1 has called abort()" : "rank 0 has waited 300 ms"), why.why.npos);
         ++heard;
         heard.notify_all();
@@ -323,38 +317,34 @@ TEST(FakeMpi, MayWaitForEver) {
 TEST(FakeMpi, GroupsWhoseMembersHaveAllEndedAreFreed) {
   ::setenv("WINDROW_MPI_PLUGIN", WINDROW_FAKE_MPI, 1);
   const FakeMpiJob job(3, first_seed());
-  constexpr int groups_of_the_lasting_one = 8;  // of MPI
-  std::vector<std::thread> threads;
+  constexpr int groups_of_the_lasting_one = 10;  // of MPI
   std::barrier all(3);
-  for (int i = 0; i < 3; ++i) {
-    threads.emplace_back([&] {
-      Engine engine({.workers = 1});
-      MpiWorld world({.patience = 60s});
-      const Device device = host_device(engine);
-      const Communicator lasting = world.group(device);
-      for (int round = 0; round < 12; ++round) {
-        const Communicator member = world.group(device);
-        std::function<void()> check = [] {};
-        if (round % 2 == 0) check = push_random_collectives(member, first_seed() + static_cast<unsigned>(round), 20);
-        if (round % 3 == 0) std::this_thread::sleep_for(2ms * world.rank());
-        check();
-      }
-      {
-        // Calls that are under way when their member ends.
-        const Tensor x = filled(device, 1, 10, 1);
-        const Communicator member = world.group(device);
-        engine.push([] { std::this_thread::sleep_for(20ms); }, {mutate(x.var())});
-        member.all_reduce(x);
-      }
-      for (int look = 0; job.kept_groups() > 3 * groups_of_the_lasting_one && look < 3000; ++look) {
-        std::this_thread::sleep_for(10ms);
-      }
-      EXPECT_EQ(job.kept_groups(), 3 * groups_of_the_lasting_one);
-      all.arrive_and_wait();
-      lasting.exchange({});
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  on_threads(3, [&](int) {
+    Engine engine({.workers = 1});
+    MpiWorld world({.patience = 60s});
+    const Device device = host_device(engine);
+    const Communicator lasting = world.group(device);
+    for (int round = 0; round < 12; ++round) {
+      const Communicator member = world.group(device);
+      std::function<void()> check = [] {};
+      if (round % 2 == 0) check = push_random_collectives(member, first_seed() + static_cast<unsigned>(round), 20);
+      if (round % 3 == 0) std::this_thread::sleep_for(2ms * world.rank());
+      check();
+    }
+    {
+      // Calls that are under way when their member ends.
+      const Tensor x = filled(device, 1, 10, 1);
+      const Communicator member = world.group(device);
+      engine.push([] { std::this_thread::sleep_for(20ms); }, {mutate(x.var())});
+      member.all_reduce(x);
+    }
+    for (int look = 0; job.kept_groups() > 3 * groups_of_the_lasting_one && look < 3000; ++look) {
+      std::this_thread::sleep_for(10ms);
+    }
+    EXPECT_EQ(job.kept_groups(), 3 * groups_of_the_lasting_one);
+    all.arrive_and_wait();
+    lasting.exchange({});
+  });
   EXPECT_EQ(job.mismatch(), "");
   EXPECT_TRUE(job.finalized());
 }

@@ -108,7 +108,7 @@ int main(int argc, char** argv) {
     error = failure.what();
     try {
       failure.rethrow_root();
-    } catch (const windrow::ToldError&) {
+    } catch (const windrow::PeerError&) {
       told_elsewhere = true;
     } catch (const std::exception&) {
     }

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "tests/comm/contract.h"
 #include "tests/comm/nccl_support.h"
 #include "tests/engine/support.h"
 
@@ -165,14 +166,7 @@ TEST_F(NcclFailures, AtTheEndAreNoFailuresOfCalls) {
 
 TEST_F(NcclFailures, NamesTheMemberThatDoesNotCallInTime) {
   Engine engine({.workers = 2});
-  const NcclGroup group(cuda_devices(engine, 2), {.patience = 300ms});
-  const Tensor x = filled(group[0].device(), 1, 4, 1), late = filled(group[1].device(), 1, 4, 1);
-  group[0].all_reduce(x, Combine::sum, {.name = "gradients"});
-  const std::string text = error_of(x);
-  EXPECT_NE(text.find("rank 1 has not called all_reduce 'gradients'"), text.npos) << text;
-  group[1].all_reduce(late);
-  EXPECT_NE(error_of(late).find("the group is broken"), std::string::npos) << error_of(late);
-  EXPECT_THROW(group[1].exchange(std::vector<std::int64_t>{1}), CommError);
+  expect_missing_member_to_be_named(NcclGroup(cuda_devices(engine, 2), {.patience = 300ms}));
 }
 
 TEST_F(NcclFailures, AnExchangeThatAMemberDoesNotCallBreaksTheGroup) {
@@ -181,7 +175,7 @@ TEST_F(NcclFailures, AnExchangeThatAMemberDoesNotCallBreaksTheGroup) {
   EXPECT_THROW(group[0].exchange({}), CommError);
   const Tensor x = filled(group[1].device(), 1, 4, 1);
   group[1].all_reduce(x);
-  EXPECT_NE(error_of(x).find("rank 1 has not called exchange within 100 ms"), std::string::npos) << error_of(x);
+  expect_error_of(x, "rank 1 has not called exchange within 100 ms");
 }
 
 TEST_F(NcclFailures, ErrorsOfTheRuntimeGiveErrorsAndNoWrongValues) {

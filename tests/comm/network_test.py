@@ -236,13 +236,6 @@ def main():
             hosts.connect_directly()
             trains(hosts, arguments, expected)
             print("two hosts: the epochs of one")
-            netem = run("ip", "netns", "exec", hosts.names[0], "tc", "qdisc", "add", "dev", hosts.device, "root", "netem",
-                        "delay", "2ms", "loss", "1%")
-            if netem.returncode == 0:
-                trains(hosts, arguments, expected)
-                print("two hosts, with netem: the epochs of one")
-            else:
-                print(f"no netem here: {netem.stderr.strip()}")
         with Hosts(folder, 2) as hosts:
             try:
                 slow = SlowNetwork(hosts, delay=0.002, loss=0.01)

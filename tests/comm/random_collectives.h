@@ -1,7 +1,10 @@
 // Shared by tests of collectives. Random programs of them, and what they compute: the same program runs at all members.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -18,6 +21,14 @@ inline std::string error_of(const Tensor& tensor) {
     return error.what();
   }
   return "";
+}
+
+/// Expects that a wait for the tensor throws an error with this text.
+inline void expect_error_of(const Tensor& tensor, const std::string& text,
+                            std::source_location at = std::source_location::current()) {
+  const std::string error = error_of(tensor);
+  if (error.find(text) != std::string::npos) return;
+  ADD_FAILURE_AT(at.file_name(), static_cast<int>(at.line())) << "'" << text << "' is not in: " << error;
 }
 
 /// Pushes `calls` random collectives, with ops between them, at one member; all members pass the same seed. Returns a

@@ -1,8 +1,5 @@
 // Vertex functions on a device: values, losses, gradients and errors, against the oracle and the host.
-#include <cmath>
-
 #include "tests/batching/attending_cell.h"
-#include "tests/batching/cells.h"
 #include "tests/batching/check_minibatch.h"
 #include "tests/batching/layers_cell.h"
 #include "tests/batching/mixed_cell.h"
@@ -10,8 +7,6 @@
 #include "tests/batching/seeing_cell.h"
 #include "tests/devices/conformance.h"
 #include "tests/ops/planted.h"
-#include "tests/seed.h"
-#include "windrow/batching/lazy_cell.h"
 
 namespace windrow::testing {
 namespace {
@@ -56,7 +51,7 @@ TEST_P(OnDeviceInFull, ComputesTreesOfFixedArity) {
 }
 TEST_P(OnDeviceInFull, ComputesCellsOfOddShapes) {
   check_forms<OddCell>(device);
-  check_forms<GatesCell>(device);
+  check_forms<WideCell>(device);
 }
 TEST_P(OnDeviceInFull, ComputesVerticesWithAnyNumberOfChildren) {
   check_forms<ChildSumCell>(device);
@@ -85,26 +80,9 @@ TEST_P(OnDeviceInFull, ComputesRandomFunctions) {
   }
 }
 
-/// A function of one parameter, with a loss that is not finite at vertices whose input is 0.
-struct LogCell {
-  Parameter w;
-
-  VertexFunction function() const {
-    return VertexFunction("logs", {.arity = 1}, [this](Vertex& v) {
-      const State h = v.state("h", 2);
-      const Expr state = matmul(v.pull("x", 2), w) + v.gather(0, h);
-      v.scatter(h, state);
-      v.push("h", state);
-      v.loss(row_sum(log(v.pull("y", 1))) + row_sum(state));
-    });
-  }
-};
-
 GraphData chain(int length, int bad) {
-  GraphData data;
+  GraphData data = chain_of(length);
   for (int i = 0; i < length; ++i) {
-    data.children.push_back(i - 1);
-    data.child_begin.push_back(i + 1);
     data.values["x"].insert(data.values["x"].end(), {1.0f, 2.0f});
     data.values["y"].push_back(i == bad ? -1.0f : 1.0f);
   }
@@ -114,28 +92,25 @@ GraphData chain(int length, int bad) {
 /// What a minibatch with a bad loss tells, and the parameter behind a step.
 std::pair<std::string, std::vector<float>> told_by(const Device& device, ParametersOptions options) {
   Parameters parameters(device, 1, options);
-  const LogCell cell{parameters.add("w", 2, 2, Initial::constant(1))};
-  const VertexFunction function = cell.function();
+  const Parameter w = parameters.add("w", 2, 2, Initial::constant(1));
+  const VertexFunction function("logs", {.arity = 1}, [&](Vertex& v) {
+    const State h = v.state("h", 2);
+    const Expr state = matmul(v.pull("x", 2), w) + v.gather(0, h);
+    v.scatter(h, state);
+    v.loss(row_sum(log(v.pull("y", 1))) + row_sum(state));
+  });
   Runner runner(device, function, parameters);
-  const std::vector<GraphData> data = {chain(3, -1), chain(4, 2)};
-  const Graphs graphs(function, data);
+  const Graphs graphs(function, {chain(3, -1), chain(4, 2)});
   const Minibatch bad = runner.differentiate(graphs.pointers);
   parameters.sgd(0.5);
-  std::string text;
   if (options.non_finite == NonFinite::skip) {
     EXPECT_TRUE(std::isnan(bad.loss()));
     device.engine->wait_all();
     const SkippedSteps skipped = parameters.skipped_steps();
     EXPECT_EQ(skipped.count, 1u);
-    if (!skipped.last.empty()) text = skipped.last.back().why;
-    return {text, parameters.value(cell.w).get()};
+    return {skipped.last.at(0).why, parameters.value(w).get()};
   }
-  try {
-    bad.loss();
-  } catch (const OpError& error) {
-    text = error.what();
-  }
-  return {text, {}};
+  return {error_of<OpError>([&] { bad.loss(); }), {}};
 }
 
 TEST_P(OnDevice, NamesTheCulpritOfALossThatIsNotFinite) {
@@ -176,9 +151,7 @@ TEST_P(OnDevice, ChecksTheLossesOfEachLaunchOfAGraph) {
   const VertexFunction function("root", {.arity = 0},
                                 [&](Vertex& v) { v.loss(row_sum(sqrt(matmul(v.pull("x", 2), w)))); });
   Runner runner(device, function, parameters);
-  GraphData data{.child_begin = {0, 0}};
-  data.values["x"] = {2, 1};
-  const Graphs graphs(function, {data});
+  const Graphs graphs(function, {leaves(1, {2, 1})});
   runner.differentiate(graphs.pointers).loss();
   engine.wait_all();
   const Graph step = engine.capture([&] { runner.differentiate(graphs.pointers); });
@@ -201,9 +174,7 @@ TEST_P(OnDevice, CollectsAnOutputOfSeveralVerticesInOneRow) {
       v.push("sum", sum);
     });
     Runner runner(on, function, parameters);
-    GraphData data{.child_begin = {0, 0, 1, 1}, .children = {0}};
-    data.values["x"] = {1, 10, 100};
-    const Graphs graphs(function, {data});
+    const Graphs graphs(function, {graph_of({{}, {0}, {}}, {1, 10, 100})});
     return runner.run(graphs.pointers).output("sum", {0, 0, 2}).row_range(0, 1).get();
   };
   EXPECT_EQ(collected(device), collected(host_device(other)));
@@ -222,42 +193,32 @@ struct OfGroup {
   Values value, gradient;
 };
 
-/// A group of any number of children, in one vertex function; the loss is the sum of exp(value).
+/// A group of any number of children; the gradient is that of exp(value).
 template <class Reduce>
 OfGroup by_children(const Device& device, const Values& group, Reduce reduce) {
   Parameters parameters(device, 1);
-  const Parameter w = parameters.add("w", std::max<Index>(std::ssize(group), 1), 1, Initial::constant(0));
-  if (!group.empty()) parameters.value(w).set({group.begin(), group.end()});
-  const auto define = [&](Vertex& v) {
+  const VertexFunction function("group", {.arity = any_arity}, [&](Vertex& v) {
     const State state = v.state("x", 1);
-    v.scatter(state, embedding(w, v.pull_index("row")));
-    const Expr value = reduce(v.each(state));
-    v.push("value", value);
-    return value;
-  };
-  const VertexFunction alone("group", {.arity = any_arity}, define);
-  const VertexFunction with_loss("group with a loss", {.arity = any_arity},
-                                 [&](Vertex& v) { v.loss(row_sum(exp(define(v))) * v.pull("counts", 1)); });
-  GraphData data;
-  const auto count = static_cast<std::int32_t>(group.size());
-  for (std::int32_t child = 0; child < count; ++child) {
-    data.child_begin.push_back(0);
-    data.children.push_back(child);
-    data.indices["row"].push_back(child);
-    data.values["counts"].push_back(0);
-  }
-  data.child_begin.push_back(count);
-  data.indices["row"].push_back(0);
-  data.values["counts"].push_back(1);
-  const Graphs trained(with_loss, {data});
-  data.values.clear();
-  const Graphs graphs(alone, {data});
-  const std::vector<float> values = Runner(device, alone, parameters).run(graphs.pointers).output("value").get();
-  if (!std::isfinite(std::exp(values.back()))) return {{values.back()}, {}};
-  Runner runner(device, with_loss, parameters);
-  runner.differentiate(trained.pointers);
-  const std::vector<float> slopes = parameters.dense_gradient(w).get();
-  return {{values.back()}, {slopes.begin(), slopes.begin() + count}};
+    v.scatter(state, v.pull_row("terms", 1));
+    v.push("value", reduce(v.each(state)));
+  });
+  Runner runner(device, function, parameters);
+  std::vector<Ints> children(group.size() + 1);
+  for (std::size_t child = 0; child < group.size(); ++child)
+    children.back().push_back(static_cast<std::int32_t>(child));
+  const Graphs graphs(function, {graph_of(children)});
+  const Tensor terms(device, std::ssize(children), 1), slope(device, std::ssize(children), 1);
+  Floats of_terms(group.begin(), group.end()), of_slope(group.size(), 0);
+  of_terms.push_back(0);
+  terms.set(of_terms);
+  const Minibatch minibatch = runner.record(graphs.pointers, {{"terms", {terms}}}, {"value"});
+  const double value = minibatch.output("value").get().back();
+  if (!std::isfinite(std::exp(value))) return {{value}, {}};
+  of_slope.push_back(static_cast<float>(std::exp(value)));
+  slope.set(of_slope);
+  runner.backward(minibatch, {{"value", slope}});
+  const Floats slopes = minibatch.gradient("terms").get();
+  return {{value}, {slopes.begin(), slopes.end() - 1}};
 }
 
 /// The same for a list.

@@ -5,13 +5,10 @@
 //   INSTANTIATE_TEST_SUITE_P(Host, OnDevice, ::testing::ValuesIn(cases), case_name);
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <memory>
-#include <string>
 
-#include "tests/engine/support.h"
-#include "windrow/ops/apply.h"
+#include "tests/batching/support.h"
+#include "windrow/ops/random.h"
 
 namespace windrow::testing {
 
@@ -20,6 +17,7 @@ struct DeviceUnderTest {
   Device device;
   /// Another ordered lane of the same device; host_lane for the host.
   LaneId second_lane = host_lane;
+  enum class Kernels { own, of_host } kernels = Kernels::own;
   std::shared_ptr<void> keeps = nullptr;
 };
 

@@ -1,21 +1,30 @@
-// The conformance suite on the host and on a simulated device, and what only the simulated device shows.
+// The conformance suite on the host and on a simulated device, and what only the simulated device shows. Back ends of
+// devices: one that is written with the public headers alone, and which back end a device gets.
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "tests/batching/cells.h"
+#include "tests/batching/check_minibatch.h"
+#include "tests/batching/oracle.h"
 #include "tests/devices/conformance.h"
 #include "tests/devices/simulated.h"
-#include "tests/sanitized.h"
+#include "tests/engine/support.h"
 #include "windrow/batching/backend.h"
+#include "windrow/batching/internal/execution.h"
 #include "windrow/memory/pool.h"
 
 namespace windrow::testing {
 namespace {
 
-using Floats = std::vector<float>;
-
-DeviceUnderTest make_host(Engine& engine, std::size_t) { return {host_device(engine)}; }
+DeviceUnderTest make_host(Engine& engine, std::size_t) {
+  return {.device = host_device(engine), .kernels = DeviceUnderTest::Kernels::of_host};
+}
 /// Its back end is the interpreter, as a device's without one.
 DeviceUnderTest make_interpreted(Engine& engine, std::size_t) {
   Device device = host_device(engine);
   device.backend = interpreter();
-  return {device};
+  return {.device = device, .kernels = DeviceUnderTest::Kernels::of_host};
 }
 
 DeviceUnderTest make_simulated(Engine& engine, const SimulatedOptions& options) {
@@ -24,7 +33,7 @@ DeviceUnderTest make_simulated(Engine& engine, const SimulatedOptions& options) 
       engine.add_lane(std::make_shared<SimLane>(options.name + " copies", options.number, options.seed));
   Device device = made->device;
   if (options.pool) device.copy_out = second;
-  return {device, second, made};
+  return {device, second, DeviceUnderTest::Kernels::of_host, made};
 }
 DeviceUnderTest make_with_pool(Engine& engine, std::size_t capacity) {
   return make_simulated(engine, {.capacity = capacity});
@@ -105,8 +114,7 @@ TEST(SimulatedDevice, ThatFailsPoisonsItsTensorsAlone) {
   engine.wait_all();
   engine.push([lane = broken.lane.get()](OpContext&) { lane->launch([] { throw std::runtime_error("lost"); }); },
               {mutate(x.var())}, {.name = "kernel", .lane = broken.device.lane});
-  const std::string text = error_of<OpError>([&] { x.get(); });
-  EXPECT_NE(text.find("lost"), std::string::npos) << text;
+  expect_error<OpError>([&] { x.get(); }, "lost");
   EXPECT_EQ(apply(other.device, op::neg, {.in = {y}}).get(), (Floats{-3, -4}));
   error_of<OpError>([&] { engine.wait_all(); });
 }
@@ -124,12 +132,9 @@ TEST(SimulatedDevice, TakesMemoryBackAfterMinibatches) {
         v.loss(row_sum(sqrt(y)));
       });
       Runner runner(made.device, function, parameters);
-      GraphData data{.child_begin = {0, 0}};
-      data.values["x"] = {x, x};
-      const InputGraph graph(function, data);
-      const InputGraph* const graphs[] = {&graph};
+      const Graphs graphs(function, {leaves(1, {x, x})});
       for (int i = 0; i < 3; ++i) {
-        const Minibatch minibatch = runner.differentiate(graphs);
+        const Minibatch minibatch = runner.differentiate(graphs.pointers);
         parameters.sgd(0.1);
         try {
           minibatch.output("y").get();
@@ -229,8 +234,100 @@ TEST(SimulatedDevice, GivesKernelsTheWorkspaceThatTheyAskFor) {
   const LaneId second = engine.add_lane(std::make_shared<SimLane>("second"));
   engine.push([compute = std::move(prepared.compute)](OpContext& op) { compute(op.lane()); }, prepared.accesses,
               {.lane = second});
-  const std::string text = error_of<OpError>([&] { engine.wait(y.var()); });
-  EXPECT_NE(text.find("relu: computed by an op of another lane; expected the device's"), std::string::npos) << text;
+  expect_error<OpError>([&] { engine.wait(y.var()); },
+                        "relu: computed by an op of another lane; expected the device's");
+}
+
+struct Counts {
+  std::atomic<int> plans = 0, minibatches = 0, segments = 0;
+};
+
+class CountingExecution final : public Execution {
+ public:
+  CountingExecution(Counts& counts, const Device& device, std::shared_ptr<const Plan> plan, Layout layout,
+                    std::vector<Tensor> tensors, Options options)
+      : Execution(device, std::move(plan), std::move(layout), std::move(tensors), std::move(options)), counts_(counts) {
+    ++counts_.minibatches;
+  }
+
+ protected:
+  void run(const Segment& segment, const At& at) override {
+    EXPECT_NE(at.lane, nullptr);
+    ++counts_.segments;
+    Execution::run(segment, at);
+  }
+
+ private:
+  Counts& counts_;
+};
+
+/// An interpreter that counts what it is asked for.
+class CountingBackend final : public Backend {
+ public:
+  explicit CountingBackend(Counts& counts) : counts_(counts) {}
+  PlanOptions options_for(PlanOptions wanted) const override { return Execution::options_for(wanted); }
+  std::shared_ptr<const LoweredPlan> lower(const Device& device, std::shared_ptr<const Plan> plan) const override {
+    ++counts_.plans;
+    auto with = std::make_shared<const Plan>(with_kernels(*plan, device.kernels));
+    return std::make_shared<Lowered>(counts_, device, std::move(with));
+  }
+
+ private:
+  struct Lowered final : LoweredPlan {
+    Lowered(Counts& all, const Device& on, std::shared_ptr<const Plan> plan)
+        : LoweredPlan(std::move(plan)), counts(all), device(on) {}
+    std::shared_ptr<Execution> start(Layout layout, std::vector<Tensor> tensors, std::vector<char> needed,
+                                     Execution::Options options) const override {
+      EXPECT_EQ(needed, std::vector<char>(plan_->tensors.size(), 1));
+      return std::make_shared<CountingExecution>(counts, device, plan_, std::move(layout), std::move(tensors),
+                                                 std::move(options));
+    }
+    Counts& counts;
+    Device device;
+  };
+
+  Counts& counts_;
+};
+
+TEST(OwnBackend, ComputesTheMinibatchesOfItsDevice) {
+  Counts counts;
+  Engine engine({.policy = Policy::pool, .workers = 2});
+  SimulatedDevice made = simulated_device(engine, {.seed = 5});
+  made.device.backend = std::make_shared<CountingBackend>(counts);
+  Parameters parameters(made.device, 1);
+  const TreeLstm cell(parameters);
+  const VertexFunction function("tree_lstm", {.arity = 2}, [&](Vertex& v) { cell(v); });
+  Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });
+  std::mt19937 random(1);
+  std::vector<GraphData> data;
+  for (const std::int32_t vertices : {1, 9, 14}) data.push_back(random_graph(vertices, 2, Form::trees, random));
+  Runner runner(made.device, function, parameters);
+  check_minibatch(runner, parameters, oracle, function, data);
+  EXPECT_EQ(counts.plans, runner.stats().plans);
+  EXPECT_EQ(counts.minibatches, runner.stats().minibatches);
+  EXPECT_GT(counts.segments, 3 * counts.minibatches);
+}
+
+TEST(Backend, OfADeviceIsItsOwnOrChosenByItsMemory) {
+  Engine engine;
+  Device host = host_device(engine);
+  EXPECT_EQ(backend_of(host), host_backend());
+  host.backend = interpreter();
+  EXPECT_EQ(backend_of(host), interpreter());
+  const SimulatedDevice made = simulated_device(engine);
+  EXPECT_EQ(backend_of(made.device), interpreter());
+}
+
+TEST(Backend, OfTheHostRefusesADeviceWithMemoryOfItsOwn) {
+  Engine engine;
+  SimulatedDevice made = simulated_device(engine);
+  made.device.backend = host_backend();
+  Parameters parameters(made.device, 1);
+  const VertexFunction function("f", {.arity = 0}, [](Vertex& v) { v.push("x", v.pull("x", 1)); });
+  const Graphs graphs(function, {leaves(1, {1})});
+  Runner runner(made.device, function, parameters);
+  expect_error<MisuseError>([&] { runner.run(graphs.pointers); },
+                            "device 'sim:0' has memory of its own; expected another back end");
 }
 
 }  // namespace

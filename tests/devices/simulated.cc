@@ -54,80 +54,17 @@ struct Issued {
   Issued& operator=(const Issued&) = delete;
 };
 
-Matrix<float> row_of(const Matrix<float>& matrix, Index row) {
-  return {matrix.row(row), 1, matrix.width, matrix.stride};
-}
-template <class T>
-Matrix<const T> row_of(const Matrix<const T>& matrix, Index row) {
-  return {matrix.row(row), 1, matrix.width, matrix.stride};
-}
-
-/// The rows of the call that belong to row r: of the operands that the operator does not take whole, and of the
-/// indices.
-struct RowOfCall {
-  std::vector<Matrix<const float>> in;
-  std::vector<Matrix<const std::int32_t>> indices;
-  KernelCall<float> call;
-
-  RowOfCall(const KernelCall<float>& whole, unsigned taken_whole, std::size_t by_row, Index r)
-      : in(whole.in.begin(), whole.in.end()), indices(whole.indices.begin(), whole.indices.end()), call(whole) {
-    for (std::size_t k = 0; k < in.size(); ++k) {
-      if ((taken_whole >> k & 1) == 0) in[k] = row_of(in[k], r);
-    }
-    for (std::size_t k = 0; k < by_row; ++k) indices[k] = row_of(indices[k], r);
-    call.in = in;
-    call.indices = indices;
-  }
-};
-
-/// Whether a row of the result depends on its row of the first indices, and on all of the other operands.
-bool gathers_rows(const Operator& op) {
-  return &op == &op::gather_sum || &op == &op::gather_weighted_sum || &op == &op::gather_dot;
-}
-
-/// The host's kernel throws where an index is out of range. A device's makes the row of the result NaN.
-void run_row_by_row(const Kernel<float>& kernel, const KernelCall<float>& call) {
-  const bool gathers = gathers_rows(*call.op);
-  for (Index r = 0; r < call.out.rows; ++r) {
-    RowOfCall row(call, gathers ? ~0u : call.op->whole, gathers ? 1 : call.indices.size(), r);
-    row.call.out = row_of(call.out, r);
-    try {
-      kernel(row.call);
-    } catch (const MisuseError&) {
-      std::fill_n(row.call.out.data, row.call.out.width, std::numeric_limits<float>::quiet_NaN());
-    }
-  }
-}
-
-/// A device leaves out the rows of a sum whose index is out of range.
-void add_row_by_row(const Kernel<float>& kernel, const KernelCall<float>& call) {
-  for (Index r = 0; call.write == Write::overwrite && r < call.out.rows; ++r) {
-    std::fill_n(call.out.row(r), call.out.width, 0.0f);
-  }
-  for (Index r = 0; r < call.in[0].rows; ++r) {
-    RowOfCall row(call, 0, call.indices.size(), r);
-    row.call.write = Write::add;
-    try {
-      kernel(row.call);
-    } catch (const MisuseError&) {
-    }
-  }
-}
-
+/// The host's kernel throws where an index is out of range. A device's kernels would make such rows NaN; this one's
+/// make the whole result NaN.
 void run_within_memory(const KernelCall<float>& call) {
   lane_of(call.lane, "a kernel").launch([issued = std::make_shared<Issued>(call)] {
-    const Operator& op = *issued->call.op;
-    const Kernel<float> kernel = host_kernels().find(op);
     const Matrix<float>& out = issued->call.out;
-    std::vector<std::vector<float>> before;  // as the host's kernel may have written a part when it throws
-    for (Index r = 0; r < out.rows; ++r) before.emplace_back(out.row(r), out.row(r) + out.width);
     try {
-      kernel(issued->call, *host_allocator());
+      host_kernels().find (*issued->call.op)(issued->call, *host_allocator());
     } catch (const MisuseError&) {
-      for (Index r = 0; r < out.rows; ++r) std::ranges::copy(before[static_cast<std::size_t>(r)], out.row(r));
-      if (op.locality == Locality::sums_rows) return add_row_by_row(kernel, issued->call);
-      const bool by_rows = op.locality != Locality::mixed || gathers_rows(op);
-      if (by_rows) run_row_by_row(kernel, issued->call);
+      for (Index r = 0; r < out.rows; ++r) {
+        std::fill_n(out.row(r), out.width, std::numeric_limits<float>::quiet_NaN());
+      }
     }
   });
 }

@@ -2,10 +2,10 @@
 add_library(
   windrow_conformance OBJECT
   devices/batching_conformance.cc devices/kernel_conformance.cc devices/memory_conformance.cc
-  devices/model_conformance.cc devices/order_conformance.cc devices/parameter_sets_conformance.cc
-  devices/static_conformance.cc batching/oracle.cc ops/cases.cc ops/layer_cases.cc ops/training_cases.cc)
+  devices/model_conformance.cc devices/static_conformance.cc batching/oracle.cc ops/cases.cc ops/layer_cases.cc
+  ops/training_cases.cc)
 windrow_test_program(windrow_conformance windrow::models GTest::gtest)
 windrow_test(
   device_test
-  SOURCES devices/backend_test.cc devices/device_test.cc devices/simulated.cc $<TARGET_OBJECTS:windrow_conformance>
+  SOURCES devices/device_test.cc devices/simulated.cc $<TARGET_OBJECTS:windrow_conformance>
   LINKS windrow::models)

@@ -61,9 +61,9 @@ TEST_P(AccessCheckTest, WhoKeepsToItsAccessesIsLeftAlone) {
 TEST_P(AccessCheckTest, AnUndeclaredChangeFailsTheOpAndNamesItAndTheVariable) {
   const int line = __LINE__ + 1;
   engine.push([&] { x[3] = 7; }, {mutate(b)}, {.name = "sly"});
-  const std::string text = error_of<OpError>([&] { engine.wait(b); });
   const std::string op = "op 'sly' (pushed at " + std::string(__FILE__) + ":" + std::to_string(line) + ")";
-  EXPECT_EQ(text, op + " failed: " + op + " changed variable 'a', which it did not declare");
+  EXPECT_EQ(error_of<OpError>([&] { engine.wait(b); }),
+            op + " failed: " + op + " changed variable 'a', which it did not declare");
   try {
     engine.wait(b);
   } catch (const OpError& e) {
@@ -71,15 +71,12 @@ TEST_P(AccessCheckTest, AnUndeclaredChangeFailsTheOpAndNamesItAndTheVariable) {
   }
 }
 
-TEST_P(AccessCheckTest, AChangeOfWhatIsOnlyReadFailsTheOp) {
-  engine.push([&] { y[100] = 7; }, {read(b), mutate(a)});
-  EXPECT_EQ(offence(), "changed variable 'b', which it declared only to read");
-}
-
-TEST_P(AccessCheckTest, EachChangedVariableIsNamed) {
+TEST_P(AccessCheckTest, EachChangedVariableIsNamedAndLaterOpsAreNotBlamed) {
   engine.push([&] { x[0] = y[0] = 9; }, {read(b)});
+  engine.push([] {}, {read(b)});
   EXPECT_EQ(offence(),
             "changed variable 'a', which it did not declare and changed variable 'b', which it declared only to read");
+  EXPECT_EQ(engine.stats().failed, 1u);
 }
 
 TEST_P(AccessCheckTest, AnyByteIsSeen) {
@@ -90,55 +87,36 @@ TEST_P(AccessCheckTest, AnyByteIsSeen) {
   EXPECT_EQ(engine.stats().failed, bytes_of(y).size());
 }
 
-TEST_P(AccessCheckTest, AnOffenceIsNotBlamedOnLaterOps) {
-  engine.push([&] { x[3] = 7; }, {});
-  engine.push([] {}, {read(b)});
-  EXPECT_THROW(engine.wait_all(), OpError);
-  EXPECT_EQ(engine.stats().failed, 1u);
-}
-
 TEST_P(AccessCheckTest, OpsThatWaitInsideAreNotBlamedForOthers) {
+  std::vector<int> z(100, 3);
+  const Var own = engine.new_var("own");
+  engine.watch(own, bytes_of(z));
   engine.push(
       [&] {
         engine.push([&] { x[1] = 5; }, {mutate(a)});
         engine.wait(a);
-        y[1] = x[1];
-      },
-      {mutate(b)});
-  engine.wait_all();
-  EXPECT_EQ(y[1], 5);
-}
-
-TEST_P(AccessCheckTest, AnOpThatWaitsInsideIsNotBlamedForTheOffenceOfAnother) {
-  engine.push(
-      [&] {
-        engine.push([&] { y[1] = 5; }, {mutate(a)}, {.name = "sly"});
+        z[1] = x[1];
+        engine.push([&] { y[1] = 6; }, {mutate(a)}, {.name = "sly"});
         EXPECT_THROW(engine.wait(a), OpError);
+        z[2] = x[1];
       },
-      {}, {.name = "waits"});
+      {mutate(own)}, {.name = "waits"});
   const std::string text = error_of<OpError>([&] { engine.wait_all(); });
   EXPECT_EQ(text.find("waits"), std::string::npos) << text;
   EXPECT_EQ(engine.stats().failed, 1u);
+  EXPECT_EQ(z[2], 5);
 }
 
 TEST_P(AccessCheckTest, AsyncOpsMayWriteUntilTheyAreDone) {
-  std::optional<OnComplete> token;
-  Gate stored;
-  engine.push_async([&](OnComplete done) { token = std::move(done), stored.open(); }, {mutate(a)});
-  ASSERT_TRUE(stored.pass());
+  HeldOp held(engine, {mutate(a)});
   x[0] = 6;
   engine.push([] {}, {mutate(b)});
   x[0] = 7;
   engine.push([] {}, {mutate(b)});
-  (*token)();
+  held.complete();
   engine.push([] {}, {mutate(b)});
   engine.wait_all();
-  engine.push_async(
-      [&](OnComplete done) {
-        x[0] = 8;
-        done();
-      },
-      {mutate(b)});
+  engine.push_async([&](OnComplete done) { x[0] = 8, done(); }, {mutate(b)});
   EXPECT_EQ(offence(), "changed variable 'a', which it did not declare");
 }
 
@@ -147,18 +125,9 @@ TEST_P(AccessCheckTest, WhatADeviceStillWritesIsNobodysOffence) {
   const LaneId id = engine.add_lane(lane);
   Gate written;
   lane->hold();
-  engine.push_async(
-      [&](OnComplete done) {
-        lane->launch([&] { x[0] = 9, written.open(); });
-        done();
-      },
-      {mutate(a)}, {.lane = id});
-  engine.push(
-      [&] {
-        lane->let_go();
-        EXPECT_TRUE(written.pass());
-      },
-      {mutate(b)}, {.name = "innocent"});
+  const auto issue = [&](OnComplete done) { lane->launch([&] { x[0] = 9, written.open(); }), done(); };
+  engine.push_async(issue, {mutate(a)}, {.lane = id});
+  engine.push([&] { lane->let_go(), written.await(); }, {mutate(b)}, {.name = "innocent"});
   engine.push([] {}, {read(a)});
   engine.wait_all();
   engine.push([&] { x[0] = 10; }, {mutate(b)});

@@ -1,6 +1,8 @@
-// Back-pressure by bytes: PushOptions::bytes and EngineOptions::max_pending_bytes.
+// Back-pressure by ops and by bytes: EngineOptions::max_pending_ops and max_pending_bytes, PushOptions::bytes.
 #include <algorithm>
 #include <atomic>
+#include <deque>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -10,12 +12,10 @@
 namespace windrow::testing {
 namespace {
 
-class BytesTest : public EveryPolicy {};
+class BytesTest : public EngineOnEveryPolicy {};
 WINDROW_EVERY_POLICY(BytesTest);
 
 TEST_P(BytesTest, CountUntilTheOpHasFinished) {
-  Engine engine(options());
-  const Var a = engine.new_var(), b = engine.new_var();
   std::uint64_t in_first = 0, in_second = 0;
   engine.push([&] { in_first = engine.stats().pending_bytes; }, {mutate(a)}, {.bytes = 100});
   engine.wait(a);
@@ -28,6 +28,7 @@ TEST_P(BytesTest, CountUntilTheOpHasFinished) {
   engine.push([] { throw std::runtime_error("boom"); }, {mutate(b)}, {.bytes = 100});
   engine.push([] {}, {mutate(b)}, {.bytes = 100});  // skipped
   EXPECT_THROW(engine.wait(b), OpError);
+  EXPECT_EQ(engine.stats().pending_bytes, 0u);
   std::optional<OnComplete> token;
   Gate stored;
   engine.push_async([&](OnComplete done) { token = std::move(done), stored.open(); }, {mutate(a)}, {.bytes = 10});
@@ -36,11 +37,12 @@ TEST_P(BytesTest, CountUntilTheOpHasFinished) {
   (*token)();
   engine.wait(a);
   EXPECT_EQ(engine.stats().pending_bytes, 0u);
+  engine.retire(a);
+  EXPECT_THROW(engine.push([] {}, {mutate(a)}, {.bytes = 100}), MisuseError);
+  EXPECT_EQ(engine.stats().pending_bytes, 0u);
 }
 
 TEST_P(BytesTest, OfDeclaredOpsCountForEachPush) {
-  Engine engine(options());
-  const Var a = engine.new_var();
   std::uint64_t pending = 0;
   int ran = 0;
   const DeclaredOp op = engine.declare([&] { ++ran; }, {mutate(a)}, {.bytes = 100});
@@ -57,88 +59,86 @@ TEST_P(BytesTest, OfDeclaredOpsCountForEachPush) {
   EXPECT_EQ(engine.stats().pending_bytes, 0u);
 }
 
-TEST_P(BytesTest, OfARefusedPushAreGivenBack) {
-  Engine engine(options());
-  const Var a = engine.new_var();
-  engine.retire(a);
-  EXPECT_THROW(engine.push([] {}, {mutate(a)}, {.bytes = 100}), MisuseError);
-  EXPECT_EQ(engine.stats().pending_bytes, 0u);
-}
+/// One of the two limits, so low that it holds back after this many ops, which have bytes.
+struct Limited {
+  bool by_ops;
+  std::uint64_t ops;
+  static constexpr std::uint64_t bytes = 100;
 
-TEST_P(BytesTest, KeepWhoPushesFromRunningAhead) {
-  // Pushing is far quicker than these ops. One push is let through where none of them gets a core for long, so the
-  // bound has room for a hundred times that.
-  constexpr std::uint64_t limit = 1000, each = 10;
-  EngineOptions limited = options();
-  limited.max_pending_bytes = limit;
-  Engine engine(limited);
-  const Var a = engine.new_var();
-  std::uint64_t most = 0;
-  volatile int work = 0;
-  for (int i = 0; i < 3000; ++i) {
-    engine.push(
-        [&] {
-          for (int j = 0; j < 10000; ++j) work = j;
-        },
-        {mutate(a)}, {.bytes = each});
-    most = std::max(most, engine.stats().pending_bytes);
+  EngineOptions operator()(EngineOptions options) const {
+    (by_ops ? options.max_pending_ops : options.max_pending_bytes) = by_ops ? ops : ops * bytes;
+    return options;
   }
-  engine.wait_all();
-  EXPECT_LE(most, 2 * limit);
+};
+
+TEST_P(BytesTest, LimitsKeepWhoPushesFromRunningAhead) {
+  for (const bool by_ops : {true, false}) {
+    // Pushing is far quicker than these ops. One push is let through where none of them gets a core for long, so the
+    // bound has room for a hundred times that.
+    const Limited limited{by_ops, 100};
+    Engine held_back(limited(options()));
+    const Var v = held_back.new_var();
+    std::uint64_t most = 0;
+    volatile int work = 0;
+    const auto op = [&] {
+      for (int j = 0; j < 10000; ++j) work = j;
+    };
+    for (int i = 0; i < 3000; ++i) {
+      held_back.push(op, {mutate(v)}, {.bytes = Limited::bytes});
+      const EngineStats now = held_back.stats();
+      most = std::max(most, by_ops ? now.pending : now.pending_bytes / Limited::bytes);
+    }
+    held_back.wait_all();
+    EXPECT_LE(most, (by_ops ? 8 : 2) * limited.ops) << by_ops;
+  }
 }
 
-TEST_P(BytesTest, NeverHoldBackOps) {
+TEST_P(BytesTest, LimitsNeverHoldBackOps) {
   // Each of these pushes would wait in vain for a while, and all of them for longer than the patience.
   constexpr int pushes = 10000;
-  EngineOptions limited = options();
-  limited.max_pending_bytes = 1;
-  Engine engine(limited);
-  const Var a = engine.new_var();
-  std::atomic<int> ran{0};
-  engine.push(
-      [&] {
-        for (int i = 0; i < pushes; ++i) engine.push([&] { ++ran; }, {mutate(a)}, {.bytes = 100});
-      },
-      {mutate(a)});
-  ASSERT_TRUE(engine.wait_all_for(patience));
-  EXPECT_EQ(ran, pushes);
+  for (const bool by_ops : {true, false}) {
+    Engine held_back(Limited{by_ops, 1}(options()));
+    const Var v = held_back.new_var();
+    std::atomic<int> ran{0};
+    const auto op = [&] {
+      for (int i = 0; i < pushes; ++i) held_back.push([&] { ++ran; }, {mutate(v)}, {.bytes = Limited::bytes});
+    };
+    held_back.push(op, {mutate(v)});
+    ASSERT_TRUE(held_back.wait_all_for(patience)) << by_ops;
+    EXPECT_EQ(ran, pushes);
+  }
 }
 
 class ThreadedBytesTest : public EveryPolicy {};
 WINDROW_THREADED_POLICIES(ThreadedBytesTest);
 
-TEST_P(ThreadedBytesTest, DoNotHoldBackForEverWhoTheOpsWaitFor) {
-  EngineOptions limited = options();
-  limited.max_pending_bytes = 100;
-  limited.push_patience = 20ms;
-  Engine engine(limited);
-  const Var a = engine.new_var();
-  Gate gate;
-  int ran = 0;
-  engine.push([&] { EXPECT_TRUE(gate.pass()); }, {mutate(a)}, {.bytes = 60});
-  for (int i = 0; i < 3; ++i) engine.push([&] { ++ran; }, {mutate(a)}, {.bytes = 60});
-  EXPECT_EQ(engine.stats().pending_bytes, 240u);
-  gate.open();
-  ASSERT_TRUE(engine.wait_all_for(patience));
-  EXPECT_EQ(ran, 3);
+TEST_P(ThreadedBytesTest, LimitsDoNotHoldBackForEverWhoTheOpsWaitFor) {
+  for (const bool by_ops : {true, false}) {
+    EngineOptions hasty = Limited{by_ops, 2}(options());
+    hasty.push_patience = 20ms;
+    Engine engine(hasty);
+    const Var a = engine.new_var();
+    int ran = 0;
+    StuckOp stuck(engine, {mutate(a)});
+    for (int i = 0; i < 10; ++i) engine.push([&] { ++ran; }, {mutate(a)}, {.bytes = Limited::bytes});
+    stuck.let_go();  // which this thread would never reach
+    ASSERT_TRUE(engine.wait_all_for(patience));
+    EXPECT_EQ(ran, 10);
+  }
 }
 
 TEST_P(ThreadedBytesTest, AnOpLargerThanTheLimitGoesAlone) {
-  EngineOptions limited = options();
-  limited.max_pending_bytes = 100;
-  Engine engine(limited);
+  Engine engine(Limited{false, 1}(options()));
   const Var a = engine.new_var();
   int ran = 0;
-  for (int i = 0; i < 50; ++i) engine.push([&] { ++ran; }, {mutate(a)}, {.bytes = 1000});
+  for (int i = 0; i < 50; ++i) engine.push([&] { ++ran; }, {mutate(a)}, {.bytes = 10 * Limited::bytes});
   ASSERT_TRUE(engine.wait_all_for(patience));
   EXPECT_EQ(ran, 50);
 }
 
 TEST_P(ThreadedBytesTest, ALargePushIsNotPassedBySmallOnesForEver) {
   for (const std::uint64_t large : {900, 2000}) {
-    EngineOptions limited = options();
-    limited.max_pending_bytes = 1000;
-    Engine engine(limited);
+    Engine engine(Limited{false, 10}(options()));
     std::atomic<bool> pushes{true}, passed{false};
     std::atomic<int> after{0};  // small pushes since the large one began
     std::vector<std::jthread> threads;
@@ -159,6 +159,84 @@ TEST_P(ThreadedBytesTest, ALargePushIsNotPassedBySmallOnesForEver) {
     threads.clear();
     ASSERT_TRUE(engine.wait_all_for(patience));
   }
+}
+
+/// Tokens of ops that have not been completed. Any thread.
+class Tokens {
+ public:
+  AsyncFunction taker() {
+    return [this](OnComplete done) {
+      std::lock_guard lock(mutex_);
+      tokens_.push_back(std::move(done));
+    };
+  }
+  std::optional<OnComplete> next() {
+    std::lock_guard lock(mutex_);
+    std::optional<OnComplete> done;
+    if (tokens_.empty()) return done;
+    done.emplace(std::move(tokens_.front()));
+    tokens_.pop_front();
+    return done;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::deque<OnComplete> tokens_;
+};
+
+TEST(BackPressureTest, ItHoldsWhileLongOpsRunOrOthersCompleteOps) {
+  for (const bool async : {false, true}) {
+    // Longer than a thread is held back where nothing runs.
+    Tokens tokens;
+    Engine engine({.policy = Policy::pool, .workers = 1, .max_pending_ops = 8});
+    const std::jthread device([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        std::this_thread::sleep_for(50ms);
+        if (auto done = tokens.next()) (*done)();
+      }
+    });
+    std::uint64_t worst = 0;
+    for (int i = 0; i < 24; ++i) {
+      async ? engine.push_async(tokens.taker(), {}) : engine.push([] { std::this_thread::sleep_for(50ms); }, {});
+      worst = std::max(worst, engine.stats().pending);
+    }
+    EXPECT_LE(worst, 11u) << async;
+    engine.wait_all();
+  }
+}
+
+TEST(BackPressureTest, WhoCompletesOpsItselfIsLetGoSoon) {
+  Tokens tokens;
+  Engine engine({.policy = Policy::pool, .workers = 1, .max_pending_ops = 8, .push_patience = patience});
+  for (const int round : {1, 50}) {
+    for (int i = 0; i < round; ++i) engine.push_async(tokens.taker(), {});
+    for (int i = 0; i < round;) {
+      if (auto done = tokens.next()) (*done)(), ++i;
+    }
+  }
+  EXPECT_TRUE(engine.wait_all_for(patience));
+}
+
+TEST(BackPressureTest, RetiresAreHeldBackAndStarveNobody) {
+  constexpr std::uint64_t most = 100;
+  Engine engine({.policy = Policy::pool, .workers = 1, .max_pending_ops = most});
+  const Var v = engine.new_var();
+  std::jthread retirer([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) engine.retire(engine.new_var());
+  });
+  // A thread that is stopped while it adds up counters sees too many pending ops. So this counts those that had been
+  // pushed at one look and had not finished at the next.
+  EngineStats last;
+  std::int64_t worst = 0;
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  for (int i = 0; i < 5000; ++i) {
+    engine.push([] {}, {mutate(v)});
+    const EngineStats now = engine.stats();
+    worst = std::max(worst, static_cast<std::int64_t>(last.pushed - (now.pushed - now.pending)));
+    last = now;
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "after " << i << " pushes";
+  }
+  EXPECT_LT(worst, std::int64_t{4 * most});
 }
 
 }  // namespace

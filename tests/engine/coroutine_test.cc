@@ -54,11 +54,7 @@ class Task {
   std::coroutine_handle<promise_type> coroutine_;
 };
 
-class CoroutineTest : public EveryPolicy {
- protected:
-  Engine engine{options()};
-  Var a = engine.new_var("a"), b = engine.new_var("b");
-};
+class CoroutineTest : public EngineOnEveryPolicy {};
 WINDROW_EVERY_POLICY(CoroutineTest);
 
 Task add_up(Engine& engine, Var var, int& value, int& sum) {
@@ -77,18 +73,12 @@ TEST_P(CoroutineTest, AReadyVariableHoldsAllThatWasPushedBefore) {
 }
 
 TEST_P(CoroutineTest, ItMayEndTheLastOwnerOfTheEngine) {
-  struct Watch {
-    Gate* ended;
-    ~Watch() { ended->open(); }
-  };
   for (int i = 0; i < 10; ++i) {
     Gate ended;
-    EngineOptions watched = options();
-    watched.on_thread_start = [watch = std::make_shared<Watch>(&ended)] {};  // kept as long as the engine lives
     Task task = [](std::shared_ptr<Engine> mine) -> Task {
       co_await mine->ready(mine->new_var());
       mine.reset();
-    }(std::make_shared<Engine>(std::move(watched)));
+    }(std::make_shared<Engine>(opens_at_its_end(options(), ended)));
     ASSERT_TRUE(task.ends());
     ASSERT_TRUE(ended.pass());
   }
@@ -109,10 +99,7 @@ TEST_P(CoroutineTest, ALongLoopNeedsNoDeepStack) {
 TEST_P(CoroutineTest, ManyWaitWithoutThreadsOfTheirOwn) {
   // Far more than there are workers and spare threads.
   constexpr int many = 1000;
-  std::optional<OnComplete> token;
-  Gate stored;
-  engine.push_async([&](OnComplete done) { token = std::move(done), stored.open(); }, {mutate(a)});
-  ASSERT_TRUE(stored.pass());
+  HeldOp held(engine, {mutate(a)});
   std::atomic<int> resumed{0};
   const auto wait = [](Engine& of, Var var, std::atomic<int>& count) -> Task {
     co_await of.ready(var);
@@ -121,19 +108,16 @@ TEST_P(CoroutineTest, ManyWaitWithoutThreadsOfTheirOwn) {
   std::vector<std::unique_ptr<Task>> tasks;
   for (int i = 0; i < many; ++i) tasks.emplace_back(new Task(wait(engine, a, resumed)));
   EXPECT_EQ(resumed, 0);
-  (*token)();
+  held.complete();
   for (const auto& task : tasks) ASSERT_TRUE(task->ends());
   EXPECT_EQ(resumed, many);
   EXPECT_LE(engine.stats().spare_threads, 1u);  // the one of policy serial
 }
 
 TEST_P(CoroutineTest, ShutdownForResumesThoseWhoseAccessesAreGranted) {
-  std::optional<OnComplete> token;
-  Gate stored;
-  engine.push_async([&](OnComplete done) { token = std::move(done), stored.open(); }, {mutate(a)});
-  ASSERT_TRUE(stored.pass());
+  HeldOp held(engine, {mutate(a)});
   Task task = [](Engine& of, Var var) -> Task { co_await of.ready(var); }(engine, a);
-  const bool in_time = engine.shutdown_for(0s, [&](const std::string&) { (*token)(); });
+  const bool in_time = engine.shutdown_for(0s, [&](const std::string&) { held.complete(); });
   EXPECT_TRUE(in_time || engine.shutdown_for(patience));
   EXPECT_TRUE(task.ends());
 }
@@ -186,10 +170,7 @@ TEST_P(CoroutineTest, AWrongVariableIsThrownInsideTheCoroutine) {
 }
 
 TEST_P(CoroutineTest, OneThatIsDestroyedWhileItAwaitsIsNotResumed) {
-  std::optional<OnComplete> token;
-  Gate stored;
-  engine.push_async([&](OnComplete done) { token = std::move(done), stored.open(); }, {mutate(a)});
-  ASSERT_TRUE(stored.pass());
+  HeldOp held(engine, {mutate(a)});
   bool resumed = false;
   auto local = std::make_shared<int>(0);
   const std::weak_ptr<int> watch = local;
@@ -199,7 +180,7 @@ TEST_P(CoroutineTest, OneThatIsDestroyedWhileItAwaitsIsNotResumed) {
   }(engine, a, resumed, std::move(local));
   task.destroy();
   EXPECT_TRUE(watch.expired());
-  (*token)();
+  held.complete();
   ASSERT_TRUE(engine.wait_all_for(patience));
   EXPECT_FALSE(resumed);
 }

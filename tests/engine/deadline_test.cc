@@ -17,29 +17,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-class DeadlineTest : public EveryPolicy {
- protected:
-  Engine engine{options()};
-  Var a = engine.new_var("a"), b = engine.new_var("b");
-};
+class DeadlineTest : public EngineOnEveryPolicy {};
 WINDROW_EVERY_POLICY(DeadlineTest);
 
 /// Returns once the op should stop; within the limit of all tests.
 bool wait_until_stopped(const auto& op) {
-  for (const auto begun = Clock::now(); Clock::now() - begun < patience;) {
-    if (op.should_stop()) return true;
-    std::this_thread::yield();
-  }
-  return false;
+  return comes_true([&] { return op.should_stop(); });
 }
 
 TEST_P(DeadlineTest, AnOpThatHasNotBegunByThenDoesNotRun) {
   int ran = 0;
   const PushOptions late{.name = "late", .deadline = Clock::now() - 1s};
   engine.push([&] { ++ran; }, {mutate(a)}, late);
-  const std::string text = error_of<OpError>([&] { engine.wait(a); });
-  EXPECT_NE(text.find("op 'late' (pushed at "), text.npos) << text;
-  EXPECT_NE(text.find("its deadline had passed by "), text.npos) << text;
+  expect_error<OpError>([&] { engine.wait(a); }, {"op 'late' (pushed at ", "its deadline had passed by "});
   EXPECT_EQ(engine.version(a), 1u) << "it failed, which counts";
   engine.push_async([&](OnComplete done) { ++ran, done(); }, {overwrite(b)}, late);
   EXPECT_THROW(engine.wait(b), OpError);
@@ -63,24 +53,33 @@ bool given_time(const auto& attempt) {
   return false;
 }
 
-TEST_P(DeadlineTest, AnOpThatReturnsLaterPoisonsWhatItWrites) {
-  EXPECT_TRUE(given_time([&](std::chrono::nanoseconds time) {
-    bool begun = false, stopped = false, read_on = false;
-    const Var x = engine.new_var(), y = engine.new_var();
-    engine.push(
-        [&](OpContext& op) {
-          begun = true;
-          stopped = wait_until_stopped(op);
-        },
-        {mutate(x)}, {.deadline = Clock::now() + time});
-    engine.push([&] { read_on = true; }, {read(x), mutate(y)});
-    const std::string text = error_of<OpError>([&] { engine.wait(y); });
-    EXPECT_FALSE(read_on);
-    if (!begun) return false;
-    EXPECT_NE(text.find(" after its deadline"), text.npos) << text;
-    EXPECT_TRUE(stopped);
-    return true;
-  }));
+TEST_P(DeadlineTest, AnOpThatEndsLaterPoisonsWhatItWrites) {
+  for (const bool async : {false, true}) {
+    EXPECT_TRUE(given_time([&](std::chrono::nanoseconds time) {
+      bool begun = false, stopped = false, read_on = false;
+      const Var x = engine.new_var(), y = engine.new_var();
+      const PushOptions in_time{.deadline = Clock::now() + time};
+      std::jthread completes;
+      const auto run = [&](const auto& op) { begun = true, stopped = wait_until_stopped(op); };
+      if (async) {
+        engine.push_async(
+            [&](OnComplete done) {
+              completes = std::jthread([&run, done = std::move(done)]() mutable { run(done), done(); });
+            },
+            {mutate(x)}, in_time);
+      } else {
+        engine.push([&](OpContext& op) { run(op); }, {mutate(x)}, in_time);
+      }
+      engine.push([&] { read_on = true; }, {read(x), mutate(y)});
+      const std::string text = error_of<OpError>([&] { engine.wait(y); });
+      if (completes.joinable()) completes.join();
+      EXPECT_FALSE(read_on);
+      if (!begun) return false;
+      EXPECT_NE(text.find(" after its deadline"), text.npos) << text;
+      EXPECT_TRUE(stopped);
+      return true;
+    }));
+  }
 }
 
 TEST_P(DeadlineTest, WithinItsTimeAnOpIsAsAnyOther) {
@@ -95,28 +94,6 @@ TEST_P(DeadlineTest, WithinItsTimeAnOpIsAsAnyOther) {
   EXPECT_EQ(engine.version(a), 4u);
 }
 
-TEST_P(DeadlineTest, AnAsynchronousOpMustCompleteByThen) {
-  EXPECT_TRUE(given_time([&](std::chrono::nanoseconds time) {
-    std::thread completes;
-    bool stopped = false;
-    const Var x = engine.new_var();
-    engine.push_async(
-        [&](OnComplete done) {
-          completes = std::thread([&stopped, done = std::move(done)]() mutable {
-            stopped = wait_until_stopped(done);
-            done();
-          });
-        },
-        {mutate(x)}, {.deadline = Clock::now() + time});
-    const std::string text = error_of<OpError>([&] { engine.wait(x); });
-    if (!completes.joinable()) return false;
-    completes.join();
-    EXPECT_NE(text.find(" after its deadline"), text.npos) << text;
-    EXPECT_TRUE(stopped);
-    return true;
-  }));
-}
-
 TEST_P(DeadlineTest, OpsOfGraphsAndLanesHaveDeadlines) {
   int ran = 0;
   const Graph graph =
@@ -124,10 +101,7 @@ TEST_P(DeadlineTest, OpsOfGraphsAndLanesHaveDeadlines) {
   graph.launch();
   const auto lane = std::make_shared<SimLane>("lane");
   engine.push([&] { ++ran; }, {mutate(b)}, {.lane = engine.add_lane(lane), .deadline = Clock::now() - 1s});
-  for (const Var var : {a, b}) {
-    const std::string text = error_of<OpError>([&] { engine.wait(var); });
-    EXPECT_NE(text.find("its deadline had passed by "), text.npos) << text;
-  }
+  for (const Var var : {a, b}) expect_error<OpError>([&] { engine.wait(var); }, "its deadline had passed by ");
   EXPECT_EQ(ran, 0);
 }
 
@@ -167,25 +141,6 @@ TEST_P(DeadlineTest, ShutdownForEndsAsShutdownDoesIfOpsFinish) {
   EXPECT_THROW(engine.shutdown_for(-1s), MisuseError);
 }
 
-/// An asynchronous op that has begun, and ends when complete() is called.
-class Held {
- public:
-  Held(Engine& engine, Var var, OpName name = "held") {
-    engine.push_async(
-        [this](OnComplete done) {
-          done_.emplace(std::move(done));
-          begun_.open();
-        },
-        {mutate(var)}, {.name = name});
-    EXPECT_TRUE(begun_.pass());
-  }
-  void complete() { (*done_)(); }
-
- private:
-  std::optional<OnComplete> done_;
-  Gate begun_;
-};
-
 /// Gives up soon; what is called off by then stays so. Then ends the engine.
 void shut_down_soon(Engine& engine, const std::function<void(std::string)>& abort) {
   if (engine.shutdown_for(20ms, abort)) return;
@@ -195,7 +150,7 @@ void shut_down_soon(Engine& engine, const std::function<void(std::string)>& abor
 TEST_P(DeadlineTest, ShutdownForTellsWhatIsPendingAndCallsOffWhatHasNotBegun) {
   int ran = 0;
   bool freed = false, retired = false;
-  Held held(engine, a, "network");
+  HeldOp held(engine, {mutate(a)}, "network");
   engine.push([&] { ++ran; }, {mutate(a)}, {.name = "behind"});
   engine.push_async([&](OnComplete done) { ++ran, done(); }, {mutate(a), mutate(b)});
   engine.push([&](OpContext& op) { freed = op.failure() != nullptr; }, {mutate(b)}, {.run_always = true});
@@ -221,7 +176,7 @@ TEST_P(DeadlineTest, ItCallsOffOpsOfGraphsAndLanes) {
     engine.push([&] { ++ran; }, {mutate(a)});
     engine.push_async([&](OnComplete done) { ++ran, done(); }, {mutate(a)});
   });
-  Held held(engine, a), held_too(engine, b);
+  HeldOp held(engine, {mutate(a)}), held_too(engine, {mutate(b)});
   graph.launch();
   engine.push([&] { ++ran; }, {mutate(b)}, {.lane = lane});
   shut_down_soon(engine, [&](const std::string&) { held.complete(), held_too.complete(); });
@@ -235,7 +190,7 @@ TEST(CheckedDeadlineTest, ItCallsOffOpsThatAreChecked) {
   const Var a = engine.new_var("a");
   int value = 0, ran = 0;
   engine.watch(a, std::as_writable_bytes(std::span(&value, 1)));
-  Held held(engine, a);
+  HeldOp held(engine, {mutate(a)});
   engine.push([&] { ++ran; }, {mutate(a)});
   engine.retire(a, [&] { value = 1; });
   shut_down_soon(engine, [&](const std::string&) { held.complete(); });
@@ -244,16 +199,13 @@ TEST(CheckedDeadlineTest, ItCallsOffOpsThatAreChecked) {
 }
 
 TEST_P(DeadlineTest, WhatItCallsOffIsToldOnceAtTheEnd) {
-  ::testing::internal::CaptureStderr();
-  {
+  const std::string told = stderr_of([&] {
     Engine ended(options());
     const Var x = ended.new_var("x"), y = ended.new_var("y");
-    Held held(ended, x), held_too(ended, y);
-    ended.push([] {}, {mutate(x)}, {.name = "behind"});
-    ended.push([] {}, {mutate(y)}, {.name = "behind"});
+    HeldOp held(ended, {mutate(x)}), held_too(ended, {mutate(y)});
+    for (const Var var : {x, y}) ended.push([] {}, {mutate(var)}, {.name = "behind"});
     shut_down_soon(ended, [&](const std::string&) { held.complete(), held_too.complete(); });
-  }
-  const std::string told = ::testing::internal::GetCapturedStderr();
+  });
   const std::size_t first = told.find(" was cancelled: called off by shutdown_for");
   EXPECT_NE(first, told.npos) << told;
   EXPECT_EQ(told.find("called off by shutdown_for", first + 20), told.npos) << told;
@@ -275,19 +227,14 @@ TEST_P(DeadlineTest, ShutdownForAsksRunningOpsToStop) {
   EXPECT_TRUE(stopped);
 }
 
-/// Waits until the thread sleeps.
-void wait_until_asleep(std::atomic<long>& thread) {
-  for (const auto begun = Clock::now(); Clock::now() - begun < patience; std::this_thread::sleep_for(1ms)) {
-    if (thread == 0) continue;
-    std::string stat;
-    std::getline(std::ifstream("/proc/self/task/" + std::to_string(thread) + "/stat"), stat);
-    if (stat.find(") S") != stat.npos) return;
-  }
-  ADD_FAILURE() << "the thread does not sleep";
+bool sleeps(long thread) {
+  std::string stat;
+  std::getline(std::ifstream("/proc/self/task/" + std::to_string(thread) + "/stat"), stat);
+  return stat.find(") S") != stat.npos;
 }
 
 TEST_P(DeadlineTest, ShutdownForReturnsAlthoughAnOpNeverEnds) {
-  Held held(engine, a);
+  HeldOp held(engine, {mutate(a)});
   EXPECT_FALSE(engine.shutdown_for(20ms, [](const std::string&) {}));
   EXPECT_THROW(engine.push([] {}, {mutate(b)}), MisuseError);
   std::atomic<long> id = 0;
@@ -295,7 +242,7 @@ TEST_P(DeadlineTest, ShutdownForReturnsAlthoughAnOpNeverEnds) {
     id = syscall(SYS_gettid);
     engine.shutdown();
   });
-  wait_until_asleep(id);
+  EXPECT_TRUE(comes_true([&] { return id != 0 && sleeps(id); }));
   EXPECT_FALSE(engine.shutdown_for(20ms, [](const std::string&) {}));  // although another thread shuts down
   EXPECT_THROW(engine.shutdown_for(0s, [](const std::string&) { throw Error("the hook fails"); }), Error);
   held.complete();
@@ -312,15 +259,15 @@ TEST_P(DeadlineTest, AnEngineThatIsLeftBehindRunsNothingMore) {
   watched.on_silence = [](const std::string&) { ++reports; };
   auto left = std::make_unique<Engine>(watched);
   const Var x = left->new_var("x"), y = left->new_var("y"), z = left->new_var("z");
-  Held held(*left, x), held_too(*left, y), held_longer(*left, z);
+  HeldOp held(*left, {mutate(x)}), held_too(*left, {mutate(y)}), held_longer(*left, {mutate(z)});
   left->push([] { throw Error("a failure"); }, {}, {.name = "fails"});
   left->push([](OpContext&) { ++ran; }, {mutate(x)}, {.run_always = true});
   left->push_async([](OnComplete done) { ++ran, done(); }, {mutate(y)}, {.run_always = true});
   left->retire(x, [] { ++ran; });
-  ::testing::internal::CaptureStderr();
-  EXPECT_FALSE(left->shutdown_for(20ms, [](const std::string&) {}));
-  left.reset();
-  const std::string told = ::testing::internal::GetCapturedStderr();
+  const std::string told = stderr_of([&] {
+    EXPECT_FALSE(left->shutdown_for(20ms, [](const std::string&) {}));
+    left.reset();
+  });
   EXPECT_NE(told.find("an engine is leaked"), told.npos) << told;
   EXPECT_NE(told.find("nobody waited for this: op 'fails' "), told.npos) << told;
   const int before = reports;
@@ -338,12 +285,10 @@ TEST_P(DeadlineTest, AnEngineWhoseOpsHaveEndedSinceIsNotLeftBehind) {
   kept.on_thread_start = [owned] {};
   auto ended = std::make_unique<Engine>(std::move(kept));
   const Var x = ended->new_var("x");
-  Held held(*ended, x);
+  HeldOp held(*ended, {mutate(x)});
   EXPECT_FALSE(ended->shutdown_for(0s, [](const std::string&) {}));
   held.complete();
-  for (const auto begun = Clock::now(); ended->stats().pending != 0 && Clock::now() - begun < patience;) {
-    std::this_thread::yield();
-  }
+  EXPECT_TRUE(comes_true([&] { return ended->stats().pending == 0; }));
   EXPECT_GT(owned.use_count(), 1);
   ended.reset();
   EXPECT_EQ(owned.use_count(), 1);
@@ -351,7 +296,7 @@ TEST_P(DeadlineTest, AnEngineWhoseOpsHaveEndedSinceIsNotLeftBehind) {
 
 TEST_P(DeadlineTest, ShutdownForIsRefusedInsideAnOp) {
   engine.push([&] { engine.shutdown_for(1s); }, {mutate(a)});
-  EXPECT_NE(error_of<OpError>([&] { engine.wait(a); }).find("would wait for that op itself"), std::string::npos);
+  expect_error<OpError>([&] { engine.wait(a); }, "would wait for that op itself");
 }
 
 }  // namespace

@@ -43,12 +43,10 @@ TEST(Environment, ChoosesThePolicy) {
   const Environment set("WINDROW_POLICY", "chaos");
   // Of the policies, chaos alone ignores priority.
   Engine engine(EngineOptions{.workers = 1});
-  const Var start = engine.new_var();
   std::vector<int> order;
-  Gate all_pushed;
-  engine.push([&] { EXPECT_TRUE(all_pushed.pass()); }, {mutate(start)});
-  for (int i = 0; i < 20; ++i) engine.push([&, i] { order.push_back(i); }, {read(start)}, {.priority = i});
-  all_pushed.open();
+  StuckOp stuck(engine, {});
+  for (int i = 0; i < 20; ++i) engine.push([&, i] { order.push_back(i); }, {}, {.priority = i});
+  stuck.let_go();
   ASSERT_TRUE(engine.wait_all_for(patience));
   EXPECT_EQ(order.size(), 20u);
   EXPECT_FALSE(std::is_sorted(order.rbegin(), order.rend()));
@@ -68,21 +66,18 @@ TEST(Environment, ChoosesNothingWhereItIsNotSetOrEmpty) {
   }
 }
 
-TEST(Environment, ChoosesNothingForWhoChooses) {
-  const Environment policy("WINDROW_POLICY", "no policy"), workers("WINDROW_WORKERS", "no number");
-  Engine engine({.policy = Policy::serial, .workers = 2});
-  EXPECT_EQ(engine.workers(), 2);
-  bool ran = false;
-  engine.push([&] { ran = true; }, {});
-  EXPECT_TRUE(ran);
-}
-
-TEST(Environment, IsNotRefusedByOptionsThatAProgramGoesOnToSet) {
+TEST(Environment, ChoosesNothingForWhoChoosesAtOnceOrLater) {
   const Environment policy("WINDROW_POLICY", "no policy"), workers("WINDROW_WORKERS", "no number");
   EngineOptions chosen;
   chosen.policy = Policy::serial;
-  chosen.workers = 3;
-  EXPECT_EQ(Engine(chosen).workers(), 3);
+  chosen.workers = 2;
+  for (const EngineOptions& options : {EngineOptions{.policy = Policy::serial, .workers = 2}, chosen}) {
+    Engine engine(options);
+    EXPECT_EQ(engine.workers(), 2);
+    bool ran = false;
+    engine.push([&] { ran = true; }, {});
+    EXPECT_TRUE(ran);
+  }
   EXPECT_THROW(Engine{EngineOptions()}, MisuseError);
 }
 

@@ -52,92 +52,81 @@ Engine& busy_engine(Policy policy, int expected) {
   return engine;
 }
 
-class Exit : public ::testing::TestWithParam<Policy> {
+class Exit : public EachPolicy {
  protected:
   Exit() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+  /// The program ends the process with status 0.
+  template <class F>
+  static void expect_end(F&& program) {
+    EXPECT_EXIT(program(), ::testing::ExitedWithCode(0), "");
+  }
 };
-INSTANTIATE_TEST_SUITE_P(Policies, Exit,
-                         ::testing::Values(Policy::serial, Policy::pool, Policy::per_device, Policy::chaos),
-                         [](const auto& about) { return std::string(to_string(about.param)); });
+WINDROW_EACH_POLICY(Exit);
 
 TEST_P(Exit, ByMainRunsWhatIsPendingBeforeLibrariesEnd) {
-  EXPECT_EXIT(
-      {
-        busy_engine(GetParam(), 100);
-        std::exit(0);
-      },
-      ::testing::ExitedWithCode(0), "");
+  expect_end([] {
+    busy_engine(GetParam(), 100);
+    std::exit(0);
+  });
 }
 
 TEST_P(Exit, ByAnotherThreadRunsWhatIsPendingBeforeLibrariesEnd) {
-  EXPECT_EXIT(
-      {
-        busy_engine(GetParam(), 100);
-        std::thread([] { use_library(), std::exit(0); }).join();
-      },
-      ::testing::ExitedWithCode(0), "");
+  expect_end([] {
+    busy_engine(GetParam(), 100);
+    std::thread([] { use_library(), std::exit(0); }).join();
+  });
 }
 
 TEST_P(Exit, InsideAnOpEndsTheProcess) {
-  EXPECT_EXIT(
-      {
-        Engine& engine = busy_engine(GetParam(), 0);
-        const Var var = engine.new_var();
-        engine.push([] { use_library(), std::exit(0); }, {mutate(var)});
-        engine.push([] { ::_exit(op_left_out); }, {mutate(var)});  // behind the op that never finishes
-        engine.wait({mutate(var)});
-      },
-      ::testing::ExitedWithCode(0), "");
+  expect_end([] {
+    Engine& engine = busy_engine(GetParam(), 0);
+    const Var var = engine.new_var();
+    engine.push([] { use_library(), std::exit(0); }, {mutate(var)});
+    engine.push([] { ::_exit(op_left_out); }, {mutate(var)});  // behind the op that never finishes
+    engine.wait({mutate(var)});
+  });
 }
 
 TEST_P(Exit, InsideAnOpOfAnEngineThatIsNotStaticEndsTheProcess) {
-  EXPECT_EXIT(
-      {
-        Engine engine({.policy = GetParam(), .workers = 3});
-        for (int i = 0; i < 100; ++i) engine.push(use_library, {});
-        engine.push([] { use_library(), std::exit(0); }, {});
-        for (int i = 0; i < 100; ++i) engine.push(use_library, {});
-        engine.wait_all();
-      },
-      ::testing::ExitedWithCode(0), "");
+  expect_end([] {
+    Engine engine({.policy = GetParam(), .workers = 3});
+    for (int i = 0; i < 100; ++i) engine.push(use_library, {});
+    engine.push([] { use_library(), std::exit(0); }, {});
+    for (int i = 0; i < 100; ++i) engine.push(use_library, {});
+    engine.wait_all();
+  });
 }
 
 TEST_P(Exit, DoesNotDisturbThreadsThatPushMeanwhile) {
-  EXPECT_EXIT(
-      {
-        auto* const engine = new Engine({.policy = GetParam(), .workers = 3, .max_pending_ops = 64});
-        std::thread([engine] {
-          while (true) engine->push(use_library, {});
-        }).detach();
-        std::this_thread::sleep_for(5ms);
-        std::exit(0);
-      },
-      ::testing::ExitedWithCode(0), "");
+  expect_end([] {
+    auto* const engine = new Engine({.policy = GetParam(), .workers = 3, .max_pending_ops = 64});
+    std::thread([engine] {
+      while (true) engine->push(use_library, {});
+    }).detach();
+    std::this_thread::sleep_for(5ms);
+    std::exit(0);
+  });
 }
 
 TEST_P(Exit, ThatDestroysNothingWaitsForNothing) {
-  EXPECT_EXIT(
-      {
-        busy_engine(GetParam(), 0);
-        std::quick_exit(0);
-      },
-      ::testing::ExitedWithCode(0), "");
+  expect_end([] {
+    busy_engine(GetParam(), 0);
+    std::quick_exit(0);
+  });
 }
 
 TEST_P(Exit, LeavesWhatCanNeverFinish) {
-  EXPECT_EXIT(
-      {
-        auto* const engine = new Engine({.policy = GetParam(), .workers = 2});
-        static std::optional<OnComplete> kept;
-        Gate kept_now;
-        const Var var = engine->new_var();
-        engine->push_async([&](OnComplete done) { kept.emplace(std::move(done)), kept_now.open(); }, {mutate(var)});
-        if (!kept_now.pass()) ::_exit(op_left_out);
-        engine->push([] { ::_exit(op_left_out); }, {mutate(var)});
-        engine->push([] { std::exit(0); }, {});
-        std::this_thread::sleep_for(patience);
-      },
-      ::testing::ExitedWithCode(0), "");
+  expect_end([] {
+    auto* const engine = new Engine({.policy = GetParam(), .workers = 2});
+    static std::optional<OnComplete> kept;
+    Gate kept_now;
+    const Var var = engine->new_var();
+    engine->push_async([&](OnComplete done) { kept.emplace(std::move(done)), kept_now.open(); }, {mutate(var)});
+    if (!kept_now.pass()) ::_exit(op_left_out);
+    engine->push([] { ::_exit(op_left_out); }, {mutate(var)});
+    engine->push([] { std::exit(0); }, {});
+    std::this_thread::sleep_for(patience);
+  });
 }
 
 }  // namespace

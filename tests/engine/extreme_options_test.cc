@@ -15,7 +15,7 @@ namespace {
 using Nanoseconds = std::chrono::nanoseconds;
 using TimePoint = std::chrono::steady_clock::time_point;
 
-class ExtremeOptions : public ::testing::TestWithParam<Policy> {
+class ExtremeOptions : public EachPolicy {
  protected:
   /// Ops that push, wait, hold loops, and are launched as a graph.
   static void use(EngineOptions options) {
@@ -36,18 +36,13 @@ class ExtremeOptions : public ::testing::TestWithParam<Policy> {
     EXPECT_EQ(calls, 12);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Policies, ExtremeOptions,
-                         ::testing::Values(Policy::serial, Policy::pool, Policy::per_device, Policy::chaos),
-                         [](const auto& about) { return std::string(to_string(about.param)); });
+WINDROW_EACH_POLICY(ExtremeOptions);
 
-TEST_P(ExtremeOptions, AnyNumberOfWorkersWorks) {
-  for (const int workers : {40'000, INT_MAX / 2 + 1, INT_MAX}) use({.policy = GetParam(), .workers = workers});
-}
-
-TEST_P(ExtremeOptions, AnyNumberOfSpareThreadsWorks) {
-  for (const int spares : {0, INT_MAX - 1, INT_MAX}) {
-    use({.policy = GetParam(), .workers = 2, .max_spare_threads = spares});
-    use({.policy = GetParam(), .workers = INT_MAX, .max_spare_threads = spares});
+TEST_P(ExtremeOptions, AnyNumberOfWorkersAndSpareThreadsWorks) {
+  for (const int workers : {2, 40'000, INT_MAX / 2 + 1, INT_MAX}) {
+    for (const int spares : {0, 256, INT_MAX - 1, INT_MAX}) {
+      use({.policy = GetParam(), .workers = workers, .max_spare_threads = spares});
+    }
   }
 }
 
@@ -122,7 +117,8 @@ TEST_P(ExtremeOptions, AnyOptionsOfLanesAndTracesWork) {
 TEST_P(ExtremeOptions, AReductionOfTooManyPartsIsRefused) {
   Engine engine({.policy = GetParam(), .workers = 2});
   for (const int ways : {INT_MIN, 0, ReductionOptions::most_ways + 1, INT_MAX}) {
-    EXPECT_THROW((Reduction<int>(engine, 0, {}, {.ways = ways})), MisuseError);
+    expect_error<MisuseError>([&] { Reduction<int>(engine, 0, {}, {.ways = ways}); },
+                              "ways = " + std::to_string(ways) + "; expected 1");
   }
 }
 

@@ -19,14 +19,7 @@
 namespace windrow::testing {
 namespace {
 
-class FeatureFault : public EveryFault {
- protected:
-  static EngineOptions options() { return {.policy = policy(), .workers = policy() == Policy::per_device ? 1 : 2}; }
-
-  static void try_program(const Program& program, const EngineOptions& options = FeatureFault::options()) {
-    with_each_fault(plan(), [&](const faults::Plan& plan) { run_trial(options, plan, program); });
-  }
-};
+class FeatureFault : public EveryFault {};
 WINDROW_EVERY_FAULT(FeatureFault);
 
 TEST_P(FeatureFault, WhileGraphsAreCapturedExtendedAndLaunched) {

@@ -7,32 +7,28 @@
 namespace windrow::testing {
 namespace {
 
-class ThreadFault : public EveryPolicy {};
+class ThreadFault : public EngineOnEveryPolicy {};
 WINDROW_EVERY_POLICY(ThreadFault);
 
 TEST_P(ThreadFault, APushIsRefusedAndALaterOneWorksIfNoThreadCanBeStarted) {
-  Engine engine(options());
-  const Var x = engine.new_var();
   std::atomic<int> ran{0};
   int accepted = 0;
   {
     const faults::ThreadsRefused none(0);
-    for (int i = 0; i < 3; ++i) accepted += attempt([&] { engine.push([&] { ++ran; }, {mutate(x)}); });
+    for (int i = 0; i < 3; ++i) accepted += attempt([&] { engine.push([&] { ++ran; }, {mutate(a)}); });
     EXPECT_EQ(accepted, GetParam().policy == Policy::serial ? 3 : 0);
   }
-  EXPECT_TRUE(engine.wait_for({read(x)}, patience));
+  EXPECT_TRUE(engine.wait_for({read(a)}, patience));
   EXPECT_EQ(ran, accepted);
   expect_it_works(engine);
 }
 
 TEST_P(ThreadFault, OneThreadIsEnoughForAllOps) {
-  Engine engine(options());
-  const Var x = engine.new_var(), y = engine.new_var();
   std::atomic<int> ran{0};
   const faults::ThreadsRefused others(1);
   for (int i = 0; i < 100; ++i) {
-    engine.push([&] { ++ran; }, {read(x)}, {.priority = i % 3});
-    engine.push([&] { ++ran; }, {mutate(y)});
+    engine.push([&] { ++ran; }, {read(a)}, {.priority = i % 3});
+    engine.push([&] { ++ran; }, {mutate(b)});
   }
   EXPECT_TRUE(engine.wait_all_for(patience));
   EXPECT_EQ(ran, 200);
@@ -40,55 +36,35 @@ TEST_P(ThreadFault, OneThreadIsEnoughForAllOps) {
 
 TEST_P(ThreadFault, WithEachSpareThreadRefusedWaitsInsideOpsEnd) {
   for (int threads = 1; threads < 6; ++threads) {
-    Engine engine(options());
-    std::array<Var, 4> vars;
-    for (Var& var : vars) var = engine.new_var();
+    Engine fresh(options());
     std::atomic<int> ran{0};
+    const auto op = [&] {
+      const Var inner = fresh.new_var();
+      fresh.push([&] { ++ran; }, {mutate(inner)});
+      fresh.wait(inner);
+      fresh.retire(inner);
+    };
     {
       const faults::ThreadsRefused others(threads);
-      for (std::size_t i = 0; i < vars.size(); ++i) {
-        engine.push(
-            [&] {
-              const Var inner = engine.new_var();
-              engine.push([&] { ++ran; }, {mutate(inner)});
-              engine.wait(inner);
-              engine.retire(inner);
-            },
-            {mutate(vars[i])});
-      }
-      EXPECT_TRUE(engine.wait_all_for(patience));
+      for (int i = 0; i < 4; ++i) fresh.push(op, {});
+      EXPECT_TRUE(fresh.wait_all_for(patience));
     }
     EXPECT_EQ(ran, 4);
-    expect_it_works(engine);
+    expect_it_works(fresh);
   }
 }
 
 TEST_P(ThreadFault, AnOpThatOthersCompleteIsAcceptedOnlyIfAThreadCanGoOn) {
-  Engine engine(options());
-  const Var x = engine.new_var();
   std::atomic<int> ran{0};
-  std::optional<OnComplete> token;
-  Gate given;
-  const auto push = [&] {
-    return attempt([&] {
-      engine.push_async(
-          [&](OnComplete done) {
-            token.emplace(std::move(done));
-            given.open();
-          },
-          {mutate(x)});
-    });
-  };
   {
     const faults::ThreadsRefused none(0);
-    EXPECT_FALSE(push());
+    EXPECT_FALSE(attempt([&] { engine.push_async([](OnComplete) {}, {mutate(a)}); }));
   }
-  ASSERT_TRUE(push());
+  HeldOp held(engine, {mutate(a)});
   const faults::ThreadsRefused others(1);
-  ASSERT_TRUE(given.pass());
-  engine.push([&] { ++ran; }, {read(x)});
-  std::thread([&] { (*token)(); }).join();
-  EXPECT_TRUE(engine.wait_for({mutate(x)}, patience));
+  engine.push([&] { ++ran; }, {read(a)});
+  std::thread([&] { held.complete(); }).join();
+  EXPECT_TRUE(engine.wait_for({mutate(a)}, patience));
   EXPECT_EQ(ran, 1);
 }
 
@@ -103,21 +79,19 @@ TEST_P(ThreadFault, ACallableWhoseMoveThrowsIsRefusedAndLeavesNothing) {
     bool throws;
     Captured held;
   };
-  Engine engine(options());
-  const Var x = engine.new_var();
   const Unmovable refused(true), fine(false);
-  EXPECT_FALSE(attempt([&] { engine.push(refused, {mutate(x)}); }));
-  EXPECT_FALSE(attempt([&] { engine.retire(x, refused); }));
-  EXPECT_FALSE(attempt([&] { engine.push_async(refused, {mutate(x)}); }));
-  EXPECT_FALSE(attempt([&] { engine.declare([refused] { refused(); }, {mutate(x)}); }));
+  EXPECT_FALSE(attempt([&] { engine.push(refused, {mutate(a)}); }));
+  EXPECT_FALSE(attempt([&] { engine.retire(a, refused); }));
+  EXPECT_FALSE(attempt([&] { engine.push_async(refused, {mutate(a)}); }));
+  EXPECT_FALSE(attempt([&] { engine.declare([refused] { refused(); }, {mutate(a)}); }));
   EXPECT_FALSE(attempt([&] {
     engine.capture([&] {
-      engine.push(fine, {mutate(x)});
-      engine.push(refused, {mutate(x)});
+      engine.push(fine, {mutate(a)});
+      engine.push(refused, {mutate(a)});
     });
   }));
-  EXPECT_TRUE(attempt([&] { engine.push(fine, {mutate(x)}); }));
-  engine.wait(x);
+  EXPECT_TRUE(attempt([&] { engine.push(fine, {mutate(a)}); }));
+  engine.wait(a);
   EXPECT_EQ(engine.stats().pushed, 1u);
   EXPECT_EQ(Captured::alive(), 2);
 }
@@ -134,38 +108,24 @@ TEST_P(ThreadFault, ASlowDestructorOfACallableIsAwaitedBySuccessors) {
     void operator()() const {}
     std::atomic<bool>* ended;
   };
-  Engine engine(options());
-  const Var x = engine.new_var();
   std::atomic<bool> ended{false}, seen{false};
-  engine.push(Slow(&ended), {mutate(x)});
-  engine.push([&] { seen = ended.load(); }, {read(x)});
-  engine.wait({mutate(x)});
+  engine.push(Slow(&ended), {mutate(a)});
+  engine.push([&] { seen = ended.load(); }, {read(a)});
+  engine.wait({mutate(a)});
   EXPECT_TRUE(seen);
 }
 
 TEST_P(ThreadFault, ATokenMayBeCalledByAnotherThreadAfterShutdownHasBegunAndOnlyOnce) {
-  Engine engine(options());
-  const Var x = engine.new_var();
-  std::optional<OnComplete> token;
-  Gate given;
-  engine.push_async(
-      [&](OnComplete done) {
-        token.emplace(std::move(done));
-        given.open();
-      },
-      {mutate(x)});
-  std::atomic<bool> ran{false}, refused{false};
-  engine.push([&] { ran = true; }, {read(x)});
-  ASSERT_TRUE(given.pass());
-  std::thread completes([&] {
+  HeldOp held(engine, {mutate(a)});
+  std::atomic<bool> ran{false};
+  engine.push([&] { ran = true; }, {read(a)});
+  std::jthread completes([&] {
     while (attempt([&] { engine.push([] {}, {}); })) std::this_thread::yield();  // until shutdown has begun
-    (*token)();
-    refused = !attempt([&] { (*token)(); });
+    held.complete();
+    EXPECT_FALSE(attempt([&] { held.complete(); }));
   });
   engine.shutdown();
-  completes.join();
   EXPECT_TRUE(ran);
-  EXPECT_TRUE(refused);
 }
 
 }  // namespace

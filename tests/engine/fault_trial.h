@@ -53,6 +53,10 @@ struct Trial {
   void push(AccessList accesses, const PushOptions& options = {}) {
     accepted += attempt([&] { engine.push([this, held = Captured()] { ++ran; }, accesses, options); });
   }
+  /// An op that holds a capture, and counts nothing.
+  void push_uncounted(AccessList accesses, const PushOptions& options = {}) {
+    attempt([&] { engine.push([held = Captured()] {}, accesses, options); });
+  }
   Var new_var() {
     Var var;
     attempt([&] { var = engine.new_var(); });
@@ -130,6 +134,10 @@ class EveryFault : public ::testing::TestWithParam<std::tuple<Policy, faults::Wh
   static Policy policy() { return std::get<Policy>(GetParam()); }
   static faults::Plan plan() {
     return {.where = std::get<faults::Where>(GetParam()), .lasts = std::get<faults::Lasts>(GetParam())};
+  }
+  static EngineOptions options() { return {.policy = policy(), .workers = policy() == Policy::per_device ? 1 : 2}; }
+  static void try_program(const Program& program, const EngineOptions& options = EveryFault::options()) {
+    with_each_fault(plan(), [&](const faults::Plan& plan) { run_trial(options, plan, program); });
   }
 };
 

@@ -35,24 +35,21 @@ TEST_P(TornForkTest, OpsThatCannotFinishDoNotRunInTheChild) {
   auto engine = std::make_unique<Engine>(hasty);
   const Var v = engine->new_var();
   const Graph graph = engine->capture([&] { engine->push([] {}, {mutate(v)}); });
-  std::optional<OnComplete> kept;
-  Gate called;
+  HeldOp held(*engine, {mutate(v)});
   int ran = 0;
-  engine->push_async([&](OnComplete done) { kept = std::move(done), called.open(); }, {mutate(v)});
   engine->push([&] { ++ran; }, {mutate(v)});
-  ASSERT_TRUE(called.pass());
   {
     const Child child([&] {
       expect_unusable(*engine, v, graph);
       Engine fresh(options());
       CHILD_EXPECT(works(fresh));
-      (*kept)();
+      held.complete();
       CHILD_EXPECT(works(fresh));
       engine.reset();
       CHILD_EXPECT(ran == 0);
     });
   }
-  (*kept)();
+  held.complete();
   engine->wait(v);
   EXPECT_EQ(ran, 1);
   EXPECT_TRUE(works(*engine));
@@ -110,23 +107,15 @@ TEST_P(ThreadedForkTest, AnOpThatReturnsInTheChildEndsIt) {
   Engine engine(options());
   const Var v = engine.new_var();
   std::atomic<pid_t> id{-1};
-  engine.push([&] { id = fork_at_rest(); }, {mutate(v)});
-  for (int i = 0; i < 10; ++i) {
-    engine.push(
-        [&] {
-          if (id == 0) _exit(1);
-        },
-        {mutate(v)});
-  }
-  const Graph graph = engine.capture([&] {
+  const auto not_in_the_child = [&] {
+    if (id == 0) _exit(1);
+  };
+  const auto push = [&] {
     engine.push([&] { id = fork_at_rest(); }, {mutate(v)});
-    for (int i = 0; i < 10; ++i)
-      engine.push(
-          [&] {
-            if (id == 0) _exit(1);
-          },
-          {mutate(v)});
-  });
+    for (int i = 0; i < 10; ++i) engine.push(not_in_the_child, {mutate(v)});
+  };
+  push();
+  const Graph graph = engine.capture(push);
   EXPECT_TRUE(engine.wait_for({read(v)}, patience));
   EXPECT_EQ(Child(id).status(), 0);
   graph.launch();

@@ -82,6 +82,19 @@ TEST_P(ForkTest, AChildMayEndByExit) {
   engine.reset();
 }
 
+/// Forks while threads call `bodies` again and again; the child runs its own body.
+void fork_beside(int forks, const std::vector<std::function<void()>>& bodies, const std::function<void()>& in_child) {
+  std::atomic<bool> stop{false};
+  std::vector<std::jthread> threads;
+  for (const auto& body : bodies) {
+    threads.emplace_back([&] {
+      while (!stop) body();
+    });
+  }
+  for (int i = 0; i < forks; ++i) const ChildBesideThreads child(in_child);
+  stop = true;
+}
+
 /// Two engines, since ThreadSanitizer counts up to 64 mutexes that a thread holds, and a fork takes those of all
 /// engines.
 TEST_P(ForkTest, EveryEngineOfTheProcessIsCopied) {
@@ -137,32 +150,19 @@ TEST_P(ForkTest, ThreadsThatPushAndWaitGoOn) {
 TEST_P(ForkTest, SoDoThreadsThatExchangeLargeFunctions) {
   const auto exchange = [] {
     std::vector<Function<std::size_t()>> many;  // more than a thread keeps
-    for (std::size_t i = 0; i < 100; ++i) {
-      std::array<std::size_t, 20> numbers;
-      numbers.fill(i);
-      many.emplace_back([numbers] { return numbers.back(); });
-    }
-    for (std::size_t i = 0; i < many.size(); ++i) {
-      if (many[i]() != i) return false;
-    }
-    return true;
+    for (std::size_t i = 0; i < 100; ++i)
+      many.emplace_back([numbers = std::array<std::size_t, 20>{i}] { return numbers[0]; });
+    std::size_t sum = 0;
+    for (auto& each : many) sum += each();
+    return sum == 4950;
   };
   Engine engine(options());
-  std::atomic<bool> stop{false}, good{true};
-  std::vector<std::jthread> threads;
-  for (int i = 0; i < 2; ++i) {
-    threads.emplace_back([&] {
-      while (!stop) good = good && exchange();
-    });
-  }
-  for (int i = 0; i < 20; ++i) {
-    const ChildBesideThreads child([&] {
-      CHILD_EXPECT(exchange());
-      CHILD_EXPECT(works(engine));
-    });
-  }
-  stop = true;
-  threads.clear();
+  std::atomic<bool> good{true};
+  const auto body = [&] { good = good && exchange(); };
+  fork_beside(20, {body, body}, [&] {
+    CHILD_EXPECT(exchange());
+    CHILD_EXPECT(works(engine));
+  });
   EXPECT_TRUE(good);
 }
 
@@ -170,7 +170,6 @@ TEST_P(ForkTest, SoDoThreadsWhoseOpsOthersComplete) {
   EngineOptions limited = options();
   limited.max_pending_ops = 20;
   Engine engine(limited);
-  std::atomic<bool> stop{false}, stop_completing{false};
   std::mutex mutex;
   std::vector<OnComplete> tokens;
   const auto complete_all = [&] {
@@ -180,66 +179,42 @@ TEST_P(ForkTest, SoDoThreadsWhoseOpsOthersComplete) {
     lock.unlock();
     for (OnComplete& done : now) done();
   };
-  std::thread completes([&] {
-    while (!stop_completing) complete_all(), std::this_thread::yield();
+  const std::jthread completes([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) complete_all(), std::this_thread::yield();
   });
   const Var v = engine.new_var();
   int ends = 0;
-  std::thread pushes([&] {
-    while (!stop) {
-      const auto keep = [&](OnComplete done) {
-        std::lock_guard lock(mutex);
-        tokens.push_back(std::move(done));
-      };
-      engine.push_async(keep, {mutate(v)});
-      engine.push([&] { ++ends; }, {mutate(v)});
-    }
-  });
-  for (int i = 0; i < 10; ++i) {
-    const ChildBesideThreads child([&] { CHILD_EXPECT(works(engine)); });
-  }
-  stop = true;
-  pushes.join();  // which may be held back until ops complete
-  stop_completing = true;
-  completes.join();
-  while (!engine.wait_for({read(v)}, 1ms)) complete_all();
-}
-
-TEST_P(ForkTest, AGraphIsLaunchedInTheChild) {
-  Engine engine(options());
-  const Var v = engine.new_var();
-  int value = 0;
-  const Graph graph = engine.capture([&] {
-    for (int i = 0; i < 10; ++i) engine.push([&] { ++value; }, {mutate(v)});
-  });
-  for (int i = 0; i < 10; ++i) graph.launch();
-  const Child child([&] {
-    CHILD_EXPECT(value == 100);
-    graph.launch();
-    CHILD_EXPECT(engine.wait_for({read(v)}, patience));
-    CHILD_EXPECT(value == 110);
-  });
-  graph.launch();
+  const auto push = [&] {
+    const auto keep = [&](OnComplete done) {
+      std::lock_guard lock(mutex);
+      tokens.push_back(std::move(done));
+    };
+    engine.push_async(keep, {mutate(v)});
+    engine.push([&] { ++ends; }, {mutate(v)});
+  };
+  fork_beside(10, {push}, [&] { CHILD_EXPECT(works(engine)); });
   engine.wait(v);
-  EXPECT_EQ(value, 110);
 }
 
-TEST_P(ForkTest, ACaptureMayFork) {
+TEST_P(ForkTest, ACaptureMayForkAndGraphsAreLaunchedInTheChild) {
   Engine engine(options());
   const Var v = engine.new_var();
   int value = 0;
   pid_t id = -1;
+  const Graph before = engine.capture([&] { engine.push([&] { ++value; }, {mutate(v)}); });
+  for (int i = 0; i < 10; ++i) before.launch();
   const Graph graph = engine.capture([&] {
     engine.push([&] { ++value; }, {mutate(v)});
     id = fork_at_rest();
     if (id == 0) Child::use_fresh_stacks();
     engine.push([&] { ++value; }, {mutate(v)});
   });
+  before.launch();
   graph.launch();
   EXPECT_TRUE(engine.wait_for({read(v)}, patience));
-  if (id == 0) _exit(value == 2 ? 0 : 1);
+  if (id == 0) _exit(value == 13 ? 0 : 1);
   const Child child(id);
-  EXPECT_EQ(value, 2);
+  EXPECT_EQ(value, 13);
 }
 
 TEST_P(ForkTest, AnEngineThatHasEndedStaysSo) {
@@ -256,13 +231,10 @@ TEST_P(ForkTest, AnEngineThatHasEndedStaysSo) {
 TEST_P(ForkTest, AnEngineThatShutdownForHasNotEndedWorksInTheChild) {
   Engine engine(options());
   const Var v = engine.new_var("v");
-  std::optional<OnComplete> token;
-  Gate stored;
-  engine.push_async([&](OnComplete done) { token = std::move(done), stored.open(); }, {mutate(v)});
-  ASSERT_TRUE(stored.pass());
+  HeldOp held(engine, {mutate(v)});
   EXPECT_FALSE(engine.shutdown_for(0s, [](const std::string&) {}));
-  (*token)();
-  for (int look = 0; look < 60000 && engine.stats().pending != 0; ++look) std::this_thread::sleep_for(1ms);
+  held.complete();
+  EXPECT_TRUE(comes_true([&] { return engine.stats().pending == 0; }));
   const Child child([&] { CHILD_EXPECT(works(engine)); });
 }
 
@@ -275,15 +247,7 @@ TEST_P(ForkTest, BackPressureBeginsAnew) {
     for (int i = 0; i < 2000; ++i) engine.push([] {}, {}, {.bytes = 100});
     return engine.wait_all_for(patience) && engine.stats().pending_bytes == 0;
   };
-  std::atomic<bool> stop{false};
-  std::thread other([&] {
-    while (!stop) engine.push([] {}, {}, {.bytes = 300});
-  });
-  for (int i = 0; i < 5; ++i) {
-    const ChildBesideThreads child([&] { CHILD_EXPECT(fill()); });
-  }
-  stop = true;
-  other.join();
+  fork_beside(5, {[&] { engine.push([] {}, {}, {.bytes = 300}); }}, [&] { CHILD_EXPECT(fill()); });
   EXPECT_TRUE(fill());
 }
 
@@ -309,22 +273,11 @@ TEST_P(ForkTest, TheWatchdogLooksAgain) {
   Engine engine(watched);
   EXPECT_TRUE(works(engine));
   const Child child([&] {
-    std::optional<OnComplete> kept;
-    std::atomic<bool> begun{false};
     const Var v = engine.new_var();
     const int before = told;
-    engine.push_async(
-        [&](OnComplete done) {
-          kept = std::move(done);
-          begun = true;
-        },
-        {mutate(v)});
-    const auto until = std::chrono::steady_clock::now() + patience;
-    while (!begun && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1ms);
-    CHILD_EXPECT(begun);
-    while (told == before && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1ms);
-    CHILD_EXPECT(told > before);
-    (*kept)();
+    HeldOp held(engine, {mutate(v)});
+    CHILD_EXPECT(comes_true([&] { return told > before; }));
+    held.complete();
     engine.wait(v);
   });
 }

@@ -274,49 +274,42 @@ bool holds(const char* name, rl::scheduler_type_e type, Expect expect = Expect::
   return held;
 }
 
-/// Longer than tests should take.
-int check_longest() {
-  const bool all =
-      holds<Check<Broken::nothing, 2, 2, crossed>>("two that read what the other writes", rl::sched_full) &&
-      holds<Check<Broken::nothing, 2, 2, two_writers>>("two writers of two variables", rl::sched_full) &&
-      holds<Check<Broken::nothing, 2, 1, gates_and_commute>>("a write and a read at one instant, and one that commutes",
-                                                             rl::sched_full);
-  return all ? 0 : 1;
+/// In all interleavings, or in those of so many switches between threads.
+template <int threads, int vars, const Program& program>
+bool holds_in(const char* name, int switches = 0) {
+  const std::string of = name + (switches == 0 ? std::string() : ", " + std::to_string(switches) + " switches");
+  return holds<Check<Broken::nothing, threads, vars, program>>(
+      of.c_str(), switches == 0 ? rl::sched_full : rl::sched_bound, Expect::holds, switches);
 }
 
-int check_all() {
-  const auto full = rl::sched_full, bounded = rl::sched_bound;
-  const auto holding = Expect::holds;
-  const bool all =
-      holds<Check<Broken::nothing, 2, 2, crossed>>("two that read what the other writes, 8 switches", bounded, holding,
-                                                   8) &&
-      holds<Check<Broken::nothing, 2, 1, shared_reads>>("two readers and a writer", full) &&
-      holds<Check<Broken::nothing, 2, 1, retire>>("a retire among pushes", full) &&
-      holds<Check<Broken::nothing, 2, 1, gates_and_write>>("a read and a write at one instant, and a writer", full) &&
-      holds<Check<Broken::nothing, 2, 2, wait_and_write>>("two reads at one instant, and a writer of both, 6 switches",
-                                                          bounded, holding, 6) &&
-      holds<Check<Broken::nothing, 2, 2, wait_and_commute>>(
-          "two reads at one instant, and one that commutes at both, 6 switches", bounded, holding, 6) &&
-      holds<Check<Broken::nothing, 2, 1, gates_and_commute>>(
-          "a write and a read at one instant, and one that commutes, 4 switches", bounded, holding, 4) &&
-      holds<Check<Broken::nothing, 2, 1, fenced>>("one that commutes between readers, 6 switches", bounded, holding,
-                                                  6) &&
-      holds<Check<Broken::nothing, 2, 1, commute_and_write>>(
-          "one that commutes behind a reader, and a writer, 6 switches", bounded, holding, 6) &&
-      holds<Check<Broken::nothing, 2, 2, two_writers>>("two writers of two variables, 5 switches", bounded, holding,
-                                                       5) &&
-      holds<Check<Broken::nothing, 2, 2, pair>>("one of two variables, two of one, 5 switches", bounded, holding, 5) &&
-      holds<Check<Broken::nothing, 3, 1, readers_first>>("two readers and a writer, 3 switches", bounded) &&
-      holds<Check<Broken::nothing, 3, 3, ring>>("three threads around three variables, 3 switches", bounded);
-  return all ? 0 : 1;
+/// Longer than tests should take.
+bool check_longest() {
+  return holds_in<2, 2, crossed>("two that read what the other writes") &&
+         holds_in<2, 2, two_writers>("two writers of two variables") &&
+         holds_in<2, 1, gates_and_commute>("a write and a read at one instant, and one that commutes");
+}
+
+bool check_all() {
+  return holds_in<2, 2, crossed>("two that read what the other writes", 8) &&
+         holds_in<2, 1, shared_reads>("two readers and a writer") && holds_in<2, 1, retire>("a retire among pushes") &&
+         holds_in<2, 1, gates_and_write>("a read and a write at one instant, and a writer") &&
+         holds_in<2, 2, wait_and_write>("two reads at one instant, and a writer of both", 6) &&
+         holds_in<2, 2, wait_and_commute>("two reads at one instant, and one that commutes at both", 6) &&
+         holds_in<2, 1, gates_and_commute>("a write and a read at one instant, and one that commutes", 4) &&
+         holds_in<2, 1, fenced>("one that commutes between readers", 6) &&
+         holds_in<2, 1, commute_and_write>("one that commutes behind a reader, and a writer", 6) &&
+         holds_in<2, 2, two_writers>("two writers of two variables", 5) &&
+         holds_in<2, 2, pair>("one of two variables, two of one", 5) &&
+         holds_in<3, 1, readers_first>("two readers and a writer", 3) &&
+         holds_in<3, 3, ring>("three threads around three variables", 3);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string broken = argc == 3 && std::string(argv[1]) == "--broken" ? argv[2] : "";
-  if (argc == 1) return check_all();
-  if (argc == 2 && std::string(argv[1]) == "--longest") return check_longest();
+  if (argc == 1) return check_all() ? 0 : 1;
+  if (argc == 2 && std::string(argv[1]) == "--longest") return check_longest() ? 0 : 1;
   if (broken == "acquire")
     return holds<Check<Broken::acquire, 2, 2, two_writers>>("no acquire", rl::sched_full, Expect::breaks) ? 1 : 0;
   if (broken == "order")

@@ -10,227 +10,160 @@
 namespace windrow::testing {
 namespace {
 
-class LifecycleTest : public EveryPolicy {};
+class LifecycleTest : public EngineOnEveryPolicy {};
 WINDROW_EVERY_POLICY(LifecycleTest);
 
-TEST_P(LifecycleTest, RetireRunsItsFunctionAfterTheLastUser) {
-  Engine engine(options());
-  const Var v = engine.new_var();
-  auto data = std::make_shared<int>(0);
-  const std::weak_ptr<int> watch = data;
-  for (int i = 0; i < 10; ++i) {
-    engine.push([p = data.get()] { std::this_thread::sleep_for(100us), ++*p; }, {mutate(v)});
-  }
-  engine.retire(v, [data = std::move(data)]() mutable {
-    EXPECT_EQ(*data, 10);
-    data.reset();
-  });
-  engine.wait_all();
-  EXPECT_TRUE(watch.expired());
-}
-
 TEST_P(LifecycleTest, ARetiredVariableIsRefusedAtOnceAndForEver) {
-  Engine engine(options());
-  const Var v = engine.new_var("v");
-  engine.retire(v);
-  const auto push = [&] { engine.push([] {}, {mutate(v)}, {.name = "late"}); };
+  engine.retire(a);
+  const auto push = [&] { engine.push([] {}, {mutate(b), mutate(a)}, {.name = "late"}); };
   const std::string text = error_of<MisuseError>(push);
   EXPECT_NE(text.find("op 'late' (pushed at "), std::string::npos) << text;
-  EXPECT_TRUE(text.ends_with("names variable 'v', which was retired") ||
+  EXPECT_TRUE(text.ends_with("names variable 'a', which was retired") ||
               text.ends_with("a variable, which was retired"))
       << text;
   engine.wait_all();
+  engine.wait({mutate(b)});
+  EXPECT_EQ(engine.version(b), 0u) << "a refused push has changed something";
   const Var w = engine.new_var();  // takes the record over
   EXPECT_THROW(push(), MisuseError);
-  EXPECT_THROW(engine.wait(v), MisuseError);
-  EXPECT_THROW(engine.retire(v), MisuseError);
-  EXPECT_THROW(engine.heal(v), MisuseError);
-  EXPECT_THROW(engine.version(v), MisuseError);
+  EXPECT_THROW(engine.wait(a), MisuseError);
+  EXPECT_THROW(engine.retire(a), MisuseError);
+  EXPECT_THROW(engine.heal(a), MisuseError);
+  EXPECT_THROW(engine.version(a), MisuseError);
   engine.push([] {}, {mutate(w)});
   engine.wait_all();
   EXPECT_EQ(engine.version(w), 1u);
 }
 
-TEST_P(LifecycleTest, ARecycledVariableStartsAnew) {
-  Engine engine(options());
-  const Var v = engine.new_var();
-  engine.push([] { throw std::runtime_error("old"); }, {mutate(v)});
-  engine.retire(v);
+TEST_P(LifecycleTest, ARetireOfAPoisonedVariableRunsAndARecycledOneStartsAnew) {
+  bool freed = false;
+  engine.push([] { throw std::runtime_error("old"); }, {mutate(a)});
+  engine.retire(a, [&] { freed = true; });
   EXPECT_THROW(engine.wait_all(), OpError);
+  EXPECT_TRUE(freed);
   const Var w = engine.new_var();
   engine.wait(w);
   EXPECT_EQ(engine.version(w), 0u);
 }
 
-TEST_P(LifecycleTest, ARetireOfAPoisonedVariableRuns) {
-  Engine engine(options());
-  const Var v = engine.new_var();
-  bool freed = false;
-  engine.push([] { throw std::runtime_error("no"); }, {mutate(v)});
-  engine.retire(v, [&] { freed = true; });
-  EXPECT_THROW(engine.wait_all(), OpError);
-  EXPECT_TRUE(freed);
-}
-
 TEST_P(LifecycleTest, ShutdownDrainsAndTwiceIsFine) {
-  Engine engine(options());
-  const Var v = engine.new_var();
   int value = 0;
-  for (int i = 0; i < 100; ++i) engine.push([&] { ++value; }, {mutate(v)});
+  for (int i = 0; i < 100; ++i) engine.push([&] { ++value; }, {mutate(a)});
   engine.shutdown();
   EXPECT_EQ(value, 100);
   engine.shutdown();
-  EXPECT_NE(error_of<MisuseError>([&] { engine.push([] {}, {mutate(v)}); }).find("after shutdown"), std::string::npos);
-  engine.wait(v);
+  expect_error<MisuseError>([&] { engine.push([] {}, {mutate(a)}); }, "after shutdown");
+  engine.wait(a);
   engine.wait_all();
-  EXPECT_EQ(engine.version(v), 100u);
+  EXPECT_EQ(engine.version(a), 100u);
 }
 
 TEST_P(LifecycleTest, OpsMayPushAndRetireWhileTheEngineDrains) {
   std::atomic<int> freed{0};
   {
-    Engine engine(options());
-    const Var v = engine.new_var();
-    for (int i = 0; i < 20; ++i) {
-      engine.push(
-          [&engine, &freed] {
-            const Var inner = engine.new_var();
-            engine.push([] {}, {mutate(inner)});
-            engine.retire(inner, [&] { ++freed; });
-          },
-          {mutate(v)});
-    }
+    Engine drained(options());
+    const auto op = [&] {
+      const Var inner = drained.new_var();
+      drained.push([] {}, {mutate(inner)});
+      drained.retire(inner, [&] { ++freed; });
+    };
+    for (int i = 0; i < 20; ++i) drained.push(op, {});
   }
   EXPECT_EQ(freed, 20);
 }
 
-TEST_P(LifecycleTest, AfterShutdownARetireRunsAtOnceOnTheCaller) {
-  Engine engine(options());
-  const Var a = engine.new_var(), b = engine.new_var();
+TEST_P(LifecycleTest, AfterShutdownARetireRunsAtOnceOnTheCallerAndMayRetireButNotPush) {
   engine.push([] {}, {mutate(a)});
   engine.shutdown();
   std::thread::id where;
+  bool inner = false;
   engine.retire(a, [&] {
     where = std::this_thread::get_id();
-    engine.retire(b);
+    EXPECT_THROW(engine.push([] {}, {}), MisuseError);
+    engine.retire(b, [&] { inner = true; });
   });
   EXPECT_EQ(where, std::this_thread::get_id());
+  EXPECT_TRUE(inner);
   EXPECT_THROW(engine.wait(a), MisuseError);
 }
 
-TEST_P(LifecycleTest, AnEngineThatWasNeverUsedEnds) {
-  Engine engine(options());
-  engine.wait_all();
-}
-
 TEST_P(LifecycleTest, ThreadsCreateAndRetireAtWill) {
-  Engine engine(options());
-  const Var shared = engine.new_var();
   std::atomic<int> freed{0};
   int sum = 0;
-  {
-    std::vector<std::jthread> threads;
-    for (int t = 0; t < 4; ++t) {
-      threads.emplace_back([&] {
-        for (int i = 0; i < 100; ++i) {
-          const Var mine = engine.new_var();
-          auto* cell = new int(1);
-          engine.push([&sum, cell] { sum += *cell; }, {read(mine), mutate(shared)});
-          engine.retire(mine, [cell, &freed] {
-            delete cell;
-            ++freed;
-          });
-        }
-      });
+  on_threads(4, [&](int) {
+    for (int i = 0; i < 100; ++i) {
+      const Var mine = engine.new_var();
+      auto* cell = new int(1);
+      engine.push([&sum, cell] { sum += *cell; }, {read(mine), mutate(a)});
+      engine.retire(mine, [cell, &freed] { delete cell, ++freed; });
     }
-  }
+  });
   engine.wait_all();
   EXPECT_EQ(sum, 400);
   EXPECT_EQ(freed, 400);
 }
 
 TEST_P(LifecycleTest, WrongCallsAreNamed) {
-  Engine engine(options()), other(options());
+  Engine other(options());
   const Var foreign = other.new_var();
-  const auto text = [&](auto&& call) { return error_of<MisuseError>(call); };
-  const auto ends = [](const std::string& line, const std::string& end) { EXPECT_TRUE(line.ends_with(end)) << line; };
-  ends(text([&] { engine.push([] {}, {mutate(Var())}); }), "names an empty Var; make it with Engine::new_var");
-  ends(text([&] { engine.push([] {}, {mutate(foreign)}); }), "names a variable of another engine");
+  const auto ends = [](const std::function<void()>& call, const std::string& end) {
+    const std::string text = error_of<MisuseError>(call);
+    EXPECT_TRUE(text.ends_with(end)) << text;
+  };
+  ends([&] { engine.push([] {}, {mutate(Var())}); }, "names an empty Var; make it with Engine::new_var");
+  ends([&] { engine.push([] {}, {mutate(foreign)}); }, "names a variable of another engine");
   const LaneId lane = other.add_lane(HostLane{.name = "lane"});
-  ends(text([&] { engine.push([] {}, {}, {.lane = lane}); }), "names a lane of another engine");
-  ends(text([&] { engine.push(DeclaredOp()); }), "push of an empty DeclaredOp; make it with Engine::declare");
-  ends(text([&] { engine.push(other.declare([] {}, {})); }), "push of a DeclaredOp of another engine");
+  ends([&] { engine.push([] {}, {}, {.lane = lane}); }, "names a lane of another engine");
+  ends([&] { engine.push(DeclaredOp()); }, "push of an empty DeclaredOp; make it with Engine::declare");
+  ends([&] { engine.push(other.declare([] {}, {})); }, "push of a DeclaredOp of another engine");
   void (*no_function)() = nullptr;
-  ends(text([&] { engine.push(no_function, {}); }), "was given no function");
-  ends(text([&] { engine.push(std::function<void()>(), {}); }), "was given no function");
-  ends(text([&] { engine.declare(nullptr, {}); }), "was given no function");
-  ends(text([&] { engine.push_async(nullptr, {}); }), "was given no function");
-  ends(text([&] { engine.add_lane(std::shared_ptr<Lane>()); }), "add_lane was given a null Lane");
-  ends(text([&] { engine.add_lane(HostLane{.name = "copy", .threads = 0}); }),
+  ends([&] { engine.push(no_function, {}); }, "was given no function");
+  ends([&] { engine.push(std::function<void()>(), {}); }, "was given no function");
+  ends([&] { engine.declare(nullptr, {}); }, "was given no function");
+  ends([&] { engine.push_async(nullptr, {}); }, "was given no function");
+  ends([&] { engine.add_lane(std::shared_ptr<Lane>()); }, "add_lane was given a null Lane");
+  ends([&] { engine.add_lane(HostLane{.name = "copy", .threads = 0}); },
        "lane 'copy' has threads = 0; expected 1 or more");
   EXPECT_EQ(engine.stats().pushed, 0u);
 }
 
 TEST_P(LifecycleTest, WaitingForEverythingInsideAnOpIsMisuse) {
-  Engine engine(options());
-  std::string wait_text, shutdown_text;
-  engine.push(
-      [&] {
-        wait_text = error_of<MisuseError>([&] { engine.wait_all(); });
-        shutdown_text = error_of<MisuseError>([&] { engine.shutdown(); });
-      },
-      {}, {.name = "greedy"});
+  const auto greedy = [&] {
+    expect_error<MisuseError>([&] { engine.wait_all(); }, "wait_all inside op 'greedy' would wait for that op itself");
+    expect_error<MisuseError>([&] { engine.shutdown(); }, "shutdown inside op 'greedy'");
+  };
+  engine.push(greedy, {}, {.name = "greedy"});
   engine.wait_all();
-  EXPECT_NE(wait_text.find("wait_all inside op 'greedy' would wait for that op itself"), std::string::npos);
-  EXPECT_NE(shutdown_text.find("shutdown inside op 'greedy'"), std::string::npos);
 }
 
 TEST_P(LifecycleTest, ARetireBesideAShutdownIsNeitherRefusedNorLost) {
   for (int round = 0; round < 50; ++round) {
     std::atomic<int> freed{0};
-    Engine engine(options());
+    Engine ending(options());
     std::vector<Var> vars;
-    for (int i = 0; i < 50; ++i) vars.push_back(engine.new_var());
+    for (int i = 0; i < 50; ++i) vars.push_back(ending.new_var());
     {
       std::jthread other([&] {
-        for (const Var v : vars) engine.retire(v, [&] { ++freed; });
+        for (const Var v : vars) ending.retire(v, [&] { ++freed; });
       });
-      engine.push([] {}, {});
-      engine.shutdown();
+      ending.push([] {}, {});
+      ending.shutdown();
     }
     EXPECT_EQ(freed, 50);
   }
 }
 
-TEST_P(LifecycleTest, WhatARetireDoesAfterShutdownMayRetireButNotPush) {
-  Engine engine(options());
-  const Var a = engine.new_var(), b = engine.new_var();
-  engine.push([] {}, {mutate(a)});
-  engine.shutdown();
-  bool inner = false;
-  engine.retire(a, [&] {
-    EXPECT_THROW(engine.push([] {}, {}), MisuseError);
-    engine.retire(b, [&] { inner = true; });
-  });
-  EXPECT_TRUE(inner);
-}
-
 TEST_P(LifecycleTest, AnOpMayHoldTheLastOwnerOfItsEngine) {
-  struct Watch {
-    std::shared_ptr<Gate> gate;
-    ~Watch() { gate->open(); }
-  };
   for (const bool async : {false, true}) {
-    const auto ended = std::make_shared<Gate>(), pushed = std::make_shared<Gate>();
-    EngineOptions watched = options();
-    watched.on_thread_start = [watch = std::make_shared<Watch>(ended)] {};  // kept as long as the engine lives
-    auto engine = std::make_shared<Engine>(std::move(watched));
-    Engine& alive = *engine;
+    Gate ended;
+    const auto pushed = std::make_shared<Gate>();
+    auto owner = std::make_shared<Engine>(opens_at_its_end(options(), ended));
+    Engine& alive = *owner;
     const Var v = alive.new_var();
     std::jthread completer;
     if (async) {
       alive.push_async(
-          [engine = std::move(engine), &completer, pushed](OnComplete done) {
+          [owner = std::move(owner), &completer, pushed](OnComplete done) {
             completer = std::jthread([pushed, done = std::move(done)]() mutable {
               EXPECT_TRUE(pushed->pass());
               done();
@@ -240,18 +173,18 @@ TEST_P(LifecycleTest, AnOpMayHoldTheLastOwnerOfItsEngine) {
     } else {
       // A serial engine runs the op, and loses its owner, inside this push.
       if (GetParam().policy == Policy::serial) pushed->open();
-      alive.push([engine = std::move(engine), pushed] { EXPECT_TRUE(pushed->pass()); }, {mutate(v)});
+      alive.push([owner = std::move(owner), pushed] { EXPECT_TRUE(pushed->pass()); }, {mutate(v)});
     }
     pushed->open();
-    EXPECT_TRUE(ended->pass());
+    ended.await();
   }
 }
 
 TEST_P(LifecycleTest, CapturesThatEndOnACompletingThreadMayPushWhileTheEngineDrains) {
   int freed = 0;
   {
-    Engine engine(options());
-    const Var v = engine.new_var();
+    Engine drained(options());
+    const Var v = drained.new_var();
     struct Owner {
       Engine* engine;
       int* freed;
@@ -262,28 +195,26 @@ TEST_P(LifecycleTest, CapturesThatEndOnACompletingThreadMayPushWhileTheEngineDra
       }
     };
     std::jthread completer;
-    engine.push_async(
-        [&completer, owner = std::make_unique<Owner>(&engine, &freed)](OnComplete done) {
+    drained.push_async(
+        [&completer, owner = std::make_unique<Owner>(&drained, &freed)](OnComplete done) {
           completer = std::jthread([done = std::move(done)]() mutable {
             std::this_thread::sleep_for(10ms);  // shutdown has begun
             done();
           });
         },
         {mutate(v)});
-    engine.shutdown();
+    drained.shutdown();
   }
   EXPECT_EQ(freed, 1);
 }
 
 TEST_P(LifecycleTest, CapturesOfARefusedPushEndOutsideTheEngine) {
-  Engine engine(options());
-  const Var v = engine.new_var();
-  engine.retire(v);
+  engine.retire(a);
   struct Owner {
     Engine* engine;
     ~Owner() { EXPECT_TRUE(engine->wait_all_for(patience)); }
   };
-  EXPECT_THROW(engine.push([owner = std::make_unique<Owner>(&engine)] {}, {read(v)}), MisuseError);
+  EXPECT_THROW(engine.push([owner = std::make_unique<Owner>(&engine)] {}, {read(a)}), MisuseError);
   auto last = std::make_shared<Engine>(options());
   Engine& alive = *last;
   const Var w = alive.new_var();
@@ -292,8 +223,6 @@ TEST_P(LifecycleTest, CapturesOfARefusedPushEndOutsideTheEngine) {
 }
 
 TEST_P(LifecycleTest, AnEngineMayLiveAndEndInsideAnOpOfAnother) {
-  Engine engine(options());
-  const Var v = engine.new_var();
   int value = 0;
   engine.push(
       [&] {
@@ -308,8 +237,8 @@ TEST_P(LifecycleTest, AnEngineMayLiveAndEndInsideAnOpOfAnother) {
             },
             {mutate(inner)});
       },
-      {mutate(v)});
-  ASSERT_TRUE(engine.wait_for({read(v)}, patience));
+      {mutate(a)});
+  ASSERT_TRUE(engine.wait_for({read(a)}, patience));
   EXPECT_EQ(value, 1);
 }
 

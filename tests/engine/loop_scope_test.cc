@@ -118,20 +118,14 @@ void use_an_engine() {
 }
 
 TEST_P(LoopScope, AnEngineThatEndsInAPieceLeavesTheNumberOfRunningOps) {
-  std::atomic<int> running = 0, most = 0;
-  const auto count = [&] {
-    const int now = ++running;
-    for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
-    }
-    std::this_thread::sleep_for(200us);
-    --running;
-  };
+  Crowd crowd;
+  const auto count = [&] { crowd.pass([] { std::this_thread::sleep_for(200us); }); };
   for (int i = 0; i < 3; ++i) {
     engine_.push([] { parallel_for(8, 1, [](std::size_t, std::size_t) { use_an_engine(); }); }, {});
     for (int k = 0; k < 40; ++k) engine_.push(count, {});
   }
   engine_.wait_all();
-  EXPECT_LE(most, GetParam().policy == Policy::serial ? 1 : GetParam().workers);
+  EXPECT_LE(crowd.most(), GetParam().policy == Policy::serial ? 1 : GetParam().workers);
 }
 
 class LoopScopeWithoutSpares : public LoopScope {

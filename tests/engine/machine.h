@@ -58,11 +58,14 @@ class Machine {
     for (auto& slot : slots) slot = fresh();
   }
 
+  static std::string name_of(const Step& step) { return "step " + std::to_string(step.id); }
+
   void push(const Step& step) {
     const std::vector<Access> accesses = accesses_of(step);
     Sight& sight = sights[static_cast<std::size_t>(step.id)];
     const std::stop_token stop = stop_of(step);
-    PushOptions options{.name = "step", .priority = step.priority, .run_always = step.run_always};
+    PushOptions options{
+        .name = named ? OpName(name_of(step)) : "step", .priority = step.priority, .run_always = step.run_always};
     if (step.stop != Stop::none) options.stop = stop;
     switch (step.kind) {
       case Step::Kind::op:
@@ -89,6 +92,7 @@ class Machine {
   Engine engine;  // declared below the lanes and threads, so that it drains before they end
   std::array<Slot, variables> slots;
   std::vector<Sight> sights;
+  bool named = false;  // each op by its step
 
  private:
   /// The body of a step's op: begin() requests the stop, if the step does so; end() applies the step to its cells.
@@ -217,15 +221,12 @@ inline std::vector<Step> random_program(std::uint64_t seed, std::size_t steps, c
 template <class Take>
 void take_turns(int threads, std::size_t count, const Take& take) {
   std::mutex mutex;
-  std::vector<std::jthread> running;
-  for (int t = 0; t < threads; ++t) {
-    running.emplace_back([&, t] {
-      for (std::size_t i = static_cast<std::size_t>(t); i < count; i += static_cast<std::size_t>(threads)) {
-        std::lock_guard lock(mutex);
-        take(i);
-      }
-    });
-  }
+  on_threads(threads, [&](int t) {
+    for (auto i = static_cast<std::size_t>(t); i < count; i += static_cast<std::size_t>(threads)) {
+      std::lock_guard lock(mutex);
+      take(i);
+    }
+  });
 }
 
 /// Distributes the steps over the pushing threads, with a mutex around each push. Returns the order of the pushes.

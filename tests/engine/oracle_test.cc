@@ -123,16 +123,11 @@ TEST_P(Oracle, PushesThatAgreeOnNothingStillHaveAnOrder) {
       random_program(seed(), 1500, {.failures = false, .waits = false, .commute = false, .slow_one_in = 4});
   Machine machine(options(), 0, steps.size());
   const int pushers = GetParam().pushers;
-  {
-    std::vector<std::jthread> threads;
-    for (int t = 0; t < pushers; ++t) {
-      threads.emplace_back([&, t] {
-        for (std::size_t i = static_cast<std::size_t>(t); i < steps.size(); i += static_cast<std::size_t>(pushers)) {
-          machine.push(steps[i]);
-        }
-      });
+  on_threads(pushers, [&](int t) {
+    for (auto i = static_cast<std::size_t>(t); i < steps.size(); i += static_cast<std::size_t>(pushers)) {
+      machine.push(steps[i]);
     }
-  }
+  });
   ASSERT_TRUE(machine.engine.wait_all_for(patience));
   for (const Sight& sight : machine.sights) ASSERT_TRUE(sight.ran);
   const std::vector<int> order = explaining_order(steps, machine.sights, pushers);

@@ -3,28 +3,25 @@
 
 #include <algorithm>
 #include <atomic>
-#include <numeric>
 #include <set>
 #include <thread>
 
 #include "tests/engine/support.h"
-#include "tests/seed.h"
+#include "tests/sanitized.h"
 
 namespace windrow::testing {
 namespace {
 
-class Parallel : public ::testing::TestWithParam<Setup> {
+class Parallel : public EngineOnEveryPolicy {
  protected:
-  Engine engine_{{.policy = GetParam().policy, .workers = GetParam().workers}};
-
   /// Runs it inside an op.
   template <class F>
   void in_op(F&& f) {
-    const Var var = engine_.new_var("var");
-    engine_.push([&] { f(); }, {mutate(var)}, {.name = "looping"});
-    engine_.wait(var);
+    engine.push([&] { f(); }, {mutate(a)}, {.name = "looping"});
+    engine.wait(a);
   }
 };
+WINDROW_EVERY_POLICY(Parallel);
 
 TEST_P(Parallel, LoopsCallEachPieceOnce) {
   in_op([] {
@@ -78,68 +75,50 @@ TEST_P(Parallel, LoopsMayHoldLoops) {
 }
 
 TEST_P(Parallel, LoopsPassOnWhatAPieceThrows) {
-  const Var var = engine_.new_var("var");
+  const auto loop = [] {
+    parallel_for(100, 1, [](std::size_t begin, std::size_t) {
+      if (begin == 50) throw std::runtime_error("piece 50");
+    });
+  };
   for (int i = 0; i < 20; ++i) {
-    engine_.push(
-        [] {
-          parallel_for(100, 1, [](std::size_t begin, std::size_t) {
-            if (begin == 50) throw std::runtime_error("piece 50");
-          });
-        },
-        {overwrite(var)}, {.name = "looping"});
-    try {
-      engine_.wait(var);
-      FAIL() << "expected OpError";
-    } catch (const OpError& error) {
-      EXPECT_NE(std::string(error.what()).find("piece 50"), std::string::npos) << error.what();
-    }
+    engine.push(loop, {overwrite(a)}, {.name = "looping"});
+    expect_error<OpError>([&] { engine.wait(a); }, "piece 50");
   }
 }
 
 TEST_P(Parallel, PiecesMayNotWait) {
-  const Var other = engine_.new_var("other");
   in_op([&] {
-    parallel_for(8, 1, [&](std::size_t, std::size_t) { EXPECT_THROW(engine_.wait(other), MisuseError); });
-    engine_.wait(other);
+    parallel_for(8, 1, [&](std::size_t, std::size_t) { EXPECT_THROW(engine.wait(b), MisuseError); });
+    engine.wait(b);
   });
 }
 
 TEST_P(Parallel, PiecesMayPush) {
-  const Var sum = engine_.new_var("sum");
   int value = 0;
-  in_op(
-      [&] { parallel_for(100, 1, [&](std::size_t, std::size_t) { engine_.push([&] { ++value; }, {mutate(sum)}); }); });
-  engine_.wait(sum);
+  in_op([&] { parallel_for(100, 1, [&](std::size_t, std::size_t) { engine.push([&] { ++value; }, {mutate(b)}); }); });
+  engine.wait(b);
   EXPECT_EQ(value, 100);
 }
 
 TEST_P(Parallel, NoMoreThreadsRunThanTheEngineHasWorkers) {
-  std::atomic<int> running{0}, most{0};
-  const auto run = [&] {
-    const int now = ++running;
-    for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
-    }
-    std::this_thread::sleep_for(100us);
-    --running;
-  };
+  Crowd crowd;
+  const auto run = [&] { crowd.pass([] { std::this_thread::sleep_for(100us); }); };
   for (int i = 0; i < 20; ++i) {
-    engine_.push([&] { parallel_for(16, 1, [&](std::size_t, std::size_t) { run(); }); }, {});
-    engine_.push([&] { run(); }, {});
+    engine.push([&] { parallel_for(16, 1, [&](std::size_t, std::size_t) { run(); }); }, {});
+    engine.push([&] { run(); }, {});
   }
-  engine_.wait_all();
-  EXPECT_LE(most, GetParam().policy == Policy::serial ? 1 : GetParam().workers);
+  engine.wait_all();
+  EXPECT_LE(crowd.most(), GetParam().policy == Policy::serial ? 1 : GetParam().workers);
 }
 
 TEST_P(Parallel, WorkersTakeOpsBeforeTheyHelp) {
   // Each op of the crowd runs although a loop could use every worker; the loop ends all the same.
   std::atomic<int> ran{0};
-  engine_.push([&] { parallel_for(200, 1, [&](std::size_t, std::size_t) { std::this_thread::sleep_for(50us); }); }, {});
-  for (int i = 0; i < 500; ++i) engine_.push([&] { ++ran; }, {});
-  engine_.wait_all();
+  engine.push([&] { parallel_for(200, 1, [&](std::size_t, std::size_t) { std::this_thread::sleep_for(50us); }); }, {});
+  for (int i = 0; i < 500; ++i) engine.push([&] { ++ran; }, {});
+  engine.wait_all();
   EXPECT_EQ(ran, 500);
 }
-
-INSTANTIATE_TEST_SUITE_P(EverySetup, Parallel, ::testing::ValuesIn(every_setup), setup_name);
 
 TEST(ParallelOutside, LoopsRunOnTheCallingThread) {
   std::set<std::thread::id> threads;
@@ -147,36 +126,24 @@ TEST(ParallelOutside, LoopsRunOnTheCallingThread) {
   EXPECT_EQ(threads, std::set{std::this_thread::get_id()});
 }
 
-class ParallelHelp : public ::testing::TestWithParam<Policy> {};
+class ParallelHelp : public EachPolicy {
+ protected:
+  void SetUp() override {
+    if (thread_sanitized) GTEST_SKIP() << "loops run alone under ThreadSanitizer";
+  }
+};
 INSTANTIATE_TEST_SUITE_P(PoliciesWhoseThreadsHelp, ParallelHelp, ::testing::Values(Policy::pool, Policy::per_device),
                          [](const auto& about) { return std::string(to_string(about.param)); });
 
 TEST_P(ParallelHelp, ComesFromAWorkerWithoutOps) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "loops run alone under ThreadSanitizer";
-#endif
   Engine engine({.policy = GetParam(), .workers = 2});
   // Two pieces that wait for each other end only where two threads run them.
-  std::atomic<int> begun{0};
-  std::atomic<bool> met{false};
-  engine.push(
-      [&] {
-        parallel_for(2, 1, [&](std::size_t, std::size_t) {
-          ++begun;
-          const auto until = std::chrono::steady_clock::now() + patience;
-          while (begun < 2 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
-          met = begun == 2;
-        });
-      },
-      {});
+  Crowd crowd;
+  engine.push([&] { parallel_for(2, 1, [&](std::size_t, std::size_t) { crowd.meet(2); }); }, {});
   engine.wait_all();
-  EXPECT_TRUE(met);
 }
 
 TEST_P(ParallelHelp, LeavesForAnOpThatIsReady) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "loops run alone under ThreadSanitizer";
-#endif
   Engine engine({.policy = GetParam(), .workers = 2});
   // The loop goes on until the op has run, which only the helper can run.
   std::atomic<int> pieces{0};
@@ -195,9 +162,6 @@ TEST_P(ParallelHelp, LeavesForAnOpThatIsReady) {
 }
 
 TEST_P(ParallelHelp, LeavesForAnOpThatItsPusherKeeps) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "loops run alone under ThreadSanitizer";
-#endif
   // A thread from outside keeps a few ready ops to itself before it hands them over; here it pushes one, and no more.
   Engine engine({.policy = GetParam(), .workers = 2});
   std::atomic<int> pieces{0};
@@ -210,11 +174,9 @@ TEST_P(ParallelHelp, LeavesForAnOpThatItsPusherKeeps) {
         });
       },
       {});
-  const auto until = std::chrono::steady_clock::now() + patience;
-  while (pieces < 1000 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  EXPECT_TRUE(comes_true([&] { return pieces >= 1000; }));
   engine.push([&] { ran = true; }, {});
-  while (!ran && std::chrono::steady_clock::now() < until) std::this_thread::yield();
-  EXPECT_TRUE(ran);
+  EXPECT_TRUE(comes_true([&] { return ran.load(); }));
   give_up = true;
   EXPECT_THROW(engine.wait_all(), OpError);
 }

@@ -13,19 +13,10 @@ namespace {
 std::vector<int> order_of_independent_ops(EngineOptions options, int count) {
   Engine engine(std::move(options));
   const Var start = engine.new_var();
-  std::vector<int> order;
-  std::mutex mutex;
-  Gate all_pushed;
-  engine.push([&] { EXPECT_TRUE(all_pushed.pass()); }, {mutate(start)});
-  for (int i = 0; i < count; ++i) {
-    engine.push(
-        [&, i] {
-          std::lock_guard lock(mutex);
-          order.push_back(i);
-        },
-        {read(start)});
-  }
-  all_pushed.open();
+  std::vector<int> order;  // of one worker
+  StuckOp stuck(engine, {mutate(start)});
+  for (int i = 0; i < count; ++i) engine.push([&, i] { order.push_back(i); }, {read(start)});
+  stuck.let_go();
   engine.wait_all();
   return order;
 }
@@ -40,40 +31,17 @@ TEST(SerialPolicy, AnOpHasRunOnTheCallersThreadWhenPushReturns) {
   }
 }
 
-TEST(SerialPolicy, APushFromInsideAnOpRunsWhenThatOpHasReturned) {
-  Engine engine({.policy = Policy::serial});
-  std::vector<int> order;
-  engine.push(
-      [&] {
-        engine.push([&] { order.push_back(2); }, {});
-        order.push_back(1);
-      },
-      {});
-  EXPECT_EQ(order, (std::vector{1, 2}));
-}
-
 TEST(SerialPolicy, OpsOfManyThreadsRunOneAtATime) {
   Engine engine({.policy = Policy::serial});
-  std::atomic<int> inside{0}, overlaps{0};
-  {
-    std::vector<std::jthread> threads;
-    for (int t = 0; t < 4; ++t) {
-      threads.emplace_back([&] {
-        for (int i = 0; i < 100; ++i) {
-          bool ran = false;
-          engine.push(
-              [&] {
-                if (++inside > 1) ++overlaps;
-                ran = true;
-                --inside;
-              },
-              {});
-          EXPECT_TRUE(ran);
-        }
-      });
+  Crowd crowd;
+  on_threads(4, [&](int) {
+    for (int i = 0; i < 100; ++i) {
+      bool ran = false;
+      engine.push([&] { crowd.pass([&] { ran = true; }); }, {});
+      EXPECT_TRUE(ran);
     }
-  }
-  EXPECT_EQ(overlaps, 0);
+  });
+  EXPECT_EQ(crowd.most(), 1);
 }
 
 TEST(SerialPolicy, ATokenRunsNoOtherOpInsideItsCall) {
@@ -98,10 +66,7 @@ TEST(SerialPolicy, TwoEnginesMayPushToEachOther) {
   const auto play = [&](Engine& mine, Engine& other) {
     for (int i = 0; i < 200; ++i) mine.push([&] { other.push([&] { ++ran; }, {}); }, {});
   };
-  {
-    std::jthread first([&] { play(one, two); });
-    std::jthread second([&] { play(two, one); });
-  }
+  on_threads(2, [&](int t) { t == 0 ? play(one, two) : play(two, one); });
   ASSERT_TRUE(one.wait_all_for(patience));
   ASSERT_TRUE(two.wait_all_for(patience));
   EXPECT_EQ(ran, 400);
@@ -135,11 +100,9 @@ TEST(PoolPolicy, AChainStaysOnItsWorkerWhileNothingElseIsReady) {
       engine.push([&threads] { threads.insert(std::this_thread::get_id()); }, {mutate(chain)});
     }
   };
-  std::atomic<bool> open = false;
-  engine.push([&] { open.wait(false); }, {mutate(chain)});
+  StuckOp stuck(engine, {mutate(chain)});
   push_chain();
-  open = true;
-  open.notify_all();
+  stuck.let_go();
   engine.wait_all();
   EXPECT_EQ(threads.size(), 1);
   const Graph graph = engine.capture(push_chain);
@@ -153,35 +116,19 @@ TEST(PoolPolicy, ReadersAreSeenToOverlap) {
   for (const Policy policy : {Policy::pool, Policy::per_device, Policy::chaos}) {
     Engine engine({.policy = policy, .workers = 2});
     const Var v = engine.new_var();
-    Gate first, second;
-    std::atomic<int> met{0};
-    engine.push([&] { first.open(), met += second.pass(); }, {read(v)});
-    engine.push([&] { second.open(), met += first.pass(); }, {read(v)});
-    ASSERT_TRUE(engine.wait_all_for(patience));
-    EXPECT_EQ(met, 2) << to_string(policy);
+    Crowd crowd;
+    for (int i = 0; i < 2; ++i) engine.push([&] { crowd.meet(2); }, {read(v)});
+    ASSERT_TRUE(engine.wait_all_for(patience)) << to_string(policy);
   }
 }
 
 TEST(PoolPolicy, AsManyOpsOverlapAsThereAreWorkersAndNoMore) {
   constexpr int workers = 3;
   Engine engine({.policy = Policy::pool, .workers = workers});
-  std::atomic<int> inside{0}, worst{0};
-  Gate all_in;
-  for (int i = 0; i < 30; ++i) {
-    engine.push(
-        [&] {
-          const int now = ++inside;
-          int seen = worst;
-          while (now > seen && !worst.compare_exchange_weak(seen, now)) {
-          }
-          if (now == workers) all_in.open();
-          EXPECT_TRUE(all_in.pass());
-          --inside;
-        },
-        {});
-  }
+  Crowd crowd;
+  for (int i = 0; i < 30; ++i) engine.push([&] { crowd.meet(workers); }, {});
   ASSERT_TRUE(engine.wait_all_for(patience));
-  EXPECT_EQ(worst, workers);
+  EXPECT_EQ(crowd.most(), workers);
 }
 
 TEST(PerDevicePolicy, ABusyHostKeepsNoDeviceFromRunning) {
@@ -205,18 +152,9 @@ TEST(PerDevicePolicy, ABusyHostKeepsNoDeviceFromRunning) {
 
 TEST(PerDevicePolicy, UrgentOpsUseTheWorkersToo) {
   Engine engine({.policy = Policy::per_device, .workers = 2});
-  std::atomic<int> inside{0};
-  Gate all_in;
-  for (int i = 0; i < 3; ++i) {
-    engine.push(
-        [&] {
-          if (++inside == 3) all_in.open();
-          EXPECT_TRUE(all_in.pass());
-        },
-        {}, {.priority = 1});
-  }
+  Crowd crowd;
+  for (int i = 0; i < 3; ++i) engine.push([&] { crowd.meet(3); }, {}, {.priority = 1});
   ASSERT_TRUE(engine.wait_all_for(patience));
-  EXPECT_EQ(inside, 3);
 }
 
 TEST(ChaosPolicy, TheSeedDrawsTheOrder) {

@@ -8,16 +8,18 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "json.h"
 #include "support.h"
 
 namespace windrow::testing {
+
+/// From and to ops, by their names.
+using Arrows = std::set<std::pair<std::string, std::string>>;
 
 struct ReadTrace {
   /// Times are in nanoseconds.
@@ -28,8 +30,7 @@ struct ReadTrace {
   };
   std::vector<Slice> ops;     ///< of category "op"
   std::vector<Slice> others;  ///< waits, calls of asynchronous ops, and work of devices
-  /// The names of the ops from and to which arrows lead; ops with equal names are not distinguished.
-  std::set<std::pair<std::string, std::string>> arrows;
+  Arrows arrows;              ///< ops with equal names are not distinguished
   std::map<int, std::string> tracks;
   struct Count {
     std::int64_t at = 0;
@@ -46,22 +47,24 @@ struct ReadTrace {
   std::string track_of(const std::string& name) const { return tracks.at(op(name).track); }
 };
 
-inline std::int64_t nanoseconds_of(const Json& microseconds) { return std::llround(1000 * microseconds.number); }
+using nlohmann::json;
+
+inline std::int64_t nanoseconds_of(const json& microseconds) { return std::llround(1000 * microseconds.get<double>()); }
 
 /// Each arrow has a begin and an end. Each of them lies within the op whose slice precedes it in the file.
 class ArrowReader {
  public:
-  void add(const Json& event, const ReadTrace::Slice& op) {
-    const std::int64_t at = nanoseconds_of(event["ts"]);
-    EXPECT_EQ(static_cast<int>(event["tid"].number), op.track);
+  void add(const json& event, const ReadTrace::Slice& op) {
+    const std::int64_t at = nanoseconds_of(event.at("ts"));
+    EXPECT_EQ(event.at("tid"), op.track);
     EXPECT_LE(op.begin, at);
     EXPECT_LE(at, op.end);
-    auto& ends = event["ph"].text == "s" ? from_ : to_;
-    EXPECT_TRUE(ends.emplace(event["id"].number, End{op.name, op.op, at}).second) << "an end of an arrow comes twice";
+    auto& ends = event.at("ph") == "s" ? from_ : to_;
+    EXPECT_TRUE(ends.emplace(event.at("id"), End{op.name, op.op, at}).second) << "an end of an arrow comes twice";
   }
-  std::set<std::pair<std::string, std::string>> take() {
+  Arrows take() {
     EXPECT_EQ(from_.size(), to_.size());
-    std::set<std::pair<std::string, std::string>> arrows, numbers;
+    Arrows arrows, numbers;
     for (const auto& [id, from] : from_) {
       const auto to = to_.find(id);
       if (to == to_.end()) {
@@ -113,32 +116,31 @@ inline void expect_no_overlap(const ReadTrace& trace) {
   }
 }
 
-inline ReadTrace::Slice slice_of(const Json& event) {
-  const Json& args = event["args"];
-  const auto text = [&](const char* key) { return args.has(key) ? args[key].text : std::string(); };
-  const std::int64_t begin = nanoseconds_of(event["ts"]), length = nanoseconds_of(event["dur"]);
+inline ReadTrace::Slice slice_of(const json& event) {
+  const json& args = event.at("args");
+  const std::int64_t begin = nanoseconds_of(event.at("ts")), length = nanoseconds_of(event.at("dur"));
   EXPECT_GE(begin, 0);
   EXPECT_GE(length, 0);
-  return {.name = event["name"].text,
-          .category = event["cat"].text,
-          .outcome = text("outcome"),
-          .pushed_at = text("pushed_at"),
-          .op = text("op"),
-          .lane = text("lane"),
-          .track = static_cast<int>(event["tid"].number),
+  return {.name = event.at("name"),
+          .category = event.at("cat"),
+          .outcome = args.value("outcome", ""),
+          .pushed_at = args.value("pushed_at", ""),
+          .op = args.value("op", ""),
+          .lane = args.value("lane", ""),
+          .track = event.at("tid"),
           .begin = begin,
           .end = begin + length};
 }
 
-inline ReadTrace parse_trace(const std::string& text) {
-  const Json json = JsonReader::read(text);
+inline ReadTrace parse_trace(std::istream& in) {
+  const json all = json::parse(in);
   ReadTrace trace;
   ArrowReader arrows;
   std::set<std::string> numbers;
-  for (const Json& event : json["traceEvents"].list) {
-    const std::string phase = event["ph"].text;
+  for (const json& event : all.at("traceEvents")) {
+    const std::string phase = event.at("ph"), name = event.value("name", "");
     if (phase == "X") {
-      auto& slices = event["cat"].text == "op" ? trace.ops : trace.others;
+      auto& slices = event.at("cat") == "op" ? trace.ops : trace.others;
       slices.push_back(slice_of(event));
       if (slices.back().category == "op") {
         EXPECT_TRUE(numbers.insert(slices.back().op).second) << "an op comes twice";
@@ -146,18 +148,14 @@ inline ReadTrace parse_trace(const std::string& text) {
     } else if (phase == "s" || phase == "f") {
       arrows.add(event, trace.ops.back());
     } else if (phase == "C") {
-      const std::string& name = event["name"].text;
-      const char* const value = name == "pending bytes"                        ? "bytes"
-                                : name == "pending ops" || name == "ready ops" ? "ops"
-                                                                               : "value";
-      trace.counters[name].push_back({nanoseconds_of(event["ts"]), event["args"][value].number});
-    } else if (event["name"].text == "thread_name") {
-      trace.tracks.emplace(static_cast<int>(event["tid"].number), event["args"]["name"].text);
+      trace.counters[name].push_back({nanoseconds_of(event.at("ts")), event.at("args").at("value")});
+    } else if (name == "thread_name") {
+      trace.tracks.emplace(event.at("tid"), event.at("args").at("name"));
     }
   }
   trace.arrows = arrows.take();
-  trace.left_out = json["otherData"]["left_out"].number;
-  EXPECT_EQ(json["otherData"]["ops"].number, static_cast<double>(trace.ops.size()));
+  trace.left_out = all.at("otherData").at("left_out");
+  EXPECT_EQ(all.at("otherData").at("ops"), trace.ops.size());
   expect_no_overlap(trace);
   return trace;
 }
@@ -193,9 +191,7 @@ class Folder {
 inline ReadTrace read_trace_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   EXPECT_TRUE(in) << "no file " << path;
-  std::ostringstream text;
-  text << in.rdbuf();
-  return parse_trace(text.str());
+  return parse_trace(in);
 }
 
 /// Saves the engine's trace and reads it back.

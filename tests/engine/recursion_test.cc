@@ -67,17 +67,18 @@ long count_leaves(Engine& engine, const CallTree& tree, int levels) {
   return sum;
 }
 
-class Recursion : public EveryPolicy {
+class Recursion : public EngineOnEveryPolicy {
  protected:
   /// The leaves that an engine with these options counts.
   static long leaves(const EngineOptions& options, const CallTree& tree, std::uint64_t* spares = nullptr) {
-    Engine engine(options);
-    const Var v = engine.new_var();
+    Engine counts(options);
+    const Var v = counts.new_var();
     long count = 0;
-    engine.push([&] { count = count_leaves(engine, tree, tree.levels); }, {mutate(v)});
-    if (!engine.wait_for({read(v)}, patience)) return 0;
-    engine.wait(v);
-    if (spares != nullptr) *spares = engine.stats().spare_threads;
+    counts.push([&] { count = count_leaves(counts, tree, tree.levels); }, {mutate(v)});
+    if (!counts.wait_for({read(v)}, patience)) return 0;
+    counts.wait(v);
+    EXPECT_GE(counts.stats().waits_in_ops, 1u);
+    if (spares != nullptr) *spares = counts.stats().spare_threads;
     return count;
   }
   static constexpr int deep = sanitized ? 6 : 12, wide = sanitized ? 2 : 4, joined = sanitized ? 5 : 8;
@@ -117,8 +118,6 @@ TEST_P(Recursion, EndsWithoutASpareThread) {
 
 TEST_P(Recursion, DeeperThanAStackTakesSeveralThreads) {
   constexpr int depth_wanted = sanitized ? 200 : 1000;
-  Engine engine(options());
-  const Var v = engine.new_var();
   int depth = 0;
   std::function<void(int)> descend = [&](int left) {
     ++depth;
@@ -128,14 +127,13 @@ TEST_P(Recursion, DeeperThanAStackTakesSeveralThreads) {
     engine.wait(inner);
     engine.retire(inner);
   };
-  engine.push([&] { descend(depth_wanted); }, {mutate(v)});
-  ASSERT_TRUE(engine.wait_for({read(v)}, patience));
+  engine.push([&] { descend(depth_wanted); }, {mutate(a)});
+  ASSERT_TRUE(engine.wait_for({read(a)}, patience));
   EXPECT_EQ(depth, depth_wanted + 1);
 }
 
 TEST_P(Recursion, RunsAboveAWaitOnlyWhatThatDependsOn) {
-  Engine engine(options());
-  const Var x = engine.new_var("x"), a = engine.new_var("a"), b = engine.new_var("b"), c = engine.new_var("c");
+  const Var x = engine.new_var("x");
   int done = 0;
   engine.push(
       [&] {
@@ -151,40 +149,23 @@ TEST_P(Recursion, RunsAboveAWaitOnlyWhatThatDependsOn) {
 }
 
 TEST_P(Recursion, FindsARingThroughTheStackOfAWait) {
-  Engine engine(options());
-  const Var x = engine.new_var("x"), y = engine.new_var("y");
   std::atomic<int> rings{0};
-  const auto wait = [&](Var var) {
-    try {
-      engine.wait(var);
-    } catch (const WaitCycleError&) {
-      ++rings;
-    }
-  };
-  engine.push([&] { engine.push([&] { wait(x); }, {mutate(y)}), wait(y); }, {mutate(x)});
+  const auto wait = [&](Var var) { rings += closes_ring(engine, {read(var)}); };
+  engine.push([&] { engine.push([&] { wait(a); }, {mutate(b)}), wait(b); }, {mutate(a)});
   ASSERT_TRUE(engine.wait_all_for(patience));
   EXPECT_GE(rings, 1);
 }
 
 /// The variables of a wait are awaited one after the other; what the op waits for is all of them.
 TEST_P(Recursion, FindsARingThroughAnyVariableOfAWait) {
-  Engine engine(options());
-  const Var a = engine.new_var("a"), b = engine.new_var("b"), x = engine.new_var("x");
   std::atomic<int> rings{0};
-  const auto wait = [&](std::vector<Access> accesses) {
-    try {
-      engine.wait(accesses);
-    } catch (const WaitCycleError&) {
-      ++rings;
-    }
-  };
   engine.push(
       [&] {
-        engine.push([&] { wait({read(x)}); }, {mutate(b)});
+        engine.push([&] { rings += closes_ring(engine, {read(c)}); }, {mutate(b)});
         engine.push([] {}, {mutate(a)});
-        wait({read(a), read(b)});
+        rings += closes_ring(engine, {read(a), read(b)});
       },
-      {mutate(x)});
+      {mutate(c)});
   ASSERT_TRUE(engine.wait_all_for(patience));
   EXPECT_GE(rings, 1);
 }

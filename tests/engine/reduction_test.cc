@@ -15,13 +15,11 @@ namespace {
 
 using namespace testing;
 
-class ReductionTest : public EveryPolicy {
- protected:
-  Engine engine_{options()};
-};
+class ReductionTest : public EngineOnEveryPolicy {};
+WINDROW_EVERY_POLICY(ReductionTest);
 
 TEST_P(ReductionTest, ReadersSeeAllThatWasAddedBeforeAndNothingElse) {
-  Reduction<long> sum(engine_, 0);
+  Reduction<long> sum(engine, 0);
   std::vector<long> seen(100);
   long added = 0;
   std::vector<long> expected;
@@ -30,48 +28,45 @@ TEST_P(ReductionTest, ReadersSeeAllThatWasAddedBeforeAndNothingElse) {
       sum.add([k](long& part) { part += static_cast<long>(k); });
       added += static_cast<long>(k);
     }
-    engine_.push([&, i] { seen[i] = sum.value(); }, {sum.read()});
+    engine.push([&, i] { seen[i] = sum.value(); }, {sum.read()});
     expected.push_back(added);
   }
-  engine_.wait_all();
+  engine.wait_all();
   EXPECT_EQ(seen, expected);
 }
 
 TEST_P(ReductionTest, OpsMayChangeTheValueInBetween) {
-  Reduction<int> sum(engine_, 0);
+  Reduction<int> sum(engine, 0);
   for (int i = 0; i < 10; ++i) {
     sum.add([](int& part) { part += 3; });
-    engine_.push([&] { sum.value() *= 2; }, {sum.mutate()});
+    engine.push([&] { sum.value() *= 2; }, {sum.mutate()});
   }
-  engine_.wait({sum.read()});
+  engine.wait({sum.read()});
   int expected = 0;
   for (int i = 0; i < 10; ++i) expected = 2 * (expected + 3);
   EXPECT_EQ(sum.value(), expected);
 }
 
 TEST_P(ReductionTest, AFailedAddPoisonsTheValueUntilItIsReset) {
-  Reduction<int> sum(engine_, 0);
+  Reduction<int> sum(engine, 0);
   sum.add([](int& part) { part = 1; });
   sum.add([](int&) { throw std::runtime_error("no"); }, {}, {.name = "bad add"});
-  const std::string error = error_of<OpError>([&] { engine_.wait({sum.read()}); });
-  EXPECT_NE(error.find("bad add"), std::string::npos) << error;
+  expect_error<OpError>([&] { engine.wait({sum.read()}); }, "bad add");
   sum.reset(40);
   sum.add([](int& part) { part += 2; });
-  engine_.wait({sum.read()});
+  engine.wait({sum.read()});
   EXPECT_EQ(sum.value(), 42);
 }
 
 TEST_P(ReductionTest, AddsRunAfterItsEnd) {
   std::atomic<int> ran{0};
   {
-    Reduction<int> sum(engine_, 0);
+    Reduction<int> sum(engine, 0);
     for (int i = 0; i < 20; ++i) sum.add([&](int& part) { part += 1, ++ran; });
   }
-  engine_.wait_all();
+  engine.wait_all();
   EXPECT_EQ(ran, 20);
 }
-
-WINDROW_EVERY_POLICY(ReductionTest);
 
 TEST(Reductions, HaveTheSameBitsForAnyNumberOfWorkers) {
   const auto sum_with = [](int workers) {
@@ -89,9 +84,8 @@ TEST(Reductions, HaveTheSameBitsForAnyNumberOfWorkers) {
 TEST(Reductions, AddSideBySide) {
   Engine engine({.policy = Policy::pool, .workers = 2});
   Reduction<int> sum(engine, 0);
-  Gate first, second;
-  sum.add([&](int& part) { first.open(), part += second.pass(); });
-  sum.add([&](int& part) { second.open(), part += first.pass(); });
+  Crowd crowd;
+  for (int i = 0; i < 2; ++i) sum.add([&](int& part) { crowd.meet(2), ++part; });
   engine.wait({sum.read()});
   EXPECT_EQ(sum.value(), 2);
 }
@@ -110,23 +104,12 @@ TEST(Reductions, CombineAsTheyAreTold) {
 TEST(Reductions, SeveralThreadsMayAdd) {
   Engine engine({.policy = Policy::pool, .workers = 2});
   Reduction<int> sum(engine, 0);
-  {
-    std::vector<std::jthread> threads;
-    for (int t = 0; t < 4; ++t) {
-      threads.emplace_back([&] {
-        for (int i = 0; i < 500; ++i) sum.add([](int& part) { ++part; });
-        engine.wait({sum.read()});
-      });
-    }
-  }
+  on_threads(4, [&](int) {
+    for (int i = 0; i < 500; ++i) sum.add([](int& part) { ++part; });
+    engine.wait({sum.read()});
+  });
   engine.wait({sum.read()});
   EXPECT_EQ(sum.value(), 2000);
-}
-
-TEST(Reductions, RefuseToHaveNoWays) {
-  Engine engine({.policy = Policy::serial});
-  EXPECT_NE(error_of<MisuseError>([&] { Reduction<int>(engine, 0, {}, {.ways = 0}); }).find("ways = 0; expected 1"),
-            std::string::npos);
 }
 
 }  // namespace

@@ -33,10 +33,8 @@ struct Receiver {
   }
 };
 
-class SenderTest : public EveryPolicy {
+class SenderTest : public EngineOnEveryPolicy {
  protected:
-  Engine engine{options()};
-  Var a = engine.new_var("a"), b = engine.new_var("b");
   Told told;
 };
 WINDROW_EVERY_POLICY(SenderTest);
@@ -138,10 +136,6 @@ TEST_P(SenderTest, TheReceiverMayEndTheOperation) {
 }
 
 TEST_P(SenderTest, TheReceiverMayEndTheLastOwnerOfTheEngine) {
-  struct Watch {
-    Gate* ended;
-    ~Watch() { ended->open(); }
-  };
   struct Owning {
     std::shared_ptr<Engine> engine;
     void set_value() && noexcept { engine.reset(); }
@@ -150,9 +144,7 @@ TEST_P(SenderTest, TheReceiverMayEndTheLastOwnerOfTheEngine) {
   };
   for (int i = 0; i < 10; ++i) {
     Gate ended;
-    EngineOptions watched = options();
-    watched.on_thread_start = [watch = std::make_shared<Watch>(&ended)] {};  // kept as long as the engine lives
-    auto mine = std::make_shared<Engine>(std::move(watched));
+    auto mine = std::make_shared<Engine>(opens_at_its_end(options(), ended));
     const Var v = mine->new_var();
     Engine& alive = *mine;
     auto operation = push_sender(alive, [] {}, {mutate(v)}).connect(Owning{std::move(mine)});
@@ -162,14 +154,11 @@ TEST_P(SenderTest, TheReceiverMayEndTheLastOwnerOfTheEngine) {
 }
 
 TEST_P(SenderTest, ShutdownForStopsThoseThatHaveNotBegun) {
-  std::optional<OnComplete> token;
-  Gate stored;
+  HeldOp held(engine, {mutate(a)});
   int value = 0;
-  engine.push_async([&](OnComplete done) { token = std::move(done), stored.open(); }, {mutate(a)});
-  ASSERT_TRUE(stored.pass());
   auto operation = push_sender(engine, [&] { ++value; }, {mutate(a)}).connect(Receiver{&told});
   operation.start();
-  const bool in_time = engine.shutdown_for(0s, [&](const std::string&) { (*token)(); });
+  const bool in_time = engine.shutdown_for(0s, [&](const std::string&) { held.complete(); });
   EXPECT_TRUE(in_time || engine.shutdown_for(patience));
   ASSERT_TRUE(told.gate.pass());
   EXPECT_EQ(told.stops, 1);

@@ -24,7 +24,7 @@
 
 namespace windrow::testing {
 
-class SimLane final : public Lane {
+class SimLane : public Lane {
  public:
   /// With a seed, the lane sometimes takes longer, at random.
   explicit SimLane(std::string name, int device = 1, unsigned seed = 0)

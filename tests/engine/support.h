@@ -3,11 +3,18 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <initializer_list>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
 
 #include "windrow/engine/engine.h"
 
@@ -31,12 +38,113 @@ class Gate {
     std::unique_lock lock(mutex_);
     return opened_.wait_for(lock, limit, [&] { return open_; });
   }
+  /// Expects that it is opened in time.
+  void await() { EXPECT_TRUE(pass()); }
 
  private:
   std::mutex mutex_;
   std::condition_variable opened_;
   bool open_ = false;
 };
+
+/// Waits until `is` holds. Returns false after the patience of tests.
+template <class F>
+bool comes_true(F&& is) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (!is() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(50us);
+  return is();
+}
+
+/// Counts who is inside at one time.
+class Crowd {
+ public:
+  template <class F>
+  void pass(F&& inside) {
+    const int now = ++inside_;
+    for (int seen = most_; seen < now && !most_.compare_exchange_weak(seen, now);) {
+    }
+    inside();
+    --inside_;
+  }
+  void pass() {
+    pass([] {});
+  }
+  /// Stays inside until so many have been inside at one time.
+  void meet(int count) {
+    pass([&] { EXPECT_TRUE(comes_true([&] { return most_ >= count; })); });
+  }
+  int most() const { return most_; }
+
+ private:
+  std::atomic<int> inside_{0}, most_{0};
+};
+
+/// An asynchronous op that has begun, and ends when complete() is called.
+class HeldOp {
+ public:
+  HeldOp(Engine& engine, AccessList accesses, OpName name = "held") {
+    engine.push_async([this](OnComplete done) { done_.emplace(std::move(done)), begun_.open(); }, accesses,
+                      {.name = name});
+    begun_.await();
+  }
+  void complete() { (*done_)(); }
+  void drop() { done_.reset(); }
+
+ private:
+  std::optional<OnComplete> done_;
+  Gate begun_;
+};
+
+/// An op that runs until it is let go; for policies whose ops do not run inside push.
+class StuckOp {
+ public:
+  StuckOp(Engine& engine, AccessList accesses, OpName name = "stuck") {
+    engine.push([this] { runs_.open(), go_.await(), left_.open(); }, accesses, {.name = name});
+    runs_.await();
+  }
+  ~StuckOp() { let_go(), left_.await(); }
+  StuckOp(const StuckOp&) = delete;
+  StuckOp& operator=(const StuckOp&) = delete;
+  void let_go() { go_.open(); }
+
+ private:
+  Gate runs_, go_, left_;
+};
+
+/// The options of an engine that opens the gate when it has ended.
+inline EngineOptions opens_at_its_end(EngineOptions options, Gate& gate) {
+  struct Watch {
+    Gate* ended;
+    ~Watch() { ended->open(); }
+  };
+  options.on_thread_start = [watch = std::make_shared<Watch>(&gate)] {};  // kept as long as the engine lives
+  return options;
+}
+
+/// Calls body(number) in so many threads at one time. Returns when all have ended.
+template <class F>
+void on_threads(int count, F&& body) {
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < count; ++i) threads.emplace_back([&body, i] { body(i); });
+}
+
+/// What the call writes on standard error.
+template <class F>
+std::string stderr_of(F&& call) {
+  ::testing::internal::CaptureStderr();
+  call();
+  return ::testing::internal::GetCapturedStderr();
+}
+
+/// Waits inside an op. Returns whether that is refused because the wait cannot end.
+inline bool closes_ring(Engine& engine, AccessList accesses) {
+  try {
+    engine.wait(accesses);
+  } catch (const WaitCycleError&) {
+    return true;
+  }
+  return false;
+}
 
 struct Setup {
   Policy policy;
@@ -71,6 +179,24 @@ class EveryPolicy : public ::testing::TestWithParam<Setup> {
   static EngineOptions options() { return {.policy = GetParam().policy, .workers = GetParam().workers}; }
 };
 
+/// The same with an engine and variables.
+class EngineOnEveryPolicy : public EveryPolicy {
+ protected:
+  Engine engine{options()};
+  const Var a = engine.new_var("a"), b = engine.new_var("b"), c = engine.new_var("c");
+};
+
+/// A test with an engine whose pool has so many workers.
+template <int workers>
+class PoolOf : public ::testing::Test {
+ protected:
+  Engine engine{{.policy = Policy::pool, .workers = workers}};
+  const Var a = engine.new_var("a"), b = engine.new_var("b"), c = engine.new_var("c");
+};
+
+/// A test that runs with each policy.
+class EachPolicy : public ::testing::TestWithParam<Policy> {};
+
 /// Runs `call` and returns the text of the error of type E that it throws.
 template <class E, class Call>
 std::string error_of(Call&& call) {
@@ -86,12 +212,19 @@ std::string error_of(Call&& call) {
   return {};
 }
 
-/// Expects an exception of this type whose text contains `part`.
+/// Expects an exception of this type whose text contains the parts.
 template <class E, class Call>
-void expect_error(Call&& call, const std::string& part, std::source_location at = std::source_location::current()) {
-  const ::testing::ScopedTrace trace(at.file_name(), static_cast<int>(at.line()), "expected: " + part);
+void expect_error(Call&& call, std::initializer_list<std::string_view> parts,
+                  std::source_location at = std::source_location::current()) {
   const std::string text = error_of<E>(call);
-  EXPECT_NE(text.find(part), std::string::npos) << text;
+  for (const std::string_view part : parts) {
+    if (text.find(part) != std::string::npos) continue;
+    ADD_FAILURE_AT(at.file_name(), static_cast<int>(at.line())) << "'" << part << "' is not in: " << text;
+  }
+}
+template <class E, class Call>
+void expect_error(Call&& call, std::string_view part, std::source_location at = std::source_location::current()) {
+  expect_error<E>(call, {part}, at);
 }
 
 }  // namespace windrow::testing
@@ -99,6 +232,11 @@ void expect_error(Call&& call, const std::string& part, std::source_location at 
 #define WINDROW_THREADED_POLICIES(fixture)                                                            \
   INSTANTIATE_TEST_SUITE_P(Threaded, fixture, ::testing::ValuesIn(windrow::testing::threaded_setups), \
                            windrow::testing::setup_name)
+#define WINDROW_EACH_POLICY(fixture)                                                               \
+  INSTANTIATE_TEST_SUITE_P(Policies, fixture,                                                      \
+                           ::testing::Values(windrow::Policy::serial, windrow::Policy::pool,       \
+                                             windrow::Policy::per_device, windrow::Policy::chaos), \
+                           [](const auto& about) { return std::string(to_string(about.param)); })
 #define WINDROW_EVERY_POLICY(fixture)                                                        \
   INSTANTIATE_TEST_SUITE_P(All, fixture, ::testing::ValuesIn(windrow::testing::every_setup), \
                            windrow::testing::setup_name)

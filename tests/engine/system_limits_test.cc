@@ -92,6 +92,7 @@ TEST_F(SystemLimitsTest, AreReadFromVersion1AsWell) {
         "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory");
   write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1");
   write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000");
+  write("sys/fs/cgroup/cpu,cpuacct/box/inner/cpu.cfs_quota_us", "-1");
   write("sys/fs/cgroup/cpu,cpuacct/box/cpu.cfs_quota_us", "150000");
   write("sys/fs/cgroup/cpu,cpuacct/box/cpu.cfs_period_us", "100000");
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712");

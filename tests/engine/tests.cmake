@@ -1,9 +1,10 @@
 # The tests of the engine. Start with engine/support.h and order_test.cc, then the oracle: random_program.h.
+find_package(nlohmann_json REQUIRED)
 windrow_test(
   engine_test
   SOURCES engine/access_check_test.cc engine/aging_test.cc engine/bytes_test.cc
           engine/cancel_test.cc engine/chaos_test.cc engine/commute_test.cc engine/coroutine_test.cc
-          engine/deadline_test.cc engine/denormals_test.cc engine/dependency_test.cc engine/doze_test.cc
+          engine/deadline_test.cc engine/denormals_test.cc engine/doze_test.cc
           engine/engine_test.cc engine/environment_test.cc engine/error_test.cc engine/exit_test.cc
           engine/extreme_options_test.cc engine/function_test.cc engine/graph_life_test.cc engine/graph_overlap_test.cc
           engine/graph_test.cc engine/hand_over_test.cc engine/lane_issue_test.cc engine/lane_test.cc engine/lifecycle_test.cc
@@ -11,9 +12,9 @@ windrow_test(
           engine/order_test.cc engine/parallel_test.cc engine/policy_test.cc engine/ports_test.cc
           engine/push_refusal_test.cc engine/pushed_version_test.cc engine/recursion_test.cc engine/reduction_test.cc
           engine/sender_test.cc engine/system_limits_test.cc engine/trace_file_test.cc engine/trace_oracle_test.cc
-          engine/trace_summary_test.cc engine/trace_test.cc engine/wait_limit_test.cc engine/wait_rings_test.cc
+          engine/trace_summary_test.cc engine/trace_test.cc engine/wait_rings_test.cc
           engine/wait_test.cc engine/watchdog_test.cc
-  LINKS windrow::engine
+  LINKS windrow::engine nlohmann_json::nlohmann_json
   INSIDE engine
   DEFINITIONS WINDROW_ORACLE_OPS=${oracle_ops})
 add_test(NAME engine.refuses_throwing_destructors

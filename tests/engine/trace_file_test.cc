@@ -8,7 +8,12 @@
 namespace windrow::testing {
 namespace {
 
-using Arrows = std::set<std::pair<std::string, std::string>>;
+std::string saved_trace(Engine& engine) {
+  const Folder folder;
+  engine.trace().save(folder.file("run.json"));
+  std::ifstream in(folder.file("run.json"));
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
 
 /// Two ops that change a variable each, one after the other, and an op that reads both.
 Arrows arrows_of(const TraceOptions& options) {
@@ -28,12 +33,7 @@ TEST(TraceFile, ShowsTheArrowOfWhatAnOpWaitedForLastUnlessItShowsAll) {
 
 TEST(TraceFile, MarksWhereItWasFull) {
   Engine engine({.policy = Policy::serial});
-  const Folder folder;
-  const auto saved = [&] {
-    engine.trace().save(folder.file("run.json"));
-    std::ifstream in(folder.file("run.json"));
-    return std::string(std::istreambuf_iterator<char>(in), {});
-  };
+  const auto saved = [&] { return saved_trace(engine); };
   engine.trace().start({.max_ops_per_thread = 3});
   for (int i = 0; i < 3; ++i) engine.push([] {}, {}, {.name = "op"});
   EXPECT_EQ(saved().find("the trace was full"), std::string::npos);
@@ -52,18 +52,11 @@ TEST(TraceFile, AndGraphsAsTextDoNotDependOnTheLocale) {
   engine.trace().start();
   for (int i = 0; i < ops; ++i) engine.push([] {}, {mutate(a)}, {.name = "n"});
   engine.trace().stop();
-  const Folder folder;
-  engine.trace().save(folder.file("plain.json"));
-  const std::string summary = to_string(engine.trace().summary());
+  const std::string saved = saved_trace(engine), summary = to_string(engine.trace().summary());
   const Grouping grouping;
   EXPECT_EQ(graph.dot(), dot);
   EXPECT_NE(dot.find("op1199 ["), std::string::npos);
-  engine.trace().save(folder.file("grouped.json"));
-  const auto text_of = [&](const char* name) {
-    std::ifstream in(folder.file(name));
-    return std::string(std::istreambuf_iterator<char>(in), {});
-  };
-  EXPECT_EQ(text_of("grouped.json"), text_of("plain.json"));
+  EXPECT_EQ(saved_trace(engine), saved);
   EXPECT_EQ(to_string(engine.trace().summary()), summary);
 }
 

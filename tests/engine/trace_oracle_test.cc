@@ -1,7 +1,6 @@
 // Random programs: their traces hold each op once, and the arrows that one op after the other would give.
-#include <random>
-#include <thread>
 
+#include "machine.h"
 #include "read_trace.h"
 #include "windrow/engine/trace.h"
 
@@ -32,7 +31,7 @@ class ArrowOracle {
     states_.erase(v);
   }
 
-  std::set<std::pair<std::string, std::string>> arrows;
+  Arrows arrows;
 
  private:
   struct State {
@@ -42,130 +41,54 @@ class ArrowOracle {
   std::map<int, State> states_;
 };
 
-/// Pushes ops of all kinds over a few variables; knows what the trace must show.
-class RandomTraced {
- public:
-  RandomTraced(Engine& engine, unsigned seed) : engine_(engine), random_(seed) {
-    for (int v = 0; v < 8; ++v) vars_.push_back(engine.new_var("v" + std::to_string(v)));
+/// Pushes the steps, or captures and launches some at a time.
+void push_steps(Machine& machine, const std::vector<Step>& steps, bool captured) {
+  for (std::size_t i = 0; i < steps.size();) {
+    const std::size_t end = captured ? std::min(steps.size(), i + 1 + i % 20) : steps.size();
+    const auto push = [&] {
+      for (; i < end; ++i) machine.push(steps[i]);
+    };
+    captured ? machine.engine.capture(push).launch() : push();
   }
-  void run(int ops) {
-    for (int i = 0; i < ops; ++i) push("op" + std::to_string(i));
-    try {
-      engine_.wait_all();
-    } catch (const OpError&) {
-    }
-    for (std::thread& thread : callers_) thread.join();
-  }
-  /// The same by graphs of some ops each.
-  void run_captured(int ops) {
-    may_wait_ = false;
-    for (int i = 0; i < ops;) {
-      const int end = std::min(ops, i + 1 + static_cast<int>(random_() % 20));
-      engine_
-          .capture([&] {
-            for (; i < end; ++i) push("op" + std::to_string(i));
-          })
-          .launch();
-    }
-    run(0);
-  }
+}
 
-  ArrowOracle oracle;
-  std::set<std::string> names;
-
- private:
-  void push(const std::string& name) {
-    const auto accesses = draw();
-    std::vector<Access> list;
-    for (const auto& [v, kind] : accesses) list.push_back({vars_[static_cast<std::size_t>(v)], kind});
-    names.insert(name);
-    const PushOptions how{.name = name};
-    switch (random_() % 10) {
-      case 0:
-        engine_.push([] { throw std::runtime_error("as planned"); }, list, how);
-        break;
-      case 1:
-        engine_.push_async([](OnComplete done) { done(); }, list, how);
-        break;
-      case 2:
-        engine_.push_async([this](OnComplete done) { later(std::move(done)); }, list, how);
-        break;
-      case 3:
-        engine_.push(engine_.declare([] {}, list, how));
-        break;
-      case 4:
-        return retire(name, static_cast<int>(random_() % vars_.size()));
-      case 5:
-        if (may_wait_) wait(static_cast<std::size_t>(random_() % vars_.size()));
-        [[fallthrough]];
-      default:
-        engine_.push([] {}, list, how);
-    }
-    oracle.push(name, accesses);
-  }
-
-  std::vector<std::pair<int, AccessKind>> draw() {
-    std::map<int, AccessKind> chosen;
-    constexpr AccessKind kinds[] = {AccessKind::read, AccessKind::read, AccessKind::mutate, AccessKind::overwrite};
-    for (auto i = random_() % 4; i > 0; --i) chosen[static_cast<int>(random_() % vars_.size())] = kinds[random_() % 4];
-    return {chosen.begin(), chosen.end()};
-  }
-
-  void retire(const std::string& name, int v) {
-    Var& var = vars_[static_cast<std::size_t>(v)];
-    engine_.retire(var, nullptr, {.name = name});
-    var = engine_.new_var("again");
-    oracle.retire(name, v);
-  }
-
-  void wait(std::size_t v) {
-    try {
-      engine_.wait({random_() % 2 == 0 ? read(vars_[v]) : mutate(vars_[v])});
-    } catch (const OpError&) {
-    }
-  }
-
-  void later(OnComplete done) {
-    std::lock_guard lock(mutex_);
-    callers_.emplace_back([d = std::make_shared<OnComplete>(std::move(done))] { (*d)(); });
-  }
-
-  Engine& engine_;
-  std::mt19937 random_;
-  bool may_wait_ = true;
-  std::vector<Var> vars_;
-  std::mutex mutex_;
-  std::vector<std::thread> callers_;
-};
-
-void expect_each_op_and_its_arrows(const EngineOptions& options, void (RandomTraced::*run)(int)) {
+void expect_each_op_and_its_arrows(const EngineOptions& options, bool captured) {
   for (const unsigned seed : {1u, 2u, 3u}) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Engine engine(options);
-    engine.trace().start({.all_arrows = true});
-    RandomTraced program(engine, seed);
-    (program.*run)(200);
-    engine.trace().stop();
-    ReadTrace trace = read_trace(engine);
-    // A graph that ends retires the variables that were its own.
-    const auto is_end = [](const std::string& name) { return name == "retire"; };
-    std::erase_if(trace.ops, [&](const auto& op) { return is_end(op.name); });
-    std::erase_if(trace.arrows, [&](const auto& arrow) { return is_end(arrow.second); });
-    std::set<std::string> names;
-    for (const auto& op : trace.ops) names.insert(op.name);
-    EXPECT_EQ(names, program.names);
-    EXPECT_EQ(trace.ops.size(), program.names.size());
-    EXPECT_EQ(trace.arrows, program.oracle.arrows);
+    const std::vector<Step> steps =
+        random_program(seed, 600, {.waits = !captured, .commute = false, .slow_one_in = 20});
+    Machine machine(options, 0, steps.size());
+    machine.named = true;
+    machine.engine.trace().start({.all_arrows = true});
+    push_steps(machine, steps, captured);
+    EXPECT_THROW(machine.engine.wait_all(), OpError);
+    machine.engine.trace().stop();
+    ReadTrace trace = read_trace(machine.engine);
+    ArrowOracle oracle;
+    std::multiset<std::string> expected, names;
+    for (const Step& step : steps) {
+      if (is_wait(step)) continue;
+      const std::string name = Machine::name_of(step);
+      expected.insert(name);
+      is_retire(step) ? oracle.retire(name, step.accesses[0].first) : oracle.push(name, step.accesses);
+    }
+    // Not those that an op pushes, nor those by which graphs retire variables of their own.
+    for (const auto& op : trace.ops) {
+      if (op.name.starts_with("step ")) names.insert(op.name);
+    }
+    std::erase_if(trace.arrows, [](const auto& arrow) {
+      return !arrow.first.starts_with("step ") || !arrow.second.starts_with("step ");
+    });
+    EXPECT_EQ(names, expected);
+    EXPECT_EQ(trace.arrows, oracle.arrows);
   }
 }
 
 TEST_P(TraceOracle, HoldsEachOpOnceWithAnArrowForEachDirectDependencyAndNoOther) {
-  expect_each_op_and_its_arrows(options(), &RandomTraced::run);
+  expect_each_op_and_its_arrows(options(), false);
 }
 
-TEST_P(TraceOracle, HoldsTheOpsOfGraphsOneByOneAndTheirArrows) {
-  expect_each_op_and_its_arrows(options(), &RandomTraced::run_captured);
-}
+TEST_P(TraceOracle, HoldsTheOpsOfGraphsOneByOneAndTheirArrows) { expect_each_op_and_its_arrows(options(), true); }
 
 }  // namespace
 }  // namespace windrow::testing

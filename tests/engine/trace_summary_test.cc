@@ -16,7 +16,7 @@
 namespace windrow::testing {
 namespace {
 
-class SummaryOfEveryPolicy : public EveryPolicy {};
+class SummaryOfEveryPolicy : public EngineOnEveryPolicy {};
 WINDROW_EVERY_POLICY(SummaryOfEveryPolicy);
 
 TEST(Trace, ShowsCountersOfTheProgram) {
@@ -53,10 +53,7 @@ void spin(int rounds) {
 }
 
 TEST_P(SummaryOfEveryPolicy, AgreesWithTheTrace) {
-  const unsigned seed = 7;
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
-  Engine engine(options());
+  std::mt19937 random(7);
   std::vector<Var> vars;
   for (int v = 0; v < 4; ++v) vars.push_back(engine.new_var());
   engine.trace().start({.all_arrows = true});
@@ -90,7 +87,6 @@ TEST_P(SummaryOfEveryPolicy, AgreesWithTheTrace) {
 }
 
 TEST_P(SummaryOfEveryPolicy, DevicesHaveTracksOfTheirOwn) {
-  Engine engine(options());
   const auto first = std::make_shared<SimLane>("first"), second = std::make_shared<SimLane>("second");
   const LaneId of_first = engine.add_lane(first);
   engine.push([&] { first->launch([] {}); }, {}, {.name = "before", .lane = of_first});

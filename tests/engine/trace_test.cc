@@ -2,10 +2,6 @@
 #include "windrow/engine/trace.h"
 
 #include <atomic>
-#include <cstdlib>
-#include <limits>
-#include <sstream>
-#include <stop_token>
 #include <thread>
 
 #include "read_trace.h"
@@ -14,70 +10,44 @@
 namespace windrow::testing {
 namespace {
 
-class TraceOfEveryPolicy : public EveryPolicy {};
-class TraceOfThreadedPolicies : public EveryPolicy {};
+using TraceOfAWorker = PoolOf<1>;
+
+class TraceOfEveryPolicy : public EngineOnEveryPolicy {};
+class TraceOfThreadedPolicies : public EngineOnEveryPolicy {};
 WINDROW_EVERY_POLICY(TraceOfEveryPolicy);
 WINDROW_THREADED_POLICIES(TraceOfThreadedPolicies);
 
 TEST_P(TraceOfEveryPolicy, ShowsHowOpsEndedAndWhereTheyWerePushed) {
-  Engine engine(options());
-  const Var a = engine.new_var("a"), b = engine.new_var("b");
   engine.trace().start();
   engine.push([] {}, {mutate(b)}, {.name = "good"});
   engine.push([] { throw std::runtime_error("no"); }, {mutate(a)}, {.name = "bad"});
   engine.push([] {}, {read(a), mutate(b)}, {.name = "victim"});
   const std::string here = std::string(__FILE__) + ":" + std::to_string(__LINE__ - 1);
   engine.push([] {}, {read(a)}, {.name = "stubborn", .run_always = true});
+  engine.push([] {}, {mutate(c)}, {.name = "called off", .stop = stopped()});
+  engine.push([] { throw Cancelled(); }, {overwrite(c)}, {.name = "gives up"});
   EXPECT_THROW(engine.wait_all(), OpError);
   const ReadTrace trace = read_trace(engine);
-  EXPECT_EQ(trace.op("good").outcome, "ran");
-  EXPECT_EQ(trace.op("bad").outcome, "failed");
-  EXPECT_EQ(trace.op("victim").outcome, "skipped");
-  EXPECT_EQ(trace.op("stubborn").outcome, "ran");
+  const std::pair<const char*, const char*> outcomes[] = {
+      {"good", "ran"},     {"bad", "failed"},           {"victim", "skipped"},
+      {"stubborn", "ran"}, {"called off", "cancelled"}, {"gives up", "cancelled"}};
+  for (const auto& [name, outcome] : outcomes) EXPECT_EQ(trace.op(name).outcome, outcome) << name;
   EXPECT_TRUE(here.ends_with(trace.op("victim").pushed_at)) << trace.op("victim").pushed_at;
   EXPECT_EQ(trace.op("good").lane, "host");
   const TraceSummary summary = engine.trace().summary();
   EXPECT_EQ(summary.failed, 1u);
-  EXPECT_EQ(summary.cancelled, 0u);
+  EXPECT_EQ(summary.cancelled, 2u);
   EXPECT_EQ(summary.skipped, 1u);
 }
 
-TEST_P(TraceOfEveryPolicy, TellsCancelledOpsFromFailedOnes) {
-  Engine engine(options());
-  const Var a = engine.new_var("a"), b = engine.new_var("b");
-  std::stop_source source;
-  source.request_stop();
-  engine.trace().start();
-  engine.push([] {}, {mutate(a)}, {.name = "called off", .stop = source.get_token()});
-  engine.push([] { throw Cancelled(); }, {mutate(b)}, {.name = "gives up"});
-  EXPECT_THROW(engine.wait_all(), OpError);
-  const ReadTrace trace = read_trace(engine);
-  EXPECT_EQ(trace.op("called off").outcome, "cancelled");
-  EXPECT_EQ(trace.op("gives up").outcome, "cancelled");
-  EXPECT_EQ(engine.trace().summary().failed, 0u);
-  EXPECT_EQ(engine.trace().summary().cancelled, 2u);
-}
-
 TEST_P(TraceOfThreadedPolicies, AnAsynchronousOpLastsUntilItsOnCompleteIsCalled) {
-  Engine engine(options());
-  const Var a = engine.new_var("a"), b = engine.new_var("b"), c = engine.new_var("c");
   engine.trace().start();
-  Gate called, called_too;
-  std::optional<OnComplete> first, second;
-  const auto keep = [](std::optional<OnComplete>& token, Gate& gate) {
-    return [&](OnComplete done) {
-      token.emplace(std::move(done));
-      gate.open();
-    };
-  };
-  engine.push_async(keep(first, called), {mutate(a)}, {.name = "first"});
-  engine.push_async(keep(second, called_too), {mutate(b)}, {.name = "second"});
-  ASSERT_TRUE(called.pass() && called_too.pass());
+  HeldOp first(engine, {mutate(a)}, "first"), second(engine, {mutate(b)}, "second");
   engine.push([] {}, {mutate(c)}, {.name = "meanwhile"});
   engine.wait(c);
   engine.push([] {}, {read(a), read(b)}, {.name = "after"});
-  (*first)();
-  (*second)();
+  first.complete();
+  second.complete();
   engine.wait_all();
   const ReadTrace trace = read_trace(engine);
   for (const char* name : {"first", "second"}) {
@@ -92,13 +62,11 @@ TEST_P(TraceOfThreadedPolicies, AnAsynchronousOpLastsUntilItsOnCompleteIsCalled)
 }
 
 TEST_P(TraceOfThreadedPolicies, AWaitInsideAnOpIsASliceWithinIt) {
-  Engine engine(options());
-  const Var a = engine.new_var("a"), b = engine.new_var("b");
   engine.trace().start();
   Gate gate;
   engine.push(
       [&] {
-        engine.push([&] { EXPECT_TRUE(gate.pass()); }, {mutate(b)}, {.name = "inner"});
+        engine.push([&] { gate.await(); }, {mutate(b)}, {.name = "inner"});
         engine.wait(b);
       },
       {mutate(a)}, {.name = "outer"});
@@ -126,10 +94,8 @@ TEST_P(TraceOfThreadedPolicies, AWaitInsideAnOpIsASliceWithinIt) {
 }
 
 TEST_P(TraceOfEveryPolicy, OpsOfOrderedLanesAreThere) {
-  Engine engine(options());
   const auto lane = std::make_shared<SimLane>("sim");
   const LaneId id = engine.add_lane(lane);
-  const Var a = engine.new_var("a"), b = engine.new_var("b");
   engine.trace().start();
   engine.push([&] { lane->launch([] {}); }, {mutate(a)}, {.name = "issue", .lane = id});
   engine.push([&] { lane->launch([] {}); }, {read(a), mutate(b)}, {.name = "issue more", .lane = id});
@@ -141,8 +107,7 @@ TEST_P(TraceOfEveryPolicy, OpsOfOrderedLanesAreThere) {
   EXPECT_EQ(trace.track_of("issue"), "sim 1");
   EXPECT_EQ(trace.track_of("issue more"), "sim 1");
   EXPECT_NE(trace.track_of("host"), "sim 1");
-  EXPECT_EQ(trace.arrows,
-            (std::set<std::pair<std::string, std::string>>{{"issue", "issue more"}, {"issue more", "host"}}));
+  EXPECT_EQ(trace.arrows, (Arrows{{"issue", "issue more"}, {"issue more", "host"}}));
 }
 
 TEST(Trace, NamesAreEscaped) {
@@ -154,12 +119,11 @@ TEST(Trace, NamesAreEscaped) {
   engine.push([] {}, {}, {.name = std::string("bad \xff\xc3(\xed\xa0\x80\xc0\xaf")});
   const ReadTrace trace = read_trace(engine);
   for (const std::string& name : names) EXPECT_NO_THROW(trace.op(name));
-  EXPECT_NO_THROW(trace.op("bad \\ufffd\\ufffd(\\ufffd\\ufffd\\ufffd\\ufffd\\ufffd"));
+  const std::string unknown = "\xef\xbf\xbd";
+  EXPECT_NO_THROW(trace.op("bad " + unknown + unknown + "(" + unknown + unknown + unknown + unknown + unknown));
 }
 
-TEST(Trace, KnowsNothingOfWhatRanBeforeItsStartAndAfterItsStop) {
-  Engine engine({.policy = Policy::pool, .workers = 1});
-  const Var a = engine.new_var("a");
+TEST_F(TraceOfAWorker, KnowsNothingOfWhatRanBeforeItsStartAndAfterItsStop) {
   const auto push = [&](const char* name) {
     engine.push([] {}, {mutate(a)}, {.name = std::string(name)});
     engine.wait_all();
@@ -176,36 +140,26 @@ TEST(Trace, KnowsNothingOfWhatRanBeforeItsStartAndAfterItsStop) {
   engine.trace().stop();
   const ReadTrace trace = read_trace(engine);
   ASSERT_EQ(trace.ops.size(), 2u);
-  EXPECT_EQ(trace.arrows, (std::set<std::pair<std::string, std::string>>{{"first", "second"}}));
+  EXPECT_EQ(trace.arrows, (Arrows{{"first", "second"}}));
   engine.trace().start();
   push("third");
   ASSERT_EQ(read_trace(engine).ops.size(), 1u);
   EXPECT_EQ(read_trace(engine).op("third").outcome, "ran");
 }
 
-TEST(Trace, AnOpThatRunsAtTheStartOrAtTheStopIsNotPartOfIt) {
-  Engine engine({.policy = Policy::pool, .workers = 1});
-  const Var a = engine.new_var("a");
-  const auto across = [&](const char* name, auto change) {
-    Gate running, go;
-    engine.push(
-        [&] {
-          running.open();
-          EXPECT_TRUE(go.pass());
-        },
-        {mutate(a)}, {.name = std::string(name)});
-    EXPECT_TRUE(running.pass());
+TEST_F(TraceOfAWorker, AnOpThatRunsAtTheStartOrAtTheStopIsNotPartOfIt) {
+  const auto across = [&](auto change) {
+    StuckOp stuck(engine, {mutate(a)});
     change();
-    go.open();
+    stuck.let_go();
     engine.wait_all();
   };
-  across("at start", [&] { engine.trace().start(); });
-  engine.push([] {}, {mutate(a)}, {.name = "inside"});
-  engine.wait_all();
-  across("at restart", [&] { engine.trace().start(); });
-  engine.push([] {}, {mutate(a)}, {.name = "inside"});
-  engine.wait_all();
-  across("at stop", [&] { engine.trace().stop(); });
+  for (int i = 0; i < 2; ++i) {
+    across([&] { engine.trace().start(); });
+    engine.push([] {}, {mutate(a)}, {.name = "inside"});
+    engine.wait_all();
+  }
+  across([&] { engine.trace().stop(); });
   const ReadTrace trace = read_trace(engine);
   ASSERT_EQ(trace.ops.size(), 1u);
   EXPECT_EQ(trace.ops[0].name, "inside");
@@ -221,12 +175,10 @@ TEST(Trace, NoArrowLeadsOverAnOpThatIsNotInTheTrace) {
   const ReadTrace trace = read_trace(engine);
   EXPECT_EQ(trace.op("last").outcome, "ran");
   EXPECT_EQ(trace.left_out, 1);
-  EXPECT_EQ(trace.arrows, (std::set<std::pair<std::string, std::string>>{{"one", "two"}}));
+  EXPECT_EQ(trace.arrows, (Arrows{{"one", "two"}}));
 }
 
-TEST(Trace, KeepsNoMoreOpsThanItMayAndSaysHowManyItLeftOut) {
-  Engine engine({.policy = Policy::pool, .workers = 1});
-  const Var a = engine.new_var("a");
+TEST_F(TraceOfAWorker, KeepsNoMoreOpsThanItMayAndSaysHowManyItLeftOut) {
   engine.trace().start({.max_ops_per_thread = 10});
   for (int i = 0; i < 100; ++i) engine.push([] {}, {mutate(a)}, {.name = "op"});
   engine.wait_all();
@@ -239,11 +191,9 @@ TEST(Trace, KeepsNoMoreOpsThanItMayAndSaysHowManyItLeftOut) {
   EXPECT_EQ(read_trace(engine).left_out, 0);
 }
 
-TEST(Trace, OpsWithManyAccessesAndManyOpsFillChunks) {
-  Engine engine({.policy = Policy::pool, .workers = 1});
+TEST_F(TraceOfAWorker, OpsWithManyAccessesAndManyOpsFillChunks) {
   std::vector<Access> many;
   for (int i = 0; i < 5000; ++i) many.push_back(mutate(engine.new_var()));
-  const Var a = engine.new_var();
   engine.trace().start();
   for (int i = 0; i < 2000; ++i) engine.push([] {}, {mutate(a)}, {.name = "small"});
   engine.push([] {}, many, {.name = "big"});
@@ -304,8 +254,7 @@ TEST(Trace, MayBeStartedStoppedAndSavedWhileSeveralThreadsPush) {
   done = true;
 }
 
-TEST(Trace, AnOpBeginsAfterTheRestOfItsWorker) {
-  Engine engine({.policy = Policy::pool, .workers = 1});
+TEST_F(TraceOfAWorker, AnOpBeginsAfterTheRestOfItsWorker) {
   engine.trace().start();
   engine.push([] {}, {}, {.name = "first"});
   engine.wait_all();
@@ -320,14 +269,11 @@ TEST(Trace, AnOpBeginsAfterTheRestOfItsWorker) {
   EXPECT_LE(rest, trace.op("second").begin);
 }
 
-TEST(Trace, CountsPendingAndReadyOps) {
-  Engine engine({.policy = Policy::pool, .workers = 1});
-  const Var a = engine.new_var("a");
-  Gate go;
-  engine.push([&] { EXPECT_TRUE(go.pass()); }, {mutate(a)});
+TEST_F(TraceOfAWorker, CountsPendingAndReadyOps) {
+  StuckOp stuck(engine, {mutate(a)});
   for (const int priority : {0, 1, -1, 2, 0}) engine.push([] {}, {mutate(a)}, {.priority = priority});
   engine.trace().start();  // counts at once
-  go.open();
+  stuck.let_go();
   engine.wait_all();
   engine.trace().stop();  // and at the end
   const ReadTrace trace = read_trace(engine);
@@ -339,14 +285,11 @@ TEST(Trace, CountsPendingAndReadyOps) {
   EXPECT_EQ(ready.back().count, 0);
 }
 
-TEST(Trace, CountsOpsThatAreReadyAndBytesThatAreHeld) {
-  Engine engine({.policy = Policy::pool, .workers = 1});
-  Gate go;
-  engine.push([&] { EXPECT_TRUE(go.pass()); }, {}, {.priority = 1});
-  while (engine.describe_pending().find("runs") == std::string::npos) std::this_thread::yield();
+TEST_F(TraceOfAWorker, CountsOpsThatAreReadyAndBytesThatAreHeld) {
+  StuckOp stuck(engine, {});
   for (const int priority : {1, -1, 0}) engine.push([] {}, {}, {.priority = priority, .bytes = 1000});
   engine.trace().start();
-  go.open();
+  stuck.let_go();
   engine.wait_all();
   engine.trace().stop();
   const ReadTrace trace = read_trace(engine);
@@ -368,7 +311,7 @@ TEST(Trace, ArrowsLeadFromKindToKindOfSharedAccess) {
       engine.push([] {}, {access}, {.name = name});
       if (waits || name == "read again") engine.wait_all();
     }
-    const std::set<std::pair<std::string, std::string>> expected = {
+    const Arrows expected = {
         {"write", "read"}, {"read", "add"}, {"add", "rewrite"}, {"rewrite", "add more"}, {"add more", "read again"}};
     EXPECT_EQ(read_trace(engine).arrows, expected) << waits;
   }

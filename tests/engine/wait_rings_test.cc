@@ -15,92 +15,74 @@
 namespace windrow::testing {
 namespace {
 
-class WaitRings : public EveryPolicy {
+class WaitRings : public EngineOnEveryPolicy {
  protected:
-  /// Runs it in an op with this access to a_, and expects that its wait is a ring.
+  /// Runs it in an op with this access to a, and expects that its wait is a ring.
   template <class F>
   void expect_ring(Access access, F&& wait) {
     std::atomic<bool> found = false;
-    engine_.push(
+    engine.push(
         [&] {
-          try {
-            wait();
-          } catch (const WaitCycleError& error) {
-            EXPECT_NE(std::string(error.what()).find("op 'waiting'"), std::string::npos) << error.what();
-            found = true;
-          }
+          expect_error<WaitCycleError>(wait, "op 'waiting'");
+          found = true;
         },
         {access}, {.name = "waiting"});
-    ASSERT_TRUE(engine_.wait_all_for(patience));
+    ASSERT_TRUE(engine.wait_all_for(patience));
     EXPECT_TRUE(found);
   }
-
-  Engine engine_{options()};
-  const Var a_ = engine_.new_var("a"), b_ = engine_.new_var("b");
 };
 WINDROW_EVERY_POLICY(WaitRings);
 
 TEST_P(WaitRings, ThroughAReadThatIsGrantedAreFound) {
-  expect_ring(mutate(a_), [&] {
-    engine_.push([] {}, {mutate(a_), read(b_)});
-    engine_.wait({mutate(b_)});
+  expect_ring(mutate(a), [&] {
+    engine.push([] {}, {mutate(a), read(b)});
+    engine.wait({mutate(b)});
   });
 }
 
 TEST_P(WaitRings, ThroughTurnsAreFound) {
-  expect_ring(commute(a_), [&] {
-    engine_.push([] {}, {commute(a_), mutate(b_)});
-    engine_.wait(b_);
+  expect_ring(commute(a), [&] {
+    engine.push([] {}, {commute(a), mutate(b)});
+    engine.wait(b);
   });
 }
 
 TEST_P(WaitRings, ThroughTurnsOfOpsThatWaitForOthersFirstAreFound) {
-  Gate gate;
-  const Var c = engine_.new_var("c");
   if (GetParam().policy == Policy::serial || GetParam().workers == 1) GTEST_SKIP() << "the other op must run beside";
-  engine_.push([&] { EXPECT_TRUE(gate.pass()); }, {mutate(c)});
-  expect_ring(commute(a_), [&] {
-    engine_.push([] {}, {commute(a_), mutate(b_), read(c)});
-    engine_.push([&] { gate.open(); }, {});
-    engine_.wait(b_);
+  StuckOp stuck(engine, {mutate(c)});
+  expect_ring(commute(a), [&] {
+    engine.push([] {}, {commute(a), mutate(b), read(c)});
+    engine.push([&] { stuck.let_go(); }, {});
+    engine.wait(b);
   });
 }
 
 TEST_P(WaitRings, ThroughALaunchAreFound) {
-  const Graph graph = engine_.capture([&] {
-    engine_.push([] {}, {read(a_), mutate(b_)});
-    engine_.push([] {}, {mutate(b_)});
+  const Graph graph = engine.capture([&] {
+    engine.push([] {}, {read(a), mutate(b)});
+    engine.push([] {}, {mutate(b)});
   });
-  expect_ring(mutate(a_), [&] {
+  expect_ring(mutate(a), [&] {
     graph.launch();
-    engine_.wait(b_);
+    engine.wait(b);
   });
 }
 
 TEST_P(WaitRings, OfAnOpInALaunchAreFound) {
   std::atomic<bool> found = false;
-  const Graph graph = engine_.capture([&] {
-    const auto wait = [&] {
-      try {
-        engine_.wait(b_);
-      } catch (const WaitCycleError&) {
-        found = true;
-      }
-    };
-    engine_.push(wait, {mutate(a_)}, {.name = "waiting"});
-    engine_.push([] {}, {mutate(a_), mutate(b_)});
+  const Graph graph = engine.capture([&] {
+    engine.push([&] { found = closes_ring(engine, {read(b)}); }, {mutate(a)}, {.name = "waiting"});
+    engine.push([] {}, {mutate(a), mutate(b)});
   });
   graph.launch();
-  ASSERT_TRUE(engine_.wait_all_for(patience));
+  ASSERT_TRUE(engine.wait_all_for(patience));
   EXPECT_TRUE(found);
 }
 
-TEST_P(WaitRings, AreSoughtAmongTheOpsThatWaitForTheSearchingOneOnly) {
-  if (GetParam().policy == Policy::serial) GTEST_SKIP() << "nothing is pending beside an op";
-  Gate gate;
+TEST(WaitRing, IsSoughtAmongTheOpsThatWaitForTheSearchingOneOnly) {
   Engine engine({.policy = Policy::pool, .workers = 2, .max_pending_ops = 1u << 20});
   const Var other = engine.new_var(), mine = engine.new_var();
-  engine.push([&] { EXPECT_TRUE(gate.pass()); }, {mutate(other)});
+  StuckOp stuck(engine, {mutate(other)});
   for (int i = 0; i < 10'000; ++i) engine.push([] {}, {mutate(other)});
   const auto is_whole = [](std::size_t most) {
     const WaitGraph::Ring ring = WaitGraph::of_process().find_ring(Running::innermost(), most);
@@ -116,13 +98,13 @@ TEST_P(WaitRings, AreSoughtAmongTheOpsThatWaitForTheSearchingOneOnly) {
       },
       {mutate(mine)});
   engine.wait(mine);
-  gate.open();
+  stuck.let_go();
   engine.wait_all();
 }
 
 // ---- waits across engines ----
 
-class WaitsAcrossEngines : public ::testing::TestWithParam<Policy> {};
+class WaitsAcrossEngines : public EachPolicy {};
 INSTANTIATE_TEST_SUITE_P(ThreadedPolicies, WaitsAcrossEngines,
                          ::testing::Values(Policy::pool, Policy::per_device, Policy::chaos),
                          [](const auto& about) { return std::string(to_string(about.param)); });
@@ -147,7 +129,7 @@ void run_chain(Policy policy, const Chain& chain, unsigned seed) {
   std::shuffle(priorities.begin(), priorities.end(), random);
   Gate gate;
   for (const auto& engine : engines) {
-    for (int i = 0; i < chain.workers; ++i) engine->push([&] { EXPECT_TRUE(gate.pass()); }, {}, {.priority = 1000});
+    for (int i = 0; i < chain.workers; ++i) engine->push([&] { gate.await(); }, {}, {.priority = 1000});
   }
   std::atomic<int> ended = 0;
   for (int i = 0; i < chain.length; ++i) {
@@ -174,50 +156,35 @@ TEST_P(WaitsAcrossEngines, EndWhereNoThreadIsLeftInWhateverOrderOpsBegin) {
   }
 }
 
-TEST_P(WaitsAcrossEngines, ThatCloseARingWhereNoThreadIsLeftAreFound) {
-  Engine one({.policy = GetParam(), .workers = 1, .max_spare_threads = 0});
-  Engine two({.policy = GetParam(), .workers = 1, .max_spare_threads = 0});
-  const Var a = one.new_var("a"), b = two.new_var("b");
-  Gate first_runs, second_runs;
-  std::atomic<int> rings = 0;
-  const auto body = [&](Gate& mine, Gate& other, Engine& engine, Var wanted) {
-    mine.open();
-    EXPECT_TRUE(other.pass());
-    try {
-      engine.wait(wanted);
-    } catch (const WaitCycleError&) {
-      ++rings;
-    }
-  };
-  one.push([&] { body(first_runs, second_runs, two, b); }, {mutate(a)});
-  two.push([&] { body(second_runs, first_runs, one, a); }, {mutate(b)});
-  ASSERT_TRUE(one.wait_all_for(patience));
-  ASSERT_TRUE(two.wait_all_for(patience));
-  EXPECT_GE(rings, 1);
+TEST_P(WaitsAcrossEngines, ThatCloseARingAreFoundAlsoWhereNoThreadIsLeft) {
+  for (const int spares : {0, 256}) {
+    Engine one({.policy = GetParam(), .workers = 1, .max_spare_threads = spares});
+    Engine two({.policy = GetParam(), .workers = 1, .max_spare_threads = spares});
+    const Var a = one.new_var("a"), b = two.new_var("b");
+    Gate first_runs, second_runs;
+    std::atomic<int> rings = 0;
+    one.push([&] { first_runs.open(), second_runs.pass(), rings += closes_ring(two, {read(b)}); }, {mutate(a)});
+    two.push([&] { second_runs.open(), first_runs.pass(), rings += closes_ring(one, {read(a)}); }, {mutate(b)});
+    ASSERT_TRUE(one.wait_all_for(patience));
+    ASSERT_TRUE(two.wait_all_for(patience));
+    EXPECT_GE(rings, 1);
+  }
 }
 
 TEST_P(WaitsAcrossEngines, RunNoMoreOpsThanThereAreWorkers) {
   // Each op of the other engine counts itself; it has one worker, whose op waits.
   Engine one({.policy = GetParam(), .workers = 2, .max_spare_threads = 0});
   Engine two({.policy = GetParam(), .workers = 1, .max_spare_threads = 0});
-  std::atomic<int> running = 0, most = 0;
+  Crowd crowd;
   std::vector<Var> vars;
   for (int i = 0; i < 40; ++i) vars.push_back(two.new_var());
   for (const Var var : vars) {
-    two.push(
-        [&] {
-          const int now = ++running;
-          for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
-          }
-          std::this_thread::sleep_for(200us);
-          --running;
-        },
-        {mutate(var)});
+    two.push([&] { crowd.pass([] { std::this_thread::sleep_for(200us); }); }, {mutate(var)});
   }
   for (const Var var : vars) one.push([&, var] { two.wait(var); }, {});
   ASSERT_TRUE(one.wait_all_for(patience));
   ASSERT_TRUE(two.wait_all_for(patience));
-  EXPECT_EQ(most, 1);
+  EXPECT_EQ(crowd.most(), 1);
 }
 
 }  // namespace

@@ -60,24 +60,8 @@ int lines_with(const std::string& text, std::string_view pieces) {
 }
 #define EXPECT_LINE(text, pieces) EXPECT_GT(lines_with(text, pieces), 0) << text
 
-/// An op that runs until it is let go.
-class Stuck {
- public:
-  Stuck(Engine& engine, AccessList accesses, OpName name = "stuck") {
-    engine.push(
-        [this] {
-          runs_.open();
-          EXPECT_TRUE(go_.pass());
-        },
-        accesses, {.name = name});
-    EXPECT_TRUE(runs_.pass());
-  }
-  ~Stuck() { let_go(); }
-  void let_go() { go_.open(); }
-
- private:
-  Gate runs_, go_;
-};
+using PendingOfAWorker = PoolOf<1>;
+using PendingOfTwoWorkers = PoolOf<2>;
 
 class WatchdogOfThreadedPolicies : public EveryPolicy {};
 WINDROW_THREADED_POLICIES(WatchdogOfThreadedPolicies);
@@ -89,7 +73,7 @@ TEST_P(WatchdogOfThreadedPolicies, TellsOfAStuckOpItsVariableAndWhoWaitsForIt) {
   how.on_silence = reports.sink();
   Engine engine(std::move(how));
   const Var a = engine.new_var("weights");
-  Stuck stuck(engine, {mutate(a)});
+  StuckOp stuck(engine, {mutate(a)});
   engine.push([] {}, {read(a)}, {.name = "reader"});
   const std::string report = reports.next();
   stuck.let_go();
@@ -97,7 +81,7 @@ TEST_P(WatchdogOfThreadedPolicies, TellsOfAStuckOpItsVariableAndWhoWaitsForIt) {
   EXPECT_LINE(report, "no op has finished for 0.005 s; * pending");
   // On a busy machine the report may come before a worker has taken the op up.
   const bool runs = report.find("no worker has taken it up") == std::string::npos;
-  EXPECT_LINE(report, runs ? "op 'stuck' (pushed at *watchdog_test.cc:*) runs" : "op 'stuck' * is ready*");
+  EXPECT_LINE(report, runs ? "op 'stuck' (pushed at *support.h:*) runs" : "op 'stuck' * is ready*");
   if (report.find("2 ops are pending") != std::string::npos) {
     EXPECT_LINE(report, "op 'reader' *waits for variable 'weights', held by op 'stuck' *" +
                             std::string(runs ? ", which runs" : ""));
@@ -108,7 +92,7 @@ TEST(Watchdog, TellsOnceOfEachSilence) {
   Reports reports;
   Engine engine({.policy = Policy::pool, .workers = 1, .watchdog = 2ms, .on_silence = reports.sink()});
   for (int i = 0; i < 3; ++i) {
-    Stuck stuck(engine, {});
+    StuckOp stuck(engine, {});
     EXPECT_FALSE(reports.next().empty());
     std::this_thread::sleep_for(20ms);  // several more of its looks
     EXPECT_EQ(reports.count(), 0u);
@@ -149,8 +133,8 @@ TEST(Watchdog, WaitsOfThreadsAreNoProgress) {
       polls.open();
     }
   });
-  EXPECT_TRUE(polls.pass());
-  Stuck stuck(engine, {});
+  polls.await();
+  StuckOp stuck(engine, {});
   EXPECT_FALSE(reports.next().empty());
   done = true;
 }
@@ -162,7 +146,7 @@ TEST(Watchdog, ACallbackThatThrowsDoesNoHarm) {
                    throw std::runtime_error("not now");
                  }});
   for (int i = 1; i < 3; ++i) {
-    Stuck stuck(engine, {});
+    StuckOp stuck(engine, {});
     while (calls < i) std::this_thread::yield();
     stuck.let_go();
     engine.wait_all();
@@ -180,7 +164,7 @@ TEST(Watchdog, EndsWithItsEngineHoweverPatientItIs) {
 TEST(Watchdog, TellsWhileShutdownWaits) {
   Reports reports;
   Engine engine({.policy = Policy::pool, .workers = 1, .watchdog = 2ms, .on_silence = reports.sink()});
-  Stuck stuck(engine, {});
+  StuckOp stuck(engine, {});
   std::jthread ends([&] { engine.shutdown(); });
   EXPECT_FALSE(reports.next().empty());
   stuck.let_go();
@@ -188,18 +172,16 @@ TEST(Watchdog, TellsWhileShutdownWaits) {
 
 TEST(Watchdog, ANegativeSpanIsMisuse) { EXPECT_THROW(Engine({.watchdog = -1ns}), MisuseError); }
 
-TEST(DescribePending, OfNothingSaysSo) {
-  Engine engine({.policy = Policy::pool, .workers = 1});
+TEST_F(PendingOfAWorker, OfNothingSaysSo) {
   EXPECT_EQ(engine.describe_pending(), "no op is pending");
   engine.push([] {}, {});
   engine.wait_all();
   EXPECT_EQ(engine.describe_pending(), "no op is pending");
 }
 
-TEST(DescribePending, NamesWhoHoldsWhatAnOpWaitsFor) {
-  Engine engine({.policy = Policy::pool, .workers = 2});
-  const Var a = engine.new_var("a"), b = engine.new_var("b"), nameless = engine.new_var();
-  Stuck stuck(engine, {read(a), mutate(nameless)});
+TEST_F(PendingOfTwoWorkers, NamesWhoHoldsWhatAnOpWaitsFor) {
+  const Var nameless = engine.new_var();
+  StuckOp stuck(engine, {read(a), mutate(nameless)});
   engine.push([] {}, {mutate(a), mutate(b)}, {.name = "writer"});
   engine.push([] {}, {read(b)}, {.name = "last"});
   engine.push([] {}, {read(nameless)}, {.name = "other"});
@@ -213,68 +195,49 @@ TEST(DescribePending, NamesWhoHoldsWhatAnOpWaitsFor) {
   EXPECT_LINE(text, "op 'behind' (*) waits for variable 'a', held by op 'stuck'");
 }
 
-TEST(DescribePending, NamesWhoHasItsTurnAmongOpsThatCommute) {
-  Engine engine({.policy = Policy::pool, .workers = 2});
-  const Var a = engine.new_var("a");
-  Gate go;
-  std::atomic<bool> began{false};
-  engine.push(
-      [&] {
-        began = true;
-        EXPECT_TRUE(go.pass());
-      },
-      {commute(a)}, {.name = "first"});
-  while (!began) std::this_thread::yield();
+TEST_F(PendingOfTwoWorkers, NamesWhoHasItsTurnAmongOpsThatCommute) {
+  StuckOp first(engine, {commute(a)}, "first");
   engine.push([] {}, {commute(a)}, {.name = "second"});
   engine.push([] {}, {read(a)}, {.name = "reader"});
   engine.push([] {}, {commute(a)}, {.name = "third"});
   const std::string text = engine.describe_pending();
-  EXPECT_LINE(text, "op 'second' (*) waits for variable 'a', held by op 'first' (*), which runs");
-  EXPECT_LINE(text, "op 'reader' (*) waits for variable 'a', held by op 'first' (*), which runs");
-  EXPECT_LINE(text, "op 'third' (*) waits for variable 'a', held by op 'first' (*), which runs");
-  go.open();
-  engine.wait_all();
+  for (const char* name : {"second", "reader", "third"}) {
+    EXPECT_LINE(text, "op '" + std::string(name) + "' (*) waits for variable 'a', held by op 'first' (*), which runs");
+  }
 }
 
-TEST(DescribePending, TellsOpsThatAreReadyFromThoseThatRun) {
-  Engine engine({.policy = Policy::pool, .workers = 1});
-  const Var a = engine.new_var("a");
-  Stuck stuck(engine, {read(a)});
+TEST_F(PendingOfAWorker, TellsOpsThatAreReadyFromThoseThatRun) {
+  StuckOp stuck(engine, {read(a)});
   engine.push([] {}, {read(a)}, {.name = "ready"});
   EXPECT_LINE(engine.describe_pending(), "op 'stuck' (*) runs");
   EXPECT_LINE(engine.describe_pending(), "op 'ready' (*) is ready, and no worker has taken it up");
 }
 
-TEST(DescribePending, TellsOfAnOnCompleteThatWasNotCalled) {
+TEST(Pending, TellsOfAnOnCompleteThatWasNotCalled) {
   Engine engine({.policy = Policy::serial});
-  std::optional<OnComplete> token;
-  engine.push_async([&](OnComplete done) { token.emplace(std::move(done)); }, {}, {.name = "async"});
+  HeldOp held(engine, {}, "async");
   EXPECT_LINE(engine.describe_pending(), "op 'async' (*) has returned, and its OnComplete was not called");
-  (*token)();
+  held.complete();
   EXPECT_EQ(engine.describe_pending(), "no op is pending");
 }
 
-TEST(DescribePending, TellsOfAnOpThatWaitsForALane) {
-  Engine engine({.policy = Policy::pool, .workers = 1});
+TEST_F(PendingOfAWorker, TellsOfAnOpThatWaitsForALane) {
   const auto lane = std::make_shared<SimLane>("sim");
   const LaneId id = engine.add_lane(lane);
-  const Var a = engine.new_var("a"), b = engine.new_var("b");
   lane->hold();
   engine.push([&] { lane->launch([] {}); }, {mutate(a), mutate(b)}, {.name = "issue", .lane = id});
   engine.push([] {}, {read(a)}, {.name = "one"});
   engine.push([] {}, {mutate(b)}, {.name = "another"});
   while (lines_with(engine.describe_pending(), "to reach a point") != 2) std::this_thread::yield();
   EXPECT_LINE(engine.describe_pending(), "op 'one' (*) waits for a lane to reach a point");
-  Stuck stuck(engine, {});
+  StuckOp stuck(engine, {});
   lane->let_go();
   while (lines_with(engine.describe_pending(), "op 'one' * is ready") == 0) std::this_thread::yield();
   while (lines_with(engine.describe_pending(), "op 'another' * is ready") == 0) std::this_thread::yield();
 }
 
-TEST(DescribePending, TellsOfAWaitInsideAnOpAndWhatItIsFor) {
-  Engine engine({.policy = Policy::pool, .workers = 2});
-  const Var a = engine.new_var("a");
-  Stuck stuck(engine, {mutate(a)});
+TEST_F(PendingOfTwoWorkers, TellsOfAWaitInsideAnOpAndWhatItIsFor) {
+  StuckOp stuck(engine, {mutate(a)});
   engine.push([&] { engine.wait(a); }, {}, {.name = "waiter"});
   const std::string_view expected =
       "op 'waiter' (*) waits inside (at *watchdog_test.cc:*): it waits for variable 'a', held by op 'stuck' (*), "
@@ -285,27 +248,23 @@ TEST(DescribePending, TellsOfAWaitInsideAnOpAndWhatItIsFor) {
   engine.wait_all();
 }
 
-TEST(DescribePending, AnOpRunsOnAfterItsWait) {
-  Engine engine({.policy = Policy::pool, .workers = 2});
-  const Var a = engine.new_var("a");
+TEST_F(PendingOfTwoWorkers, AnOpRunsOnAfterItsWait) {
   Gate waited, go;
-  Stuck stuck(engine, {mutate(a)});
+  StuckOp stuck(engine, {mutate(a)});
   engine.push(
       [&] {
         EXPECT_FALSE(engine.wait_for({read(a)}, 1ms));
         waited.open();
-        EXPECT_TRUE(go.pass());
+        go.await();
       },
       {}, {.name = "waiter"});
-  EXPECT_TRUE(waited.pass());
+  waited.await();
   EXPECT_LINE(engine.describe_pending(), "op 'waiter' (*) runs");
   go.open();
 }
 
-TEST(DescribePending, OfManyOpsNamesTheFirstTen) {
-  Engine engine({.policy = Policy::pool, .workers = 1});
-  const Var a = engine.new_var("a");
-  Stuck stuck(engine, {mutate(a)});
+TEST_F(PendingOfAWorker, OfManyOpsNamesTheFirstTen) {
+  StuckOp stuck(engine, {mutate(a)});
   for (int i = 0; i < 100; ++i) engine.push([] {}, {mutate(a)}, {.name = "next"});
   const std::string text = engine.describe_pending();
   EXPECT_TRUE(text.starts_with("101 ops are pending:\n  op 'stuck'")) << text;
@@ -313,16 +272,13 @@ TEST(DescribePending, OfManyOpsNamesTheFirstTen) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 11);
 }
 
-TEST(DescribePending, MayBeCalledInsideAnOpAndWhileOthersPush) {
-  Engine engine({.policy = Policy::pool, .workers = 2});
-  const Var a = engine.new_var("a");
+TEST_F(PendingOfTwoWorkers, MayBeCalledInsideAnOpAndWhileOthersPush) {
   std::atomic<bool> done{false};
   std::jthread pusher([&] {
     while (!done) engine.push([] {}, {mutate(a)}, {.name = "quick"});
   });
   std::string text;
   for (int i = 0; i < 20; ++i) {
-    const Var b = engine.new_var("b");
     engine.push([&] { text = engine.describe_pending(); }, {mutate(b)}, {.name = "asks"});
     engine.wait(b);
     EXPECT_LINE(text, "op 'asks' (*) runs");

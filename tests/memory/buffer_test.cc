@@ -20,6 +20,18 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// Pushes an op that writes to the buffer.
+void push_write(Engine& engine, const Buffer& buffer, int value = 1) {
+  engine.push([bytes = buffer.bytes(), size = buffer.size(), value] { std::memset(bytes.write(), value, size); },
+              {overwrite(buffer.var())});
+}
+/// Where the buffer lies, when an op has written to it.
+const std::byte* place_of(Engine& engine, const Buffer& buffer) {
+  push_write(engine, buffer);
+  engine.wait(buffer.var());
+  return buffer.bytes().read();
+}
+
 class BufferOnEveryPolicy : public EveryPolicy {};
 WINDROW_EVERY_POLICY(BufferOnEveryPolicy);
 
@@ -31,7 +43,7 @@ TEST_P(BufferOnEveryPolicy, LivesUntilItsLastReaderIsDone) {
     Var result = engine.new_var("result");
     {
       Buffer buffer(engine, memory, 100, "hundred");
-      engine.push([bytes = buffer.bytes()] { std::memset(bytes.write(), 1, 100); }, {overwrite(buffer.var())});
+      push_write(engine, buffer);
       engine.push(
           [bytes = buffer.bytes(), &sum] {
             for (int i = 0; i < 100; ++i) sum += static_cast<int>(bytes.read()[i]);
@@ -50,7 +62,7 @@ TEST_P(BufferOnEveryPolicy, EndsAfterShutdownToo) {
   auto memory = std::make_shared<CountingAllocator>();
   Engine engine(options());
   Buffer buffer(engine, memory, 100);
-  engine.push([bytes = buffer.bytes()] { bytes.write(); }, {overwrite(buffer.var())});
+  push_write(engine, buffer);
   engine.shutdown();
   EXPECT_EQ(memory->held, 100u);
   { Buffer end = std::move(buffer); }
@@ -62,12 +74,8 @@ TEST_P(BufferOnEveryPolicy, FreesWhatAFailedOpWrote) {
   Engine engine(options());
   {
     Buffer buffer(engine, memory, 100);
-    engine.push(
-        [bytes = buffer.bytes()] {
-          bytes.write();
-          throw std::runtime_error("after the write");
-        },
-        {overwrite(buffer.var())});
+    engine.push([bytes = buffer.bytes()] { bytes.write(), throw std::runtime_error("after the write"); },
+                {overwrite(buffer.var())});
   }
   EXPECT_THROW(engine.wait_all(), OpError);
   EXPECT_EQ(memory->held, 0u);
@@ -78,7 +86,7 @@ TEST(Buffer, TakesMemoryWithTheFirstWriteAndNotBefore) {
   Engine engine({.workers = 1});
   Buffer written(engine, memory, 100), never(engine, memory, 1 << 20);
   EXPECT_EQ(memory->held, 0u);
-  engine.push([bytes = written.bytes()] { bytes.write(); }, {overwrite(written.var())});
+  push_write(engine, written);
   engine.wait(written.var());
   EXPECT_EQ(memory->held, 100u);
 }
@@ -88,18 +96,15 @@ TEST(Buffer, ReadBeforeAnyWriteFailsTheOpThatReads) {
   Buffer buffer(engine, host_allocator(), 100, "blank");
   Var out = engine.new_var("out");
   engine.push([bytes = buffer.bytes()] { bytes.read(); }, {read(buffer.var()), overwrite(out)}, {.name = "look"});
-  const std::string text = error_of<OpError>([&] { engine.wait(out); });
-  EXPECT_NE(text.find("op 'look'"), std::string::npos) << text;
-  EXPECT_NE(text.find("buffer 'blank' is read before anything was written to it"), std::string::npos) << text;
+  expect_error<OpError>([&] { engine.wait(out); },
+                        {"op 'look'", "buffer 'blank' is read before anything was written to it"});
 }
 
 TEST(Buffer, MovesAndFreesWhatItReplaces) {
   auto memory = std::make_shared<CountingAllocator>();
   Engine engine({.policy = Policy::serial});
   Buffer a(engine, memory, 100), b(engine, memory, 10);
-  for (Buffer* buffer : {&a, &b}) {
-    engine.push([bytes = buffer->bytes()] { bytes.write(); }, {overwrite(buffer->var())});
-  }
+  for (Buffer* buffer : {&a, &b}) push_write(engine, *buffer);
   const Var kept = b.var();
   a = std::move(b);
   EXPECT_EQ(memory->held, 10u);
@@ -123,7 +128,7 @@ TEST(Buffer, OutlivesThePoolHandleItCameFrom) {
     auto pool = std::make_shared<Pool>(below);
     Buffer buffer(engine, pool, 100);
     pool.reset();
-    engine.push([bytes = buffer.bytes()] { bytes.write(); }, {overwrite(buffer.var())});
+    push_write(engine, buffer);
   }
   engine.wait_all();
   EXPECT_EQ(below->held, 0u);
@@ -136,10 +141,7 @@ TEST(Arena, GivesItsBlockBackWithTheLastOfItsBuffers) {
   std::optional<Buffer> a = arena->cut(100, "a"), b = arena->cut(100, "b");
   EXPECT_EQ(arena->left(), 0u);
   EXPECT_EQ(memory->held, 0u);
-  std::byte *start_of_a = nullptr, *start_of_b = nullptr;
-  engine.push([&, bytes = b->bytes()] { start_of_b = bytes.write(); }, {overwrite(b->var())});
-  engine.push([&, bytes = a->bytes()] { start_of_a = bytes.write(); }, {overwrite(a->var())});
-  EXPECT_EQ(start_of_b - start_of_a, 128);
+  EXPECT_EQ(place_of(engine, *b) - place_of(engine, *a), 128);
   EXPECT_EQ(memory->allocations, 1);
   arena.reset();
   a.reset();
@@ -161,14 +163,12 @@ TEST(Checking, FindsAnOpThatTouchesABufferItDidNotDeclare) {
   Engine engine({.check = true});
   Arena arena(engine, host_allocator(), 128);
   Buffer a = arena.cut(64, "a"), b = arena.cut(64, "b");
-  const auto fill = [](Bytes bytes) { return [bytes] { std::memset(bytes.write(), 1, 64); }; };
-  engine.push(fill(a.bytes()), {overwrite(a.var())});
-  engine.push(fill(b.bytes()), {overwrite(b.var())});
+  push_write(engine, a);
+  push_write(engine, b);
   engine.push([bytes = a.bytes()] { *bytes.update() = std::byte{2}; }, {mutate(a.var())});
   engine.wait_all();
   engine.push([bytes = a.bytes()] { *bytes.update() = std::byte{3}; }, {read(a.var()), mutate(b.var())});
-  const std::string text = error_of<OpError>([&] { engine.wait_all(); });
-  EXPECT_NE(text.find("changed variable 'a', which it declared only to read"), std::string::npos) << text;
+  expect_error<OpError>([&] { engine.wait_all(); }, "changed variable 'a', which it declared only to read");
 }
 
 TEST(Buffers, AreWrittenFirstByOpsThatOutliveTheirEnginesOwner) {
@@ -178,13 +178,13 @@ TEST(Buffers, AreWrittenFirstByOpsThatOutliveTheirEnginesOwner) {
   Gate go, written;
   {
     Buffer buffer(*engine, memory, 64);
-    engine->push([&, keeps = engine] { EXPECT_TRUE(go.pass()); }, {mutate(turn)});
+    engine->push([&, keeps = engine] { go.await(); }, {mutate(turn)});
     engine->push([&, bytes = buffer.bytes()] { *bytes.write() = std::byte{1}, written.open(); },
                  {read(turn), overwrite(buffer.var())});
   }
   engine.reset();
   go.open();
-  EXPECT_TRUE(written.pass());
+  written.await();
 }
 
 TEST(Checking, LeavesBytesAloneThatOpsShareOut) {
@@ -215,21 +215,17 @@ TEST(Checking, LetsOpsWriteFirstToWhatHasEndedMeanwhile) {
   auto memory = std::make_shared<CountingAllocator>();
   std::optional<Buffer> buffer(std::in_place, engine, memory, 64), other(std::in_place, engine, memory, 64);
   const Var held = engine.new_var("held");
-  std::optional<OnComplete> go;
   std::jthread thread;
-  engine.push_async([&](OnComplete done) { go.emplace(std::move(done)); }, {mutate(held)});
+  HeldOp go(engine, {mutate(held)});
   engine.push([bytes = buffer->bytes()] { *bytes.write() = std::byte{1}; }, {read(held), overwrite(buffer->var())});
   engine.push_async(
       [&, bytes = other->bytes()](OnComplete done) {
-        thread = std::jthread([bytes, done = std::move(done)]() mutable {
-          *bytes.write() = std::byte{1};
-          done();
-        });
+        thread = std::jthread([bytes, done = std::move(done)]() mutable { *bytes.write() = std::byte{1}, done(); });
       },
       {overwrite(other->var())});
   buffer.reset();
   other.reset();
-  (*go)();
+  go.complete();
   engine.wait_all();
   EXPECT_EQ(memory->allocations, 2);
   EXPECT_EQ(memory->held, 0u);
@@ -254,15 +250,8 @@ TEST(Arena, LaysBuffersWhereTheCallerSays) {
       expect_error<MisuseError>([&] { arena.lay(elsewhere, 0); }, "memory");
     }
     EXPECT_EQ(memory->allocations, 0);
-    engine.push([bytes = first.bytes()] { bytes.write()[63] = std::byte{1}; }, {overwrite(first.var())});
-    engine.push([bytes = second.bytes()] { bytes.write()[0] = std::byte{2}; }, {overwrite(second.var())});
-    engine.wait_all();
-    EXPECT_EQ(memory->allocations, 1);
-    engine.push([bytes = third.bytes()] { bytes.write()[31] = std::byte{3}; }, {overwrite(third.var())});
-    engine.wait_all();
-    EXPECT_EQ(second.bytes().read() - first.bytes().read(), 64);
-    EXPECT_EQ(third.bytes().read(), second.bytes().read());
-    EXPECT_EQ(second.bytes().read()[0], std::byte{2});
+    const std::byte* const start = place_of(engine, first);
+    for (Buffer* const buffer : {&second, &third}) EXPECT_EQ(place_of(engine, *buffer) - start, 64);
     EXPECT_EQ(memory->allocations, 1);
   }
   engine.wait_all();
@@ -274,10 +263,7 @@ TEST(Arena, NeverGivesOnePlaceTwice) {
   Engine engine({.policy = Policy::serial});
   Arena arena(engine, memory, 100);
   Buffer empty = arena.cut(0), full = arena.cut(64);
-  std::byte *at_empty = nullptr, *at_full = nullptr;
-  engine.push([&, bytes = empty.bytes()] { at_empty = bytes.write(); }, {overwrite(empty.var())});
-  engine.push([&, bytes = full.bytes()] { at_full = bytes.write(); }, {overwrite(full.var())});
-  EXPECT_EQ(at_full - at_empty, 64);
+  EXPECT_EQ(place_of(engine, full) - place_of(engine, empty), 64);
 }
 
 TEST(Arena, TakesItsBlockOnceThoughManyWriteFirst) {
@@ -288,9 +274,7 @@ TEST(Arena, TakesItsBlockOnceThoughManyWriteFirst) {
     Arena arena(engine, memory, 4 * 64);
     std::vector<Buffer> buffers;
     for (int i = 0; i < 4; ++i) buffers.push_back(arena.cut(64));
-    for (Buffer& buffer : buffers) {
-      engine.push([bytes = buffer.bytes()] { std::memset(bytes.write(), 1, 64); }, {overwrite(buffer.var())});
-    }
+    for (Buffer& buffer : buffers) push_write(engine, buffer);
   }
   engine.wait_all();
   EXPECT_EQ(memory->allocations, 10);
@@ -309,7 +293,7 @@ TEST(Buffer, MayLeaveItsMemoryToSomebodyElse) {
   engine.push([bytes = written->bytes()] { bytes.move_away(); }, {mutate(written->var())});
   engine.push([bytes = written->bytes(), &now] { EXPECT_EQ((now = bytes.update())[99], std::byte{1}); },
               {mutate(written->var())});
-  engine.push([bytes = read_only->bytes()] { bytes.write()[199] = std::byte{2}; }, {overwrite(read_only->var())});
+  push_write(engine, *read_only);
   engine.push(
       [bytes = read_only->bytes()] {
         const std::byte* const before = bytes.read();
@@ -327,7 +311,7 @@ TEST(Buffer, MayLeaveItsMemoryToSomebodyElse) {
   EXPECT_EQ(memory->held, 300u);
   std::memset(old, 4, 100);  // still there
   Buffer large(engine, memory, 600, "large");
-  engine.push([bytes = large.bytes()] { bytes.write()[599] = std::byte{5}; }, {overwrite(large.var())});
+  push_write(engine, large, 5);
   engine.push(
       [bytes = large.bytes()] {
         EXPECT_THROW(bytes.move_away(), OutOfMemory);
@@ -341,21 +325,10 @@ TEST(Arena, ItsBuffersAreIndependentForTheEngine) {
   Engine engine({.policy = Policy::pool, .workers = 2});
   Arena arena(engine, host_allocator(), 128);
   Buffer a = arena.cut(64), b = arena.cut(64);
-  Gate a_runs, b_runs;
-  engine.push(
-      [&, bytes = a.bytes()] {
-        bytes.write();
-        a_runs.open();
-        EXPECT_TRUE(b_runs.pass());
-      },
-      {overwrite(a.var())});
-  engine.push(
-      [&, bytes = b.bytes()] {
-        bytes.write();
-        b_runs.open();
-        EXPECT_TRUE(a_runs.pass());
-      },
-      {overwrite(b.var())});
+  Crowd crowd;
+  for (Buffer* const buffer : {&a, &b}) {
+    engine.push([&, bytes = buffer->bytes()] { bytes.write(), crowd.meet(2); }, {overwrite(buffer->var())});
+  }
   engine.wait_all();
 }
 

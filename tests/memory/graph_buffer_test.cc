@@ -12,32 +12,30 @@
 namespace windrow::testing {
 namespace {
 
-class CapturedBuffers : public EveryPolicy {
+class CapturedBuffers : public EngineOnEveryPolicy {
  protected:
   static constexpr std::size_t size = 64;
 
   /// Ops that write `value` to the buffer's first byte and add that byte to the total.
   void push_write(const Buffer& buffer, int value) {
-    engine_.push([bytes = buffer.bytes(), value] { *bytes.write() = static_cast<std::byte>(value); },
-                 {overwrite(buffer.var())});
+    engine.push([bytes = buffer.bytes(), value] { *bytes.write() = static_cast<std::byte>(value); },
+                {overwrite(buffer.var())});
   }
   void push_add(const Buffer& buffer) {
-    engine_.push([this, bytes = buffer.bytes()] { total_ += static_cast<int>(*bytes.read()); },
-                 {read(buffer.var()), mutate(total_var_)});
+    engine.push([this, bytes = buffer.bytes()] { total_ += static_cast<int>(*bytes.read()); },
+                {read(buffer.var()), mutate(a)});
   }
   /// Its only buffer is made, used and ended in the capture.
   Graph capture_temporary() {
-    return engine_.capture([&] {
-      Buffer buffer(engine_, memory_, size, "temporary");
+    return engine.capture([&] {
+      Buffer buffer(engine, memory_, size, "temporary");
       push_write(buffer, 3);
       push_add(buffer);
     });
   }
 
   const std::shared_ptr<CountingAllocator> memory_ = std::make_shared<CountingAllocator>();
-  int total_ = 0;
-  Engine engine_{options()};
-  const Var total_var_ = engine_.new_var("total");
+  int total_ = 0;  // guarded by a
 };
 WINDROW_EVERY_POLICY(CapturedBuffers);
 
@@ -45,7 +43,7 @@ TEST_P(CapturedBuffers, AreFreedByEachLaunch) {
   const Graph graph = capture_temporary();
   for (int launches = 1; launches <= 3; ++launches) {
     graph.launch();
-    engine_.wait_all();
+    engine.wait_all();
     EXPECT_EQ(total_, 3 * launches);
     EXPECT_EQ(memory_->held, 0U);
     EXPECT_EQ(memory_->allocations, launches);
@@ -54,28 +52,28 @@ TEST_P(CapturedBuffers, AreFreedByEachLaunch) {
 
 TEST_P(CapturedBuffers, TakeNoMemoryInAGraphThatIsNeverLaunched) {
   { const Graph graph = capture_temporary(); }
-  engine_.wait_all();
+  engine.wait_all();
   EXPECT_EQ(memory_->allocations, 0);
   EXPECT_EQ(memory_.use_count(), 1);
 }
 
 TEST_P(CapturedBuffers, LiveAsLongAsLaunchesThatAreUnderWay) {
-  const Var held = engine_.new_var("held");
+  const Var held = engine.new_var("held");
   Gate gate;
-  Graph graph = engine_.capture([&] {
-    Buffer buffer(engine_, memory_, size);
+  Graph graph = engine.capture([&] {
+    Buffer buffer(engine, memory_, size);
     const auto wait_and_write = [&, bytes = buffer.bytes()] {
-      EXPECT_TRUE(gate.pass());
+      gate.await();
       bytes.write();
     };
-    engine_.push(wait_and_write, {overwrite(buffer.var()), mutate(held)});
+    engine.push(wait_and_write, {overwrite(buffer.var()), mutate(held)});
     push_write(buffer, 1);
     push_add(buffer);
   });
   std::jthread opens([&] { gate.open(); });
   for (int i = 0; i < 20; ++i) graph.launch();
   graph = {};
-  engine_.wait_all();
+  engine.wait_all();
   EXPECT_EQ(total_, 20);
   EXPECT_EQ(memory_->held, 0U);
   EXPECT_EQ(memory_.use_count(), 1);
@@ -83,105 +81,91 @@ TEST_P(CapturedBuffers, LiveAsLongAsLaunchesThatAreUnderWay) {
 
 TEST_P(CapturedBuffers, OfOneGraphAreSharedByAGraphThatLaunchesIt) {
   Graph inner = capture_temporary();
-  const Graph outer = engine_.capture([&] { inner.launch(), inner.launch(); });
+  const Graph outer = engine.capture([&] { inner.launch(), inner.launch(); });
   inner.launch();
   inner = {};
   outer.launch();
   outer.launch();
-  engine_.wait_all();
+  engine.wait_all();
   EXPECT_EQ(total_, 5 * 3);
   EXPECT_EQ(memory_->held, 0U);
 }
 
 TEST_P(CapturedBuffers, ThatWereMadeOutsideAreFreedByTheOnlyLaunch) {
-  std::optional<Buffer> buffer(Buffer(engine_, memory_, size, "outside"));
+  std::optional<Buffer> buffer(Buffer(engine, memory_, size, "outside"));
   push_write(*buffer, 5);
-  const Graph graph = engine_.capture([&] {
+  const Graph graph = engine.capture([&] {
     push_add(*buffer);
     buffer.reset();
   });
-  engine_.wait_all();
+  engine.wait_all();
   EXPECT_EQ(memory_->held, size);
   graph.launch();
-  const std::string text = error_of<MisuseError>([&] { graph.launch(); });
-  EXPECT_NE(text.find("variable 'outside', which was retired"), std::string::npos) << text;
-  engine_.wait_all();
+  expect_error<MisuseError>([&] { graph.launch(); }, "variable 'outside', which was retired");
+  engine.wait_all();
   EXPECT_EQ(total_, 5);
   EXPECT_EQ(memory_->held, 0U);
 }
 
 TEST_P(CapturedBuffers, ThatWereMadeOutsideAreFreedWithAGraphThatIsNeverLaunched) {
-  std::optional<Buffer> buffer(std::in_place, engine_, memory_, size);
-  std::jthread opens;
-  Gate gate;
-  engine_.push_async(
-      [&](OnComplete done) {
-        opens = std::jthread([&, last = std::move(done)]() mutable {
-          EXPECT_TRUE(gate.pass());
-          last();
-        });
-      },
-      {mutate(total_var_)});
+  std::optional<Buffer> buffer(std::in_place, engine, memory_, size);
+  HeldOp held(engine, {mutate(a)});
   push_write(*buffer, 5);
   push_add(*buffer);
-  Graph graph = engine_.capture([&] { buffer.reset(); });
+  Graph graph = engine.capture([&] { buffer.reset(); });
   graph = {};  // while ops that use the bytes wait
-  gate.open();
-  engine_.wait_all();
+  held.complete();
+  engine.wait_all();
   EXPECT_EQ(total_, 5);
   EXPECT_EQ(memory_->held, 0U);
   EXPECT_EQ(memory_.use_count(), 1);
 }
 
 TEST_P(CapturedBuffers, AreFreedIfTheBodyThrows) {
-  std::optional<Buffer> outside(std::in_place, engine_, memory_, size);
+  std::optional<Buffer> outside(std::in_place, engine, memory_, size);
   push_write(*outside, 5);
   push_add(*outside);
   const auto body = [&] {
-    Buffer inside(engine_, memory_, size);
+    Buffer inside(engine, memory_, size);
     push_write(inside, 1);
     outside.reset();
     throw std::runtime_error("the body");
   };
-  EXPECT_THROW(engine_.capture(body), std::runtime_error);
-  engine_.wait_all();
+  EXPECT_THROW(engine.capture(body), std::runtime_error);
+  engine.wait_all();
   EXPECT_EQ(total_, 5);
   EXPECT_EQ(memory_->held, 0U);
   EXPECT_EQ(memory_.use_count(), 1);
 }
 
 TEST_P(CapturedBuffers, AreFreedThoughTheirWriterFails) {
-  const Graph graph = engine_.capture([&] {
-    Buffer buffer(engine_, memory_, size);
-    engine_.push(
-        [bytes = buffer.bytes()] {
-          bytes.write();
-          throw std::runtime_error("after the write");
-        },
-        {overwrite(buffer.var())}, {.name = "breaks"});
+  const Graph graph = engine.capture([&] {
+    Buffer buffer(engine, memory_, size);
+    engine.push([bytes = buffer.bytes()] { bytes.write(), throw std::runtime_error("after the write"); },
+                {overwrite(buffer.var())}, {.name = "breaks"});
     push_add(buffer);
   });
   for (int i = 0; i < 2; ++i) {
     graph.launch();
-    EXPECT_THROW(engine_.wait(total_var_), OpError);
-    EXPECT_THROW(engine_.wait_all(), OpError);
+    EXPECT_THROW(engine.wait(a), OpError);
+    EXPECT_THROW(engine.wait_all(), OpError);
     EXPECT_EQ(memory_->held, 0U);
-    engine_.heal(total_var_);
+    engine.heal(a);
   }
 }
 
 TEST_P(CapturedBuffers, OfAnArenaShareItsBlockInEachLaunch) {
-  const Graph graph = engine_.capture([&] {
-    Arena arena(engine_, memory_, 2 * size);
-    Buffer a = arena.cut(size, "a"), b = arena.cut(size, "b");
-    push_write(a, 1);
-    push_write(b, 2);
-    push_add(a);
-    push_add(b);
+  const Graph graph = engine.capture([&] {
+    Arena arena(engine, memory_, 2 * size);
+    Buffer one = arena.cut(size, "one"), two = arena.cut(size, "two");
+    push_write(one, 1);
+    push_write(two, 2);
+    push_add(one);
+    push_add(two);
   });
   for (int launches = 1; launches <= 3; ++launches) {
     graph.launch();
-    engine_.wait_all();
+    engine.wait_all();
     EXPECT_EQ(total_, 3 * launches);
     EXPECT_EQ(memory_->held, 0U);
   }
@@ -189,10 +173,10 @@ TEST_P(CapturedBuffers, OfAnArenaShareItsBlockInEachLaunch) {
 }
 
 TEST_P(CapturedBuffers, OfAnArenaKeepTheBlockWhileABufferOutsideLives) {
-  std::optional<Arena> arena(std::in_place, engine_, memory_, 2 * size);
+  std::optional<Arena> arena(std::in_place, engine, memory_, 2 * size);
   std::optional<Buffer> outside(arena->cut(size));
   push_write(*outside, 1);
-  const Graph graph = engine_.capture([&] {
+  const Graph graph = engine.capture([&] {
     Buffer inside = arena->cut(size);
     push_write(inside, 2);
     push_add(inside);
@@ -200,28 +184,28 @@ TEST_P(CapturedBuffers, OfAnArenaKeepTheBlockWhileABufferOutsideLives) {
   });
   arena.reset();
   for (int i = 0; i < 3; ++i) graph.launch();
-  engine_.wait_all();
+  engine.wait_all();
   EXPECT_EQ(total_, 9);
   EXPECT_EQ(memory_->allocations, 1);
   EXPECT_EQ(memory_->held, 2 * size);
   outside.reset();
-  engine_.wait_all();
+  engine.wait_all();
   EXPECT_EQ(memory_->held, 0U);
 }
 
 TEST_P(CapturedBuffers, MayOutliveTheirEngineInsideTheirGraph) {
-  auto engine = std::make_unique<Engine>(options());
+  auto ending = std::make_unique<Engine>(options());
   const auto make = [&] {
-    return engine->capture([&] {
-      Buffer buffer(*engine, memory_, size);
-      engine->push([bytes = buffer.bytes()] { bytes.write(); }, {overwrite(buffer.var())});
+    return ending->capture([&] {
+      Buffer buffer(*ending, memory_, size);
+      ending->push([bytes = buffer.bytes()] { bytes.write(); }, {overwrite(buffer.var())});
     });
   };
-  std::optional<Buffer> outside(std::in_place, *engine, memory_, size);
-  engine->push([bytes = outside->bytes()] { bytes.write(); }, {overwrite(outside->var())});
-  Graph launched = make(), never = make(), ends_another = engine->capture([&] { outside.reset(); });
+  std::optional<Buffer> outside(std::in_place, *ending, memory_, size);
+  ending->push([bytes = outside->bytes()] { bytes.write(); }, {overwrite(outside->var())});
+  Graph launched = make(), never = make(), ends_another = ending->capture([&] { outside.reset(); });
   launched.launch();
-  engine.reset();
+  ending.reset();
   launched = never = ends_another = {};
   EXPECT_EQ(memory_->held, 0U);
   EXPECT_EQ(memory_.use_count(), 1);
@@ -243,9 +227,8 @@ TEST(CapturedBuffersChecked, AreWatchedInEachLaunch) {
     engine.wait_all();
     breaks = true;
     graph.launch();
-    const std::string text = error_of<OpError>([&] { engine.wait(other); });
-    EXPECT_NE(text.find("op 'strays'"), std::string::npos) << text;
-    EXPECT_NE(text.find("changed variable 'temporary', which it declared only to read"), std::string::npos) << text;
+    expect_error<OpError>([&] { engine.wait(other); },
+                          {"op 'strays'", "changed variable 'temporary', which it declared only to read"});
     engine.heal(other);
     engine.wait(other);
   }

@@ -18,8 +18,9 @@ struct MemoryProgramShape {
   std::size_t steps = 20;
   std::size_t most_bytes = 1000;
   StepOrder order = StepOrder::serial;
+  std::size_t alignment = 8;
   std::size_t reach = 8;  ///< steps read buffers that at most so many buffers were added after
-  bool views = true, held = true, in_place = true;
+  bool held = true, in_place = true;
 };
 
 /// Each step reads up to three buffers and writes one or two, most of them new.
@@ -27,11 +28,10 @@ inline MemoryProgram random_memory_program(std::mt19937& random, const MemoryPro
   const auto below = [&](std::size_t bound) {
     return std::uniform_int_distribution<std::size_t>(0, bound - 1)(random);
   };
-  MemoryProgram program{.order = shape.order};
+  MemoryProgram program{.order = shape.order, .alignment = shape.alignment};
   std::vector<std::uint32_t> readable;
   const auto add_buffer = [&](Held held) {
-    const std::size_t alignment = std::size_t{1} << below(4);
-    return program.add(PlannedBuffer{.bytes = below(shape.most_bytes), .alignment = alignment, .held = held});
+    return program.add(PlannedBuffer{.bytes = below(shape.most_bytes), .held = held});
   };
   readable.push_back(add_buffer(Held::before));
   readable.push_back(add_buffer(Held::throughout));
@@ -46,27 +46,10 @@ inline MemoryProgram random_memory_program(std::mt19937& random, const MemoryPro
         step.in_place.push_back({.operand = step.reads[below(step.reads.size())], .result = step.writes.back()});
       }
     }
-    for (const std::uint32_t written : std::vector(step.writes)) {
-      readable.push_back(written);
-      const PlannedBuffer& buffer = program.buffers[written];
-      if (!shape.views || below(4) > 0) continue;
-      const std::size_t from = below(buffer.bytes + 1);
-      readable.push_back(
-          program.add(PlannedBuffer{.bytes = below(buffer.bytes - from + 1), .view_of = written, .view_offset = from}));
-    }
-    if (i > 0 && below(6) == 0) step.after.push_back(static_cast<std::uint32_t>(below(i)));
+    readable.insert(readable.end(), step.writes.begin(), step.writes.end());
     program.add(std::move(step));
   }
   return program;
-}
-
-/// The buffer that a view is of, and where it begins there.
-inline std::pair<std::uint32_t, std::size_t> whole_of(const MemoryProgram& program, std::uint32_t buffer) {
-  std::size_t offset = 0;
-  for (; program.buffers[buffer].view_of != no_buffer; buffer = program.buffers[buffer].view_of) {
-    offset += program.buffers[buffer].view_offset;
-  }
-  return {buffer, offset};
 }
 
 /// By step: whether each other step must finish before it begins. Paths are found by Warshall's algorithm.
@@ -74,7 +57,7 @@ inline std::vector<std::vector<bool>> predecessors_of(const MemoryProgram& progr
   const std::size_t count = program.steps.size();
   std::vector<std::vector<bool>> before(count, std::vector<bool>(count));
   const auto touches = [&](const std::vector<std::uint32_t>& list, std::uint32_t buffer) {
-    return std::any_of(list.begin(), list.end(), [&](auto other) { return whole_of(program, other).first == buffer; });
+    return std::ranges::find(list, buffer) != list.end();
   };
   for (std::size_t v = 0; v < count; ++v) {
     for (std::size_t u = 0; u < v; ++u) {
@@ -86,7 +69,6 @@ inline std::vector<std::vector<bool>> predecessors_of(const MemoryProgram& progr
       }
       before[v][u] = conflict;
     }
-    for (const std::uint32_t u : program.steps[v].after) before[v][u] = true;
   }
   for (std::size_t via = 0; via < count; ++via) {
     for (std::size_t v = 0; v < count; ++v) {
@@ -97,52 +79,27 @@ inline std::vector<std::vector<bool>> predecessors_of(const MemoryProgram& progr
   return before;
 }
 
-/// Checks every pair of buffers of a plan.
-class PlanChecker {
+/// When buffers of a program are alive.
+class Lives {
  public:
-  PlanChecker(const MemoryProgram& program, const MemoryPlan& plan)
-      : program_(program), plan_(plan), before_(predecessors_of(program)), users_(program.buffers.size()) {
+  explicit Lives(const MemoryProgram& program)
+      : program_(program), before_(predecessors_of(program)), users_(program.buffers.size()) {
     for (std::uint32_t step = 0; step < program.steps.size(); ++step) {
       for (const auto* list : {&program.steps[step].reads, &program.steps[step].writes}) {
-        for (const std::uint32_t buffer : *list) users_[whole_of(program, buffer).first].push_back(step);
+        for (const std::uint32_t buffer : *list) users_[buffer].push_back(step);
       }
     }
   }
 
-  void check() const {
-    ASSERT_EQ(plan_.offsets.size(), program_.buffers.size());
-    EXPECT_LE(plan_.lower_bound, plan_.bytes);
-    for (std::uint32_t a = 0; a < plan_.offsets.size(); ++a) {
-      const auto [whole, offset] = whole_of(program_, a);
-      EXPECT_EQ(plan_.offsets[a], plan_.offsets[whole] + offset);
-      if (whole != a || !takes_bytes(a)) continue;
-      EXPECT_EQ(plan_.offsets[a] % program_.buffers[a].alignment, 0u);
-      EXPECT_LE(plan_.offsets[a] + program_.buffers[a].bytes, plan_.bytes);
-      for (std::uint32_t b = 0; b < a; ++b) {
-        if (whole_of(program_, b).first != b || !takes_bytes(b) || !overlap(a, b)) continue;
-        EXPECT_TRUE(ends_before(a, b) || ends_before(b, a) || is_in_place(a, b) || is_in_place(b, a))
-            << "buffers " << b << " and " << a << " are alive together and share bytes";
-      }
-    }
-  }
-
- private:
-  bool takes_bytes(std::uint32_t buffer) const {
+  bool take_bytes(std::uint32_t buffer) const {
     return program_.buffers[buffer].bytes > 0 && (!users_[buffer].empty() || program_.buffers[buffer].held != Held::no);
   }
-  bool overlap(std::uint32_t a, std::uint32_t b) const {
-    return plan_.offsets[a] < plan_.offsets[b] + program_.buffers[b].bytes &&
-           plan_.offsets[b] < plan_.offsets[a] + program_.buffers[a].bytes;
-  }
-  bool alive_before(std::uint32_t a) const {
-    return program_.buffers[a].held == Held::before || program_.buffers[a].held == Held::throughout;
-  }
-  bool alive_after(std::uint32_t a) const {
-    return program_.buffers[a].held == Held::after || program_.buffers[a].held == Held::throughout;
-  }
   /// Whether all users of a, but the step `both`, finish before all users of b, but that step.
-  bool ends_before(std::uint32_t a, std::uint32_t b, std::optional<std::uint32_t> both = {}) const {
-    if (alive_after(a) || alive_before(b)) return false;
+  bool end_before(std::uint32_t a, std::uint32_t b, std::optional<std::uint32_t> both = {}) const {
+    const auto is_held = [&](std::uint32_t buffer, Held end) {
+      return program_.buffers[buffer].held == end || program_.buffers[buffer].held == Held::throughout;
+    };
+    if (is_held(a, Held::after) || is_held(b, Held::before)) return false;
     for (const std::uint32_t u : users_[a]) {
       for (const std::uint32_t v : users_[b]) {
         if (u != v ? !before_[v][u] : both != u) return false;
@@ -150,12 +107,44 @@ class PlanChecker {
     }
     return true;
   }
+  bool meet(std::uint32_t a, std::uint32_t b) const { return !end_before(a, b) && !end_before(b, a); }
+
+ private:
+  const MemoryProgram& program_;
+  const std::vector<std::vector<bool>> before_;
+  std::vector<std::vector<std::uint32_t>> users_;  // by buffer
+};
+
+/// Checks every pair of buffers of a plan.
+class PlanChecker {
+ public:
+  PlanChecker(const MemoryProgram& program, const MemoryPlan& plan) : program_(program), plan_(plan), lives_(program) {}
+
+  void check() const {
+    ASSERT_EQ(plan_.offsets.size(), program_.buffers.size());
+    for (std::uint32_t a = 0; a < plan_.offsets.size(); ++a) {
+      if (!lives_.take_bytes(a)) continue;
+      EXPECT_EQ(plan_.offsets[a] % program_.alignment, 0u);
+      EXPECT_LE(plan_.offsets[a] + program_.buffers[a].bytes, plan_.bytes);
+      for (std::uint32_t b = 0; b < a; ++b) {
+        if (!lives_.take_bytes(b) || !overlap(a, b)) continue;
+        EXPECT_TRUE(!lives_.meet(a, b) || is_in_place(a, b) || is_in_place(b, a))
+            << "buffers " << b << " and " << a << " are alive together and share bytes";
+      }
+    }
+  }
+
+ private:
+  bool overlap(std::uint32_t a, std::uint32_t b) const {
+    return plan_.offsets[a] < plan_.offsets[b] + program_.buffers[b].bytes &&
+           plan_.offsets[b] < plan_.offsets[a] + program_.buffers[a].bytes;
+  }
   bool is_in_place(std::uint32_t operand, std::uint32_t result) const {
     for (std::uint32_t step = 0; step < program_.steps.size(); ++step) {
       for (const InPlace& in_place : program_.steps[step].in_place) {
-        if (whole_of(program_, in_place.operand).first == operand &&
-            whole_of(program_, in_place.result).first == result &&
-            plan_.offsets[in_place.operand] == plan_.offsets[in_place.result] && ends_before(operand, result, step)) {
+        if (in_place.operand == operand && in_place.result == result &&
+            plan_.offsets[in_place.operand] == plan_.offsets[in_place.result] &&
+            lives_.end_before(operand, result, step)) {
           return true;
         }
       }
@@ -165,8 +154,7 @@ class PlanChecker {
 
   const MemoryProgram& program_;
   const MemoryPlan& plan_;
-  const std::vector<std::vector<bool>> before_;
-  std::vector<std::vector<std::uint32_t>> users_;  // by buffer; empty for views
+  const Lives lives_;
 };
 
 }  // namespace windrow::testing

@@ -3,7 +3,6 @@
 
 #include "tests/batching/cells.h"
 #include "tests/batching/layers_cell.h"
-#include "tests/batching/random_row.h"
 #include "tests/ops/cases.h"
 #include "tests/seed.h"
 #include "windrow/batching/lazy.h"

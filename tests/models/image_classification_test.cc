@@ -69,11 +69,10 @@ TEST_P(ImageModels, LearnWhatHoldsOnTheValidationSet) {
   Engine engine;
   Workload workload = make_workload(GetParam(), host_device(engine), options(sanitized ? 300 : 2000));
   Trainer trainer(host_device(engine), workload,
-                  {.minibatch = 16, .method = Method::adam(), .optimiser = {.rate = 0.003}, .score_training = true});
+                  {.minibatch = 16, .method = Method::adam(), .optimiser = {.rate = 0.003}});
   EXPECT_LT(trainer.evaluate().at(0).value, 0.35);
   const Trainer::Pass first = trainer.train(), second = trainer.train();
   EXPECT_LT(second.loss, first.loss);
-  EXPECT_GT(second.metrics.at(0).value, first.metrics.at(0).value);
   if (sanitized) return;  // on so few samples
   EXPECT_GT(trainer.evaluate().at(0).value, 0.85);
 }

@@ -151,7 +151,8 @@ TEST(ParserWorkload, HasNoGraphsInAdvance) {
 }
 
 TEST(Parser, NumbersItsActions) {
-  for (std::size_t number = 0; number < 9; ++number) EXPECT_EQ(Parser::number(Parser::action(number)), number);
+  EXPECT_EQ(Parser::action(0), (ParserAction{Transition::shift, 0}));
+  EXPECT_EQ(Parser::action(2), (ParserAction{Transition::right, 0}));
   EXPECT_EQ(Parser::action(3), (ParserAction{Transition::left, 1}));
 }
 

@@ -76,8 +76,8 @@ TEST_F(WrongArguments, OfBenchmarks) {
   expect_refusals(
       "windrow-perf engine",
       {{"--systems mxnet",
-        "--systems: 'mxnet'; expected one of windrow, windrow-captures, windrow-per-device, windrow-async, openmp, "
-        "tbb, tbb-graph, taskflow, taskflow-graph, starpu, all, or several separated by commas"},
+        "--systems: 'mxnet'; expected one of windrow, windrow-captures, windrow-per-device, openmp, tbb, "
+        "tbb-graph, taskflow, taskflow-graph, starpu, all, or several separated by commas"},
        {"--metg --backlog 10", "--backlog excludes --metg"},
        {"--backlog 10 --ops 10", "--ops excludes --backlog"},
        {"--start --pattern A", "--pattern excludes --start"}},

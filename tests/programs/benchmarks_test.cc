@@ -76,7 +76,6 @@ TEST_F(Perf, PrintsTheCostPerOp) {
     EXPECT_LE(field(line, "p05"), field(line, "ns_per_op"));
     EXPECT_GE(field(line, "p95"), field(line, "ns_per_op"));
     EXPECT_GT(field(line, "rss_mb"), 0);
-    expect_has(line, R"("round_trip_ns": )");  // null on one core
     EXPECT_EQ(line.find("efficiency"), std::string::npos) << "ops that do nothing have none";
   }
 }
@@ -136,7 +135,7 @@ TEST_F(Perf, RunsEverySystemOfTheBuild) {
   EXPECT_EQ(count.size(), std::size(patterns));
   EXPECT_GE(count["A"], 1);
   EXPECT_EQ(count["A"], count["E"]);
-  constexpr int ways_to_push = 3;  // windrow-captures, -per-device, -async
+  constexpr int ways_to_push = 2;  // windrow-captures, -per-device
   EXPECT_GE(count["FA"] + ways_to_push, count["A"]) << "graphs that are built once stand beside replay only";
 }
 
@@ -156,13 +155,11 @@ TEST_F(Perf, SaysWhichSystemsAreNotInTheBuild) {
   }
 }
 
-TEST_F(Perf, ListsEveryBenchmarkWithItsCommand) {
+TEST_F(Perf, ListsEveryCommand) {
   const Outcome outcome = run("windrow-perf --help");
   EXPECT_EQ(outcome.status, 0);
-  expect_has(outcome.out, "windrow-perf train --model tree-lstm --data DIR --hidden 256 --embedding 256 --batch 64");
-  for (const char* command : {"engine --pattern all", "engine --metg", "engine --start", "engine --backlog", "gpu",
-                              "comm", "ablation", "schedules", "lazy", "static"}) {
-    expect_has(outcome.out, std::string("windrow-perf ") + command);
+  for (const std::string command : {"train", "engine", "gpu", "comm", "ablation", "schedules", "lazy", "static"}) {
+    expect_has(outcome.out, "\n  " + command + " ");
   }
 }
 

@@ -1,6 +1,5 @@
 // windrow export, and that C++ which print_source() prints compiles and gives the bits of the library.
-#include <array>
-#include <charconv>
+#include <algorithm>
 #include <random>
 
 #include "tests/programs/programs.h"
@@ -9,7 +8,6 @@
 #include "windrow/ops/apply.h"
 #include "windrow/ops/static.h"
 #include "windrow/training/program.h"
-#include "windrow/training/tensor_file.h"
 
 namespace windrow::testing {
 namespace {
@@ -63,25 +61,7 @@ TEST_F(Export, RefusesModelsWithoutOutputsAndFlagsOfPrintedSource) {
   EXPECT_EQ(run("windrow export " + at("run/empty") + " --to " + at("file")).status, 2) << "no checkpoint";
 }
 
-/// All numbers in the text, as floats.
-std::vector<float> floats_in(const std::string& text) {
-  std::vector<float> numbers;
-  for (const char *at = text.data(), *const end = at + text.size(); at < end;) {
-    float number = 0;
-    const auto [rest, error] = std::from_chars(at, end, number);
-    if (error == std::errc()) numbers.push_back(number);
-    at = error == std::errc() ? rest : at + 1;
-  }
-  return numbers;
-}
-
-class PrintedPrograms : public Programs {
- protected:
-  Outcome compute(const std::string& lines) const {
-    std::ofstream(folder / "lines") << lines;
-    return run_command("cd '" + folder.string() + "' && ./model weights.safetensors < lines");
-  }
-};
+class PrintedPrograms : public Programs {};
 
 TEST_F(PrintedPrograms, GiveTheBitsOfTheLibrary) {
   constexpr Index rows = 70, pixels = 28 * 28;
@@ -100,44 +80,45 @@ TEST_F(PrintedPrograms, GiveTheBitsOfTheLibrary) {
                         .rows = rows,
                         .width = pixels,
                         .outputs = {"logits"}};
-  std::vector<std::vector<float>> values;
-  TensorFileContents weights;
+  std::vector<float> numbers;  // the weights, then the input
+  std::string weights;         // of Weights
   for (const Parameter& one : classifier.parameters) {
     const Tensor value = parameters.value(one);
     program.parameters.emplace_back(parameters.name(one), value);
-    values.push_back(value.get());
-    const auto rows_of = static_cast<std::uint64_t>(value.rows()), width = static_cast<std::uint64_t>(value.width());
-    weights.tensors.push_back({parameters.name(one), {rows_of, width}, std::span<const float>(values.back())});
+    const std::vector<float> elements = value.get();
+    weights += "all.subspan(" + std::to_string(numbers.size()) + ", " + std::to_string(elements.size()) + "), ";
+    numbers.insert(numbers.end(), elements.begin(), elements.end());
   }
-  write_tensor_file(folder / "weights.safetensors", weights);
+  const std::size_t begin = numbers.size();
+  std::mt19937 random(1);
+  for (Index i = 0; i < rows * pixels; ++i) numbers.push_back(static_cast<float>(random() % 256) / 256);
+  const auto bytes = [](auto& floats) { return reinterpret_cast<char*>(floats.data()); };
+  std::ofstream(folder / "numbers").write(bytes(numbers), static_cast<std::streamsize>(4 * numbers.size()));
   const PrintedSource source = print_source(host, program);
   for (const auto& [name, text] : source.files) std::ofstream(folder / name) << text;
-  expect_has(source.files.at("model.h"), "c++ -std=c++20 -O2 main.cc model.cc ");
-  output_of(run_command(
+  expect_has(source.files.at("model.h"), "c++ -std=c++20 -O2 -c model.cc ");
+  std::ofstream(folder / "main.cc")
+      << "#include <cstdio>\n#include <stdexcept>\n#include \"model.h\"\nint main() {\n"
+         "  std::vector<float> numbers("
+      << numbers.size()
+      << ");\n  if (std::fread(numbers.data(), 4, numbers.size(), stdin) == 0) return 1;\n"
+         "  const std::span<const float> all = numbers;\n"
+         "  digits_model::Predictor predictor({"
+      << weights << "});\n  const auto logits = predictor.run(all.subspan(" << begin
+      << ")).logits;\n  std::fwrite(logits.data(), 4, logits.size(), stdout);\n"
+         "  try {\n    static_cast<void>(predictor.run(all));\n"
+         "  } catch (const std::invalid_argument&) {\n    return 0;\n  }\n  return 1;\n}\n";
+  const std::string printed = output_of(run_command(
       "cd '" + folder.string() +
       "' && " WINDROW_COMPILER
       " -std=c++20 -O1 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror main.cc model.cc " WINDROW_OPS_FLAGS
-      " -o model"));
-
-  std::mt19937 random(1);
-  std::vector<float> elements;
-  std::string lines;
-  for (Index i = 0; i < rows * pixels; ++i) {
-    elements.push_back(static_cast<float>(random() % 256) / 256);
-    std::array<char, 32> text{};
-    lines += std::string(text.data(), std::to_chars(text.data(), text.data() + text.size(), elements.back()).ptr);
-    lines += (i + 1) % pixels == 0 ? '\n' : ' ';
-  }
+      " -o model && ./model < numbers"));
   Tensor images(host, rows, pixels);
-  images.set(std::move(elements));
-  EXPECT_EQ(floats_in(output_of(compute(lines))), classifier.logits(apply_op, images).get());
-  std::string zeros = " 0";
-  for (Index i = 2; i < pixels; ++i) zeros += " 0";
-  EXPECT_EQ(compute("1e-60" + zeros).out, compute("0" + zeros).out);
-  expect_has(compute("1e39" + zeros).err, "'1e39'; expected a number");
-  EXPECT_EQ(compute("1 2 3").status, 2);
-  std::filesystem::resize_file(folder / "weights.safetensors", 100);
-  expect_has(refusal_of(compute("0" + zeros)), "weights.safetensors: ");
+  images.set({numbers.begin() + static_cast<std::ptrdiff_t>(begin), numbers.end()});
+  std::vector<float> logits(rows * 10);
+  ASSERT_EQ(printed.size(), 4 * logits.size());
+  std::ranges::copy(printed, bytes(logits));
+  EXPECT_EQ(logits, classifier.logits(apply_op, images).get());
 }
 
 }  // namespace

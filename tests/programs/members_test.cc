@@ -149,20 +149,11 @@ TEST_F(MemberPrograms, ReportTheGroup) {
   const std::string report = (folder / "report").string();
   EXPECT_EQ(run(train("--batch 50 --devices cpu:0,cpu:1 --report '" + report + "'")).err, "");
   const std::string page = read_file(folder / "report" / "report.html");
-  expect_has_all(
-      page, {"<td>2 devices of one process: cpu:0,cpu:1; gradients are summed by the host</td>", "<td>members</td>",
-             "on average; dealt out by vertices", "<td>time in collectives</td>", "<th>collectives</th>"});
-  std::smatch samples;
-  ASSERT_TRUE(std::regex_search(page, samples, std::regex("<td>([0-9.]+), ([0-9.]+) on average")));
-  EXPECT_NEAR(std::stod(samples[1]) + std::stod(samples[2]), 50, 0.11);
-  std::smatch vertices, alone;
-  const std::regex each_minibatch("<td>vertices per minibatch</td><td>([0-9.]+)</td>");
-  ASSERT_TRUE(std::regex_search(page, vertices, each_minibatch));
+  expect_has_all(page,
+                 {"<td>2 devices of one process: cpu:0,cpu:1; gradients are summed by the host</td>",
+                  "<td>members</td>", "<td>time in collectives</td>", "<th>collectives</th>"});
   EXPECT_EQ(run(train("--batch 50 --report '" + report + "'")).err, "");
-  const std::string page_alone = read_file(folder / "report" / "report.html");
-  ASSERT_TRUE(std::regex_search(page_alone, alone, each_minibatch));
-  EXPECT_NEAR(std::stod(vertices[1]), std::stod(alone[1]) / 2, std::stod(alone[1]) / 50);
-  expect_lacks(page_alone, "<th>collectives</th>");
+  expect_lacks(read_file(folder / "report" / "report.html"), "<th>collectives</th>");
 }
 
 #ifdef WINDROW_WITH_MPI

@@ -231,7 +231,7 @@ TEST_F(Signalled, GoOnUnderNohup) {
 TEST_F(Signalled, ShowTheirProgressInALogWhileAnEpochRuns) {
   const Outcome outcome = beside("train tree-lstm --samples 30000 --hidden 256 --embedding 256 --epochs 1" + saving(),
                                  "grep -q 'epoch 1/1 ' out", "kill -KILL $p");
-  expect_has_match(outcome.out, "trees/s\nepoch 1/1 \\[#*\\.*\\] +[0-9]+ %  (loss [0-9.]+  )?[0-9,]+ trees/s.*\n$");
+  expect_has_match(outcome.out, "trees/s\nepoch 1/1 +[0-9]+ %.*[0-9,]+ trees/s\n$");
 }
 
 TEST_F(Signalled, KeepTheirTimelineSmallAndSaySo) {

@@ -1,7 +1,5 @@
-// Checkpoints whose writing fails at each system call in turn: the newest one or the one before loads.
-#include <gtest/gtest.h>
-
-#include "tests/training/checkpoints.h"
+// Checkpoints whose writing fails at each system call in turn, or ends with the power of a disk in memory that keeps
+// only what fsync has made durable, and of the rest what chance decides: the newest one or the one before loads.
 #include "tests/training/files.h"
 
 namespace windrow::testing {
@@ -81,6 +79,14 @@ TEST_F(CheckpointFaultTest, InterruptionsAndShortReadsAndWritesChangeNothing) {
 
 TEST_F(CheckpointFaultTest, AReaderReportsEachCallThatFails) {
   write(run, {.step = 1}, calls);
+  for (const Fault harmless : {Fault::interrupted, Fault::shortened}) {
+    bool struck = true;
+    for (std::size_t at = 0; struck; ++at) {
+      const FaultyCalls faulty({.fault = harmless, .at = at});
+      EXPECT_EQ(CheckpointFolder(run, faulty).load(1), KnownCheckpoint{1}) << faulty.victim();
+      struck = faulty.struck();
+    }
+  }
   std::size_t refused = 0;
   for (std::size_t at = 0;; ++at) {
     const FaultyCalls faulty({.at = at});
@@ -94,6 +100,50 @@ TEST_F(CheckpointFaultTest, AReaderReportsEachCallThatFails) {
     if (!faulty.struck()) break;
   }
   EXPECT_GT(refused, 7u);
+}
+
+/// What a program has been told.
+struct Progress {
+  std::optional<KnownCheckpoint> written, begun;
+};
+
+Progress write_until_the_power_fails(const FileCalls& disk) {
+  Progress progress;
+  try {
+    CheckpointWriter writer("run", {.keep = 1}, disk);
+    for (const KnownCheckpoint& checkpoint : {KnownCheckpoint{1}, {2}, {2, 1}, {3}}) {
+      progress.begun = checkpoint;
+      writer.write(checkpoint.contents());
+      progress.written = checkpoint;
+    }
+  } catch (const FileError&) {
+  }
+  return progress;
+}
+
+bool is(const NewestCheckpoint& newest, const std::optional<KnownCheckpoint>& known) {
+  return newest.checkpoint && known ? *newest.checkpoint == *known : !newest.checkpoint && !known;
+}
+
+TEST(PowerLoss, LeavesTheNewestCheckpointOrTheOneThatWasBeingWritten) {
+  std::mt19937 random(first_seed());
+  const int chances = sanitized ? 5 : 20;
+  for (std::size_t at = 0;; ++at) {
+    const Disk disk;
+    const FaultyCalls calls({.fault = Fault::killed, .at = at}, disk);
+    const Progress progress = write_until_the_power_fails(calls);
+    for (int chance = 0; chance < chances; ++chance) {
+      const std::unique_ptr<Disk> found = disk.after_power_loss(random);
+      const NewestCheckpoint newest = CheckpointFolder("run", *found).newest();
+      ASSERT_TRUE(is(newest, progress.written) || is(newest, progress.begun)) << "call " << at;
+      // The next writer is not disturbed by what is left, and removes it.
+      const KnownCheckpoint next{9};
+      CheckpointWriter("run", {.keep = 1}, *found).write(next.contents());
+      ASSERT_TRUE(is(CheckpointFolder("run", *found).newest(), next)) << "call " << at;
+      ASSERT_EQ(found->files(), 3u) << "call " << at;
+    }
+    if (!calls.struck()) break;
+  }
 }
 
 }  // namespace

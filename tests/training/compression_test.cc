@@ -1,42 +1,38 @@
 // Gradients of which less than all bits travel.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <functional>
 #include <memory>
-#include <random>
 
 #include "tests/memory/counting_allocator.h"
-#include "tests/seed.h"
 #include "tests/training/members.h"
 #include "windrow/training/data_parallel.h"
 
 namespace windrow::testing {
 namespace {
 
-using Floats = std::vector<float>;
 constexpr Index rows = 5, width = 128;  // rows of this width have gaps between them
 constexpr std::size_t elements = rows * width;
+
+Tensor on(const Communicator& communicator, const Floats& values) {
+  const Tensor made(communicator.device(), rows, width);
+  made.set(values);
+  return made;
+}
 
 /// The sums that each member gets in each step, for gradients that gradient(rank, step) returns.
 using Gradient = std::function<Floats(int rank, int step)>;
 std::vector<std::vector<Floats>> combined(int members, int steps, const Compression& compression,
                                           const Gradient& gradient, const EngineOptions& options = {.workers = 2}) {
-  Engine engine(options);
-  const LocalGroup group(host_devices(engine, members));
   std::vector<std::vector<Floats>> sums(static_cast<std::size_t>(members));
-  in_threads(members, [&](int rank) {
-    Parameters parameters(group[rank].device(), 1);
+  const auto body = [&](Parameters& parameters, const Communicator& communicator) {
+    const int rank = communicator.rank();
     const Parameter weight = parameters.add("weight", rows, width, Initial::zeros());
-    DataParallel parallel(group[rank], parameters, {.compression = compression});
+    DataParallel parallel(communicator, parameters, {.compression = compression});
     for (int step = 0; step < steps; ++step) {
-      const Tensor own(group[rank].device(), rows, width);
-      own.set(gradient(rank, step));
-      parameters.set_gradient(weight, own);
+      parameters.set_gradient(weight, on(communicator, gradient(rank, step)));
       EXPECT_EQ(parallel.combine(2), 2 * static_cast<std::size_t>(members));
       sums[static_cast<std::size_t>(rank)].push_back(parameters.dense_gradient(weight).get());
     }
-  });
+  };
+  with_parameters(members, body, options);
   return sums;
 }
 
@@ -92,7 +88,6 @@ TEST(Compression, WhatAParameterIsOwedArrivesWhicheverOthersAStepHas) {
     return all;
   };
   for (const auto form : {Compression::Form::bfloat16, Compression::Form::largest}) {
-    SCOPED_TRACE("seed " + std::to_string(first_seed()));
     Engine engine({.workers = 2});
     std::vector<Device> devices = host_devices(engine, members);
     const auto memory = std::make_shared<CountingAllocator>();
@@ -108,9 +103,7 @@ TEST(Compression, WhatAParameterIsOwedArrivesWhicheverOthersAStepHas) {
         parameters.begin_minibatch();
         for (int p = 0; p < parameters_in_all; ++p) {
           if (!uses(step, p)) continue;
-          const Tensor own(group[rank].device(), rows, width);
-          own.set(gradient(rank, step, p));
-          parameters.add_gradient(parameters[static_cast<std::size_t>(p)], own);
+          parameters.add_gradient(parameters[static_cast<std::size_t>(p)], on(group[rank], gradient(rank, step, p)));
         }
         parallel.combine(1);
         for (std::size_t p = 0; p < parameters_in_all; ++p) {
@@ -138,25 +131,22 @@ TEST(Compression, WhatAParameterIsOwedArrivesWhicheverOthersAStepHas) {
 
 TEST(Compression, AFailedStepDoesNotFailTheNextOnes) {
   for (const auto form : {Compression::Form::bfloat16, Compression::Form::largest}) {
-    Engine engine({.workers = 2});
-    const LocalGroup group(host_devices(engine, 2));
-    in_threads(2, [&](int rank) {
-      Parameters parameters(group[rank].device(), 1);
+    with_parameters(2, [form](Parameters& parameters, const Communicator& communicator) {
       const Parameter weight = parameters.add("weight", rows, width, Initial::zeros());
-      DataParallel parallel(group[rank], parameters, {.compression = {.form = form, .share = 1}});
-      for (int step = 0; step < 3; ++step) {
-        const Tensor own(group[rank].device(), rows, width);
-        own.set(Floats(elements, step == 2 ? 2 : 1));
-        if (step == 1 && rank == 1) {
-          engine.push([] { throw std::runtime_error("no gradient today"); }, {mutate(own.var())});
+      DataParallel parallel(communicator, parameters, {.compression = {.form = form, .share = 1}});
+      for (const float value : {1.0f, -1.0f, 2.0f}) {
+        const Tensor own = on(communicator, Floats(elements, value));
+        if (value < 0 && communicator.rank() == 1) {
+          communicator.device().engine->push([] { throw std::runtime_error("no gradient today"); },
+                                             {mutate(own.var())});
         }
         parameters.set_gradient(weight, own);
         parallel.combine(1);
         const Tensor sum = parameters.dense_gradient(weight);
-        if (step == 1) {
+        if (value < 0) {
           EXPECT_THROW(sum.get(), OpError);
         } else {
-          EXPECT_EQ(sum.get(), Floats(elements, step == 2 ? 4 : 2));
+          EXPECT_EQ(sum.get(), Floats(elements, 2 * value));
         }
       }
     });
@@ -192,27 +182,23 @@ TEST(Compression, WhatIsTooSmallIsSentLater) {
 }
 
 TEST(Compression, OptionsOutOfRangeAreRefused) {
-  Engine engine({.workers = 1});
-  const LocalGroup group(host_devices(engine, 1));
-  Parameters parameters(group[0].device(), 1);
-  for (const Compression& bad : {Compression{.form = Compression::Form::largest, .share = 0},
-                                 Compression{.form = Compression::Form::largest, .share = NAN},
-                                 Compression{.form = Compression::Form::largest, .threshold = -1},
-                                 Compression{.form = static_cast<Compression::Form>(7)}}) {
-    EXPECT_THROW(DataParallel(group[0], parameters, {.compression = bad}), MisuseError);
-  }
+  with_parameters(1, [](Parameters& parameters, const Communicator& communicator) {
+    for (const Compression& bad : {Compression{.form = Compression::Form::largest, .share = 0},
+                                   Compression{.form = Compression::Form::largest, .share = NAN},
+                                   Compression{.form = Compression::Form::largest, .threshold = -1},
+                                   Compression{.form = static_cast<Compression::Form>(7)}}) {
+      EXPECT_THROW(DataParallel(communicator, parameters, {.compression = bad}), MisuseError);
+    }
+  });
 }
 
 TEST(DataParallel, AveragesParameters) {
-  Engine engine({.workers = 2});
-  const LocalGroup group(host_devices(engine, 3));
-  in_threads(3, [&](int rank) {
-    Parameters parameters(group[rank].device(), 1);
+  with_parameters(3, [](Parameters& parameters, const Communicator& communicator) {
     const Parameter weight = parameters.add("weight", 1, 2, Initial::zeros()),
                     frozen = parameters.add("frozen", 1, 1, Initial::constant(0.1f));
     parameters.freeze(frozen);
-    DataParallel parallel(group[rank], parameters);
-    parameters.value(weight).set(rank == 0 ? Floats{1, 2} : Floats{4, 8});
+    DataParallel parallel(communicator, parameters);
+    parameters.value(weight).set(communicator.rank() == 0 ? Floats{1, 2} : Floats{4, 8});
     parallel.average();
     EXPECT_EQ(parameters.value(weight).get(), (Floats{3, 6}));
     EXPECT_EQ(parameters.value(frozen).get(), Floats{0.1f});  // (x + x + x) / 3 is another number

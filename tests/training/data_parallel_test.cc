@@ -1,76 +1,34 @@
-// Data-parallel training, with members in threads of one process.
+// Data-parallel training and sharded updates, with members in threads of one process.
 #include "windrow/training/data_parallel.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <limits>
 #include <memory>
-#include <random>
 
 #include "tests/batching/blocked_chain.h"
 #include "tests/devices/simulated.h"
-#include "tests/engine/support.h"
-#include "tests/seed.h"
+#include "tests/training/files.h"
 #include "tests/training/members.h"
 #include "windrow/comm/mpi.h"
+#include "windrow/training/checkpoint.h"
 #include "windrow/training/internal/deal.h"
+#include "windrow/training/internal/simulation.h"
 #include "windrow/training/optimiser.h"
 
 namespace windrow::testing {
 namespace {
 
-using Floats = std::vector<float>;
-constexpr std::size_t samples_a_step = 7;
 constexpr int steps = 5;
-
-struct Run {
-  Method method = Method::sgd();
-  EngineOptions engine = {};
-  std::size_t bucket_bytes = 1;
-  std::size_t part_bytes = 0;
-  bool priority = true;
-};
-
-/// The parameters of all members after some steps. Sample i of a step goes to member i % members, or, in every second
-/// step, to member 0.
-std::vector<Floats> trained(int members, const Run& run) {
-  std::vector<Floats> results(static_cast<std::size_t>(members));
-  with_members(members, {.engine = run.engine}, [&](RowsModel& model, const Communicator& communicator) {
-    const auto rank = static_cast<std::size_t>(communicator.rank());
-    if (rank > 0) model.parameters.value(model.matrix).set(Floats(70 * 90, 3));  // rank 0 has the parameters
-    DataParallel parallel(communicator, model.parameters,
-                          {.bucket_bytes = run.bucket_bytes, .part_bytes = run.part_bytes, .priority = run.priority});
-    Optimiser optimiser(model.parameters, run.method, {.rate = 0.1, .clip_norm = 50});
-    for (int step = 0; step < steps; ++step) {
-      std::vector<RowsModel::Sample> own;
-      const auto all = model.draw_samples(samples_a_step);
-      for (std::size_t i = 0; i < all.size(); ++i) {
-        const std::size_t owner = step % 2 == 0 ? i % static_cast<std::size_t>(members) : 0;
-        if (owner == rank) own.push_back(all[i]);
-      }
-      model.differentiate(own);
-      const std::size_t samples = parallel.combine(own.size());
-      EXPECT_EQ(samples, samples_a_step);
-      optimiser.step(samples);
-    }
-    results[rank] = model.values();
-  });
-  return results;
-}
 
 TEST(DataParallel, TakesTheStepsOfOneMemberWithAllSamples) {
   for (const Method& method : {Method::sgd(), Method::momentum(), Method::adam()}) {
     SCOPED_TRACE(method.name);
-    const Floats expected = trained(1, {.method = method}).front();
+    const Floats expected = trained({.members = 1, .method = method}).front().values;
     for (const int members : {2, 3, 4}) {
       for (const std::size_t bucket_bytes : {std::size_t{1}, std::size_t{1} << 20}) {
-        const auto results = trained(members, {.method = method, .bucket_bytes = bucket_bytes});
-        for (const Floats& result : results) {
-          ASSERT_EQ(result, results.front());
-          for (std::size_t i = 0; i < result.size(); ++i) ASSERT_NEAR(result[i], expected[i], 2e-4) << "element " << i;
+        const auto results = trained(
+            {.members = members, .method = method, .parallel = {.bucket_bytes = bucket_bytes}, .take_turns = true});
+        for (const auto& [values, states] : results) {
+          ASSERT_EQ(values, results.front().values);
+          for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], expected[i], 2e-4) << "element " << i;
         }
       }
     }
@@ -78,16 +36,18 @@ TEST(DataParallel, TakesTheStepsOfOneMemberWithAllSamples) {
 }
 
 TEST(DataParallel, GivesTheSameBitsWithEveryPolicyAndNumberOfWorkers) {
-  const Floats expected = trained(3, {.method = Method::adam()}).front();
+  const DataParallelOptions small{.bucket_bytes = 1, .part_bytes = 0};
+  const Floats expected = trained({.parallel = small, .take_turns = true}).front().values;
   for (const EngineOptions& engine :
        {EngineOptions{.policy = Policy::serial}, EngineOptions{.policy = Policy::pool, .workers = 1},
         EngineOptions{.policy = Policy::per_device, .workers = 2},
         EngineOptions{.policy = Policy::chaos, .workers = 3}}) {
-    EXPECT_EQ(trained(3, {.method = Method::adam(), .engine = engine}).back(), expected);
+    EXPECT_EQ(trained({.parallel = small, .engine = engine, .take_turns = true}).back().values, expected);
   }
   for (const bool priority : {false, true}) {
     for (const std::size_t part_bytes : {std::size_t{0}, std::size_t{64}}) {
-      EXPECT_EQ(trained(3, {.method = Method::adam(), .part_bytes = part_bytes, .priority = priority}).back(), expected)
+      const DataParallelOptions how{.bucket_bytes = 1, .part_bytes = part_bytes, .priority = priority};
+      EXPECT_EQ(trained({.parallel = how, .take_turns = true}).back().values, expected)
           << priority << ", " << part_bytes;
     }
   }
@@ -98,9 +58,8 @@ TEST(DataParallel, RefusesAParameterThatIsFrozenAtSomeMembers) {
     DataParallel parallel(communicator, model.parameters);
     if (communicator.rank() == 1) model.parameters.freeze(model.matrix);
     model.differentiate(model.draw_samples(2));
-    const std::string refused = error_of<CommError>([&] { parallel.combine(2); });
-    EXPECT_NE(refused.find("'" + model.parameters.name(model.matrix) + "' is not frozen at rank 0"), refused.npos)
-        << refused;
+    expect_error<CommError>([&] { parallel.combine(2); },
+                            "'" + model.parameters.name(model.matrix) + "' is not frozen at rank 0");
     if (communicator.rank() == 0) model.parameters.freeze(model.matrix);
     model.differentiate(model.draw_samples(2));
     EXPECT_EQ(parallel.combine(2), 4u);
@@ -275,25 +234,124 @@ TEST(DataParallel, RefusesWhatANestedGroupLacksWhenItIsMade) {
 }
 
 TEST(DataParallel, RefusesMembersWhoseParametersDiffer) {
-  Engine engine({.workers = 2});
-  const std::vector<Device> devices = host_devices(engine, 2);
-  const LocalGroup group(devices);
-  in_threads(2, [&](int rank) {
-    Parameters parameters(devices[static_cast<std::size_t>(rank)], 1);
+  with_parameters(2, [](Parameters& parameters, const Communicator& communicator) {
+    const int rank = communicator.rank();
     parameters.add("same", 2, 2, Initial::zeros());
     parameters.add(rank == 0 ? "left" : "right", 2, 2, Initial::zeros());
-    try {
-      DataParallel(group[rank], parameters);
-      ADD_FAILURE() << "rank " << rank << " goes on";
-    } catch (const CommError& error) {
-      EXPECT_NE(std::string(error.what()).find("parameter 1 '"), std::string::npos) << error.what();
-    }
-    Parameters frozen(devices[static_cast<std::size_t>(rank)], 1);
+    expect_error<CommError>([&] { DataParallel(communicator, parameters); }, "parameter 1 '");
+    Parameters frozen(communicator.device(), 1), elsewhere(host_device(*communicator.device().engine), 1);
     const Parameter one = frozen.add("one", 2, 2, Initial::zeros());
     if (rank == 1) frozen.freeze(one);
-    EXPECT_THROW(DataParallel(group[rank], frozen), CommError);
-    Parameters elsewhere(host_device(engine), 1);
-    EXPECT_THROW(DataParallel(group[rank], elsewhere), MisuseError);
+    EXPECT_THROW(DataParallel(communicator, frozen), CommError);
+    EXPECT_THROW(DataParallel(communicator, elsewhere), MisuseError);
+  });
+}
+
+using Names = std::vector<std::string>;
+
+/// All members have the bits of members that do not shard the update, and each state is at one member.
+void expect_equal(GroupRun run) {
+  run.sharded = true;
+  const std::vector<GroupResult> sharded = trained(run);
+  run.sharded = false;
+  const std::vector<GroupResult> whole = trained(run);
+  Names states;
+  for (const GroupResult& result : sharded) {
+    ASSERT_EQ(result.values, whole.front().values);
+    states.insert(states.end(), result.states.begin(), result.states.end());
+  }
+  Names all = whole.front().states;
+  if (run.members > 1 && !all.empty()) {
+    EXPECT_LT(sharded.front().states.size(), all.size());
+  }
+  std::ranges::sort(states);
+  std::ranges::sort(all);
+  EXPECT_EQ(states, all);
+}
+
+TEST(ShardedUpdate, GivesTheBitsOfOneThatIsNotWithEachStateAtOneMember) {
+  for (const Method& method : {Method::sgd(), Method::momentum(), Method::adam()}) {
+    for (const int members : {2, 3, 4}) {
+      SCOPED_TRACE(method.name + ", " + std::to_string(members));
+      expect_equal({.members = members, .method = method});
+    }
+  }
+  SCOPED_TRACE("options");
+  expect_equal({.optimiser = {.rate = 0.1}, .parallel = {.bucket_bytes = 1}});
+  expect_equal({.optimiser = {.rate = 0.1, .decay = 0.1, .clip_norm = 2, .accumulate = 3}});
+  expect_equal({.optimiser = {.rate = 0.1, .clip_norm = 2, .tables = OptimiserOptions::Tables::dense}});
+  expect_equal({.optimiser = {.rate = 0.1, .penalty = 0.1}, .engine = {.policy = Policy::chaos, .workers = 3}});
+}
+
+class ShardedCheckpoints : public FileTest {};
+
+TEST_F(ShardedCheckpoints, AreThoseOfAnUpdateThatIsNotShardedAndGoOnWithAnyNumberOfMembers) {
+  const auto sharded = folder / "sharded", whole = folder / "whole", later = folder / "later";
+  trained({.sharded = true, .to = sharded});
+  trained({.to = whole});
+  const std::string file = "000000000001.safetensors";
+  EXPECT_EQ(content_of(sharded / file), content_of(whole / file));
+  for (const int members : {1, 2, 4}) {
+    SCOPED_TRACE(members);
+    expect_equal({.members = members, .steps = 3, .from = sharded});
+  }
+  expect_equal({.members = 3, .steps = 3, .from = sharded, .restores_first = true});
+  trained({.members = 2, .sharded = true, .steps = 0, .from = sharded, .to = later});
+  EXPECT_EQ(content_of(later / file), content_of(whole / file));
+}
+
+/// Also if it is not sharded.
+TEST(ShardedUpdate, FailsAtAllMembersIfTheMinibatchOfOneFails) {
+  for (const bool sharded : {false, true}) {
+    with_members(3, {}, [sharded](RowsModel& model, const Communicator& communicator) {
+      Optimiser optimiser(model.parameters, Method::adam(), {.clip_norm = 1});
+      DataParallel parallel(communicator, model.parameters, {.sharded = sharded ? &optimiser : nullptr});
+      auto samples = model.draw_samples(2);
+      if (communicator.rank() == 2) samples[0].of_matrix[0] = std::numeric_limits<float>::quiet_NaN();
+      model.differentiate(samples);
+      optimiser.step(parallel.combine(samples.size()));
+      for (const Parameter& parameter : {model.matrix, model.table}) {
+        expect_error<OpError>([&] { model.parameters.value(parameter).get(); }, "loss");
+      }
+    });
+  }
+}
+
+TEST(ShardedUpdate, RefusesWhatItCannotDo) {
+  with_members(2, {}, [](RowsModel& model, const Communicator& communicator) {
+    Optimiser optimiser(model.parameters, Method::adam());
+    RowsModel other;
+    Optimiser of_others(other.parameters, Method::adam());
+    const auto made = [&](const DataParallelOptions& options) {
+      DataParallel(communicator, model.parameters, options);
+    };
+    EXPECT_EQ(error_of<MisuseError>(
+                  [&] { made({.compression = {.form = Compression::Form::bfloat16}, .sharded = &optimiser}); }),
+              "DataParallelOptions: compression, and a sharded update; expected one of both");
+    EXPECT_EQ(error_of<MisuseError>([&] { made({.sharded = &of_others}); }),
+              "DataParallelOptions.sharded: an optimiser of other parameters; expected one of these");
+    const auto refused_at_1 = [&] { made({.sharded = communicator.rank() == 1 ? &of_others : &optimiser}); };
+    if (communicator.rank() == 1) {
+      EXPECT_THROW(refused_at_1(), MisuseError);
+    } else {
+      EXPECT_EQ(error_of<CommError>(refused_at_1), "DataParallel: rank 1 was refused its options");
+    }
+    const bool shards = communicator.rank() == 1;
+    const std::string differ = error_of<CommError>([&] { made({.sharded = shards ? &optimiser : nullptr}); });
+    EXPECT_EQ(differ, shards ? "DataParallel: rank 1 has a sharded update, unlike rank 0"
+                             : "DataParallel: rank 0 has no sharded update, unlike rank 1");
+    DataParallel parallel(communicator, model.parameters, {.sharded = &optimiser});
+    EXPECT_EQ(error_of<MisuseError>([&] { parallel.average(); }),
+              "DataParallel::average: a sharded update; expected combine() in each step");
+    EXPECT_EQ(error_of<MisuseError>([&] { simulate({.layers = {{.bytes = 4}}, .parallel = {.sharded = &optimiser}}); }),
+              "simulate: a sharded update; expected none");
+    model.differentiate(model.draw_samples(2));
+    expect_error<MisuseError>([&] { optimiser.step(2); }, "gradients that were not combined");
+    optimiser.step(parallel.combine(2));
+    EXPECT_THROW(optimiser.step(2), MisuseError);
+    model.parameters.add("later", 2, 2, Initial::zeros());
+    EXPECT_EQ(error_of<MisuseError>([&] { optimiser.tensors_of_all(); }),
+              "sharded update: parameter 'later' was added after DataParallel was made; expected it before");
   });
 }
 

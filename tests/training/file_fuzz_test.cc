@@ -1,19 +1,13 @@
-// Readers of damaged files: they refuse in one line, or give what was written. Files lie in memory of exactly their
-// size, so that AddressSanitizer notices reads beyond them.
-#include <gtest/gtest.h>
-
-#include <random>
+// Readers of damaged files: they refuse in one line, or give what was written. The sums by which they notice.
 #include <sstream>
 
-#include "tests/sanitized.h"
-#include "tests/seed.h"
-#include "tests/training/checkpoints.h"
+#include "files/crc32c.h"
 #include "tests/training/files.h"
 
 namespace windrow::testing {
 namespace {
 
-using Bytes = std::vector<char>;
+using Bytes = std::string;
 
 const std::string manifest_file = "run/000000000003.json", tensor_file = "run/000000000003.safetensors";
 
@@ -33,8 +27,7 @@ class FileFuzzTest : public FileTest {
     const FaultyCalls calls;
     CheckpointWriter(folder / "run", {}, calls).write(known.contents());
     for (const std::string& name : {manifest_file, tensor_file}) {
-      const std::string content = content_of(folder / name);
-      original[name] = Bytes(content.begin(), content.end());
+      original[name] = content_of(folder / name);
     }
   }
 
@@ -79,23 +72,20 @@ class FileFuzzTest : public FileTest {
   Bytes damaged(const Bytes& bytes, const std::string& name) {
     Bytes result = bytes;
     const bool tensors = name == tensor_file;
-    switch (below(5)) {
-      case 0:
-        flip(result);
-        break;
-      case 1:
-        cut(result);
-        break;
-      case 2:
-        extend(result);
-        break;
-      case 3:
-        change_digit(result, tensors ? 8 : 0, tensors ? 8 + header_size(result) : result.size());
-        break;
-      default:
-        tensors ? edit_header(result) : void(edit(result, 0, result.size()));
-    }
-    return Bytes(result.begin(), result.end());  // without spare capacity
+    const std::size_t how = below(5);
+    if (how == 0) flip(result);
+    if (how == 1) cut(result);
+    if (how == 2) extend(result);
+    if (how == 3) change_digit(result, tensors ? 8 : 0, tensors ? 8 + header_size(result) : result.size());
+    if (how == 4) tensors ? edit_header(result) : void(edit(result, 0, result.size()));
+    return result;
+  }
+
+  /// Where one of the files is damaged.
+  std::unique_ptr<Disk> disk_with(const std::string& victim, const Bytes& content) const {
+    auto disk = std::make_unique<Disk>();
+    for (const auto& [name, bytes] : original) disk->put(name, name == victim ? content : bytes);
+    return disk;
   }
 
   const KnownCheckpoint known{3};
@@ -121,8 +111,8 @@ void read_all(const TensorFile& file) {
 TEST_F(FileFuzzTest, ADamagedTensorFileIsRefusedInOneLineOrReadWithinItsBounds) {
   int refused = 0;
   for (int i = 0; i < cases; ++i) {
-    MemoryCalls calls;
-    calls.files[tensor_file] = damaged(original[tensor_file], tensor_file);
+    Disk calls;
+    calls.put(tensor_file, damaged(original[tensor_file], tensor_file));
     try {
       read_all(TensorFile(tensor_file, calls));
     } catch (const FileError& error) {
@@ -140,11 +130,9 @@ TEST_F(FileFuzzTest, ADamagedTensorFileIsRefusedInOneLineOrReadWithinItsBounds) 
 TEST_F(FileFuzzTest, ADamagedCheckpointIsRefusedInOneLineOrGivesWhatWasWritten) {
   int refused = 0;
   for (int i = 0; i < cases; ++i) {
-    MemoryCalls calls;
-    calls.files = original;
     const std::string& victim = below(2) == 0 ? manifest_file : tensor_file;
-    calls.files[victim] = damaged(original[victim], victim);
-    const NewestCheckpoint newest = CheckpointFolder("run", calls).newest();
+    const auto disk = disk_with(victim, damaged(original[victim], victim));
+    const NewestCheckpoint newest = CheckpointFolder("run", *disk).newest();
     if (newest.checkpoint) {
       ASSERT_EQ(*newest.checkpoint, known) << "case " << i << " of seed " << first_seed();
       continue;
@@ -160,10 +148,43 @@ TEST_F(FileFuzzTest, ADamagedCheckpointIsRefusedInOneLineOrGivesWhatWasWritten) 
 TEST_F(FileFuzzTest, EachFlippedBitOfATensorFileIsNoticed) {
   const std::size_t bits = original[tensor_file].size() * 8;
   for (std::size_t bit = 0; bit < bits; ++bit) {
-    MemoryCalls calls;
-    calls.files = original;
-    calls.files[tensor_file][bit / 8] ^= static_cast<char>(1 << bit % 8);
-    EXPECT_FALSE(CheckpointFolder("run", calls).newest().checkpoint) << "bit " << bit;
+    Bytes changed = original[tensor_file];
+    changed[bit / 8] ^= static_cast<char>(1 << bit % 8);
+    const auto disk = disk_with(tensor_file, changed);
+    EXPECT_FALSE(CheckpointFolder("run", *disk).newest().checkpoint) << "bit " << bit;
+  }
+}
+
+std::uint32_t sum(const std::string& text) { return crc32c(std::as_bytes(std::span(text))); }
+
+/// The definition: a division, bit by bit.
+std::uint32_t slow_sum(const std::string& text) {
+  std::uint32_t state = ~std::uint32_t{0};
+  for (const char c : text) {
+    state ^= static_cast<unsigned char>(c);
+    for (int bit = 0; bit < 8; ++bit) state = state % 2 == 0 ? state >> 1 : (state >> 1) ^ 0x82f63b78;
+  }
+  return ~state;
+}
+
+TEST(Crc32c, GivesThePublishedValues) {
+  EXPECT_EQ(sum(""), 0u);
+  EXPECT_EQ(sum("123456789"), 0xe3069283u);
+  EXPECT_EQ(sum(std::string(32, '\0')), 0x8a9136aau);  // RFC 3720, B.4
+  EXPECT_EQ(sum(std::string(32, '\xff')), 0x62a8ab43u);
+}
+
+TEST(Crc32c, EqualsItsDefinitionAtEverySizeAndInParts) {
+  std::string text;
+  for (int size = 0; size < 70; ++size) {
+    EXPECT_EQ(sum(text), slow_sum(text)) << size;
+    for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+      Crc32c parts;
+      parts.add(std::as_bytes(std::span(text).first(cut)));
+      parts.add(std::as_bytes(std::span(text).subspan(cut)));
+      EXPECT_EQ(parts.value(), slow_sum(text)) << cut << " of " << size;
+    }
+    text += static_cast<char>(size * 37 + 11);
   }
 }
 

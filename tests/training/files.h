@@ -1,23 +1,35 @@
-// Shared by tests of files: a folder for each test, and system calls that fail, are counted, or touch no disk.
+// Shared by tests of files: a folder for each test, checkpoints of known content, and system calls that fail, are
+// counted, or touch no disk.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/sanitized.h"
+#include "tests/seed.h"
+#include "windrow/engine/error.h"
+#include "windrow/training/checkpoint_folder.h"
 #include "windrow/training/internal/file_calls.h"
-#include "windrow/training/tensor_file.h"
 
 namespace windrow::testing {
 
@@ -51,6 +63,15 @@ std::string error_of(Call call) {
   return {};
 }
 
+/// A tensor of the type and the size of `like`.
+template <class T>
+std::vector<T> read_like(const TensorFile& file, const std::string& name, const TensorShape& shape,
+                         std::vector<T> like) {
+  std::fill(like.begin(), like.end(), T(77));
+  file.read(name, shape, std::span(like));
+  return like;
+}
+
 /// A test with a folder of its own.
 class FileTest : public ::testing::Test {
  protected:
@@ -78,64 +99,66 @@ struct FaultPlan {
   int error = EIO;                                ///< the value of errno for `refused`
 };
 
-/// The calls of the system, except that fsync() does not wait for the disk, and that one call suffers a fault.
+/// The calls of the system, except that fsync() does not wait for the disk, or of another file system; one call suffers
+/// a fault.
 class FaultyCalls : public FileCalls {
  public:
-  explicit FaultyCalls(FaultPlan plan = {}) : plan_(plan) {}
+  explicit FaultyCalls(FaultPlan plan = {}, const FileCalls& of = FileCalls::of_system()) : plan_(plan), of_(of) {}
 
   bool struck() const { return calls_ > plan_.at; }
   /// The call that suffered, such as "rename b.json".
   const std::string& victim() const { return victim_; }
 
   int open(const char* path, int flags, unsigned mode) const override {
-    const int file = fails("open", path, Signals::interrupt) ? -1 : FileCalls::open(path, flags, mode);
+    const int file = fails("open", path, Signals::interrupt) ? -1 : of_.open(path, flags, mode);
     if (file >= 0) path_of_[file] = path;
     return file;
   }
   std::ptrdiff_t write(int file, const void* from, std::size_t bytes) const override {
     if (fails("write", path_of_[file], Signals::interrupt, Part::allowed)) {
-      if (plan_.fault == Fault::killed && calls_ == plan_.at + 1) FileCalls::write(file, from, bytes / 2);
+      if (plan_.fault == Fault::killed && calls_ == plan_.at + 1) of_.write(file, from, bytes / 2);
       return -1;
     }
-    return FileCalls::write(file, from, part(bytes));
+    return of_.write(file, from, part(bytes));
   }
   std::ptrdiff_t pread(int file, void* to, std::size_t bytes, std::uint64_t offset) const override {
     if (fails("pread", path_of_[file], Signals::interrupt, Part::allowed)) return -1;
-    return FileCalls::pread(file, to, part(bytes), offset);
+    return of_.pread(file, to, part(bytes), offset);
   }
-  int fsync(int file) const override { return fails("fsync", path_of_[file], Signals::interrupt) ? -1 : 0; }
+  int fsync(int file) const override {
+    if (fails("fsync", path_of_[file], Signals::interrupt)) return -1;
+    return &of_ == &FileCalls::of_system() ? 0 : of_.fsync(file);
+  }
   int close(int file) const override {
     const bool failed = fails("close", path_of_[file], Signals::interrupt);
-    FileCalls::close(file);  // in any case, since the kernel closes the files of the dead
+    of_.close(file);  // in any case, since the kernel closes the files of the dead
     return failed ? -1 : 0;
   }
   int fstat(int file, struct stat* status) const override {
-    return fails("fstat", path_of_[file]) ? -1 : FileCalls::fstat(file, status);
+    return fails("fstat", path_of_[file]) ? -1 : of_.fstat(file, status);
   }
   int fchmod(int file, unsigned mode) const override {
-    return fails("fchmod", path_of_[file], Signals::interrupt) ? -1 : FileCalls::fchmod(file, mode);
+    return fails("fchmod", path_of_[file], Signals::interrupt) ? -1 : of_.fchmod(file, mode);
   }
   int flock(int file, int operation) const override {
-    return fails("flock", path_of_[file], Signals::interrupt) ? -1 : FileCalls::flock(file, operation);
+    return fails("flock", path_of_[file], Signals::interrupt) ? -1 : of_.flock(file, operation);
   }
   int stat(const char* path, struct stat* status) const override {
-    return fails("stat", path) ? -1 : FileCalls::stat(path, status);
+    return fails("stat", path) ? -1 : of_.stat(path, status);
   }
-  int access(const char* path, int mode) const override {
-    return fails("access", path) ? -1 : FileCalls::access(path, mode);
-  }
+  int access(const char* path, int mode) const override { return fails("access", path) ? -1 : of_.access(path, mode); }
   int rename(const char* from, const char* to) const override {
-    return fails("rename", to) ? -1 : FileCalls::rename(from, to);
+    return fails("rename", to) ? -1 : of_.rename(from, to);
   }
-  int unlink(const char* path) const override { return fails("unlink", path) ? -1 : FileCalls::unlink(path); }
+  int unlink(const char* path) const override { return fails("unlink", path) ? -1 : of_.unlink(path); }
   int mkdir(const char* path, unsigned mode) const override {
-    return fails("mkdir", path) ? -1 : FileCalls::mkdir(path, mode);
+    return fails("mkdir", path) ? -1 : of_.mkdir(path, mode);
   }
   int realpath(const char* path, std::string* to) const override {
-    return fails("realpath", path) ? -1 : FileCalls::realpath(path, to);
+    return fails("realpath", path) ? -1 : of_.realpath(path, to);
   }
   int list(const char* path, std::vector<std::string>* names) const override {
-    return fails("list", path) ? -1 : FileCalls::list(path, names);
+    return fails("list", path) ? -1 : of_.list(path, names);
   }
 
  private:
@@ -157,44 +180,172 @@ class FaultyCalls : public FileCalls {
   }
 
   const FaultPlan plan_;
+  const FileCalls& of_;
   mutable std::size_t calls_ = 0;
   mutable bool now_ = false;  // the current call suffers
   mutable std::string victim_;
   mutable std::map<int, std::string> path_of_;
 };
 
-/// Files in memory, for reading. Each lies in memory of exactly its size, so a sanitizer notices reads beyond it.
-class MemoryCalls : public FileCalls {
+/// A file system in memory with one folder, "run". Its power may fail at one call: that call and all later ones do
+/// nothing.
+class Disk : public FileCalls {
  public:
-  std::map<std::string, std::vector<char>> files;
+  /// What is found when the power is back: any part of the changes since the last fsync.
+  std::unique_ptr<Disk> after_power_loss(std::mt19937& random) const {
+    auto disk = std::make_unique<Disk>();
+    disk->names_ = durable_names_;
+    for (const Change& change : pending_) {
+      if (random() % 2 == 0) change.apply(disk->names_);
+    }
+    std::map<const Node*, std::shared_ptr<Node>> copies;
+    for (auto& [name, node] : disk->names_) {
+      std::shared_ptr<Node>& copy = copies[node.get()];
+      if (copy == nullptr) copy = std::make_shared<Node>(surviving(*node, random));
+      node = copy;
+    }
+    disk->durable_names_ = disk->names_;
+    return disk;
+  }
 
-  int open(const char* path, int, unsigned) const override {
-    const auto found = files.find(path);
-    if (found == files.end()) return errno = ENOENT, -1;
-    return static_cast<int>(std::distance(files.begin(), found));
+  std::size_t files() const { return names_.size(); }
+  void put(const std::string& path, const std::string& content) {
+    names_[path] = std::make_shared<Node>(Node{content, content});
+  }
+
+  int open(const char* path, int flags, unsigned) const override {
+    if ((flags & O_DIRECTORY) != 0) return add(nullptr);
+    const auto found = names_.find(path);
+    if (found != names_.end()) return (flags & O_EXCL) != 0 ? refuse(EEXIST) : add(found->second);
+    if ((flags & O_CREAT) == 0) return refuse(ENOENT);
+    const auto node = std::make_shared<Node>();
+    change({.to = path, .node = node});
+    return add(node);
+  }
+  std::ptrdiff_t write(int file, const void* from, std::size_t bytes) const override {
+    open_.at(file)->content.append(static_cast<const char*>(from), bytes);
+    return static_cast<std::ptrdiff_t>(bytes);
   }
   std::ptrdiff_t pread(int file, void* to, std::size_t bytes, std::uint64_t offset) const override {
-    const std::vector<char>& content = at(file);
+    const std::string& content = open_.at(file)->content;
     if (offset >= content.size()) return 0;
-    const std::size_t most = std::min(bytes, content.size() - static_cast<std::size_t>(offset));
-    std::memcpy(to, content.data() + offset, most);
-    return static_cast<std::ptrdiff_t>(most);
+    return static_cast<std::ptrdiff_t>(content.copy(static_cast<char*>(to), bytes, static_cast<std::size_t>(offset)));
   }
-  int fstat(int file, struct stat* status) const override {
-    *status = {};
-    status->st_mode = S_IFREG | 0644;
-    status->st_size = static_cast<off_t>(at(file).size());
+  int fsync(int file) const override {
+    if (const auto& node = open_.at(file)) {
+      node->durable = node->content;
+    } else {
+      durable_names_ = names_;
+      pending_.clear();
+    }
     return 0;
   }
-  int close(int) const override { return 0; }
+  int fstat(int file, struct stat* status) const override { return describe(*open_.at(file), status); }
+  int stat(const char* path, struct stat* status) const override {
+    const auto found = names_.find(path);
+    return found == names_.end() ? refuse(ENOENT) : describe(*found->second, status);
+  }
+  int rename(const char* from, const char* to) const override {
+    change({.from = from, .to = to, .node = names_.at(from)});
+    return 0;
+  }
+  int unlink(const char* path) const override {
+    if (!names_.contains(path)) return refuse(ENOENT);
+    change({.from = path});
+    return 0;
+  }
   int list(const char*, std::vector<std::string>* names) const override {
     names->clear();
-    for (const auto& [path, content] : files) names->push_back(std::filesystem::path(path).filename());
+    for (const auto& [path, node] : names_) names->push_back(std::filesystem::path(path).filename());
+    return 0;
+  }
+  int mkdir(const char*, unsigned) const override { return refuse(EEXIST); }
+  int close(int) const override { return 0; }
+  int fchmod(int, unsigned) const override { return 0; }
+  int flock(int, int) const override { return 0; }
+  int access(const char*, int) const override { return 0; }
+  int realpath(const char* path, std::string* to) const override {
+    *to = path;
     return 0;
   }
 
  private:
-  const std::vector<char>& at(int file) const { return std::next(files.begin(), file)->second; }
+  struct Node {
+    std::string content, durable;
+  };
+  using Names = std::map<std::string, std::shared_ptr<Node>>;
+  /// The name `from` goes, and the name `to` comes; each may be empty.
+  struct Change {
+    std::string from = {}, to = {};
+    std::shared_ptr<Node> node = {};
+
+    void apply(Names& names) const {
+      names.erase(from);
+      if (!to.empty()) names[to] = node;
+    }
+  };
+
+  static Node surviving(const Node& node, std::mt19937& random) {
+    if (node.content == node.durable) return node;
+    std::string found = node.durable;
+    switch (random() % 4) {
+      case 0:
+        break;
+      case 1:
+        found = node.content;
+        break;
+      case 2:
+        found = node.content.substr(0, random() % (node.content.size() + 1));
+        break;
+      default:
+        found.resize(node.content.size());  // the size was written, the bytes were not
+    }
+    return {found, found};
+  }
+  static int refuse(int error) { return errno = error, -1; }
+  static int describe(const Node& node, struct stat* status) {
+    *status = {};
+    status->st_mode = S_IFREG | 0644;
+    status->st_size = static_cast<off_t>(node.content.size());
+    return 0;
+  }
+
+  int add(std::shared_ptr<Node> node) const {
+    open_.push_back(std::move(node));
+    return static_cast<int>(open_.size()) - 1;
+  }
+  void change(Change change) const {
+    change.apply(names_);
+    pending_.push_back(std::move(change));
+  }
+
+  mutable Names names_, durable_names_;
+  mutable std::vector<Change> pending_;              // of names, since the last fsync of the folder
+  mutable std::vector<std::shared_ptr<Node>> open_;  // by descriptor; null for the folder
 };
+
+/// What a checkpoint contains. `version` tells two checkpoints of one step apart.
+struct KnownCheckpoint {
+  std::uint64_t step;
+  std::uint64_t version = 0;
+
+  std::vector<float> weights = std::vector<float>(40, static_cast<float>(step * 10 + version));
+  std::vector<std::uint64_t> counts = {step, version};
+
+  CheckpointContents contents() const {
+    return {.step = step,
+            .tensors = {{"weights", {8, 5}, weights}, {"counts", {2}, counts}},
+            .document = Record().set("step", step).set("version", version).set("rate", 0.1)};
+  }
+};
+
+inline bool operator==(const SavedCheckpoint& saved, const KnownCheckpoint& known) {
+  std::vector<float> weights(40);
+  std::vector<std::uint64_t> counts(2);
+  saved.tensors.read("weights", {8, 5}, weights);
+  saved.tensors.read("counts", {2}, counts);
+  return saved.step == known.step && weights == known.weights && counts == known.counts &&
+         saved.document == known.contents().document;
+}
 
 }  // namespace windrow::testing

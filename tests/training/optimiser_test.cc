@@ -1,21 +1,13 @@
 // Optimisers: against PyTorch, and what PyTorch has no equal of.
 #include "windrow/training/optimiser.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <fstream>
-#include <map>
 #include <sstream>
 
-#include "tests/engine/support.h"
 #include "tests/training/rows_model.h"
-#include "windrow/ops/apply.h"
 
 namespace windrow::testing {
 namespace {
-
-using Floats = std::vector<float>;
 
 /// The settings that a line of the stored references names: see perf/peers/torch_optimisers.py.
 struct Case {
@@ -64,6 +56,11 @@ std::map<std::string, std::vector<Floats>> stored_references() {
   return all;
 }
 
+void train(RowsModel& model, Optimiser& optimiser, const std::vector<RowsModel::Sample>& samples) {
+  model.differentiate(samples);
+  optimiser.step(samples.size());
+}
+
 TEST(Optimiser, TakesTheStepsOfPyTorch) {
   const auto references = stored_references();
   ASSERT_GE(references.size(), 17u);
@@ -79,8 +76,7 @@ TEST(Optimiser, TakesTheStepsOfPyTorch) {
       Optimiser optimiser(model.parameters, one.method, one.options);
       for (const Floats& expected : steps) {
         for (std::uint64_t i = 0; i < one.options.accumulate; ++i) {
-          model.differentiate(model.draw_samples(3));
-          optimiser.step(3);
+          train(model, optimiser, model.draw_samples(3));
         }
         const Floats values = model.values();
         ASSERT_EQ(values.size(), expected.size());
@@ -107,8 +103,7 @@ TEST(Optimiser, GivesTheSameBitsForAnyNumberOfWorkersAndPolicy) {
       RowsModel model({.engine = options, .rows = 700, .width = 900});  // large enough to be cut
       Optimiser optimiser(model.parameters, method, {.rate = 0.1, .penalty = 0.01, .clip_norm = 0.5, .accumulate = 2});
       for (int i = 0; i < 4; ++i) {
-        model.differentiate(model.draw_samples(5));
-        optimiser.step(5);
+        train(model, optimiser, model.draw_samples(5));
       }
       results.push_back(model.values());
     }
@@ -123,12 +118,12 @@ TEST(Optimiser, LeavesRowsThatNoLookupUsedAlone) {
     Optimiser one(lazy.parameters, method, {.rate = 0.1, .penalty = 0.1, .decay = 0.1});
     Optimiser other(dense.parameters, method,
                     {.rate = 0.1, .penalty = 0.1, .decay = 0.1, .tables = OptimiserOptions::Tables::dense});
+    const std::vector<RowsModel::Sample> samples = {
+        {1, {1, 2}, {1, 2, 3, 4}}, {4, {1, 2}, {1, 2, 3, 4}}, {1, {0, 2}, {1, 2, 3, 4}}};
     const Floats before = lazy.parameters.value(lazy.table).get();
     for (int i = 0; i < 3; ++i) {
-      lazy.differentiate({{1, {1, 2}, {1, 2, 3, 4}}, {4, {1, 2}, {1, 2, 3, 4}}, {1, {0, 2}, {1, 2, 3, 4}}});
-      dense.differentiate({{1, {1, 2}, {1, 2, 3, 4}}, {4, {1, 2}, {1, 2, 3, 4}}, {1, {0, 2}, {1, 2, 3, 4}}});
-      one.step(3);
-      other.step(3);
+      train(lazy, one, samples);
+      train(dense, other, samples);
     }
     const Floats after = lazy.parameters.value(lazy.table).get(), all = dense.parameters.value(dense.table).get();
     EXPECT_EQ(lazy.parameters.value(lazy.matrix).get(), dense.parameters.value(dense.matrix).get());
@@ -147,9 +142,8 @@ TEST(Optimiser, FreezesParametersAndScalesTheRatesOfOthers) {
   scaled.parameters.freeze(scaled.table);
   other.set(scaled.matrix, {.rate_factor = 0.5});
   const Floats matrix = plain.parameters.value(plain.matrix).get(), table = plain.parameters.value(plain.table).get();
-  for (RowsModel* model : {&plain, &scaled}) model->differentiate(model->draw_samples(3));
-  one.step(3);
-  other.step(3);
+  train(plain, one, plain.draw_samples(3));
+  train(scaled, other, scaled.draw_samples(3));
   EXPECT_EQ(scaled.parameters.value(scaled.table).get(), table);
   const Floats full = plain.parameters.value(plain.matrix).get(), half = scaled.parameters.value(scaled.matrix).get();
   for (std::size_t i = 0; i < full.size(); ++i) EXPECT_NEAR(half[i] - matrix[i], (full[i] - matrix[i]) / 2, 1e-7);
@@ -165,8 +159,7 @@ TEST(Optimiser, ClipsByTheNormOfAllThatChanges) {
   one.parameters.freeze(one.table);
   const auto change = [](RowsModel& model, Optimiser& optimiser) {
     const Floats before = model.values();
-    model.differentiate(model.draw_samples(3));
-    optimiser.step(3);
+    train(model, optimiser, model.draw_samples(3));
     double sum = 0;
     const Floats after = model.values();
     for (std::size_t i = 0; i < after.size(); ++i) sum += std::pow(after[i] - before[i], 2);
@@ -174,28 +167,6 @@ TEST(Optimiser, ClipsByTheNormOfAllThatChanges) {
   };
   EXPECT_NEAR(change(both, clips), 0.25, 1e-5);
   EXPECT_NEAR(change(one, freezes), 0.25, 1e-5);
-}
-
-TEST(Optimiser, SkipsAStepAsAWhole) {
-  RowsModel model({.non_finite = NonFinite::skip}), other({.non_finite = NonFinite::skip});
-  Optimiser skips(model.parameters, Method::adam(), {.rate = LearningRate::steps(0.1, 1, 0.5), .clip_norm = 1});
-  Optimiser never(other.parameters, Method::adam(), {.rate = LearningRate::steps(0.1, 1, 0.5), .clip_norm = 1});
-  const auto good = model.draw_samples(3), more = model.draw_samples(3);
-  const auto train = [](RowsModel& on, Optimiser& optimiser, const std::vector<RowsModel::Sample>& samples) {
-    on.differentiate(samples);
-    optimiser.step(samples.size());
-  };
-  train(model, skips, good);
-  auto bad = more;
-  bad[1].of_matrix[2] = std::numeric_limits<float>::infinity();
-  train(model, skips, bad);
-  train(model, skips, more);
-  train(other, never, good);
-  train(other, never, more);
-  EXPECT_EQ(model.values(), other.values());
-  EXPECT_EQ(skips.progress().steps, 2u);
-  EXPECT_EQ(model.parameters.skipped_steps().count, 1u);
-  EXPECT_EQ(model.parameters.skipped_steps().last[0].step, 1u);
 }
 
 /// A loss times a power of two, and a step of as many times the samples: the same bits. A scale that is too large for
@@ -226,20 +197,17 @@ TEST(Optimiser, AccumulatesWhatOneLargeMinibatchGives) {
   Optimiser at_once(whole.parameters, Method::sgd(), {.rate = 0.1});
   for (int step = 0; step < 2; ++step) {
     const auto samples = whole.draw_samples(7);
-    whole.differentiate(samples);
-    at_once.step(7);
+    train(whole, at_once, samples);
     for (const auto& [begin, end] : {std::pair(0, 2), std::pair(2, 3), std::pair(3, 7)}) {
-      parts.differentiate({samples.begin() + begin, samples.begin() + end});
-      accumulates.step(static_cast<std::size_t>(end - begin));
+      train(parts, accumulates, {samples.begin() + begin, samples.begin() + end});
     }
     const Floats expected = whole.values(), values = parts.values();
     for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], 1e-6) << i;
   }
   EXPECT_EQ(accumulates.progress().steps, 2u);
   const auto samples = whole.draw_samples(3);
-  for (RowsModel* model : {&whole, &parts}) model->differentiate(samples);
-  at_once.step(3);
-  accumulates.step(3);
+  train(whole, at_once, samples);
+  train(parts, accumulates, samples);
   EXPECT_TRUE(accumulates.between_steps());
   accumulates.finish();
   EXPECT_FALSE(accumulates.between_steps());
@@ -253,10 +221,8 @@ TEST(Optimiser, FollowsTheScheduleInCapturedSteps) {
   Optimiser pushes(model.parameters, Method::adam(), options), captures(replayed.parameters, Method::adam(), options);
   const auto samples = model.draw_samples(3);
   // The first step makes the states.
-  for (auto [on, optimiser] : {std::pair(&model, &pushes), std::pair(&replayed, &captures)}) {
-    on->differentiate(samples);
-    optimiser->step(3);
-  }
+  train(model, pushes, samples);
+  train(replayed, captures, samples);
   const Graph step = replayed.engine.capture([&] { captures.step(3); });
   for (int i = 0; i < 3; ++i) {
     pushes.step(3);  // along the same gradients
@@ -267,45 +233,17 @@ TEST(Optimiser, FollowsTheScheduleInCapturedSteps) {
   EXPECT_NEAR(captures.rate(), 0.1 / 16, 1e-12);
 }
 
-TEST(Optimiser, GoesOnFromItsTensors) {
-  RowsModel model, later;
-  const OptimiserOptions options = {.rate = LearningRate::cosine(0.1, 6)};
-  Optimiser first(model.parameters, Method::adam(), options), second(later.parameters, Method::adam(), options);
-  std::vector<std::vector<RowsModel::Sample>> samples;
-  for (int i = 0; i < 5; ++i) samples.push_back(model.draw_samples(3));
-  const auto train = [](RowsModel& on, Optimiser& optimiser, const std::vector<RowsModel::Sample>& from) {
-    on.differentiate(from);
-    optimiser.step(from.size());
-  };
-  for (int i = 0; i < 3; ++i) train(model, first, samples[static_cast<std::size_t>(i)]);
+/// That a restored optimiser goes on with the same bits is shown with checkpoints.
+TEST(Optimiser, NamesItsTensors) {
+  RowsModel model;
+  Optimiser optimiser(model.parameters, Method::adam());
+  train(model, optimiser, model.draw_samples(3));
   std::vector<std::string> names;
-  for (const auto& [name, tensor] : first.tensors()) names.push_back(name);
+  for (const auto& [name, tensor] : optimiser.tensors()) names.push_back(name);
   EXPECT_EQ(names, (std::vector<std::string>{"adam.0/matrix", "adam.1/matrix", "adam.0/table", "adam.1/table",
                                              "adam.steps/table"}));
-  second.restore(first.progress(), names);
-  for (std::size_t i = 0; i < names.size(); ++i) second.tensors()[i].tensor.set(first.tensors()[i].tensor.get());
-  for (const Parameter& parameter : {model.matrix, model.table}) {
-    const std::string& name = model.parameters.name(parameter);
-    later.parameters.value(later.parameters.find(name)).set(model.parameters.value(parameter).get());
-  }
-  for (std::size_t i = 3; i < 5; ++i) {
-    train(model, first, samples[i]);
-    train(later, second, samples[i]);
-  }
-  EXPECT_EQ(later.values(), model.values());
-  EXPECT_THROW(second.restore({}, {"adam.2/matrix"}), MisuseError);
-  EXPECT_THROW(second.restore({}, {"adam.0/matrices"}), MisuseError);
-}
-
-TEST(Optimiser, PoisonsParametersWhoseGradientFailed) {
-  RowsModel model;
-  Optimiser optimiser(model.parameters, Method::adam(), {.clip_norm = 1});
-  auto samples = model.draw_samples(2);
-  samples[0].of_table[0] = std::numeric_limits<float>::quiet_NaN();
-  model.differentiate(samples);
-  optimiser.step(2);
-  EXPECT_THROW(model.values(), OpError);
-  EXPECT_THROW(model.engine.wait_all(), OpError);
+  EXPECT_THROW(optimiser.restore({}, {"adam.2/matrix"}), MisuseError);
+  EXPECT_THROW(optimiser.restore({}, {"adam.0/matrices"}), MisuseError);
 }
 
 TEST(Optimiser, RefusesOptionsOutOfRange) {
@@ -352,9 +290,8 @@ TEST(Optimiser, RefusesNumbersThatNoFloatHolds) {
   EXPECT_THROW(optimiser.set(model.matrix, {.decay_factor = 1e30}), MisuseError);
   // What only a step can know fails the step.
   optimiser.set(model.matrix, {.rate_factor = 1e30});
-  model.differentiate(model.draw_samples(2));
-  optimiser.step(2);
-  EXPECT_NE(error_of<OpError>([&] { model.values(); }).find("learning rate of 1e+50"), std::string::npos);
+  train(model, optimiser, model.draw_samples(2));
+  expect_error<OpError>([&] { model.values(); }, "learning rate of 1e+50");
 }
 
 }  // namespace

@@ -1,19 +1,10 @@
 // Several sets of parameters in one program: what belongs to each set alone.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-
-#include "tests/engine/support.h"
+#include "tests/batching/support.h"
 #include "tests/training/files.h"
-#include "windrow/batching/lazy.h"
-#include "windrow/batching/runner.h"
 #include "windrow/training/checkpoint.h"
 
 namespace windrow::testing {
 namespace {
-
-using Floats = std::vector<float>;
 
 /// loss = sum over x of (x * encoder w) * decoder w.
 struct Program {
@@ -22,9 +13,7 @@ struct Program {
         decoder(host, 2, {.non_finite = non_finite, .name = "decoder"}) {}
 
   void differentiate(const Floats& x) {
-    GraphData data{.child_begin = {0, 0}};
-    data.values["x"] = x;
-    const InputGraph graph(function, data);
+    const InputGraph graph(function, leaves(1, x));
     runner.differentiate(std::vector<const InputGraph*>{&graph});
   }
   Floats in() const { return encoder.value(of_encoder).get(); }
@@ -108,7 +97,8 @@ class ParameterSetsInFiles : public FileTest {};
 
 TEST_F(ParameterSetsInFiles, ShareACheckpointAndAreReadFromItAlone) {
   Program program, later;
-  Optimiser adam(program.encoder, Method::adam()), sgd(program.decoder, Method::momentum());
+  const OptimiserOptions how{.rate = LearningRate::cosine(0.1, 6)};
+  Optimiser adam(program.encoder, Method::adam(), how), sgd(program.decoder, Method::momentum());
   Averages averages(program.encoder, {.decay = 0});
   const auto train = [](Program& on, Optimiser& one, Optimiser& other, Averages& mean) {
     on.differentiate({1, 2});
@@ -130,7 +120,7 @@ TEST_F(ParameterSetsInFiles, ShareACheckpointAndAreReadFromItAlone) {
   const auto newest = CheckpointFolder(folder / "run").newest();
   ASSERT_TRUE(newest.checkpoint);
 
-  Optimiser adam_later(later.encoder, Method::adam()), sgd_later(later.decoder, Method::momentum());
+  Optimiser adam_later(later.encoder, Method::adam(), how), sgd_later(later.decoder, Method::momentum());
   Averages averages_later(later.encoder, {.decay = 0});
   restore(*newest.checkpoint, {later.encoder, &adam_later, &averages_later, "encoder"});
   restore(*newest.checkpoint, {later.decoder, &sgd_later, nullptr, "decoder"});

@@ -1,15 +1,6 @@
 #include "windrow/training/internal/record.h"
 
-#include <gtest/gtest.h>
-
-#include <bit>
-#include <cmath>
-#include <limits>
-#include <random>
-
-#include "tests/seed.h"
 #include "tests/training/files.h"
-#include "windrow/engine/error.h"
 
 namespace windrow::testing {
 namespace {
@@ -56,7 +47,6 @@ TEST(Record, IsIndentedForPeople) {
 
 TEST(Record, KeepsAllBitsOfNumbers) {
   std::mt19937_64 random(first_seed());
-  SCOPED_TRACE("seed " + std::to_string(first_seed()));
   std::vector<double> numbers = {0.0, -0.0, 1, 1e22, 1e23, 5e-324, 0.1, 1e16, -123456789};
   numbers.push_back(std::numeric_limits<double>::max());
   numbers.push_back(std::numeric_limits<double>::min());

@@ -1,8 +1,5 @@
 // Optimisers in the body of a Static: replayed steps count on, and follow the schedule.
-#include <gtest/gtest.h>
-
-#include "tests/engine/support.h"
-#include "tests/sanitized.h"
+#include "tests/batching/support.h"
 #include "windrow/ops/static.h"
 #include "windrow/ops/tape.h"
 #include "windrow/training/optimiser.h"
@@ -111,13 +108,13 @@ TEST(RecordedStep, RefusesWhatReplaysWouldNotDo) {
     collects.optimiser.finish();
     return {};
   });
-  EXPECT_NE(error_of<MisuseError>([&] { finishes(); }).find("Optimiser::finish()"), std::string::npos);
+  expect_error<MisuseError>([&] { finishes(); }, "Optimiser::finish()");
   EXPECT_TRUE(collects.optimiser.between_steps());
   Parameters parameters(host, 1);
   Static step(host, [&](const StaticInputs&) -> std::vector<Tensor> {
     return {parameters.value(parameters.add("late", 1, 1, Initial::zeros()))};
   });
-  EXPECT_NE(error_of<MisuseError>([&] { step(); }).find("Parameters::add()"), std::string::npos);
+  expect_error<MisuseError>([&] { step(); }, "Parameters::add()");
   EXPECT_EQ(parameters.size(), 0U);
 }
 

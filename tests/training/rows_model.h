@@ -1,17 +1,13 @@
 // A model of two parameters, a matrix with a dense gradient and a table that is looked up, for tests of optimisers.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
-#include "windrow/batching/runner.h"
-#include "windrow/engine/engine.h"
+#include "tests/batching/support.h"
 
 namespace windrow::testing {
 
 /// The loss of a sample is the squared distance between a row of the table and a target, plus that between a row of the
 /// matrix and another one: as perf/peers/torch_optimisers.py has it.
-struct RowsModel {
+struct RowsModel : OnHost {
   struct Options {
     EngineOptions engine = {};
     NonFinite non_finite = NonFinite::fail;
@@ -25,11 +21,10 @@ struct RowsModel {
 
   RowsModel() : RowsModel(Options()) {}
   explicit RowsModel(const Options& options)
-      : rows(options.rows),
+      : OnHost(options.engine, 1, {options.non_finite}),
+        rows(options.rows),
         width(options.width),
-        loss_scale(options.loss_scale),
-        engine(options.engine),
-        parameters(host, 1, {options.non_finite}) {
+        loss_scale(options.loss_scale) {
     parameters.value(matrix).set(draw(rows * width));
     parameters.value(table).set(draw(6 * 2));
   }
@@ -44,8 +39,7 @@ struct RowsModel {
     return samples;
   }
   void differentiate(const std::vector<Sample>& samples) {
-    GraphData data;
-    data.child_begin.assign(samples.size() + 1, 0);
+    GraphData data = leaves(samples.size());
     data.indices["row"] = {};  // also without samples
     data.values = {{"which", {}}, {"of_table", {}}, {"of_matrix", {}}};
     for (const Sample& sample : samples) {
@@ -59,8 +53,8 @@ struct RowsModel {
     runner.differentiate(std::vector<const InputGraph*>{&graph});
   }
   /// Those of the matrix, then those of the table.
-  std::vector<float> values() const {
-    std::vector<float> all = parameters.value(matrix).get();
+  Floats values() const {
+    Floats all = parameters.value(matrix).get();
     for (const float value : parameters.value(table).get()) all.push_back(value);
     return all;
   }
@@ -79,9 +73,6 @@ struct RowsModel {
   Index rows, width;
   double loss_scale;
   std::uint32_t state = 12345;
-  Engine engine;
-  Device host = host_device(engine);
-  Parameters parameters;
   Parameter matrix = parameters.add("matrix", rows, width, Initial::zeros());
   Parameter table = parameters.add("table", 6, 2, Initial::zeros());
   VertexFunction function{"rows", {.arity = 0}, [this](Vertex& v) {
@@ -92,6 +83,32 @@ struct RowsModel {
                             v.loss(loss_scale == 1 ? loss : loss_scale * loss);
                           }};
   Runner runner{host, function, parameters};
+};
+
+/// One element of a parameter and its steps by these methods at rate 0.01, in double precision.
+class Element {
+ public:
+  explicit Element(std::string method) : method_(std::move(method)) {}
+  double value() const { return value_; }
+
+  double step(double g) {
+    ++steps_;
+    if (method_ == "adagrad") {
+      v_ += g * g;
+      return value_ -= 0.01 * g / (std::sqrt(v_) + 1e-10);
+    }
+    if (method_ == "rmsprop") {
+      v_ = 0.99 * v_ + 0.01 * g * g;
+      return value_ -= 0.01 * g / (std::sqrt(v_) + 1e-8);
+    }
+    m_ = 0.9 * m_ + 0.1 * g;
+    v_ = 0.999 * v_ + 0.001 * g * g;
+    return value_ -= 0.01 * m_ / (1 - std::pow(0.9, steps_)) / (std::sqrt(v_ / (1 - std::pow(0.999, steps_))) + 1e-8);
+  }
+
+ private:
+  std::string method_;
+  double value_ = 0, m_ = 0, v_ = 0, steps_ = 0;
 };
 
 }  // namespace windrow::testing

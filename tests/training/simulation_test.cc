@@ -158,33 +158,6 @@ TEST(VirtualTime, OpsBeginWhenThoseBeforeThemHaveEnded) {
   (*forgotten)();
 }
 
-TEST(VirtualTime, WhenTheClockEndsAllThatIsPendingHappens) {
-  int ran = 0;
-  {
-    VirtualClock clock;
-    VirtualLane lane(clock);
-    const SimulatedGroup group(clock, 2, {});
-    const Tensor x(group[0].device(), 1, 1);
-    clock.engine().push_async([&](OnComplete done) { lane.run(1us, std::move(done)); }, {overwrite(x.var())});
-    group[0].all_reduce(x);  // the other member never calls it
-    clock.engine().push([&] { ++ran; }, {read(x.var())});
-  }
-  {
-    VirtualClock clock;
-    VirtualLane lane(clock);
-    const SimulatedGroup group(clock, 2, {});
-    const Tensor x(group[0].device(), 1, 1);
-    clock.engine().push([&] { ++ran; }, {overwrite(x.var())});
-    group[0].all_reduce(x, Combine::sum, {.priority = 1});
-    EXPECT_THROW(clock.run(), Error);
-    clock.engine().push_async([&](OnComplete done) { lane.run(1us, std::move(done)); }, {});
-    clock.at(1us, VirtualClock::Phase::end, [] { throw std::runtime_error("an event"); });
-    clock.engine().push([&] { ++ran; }, {read(x.var())});
-    EXPECT_THROW(clock.run(), std::runtime_error);
-  }
-  EXPECT_EQ(ran, 3);
-}
-
 TEST(VirtualTime, RunUntilLeavesPendingOpsToTheNextRun) {
   VirtualClock clock;
   VirtualLane lane(clock);

@@ -2,8 +2,6 @@
 
 tensor_files.py ACTION PATH, where ACTION is one of
   write, check                    by this script, with json and struct only
-  write-package, check-package    by the package safetensors, with numpy
-  has-package                     fails if the package or numpy is not installed
   check-manifest                  reads the manifest of a checkpoint
 Both sides of the test know the same tensors.
 """
@@ -51,43 +49,12 @@ def check(path):
         assert data[begin:end] == packed(letter, values), name
 
 
-def arrays():
-    import numpy
-
-    return {
-        name: numpy.frombuffer(packed(letter, values), letter).reshape(shape)
-        for name, (_, letter, shape, values) in TENSORS.items()
-    }
-
-
-def write_package(path):
-    import safetensors.numpy
-
-    safetensors.numpy.save_file(arrays(), path, METADATA)
-
-
-def check_package(path):
-    import safetensors.numpy
-
-    found, expected = safetensors.numpy.load_file(path), arrays()
-    assert set(found) == set(expected), found
-    for name, array in expected.items():
-        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape), name
-        assert (found[name] == array).all(), name
-    with safetensors.safe_open(path, framework="numpy") as file:
-        assert file.metadata() == METADATA, file.metadata()
-
-
 def check_manifest(path):
     with open(path) as file:
         manifest = json.load(file)
     assert (manifest["format"], manifest["version"], manifest["step"]) == ("windrow checkpoint", 2, 7), manifest
     assert manifest["document"]["rate"] == 0.1, manifest
     assert manifest["tensor_file"]["name"] == "000000000007.safetensors", manifest
-
-
-def has_package(_):
-    import safetensors.numpy  # noqa: F401
 
 
 if __name__ == "__main__":

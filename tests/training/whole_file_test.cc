@@ -1,7 +1,6 @@
 #include "windrow/training/internal/whole_file.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
@@ -30,7 +29,7 @@ class WholeFileTest : public FileTest {
   }
 };
 
-TEST_F(WholeFileTest, CreatesAndReplaces) {
+TEST_F(WholeFileTest, CreatesAndReplacesAlsoFromTheCurrentFolder) {
   const FileCalls& calls = FileCalls::of_system();
   write(path, "old", calls);
   EXPECT_EQ(content_of(path), "old");
@@ -39,9 +38,6 @@ TEST_F(WholeFileTest, CreatesAndReplaces) {
   write(path, "", calls);
   EXPECT_EQ(content_of(path), "");
   EXPECT_EQ(names_in(folder), std::vector<std::string>{"a.json"});
-}
-
-TEST_F(WholeFileTest, RelatesPathsToTheCurrentFolder) {
   const fs::path before = fs::current_path();
   fs::current_path(folder);
   write("a.json", "text");
@@ -61,7 +57,7 @@ TEST_F(WholeFileTest, LeavesTheOldFileUntilTheCommit) {
   EXPECT_EQ(names_in(folder), std::vector<std::string>{"a.json"});
 }
 
-TEST_F(WholeFileTest, KeepsThePermissionsOfTheOldFile) {
+TEST_F(WholeFileTest, KeepsThePermissionsOfTheOldFileOrThoseOfTheUmask) {
   for (const unsigned kept : {0600u, 0640u, 0666u, 0755u}) {
     put(path, "old");
     ASSERT_EQ(chmod(path.c_str(), kept), 0);
@@ -69,9 +65,7 @@ TEST_F(WholeFileTest, KeepsThePermissionsOfTheOldFile) {
     EXPECT_EQ(mode(), kept);
     EXPECT_EQ(content_of(path), "new");
   }
-}
-
-TEST_F(WholeFileTest, GivesNewFilesThePermissionsOfTheUmask) {
+  fs::remove(path);
   const mode_t before = umask(027);
   write(path, "new");
   umask(before);
@@ -141,19 +135,6 @@ TEST_F(WholeFileTest, LeavesTheOldFileWhateverCallFails) {
   EXPECT_EQ(failures, 3 * 12u);
 }
 
-TEST_F(WholeFileTest, EndsAfterInterruptionsAndShortWrites) {
-  for (const Fault fault : {Fault::interrupted, Fault::shortened}) {
-    for (std::size_t at = 0;; ++at) {
-      put(path, "old");
-      const FaultyCalls calls({.fault = fault, .at = at});
-      write(path, "new content", calls);
-      EXPECT_EQ(content_of(path), "new content") << calls.victim();
-      EXPECT_EQ(read_whole_file(path, 100, calls), "new content");
-      if (!calls.struck()) break;
-    }
-  }
-}
-
 TEST_F(WholeFileTest, GivesUpOnWritesThatWriteNothing) {
   class Stuck : public FileCalls {
     std::ptrdiff_t write(int, const void*, std::size_t) const override { return 0; }
@@ -193,6 +174,8 @@ TEST_F(WholeFileTest, ReadsFilesUpToALimit) {
   EXPECT_EQ(error_of([&] { read_whole_file(path, 3); }), path.string() + ": has 4 bytes; expected at most 3");
   EXPECT_EQ(error_of([&] { read_whole_file(folder / "b", 3); }),
             (folder / "b").string() + ": open failed: No such file or directory");
+  EXPECT_EQ(error_of([&] { read_whole_file("/nowhere/a\nb", 3); }),
+            "/nowhere/a\\x0ab: open failed: No such file or directory");
 }
 
 TEST_F(WholeFileTest, NoticesAFileThatShrinksWhileItIsRead) {
@@ -207,11 +190,6 @@ TEST_F(WholeFileTest, NoticesAFileThatShrinksWhileItIsRead) {
   const Shrinking calls;
   EXPECT_EQ(error_of([&] { read_whole_file(path, 10, calls); }),
             path.string() + ": ends at byte 4 while being read; expected 2 more bytes");
-}
-
-TEST_F(WholeFileTest, EscapesControlCharactersOfPaths) {
-  EXPECT_EQ(error_of([&] { read_whole_file("/nowhere/a\nb", 3); }),
-            "/nowhere/a\\x0ab: open failed: No such file or directory");
 }
 
 }  // namespace

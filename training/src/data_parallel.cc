@@ -1,11 +1,8 @@
 #include "windrow/training/data_parallel.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <exception>
-#include <locale>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +11,7 @@
 #include "compression.h"
 #include "shards.h"
 #include "windrow/comm/internal/member.h"
+#include "windrow/ops/internal/number.h"
 #include "windrow/training/optimiser.h"
 
 namespace windrow {
@@ -86,65 +84,35 @@ void DataParallel::check() {
 }
 
 void DataParallel::require_equal() const {
-  const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
-  const std::vector<std::int64_t> sizes = {number(parameters_.size()),
-                                           number(options_.bucket_bytes),
-                                           number(options_.part_bytes),
-                                           number(options_.priority),
-                                           number(options_.compression.form),
-                                           std::bit_cast<std::int64_t>(options_.compression.share),
-                                           std::bit_cast<std::int32_t>(options_.compression.threshold),
-                                           number(options_.sharded != nullptr),
-                                           number(parameters_.non_finite())};
-  constexpr const char* names[] = {"parameters",
-                                   "bytes in a bucket",
-                                   "bytes in a part",
-                                   "for the use of priorities",
-                                   "for the form of compression",
-                                   "for the share that is sent",
-                                   "for the threshold",
-                                   "for a sharded update",
-                                   "for what is not finite"};
-  constexpr std::size_t share = 5, threshold = 6;  // of floating point
-  const auto sizes_of_all = communicator_.exchange(sizes);
-  for (std::size_t i = 0; i < sizes_of_all.size(); ++i) {
-    const std::size_t of_first = i % sizes.size();
-    if (sizes_of_all[i] == sizes_of_all[of_first]) continue;
-    const auto text = [&](std::int64_t value) {
-      std::ostringstream exact;
-      exact.imbue(std::locale::classic());
-      exact.precision(17);
-      if (of_first == share) {
-        exact << std::bit_cast<double>(value);
-      } else if (of_first == threshold) {
-        exact << std::bit_cast<float>(static_cast<std::int32_t>(value));
-      } else {
-        exact << value;
-      }
-      return exact.str();
-    };
-    throw CommError("DataParallel: rank 0 has " + text(sizes_of_all[of_first]) + " " + names[of_first] + ", but rank " +
-                    std::to_string(i / sizes.size()) + " has " + text(sizes_of_all[i]));
+  const std::string me = "DataParallel: rank " + std::to_string(communicator_.rank()) + " has ";
+  const std::size_t count = parameters_.size();
+  const auto counts = communicator_.exchange(std::vector{static_cast<std::int64_t>(count)});
+  for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+    if (counts[rank] == static_cast<std::int64_t>(count)) continue;
+    throw CommError(me + std::to_string(count) + " parameters, but rank " + std::to_string(rank) + " has " +
+                    std::to_string(counts[rank]));
   }
-  std::vector<std::int64_t> own;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+  const Compression& compression = options_.compression;
+  std::vector<std::string> own = {
+      std::to_string(options_.bucket_bytes) + " bytes in a bucket",
+      std::to_string(options_.part_bytes) + " bytes in a part",
+      options_.priority ? "priorities" : "no priorities",
+      "compression of form " + std::to_string(static_cast<int>(compression.form)) + ", share " +
+          shortest_text(compression.share) + " and threshold " + shortest_text(compression.threshold),
+      options_.sharded != nullptr ? "a sharded update" : "no sharded update",
+      parameters_.non_finite() == NonFinite::skip ? "NonFinite::skip" : "no NonFinite::skip"};
+  for (std::size_t i = 0; i < count; ++i) {
     const Tensor& value = parameters_.value(parameters_[i]);
-    own.push_back(fingerprint(parameters_.name(parameters_[i])));
-    own.push_back(value.rows());
-    own.push_back(value.width());
-    own.push_back(parameters_.frozen(parameters_[i]) ? 1 : 0);
+    own.push_back("parameter " + std::to_string(i) + " '" + parameters_.name(parameters_[i]) + "' of " +
+                  std::to_string(value.rows()) + " x " + std::to_string(value.width()) +
+                  (parameters_.frozen(parameters_[i]) ? ", frozen" : ""));
   }
-  const auto of_all = communicator_.exchange(own);
+  std::vector<std::int64_t> numbers;
+  for (const std::string& one : own) numbers.push_back(fingerprint(one));
+  const auto of_all = communicator_.exchange(numbers);
   for (std::size_t i = 0; i < of_all.size(); ++i) {
-    if (of_all[i] == own[i % own.size()]) continue;
-    constexpr std::size_t numbers = 4;  // for each parameter
-    const std::size_t parameter = i % own.size() / numbers;
-    const Tensor& value = parameters_.value(parameters_[parameter]);
-    throw CommError("DataParallel: rank " + std::to_string(communicator_.rank()) + " has parameter " +
-                    std::to_string(parameter) + " '" + parameters_.name(parameters_[parameter]) + "' of " +
-                    std::to_string(value.rows()) + " x " + std::to_string(value.width()) +
-                    (parameters_.frozen(parameters_[parameter]) ? ", frozen" : "") + ", but rank " +
-                    std::to_string(i / own.size()) + " has another one");
+    if (of_all[i] == numbers[i % own.size()]) continue;
+    throw CommError(me + own[i % own.size()] + ", unlike rank " + std::to_string(i / own.size()));
   }
 }
 

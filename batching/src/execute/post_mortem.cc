@@ -6,7 +6,7 @@
 #include <new>
 
 #include "execute/scratch.h"
-#include "execute/steps.h"
+#include "execute/step_kernels.h"
 #include "run/origins.h"
 
 namespace windrow {

@@ -32,7 +32,7 @@ std::map<std::size_t, Place> transposed(const Plan& plan) {
 }
 
 template <class Visit>
-void each_step(Plan& plan, Visit visit) {
+void each_user(Plan& plan, Visit visit) {
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
     for (std::size_t phase = 0; phase < phase_count; ++phase) {
       for (Segment& segment : plan.types[t].phases[phase]) {
@@ -80,13 +80,13 @@ void find_copies(Plan& plan, const KernelTable<float>& kernels) {
     return k == 1 && step.does == Step::Does::kernel && plan.program.at(step.node).is(op::matmul) &&
            whole(plan, step.in[1]);
   };
-  each_step(plan, [&](Step& step, const Plan::Copy::User&) {
+  each_user(plan, [&](Step& step, const Plan::Copy::User&) {
     for (std::size_t k = 0; k < step.in.size(); ++k) {
       if (step.in[k].in == Place::In::tensor && !multiplies(step, k)) from.erase(step.in[k].number);
     }
   });
   std::map<std::size_t, Plan::Copy> copies;
-  each_step(plan, [&](Step& step, const Plan::Copy::User& user) {
+  each_user(plan, [&](Step& step, const Plan::Copy::User& user) {
     if (step.in.size() != 2 || step.in[1].in != Place::In::tensor) return;
     const auto found = from.find(step.in[1].number);
     if (found == from.end()) return;
@@ -111,14 +111,10 @@ std::vector<char> needed_tensors(const Plan& plan, const Layout& layout) {
   for (std::size_t t = 0; t < plan.types.size(); ++t) {
     if (layout.types[t].rows == 0) continue;
     const TypePlan& type = plan.types[t];
-    for (const auto& segments : type.phases) {
-      for (const Segment& segment : segments) {
-        for (const Step& step : segment.steps) {
-          note_all(step.in);
-          if (step.without_copy.op != nullptr && without[step.in[1].number] != 0) note(step.without_copy.factor);
-        }
-      }
-    }
+    each_step(type, [&](const Step& step) {
+      note_all(step.in);
+      if (step.without_copy.op != nullptr && without[step.in[1].number] != 0) note(step.without_copy.factor);
+    });
     note_all(type.losses);
     note_all(type.pushes);
   }

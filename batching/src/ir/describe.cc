@@ -17,28 +17,14 @@ std::string line_of(const Plan& plan, const Step& step) {
   const ir::Node& node = plan.program.at(step.node);
   std::string text = "      ";
   if (step.does != Step::Does::scatter) text += to_string(step.out) + (step.write == Write::add ? " += " : " = ");
-  switch (step.does) {
-    case Step::Does::kernel:
-      text += node.op == nullptr ? "copy" : std::string(node.op->name.text());
-      break;
-    case Step::Does::fill:
-      text += shortest_text(step.constant);
-      break;
-    case Step::Does::scatter:
-      text += "scatter " + plan.program.function->states[step.state].name;
-      break;
-    case Step::Does::gather:
-      text += "gather " + plan.program.function->states[step.state].name;
-      break;
-    case Step::Does::gather_dot:
-    case Step::Does::gather_weighted_sum:
-    case Step::Does::incoming_products:
-      text += std::string(step.op->name.text()) + " " + plan.program.function->states[step.state].name;
-      break;
-    case Step::Does::incoming:
-      text += "incoming " + plan.program.function->states[step.state].name;
-      break;
+  static constexpr const char* names[] = {"copy", "fill", "scatter", "gather", "incoming"};
+  const Operator* const op = step.does == Step::Does::kernel ? node.op : step.op;
+  if (step.does == Step::Does::fill) {
+    text += shortest_text(step.constant);
+  } else {
+    text += op != nullptr ? std::string(op->name.text()) : names[static_cast<std::size_t>(step.does)];
   }
+  if (step.does >= Step::Does::scatter) text += " " + plan.program.function->states[step.state].name;
   for (const Place& place : step.in) text += " " + to_string(place);
   for (std::size_t pull : step.indices) text += " " + plan.program.function->index_pulls[pull].name;
   return text + "\n";

@@ -166,6 +166,15 @@ void check_locality(const Operator& op, const Signature& signature, const Type& 
   }
 }
 
+template <class Checked>
+auto Tracing::told(Checked checked) const {
+  try {
+    return checked();
+  } catch (const MisuseError& error) {
+    throw MisuseError(function.name + ": " + error.what());
+  }
+}
+
 Expr Tracing::apply(const Operator& op, std::span<const Operand> in, std::span<const IndexExpr> indices,
                     const Attributes& attributes) {
   const auto of_edges = [](const auto& operand) { return operand.type().rows == Rows::edges(); };
@@ -179,22 +188,14 @@ Expr Tracing::apply(const Operator& op, std::span<const Operand> in, std::span<c
     signature.in.push_back(operands.back().type());
   }
   for (const IndexExpr& index : indices) signature.indices.push_back(index.type());
-  const Signature rows = with_rows(op, signature);
-  inferred(op, rows, check_locality);
+  const Signature rows = told([&] { return with_rows_of_parameters(op, signature); });
+  told([&] { check_locality(op, rows, infer(op, rows)); });
   for (std::size_t k = 0; k < operands.size(); ++k) {
     if (rows.in[k] == signature.in[k]) continue;
     if (const std::optional<Expr> result = with_row(op, operands, rows.in[k])) return *result;
     operands[k] = repeated(operands[k], rows.in[k]);
   }
   return add(op, operands, indices, attributes);
-}
-
-Signature Tracing::with_rows(const Operator& op, const Signature& signature) const {
-  try {
-    return with_rows_of_parameters(op, signature);
-  } catch (const MisuseError& error) {
-    throw MisuseError(function.name + ": " + error.what());
-  }
 }
 
 Operand Tracing::repeated(const Operand& x, const Type& type) {
@@ -217,16 +218,6 @@ std::optional<Expr> Tracing::with_row(const Operator& op, std::span<const Operan
   return add(sum ? op::add_bias : op::mul_row, {x, row}, {}, {});
 }
 
-Type Tracing::inferred(const Operator& op, const Signature& signature, Check* check) const {
-  try {
-    const Type type = infer(op, signature);
-    if (check != nullptr) check(op, signature, type);
-    return type;
-  } catch (const MisuseError& error) {
-    throw MisuseError(function.name + ": " + error.what());
-  }
-}
-
 Expr Tracing::add(const Operator& op, const std::vector<Operand>& in, std::span<const IndexExpr> indices,
                   const Attributes& attributes) {
   Node node{.code = Code::apply, .type = {Rows::vertices(), 0}, .op = &op, .attributes = attributes};
@@ -239,7 +230,7 @@ Expr Tracing::add(const Operator& op, const std::vector<Operand>& in, std::span<
     signature.indices.push_back(index.type());
     node.indices.push_back(index.pull_);
   }
-  node.type = inferred(op, signature);
+  node.type = told([&] { return infer(op, signature); });
   return expr(std::move(node));
 }
 

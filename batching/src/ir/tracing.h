@@ -74,9 +74,9 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
                                      std::span<const IndexExpr> indices);
 
  private:
-  using Check = void(const Operator& op, const Signature& signature, const Type& result);
-  Type inferred(const Operator& op, const Signature& signature, Check* check = nullptr) const;
-  Signature with_rows(const Operator& op, const Signature& signature) const;
+  /// The result of a check, whose errors then name the function.
+  template <class Checked>
+  auto told(Checked checked) const;
   /// A parameter of one row or column, in each row or column of a value of that type.
   Operand repeated(const Operand& x, const Type& type);
   /// A sum, difference, product or quotient of a value and a row of a parameter, which is then computed with once for

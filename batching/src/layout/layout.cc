@@ -193,8 +193,7 @@ void Layout::Maker::place() {
     const InputGraph::Numbers numbers = numbers_of(g);
     each_type_run(g, [&](const InputGraph::TypeRun& run, std::uint32_t t) {
       place_type_run(g, numbers, run, views_[t]);
-      if (plan_.types[t].per_edge > 0) return connect_edges(g, numbers, run, t);
-      connect_type_run(g, numbers, run, t);
+      connect_edges(g, numbers, run, t);
     });
   }
   for (TypeRows& type : layout_.types) std::sort(type.further.begin(), type.further.end());
@@ -250,21 +249,7 @@ void Layout::Maker::connect(std::int32_t producer, Slot slot) {
   }
 }
 
-void Layout::Maker::connect_type_run(std::size_t graph, const InputGraph::Numbers& numbers,
-                                     const InputGraph::TypeRun& run, std::uint32_t t) {
-  const std::int32_t *const row_of = rows_of(graph), *child = numbers.children();
-  child += numbers.child_begin()[run.begin];
-  const std::uint32_t children = ir::children(*plan_.program.function, graphs_[graph]->type(run.type));
-  for (std::int32_t place = run.begin; place < run.end; ++place) {
-    Slot slot{row_of[place] - views_[t].first, static_cast<std::uint16_t>(t)};
-    for (std::uint32_t left = children; left != 0; left &= left - 1, ++child) {
-      slot.child = static_cast<std::uint16_t>(std::countr_zero(left));
-      connect(row_of[*child], slot);
-    }
-  }
-}
-
-/// As connect_type_run(), for vertices with any number of children. Also copies the inputs of edges.
+/// Assigns slots to the edges of the vertices of a run, and copies the inputs of edges to vertices without a number.
 void Layout::Maker::connect_edges(std::size_t graph, const InputGraph::Numbers& numbers, const InputGraph::TypeRun& run,
                                   std::uint32_t t) {
   const std::int32_t *const row_of = rows_of(graph), *const begin = numbers.child_begin(), *child = numbers.children();
@@ -278,6 +263,7 @@ void Layout::Maker::connect_edges(std::size_t graph, const InputGraph::Numbers& 
       slot.child = static_cast<std::uint16_t>(std::countr_zero(left));
       connect(row_of[*child], slot);
     }
+    if (type.per_edge == 0) continue;
     const auto* const edges = layout_.types[t].edge_begin.data() + row;
     for (slot.row = edges[0]; slot.row < edges[1]; ++slot.row) {
       slot.child = static_cast<std::uint16_t>(type.by_number);

@@ -50,8 +50,6 @@ class Layout::Maker {
   void place_type_run(std::size_t graph, const InputGraph::Numbers& numbers, const InputGraph::TypeRun& run,
                       const TypeView& type);
   void connect(std::int32_t producer, Slot slot);
-  void connect_type_run(std::size_t graph, const InputGraph::Numbers& numbers, const InputGraph::TypeRun& run,
-                        std::uint32_t t);
   void connect_edges(std::size_t graph, const InputGraph::Numbers& numbers, const InputGraph::TypeRun& run,
                      std::uint32_t t);
   /// A bit for each child that the vertices of the run have and that is gathered by number.

@@ -172,11 +172,7 @@ void PackedLayout::pack_constants(const Plan& plan) {
     if (step.does == Step::Does::fill) constants[std::bit_cast<std::uint32_t>(step.constant)] = 0;
     widest = std::max(widest, step.out.width);
   };
-  for (const TypePlan& type : plan.types) {
-    for (const auto& phase : type.phases) {
-      for (const Segment& segment : phase) std::ranges::for_each(segment.steps, look);
-    }
-  }
+  for (const TypePlan& type : plan.types) each_step(type, look);
   for (const auto* steps : {&plan.before, &plan.after}) {
     for (const TensorStep& step : *steps) look(step.step);
   }

@@ -12,7 +12,7 @@
 
 namespace windrow::lazy {
 
-void Epochs::backward(std::span<const NodeId> losses, std::source_location from) {
+void Epochs::backward(std::vector<NodeId> losses, std::source_location from) {
   if (options_.use == LazyOptions::For::inference) {
     throw MisuseError("backward() of a lazy graph for inference; expected one for training");
   }
@@ -22,7 +22,7 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
     if (nodes_.width(loss) == 1) continue;
     throw MisuseError("backward(): a loss of width " + std::to_string(nodes_.width(loss)) + "; expected 1");
   }
-  const Times times(losses);
+  const Times times = times_of(std::move(losses));
   require_computed(times);
   require_unchanged(times, from);
   losses_checked_ = std::make_shared<Buffer>(owned_var(device_.engine, "losses"));
@@ -45,26 +45,20 @@ void Epochs::backward(std::span<const NodeId> losses, std::source_location from)
   release();
 }
 
-Epochs::Times::Times(std::span<const NodeId> losses) {
-  std::vector<NodeId> sorted;
-  if (!std::ranges::is_sorted(losses)) {
-    sorted.assign(losses.begin(), losses.end());
-    std::ranges::sort(sorted);
-    losses = sorted;
-  }
-  all_.reserve(losses.size());
+Epochs::Times Epochs::times_of(std::vector<NodeId> losses) {
+  if (!std::ranges::is_sorted(losses)) std::ranges::sort(losses);
+  Times times;
+  times.reserve(losses.size());
   for (const NodeId loss : losses) {
-    if (!all_.empty() && all_.back().first == loss) {
-      all_.back().second += 1;
-    } else {
-      all_.emplace_back(loss, 1.0f);
-    }
+    if (times.empty() || times.back().first != loss) times.emplace_back(loss, 0.0f);
+    times.back().second += 1;
   }
+  return times;
 }
 
-std::span<const Epochs::Times::Entry> Epochs::Times::between(NodeId begin, NodeId end) const {
-  return {std::ranges::lower_bound(all_, begin, {}, &Entry::first),
-          std::ranges::lower_bound(all_, end, {}, &Entry::first)};
+std::span<const Epochs::Times::value_type> Epochs::between(const Times& times, NodeId begin, NodeId end) {
+  return {std::ranges::lower_bound(times, begin, {}, &Times::value_type::first),
+          std::ranges::lower_bound(times, end, {}, &Times::value_type::first)};
 }
 
 void Epochs::keep_gradient(NodeId input) {
@@ -102,32 +96,25 @@ void Epochs::require_unchanged(const Times& losses, std::source_location from) {
   if (parameters.empty()) return;
   const auto now = versions_.note({parameters.begin(), parameters.end()}, from);
   versions_.wait(from);
-  require_unchanged(losses, *now, {Versions::changed, "was modified in place", "the same value until backward()"});
-  require_unchanged(losses, *now,
-                    {Versions::frozen_since, "was frozen or unfrozen", "that before the flush, or after clear()"});
-}
-
-void Epochs::require_unchanged(const Times& losses, const Versions::Note& now, const Change& change) const {
-  const auto changed = [&](const Epoch& epoch) {
-    return epoch.versions ? change.since(*epoch.versions, now) : std::vector<std::int32_t>();
-  };
-  if (std::all_of(epochs_.begin(), epochs_.end(), [&](const Epoch& epoch) { return changed(epoch).empty(); })) return;
-  const std::vector<char> needed = needed_by(losses);
+  std::vector<char> needed;
   const auto uses = [&](NodeId node, std::int32_t number) {
     std::vector<std::int32_t> used;
     for (const std::int32_t operand : nodes_.key(node).operands) {
-      if (operand >= 0) record_.weights().add_parameters(operand, used);
+      if (operand >= 0) record_.weights().add_parameters(operand, *parameters_, used);
     }
-    return std::find(used.begin(), used.end(), number) != used.end();
+    return std::ranges::find(used, number) != used.end();
   };
   for (const Epoch& epoch : epochs_) {
+    if (!epoch.versions) continue;
     const NodeId end = &epoch == &epochs_.back() ? nodes_.first_pending : (&epoch)[1].first;
-    for (const std::int32_t number : changed(epoch)) {
+    for (const auto& [number, of_value] : Versions::changes(*epoch.versions, *now)) {
+      if (needed.empty()) needed = needed_by(losses);
       for (NodeId node = epoch.first; node < end; ++node) {
         if (needed[at(node)] == 0 || !uses(node, number)) continue;
-        throw MisuseError("backward(): parameter '" + parameters_->name(at(number)) + "' " + change.what +
-                          " after the flush at " + line_of(epoch.versions->from) +
-                          ", which computed what a loss depends on; expected " + change.expected);
+        throw MisuseError("backward(): parameter '" + parameters_->name(at(number)) + "' was " +
+                          (of_value ? "modified in place" : "frozen or unfrozen") + " after the flush at " +
+                          line_of(epoch.versions->from) + ", which computed what a loss depends on; expected " +
+                          (of_value ? "the same value until backward()" : "that before the flush, or after clear()"));
       }
     }
   }
@@ -155,7 +142,7 @@ std::shared_ptr<Epochs::Computed> Epochs::compute_again(std::size_t begin, std::
   const auto first_of = [&](std::size_t epoch) { return epoch < epochs_.size() ? epochs_[epoch].first : pending; };
   const NodeId first = first_of(begin), behind = end < epochs_.size() ? first_of(end) : nodes_.size();
   std::vector<NodeId> with_gradient;
-  for (const auto& [loss, times] : losses.between(first, behind)) with_gradient.push_back(loss);
+  for (const auto& [loss, times] : between(losses, first, behind)) with_gradient.push_back(loss);
   for (std::size_t epoch = begin; epoch < end; ++epoch) {
     for (const GradientPart& part : epochs_[epoch].gradient) {
       with_gradient.insert(with_gradient.end(), part.nodes.begin(), part.nodes.end());
@@ -221,7 +208,7 @@ Tensor Epochs::gradient_of(Computed& computed, std::int32_t column, const std::v
     return at_row.output == column ? at_row.row : none;
   };
   std::vector<NodeId> of_losses;
-  for (const auto& [loss, times] : losses_.between(computed.first_retained, computed.end_retained())) {
+  for (const auto& [loss, times] : between(losses_, computed.first_retained, computed.end_retained())) {
     const std::int32_t row = row_of(loss);
     if (row == none) continue;
     values[at(row)] += times;
@@ -259,7 +246,7 @@ void Epochs::differentiate(Computed& computed, const std::vector<GradientPart>& 
 bool Epochs::depend_on(const Computed& computed, const std::vector<GradientPart>& parts) const {
   const auto announced = [](const auto& output) { return output.second.announced; };
   if (std::ranges::none_of(computed.outputs, announced)) return false;
-  return !parts.empty() || !losses_.between(computed.first_retained, computed.end_retained()).empty();
+  return !parts.empty() || !between(losses_, computed.first_retained, computed.end_retained()).empty();
 }
 
 void Epochs::push_gradients(Computed& computed, const std::vector<GradientPart>& parts, Runner::Gradients& mode,

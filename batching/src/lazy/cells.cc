@@ -1,9 +1,7 @@
-#include "lazy/cells.h"
-
 #include <algorithm>
 
 #include "ir/tracing.h"
-#include "lazy/calls.h"
+#include "lazy/record.h"
 
 namespace windrow {
 namespace lazy {
@@ -124,7 +122,7 @@ Key key_of(const Cell& cell, std::uint32_t missing, std::size_t result) {
 }
 
 /// The keys of the results of a call. They are found again after the record has forgotten its keys.
-inline const std::vector<std::uint32_t>& Record::Calls::keys_of(Cell& cell, std::uint32_t missing) {
+inline const std::vector<std::uint32_t>& Record::keys_of(Cell& cell, std::uint32_t missing) {
   if (cell.keys_version == keys_version_) {
     for (const Cell::Keys& known : cell.keys) {
       if (known.missing == missing) return known.of_results;
@@ -133,12 +131,12 @@ inline const std::vector<std::uint32_t>& Record::Calls::keys_of(Cell& cell, std:
   return add_keys_of(cell, missing);
 }
 
-const std::vector<std::uint32_t>& Record::Calls::add_keys_of(Cell& cell, std::uint32_t missing) {
+const std::vector<std::uint32_t>& Record::add_keys_of(Cell& cell, std::uint32_t missing) {
   if (cell.keys_version != keys_version_) cell.keys.clear();
   cell.keys_version = keys_version_;
   std::vector<std::uint32_t> numbers;
   for (std::size_t r = 0; r < cell.results.size(); ++r) {
-    numbers.push_back(record_.nodes_.keys.number(key_of(cell, missing, r), [&] { return Inferred{cell.results[r]}; }));
+    numbers.push_back(nodes_.keys.number(key_of(cell, missing, r), [&] { return Inferred{cell.results[r]}; }));
   }
   return cell.keys.emplace_back(Cell::Keys{missing, std::move(numbers)}).of_results;
 }
@@ -162,24 +160,23 @@ const std::vector<std::uint32_t>& Record::Calls::add_keys_of(Cell& cell, std::ui
                     std::to_string(expected));
 }
 
-inline NodeId Record::Calls::checked_operand(const Cell& cell, const LazyExpr& operand, Index expected) const {
-  const NodeId node = record_.checked(operand, cell.name);
-  if (record_.nodes_.width(node) != expected) [[unlikely]]
-    refuse_width(cell, record_.nodes_.width(node), expected);
+inline NodeId Record::checked_operand(const Cell& cell, const LazyExpr& operand, Index expected) const {
+  const NodeId node = checked(operand, cell.name);
+  if (nodes_.width(node) != expected) [[unlikely]]
+    refuse_width(cell, nodes_.width(node), expected);
   return node;
 }
 
-inline void Record::Calls::check_index(const Cell& cell, const Cell::IndexOperand& expected,
-                                       const LazyIndex& index) const {
-  bool fits = index.record_.get() == &record_ && index.width_ == expected.width;
+inline void Record::check_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const {
+  bool fits = index.record_.get() == this && index.width_ == expected.width;
   for (std::uint32_t i = 0; fits && i < index.width_; ++i) fits = expected.takes(index.values_[i]);
   if (!fits) [[unlikely]]
     refuse_index(cell, expected, index);
 }
 
-void Record::Calls::refuse_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const {
+void Record::refuse_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const {
   const auto refuse = [&](const std::string& why) { throw MisuseError(cell.name + ": " + why); };
-  if (index.record_.get() != &record_) refuse("an index of another lazy graph");
+  if (index.record_.get() != this) refuse("an index of another lazy graph");
   if (index.width_ != expected.width) {
     refuse("an index of " + std::to_string(index.width_) + " numbers; expected " + std::to_string(expected.width));
   }
@@ -189,13 +186,13 @@ void Record::Calls::refuse_index(const Cell& cell, const Cell::IndexOperand& exp
                     (expected.optional() && !expected.range.contains(-1) ? ", or -1 for none" : ""));
 }
 
-void Record::Calls::call(Cell& cell, std::span<const OperandRef> operands, std::span<const LazyIndex> indices,
-                         std::span<const LazyExpr> list, std::span<LazyExpr> results, std::source_location from) {
+void Record::call(Cell& cell, std::span<const OperandRef> operands, std::span<const LazyIndex> indices,
+                  std::span<const LazyExpr> list, std::span<LazyExpr> results, std::source_location from) {
   const bool fits = operands.size() == cell.operands.size() && indices.size() == cell.indices.size() &&
                     results.size() == cell.results.size() &&
                     (list.empty() || (!cell.each.empty() && list.size() % cell.each.size() == 0));
-  if (record_.state_ != State::open) [[unlikely]]
-    record_.refuse_to_record(cell.name);
+  if (state_ != State::open) [[unlikely]]
+    refuse_to_record(cell.name);
   if (!fits) [[unlikely]]
     refuse_call(cell, operands.size(), indices.size(), list.size(), results.size());
   std::array<NodeId, CellBody::most_operands> by_number;
@@ -216,113 +213,62 @@ void Record::Calls::call(Cell& cell, std::span<const OperandRef> operands, std::
     read = with_list(cell, read, list, from);
   }
   const std::vector<std::uint32_t>& keys = keys_of(cell, missing);
-  record_.nodes_.all_indices.make_room(indices.size() * LazyIndex::widest + Cell::dropout_keys);
-  record_.nodes_.reserve(results.size(), read.size());
-  record_.cutter_.reserve();
-  std::int32_t* const first_index = record_.nodes_.all_indices.room();
+  nodes_.all_indices.make_room(indices.size() * LazyIndex::widest + Cell::dropout_keys);
+  nodes_.reserve(results.size(), read.size());
+  cutter_.reserve();
+  std::int32_t* const first_index = nodes_.all_indices.room();
   std::int32_t* to = first_index;
   for (std::size_t k = 0; k < indices.size(); ++k) {
     check_index(cell, cell.indices[k], indices[k]);
     for (std::uint32_t i = 0; i < indices[k].width_; ++i) *to++ = indices[k].values_[i];
   }
   // Nothing after this throws.
-  if (cell.draws_dropout) to = std::ranges::copy(record_.next_dropout()->row_and_seed(), to).out;
-  const NodeId first = record_.nodes_.size();
-  const Nodes::Node result{0, 0, record_.nodes_.all_indices.end(), record_.cutter_.next_run(), 1, from};
-  record_.nodes_.append(keys, result, read);
-  for (std::size_t r = 0; r < results.size(); ++r) results[r].name(record_, first + static_cast<NodeId>(r));
-  record_.count += static_cast<std::int64_t>(results.size());
-  record_.nodes_.all_indices.add_from_room(static_cast<std::size_t>(to - first_index));
-  record_.cutter_.add_closed({first, record_.cutter_.take_cut()});
+  if (cell.draws_dropout) to = std::ranges::copy(next_dropout()->row_and_seed(), to).out;
+  const NodeId first = nodes_.size();
+  const Nodes::Node result{0, 0, nodes_.all_indices.end(), cutter_.next_run(), 1, from};
+  nodes_.append(keys, result, read);
+  for (std::size_t r = 0; r < results.size(); ++r) results[r].name(*this, first + static_cast<NodeId>(r));
+  count += static_cast<std::int64_t>(results.size());
+  nodes_.all_indices.add_from_room(static_cast<std::size_t>(to - first_index));
+  cutter_.add_closed({first, cutter_.take_cut()});
 }
 
-/// The operands, followed by the elements of a list, in scratch_list_. Edges lead to vertices of the same flush, so a
-/// value of an earlier flush is copied, once for all lists of a flush. So is one that operations outside of cells
-/// computed: two such values could be two nodes of one kind.
-std::span<const NodeId> Record::Calls::with_list(const Cell& cell, std::span<const NodeId> operands,
-                                                 std::span<const LazyExpr> list, std::source_location from) {
+/// The operands, followed by the elements of a list, in scratch_operands_. Edges lead to vertices of the same flush,
+/// and what a place in the elements reads is one state, which two nodes of one kind cannot have. So lists hold copies,
+/// one of each value for all lists of a flush.
+std::span<const NodeId> Record::with_list(const Cell& cell, std::span<const NodeId> operands,
+                                          std::span<const LazyExpr> list, std::source_location from) {
   const std::size_t each = cell.each.size();
-  scratch_list_.assign(operands.begin(), operands.end());
+  scratch_operands_.assign(operands.begin(), operands.end());
   for (std::size_t i = 0; i < list.size(); ++i) {
-    scratch_list_.push_back(checked_operand(cell, list[i], cell.each[i % each]));
+    scratch_operands_.push_back(checked_operand(cell, list[i], cell.each[i % each]));
   }
   for (std::size_t i = 0; i < list.size(); ++i) {
-    NodeId& id = scratch_list_[operands.size() + i];
-    if (is_copied(cell, id, i % each)) id = copy(cell, id, i % each, from);
+    NodeId& id = scratch_operands_[operands.size() + i];
+    id = copy(id, i % each, from);
   }
-  return scratch_list_;
+  return scratch_operands_;
 }
 
-std::optional<ListPlaces::Result> Record::Calls::listed(NodeId id) const {
-  const Key& made_by = record_.nodes_.key(id);
-  if (made_by.cell == nullptr) return made_by.op == nullptr ? std::optional(ListPlaces::Result{0, 0}) : std::nullopt;
-  if (made_by.cell->own) return std::nullopt;
-  return ListPlaces::Result{made_by.cell->number, static_cast<std::int32_t>(made_by.attributes.sizes[0])};
-}
-
-bool ListPlaces::reads(const Place& place, const Result& result) {
-  const auto [decided, is_new] = decided_.try_emplace({place, result}, false);
-  if (!is_new) return decided->second;
-  const auto [of_place, place_is_new] = of_place_.try_emplace(place, groups_.size());
-  if (place_is_new) groups_.emplace_back();
-  const auto of_result = of_result_.find(result);
-  if (of_result != of_result_.end()) return decided->second = unite(of_place->second, of_result->second);
-  Group& group = groups_[of_place->second];
-  if (group.try_emplace(result.cell, result.number).first->second != result.number) return false;
-  of_result_.emplace(result, of_place->second);
-  return decided->second = true;
-}
-
-/// Returns false, and changes nothing, if both have different results of one cell.
-bool ListPlaces::unite(std::size_t keep, std::size_t drop) {
-  if (keep == drop) return true;
-  for (const auto& [cell, result] : groups_[drop]) {
-    const auto other = groups_[keep].find(cell);
-    if (other != groups_[keep].end() && other->second != result) return false;
-  }
-  groups_[keep].merge(groups_[drop]);
-  groups_[drop].clear();
-  for (auto& [place, group] : of_place_) group = group == drop ? keep : group;
-  for (auto& [result, group] : of_result_) group = group == drop ? keep : group;
-  return true;
-}
-
-std::optional<ListPlaces::Result> ListPlaces::group_of(const Result& result) const {
-  const auto known = of_result_.find(result);
-  if (known == of_result_.end()) return std::nullopt;
-  const auto& [cell, number] = *groups_[known->second].begin();
-  return Result{cell, number};
-}
-
-/// Whether a list holds a copy of the value.
-bool Record::Calls::is_copied(const Cell& cell, NodeId id, std::size_t place) {
-  if (cell.own || id < record_.nodes_.first_pending) return true;
-  const auto result = listed(id);
-  return !result || !list_places_.reads({cell.number, static_cast<std::int32_t>(place)}, *result);
-}
-
-/// A copy of a value, for this place in the elements of lists of this cell: a run of its own. Copies for different
-/// places, and of different results of cells, have different keys, so they are different states, some of which may be
-/// read in place, and no copy makes one state of two results.
-NodeId Record::Calls::copy(const Cell& cell, NodeId id, std::size_t place, std::source_location from) {
-  const auto computed_here = id < record_.nodes_.first_pending ? std::nullopt : listed(id);
-  const auto result = computed_here.value_or(ListPlaces::Result{0, 0});
+/// A copy of a value, for this place in the elements of lists: a run of its own. Copies for different places have
+/// different keys, so they are different states, some of which may be read in place.
+NodeId Record::copy(NodeId id, std::size_t place, std::source_location from) {
   const Key key = {.op = &op::concat,
-                   .attributes = {.sizes = {static_cast<Index>(place), cell.number, result.cell, result.number}},
+                   .attributes = {.sizes = {static_cast<Index>(place)}},
                    .operands = {Key::expression},
-                   .widths = {record_.nodes_.width(id)}};
-  const std::uint32_t number = record_.number_of_key(key);
+                   .widths = {nodes_.width(id)}};
+  const std::uint32_t number = number_of_key(key);
   if (const auto known = copies_.find({id, number}); known != copies_.end()) return known->second;
-  record_.nodes_.reserve(1, 1);
-  record_.cutter_.reserve();
-  const NodeId made = copies_.emplace(std::pair(id, number), record_.nodes_.size()).first->second;
-  const std::int32_t data = record_.nodes_.all_indices.end();  // it has no indices
-  record_.nodes_.append({&number, 1}, {0, 0, data, record_.cutter_.next_run(), 0, from}, {&id, 1});
-  record_.cutter_.add_closed({made, true});
+  nodes_.reserve(1, 1);
+  cutter_.reserve();
+  const NodeId made = copies_.emplace(std::pair(id, number), nodes_.size()).first->second;
+  const std::int32_t data = nodes_.all_indices.end();  // it has no indices
+  nodes_.append({&number, 1}, {0, 0, data, cutter_.next_run(), 0, from}, {&id, 1});
+  cutter_.add_closed({made, true});
   return made;
 }
 
-Cell& Record::Calls::own_cell(OwnCell which, const std::vector<Index>& each) {
+Cell& Record::own_cell(OwnCell which, const std::vector<Index>& each) {
   for (const auto& known : own_cells_) {
     if (known->own == which && known->each == each) return *known;
   }
@@ -337,27 +283,26 @@ Cell& Record::Calls::own_cell(OwnCell which, const std::vector<Index>& each) {
     cell.result(sum_children(mul_columns(value, weight)));
   };
   own_cells_.push_back(which == OwnCell::attention
-                           ? std::make_unique<Cell>("dot_attention", attention, *record_.parameters_, record_.use_)
-                           : std::make_unique<Cell>("weighted_sum", weighted_sum, *record_.parameters_, record_.use_));
+                           ? std::make_unique<Cell>("dot_attention", attention, *parameters_, use_)
+                           : std::make_unique<Cell>("weighted_sum", weighted_sum, *parameters_, use_));
   own_cells_.back()->own = which;
   return *own_cells_.back();
 }
 
-LazyCell Record::Calls::make_cell(std::string name, std::function<void(CellBody&)> body) {
-  cells_.push_back(std::make_shared<Cell>(std::move(name), std::move(body), *record_.parameters_, record_.use_));
-  cells_.back()->number = static_cast<std::int32_t>(cells_.size());
-  return LazyCell(record_, cells_.back());
+LazyCell Record::make_cell(std::string name, std::function<void(CellBody&)> body) {
+  cells_.push_back(std::make_shared<Cell>(std::move(name), std::move(body), *parameters_, use_));
+  return LazyCell(*this, cells_.back());
 }
 
 }  // namespace lazy
 
 LazyCell LazyGraph::cell(std::string name, std::function<void(CellBody&)> body) {
-  return record_->calls().make_cell(std::move(name), std::move(body));
+  return record_->make_cell(std::move(name), std::move(body));
 }
 
 void LazyCell::record(std::span<const lazy::OperandRef> operands, std::span<const LazyIndex> indices,
                       std::span<const LazyExpr> list, std::span<LazyExpr> results, std::source_location from) const {
-  record_.get()->calls().call(*cell_, operands, indices, list, results, from);
+  record_.get()->call(*cell_, operands, indices, list, results, from);
 }
 
 Expr CellBody::operand(Index width) { return inputs_.operand(width); }

@@ -7,11 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "lazy/keys.h"
 #include "windrow/batching/lazy_cell.h"
 
 namespace windrow {
-
-class ParameterStores;
 
 namespace lazy {
 
@@ -70,12 +69,10 @@ struct Cell {
   bool draws_dropout = false;
   static constexpr Index dropout_keys = 5;  // three keys and the seed, as for op::dropout
   std::vector<Keys> keys = {};
-  std::uint32_t keys_version = 0;   // of the record, whose keys may be forgotten
-  std::optional<OwnCell> own = {};  // whose lists may hold anything: they are copied, whatever computed them
-  std::int32_t number = 0;          // among the cells that the program made, from 1 on
+  std::uint32_t keys_version = 0;  // of the record, whose keys may be forgotten
+  std::optional<OwnCell> own = {};
 };
 
-struct Key;
 /// The key of a result of a call without the operands that `missing` has a bit for.
 Key key_of(const Cell& cell, std::uint32_t missing, std::size_t result);
 

@@ -75,9 +75,13 @@ void Epochs::drop_replaced() {
 /// Finds the kind and the children of each current vertex.
 void Epochs::find_kinds() {
   kinds_.take_splits();
-  if (find_all_kinds()) return;
-  kinds_.begin_by_groups();
-  if (!find_all_kinds()) throw Error("lazy expressions: a list gathers two results of one cell");
+  kind_of_.clear();
+  child_begin_.assign(1, 0);
+  children_.clear();
+  for (const Run& run : runs_.runs()) {
+    kind_of_.push_back(kinds_.kind_of(run, kind_of_, children_));
+    child_begin_.push_back(static_cast<std::int32_t>(children_.size()));
+  }
 }
 
 /// Divides runs whose nodes want one state, as long as they make many kinds of what could be one. Every kind has
@@ -93,20 +97,6 @@ void Epochs::find_fewer_kinds() {
     kinds_.forget();
     find_kinds();
   }
-}
-
-/// Returns false if a list cannot gather its elements.
-bool Epochs::find_all_kinds() {
-  kind_of_.clear();
-  child_begin_.assign(1, 0);
-  children_.clear();
-  for (const Run& run : runs_.runs()) {
-    const KindId kind = kinds_.kind_of(run, kind_of_, children_);
-    if (kind == no_kind) return false;
-    kind_of_.push_back(kind);
-    child_begin_.push_back(static_cast<std::int32_t>(children_.size()));
-  }
-  return true;
 }
 
 /// The values of each given column. Marks the outputs of earlier epochs that are needed.

@@ -46,7 +46,7 @@ class Epochs {
   Epochs(Record& record, const Device& device, std::shared_ptr<ParameterStores> parameters, LazyOptions options);
 
   void flush(std::source_location from);
-  void backward(std::span<const NodeId> losses, std::source_location from);
+  void backward(std::vector<NodeId> losses, std::source_location from);
   void keep_gradient(NodeId input);
   std::vector<float> gradient(NodeId input, std::source_location from) const;
   /// The value of a node; flushes if necessary. Throws OpError.
@@ -136,25 +136,14 @@ class Epochs {
     std::size_t epoch;
   };
   /// Losses in ascending order, and how often each occurs in the sum.
-  class Times {
-   public:
-    using Entry = std::pair<NodeId, float>;
-    Times() = default;
-    explicit Times(std::span<const NodeId> losses);
-    auto begin() const { return all_.begin(); }
-    auto end() const { return all_.end(); }
-    /// Those of nodes [begin, end).
-    std::span<const Entry> between(NodeId begin, NodeId end) const;
-    bool contains(NodeId node) const { return !between(node, node + 1).empty(); }
-
-   private:
-    std::vector<Entry> all_;
-  };
+  using Times = std::vector<std::pair<NodeId, float>>;
+  static Times times_of(std::vector<NodeId> losses);
+  /// Those of nodes [begin, end).
+  static std::span<const Times::value_type> between(const Times& times, NodeId begin, NodeId end);
 
   // For the current vertices, which are the current runs:
   void find_kinds();
   void find_fewer_kinds();
-  bool find_all_kinds();
   void forget_kinds();
   void drop_replaced();
   /// The nodes whose values a computation retains, ascending, and those of them that have a gradient.
@@ -178,12 +167,6 @@ class Epochs {
 
   std::shared_ptr<const Versions::Note> note_versions(std::source_location from);
   void require_unchanged(const Times& losses, std::source_location from);
-  /// What may not happen to a parameter between a flush and backward().
-  struct Change {
-    std::vector<std::int32_t> (*since)(const Versions::Note& earlier, const Versions::Note& later);
-    const char *what, *expected;
-  };
-  void require_unchanged(const Times& losses, const Versions::Note& now, const Change& change) const;
   void require_computed(const Times& losses) const;
   std::vector<char> needed_by(const Times& nodes) const;
   void add_epoch(Epoch epoch);

@@ -64,7 +64,7 @@ struct Inferred {
 };
 
 /// Numbered keys. Programs usually record the same sequences again, so a key is first searched among those that
-/// followed the previous key before, then by hash. Candidates are compared.
+/// followed the previous key before, then among those with its operator.
 class Keys {
  public:
   /// The number of the key for which `is` returns true, if it followed the last key before; null otherwise.
@@ -92,23 +92,17 @@ class Keys {
   const std::vector<IndexRange>& ranges(std::uint32_t number) const { return all_[number].inferred.ranges; }
   std::size_t size() const { return all_.size(); }
 
-  /// For tests: gives every key this hash.
-  static void collide(bool all_hashes_equal);
-
  private:
   template <class Infer>
   std::uint32_t find_or_add(const Key& key, Infer infer) {
-    const std::size_t hash = hash_of(key);
-    const auto [first, last] = by_hash_.equal_range(hash);
-    for (auto known = first; known != last; ++known) {
-      if (all_[known->second].key == key) return known->second;
+    std::vector<std::uint32_t>& alike = by_operator_[key.op];
+    for (const std::uint32_t known : alike) {
+      if (all_[known].key == key) return known;
     }
     all_.push_back({key, infer()});
-    const auto added = static_cast<std::uint32_t>(all_.size() - 1);
-    by_hash_.emplace(hash, added);
-    return added;
+    alike.push_back(static_cast<std::uint32_t>(all_.size() - 1));
+    return alike.back();
   }
-  static std::size_t hash_of(const Key& key);
 
   struct Entry {
     Key key;
@@ -117,7 +111,7 @@ class Keys {
   };
   std::vector<Entry> all_;
   std::uint32_t last_ = UINT32_MAX;  // the number returned last
-  std::unordered_multimap<std::size_t, std::uint32_t> by_hash_;
+  std::unordered_map<const Operator*, std::vector<std::uint32_t>> by_operator_;
 };
 
 }  // namespace windrow::lazy

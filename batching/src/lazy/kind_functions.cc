@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "lazy/cells.h"
 #include "lazy/kinds.h"
 
 namespace windrow::lazy {

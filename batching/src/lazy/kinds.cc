@@ -2,19 +2,15 @@
 
 #include <algorithm>
 
-#include "lazy/calls.h"
-
 namespace windrow::lazy {
 
 std::int32_t Columns::id(Index width, std::int32_t number, bool optional) {
-  const auto known = ids_.find({width, number, optional});
-  if (known != ids_.end()) return known->second;
-  Column column{
-      (optional ? "optional " : "") + std::string(name_) + std::to_string(width) + "." + std::to_string(number), width};
-  make_room(all_, 1);
-  ids_.emplace(std::tuple(width, number, optional), size());  // nothing after this throws
-  all_.push_back(std::move(column));
-  return size() - 1;
+  const std::string name =
+      (optional ? "optional " : "") + std::string(name_) + std::to_string(width) + "." + std::to_string(number);
+  const auto known = std::ranges::find(all_, name, &Column::name);
+  const auto id = static_cast<std::int32_t>(known - all_.begin());
+  if (known == all_.end()) all_.push_back({name, width});
+  return id;
 }
 
 namespace {
@@ -43,35 +39,19 @@ KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vec
     if (child == children.size()) children.push_back(producer);
     return static_cast<std::uint32_t>(child - first_child);
   };
-  PackedList packed;
+  scratch_.assign(1, run.pattern);
   for (const NodeId node : values) {
-    if (node >= runs_.first()) packed.add(number_of(node));
+    if (node >= runs_.first()) scratch_.push_back(number_of(node));
   }
-  const auto set_key = [&] {
-    scratch_.assign(1, run.pattern);
-    for (const NodeId node : values) {
-      if (node >= runs_.first()) scratch_.push_back(number_of(node));
-    }
-    if (by_groups_) append_groups(values);
-  };
-  std::uint32_t known = latest_.find(run.pattern, packed);
-  if (known != LatestLists::none) {
-    used_.note(known, record_.age());
-  } else {
-    set_key();
-    known = static_cast<std::uint32_t>(find_or_add());
-    if (!by_groups_) latest_.set(run.pattern, packed, known);
-  }
-  auto kind = static_cast<KindId>(known);
+  KindId kind = find_or_add();
   if (!meet_all(kind, values, kinds)) {
-    set_key();
     append_producers(values, kinds);
     kind = find_or_add();
     splits_.kinds.insert(kind);
     if (!meet_all(kind, values, kinds)) throw Error("lazy expressions: two places of one kind are one state");
   }
   const auto list = runs_.outside(run).subspan(values.size());
-  if (!list.empty() && !meet_list(kind, list, kinds)) return no_kind;
+  if (!list.empty()) meet_list(kind, list, kinds);
   for (NodeId node : list) children.push_back(runs_.run_of(node));
   return kind;
 }
@@ -79,18 +59,6 @@ KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vec
 inline KindNode Kinds::place_of(NodeId node, const std::vector<KindId>& kinds) const {
   const std::int32_t producer = runs_.run_of(node);
   return {kinds[at(producer)], node - runs_.runs()[at(producer)].begin};
-}
-
-/// Appends which groups of lists these nodes are in to the key in scratch_.
-void Kinds::append_groups(std::span<const NodeId> nodes) {
-  scratch_.push_back(before_groups);
-  for (const NodeId node : nodes) {
-    if (node < runs_.first()) continue;
-    const auto result = record_.calls().listed(node);
-    const auto group = result ? record_.calls().list_places().group_of(*result) : std::nullopt;
-    scratch_.push_back(group ? static_cast<std::uint32_t>(group->cell) + 1 : 0);
-    scratch_.push_back(group ? static_cast<std::uint32_t>(group->number) : 0);
-  }
 }
 
 /// Appends where these nodes come from to the key in scratch_.
@@ -114,14 +82,13 @@ bool Kinds::meet_all(KindId kind, std::span<const NodeId> values, const std::vec
   return true;
 }
 
-/// The elements of a list are gathered along edges; each operand of the elements has one state. Returns false if that
-/// is impossible.
-bool Kinds::meet_list(KindId kind, std::span<const NodeId> list, const std::vector<KindId>& kinds) {
+/// The elements of a list are gathered along edges; each operand of the elements has one state.
+void Kinds::meet_list(KindId kind, std::span<const NodeId> list, const std::vector<KindId>& kinds) {
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Kind& of = kinds_[at(kind)];
-    if (!meets(kind, of.list + i % of.cell->each.size(), place_of(list[i], kinds))) return false;
+    if (meets(kind, of.list + i % of.cell->each.size(), place_of(list[i], kinds))) continue;
+    throw Error("lazy expressions: two elements of lists are one state");
   }
-  return true;
 }
 
 /// Finds or adds the kind of the key in scratch_.
@@ -175,7 +142,7 @@ Kinds::Kind Kinds::make(std::span<const std::uint32_t> key) {
     const Index width = keys.width(number);
     kind.flops += kind.cell != nullptr ? kind.cell->flops : flops_of(of, width, record_.weights(), parameters_);
     for (std::int32_t operand : of.operands) {
-      if (operand >= 0) record_.weights().add_parameters(operand, kind.parameters);
+      if (operand >= 0) record_.weights().add_parameters(operand, parameters_, kind.parameters);
     }
     if (of.op == nullptr) kind.inputs.push_back({node, given_.id(width, given[width]++)});
     if (of.has_factor()) {
@@ -296,18 +263,11 @@ bool Kinds::remember_too_much() const {
 
 void Kinds::forget() {
   keys_ = {};
-  latest_.clear();
   kinds_.clear();
   used_ = {};
   states_.clear();
   for (Columns* columns : {&given_, &indices_, &factors_, &outputs_}) columns->clear();
-  by_groups_ = false;
   ++version_;
-}
-
-void Kinds::begin_by_groups() {
-  forget();
-  by_groups_ = true;
 }
 
 }  // namespace windrow::lazy

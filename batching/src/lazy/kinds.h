@@ -8,7 +8,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,7 +16,6 @@
 namespace windrow::lazy {
 
 using KindId = std::int32_t;
-inline constexpr KindId no_kind = -1;
 
 /// A node of a kind; `node` counts from the begin of the run.
 struct KindNode {
@@ -38,14 +36,10 @@ class Columns {
   std::int32_t id(Index width, std::int32_t number, bool optional = false);
   const Column& operator[](std::int32_t id) const { return all_[at(id)]; }
   std::int32_t size() const { return static_cast<std::int32_t>(all_.size()); }
-  void clear() {
-    ids_.clear();
-    all_.clear();
-  }
+  void clear() { all_.clear(); }
 
  private:
   const char* name_;
-  std::map<std::tuple<Index, std::int32_t, bool>, std::int32_t> ids_;
   std::vector<Column> all_;
 };
 
@@ -88,8 +82,7 @@ class Kinds {
   };
 
   /// The kind of a run. `kinds` contains the kinds of the runs before it. Appends the runs that its values from outside
-  /// come from to `children`, each once. Returns no_kind if an earlier kind has made one state of what the list of the
-  /// run must gather apart; see begin_by_groups().
+  /// come from to `children`, each once.
   KindId kind_of(const Run& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children);
   /// Where kinds had to be made for the producers of their values, since two nodes of a kind cannot have one state.
   struct Splits {
@@ -112,9 +105,6 @@ class Kinds {
   /// As for Runs; both are forgotten together.
   bool remember_too_much() const;
   void forget();
-  /// Forgets all kinds. From then on, a place of an operation takes values of one group of ListPlaces, or values
-  /// outside of groups: so no state has values of two groups, and lists can gather what is in a group.
-  void begin_by_groups();
 
   /// The number of changes that affect function().
   std::int64_t version() const { return version_; }
@@ -122,13 +112,12 @@ class Kinds {
 
  private:
   KindId find_or_add();
-  void append_groups(std::span<const NodeId> nodes);
   void append_producers(std::span<const NodeId> nodes, const std::vector<KindId>& kinds);
   Kind make(std::span<const std::uint32_t> key);
   std::vector<Outside> outside_of(std::span<const std::uint32_t> key);
   KindNode place_of(NodeId node, const std::vector<KindId>& kinds) const;
   bool meet_all(KindId kind, std::span<const NodeId> values, const std::vector<KindId>& kinds);
-  bool meet_list(KindId kind, std::span<const NodeId> list, const std::vector<KindId>& kinds);
+  void meet_list(KindId kind, std::span<const NodeId> list, const std::vector<KindId>& kinds);
   bool meets(KindId kind, std::size_t outside, const KindNode& producer);
   bool unite(std::int32_t& a, std::int32_t& b, const Outside& outside, const KindNode& producer);
   void note_split(KindId kind, std::int32_t one, std::int32_t other);
@@ -138,11 +127,9 @@ class Kinds {
   const Record& record_;
   const Runs& runs_;
   const ParameterStores& parameters_;
-  // By kind: its pattern, and the child of each gathered value but those of lists; behind a mark the groups of these,
-  // if kinds are found by groups; for kinds split from others also the producers of these.
-  static constexpr std::uint32_t before_groups = UINT32_MAX - 1;
+  // By kind: its pattern, and the child of each gathered value but those of lists; for kinds split from others also the
+  // producers of these.
   Lists keys_;
-  LatestLists latest_;  // by pattern: the children of its values, and its kind, unless kinds are found by groups
   std::vector<Kind> kinds_;
   LastUse used_;
   struct State {
@@ -151,7 +138,6 @@ class Kinds {
   };
   std::vector<State> states_;
   Columns given_{"given"}, indices_{"index"}, factors_{"factor"}, outputs_{"out"};
-  bool by_groups_ = false;
   std::int64_t version_ = 0;
   Splits splits_;
   std::vector<std::uint32_t> scratch_;

@@ -79,7 +79,7 @@ void LazyGraph::flush(std::source_location from) { record_->epochs().flush(from)
 void LazyGraph::backward(std::span<const LazyExpr> losses, std::source_location from) {
   std::vector<lazy::NodeId> nodes;
   for (const LazyExpr& loss : losses) nodes.push_back(record_->checked(loss, "backward"));
-  record_->epochs().backward(nodes, from);
+  record_->epochs().backward(std::move(nodes), from);
 }
 void LazyGraph::keep_gradient(const LazyExpr& input) {
   record_->epochs().keep_gradient(record_->checked(input, "keep_gradient"));

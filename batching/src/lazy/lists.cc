@@ -1,7 +1,6 @@
 // Functions of lists of lazy expressions.
 #include <string>
 
-#include "lazy/calls.h"
 #include "lazy/record.h"
 #include "windrow/batching/lazy_cell.h"
 
@@ -48,9 +47,9 @@ LazyExpr called(lazy::OwnCell which, const std::vector<Index>& each, std::span<c
       if (!side.empty()) list.push_back(side[i]);
     }
   }
-  lazy::Record::Calls& calls = lazy::Record::of(first[0], "a list").calls();
+  lazy::Record& record = lazy::Record::of(first[0], "a list");
   LazyExpr result;
-  calls.call(calls.own_cell(which, each), operands, {}, list, {&result, 1}, from);
+  record.call(record.own_cell(which, each), operands, {}, list, {&result, 1}, from);
   return result;
 }
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "ir/tracing.h"
-#include "lazy/calls.h"
 #include "lazy/epochs.h"
 
 namespace windrow::lazy {
@@ -27,8 +26,7 @@ constinit const Operator sum_of_many = {
 Record::Record(const Device& device, std::shared_ptr<ParameterStores> parameters, LazyOptions options)
     : parameters_(std::move(parameters)),
       use_(options.use),
-      epochs_(std::make_unique<Epochs>(*this, device, parameters_, options)),
-      calls_(std::make_unique<Calls>(*this)) {
+      epochs_(std::make_unique<Epochs>(*this, device, parameters_, options)) {
   if (use_ == LazyOptions::For::training) {
     graph_ = static_cast<std::int32_t>(parameters_->sets().front()->enter_graph());
   }
@@ -40,7 +38,8 @@ void Record::close() {
   clear();
   state_ = State::closed;
   epochs_.reset();
-  calls_->forget_cells();
+  cells_.clear();
+  own_cells_.clear();
   if (graph_ >= 0) parameters_->sets().front()->leave_graph(static_cast<std::size_t>(std::exchange(graph_, -1)));
   parameters_.reset();
 }
@@ -48,7 +47,7 @@ void Record::close() {
 void Record::clear() {
   nodes_.clear();
   cutter_.clear();
-  calls_->forget_copies();
+  copies_.clear();
   if (dropouts_ > 0) count_minibatch();  // so that the masks of the next one differ
   dropouts_ = 0;
   counted_.reset();
@@ -60,13 +59,13 @@ void Record::clear() {
 
 void Record::start_next_epoch() {
   nodes_.first_pending = nodes_.size();
-  calls_->forget_copies();
+  copies_.clear();
 }
 
 void Record::forget_keys() {
   nodes_.keys = {};
   weights_ = {};
-  calls_->forget_keys();
+  ++keys_version_;
 }
 
 void Record::refuse(const LazyExpr& expr, std::string_view what) const {

@@ -1,6 +1,9 @@
 // The record of a lazy graph, which its operators write and its flushes read.
 #pragma once
 
+#include <map>
+
+#include "lazy/cells.h"
 #include "lazy/run_cutter.h"
 #include "lazy/weights.h"
 #include "windrow/batching/lazy.h"
@@ -76,8 +79,15 @@ class Record : public Uses {
   void seal() { state_ = State::differentiated; }
 
   Epochs& epochs() { return *epochs_; }
-  class Calls;  // in calls.h
-  Calls& calls() const { return *calls_; }
+
+  // Cells: cells.cc.
+  /// The cell that a function of lists calls, for elements of these widths.
+  Cell& own_cell(OwnCell which, const std::vector<Index>& each);
+  LazyCell make_cell(std::string name, std::function<void(CellBody&)> body);
+  /// Records a call of a cell.
+  void call(Cell& cell, std::span<const OperandRef> operands, std::span<const LazyIndex> indices,
+            std::span<const LazyExpr> list, std::span<LazyExpr> results, std::source_location from);
+
   /// A clock for what was used long ago: it counts minibatches, and in inference flushes as well, 16 as one.
   std::uint32_t age() const { return minibatch_ + flushes_ / 16; }
   void count_flush() { ++flushes_; }
@@ -118,6 +128,15 @@ class Record : public Uses {
   void check_indices(std::uint32_t key, std::span<const LazyIndex> indices) const;
   /// The number of a key, which may be new.
   std::uint32_t number_of_key(const Key& key);
+  // Of cells:
+  const std::vector<std::uint32_t>& keys_of(Cell& cell, std::uint32_t missing);
+  const std::vector<std::uint32_t>& add_keys_of(Cell& cell, std::uint32_t missing);
+  NodeId checked_operand(const Cell& cell, const LazyExpr& operand, Index expected) const;
+  void check_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const;
+  [[noreturn]] void refuse_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const;
+  std::span<const NodeId> with_list(const Cell& cell, std::span<const NodeId> operands, std::span<const LazyExpr> list,
+                                    std::source_location from);
+  NodeId copy(NodeId id, std::size_t place, std::source_location from);
 
   std::uint32_t minibatch_ = 0;
   std::uint32_t flushes_ = 0;  // see age()
@@ -131,9 +150,12 @@ class Record : public Uses {
   std::optional<std::uint64_t> counted_;  // the number of the minibatch that was counted since clear()
   std::int32_t graph_ = -1;               // number of the graph in its first set; -1 for inference and when closed
   std::unique_ptr<Epochs> epochs_;
-  std::unique_ptr<Calls> calls_;
-  Key scratch_;  // of the application; reused, so that an application allocates nothing
-  std::vector<NodeId> scratch_operands_;
+  Key scratch_;                           // of the application; reused, so that an application allocates nothing
+  std::vector<NodeId> scratch_operands_;  // and the elements of a list
+  std::uint32_t keys_version_ = 0;        // counts forget_keys()
+  std::vector<std::shared_ptr<Cell>> cells_;
+  std::vector<std::unique_ptr<Cell>> own_cells_;
+  std::map<std::pair<NodeId, std::uint32_t>, NodeId> copies_;  // by value and key of the copy, which is pending
 };
 
 inline Record* RecordRef::get() const { return static_cast<Record*>(record_); }

@@ -18,48 +18,17 @@ bool small_enough(const Run& one, const Run& next) {
   return one.nodes() + next.nodes() <= most_nodes && outside <= most_outside;
 }
 
-std::size_t hash_of(std::span<const std::uint32_t> list) {
-  std::size_t hash = list.size();
-  for (std::uint32_t number : list) hash = (hash ^ number) * 0x9e3779b97f4a7c15u;
-  return hash ^ hash >> 32;
-}
-
 }  // namespace
 
 std::uint32_t Lists::number(std::span<const std::uint32_t> list) {
-  if (list.front() >= latest_.size()) latest_.resize(list.front() + std::size_t{1}, none);
+  if (list.front() >= latest_.size()) latest_.resize(list.front() + std::size_t{1});
   std::uint32_t& latest = latest_[list.front()];
-  if (latest == none || !is(latest, list)) latest = find_or_add(list);
-  return latest;
-}
-
-/// Lists are short, and memcmp takes longer for these.
-bool Lists::is(std::uint32_t number, std::span<const std::uint32_t> list) const {
-  const auto known = (*this)[number];
-  if (known.size() != list.size()) return false;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    if (known[i] != list[i]) return false;
-  }
-  return true;
-}
-
-std::uint32_t Lists::find_or_add(std::span<const std::uint32_t> list) {
-  const std::size_t hash = hash_of(list);
-  const auto [first, last] = by_hash_.equal_range(hash);
-  for (auto known = first; known != last; ++known) {
-    if (is(known->second, list)) return known->second;
-  }
+  if (latest < size() && std::ranges::equal((*this)[latest], list)) return latest;
+  make_room(lists_, 1);
   const auto added = static_cast<std::uint32_t>(size());
-  make_room(elements_, list.size());
-  make_room(begin_, 1);
-  by_hash_.emplace(hash, added);  // nothing after this throws
-  elements_.insert(elements_.end(), list.begin(), list.end());
-  begin_.push_back(elements_.size());
-  return added;
-}
-
-std::span<const std::uint32_t> Lists::operator[](std::uint32_t number) const {
-  return {elements_.data() + begin_[number], begin_[number + 1] - begin_[number]};
+  const auto [known, is_new] = numbers_.try_emplace(std::vector(list.begin(), list.end()), added);
+  if (is_new) lists_.push_back(&known->first);
+  return latest = known->second;
 }
 
 void Runs::find(NodeId first, NodeId end) {
@@ -138,43 +107,22 @@ bool Runs::add_parts(const Run& made) {
 void Runs::add(const Run& made) {
   Run& run = runs_.emplace_back(made);
   run.outside = outside_.end();
-  if (run.call) {
-    add_call(run);
-  } else {
-    scratch_.clear();
-    for (NodeId id = run.begin; id < run.end; ++id) add_node(run, id, nodes_.operands(id));
-    run.list = run.outside_end = outside_.end();
-    run.pattern = patterns_.number(scratch_);
-  }
-  used_.note(run.pattern, record_.age());
-}
-
-/// Completes a run whose begin among the values from outside is known. As add_node() for its only node, but this
-/// compares where the operands come from with the latest call of the same key, as one word.
-void Runs::add_call(Run& run) {
-  const auto operands = nodes_.operands(run.begin);
-  const std::size_t by_number = nodes_.key(run.begin).widths.size();
-  outside_.make_room(operands.size());
-  NodeId* const values = outside_.room();
-  std::size_t known = 0;
-  PackedList packed;
-  for (std::size_t k = 0; k < by_number; ++k) {
-    std::size_t at = 0;
-    while (at < known && values[at] != operands[k]) ++at;
-    if (at == known) values[known++] = operands[k];
-    packed.add(code_of(operands[k], at));
-  }
-  run.list = run.outside + static_cast<std::int32_t>(known);
-  for (std::size_t k = by_number; k < operands.size(); ++k) values[known++] = operands[k];
-  outside_.add_from_room(known);
-  run.outside_end = outside_.end();
-  const std::uint32_t key = nodes_[run.begin].key;
-  run.pattern = latest_calls_.find(key, packed);
-  if (run.pattern != LatestLists::none) return;
   scratch_.clear();
-  add_node(run, run.begin, operands.first(by_number));
+  std::span<const NodeId> list;
+  if (run.call) {
+    const auto operands = nodes_.operands(run.begin);
+    const std::size_t by_number = nodes_.key(run.begin).widths.size();
+    add_node(run, run.begin, operands.first(by_number));
+    list = operands.subspan(by_number);
+  } else {
+    for (NodeId id = run.begin; id < run.end; ++id) add_node(run, id, nodes_.operands(id));
+  }
+  run.list = outside_.end();
+  outside_.make_room(list.size());
+  outside_.append(list.begin(), list.end());
+  run.outside_end = outside_.end();
   run.pattern = patterns_.number(scratch_);
-  latest_calls_.set(key, packed, run.pattern);
+  used_.note(run.pattern, record_.age());
 }
 
 /// Appends a node to the pattern in scratch_, and its operands to the values from outside.
@@ -203,7 +151,6 @@ bool Runs::remember_too_much() const {
 
 void Runs::forget() {
   patterns_ = {};
-  latest_calls_.clear();
   together_.clear();
   divided_.clear();
   used_ = {};

@@ -35,64 +35,17 @@ class LastUse {
 };
 
 /// Numbered lists of numbers, none of them empty. A list is compared with the latest one that began with the same
-/// number, and otherwise found by its hash.
+/// number before it is searched.
 class Lists {
  public:
   std::uint32_t number(std::span<const std::uint32_t> list);
-  std::span<const std::uint32_t> operator[](std::uint32_t number) const;
-  std::size_t size() const { return begin_.size() - 1; }
+  std::span<const std::uint32_t> operator[](std::uint32_t number) const { return *lists_[number]; }
+  std::size_t size() const { return lists_.size(); }
 
  private:
-  static constexpr std::uint32_t none = UINT32_MAX;
-  bool is(std::uint32_t number, std::span<const std::uint32_t> list) const;
-  std::uint32_t find_or_add(std::span<const std::uint32_t> list);
-
-  std::vector<std::uint32_t> latest_;  // by first element: the list found last, or none
-  std::vector<std::uint32_t> elements_;
-  std::vector<std::size_t> begin_ = {0};
-  std::unordered_multimap<std::size_t, std::uint32_t> by_hash_;
-};
-
-/// A short list of small numbers in one word, to be compared at once.
-class PackedList {
- public:
-  void add(std::uint32_t number) {
-    word_ = word_ << bits | number;
-    all_ |= number;
-    ++size_;
-  }
-  /// Whether the list fits in a word; other lists must not be compared.
-  bool fits() const { return size_ <= 63 / bits && all_ >> bits == 0; }
-  std::uint64_t word() const { return word_; }
-
- private:
-  static constexpr unsigned bits = 6;
-  std::uint64_t word_ = 1;  // the 1 marks the begin
-  std::uint32_t all_ = 0, size_ = 0;
-};
-
-/// What packed lists were found to be, the latest one for each number of what it belongs to.
-class LatestLists {
- public:
-  static constexpr std::uint32_t none = UINT32_MAX;
-  /// `none` if the latest list was another one.
-  std::uint32_t find(std::uint32_t of, const PackedList& list) const {
-    const bool same = of < latest_.size() && latest_[of].word == list.word() && list.fits();
-    return same ? latest_[of].number : none;
-  }
-  void set(std::uint32_t of, const PackedList& list, std::uint32_t number) {
-    if (!list.fits()) return;
-    if (of >= latest_.size()) latest_.resize(of + std::size_t{1});
-    latest_[of] = {list.word(), number};
-  }
-  void clear() { latest_.clear(); }
-
- private:
-  struct Latest {
-    std::uint64_t word = 0;  // of no list
-    std::uint32_t number = none;
-  };
-  std::vector<Latest> latest_;
+  std::map<std::vector<std::uint32_t>, std::uint32_t> numbers_;
+  std::vector<const std::vector<std::uint32_t>*> lists_;  // of numbers_, by number
+  std::vector<std::uint32_t> latest_;                     // by first element: the list found last
 };
 
 /// Where an operand of a node of a pattern comes from: an earlier node of the pattern, or outside of it.
@@ -169,7 +122,6 @@ class Runs {
   void add(const Run& made);
   /// The same for the parts into which its pattern is divided. Returns whether there are several.
   bool add_parts(const Run& made);
-  void add_call(Run& run);
   void add_node(const Run& run, NodeId id, std::span<const NodeId> operands);
   std::uint32_t from_outside(const Run& run, NodeId operand);
   std::uint32_t code_of(NodeId operand, std::size_t number) const {
@@ -190,7 +142,6 @@ class Runs {
   Tail<NodeId> outside_;
   std::vector<std::int32_t> run_of_;
   Lists patterns_;
-  LatestLists latest_calls_;                       // by key of a call: where its operands came from, and its pattern
   LastUse used_;                                   // of patterns
   std::unordered_set<Pair> together_;              // pairs of patterns that are merged
   std::map<std::uint32_t, std::int32_t> divided_;  // patterns, and the node before which their runs are divided

@@ -110,7 +110,7 @@ std::vector<float> Epochs::value(NodeId node, std::source_location from) {
   if (node >= nodes_.first_pending) flush(from);
   try {
     std::vector<float> row = read_row(node, from);
-    const bool refused = losses_.contains(node) && !std::isfinite(row[0]);
+    const bool refused = !between(losses_, node, node + 1).empty() && !std::isfinite(row[0]);
     if (refused) device_.engine->wait(losses_checked_->var(), from);
     return row;
   } catch (const OpError& error) {  // of this epoch, or of an earlier one that it read rows of
@@ -180,7 +180,7 @@ bool Epochs::curable(const OpError& error, std::source_location from) {
   if (!versions) return true;
   const auto now = versions_.note(versions->parameters, from);
   versions_.wait(from);
-  return Versions::changed(*versions, *now).empty();
+  return std::ranges::none_of(Versions::changes(*versions, *now), &Versions::Change::of_value);
 }
 
 /// Computes these nodes of the last epoch.

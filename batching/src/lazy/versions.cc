@@ -30,27 +30,15 @@ std::shared_ptr<const Versions::Note> Versions::note(std::vector<std::int32_t> p
 
 void Versions::wait(std::source_location from) { device_.engine->wait(notes_.var(), from); }
 
-namespace {
-
-/// The parameters of `earlier` whose element of this list differs in `later`.
-std::vector<std::int32_t> differing(const Versions::Note& earlier, const Versions::Note& later, auto list) {
-  std::vector<std::int32_t> differing;
+std::vector<Versions::Change> Versions::changes(const Note& earlier, const Note& later) {
+  std::vector<Change> changes;
   for (std::size_t i = 0; i < earlier.parameters.size(); ++i) {
-    const auto found = std::lower_bound(later.parameters.begin(), later.parameters.end(), earlier.parameters[i]);
+    const auto found = std::ranges::lower_bound(later.parameters, earlier.parameters[i]);
     const auto place = static_cast<std::size_t>(found - later.parameters.begin());
-    if ((later.*list).at(place) != (earlier.*list).at(i)) differing.push_back(earlier.parameters[i]);
+    const bool of_value = later.counts.at(place) != earlier.counts[i];
+    if (of_value || later.frozen.at(place) != earlier.frozen[i]) changes.push_back({earlier.parameters[i], of_value});
   }
-  return differing;
-}
-
-}  // namespace
-
-std::vector<std::int32_t> Versions::changed(const Note& earlier, const Note& later) {
-  return differing(earlier, later, &Note::counts);
-}
-
-std::vector<std::int32_t> Versions::frozen_since(const Note& earlier, const Note& later) {
-  return differing(earlier, later, &Note::frozen);
+  return changes;
 }
 
 }  // namespace windrow::lazy

@@ -33,10 +33,12 @@ class Versions {
   std::shared_ptr<const Note> note(std::vector<std::int32_t> parameters, std::source_location from);
   /// Blocks until the counts of all notes are written.
   void wait(std::source_location from);
-  /// The parameters of `earlier` whose counts differ in `later`, which must contain all of them. Call after wait().
-  static std::vector<std::int32_t> changed(const Note& earlier, const Note& later);
-  /// The parameters of `earlier` of which only one of the notes says that they are frozen. `later` must contain all.
-  static std::vector<std::int32_t> frozen_since(const Note& earlier, const Note& later);
+  struct Change {
+    std::int32_t parameter;
+    bool of_value;  ///< else it was frozen or unfrozen
+  };
+  /// Of the parameters of `earlier`, all of which `later` must contain. Call after wait().
+  static std::vector<Change> changes(const Note& earlier, const Note& later);
 
  private:
   const Device device_;

@@ -16,23 +16,14 @@ class Weights {
   std::int32_t number_of(const LazyWeight& weight, const ParameterStores& parameters);
   Type type_of(std::int32_t number, const ParameterStores& parameters) const;
   /// Appends the numbers of the parameters that it is a function of.
-  void add_parameters(std::int32_t number, std::vector<std::int32_t>& to) const;
+  void add_parameters(std::int32_t number, const ParameterStores& parameters, std::vector<std::int32_t>& to) const;
   Operand operand(std::int32_t number, const ParameterStores& parameters, Vertex& vertex) const;
-  /// Throws MisuseError for operands that do not fit.
-  static Type inferred(const Operator& op, const Signature& signature);
 
  private:
   static constexpr std::int32_t first_made = 1 << 30;  // there are fewer parameters
-  struct Made {
-    const Operator* op;
-    Attributes attributes;
-    std::vector<std::int32_t> in;
-    Type type;
-    friend bool operator==(const Made&, const Made&) = default;
-  };
-  const Made& made(std::int32_t number) const { return made_[static_cast<std::size_t>(number - first_made)]; }
+  const LazyWeight& made(std::int32_t number) const { return made_[static_cast<std::size_t>(number - first_made)]; }
 
-  std::vector<Made> made_;
+  std::vector<LazyWeight> made_;
 };
 
 }  // namespace windrow::lazy

@@ -3,12 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "plan/phases.h"
-#include "plan/placement.h"
-#include "plan/sharing.h"
+#include "plan/passes.h"
 #include "plan/steps.h"
-#include "plan/tiles.h"
-#include "plan/writes.h"
 #include "windrow/ops/operators.h"
 
 namespace windrow {
@@ -223,11 +219,7 @@ class Planner {
   void settle_type(TypePlan& type) {
     const auto t = static_cast<std::size_t>(&type - plan_.types.data());
     Writes writes(program());
-    for (auto& segments : type.phases) {
-      for (Segment& segment : segments) {
-        for (const Step& step : segment.steps) writes.announce(step);
-      }
-    }
+    each_step(type, [&](const Step& step) { writes.announce(step); });
     writes.all_announced();
     type.pulls_values.assign(program().function->pulls.size(), 0);
     type.pulls_indices.assign(program().function->index_pulls.size(), 0);
@@ -369,11 +361,7 @@ Plan with_kernels(Plan plan, const KernelTable<float>& kernels) {
   const auto add = [&](Step& step) {
     if (step.op != nullptr) step.kernel = kernels.find(*step.op);
   };
-  for (TypePlan& type : plan.types) {
-    for (auto& segments : type.phases) {
-      for (Segment& segment : segments) std::ranges::for_each(segment.steps, add);
-    }
-  }
+  for (TypePlan& type : plan.types) each_step(type, add);
   for (auto* steps : {&plan.before, &plan.after}) {
     for (TensorStep& step : *steps) add(step.step);
   }

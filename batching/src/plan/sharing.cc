@@ -1,7 +1,7 @@
-#include "plan/sharing.h"
-
 #include <algorithm>
 #include <limits>
+
+#include "plan/passes.h"
 
 namespace windrow {
 namespace {
@@ -106,6 +106,7 @@ class Sharing {
       for (Segment& segment : type_.phases[p]) {
         for (Step& step : segment.steps) visit(step, now++);
       }
+      if (static_cast<Phase>(p) == Phase::eager) end_of_eager_ = now++;
       if (static_cast<Phase>(p) == Phase::lazy) end_of_forward_ = now++;
     }
   }
@@ -118,6 +119,7 @@ class Sharing {
         if (place.in == Place::In::state) reads_[place.number].push_back({place.column, place.width, 0, now});
       }
       if (step.does == Step::Does::scatter) return;
+      if (step.out.in == Place::In::state) reads_[step.out.number].push_back({step.out.column, step.out.width, 0, now});
       if (step.out.in == Place::In::state_gradient) {
         writes_[step.out.number].push_back({step.out.column, step.out.width, now, forever});
       }
@@ -126,6 +128,8 @@ class Sharing {
       out.end = now;
       if (step.write == Write::overwrite) out.stays.push_back({step.out.column, step.out.width, now, never});
     });
+    // Children write all columns, also those that no step reads, in phases of their own before the levels above.
+    for (std::size_t s = 0; s < reads_.size(); ++s) reads_[s].push_back({0, type_.states[s].width, 0, end_of_eager_});
   }
 
   /// Keeps one stay for each part that is written separately. If the parts do not partition the columns, replaces them
@@ -228,8 +232,9 @@ class Sharing {
     Index column = 0;
   };
   TypePlan& type_;
+  Moment end_of_eager_ = never;                    // behind the last eager step
   Moment end_of_forward_ = never;                  // between the last forward and the first backward step
-  std::vector<std::vector<Stay>> reads_, writes_;  // by state: reads of the children's states, writes of gradients
+  std::vector<std::vector<Stay>> reads_, writes_;  // by state: uses of the children's states, writes of gradients
   std::vector<Tenant> tenants_;                    // by arena before sharing
   std::vector<At> places_;                         // by arena before sharing
 };
@@ -266,14 +271,10 @@ void share_memory(Plan& plan) {
     sharing.run(plan.program);
     for (Place* place : outside) sharing.settle(*place);
     for (Place& place : type.stored) sharing.settle(place);
-    for (auto& segments : type.phases) {
-      for (Segment& segment : segments) {
-        for (Step& step : segment.steps) {
-          for (Place& place : step.in) sharing.settle(place);
-          if (step.does != Step::Does::scatter) sharing.settle(step.out);
-        }
-      }
-    }
+    each_step(type, [&](Step& step) {
+      for (Place& place : step.in) sharing.settle(place);
+      if (step.does != Step::Does::scatter) sharing.settle(step.out);
+    });
   }
 }
 

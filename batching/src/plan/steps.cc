@@ -8,7 +8,7 @@
 namespace windrow {
 namespace {
 
-using ir::at, ir::Code, ir::Node, ir::Program, ir::Value;
+using ir::at, ir::Code, ir::Node, ir::Program, ir::Value, ir::no_value;
 
 /// Whether a kernel should run on more rows than a tile has: a product, or another one that reads a whole parameter. A
 /// product that makes one number of each edge, such as the score of additive attention, would gain little, but its
@@ -31,7 +31,43 @@ bool moves(const Node& node) {
   return std::any_of(std::begin(those), std::end(those), [&](const Operator* one) { return node.is(*one); });
 }
 
+/// Whether a step computes it, into a place that the plan can choose.
+bool has_own_step(const Node& node) {
+  return (node.code == Code::apply && !node.is_view()) || node.code == Code::fill || node.code == Code::incoming ||
+         node.code == Code::incoming_products || node.reads_in_place() || node.code == Code::sum;
+}
+
 }  // namespace
+
+Roots::Roots(const ir::Program& program) : joins_(program.nodes.size(), 0) {
+  std::vector<int> uses(program.nodes.size(), 0);
+  const auto use = [&](Value value) {
+    if (value != no_value) ++uses[at(value)];
+  };
+  for (const Node& node : program.nodes) std::for_each(node.in.begin(), node.in.end(), use);
+  for (const auto& losses : program.losses) std::for_each(losses.begin(), losses.end(), use);
+  for (const auto& pushes : program.pushes) std::for_each(pushes.begin(), pushes.end(), use);
+  for (const auto& rows : program.rows) use(rows.rows);
+
+  parts_.resize(program.nodes.size(), {no_value, 0});
+  for (std::size_t i = program.nodes.size(); i-- > 0;) {
+    const Node& node = program.nodes[i];
+    if (parts_[i].root == no_value) parts_[i] = {static_cast<Value>(i), 0};
+    if (!node.is_sum()) continue;
+    for (std::size_t k = 0; k < node.in.size(); ++k) {
+      const Value in = node.in[k];
+      if (uses[at(in)] != 1 || !has_own_step(program.at(in))) continue;
+      parts_[at(in)] = {parts_[i].root, parts_[i].column + node.at[k]};
+      joins_[at(in)] = 1;
+    }
+  }
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {  // operands of views have their roots by now
+    const Node& node = program.nodes[i];
+    if (!node.is_view()) continue;
+    const Part of = parts_[at(node.in[0])];
+    parts_[i] = {of.root, of.column + node.attributes.sizes[0]};
+  }
+}
 
 Steps::Steps(const ir::Program& program, const Roots& roots, const PlanOptions& options)
     : program_(program), roots_(roots), options_(options), gathered_(program.function->states.size(), 0) {
@@ -194,6 +230,49 @@ std::vector<Segment> Steps::segments(std::vector<Value> tasks) const {
     if (!segment.steps.empty()) segments.push_back(std::move(segment));
   }
   return segments;
+}
+
+Writes::Cover* Writes::cover_of(const Step& step) {
+  if (step.does == Step::Does::scatter || !program_.nodes[step.out.number].is_sum()) return nullptr;
+  Cover& cover = covers_[step.out.number];
+  cover.columns.resize(static_cast<std::size_t>(program_.nodes[step.out.number].type.width));
+  return &cover;
+}
+
+void Writes::announce(const Step& step) {
+  Cover* cover = cover_of(step);
+  if (cover == nullptr) return;
+  const auto begin = cover->columns.begin() + step.out.column, end = begin + step.out.width;
+  const auto written = std::count(begin, end, 1);
+  if (written != 0 && written != step.out.width) cover->clear_first = true;
+  std::fill(begin, end, 1);
+}
+
+void Writes::all_announced() {
+  for (auto& [root, cover] : covers_) {
+    cover.clear_first |= std::count(cover.columns.begin(), cover.columns.end(), 0) != 0;
+    std::fill(cover.columns.begin(), cover.columns.end(), 0);
+  }
+}
+
+std::vector<Step> Writes::decide(Step step) {
+  Cover* cover = cover_of(step);
+  if (cover == nullptr) return {std::move(step)};
+  std::vector<Step> steps;
+  if (cover->clear_first && !cover->begun) {
+    const Index width = program_.nodes[step.out.number].type.width;
+    steps.push_back({.does = Step::Does::fill,
+                     .node = step.node,
+                     .out = {step.out.in, step.out.number, 0, width, step.out.rate},
+                     .rate = step.rate});
+    std::fill(cover->columns.begin(), cover->columns.end(), 1);
+  }
+  cover->begun = true;
+  const auto begin = cover->columns.begin() + step.out.column, end = begin + step.out.width;
+  step.write = std::count(begin, end, 1) != 0 ? Write::add : Write::overwrite;
+  std::fill(begin, end, 1);
+  steps.push_back(std::move(step));
+  return steps;
 }
 
 }  // namespace windrow

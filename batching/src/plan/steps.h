@@ -1,14 +1,36 @@
-// Steps: the part of planning that decides which steps compute a value, and in which segments they run.
+// Steps: the part of planning that decides which steps compute a value, in which segments they run, and which of them
+// overwrite.
 #pragma once
 
+#include <map>
 #include <vector>
 
-#include "plan/placement.h"
 #include "windrow/batching/internal/plan.h"
 
 namespace windrow {
 
 inline Rate rate_of(const ir::Node& node) { return node.of_edges() ? Rate::edges : Rate::vertices; }
+
+/// Finds the values that share the storage of another value, their root.
+///
+/// A slice is a view of its operand. A value that is used only once, by a sum, is computed in the place of the sum, so
+/// concatenations and additions need no copies. Every other value has its own storage and is its own root.
+class Roots {
+ public:
+  explicit Roots(const ir::Program& program);
+
+  struct Part {
+    ir::Value root;
+    Index column;
+  };
+  Part of(ir::Value value) const { return parts_[ir::at(value)]; }
+  /// Whether it is computed in the place of the sum that uses it.
+  bool joins(ir::Value value) const { return joins_[ir::at(value)] != 0; }
+
+ private:
+  std::vector<Part> parts_;
+  std::vector<char> joins_;
+};
 
 /// The steps of one program. Their places name roots; the planner replaces these when all steps are known.
 class Steps {
@@ -35,6 +57,31 @@ class Steps {
   const Roots& roots_;
   const PlanOptions options_;
   std::vector<char> gathered_;  // by state: whether some vertex gathers it
+};
+
+/// Decides whether steps overwrite or add: the first part of a sum overwrites, later parts add. Columns that no part
+/// covers are cleared first. For steps whose places still name roots. Call announce() for every step in order, then
+/// all_announced(), then decide() for every step in the same order.
+class Writes {
+ public:
+  explicit Writes(const ir::Program& program) : program_(program) {}
+
+  void announce(const Step& step);
+  void all_announced();
+  /// The step with its write mode, preceded by a step that clears columns if necessary.
+  std::vector<Step> decide(Step step);
+
+ private:
+  struct Cover {
+    std::vector<char> columns;  // written so far
+    bool clear_first = false;   // some part covers both written and unwritten columns, or no part covers some columns
+    bool begun = false;
+  };
+  /// Null if the step writes no sum.
+  Cover* cover_of(const Step& step);
+
+  const ir::Program& program_;
+  std::map<std::size_t, Cover> covers_;  // by root
 };
 
 }  // namespace windrow

@@ -149,22 +149,15 @@ void InputGraph::Loading::find_types() {
   number_types(types);
 }
 
-/// There are few distinct types, and a vertex often has the type of one of the two before it.
+/// There are few distinct types.
 void InputGraph::Loading::number_types(const std::vector<ir::VertexType>& types) {
-  const auto place = [&](ir::VertexType type) { return std::lower_bound(distinct_.begin(), distinct_.end(), type); };
-  const auto back_to_same = [&](std::size_t v) -> std::size_t {  // 0: neither of the two
-    if (v > 0 && types[v] == types[v - 1]) return 1;
-    return v > 1 && types[v] == types[v - 2] ? 2 : 0;
-  };
-  for (std::size_t v = 0; v < types.size(); ++v) {
-    if (back_to_same(v) > 0) continue;
-    const auto found = place(types[v]);
-    if (found == distinct_.end() || *found != types[v]) distinct_.insert(found, types[v]);
+  for (const ir::VertexType type : types) {
+    const auto found = std::ranges::lower_bound(distinct_, type);
+    if (found == distinct_.end() || *found != type) distinct_.insert(found, type);
   }
-  types_.resize(types.size());
-  for (std::size_t v = 0; v < types.size(); ++v) {
-    const std::size_t back = back_to_same(v);
-    types_[v] = back > 0 ? types_[v - back] : static_cast<std::int32_t>(place(types[v]) - distinct_.begin());
+  types_.reserve(types.size());
+  for (const ir::VertexType type : types) {
+    types_.push_back(static_cast<std::int32_t>(std::ranges::lower_bound(distinct_, type) - distinct_.begin()));
   }
 }
 
@@ -304,6 +297,23 @@ std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, 
     graphs[g]->append_to(minibatches.back(), numbers.data(), memory);
   }
   return minibatches;
+}
+
+/// The finaliser of SplitMix64, which spreads each bit over all others.
+static std::uint64_t mixed(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+std::uint64_t structure_key(const GraphData& graph) {
+  std::uint64_t key = 0;
+  const auto add = [&](std::uint64_t number) { key = mixed(key + 0x9e3779b97f4a7c15ull + number); };
+  for (const std::span<const std::int32_t> numbers : {std::span(graph.child_begin), {graph.children}, {graph.kinds}}) {
+    add(numbers.size());
+    for (const std::int32_t number : numbers) add(static_cast<std::uint32_t>(number));
+  }
+  return key;
 }
 
 }  // namespace windrow

@@ -1,4 +1,4 @@
-// Calls whose data travel with their announcements.
+// Announcements of calls, and data that travel with them.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -33,59 +33,51 @@ std::size_t MpiGroupState::eager_bytes(const MpiOptions& options, int members) {
   return each <= most_of_all / static_cast<std::size_t>(members) ? each : 0;
 }
 
-bool MpiGroupState::is_eager(const Call& call) const {
-  return eager_bytes_ > 0 && call.kind < Kind::all_gather && call.bytes() <= eager_bytes_;
+bool MpiGroupState::Series::is_eager(const Call& call) const {
+  const bool may = call.kind < Kind::all_gather || call.kind == Kind::exchange;
+  return eager_bytes > 0 && may && call.bytes() <= eager_bytes;
 }
 
-std::size_t MpiGroupState::part_words() const { return header + eager_bytes_ / sizeof(std::int64_t); }
+std::size_t MpiGroupState::Series::part_words() const { return header + eager_bytes / sizeof(std::int64_t); }
 
-void MpiGroupState::keep_memory_of(Begun& call) {
-  if (call.gathered) spare_.push_back(std::move(call.gathered));
-}
-
-/// Without eager calls, an announcement is a maximum: of the hash, of its complement, and of the ranks that failed.
-void MpiGroupState::announce(Begun& call) {
-  if (eager_bytes_ == 0) {
-    return require(calls_.all_reduce(announcements_, nullptr, call.announced.data(), call.announced.size(),
-                                     MpiType::int64, MpiOperation::max, &call.request),
-                   "MPI_Iallreduce");
-  }
+void MpiGroupState::announce(Series& series, Begun& call, std::int64_t hash) {
   const Call& what = call.part->call;
-  if (spare_.empty()) {
-    call.gathered =
-        std::make_unique_for_overwrite<std::int64_t[]>((1 + static_cast<std::size_t>(size_)) * part_words());
-  } else {
-    call.gathered = std::move(spare_.back());
-    spare_.pop_back();
-  }
+  call.gathered =
+      std::make_unique_for_overwrite<std::int64_t[]>((1 + static_cast<std::size_t>(size_)) * series.part_words());
   std::int64_t* const own = call.gathered.get();
-  own[0] = call.announced[0];
-  own[1] = call.announced[2];
+  own[0] = hash;
+  own[1] = call.part->failure.empty() ? 0 : 1;
   const bool gives = what.kind != Kind::broadcast || what.peer == rank_;
-  if (is_eager(what) && gives && call.part->failure.empty()) {
+  if (series.is_eager(what) && gives && !call.part->pieces.empty()) {
     const std::vector<Piece> to = placed(what, own);
     for (std::size_t i = 0; i < to.size(); ++i) copy(call.part->pieces[i], to[i]);
   }
-  require(calls_.all_gather(announcements_, own, own + part_words(), part_words(), MpiType::int64, &call.request),
-          "MPI_Iallgather");
+  require(calls_.all_gather(series.announcements, own, own + series.part_words(), series.part_words(), MpiType::int64,
+                            &call.request));
 }
 
-bool MpiGroupState::agreed(const Begun& call) const {
-  if (eager_bytes_ == 0) return call.announced[0] == -1 - call.announced[1] && call.announced[2] == 0;
+bool MpiGroupState::agreed(const Series& series, const Begun& call) const {
   const std::int64_t* const own = call.gathered.get();
   for (std::size_t i = 1; i <= static_cast<std::size_t>(size_); ++i) {
-    const std::int64_t* const part = own + i * part_words();
+    const std::int64_t* const part = own + i * series.part_words();
     if (part[0] != own[0] || part[1] != 0) return false;
   }
   return true;
 }
 
 /// All members add up in the order of ranks, so they get equal bits.
-void MpiGroupState::end_eager(Begun& call) const {
+void MpiGroupState::end_eager(const Series& series, Begun& call) const {
   const Call& what = call.part->call;
   std::vector<std::vector<Piece>> of_ranks;
   for (std::size_t i = 1; i <= static_cast<std::size_t>(size_); ++i) {
-    of_ranks.push_back(placed(what, call.gathered.get() + i * part_words()));
+    of_ranks.push_back(placed(what, call.gathered.get() + i * series.part_words()));
+  }
+  if (what.kind == Kind::exchange) {
+    for (std::size_t r = 0; r < of_ranks.size(); ++r) {
+      const auto row = static_cast<Index>(r);
+      copy(of_ranks[r].front(), rows(call.part->pieces[1], row, row + 1));
+    }
+    return;
   }
   const bool root = what.peer == rank_;
   for (std::size_t i = 0; i < call.part->pieces.size(); ++i) {

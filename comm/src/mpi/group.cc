@@ -8,12 +8,15 @@
 namespace windrow::comm {
 namespace {
 
+/// Bytes of numbers that an exchange announces.
+constexpr std::size_t eager_exchange = 15 * sizeof(std::int64_t);
+
 /// Announcements that run ahead of the data.
 constexpr std::size_t most_announced = 64;
 
 /// A number that calls which do not fit each other do not share; not negative.
 std::int64_t hash(const Call& call) {
-  const bool pair = call.kind >= Kind::send;
+  const bool pair = is_message(call.kind);
   std::vector<Index> numbers;
   numbers.reserve(6 + 2 * call.shapes.size());
   numbers.insert(numbers.end(), {static_cast<Index>(pair ? Kind::send : call.kind), static_cast<Index>(call.elements)});
@@ -43,50 +46,64 @@ MpiType type_of(const Call& call) { return call.elements == Elements::float32 ? 
 
 MpiGroupState::MpiGroupState(const MpiCalls& calls, MpiGroup* world, const MpiOptions& options)
     : calls_(calls), options_(options), queue_(options.window_bytes) {
-  require(calls_.rank(world, &rank_, &size_), "MPI_Comm_rank");
-  eager_bytes_ = eager_bytes(options_, size_);
-  for (MpiGroup** group : {&announcements_, &reasons_, &data_, &pairs_, &meetings_, &notes_, &decisions_, &parts_}) {
-    require(calls_.duplicate(world, group), "MPI_Comm_dup");
-  }
-  told_.resize(static_cast<std::size_t>(size_));
+  require(calls_.rank(world, &rank_, &size_));
+  collectives_.eager_bytes = eager_bytes(options_, size_);
+  exchanges_.eager_bytes = eager_exchange;
+  for (MpiGroup** const group : communicators()) require(calls_.duplicate(world, group));
+  answers_.resize(static_cast<std::size_t>(size_));
   left_.resize(static_cast<std::size_t>(size_));
-  require(calls_.receive(notes_, &incoming_, sizeof incoming_, MpiType::byte, -1, 0, &listening_), "MPI_Irecv");
+  require(calls_.receive(notes_, &incoming_, sizeof incoming_, MpiType::byte, -1, 0, &listening_));
+}
+
+std::array<MpiGroup**, 10> MpiGroupState::communicators() {
+  return {&collectives_.announcements,
+          &collectives_.reasons,
+          &collectives_.data,
+          &exchanges_.announcements,
+          &exchanges_.reasons,
+          &exchanges_.data,
+          &pairs_,
+          &notes_,
+          &decisions_,
+          &parts_};
 }
 
 /// Breaks the group by throwing; progress() catches.
-void MpiGroupState::require(int error, const char* what) {
-  if (error != 0)
-    throw CommError(std::string(what) + " failed at rank " + std::to_string(rank_) + ": " + mpi_text(calls_, error));
+void MpiGroupState::require(int error) {
+  if (error == 0) return;
+  throw CommError(std::string(MpiWatch::last_call()) + " failed at rank " + std::to_string(rank_) + ": " +
+                  mpi_text(error));
 }
 
-bool MpiGroupState::arrived(MpiRequest** request, const char* what) {
+bool MpiGroupState::arrived(MpiRequest** request) {
   int done = 0;
-  require(calls_.test(request, &done), what);
+  require(calls_.test(request, &done));
   return done != 0;
 }
 
 void MpiGroupState::take(ExchangePtr part) {
-  if (broken()) return fail(*part, broken_);
+  if (broken()) return part->fail(broken_);
   const Call& call = part->call;
-  if (call.kind < Kind::send) {
-    waiting_.emplace(call.number, std::move(part));
-  } else {
-    messages_[{call.kind, call.peer}].waiting.emplace(call.number, std::move(part));
-  }
+  auto& waiting = is_message(call.kind)         ? messages_[{call.kind, call.peer}].waiting
+                  : call.kind == Kind::exchange ? exchanges_.waiting
+                                                : collectives_.waiting;
+  waiting.emplace(call.number, std::move(part));
 }
 
 bool MpiGroupState::progress() {
   if (broken() || released_) return false;
   try {
-    bool changed = begin_collectives();
-    changed |= end_collectives();
+    bool changed = false;
+    for (Series* const series : {&collectives_, &exchanges_}) {
+      changed |= begin_calls(*series);
+      changed |= end_calls(*series);
+    }
     if (!scheduled_.empty() || !telling_.empty()) {
       changed |= decide();
       changed |= begin_parts();
       changed |= end_parts();
     }
     for (auto& [end, pair] : messages_) changed |= move_messages(end.first, end.second, pair);
-    changed |= move_meeting();
     changed |= move_notes();
     changed |= part();
     if (!changed) watch();
@@ -100,62 +117,64 @@ bool MpiGroupState::progress() {
 bool MpiGroupState::busy() const {
   if (broken()) return false;
   const auto under_way = [](const auto& each) { return !each.second.waiting.empty() || !each.second.begun.empty(); };
-  return !waiting_.empty() || !announced_.empty() || !moving_.empty() || !scheduled_.empty() || !telling_.empty() ||
-         !meetings_begun_.empty() || !sent_.empty() || std::ranges::any_of(messages_, under_way);
+  const auto has_calls = [](const Series& series) {
+    return !series.waiting.empty() || !series.announced.empty() || !series.moving.empty();
+  };
+  return has_calls(collectives_) || has_calls(exchanges_) || !scheduled_.empty() || !telling_.empty() ||
+         !sent_.empty() || std::ranges::any_of(messages_, under_way);
 }
 
-// Collectives.
+// Collectives, and exchanges of numbers.
 
-bool MpiGroupState::begin_collectives() {
+bool MpiGroupState::begin_calls(Series& series) {
   bool changed = false;
-  for (auto place = waiting_.find(next_); place != waiting_.end() && announced_.size() < most_announced;
-       place = waiting_.find(next_)) {
+  for (auto place = series.waiting.find(series.next);
+       place != series.waiting.end() && series.announced.size() < most_announced;
+       place = series.waiting.find(series.next)) {
     auto call = std::make_unique<Begun>(Begun{.part = std::move(place->second), .since = Clock::now()});
-    waiting_.erase(place);
-    ++next_;
-    if (const int rank = lacks(Called::collectives, static_cast<std::int64_t>(call->part->call.number)); rank >= 0) {
-      fail(*call->part, without(rank));
+    series.waiting.erase(place);
+    ++series.next;
+    if (const int rank = lacks(series.kind, static_cast<std::int64_t>(call->part->call.number)); rank >= 0) {
+      call->part->fail(without(rank));
       changed = true;
       continue;
     }
-    const std::int64_t h = hash(call->part->call);
-    call->announced = {h, -1 - h, call->part->failure.empty() ? 0 : 1 + rank_};
-    announced_.push_back(std::move(call));
-    announce(*announced_.back());
+    series.announced.push_back(std::move(call));
+    announce(series, *series.announced.back(), hash(series.announced.back()->part->call));
     changed = true;
   }
   return changed;
 }
 
-bool MpiGroupState::end_collectives() {
+bool MpiGroupState::end_calls(Series& series) {
   bool changed = false;
-  while (!announced_.empty() && arrived(&announced_.front()->request, "MPI_Test")) {
+  while (!series.announced.empty() && arrived(&series.announced.front()->request)) {
     changed = true;
-    Begun& call = *announced_.front();
+    Begun& call = *series.announced.front();
     if (call.step == Begun::Step::reasons) {
-      const auto begun = std::move(announced_.front());
-      announced_.pop_front();
-      fail(*begun->part, reason(*begun));
+      const auto begun = std::move(series.announced.front());
+      series.announced.pop_front();
+      begun->part->fail(reason(*begun));
       continue;
     }
-    if (agreed(call)) {
-      if (is_eager(call.part->call)) {
-        end_eager(call);
-        keep_memory_of(call);
+    if (agreed(series, call)) {
+      const bool moves = !call.part->pieces.empty();
+      if (!moves || series.is_eager(call.part->call)) {
+        if (moves) end_eager(series, call);
         call.part->done();
-        announced_.pop_front();
+        series.announced.pop_front();
         continue;
       }
-      keep_memory_of(call);
+      call.gathered = nullptr;
       call.step = Begun::Step::data;
       if (call.part->call.scheduled()) {
-        schedule(std::move(announced_.front()));
-        announced_.pop_front();
+        schedule(std::move(series.announced.front()));
+        series.announced.pop_front();
         continue;
       }
-      moving_.push_back(std::move(announced_.front()));
-      announced_.pop_front();
-      begin_data(*moving_.back());
+      series.moving.push_back(std::move(series.announced.front()));
+      series.announced.pop_front();
+      begin_data(series.data, *series.moving.back());
       continue;
     }
     // All members see that the call fails, and tell each other why.
@@ -165,13 +184,13 @@ bool MpiGroupState::end_collectives() {
     own.rank = rank_;
     own.numbers[0] = hash(call.part->call);
     say_failed(own, *call.part);
-    require(calls_.all_gather(reasons_, &own, call.reasons.data(), sizeof own, MpiType::byte, &call.request),
-            "MPI_Iallgather");
+    require(calls_.all_gather(series.reasons, &own, call.reasons.data(), sizeof own, MpiType::byte, &call.request));
   }
-  while (!moving_.empty() && (moving_.front()->request == nullptr || arrived(&moving_.front()->request, "MPI_Test"))) {
+  while (!series.moving.empty() &&
+         (series.moving.front()->request == nullptr || arrived(&series.moving.front()->request))) {
     changed = true;
-    const auto call = std::move(moving_.front());
-    moving_.pop_front();
+    const auto call = std::move(series.moving.front());
+    series.moving.pop_front();
     data_ended_ = Clock::now();
     end_data(*call);
     call->part->done();
@@ -245,21 +264,20 @@ void MpiGroupState::begin_combining(const Call& what, const Span& span, MpiReque
   const bool root = what.peer == rank_;
   switch (what.kind) {
     case Kind::all_reduce:
-      return require(calls_.all_reduce(group, nullptr, data, count, type, operation, request), "MPI_Iallreduce");
+      return require(calls_.all_reduce(group, nullptr, data, count, type, operation, request));
     case Kind::reduce:
-      return require(calls_.reduce(group, root ? nullptr : data, data, count, type, operation, what.peer, request),
-                     "MPI_Ireduce");
+      return require(calls_.reduce(group, root ? nullptr : data, data, count, type, operation, what.peer, request));
     default:
-      return require(calls_.broadcast(group, data, count, type, what.peer, request), "MPI_Ibcast");
+      return require(calls_.broadcast(group, data, count, type, what.peer, request));
   }
 }
 
-void MpiGroupState::begin_data(Begun& call) {
+void MpiGroupState::begin_data(MpiGroup* group, Begun& call) {
   const Call& what = call.part->call;
   Pieces& pieces = call.part->pieces;
   if (elements(pieces) == 0) return;  // at all members
   if (what.kind < Kind::all_gather) {
-    return begin_combining(what, {data_, place(call, whole(pieces), call.in), elements(pieces)}, &call.request);
+    return begin_combining(what, {group, place(call, whole(pieces), call.in), elements(pieces)}, &call.request);
   }
   const MpiType type = type_of(what);
   const auto operation = what.combine == Combine::max ? MpiOperation::max : MpiOperation::sum;
@@ -277,12 +295,12 @@ void MpiGroupState::begin_data(Begun& call) {
   const auto block = static_cast<std::size_t>(what.shapes[0].rows * what.shapes[0].width);
   switch (what.kind) {
     case Kind::all_gather:
-      return require(calls_.all_gather(data_, from, to, block, type, &call.request), "MPI_Iallgather");
+    case Kind::exchange:
+      return require(calls_.all_gather(group, from, to, block, type, &call.request));
     case Kind::reduce_scatter:
-      return require(calls_.reduce_scatter(data_, from, to, block, type, operation, &call.request),
-                     "MPI_Ireduce_scatter_block");
+      return require(calls_.reduce_scatter(group, from, to, block, type, operation, &call.request));
     default:
-      return require(calls_.all_to_all(data_, from, to, block, type, &call.request), "MPI_Ialltoall");
+      return require(calls_.all_to_all(group, from, to, block, type, &call.request));
   }
 }
 
@@ -313,7 +331,7 @@ bool MpiGroupState::move_messages(Kind kind, int peer, Pair& pair) {
     pair.waiting.erase(place);
     const std::size_t other_end = kind == Kind::send ? Called::recvs : Called::sends;
     if (lacks(other_end, static_cast<std::int64_t>(pair.next++), peer) >= 0) {
-      fail(*message->part, without(peer));
+      message->part->fail(without(peer));
       changed = true;
       continue;
     }
@@ -323,9 +341,8 @@ bool MpiGroupState::move_messages(Kind kind, int peer, Pair& pair) {
     pair.begun.push_back(std::move(message));
     Message& last = *pair.begun.back();
     const int own = kind == Kind::send ? of_sender : of_receiver;
-    require(calls_.send(pairs_, &last.own, sizeof last.own, MpiType::byte, peer, own, &last.sending), "MPI_Isend");
-    require(calls_.receive(pairs_, &last.other, sizeof last.other, MpiType::byte, peer, 1 - own, &last.receiving),
-            "MPI_Irecv");
+    require(calls_.send(pairs_, &last.own, sizeof last.own, MpiType::byte, peer, own, &last.sending));
+    require(calls_.receive(pairs_, &last.other, sizeof last.other, MpiType::byte, peer, 1 - own, &last.receiving));
     changed = true;
   }
   // Data follow in the order of the notes.
@@ -339,8 +356,8 @@ bool MpiGroupState::move_messages(Kind kind, int peer, Pair& pair) {
 /// Returns whether the message has ended.
 bool MpiGroupState::move(Kind kind, int peer, Message& message) {
   constexpr int of_data = 2;
-  if (message.sending != nullptr && !arrived(&message.sending, "MPI_Test")) return false;
-  if (message.receiving != nullptr && !arrived(&message.receiving, "MPI_Test")) return false;
+  if (message.sending != nullptr && !arrived(&message.sending)) return false;
+  if (message.receiving != nullptr && !arrived(&message.receiving)) return false;
   const Piece* const piece = message.part->pieces.empty() ? nullptr : message.part->pieces.data();
   if (message.noted) {
     if (kind == Kind::recv && !message.data.empty())
@@ -351,12 +368,12 @@ bool MpiGroupState::move(Kind kind, int peer, Message& message) {
   message.noted = true;
   for (const MpiNote* note : {&message.own, &message.other}) {
     if (note->numbers[1] != 0) {
-      fail(*message.part, failed(*note, *message.part));
+      message.part->fail(failed(*note, *message.part));
       return true;
     }
   }
   if (message.own.numbers[0] != message.other.numbers[0]) {
-    fail(*message.part, {.why = "rank " + std::to_string(peer) + " calls " + message.other.said()});
+    message.part->fail({.why = "rank " + std::to_string(peer) + " calls " + message.other.said()});
     return true;
   }
   std::byte* data = piece->data;
@@ -367,11 +384,9 @@ bool MpiGroupState::move(Kind kind, int peer, Message& message) {
   }
   const MpiType type = type_of(message.part->call);
   if (kind == Kind::send) {
-    require(calls_.send(pairs_, data, elements(message.part->pieces), type, peer, of_data, &message.sending),
-            "MPI_Isend");
+    require(calls_.send(pairs_, data, elements(message.part->pieces), type, peer, of_data, &message.sending));
   } else {
-    require(calls_.receive(pairs_, data, elements(message.part->pieces), type, peer, of_data, &message.receiving),
-            "MPI_Irecv");
+    require(calls_.receive(pairs_, data, elements(message.part->pieces), type, peer, of_data, &message.receiving));
   }
   return false;
 }

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
-#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,7 +14,7 @@
 #include <vector>
 
 #include "ending.h"
-#include "mpi/library.h"
+#include "mpi/watch.h"
 #include "packing.h"
 #include "part_queue.h"
 #include "windrow/comm/internal/member.h"
@@ -45,6 +44,8 @@ static_assert(sizeof(MpiNote) == 512);  // libraries send so few bytes without w
 
 /// The calls of one member, from their operands to their end. All members are called by the thread that calls MPI.
 ///
+/// An exchange of numbers is a call as a collective is, in an order of its own.
+///
 /// Each collective begins with a small one, the *announcement*, which tells all members whether they call the same, and
 /// whether all operands are there. Only if so, the data follow. Announcements and data have communicators of their own,
 /// so each of them has the same order everywhere, although the announcements run ahead. The data of small calls, the
@@ -62,24 +63,15 @@ class MpiGroupState {
   int size() const { return size_; }
 
   void take(ExchangePtr part);
-  using Numbers = std::vector<std::int64_t>;
-  /// What exchange() gives its caller, who makes the exception: no thread destroys one that another one reads.
-  struct Exchanged {
-    Numbers numbers = {};
-    Breakage broken = {};
-  };
-  void exchange(Numbers numbers, std::promise<Exchanged> result);
   void leave(const Member::Numbered& numbered);
   /// Fails everything, now and later. Does not call MPI.
   void stop_with(const Breakage& why);
-  /// The same, and tells the other members. `teller`: the rank of the member whose user hears why.
+  /// The same, and tells the other members. `reporter`: the rank of the member whose user hears why.
   static constexpr int each_member = -1;
-  void break_up(const Breakage& why, int teller);
+  void break_up(const Breakage& why, int reporter);
   bool broken() const { return static_cast<bool>(broken_); }
   /// Whether MPI has requests that never end, since a member has ended without them.
-  bool unmatched() const {
-    return !unmatched_.announced.empty() || !unmatched_.messages.empty() || !unmatched_.meetings.empty();
-  }
+  bool unmatched() const { return !unmatched_.empty(); }
   void on_break(Member::Heard heard);
   /// Whether MPI has nothing of the group any more, since all members have left and all calls have ended.
   bool released() const { return released_; }
@@ -97,8 +89,7 @@ class MpiGroupState {
   struct Begun {
     ExchangePtr part;
     Clock::time_point since;
-    std::array<std::int64_t, 3> announced{};  // hash, its complement, 1 + a rank whose operand failed
-    // The same with data of eager calls: of this member, and then of all members; see part_words().
+    // Hash, whether an operand failed, and data of eager calls: of this member, then of all members; see part_words().
     std::unique_ptr<std::int64_t[]> gathered = {};
     MpiRequest* request = nullptr;
     enum class Step : std::uint8_t { announcement, reasons, data } step = Step::announcement;
@@ -134,33 +125,41 @@ class MpiGroupState {
     std::map<std::uint64_t, ExchangePtr> waiting = {};
     std::deque<std::unique_ptr<Message>> begun = {};
   };
-  struct Meeting {
-    Clock::time_point since;
-    Numbers own, all;
-    std::promise<Exchanged> result;
-    MpiRequest* request = nullptr;
-    bool counted = false;  // whether all members' counts are known and equal
-    std::int64_t number = 0;
+  /// How many calls of each kind a member made: collectives, sends to the member that is told, receives from it, and
+  /// exchanges of numbers.
+  struct Called {
+    enum : std::size_t { collectives, sends, recvs, exchanges };
+  };
+  using Counts = std::array<std::int64_t, 4>;
+  /// Calls that all members make in one order, with communicators of their own: collectives, or exchanges of numbers.
+  struct Series {
+    std::size_t kind;  // of Called
+    MpiGroup *announcements = nullptr, *reasons = nullptr, *data = nullptr;
+    std::size_t eager_bytes = 0;  // of a member's part of an announcement
+    std::uint64_t next = 0;       // number of the next call to begin
+    std::map<std::uint64_t, ExchangePtr> waiting = {};
+    std::deque<std::unique_ptr<Begun>> announced = {};  // up to their announcement, or reasons
+    std::deque<std::unique_ptr<Begun>> moving = {};     // their data
+
+    /// Whether the data travel with the announcement.
+    bool is_eager(const Call& call) const;
+    /// The numbers of a member's part of an announcement.
+    std::size_t part_words() const;
   };
 
-  void require(int error, const char* what);
-  bool arrived(MpiRequest** request, const char* what);
+  void require(int error);
+  bool arrived(MpiRequest** request);
 
   static std::size_t eager_bytes(const MpiOptions& options, int members);
-  /// Whether the data travel with the announcement.
-  bool is_eager(const Call& call) const;
-  void announce(Begun& call);
-  /// The numbers of a member's part of an announcement.
-  std::size_t part_words() const;
-  /// Keeps the memory of an announcement that has ended for a later one.
-  void keep_memory_of(Begun& call);
+  void announce(Series& series, Begun& call, std::int64_t hash);
   /// Of a call that is announced: whether all members call the same, and all operands are there.
-  bool agreed(const Begun& call) const;
-  void end_eager(Begun& call) const;
+  bool agreed(const Series& series, const Begun& call) const;
+  void end_eager(const Series& series, Begun& call) const;
 
-  bool begin_collectives();
-  bool end_collectives();
-  void begin_data(Begun& call);
+  std::array<MpiGroup**, 10> communicators();
+  bool begin_calls(Series& series);
+  bool end_calls(Series& series);
+  void begin_data(MpiGroup* group, Begun& call);
   /// Whether this member's tensors of a call that is no exchange from one tensor to another are written.
   bool writes(const Call& call) const;
   /// Where a range of the elements of such a call lies: in its tensor, or in `packed`. take_back() follows.
@@ -187,14 +186,6 @@ class MpiGroupState {
   bool move_messages(Kind kind, int peer, Pair& pair);
   bool move(Kind kind, int peer, Message& message);
 
-  bool move_meeting();
-
-  /// How many calls of each kind a member made: collectives, sends to the member that is told, receives from it, and
-  /// exchanges of numbers.
-  struct Called {
-    enum : std::size_t { collectives, sends, recvs, meetings };
-  };
-  using Counts = std::array<std::int64_t, 4>;
   Counts begun_with(int other) const;
 
   bool move_notes();
@@ -211,26 +202,20 @@ class MpiGroupState {
     std::size_t kind;  // of Called
     std::int64_t number;
     int peer;
-    const Call* call;  // null: exchange()
+    const Call* call;
   };
   std::optional<Awaited> oldest() const;
 
   const MpiCalls& calls_;
   const MpiOptions options_;
   int rank_ = 0, size_ = 0;
-  std::size_t eager_bytes_ = 0;  // of a member's part of an announcement
-  MpiGroup *announcements_ = nullptr, *reasons_ = nullptr, *data_ = nullptr, *pairs_ = nullptr, *meetings_ = nullptr,
-           *notes_ = nullptr, *decisions_ = nullptr, *parts_ = nullptr;
+  MpiGroup *pairs_ = nullptr, *notes_ = nullptr, *decisions_ = nullptr, *parts_ = nullptr;
   Breakage broken_;
   Member::Heard heard_;                                           // of on_break()
   std::pair<std::int64_t, std::exception_ptr> last_failed_ = {};  // the last origin of another member, and its number
 
-  std::vector<std::unique_ptr<std::int64_t[]>> spare_;  // memory of announcements
-  std::vector<std::vector<std::byte>> packing_;         // memory for place()
-  std::uint64_t next_ = 0;                              // number of the next collective to begin
-  std::map<std::uint64_t, ExchangePtr> waiting_;
-  std::deque<std::unique_ptr<Begun>> announced_;               // up to their announcement, or reasons
-  std::deque<std::unique_ptr<Begun>> moving_;                  // their data
+  Series collectives_{.kind = Called::collectives}, exchanges_{.kind = Called::exchanges};
+  std::vector<std::vector<std::byte>> packing_;                // memory for place()
   std::map<std::uint64_t, std::unique_ptr<Begun>> scheduled_;  // by number: up to the end of their data
   PartQueue queue_;                                            // of rank 0
   std::size_t undecided_ = 0;                                  // of other ranks: decisions that will come
@@ -238,8 +223,6 @@ class MpiGroupState {
   std::deque<std::uint64_t> decided_;                          // calls whose next part begins, in this order
   std::deque<MovingPart> parts_moving_;
   std::map<std::pair<Kind, int>, Pair> messages_;
-  std::deque<std::unique_ptr<Meeting>> meetings_begun_;
-  std::int64_t meetings_called_ = 0;
 
   MpiNote incoming_;
   MpiRequest* listening_ = nullptr;
@@ -251,7 +234,7 @@ class MpiGroupState {
   std::optional<Clock::time_point> asked_;                  // since when members are asked where they are
   std::tuple<std::size_t, std::int64_t, int> asked_for_{};  // Awaited::kind, number and peer
   Clock::time_point data_ended_{};                          // when data of a collective ended last
-  std::vector<std::optional<Counts>> told_;                 // by rank: what the member has begun, if it has answered
+  std::vector<std::optional<Counts>> answers_;              // by rank: what the member has begun, if it has answered
   std::vector<std::optional<Counts>> left_;                 // by rank: what a member that has ended called
   std::map<int, Breakage> without_;                         // by rank: why calls fail that the member lacks
   std::optional<Member::Numbered> own_left_;                // what this member called, once it has left
@@ -259,11 +242,7 @@ class MpiGroupState {
   // more. One that has heard it from all others has received all that there was, and frees the group.
   bool said_goodbye_ = false, released_ = false;
   int goodbyes_ = 0;
-  struct {
-    std::vector<std::unique_ptr<Begun>> announced = {};
-    std::vector<std::unique_ptr<Message>> messages = {};
-    std::vector<std::unique_ptr<Meeting>> meetings = {};
-  } unmatched_;  // what MPI has of calls that have failed for this
+  std::vector<std::shared_ptr<void>> unmatched_;  // what MPI has of calls that have failed for this
 };
 
 }  // namespace windrow::comm

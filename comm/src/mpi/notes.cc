@@ -11,67 +11,8 @@ namespace {
 
 /// How many times as long as for a member a call waits for its data, as long as all members take part and answer.
 constexpr int patience_with_data = 10;
-/// Numbers that the first message of a meeting carries behind their count.
-constexpr std::size_t in_first = 15;
 
 }  // namespace
-
-void MpiGroupState::exchange(Numbers numbers, std::promise<Exchanged> result) {
-  if (broken()) return result.set_value({.broken = broken_});
-  if (const int rank = lacks(Called::meetings, meetings_called_); rank >= 0) {
-    ++meetings_called_;
-    return result.set_value({.broken = without(rank)});
-  }
-  auto meeting = std::make_unique<Meeting>(
-      Meeting{.since = Clock::now(), .own = std::move(numbers), .all = {}, .result = std::move(result)});
-  meeting->number = meetings_called_++;
-  meetings_begun_.push_back(std::move(meeting));
-}
-
-bool MpiGroupState::move_meeting() {
-  if (meetings_begun_.empty()) return false;
-  Meeting& meeting = *meetings_begun_.front();
-  const auto size = static_cast<std::size_t>(size_);
-  if (meeting.request == nullptr) {
-    meeting.own.insert(meeting.own.begin(), static_cast<std::int64_t>(meeting.own.size()));
-    meeting.own.resize(std::max(meeting.own.size(), in_first + 1));
-    meeting.all.resize(size * (in_first + 1));
-    require(calls_.all_gather(meetings_, meeting.own.data(), meeting.all.data(), in_first + 1, MpiType::int64,
-                              &meeting.request),
-            "MPI_Iallgather");
-    return true;
-  }
-  if (!arrived(&meeting.request, "MPI_Test")) return false;
-  const auto count = static_cast<std::size_t>(meeting.own[0]);
-  if (!meeting.counted) {
-    meeting.counted = true;
-    for (std::size_t rank = 0; rank < size; ++rank) {
-      const std::int64_t other = meeting.all[rank * (in_first + 1)];
-      if (other == meeting.own[0]) continue;
-      meeting.result.set_value(
-          {.broken = {.why = "rank " + std::to_string(rank_) + " passes " + std::to_string(count) +
-                             " numbers, but rank " + std::to_string(rank) + " passes " + std::to_string(other)}});
-      meetings_begun_.pop_front();
-      return true;
-    }
-    if (count > in_first) {
-      meeting.all.resize(size * (count + 1));
-      require(calls_.all_gather(meetings_, meeting.own.data(), meeting.all.data(), count + 1, MpiType::int64,
-                                &meeting.request),
-              "MPI_Iallgather");
-      return true;
-    }
-  }
-  const std::size_t stride = std::max(count, in_first) + 1;
-  Numbers numbers;
-  for (std::size_t rank = 0; rank < size; ++rank) {
-    const auto from = meeting.all.begin() + static_cast<std::ptrdiff_t>(rank * stride + 1);
-    numbers.insert(numbers.end(), from, from + static_cast<std::ptrdiff_t>(count));
-  }
-  meeting.result.set_value({.numbers = std::move(numbers)});
-  meetings_begun_.pop_front();
-  return true;
-}
 
 void MpiGroupState::send_note(int to, const MpiNote& note) {
   sent_.push_back(std::make_unique<Sent>(Sent{.note = note}));
@@ -88,11 +29,11 @@ bool MpiGroupState::move_notes() {
     place = ended ? sent_.erase(place) : place + 1;
     changed |= ended;
   }
-  while (arrived(&listening_, "MPI_Test")) {
+  while (arrived(&listening_)) {
     changed = true;
     const MpiNote note = incoming_;
     incoming_ = {};
-    require(calls_.receive(notes_, &incoming_, sizeof incoming_, MpiType::byte, -1, 0, &listening_), "MPI_Irecv");
+    require(calls_.receive(notes_, &incoming_, sizeof incoming_, MpiType::byte, -1, 0, &listening_));
     const int from = static_cast<int>(note.rank);
     switch (note.what) {
       case MpiNote::What::ask:
@@ -100,13 +41,13 @@ bool MpiGroupState::move_notes() {
         send_note(from, {.what = MpiNote::What::tell, .numbers = begun_with(from)});
         break;
       case MpiNote::What::tell:
-        told_[static_cast<std::size_t>(from)] = note.numbers;
+        answers_[static_cast<std::size_t>(from)] = note.numbers;
         break;
       case MpiNote::What::broken:
         stop_with({.why = note.said(),
-                   .told = note.numbers[0] != 0                                         ? Told::by_abort
-                           : note.numbers[1] == each_member || note.numbers[1] == rank_ ? Told::here
-                                                                                        : Told::elsewhere});
+                   .reported_by = note.numbers[0] != 0                                         ? ReportedBy::aborter
+                                  : note.numbers[1] == each_member || note.numbers[1] == rank_ ? ReportedBy::this_member
+                                                                                               : ReportedBy::another});
         return true;
       case MpiNote::What::left:
         left_[static_cast<std::size_t>(from)] = note.numbers;
@@ -135,30 +76,26 @@ bool MpiGroupState::fail_lacking() {
   if (std::ranges::none_of(left_, [](const auto& left) { return left.has_value(); })) return false;
   bool changed = false;
   const auto fail_last = [&](auto& calls, int rank) {
-    fail(*calls.back()->part, without(rank));
+    calls.back()->part->fail(without(rank));
     calls.back()->part = nullptr;
     changed = true;
   };
   const auto number_of = [](const auto& calls) { return static_cast<std::int64_t>(calls.back()->part->call.number); };
-  for (int rank = 0; !announced_.empty() && (rank = lacks(Called::collectives, number_of(announced_))) >= 0;) {
-    fail_last(announced_, rank);
-    unmatched_.announced.push_back(std::move(announced_.back()));
-    announced_.pop_back();
+  for (Series* const series : {&collectives_, &exchanges_}) {
+    auto& announced = series->announced;
+    for (int rank = 0; !announced.empty() && (rank = lacks(series->kind, number_of(announced))) >= 0;) {
+      fail_last(announced, rank);
+      unmatched_.push_back(std::move(announced.back()));
+      announced.pop_back();
+    }
   }
   for (auto& [end, pair] : messages_) {
     const std::size_t other_end = end.first == Kind::send ? Called::recvs : Called::sends;
     while (!pair.begun.empty() && lacks(other_end, number_of(pair.begun), end.second) >= 0) {
       fail_last(pair.begun, end.second);
-      unmatched_.messages.push_back(std::move(pair.begun.back()));
+      unmatched_.push_back(std::move(pair.begun.back()));
       pair.begun.pop_back();
     }
-  }
-  for (int rank = 0;
-       !meetings_begun_.empty() && (rank = lacks(Called::meetings, meetings_begun_.back()->number)) >= 0;) {
-    meetings_begun_.back()->result.set_value({.broken = without(rank)});
-    unmatched_.meetings.push_back(std::move(meetings_begun_.back()));
-    meetings_begun_.pop_back();
-    changed = true;
   }
   return changed;
 }
@@ -175,21 +112,19 @@ MpiGroupState::Counts MpiGroupState::begun_with(int other) const {
     const auto place = messages_.find({kind, other});
     return place == messages_.end() ? 0 : static_cast<std::int64_t>(place->second.next);
   };
-  return {static_cast<std::int64_t>(next_), messages(Kind::send), messages(Kind::recv), meetings_called_};
+  return {static_cast<std::int64_t>(collectives_.next), messages(Kind::send), messages(Kind::recv),
+          static_cast<std::int64_t>(exchanges_.next)};
 }
 
 void MpiGroupState::leave(const Member::Numbered& numbered) {
   if (broken()) return;
   own_left_ = numbered;
-  const auto count = [&](Kind kind, int peer) {
-    const auto place = numbered.find({kind, peer});
-    return place == numbered.end() ? 0 : static_cast<std::int64_t>(place->second);
-  };
+  const auto count = [&](Kind kind, int peer) { return static_cast<std::int64_t>(numbered.of(kind, peer)); };
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
     send_note(rank, {.what = MpiNote::What::left,
                      .numbers = {count(Kind::all_reduce, 0), count(Kind::send, rank), count(Kind::recv, rank),
-                                 meetings_called_}});
+                                 count(Kind::exchange, 0)}});
   }
 }
 
@@ -199,7 +134,10 @@ bool MpiGroupState::all_ended() const {
   for (const auto& [end, count] : *own_left_) {
     const auto& [kind, peer] = end;
     const auto pair = messages_.find(end);
-    const std::uint64_t begun = kind == Kind::all_reduce ? next_ : pair == messages_.end() ? 0 : pair->second.next;
+    const std::uint64_t begun = kind == Kind::all_reduce  ? collectives_.next
+                                : kind == Kind::exchange  ? exchanges_.next
+                                : pair == messages_.end() ? 0
+                                                          : pair->second.next;
     if (begun != count) return false;
   }
   for (int rank = 0; rank < size_; ++rank) {
@@ -220,10 +158,8 @@ bool MpiGroupState::part() {
     return true;
   }
   if (goodbyes_ < size_ - 1 || !sent_.empty()) return false;
-  if (listening_ != nullptr) require(calls_.cancel(&listening_), "MPI_Cancel");
-  for (MpiGroup** group : {&announcements_, &reasons_, &data_, &pairs_, &meetings_, &notes_, &decisions_, &parts_}) {
-    require(calls_.release(std::exchange(*group, nullptr)), "MPI_Comm_free");
-  }
+  if (listening_ != nullptr) require(calls_.cancel(&listening_));
+  for (MpiGroup** const group : communicators()) require(calls_.release(std::exchange(*group, nullptr)));
   released_ = true;
   return true;
 }
@@ -237,20 +173,19 @@ std::optional<MpiGroupState::Awaited> MpiGroupState::oldest() const {
     const Call& call = begun.part->call;
     see({since, kind, static_cast<std::int64_t>(call.number), peer, &call});
   };
-  const auto see_data = [&](const Begun& call) {  // which may have waited for those of other calls
-    see_call(call, Called::collectives, -1, std::max(call.since, data_ended_));
+  const auto see_data = [&](const Begun& call, std::size_t kind) {  // which may have waited for those of other calls
+    see_call(call, kind, -1, std::max(call.since, data_ended_));
   };
-  if (!announced_.empty()) see_call(*announced_.front(), Called::collectives, -1, announced_.front()->since);
-  if (!moving_.empty()) see_data(*moving_.front());
-  for (const auto& [number, call] : scheduled_) see_data(*call);
+  for (const Series* const series : {&collectives_, &exchanges_}) {
+    const auto& [announced, moving] = std::tie(series->announced, series->moving);
+    if (!announced.empty()) see_call(*announced.front(), series->kind, -1, announced.front()->since);
+    if (!moving.empty()) see_data(*moving.front(), series->kind);
+  }
+  for (const auto& [number, call] : scheduled_) see_data(*call, Called::collectives);
   for (const auto& [end, pair] : messages_) {
     const auto other_end = end.first == Kind::send ? Called::recvs : Called::sends;
     if (pair.begun.empty()) continue;
     see_call(*pair.begun.front(), other_end, end.second, pair.begun.front()->since);
-  }
-  if (!meetings_begun_.empty()) {
-    const Meeting& meeting = *meetings_begun_.front();
-    see({meeting.since, Called::meetings, meeting.number, -1, nullptr});
   }
   return oldest;
 }
@@ -269,7 +204,7 @@ void MpiGroupState::watch() {
   }
   if (!asked_) {
     asked_ = now;
-    std::ranges::fill(told_, std::nullopt);
+    std::ranges::fill(answers_, std::nullopt);
     for (int rank = 0; rank < size_; ++rank) {
       if (rank != rank_ && !left_[static_cast<std::size_t>(rank)]) send_note(rank, {.what = MpiNote::What::ask});
     }
@@ -277,19 +212,19 @@ void MpiGroupState::watch() {
   }
   std::string silent, behind;
   // The lowest rank that has made this call as well, and answers: it waits as this one does, so its user hears of it.
-  int teller = rank_;
+  int reporter = rank_;
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
     const auto& left = left_[static_cast<std::size_t>(rank)];
-    const auto& told = left ? left : told_[static_cast<std::size_t>(rank)];
+    const auto& answer = left ? left : answers_[static_cast<std::size_t>(rank)];
     const bool concerned = awaited->peer < 0 || awaited->peer == rank;
-    if (!told) {
+    if (!answer) {
       silent += (silent.empty() ? "rank " : ", ") + std::to_string(rank);
-    } else if (concerned && (*told)[awaited->kind] <= awaited->number) {
+    } else if (concerned && (*answer)[awaited->kind] <= awaited->number) {
       behind += (behind.empty() ? "rank " : ", rank ") + std::to_string(rank);
-      if (awaited->call != nullptr) behind += ", which is at call " + std::to_string((*told)[awaited->kind]);
+      behind += ", which is at call " + std::to_string((*answer)[awaited->kind]);
     } else if (concerned && !left) {
-      teller = std::min(teller, rank);
+      reporter = std::min(reporter, rank);
     }
   }
   if (!silent.empty() && now - *asked_ < options_.answer) return;
@@ -299,8 +234,8 @@ void MpiGroupState::watch() {
     return;
   }
   const auto waited = silent.empty() && behind.empty() ? patience_with_data * options_.patience : options_.patience;
-  std::string why = "rank " + std::to_string(rank_) + " has waited " + seconds(waited) + " for " +
-                    (awaited->call != nullptr ? awaited->call->describe() : "exchange");
+  std::string why =
+      "rank " + std::to_string(rank_) + " has waited " + seconds(waited) + " for " + awaited->call->describe();
   if (!silent.empty()) {
     why += "; " + silent + " did not answer within " + seconds(options_.answer) + " and is dead, stopped or cut off";
   } else if (!behind.empty()) {
@@ -308,13 +243,15 @@ void MpiGroupState::watch() {
   } else {
     why += "; all members answer, and have called it, but its data have not come";
   }
-  break_up({.why = why + "; the group is broken", .told = teller == rank_ ? Told::here : Told::elsewhere}, teller);
+  break_up({.why = why + "; the group is broken",
+            .reported_by = reporter == rank_ ? ReportedBy::this_member : ReportedBy::another},
+           reporter);
 }
 
-void MpiGroupState::break_up(const Breakage& why, int teller) {
+void MpiGroupState::break_up(const Breakage& why, int reporter) {
   if (broken() || released_) return;
   if (said_goodbye_) return stop_with(why);  // nothing is under way, and the others may have freed the group
-  MpiNote note{.what = MpiNote::What::broken, .numbers = {why.told == Told::by_abort ? 1 : 0, teller}};
+  MpiNote note{.what = MpiNote::What::broken, .numbers = {why.reported_by == ReportedBy::aborter ? 1 : 0, reporter}};
   note.say(why.why);
   for (int rank = 0; rank < size_; ++rank) {
     if (rank != rank_) send_note(rank, note);
@@ -338,20 +275,19 @@ void MpiGroupState::stop_with(const Breakage& why) {
   if (heard_) heard_(broken_);
   const auto fail = [&](const ExchangePtr& part, bool moves = false) {
     if (moves) part->leave_pieces();
-    comm::fail(*part, broken_);
+    part->fail(broken_);
   };
-  for (auto& call : announced_) fail(call->part);
-  for (auto& call : moving_) fail(call->part, true);
+  for (Series* const series : {&collectives_, &exchanges_}) {
+    for (auto& call : series->announced) fail(call->part);
+    for (auto& call : series->moving) fail(call->part, true);
+    for (auto& [number, part] : series->waiting) fail(part);
+    series->waiting.clear();
+  }
   for (auto& [number, call] : scheduled_) fail(call->part, call->moving > 0);
-  for (auto& [number, part] : waiting_) fail(part);
-  waiting_.clear();
   for (auto& [end, pair] : messages_) {
     for (auto& message : pair.begun) fail(message->part, message->noted);
     for (auto& [number, part] : pair.waiting) fail(part);
     pair.waiting.clear();
-  }
-  for (auto& meeting : meetings_begun_) {
-    meeting->result.set_value({.broken = broken_});
   }
   // MPI may still hold the requests of what has begun, and its buffers: they are kept.
 }

@@ -31,7 +31,7 @@ bool MpiGroupState::decide() {
   const auto broadcast = [&](std::int64_t call) {
     telling_.push_back(std::make_unique<Decision>(Decision{.call = call}));
     Decision& last = *telling_.back();
-    require(calls_.broadcast(decisions_, &last.call, 1, MpiType::int64, 0, &last.request), "MPI_Ibcast");
+    require(calls_.broadcast(decisions_, &last.call, 1, MpiType::int64, 0, &last.request));
   };
   if (rank_ == 0) {
     while (const auto part = queue_.next()) {
@@ -42,7 +42,7 @@ bool MpiGroupState::decide() {
   } else if (telling_.empty() && undecided_ > 0) {
     broadcast(0);
   }
-  while (!telling_.empty() && arrived(&telling_.front()->request, "MPI_Test")) {
+  while (!telling_.empty() && arrived(&telling_.front()->request)) {
     changed = true;
     if (rank_ != 0) {
       decided_.push_back(static_cast<std::uint64_t>(telling_.front()->call));
@@ -78,7 +78,7 @@ bool MpiGroupState::begin_parts() {
 bool MpiGroupState::end_parts() {
   bool changed = false;
   for (auto part = parts_moving_.begin(); part != parts_moving_.end();) {
-    if (part->request != nullptr && !arrived(&part->request, "MPI_Test")) {
+    if (part->request != nullptr && !arrived(&part->request)) {
       ++part;
       continue;
     }

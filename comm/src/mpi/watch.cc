@@ -1,5 +1,6 @@
 #include "mpi/watch.h"
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -8,8 +9,24 @@
 #include <utility>
 
 #include "ending.h"
+#include "windrow/engine/error.h"
+#include "windrow/engine/internal/plug_in.h"
 
 namespace windrow::comm {
+
+const MpiCalls& mpi_calls() {
+  static const OpenedPlugIn opened =
+      open_plug_in({.file = "windrow_mpi.so",
+                    .variable = "WINDROW_MPI_PLUGIN",
+                    .function = "windrow_mpi_calls",
+                    .version = MpiCalls::current_version,
+                    .purpose = "MPI cannot be used",
+                    .needs = "expected the plug-in of a build with an MPI library (package libopenmpi-dev) there or "
+                             "where WINDROW_MPI_PLUGIN says",
+                    .global = true});
+  if (opened.table == nullptr) throw MisuseError(opened.error);
+  return *static_cast<const MpiCalls*>(opened.table);
+}
 
 struct MpiWatch::State {
   const MpiCalls& mpi;
@@ -20,6 +37,7 @@ struct MpiWatch::State {
   // Of the thread that calls MPI: the function that it is in, or null; and how many it has called.
   std::atomic<const char*> inside{nullptr};
   std::atomic<std::uint64_t> called{0};
+  const char* last = "";  // of this thread alone
   std::mutex ending_lock = {};
   std::condition_variable changed = {};
   bool ending = false;  // guarded by ending_lock
@@ -54,73 +72,39 @@ class Outside {
   MpiWatch::State& state_;
 };
 
+/// The name of a function of the table, in MPI.
 template <auto Function>
-constexpr const char* name_of = "";
-template <>
-constexpr const char* name_of<&MpiCalls::init> = "MPI_Init_thread";
-template <>
-constexpr const char* name_of<&MpiCalls::finalize> = "MPI_Finalize";
-template <>
-constexpr const char* name_of<&MpiCalls::rank> = "MPI_Comm_rank";
-template <>
-constexpr const char* name_of<&MpiCalls::duplicate> = "MPI_Comm_dup";
-template <>
-constexpr const char* name_of<&MpiCalls::release> = "MPI_Comm_free";
-template <>
-constexpr const char* name_of<&MpiCalls::all_reduce> = "MPI_Iallreduce";
-template <>
-constexpr const char* name_of<&MpiCalls::reduce> = "MPI_Ireduce";
-template <>
-constexpr const char* name_of<&MpiCalls::broadcast> = "MPI_Ibcast";
-template <>
-constexpr const char* name_of<&MpiCalls::all_gather> = "MPI_Iallgather";
-template <>
-constexpr const char* name_of<&MpiCalls::reduce_scatter> = "MPI_Ireduce_scatter_block";
-template <>
-constexpr const char* name_of<&MpiCalls::all_to_all> = "MPI_Ialltoall";
-template <>
-constexpr const char* name_of<&MpiCalls::send> = "MPI_Isend";
-template <>
-constexpr const char* name_of<&MpiCalls::receive> = "MPI_Irecv";
-template <>
-constexpr const char* name_of<&MpiCalls::test> = "MPI_Test";
-template <>
-constexpr const char* name_of<&MpiCalls::cancel> = "MPI_Cancel";
+const char* name_of = nullptr;
 
 template <auto Function, class... A>
 int outside(A... arguments) {
+  state_of_this_thread->last = name_of<Function>;
   const Outside call(name_of<Function>);
   return (call.mpi().*Function)(arguments...);
 }
 template <auto Function, class... A>
-void watch_call(int (*&to)(A...)) {
+void watch_call(int (*&to)(A...), const char* name) {
+  name_of<Function> = name;
   to = outside<Function, A...>;
-}
-
-void text(int error, char* text, std::size_t size) {
-  const Outside call("MPI_Error_string");
-  call.mpi().text(error, text, size);
 }
 
 MpiCalls watched_calls() {
   MpiCalls calls{};
-  calls.version = MpiCalls::current_version;
-  calls.text = text;
-  watch_call<&MpiCalls::init>(calls.init);
-  watch_call<&MpiCalls::finalize>(calls.finalize);
-  watch_call<&MpiCalls::rank>(calls.rank);
-  watch_call<&MpiCalls::duplicate>(calls.duplicate);
-  watch_call<&MpiCalls::release>(calls.release);
-  watch_call<&MpiCalls::all_reduce>(calls.all_reduce);
-  watch_call<&MpiCalls::reduce>(calls.reduce);
-  watch_call<&MpiCalls::broadcast>(calls.broadcast);
-  watch_call<&MpiCalls::all_gather>(calls.all_gather);
-  watch_call<&MpiCalls::reduce_scatter>(calls.reduce_scatter);
-  watch_call<&MpiCalls::all_to_all>(calls.all_to_all);
-  watch_call<&MpiCalls::send>(calls.send);
-  watch_call<&MpiCalls::receive>(calls.receive);
-  watch_call<&MpiCalls::test>(calls.test);
-  watch_call<&MpiCalls::cancel>(calls.cancel);
+  watch_call<&MpiCalls::init>(calls.init, "MPI_Init_thread");
+  watch_call<&MpiCalls::finalize>(calls.finalize, "MPI_Finalize");
+  watch_call<&MpiCalls::rank>(calls.rank, "MPI_Comm_rank");
+  watch_call<&MpiCalls::duplicate>(calls.duplicate, "MPI_Comm_dup");
+  watch_call<&MpiCalls::release>(calls.release, "MPI_Comm_free");
+  watch_call<&MpiCalls::all_reduce>(calls.all_reduce, "MPI_Iallreduce");
+  watch_call<&MpiCalls::reduce>(calls.reduce, "MPI_Ireduce");
+  watch_call<&MpiCalls::broadcast>(calls.broadcast, "MPI_Ibcast");
+  watch_call<&MpiCalls::all_gather>(calls.all_gather, "MPI_Iallgather");
+  watch_call<&MpiCalls::reduce_scatter>(calls.reduce_scatter, "MPI_Ireduce_scatter_block");
+  watch_call<&MpiCalls::all_to_all>(calls.all_to_all, "MPI_Ialltoall");
+  watch_call<&MpiCalls::send>(calls.send, "MPI_Isend");
+  watch_call<&MpiCalls::receive>(calls.receive, "MPI_Irecv");
+  watch_call<&MpiCalls::test>(calls.test, "MPI_Test");
+  watch_call<&MpiCalls::cancel>(calls.cancel, "MPI_Cancel");
   return calls;
 }
 
@@ -149,6 +133,15 @@ void MpiWatch::run(const std::function<void()>& body) {
 const MpiCalls& MpiWatch::calls() {
   static const MpiCalls watched = watched_calls();
   return watched;
+}
+
+const char* MpiWatch::last_call() { return state_of_this_thread->last; }
+
+std::string mpi_text(int error) {
+  std::array<char, 512> text{};
+  const Outside call("MPI_Error_string");
+  call.mpi().text(error, text.data(), text.size());
+  return text.data();
 }
 
 void MpiWatch::State::watch() {

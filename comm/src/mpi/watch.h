@@ -1,4 +1,4 @@
-// Calls of MPI that do not return.
+// Opening the plug-in library for MPI, and its calls, which may not return.
 #pragma once
 
 #include <chrono>
@@ -9,6 +9,9 @@
 #include "plugin/mpi_calls.h"
 
 namespace windrow::comm {
+
+/// The table of the plug-in, which is opened by the first call and stays open. Throws MisuseError if there is none.
+const MpiCalls& mpi_calls();
 
 /// Watches the thread that calls MPI from another thread, which gives up when one call takes too long.
 ///
@@ -31,11 +34,16 @@ class MpiWatch {
   void run(const std::function<void()>& body);
   /// The functions of `mpi`, for the thread inside run().
   static const MpiCalls& calls();
+  /// The name of the function that this thread has called last, in MPI.
+  static const char* last_call();
 
   struct State;
 
  private:
   const std::shared_ptr<State> state_;  // shared with the watching thread
 };
+
+/// MPI's text for an error of one of these functions. For the thread inside run().
+std::string mpi_text(int error);
 
 }  // namespace windrow::comm

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <deque>
 #include <functional>
+#include <future>
 #include <limits>
 #include <mutex>
 #include <thread>
@@ -63,7 +64,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
     std::unique_lock lock(mutex_);
     stopping_ = true;
     changed_.notify_all();
-    changed_.wait(lock, [this] { return all_told_; });
+    changed_.wait(lock, [this] { return tasks_ended_; });
   }
 
   /// `ended` says why MPI is called no more, if it is not.
@@ -127,10 +128,10 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
       } else if (error == comm::no_threads) {
         throw CommError("MpiWorld: MPI provides MPI_THREAD_SINGLE; expected a library with MPI_THREAD_FUNNELED");
       } else if (error != 0) {
-        throw CommError("MPI_Init_thread failed: " + comm::mpi_text(mpi, error));
+        throw CommError("MPI_Init_thread failed: " + comm::mpi_text(error));
       }
       if (const int error = mpi.rank(world_, &rank, &size); error != 0) {
-        throw CommError("MPI_Comm_rank failed: " + comm::mpi_text(mpi, error));
+        throw CommError("MPI_Comm_rank failed: " + comm::mpi_text(error));
       }
     } catch (const std::exception& error) {
       is_started_ = true;
@@ -233,7 +234,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
     for (Task& task : tasks) task(why);
     tasks.clear();
     const std::lock_guard lock(mutex_);
-    all_told_ = true;
+    tasks_ended_ = true;
     changed_.notify_all();
   }
 
@@ -254,8 +255,8 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
   std::condition_variable changed_;
   std::deque<Task> tasks_;  // guarded by the mutex, as are the following
   bool stopping_ = false;
-  comm::Breakage ended_;   // why MPI is called no more
-  bool all_told_ = false;  // who had asked before knows that MPI has ended
+  comm::Breakage ended_;      // why MPI is called no more
+  bool tasks_ended_ = false;  // who had asked before knows that MPI has ended
   std::atomic<bool> asleep_{false};
   std::atomic<bool> options_compared_{false};  // by the first group
   std::atomic<std::int64_t> awaited_{0};       // calls that members have made, but not handed in
@@ -286,21 +287,9 @@ class MpiMember final : public comm::Member {
     // The group is not released before all numbered calls have come.
     thread_->post([group = group_.get(), part = std::move(part)](const comm::Breakage& ended) mutable {
       if (!ended) return group->take(std::move(part));
-      comm::fail(*part, ended);
+      part->fail(ended);
     });
     thread_->call_came();
-  }
-  std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
-    const auto result = std::make_shared<std::promise<MpiGroupState::Exchanged>>();
-    auto future = result->get_future();
-    thread_->post(
-        [group = group_, result, numbers = std::vector(numbers.begin(), numbers.end())](const comm::Breakage& ended) {
-          if (!ended) return group->exchange(numbers, std::move(*result));
-          result->set_value({.broken = ended});
-        });
-    MpiGroupState::Exchanged exchanged = future.get();
-    if (exchanged.broken) std::rethrow_exception(exchanged.broken.error_of_exchange());
-    return std::move(exchanged.numbers);
   }
   void break_up(const comm::Breakage& why) override {
     thread_->post([group = group_, why](const comm::Breakage& ended) {

@@ -1,11 +1,27 @@
 #include "nccl/clique.h"
 
 #include <algorithm>
+#include <array>
 #include <thread>
 #include <utility>
 
+#include "windrow/engine/error.h"
+#include "windrow/engine/internal/plug_in.h"
+
 namespace windrow::comm {
 namespace {
+
+const OpenedPlugIn& opened() {
+  static const OpenedPlugIn plug_in =
+      open_plug_in({.file = "windrow_nccl.so",
+                    .variable = "WINDROW_NCCL_PLUGIN",
+                    .function = "windrow_nccl_calls",
+                    .version = NcclCalls::current_version,
+                    .purpose = "NCCL cannot be used",
+                    .needs = "expected the plug-in of a build with nvcc and nccl.h there or where WINDROW_NCCL_PLUGIN "
+                             "says, and libnccl.so.2"});
+  return plug_in;
+}
 
 /// Pieces of a call that has one to read and one to write.
 bool has_two_ends(Kind kind) {
@@ -42,6 +58,18 @@ NcclOperation operation_of(Combine combine) {
 }
 
 }  // namespace
+
+const NcclCalls& nccl_calls() {
+  if (opened().table == nullptr) throw MisuseError(opened().error);
+  return *static_cast<const NcclCalls*>(opened().table);
+}
+std::string why_no_nccl() { return opened().table == nullptr ? opened().error : ""; }
+
+std::string nccl_text(const NcclCalls& calls, int error) {
+  std::array<char, 512> text{};
+  calls.text(error, text.data(), text.size());
+  return text.data();
+}
 
 NcclClique::NcclClique(const NcclCalls& calls, const std::vector<Place>& places, int size)
     : calls_(calls), size_(size) {
@@ -158,9 +186,8 @@ void NcclClique::transfer(const Seat& seat, const NcclPart& part, const std::vec
                      .to = places[two_ends ? 1 : i],
                      .count = count,
                      .type = type,
-                     .comm = nullptr,
+                     .comm = comm_of(seat),
                      .stream = seat.stream};
-    one.comm = comm_of(seat);
     const auto require_begun = [&](int error, const char* what) {
       if (error != nccl_in_progress) require(error, what);
     };

@@ -1,4 +1,4 @@
-// The communicators of NCCL that the members of this process have, and the calls of them.
+// Opening the plug-in library for NCCL; the communicators that the members of this process have, and their calls.
 #pragma once
 
 #include <chrono>
@@ -6,10 +6,18 @@
 #include <string>
 #include <vector>
 
-#include "nccl/library.h"
+#include "plugin/nccl_calls.h"
 #include "windrow/comm/internal/member.h"
 
 namespace windrow::comm {
+
+/// The table of the plug-in, which is opened by the first call and stays open. Throws MisuseError if there is none.
+const NcclCalls& nccl_calls();
+/// Empty, or why there is none.
+std::string why_no_nccl();
+
+/// The text for an error of one of these functions.
+std::string nccl_text(const NcclCalls& calls, int error);
 
 /// A member's part of a call whose operands are on the device, or are being computed there.
 struct NcclPart {

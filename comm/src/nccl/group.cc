@@ -5,23 +5,29 @@
 
 namespace windrow::comm {
 
+/// A call as the others hear of it: moves nothing, and ends when all members make the same call.
+struct NcclGroupState::Announcement final : Exchange {
+  std::shared_ptr<NcclGroupState> group;
+  int rank = 0;
+
+  void done(std::exception_ptr) override { group->announced(*this, {}); }
+  void fail(const Breakage& why) override { group->announced(*this, why); }
+};
+
 NcclGroupState::NcclGroupState(const NcclCalls& calls, Setup setup)
     // Waits add the time to the present one.
     : options_{.patience = setup.options.patience,
                .answer = std::min<std::chrono::nanoseconds>(setup.options.answer, std::chrono::hours(1))},
-      size_(setup.size),
       id_(setup.id),
       clique_(calls, setup.places, setup.size),
-      all_here_(!setup.agree),
-      agree_(std::move(setup.agree)) {}
+      announcements_(std::move(setup.announcements)),
+      all_here_(static_cast<int>(announcements_.size()) == setup.size) {}
 
 void NcclGroupState::start(std::function<void(const Breakage&)> on_break) {
   on_break_ = std::move(on_break);
   serving_ = watching_ = true;
-  announcing_ = !all_here_;
   serve_ = std::thread([self = shared_from_this()] { self->serve(); });
   watch_ = std::thread([self = shared_from_this()] { self->watch(); });
-  if (!all_here_) announce_ = std::thread([self = shared_from_this()] { self->announce(); });
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return connected_ || failed_all_; });
   if (broken_) std::rethrow_exception(broken_.error("NcclGroup"));
@@ -33,7 +39,7 @@ void NcclGroupState::stop() {
   changed_.notify_all();
   // The group may end in an op's completion, on one of its own threads.
   const auto me = std::this_thread::get_id();
-  const bool own = me == serve_.get_id() || me == announce_.get_id() || me == watch_.get_id();
+  const bool own = me == serve_.get_id() || me == watch_.get_id();
   const auto end_thread = [&](std::thread& thread, const bool& runs, std::chrono::nanoseconds limit) {
     if (!thread.joinable()) return;
     const bool ended = !own && changed_.wait_for(lock, limit, [&] { return !runs; });
@@ -46,7 +52,6 @@ void NcclGroupState::stop() {
     lock.lock();
   };
   end_thread(serve_, serving_, 3 * options_.answer);
-  end_thread(announce_, announcing_, options_.answer);
   end_thread(watch_, watching_, 3 * options_.answer);
 }
 
@@ -67,96 +72,83 @@ NcclGroupState::Name NcclGroupState::name_of(const Call& call, int rank) {
   return {-1, -1, call.number};
 }
 
-NcclGroupState::Rounds::iterator NcclGroupState::round_of(const Call& call, int rank) {
-  const Name name = name_of(call, rank);
-  const auto [place, first] = rounds_.try_emplace(name);
-  if (first) {
-    if (!all_here_) {
-      place->second.ranks = {rank};
-    } else if (name.from >= 0) {
-      place->second.ranks = {name.from, name.to};
-    } else {
-      for (int each = 0; each < size_; ++each) place->second.ranks.push_back(each);
-    }
-    place->second.slots.resize(place->second.ranks.size());
-    changed_.notify_all();  // the watch has something to look at
-  }
-  return place;
-}
-
-std::vector<Said> NcclGroupState::said(const Round& round) const {
-  std::vector<Said> all;
-  for (std::size_t i = 0; i < round.ranks.size(); ++i) {
-    all.push_back({round.ranks[i], &round.slots[i].begun->call, &round.slots[i].failure, round.slots[i].origin});
-  }
-  return all;
-}
-
 void NcclGroupState::begin(int rank, Call call, Operands operands, void* stream) {
-  NcclPart part{.rank = rank, .call = std::move(call), .pieces = std::move(operands.pieces)};
+  NcclPart part{.rank = rank, .call = call, .pieces = std::move(operands.pieces)};
   if (operands.failure.empty()) operands.failure = clique_.mark(stream, &part.after);
-  Failed failed{std::move(operands.failure), std::move(operands.origin)};
-  AllEnded ended;
   {
     std::lock_guard lock(mutex_);
     if (broken_) return;  // take() fails
-    const auto round = round_of(part.call, rank);
-    put(round, rank, std::move(part), std::move(failed), ended);
-    fail_hopeless(ended);
+    rounds_[name_of(call, rank)].slots[rank].begun = std::move(part);
+  }
+  announce(rank, std::move(call), std::move(operands.failure), std::move(operands.origin));
+}
+
+void NcclGroupState::announce(int rank, Call call, std::string failure, std::exception_ptr origin) {
+  auto made = std::make_unique<Announcement>();
+  made->group = shared_from_this();
+  made->rank = rank;
+  made->call = std::move(call);
+  made->failure = std::move(failure);
+  made->origin = std::move(origin);
+  announcements_.at(rank)->take(std::move(made));
+}
+
+/// All members make the call that was announced; or why it fails.
+void NcclGroupState::announced(const Announcement& call, const Breakage& why) {
+  AllEnded ended;
+  {
+    std::lock_guard lock(mutex_);
+    if (broken_) return;
+    const auto place = rounds_.find(name_of(call.call, call.rank));
+    place->second.slots[call.rank].answer = why;
+    if (all_here_) {
+      decide(place, ended);
+    } else {  // all processes issue calls in the order of their numbers
+      const auto next = [this] { return rounds_.find({-1, -1, next_issued_}); };
+      for (auto one = next(); one != rounds_.end() && one->second.slots.begin()->second.answer; one = next()) {
+        ++next_issued_;
+        decide(one, ended);
+      }
+    }
   }
   end(ended);
 }
 
-/// A member takes part in a call. The last one of this process decides what becomes of the call.
-void NcclGroupState::put(Rounds::iterator place, int rank, NcclPart part, Failed failed, AllEnded& ended) {
-  Round& round = place->second;
-  const auto i = static_cast<std::size_t>(std::ranges::find(round.ranks, rank) - round.ranks.begin());
-  round.slots[i].begun = std::move(part);
-  round.slots[i].failure = std::move(failed.failure);
-  round.slots[i].origin = std::move(failed.origin);
-  if (round.step != Round::Step::gathering) return;
-  if (!std::ranges::all_of(round.slots, [](const Slot& slot) { return slot.begun.has_value(); })) return;
-  if (all_here_) return decide(place, reason_to_fail(said(round)), ended);
-  round.step = Round::Step::announcing;
-  changed_.notify_all();
-}
-
-/// The call fails if there is a reason.
-void NcclGroupState::decide(Rounds::iterator place, Breakage why, AllEnded& ended) {
-  Round& round = place->second;
-  round.why = std::move(why);
-  if (round.why) return collect(place, ended);
-  round.step = Round::Step::moving;
-  for (Slot& slot : round.slots) round.parts.push_back(*slot.begun);
+/// Issues the call if all members of this process have been told that all make it.
+void NcclGroupState::decide(Rounds::iterator place, AllEnded& ended) {
+  auto& [name, round] = *place;
+  const auto agrees = [](const auto& slot) { return slot.second.answer && !*slot.second.answer; };
+  const std::size_t all = name.from >= 0 ? 2 : announcements_.size();
+  if (static_cast<std::size_t>(std::ranges::count_if(round.slots, agrees)) < all) return collect(place, ended);
+  round.since = Clock::now();
+  for (const auto& [rank, slot] : round.slots) round.parts.push_back(*slot.begun);
   ready_.push_back(place);
   changed_.notify_all();
 }
 
-/// The round is done: takes out the parts that have come. The last of them ends the round.
+/// Takes out the parts that have come of a call that is done, or that has failed at their members.
 void NcclGroupState::collect(Rounds::iterator place, AllEnded& ended) {
   Round& round = place->second;
-  round.step = Round::Step::done;
-  for (Slot& slot : round.slots) {
-    if (!slot.part || slot.ended) continue;
-    slot.ended = true;
-    Breakage why = round.why;
+  for (auto next = round.slots.begin(); next != round.slots.end();) {
+    const auto one = next++;
+    Slot& slot = one->second;
+    if (!slot.part || !slot.answer || !(round.done || *slot.answer)) continue;
+    Breakage why = *slot.answer;
     if (!why && !slot.part->failure.empty()) {
       why = {.why = slot.part->failure};
       if (slot.part->origin) why.cause = slot.part->origin;
     }
+    if (round.parts.empty()) clique_.give_back(one->first, slot.begun->after);
     ended.push_back({std::move(slot.part), std::move(why)});
+    round.slots.erase(one);
   }
-  if (!std::ranges::all_of(round.slots, &Slot::ended)) return;
-  for (Slot& slot : round.slots) {
-    if (slot.begun && round.parts.empty()) clique_.give_back(slot.begun->rank, slot.begun->after);
-  }
-  rounds_.erase(place);
+  if (round.slots.empty()) rounds_.erase(place);
 }
 
 void NcclGroupState::end(AllEnded& ended) {
   for (auto& [part, why] : ended) {
     if (why) {
-      fail(*part, why);
+      part->fail(why);
     } else {
       part->done();
     }
@@ -164,65 +156,28 @@ void NcclGroupState::end(AllEnded& ended) {
 }
 
 void NcclGroupState::take(int rank, ExchangePtr part) {
+  const Call call = part->call;
+  std::string failure = part->failure.empty() ? "its op has not run" : part->failure;
+  std::exception_ptr origin = part->origin;
   AllEnded ended;
   {
     std::unique_lock lock(mutex_);
     if (failed_all_) {
       const Breakage why = broken_;
       lock.unlock();
-      return fail(*part, why);
+      return part->fail(why);
     }
-    const auto place = round_of(part->call, rank);
-    Round& round = place->second;
-    const auto i = static_cast<std::size_t>(std::ranges::find(round.ranks, rank) - round.ranks.begin());
-    const bool begun = round.slots[i].begun.has_value();
-    const Call call = part->call;
-    Failed failed{part->failure.empty() ? "its op has not run" : part->failure, part->origin};
-    round.slots[i].part = std::move(part);
-    if (round.step == Round::Step::done) {
+    const auto place = rounds_.try_emplace(name_of(call, rank)).first;
+    Slot& slot = place->second.slots[rank];
+    slot.part = std::move(part);
+    if (slot.begun || broken_) {
       collect(place, ended);
-    } else if (!begun && !broken_) {
-      put(place, rank, {.rank = rank, .call = call, .pieces = {}}, std::move(failed), ended);
+      lock.unlock();
+      return end(ended);
     }
-    fail_hopeless(ended);
+    slot.begun = {.rank = rank, .call = call};
   }
-  end(ended);
-}
-
-void NcclGroupState::leave(int rank, const Member::Numbered& numbered) {
-  AllEnded ended;
-  {
-    std::lock_guard lock(mutex_);
-    left_[rank] = numbered;
-    fail_hopeless(ended);
-    changed_.notify_all();
-  }
-  end(ended);
-}
-
-/// Whether the member has left, and will never make this call.
-bool NcclGroupState::gone(const Name& name, int rank) const {
-  const auto left = left_.find(rank);
-  if (left == left_.end()) return false;
-  const auto kind = name.from < 0 ? Kind::all_reduce : rank == name.from ? Kind::send : Kind::recv;
-  const int peer = name.from < 0 ? 0 : rank == name.from ? name.to : name.from;
-  const auto place = left->second.find({kind, peer});
-  return place == left->second.end() || place->second <= name.number;
-}
-
-void NcclGroupState::fail_hopeless(AllEnded& ended) {
-  if (left_.empty() || !all_here_) return;
-  for (auto next = rounds_.begin(); next != rounds_.end();) {
-    const auto place = next++;
-    Round& round = place->second;
-    if (round.step != Round::Step::gathering) continue;
-    for (std::size_t i = 0; i < round.ranks.size(); ++i) {
-      if (round.slots[i].begun || !gone(place->first, round.ranks[i])) continue;
-      for (std::size_t k = 0; k < round.ranks.size(); ++k) round.slots[k].ended |= gone(place->first, round.ranks[k]);
-      decide(place, {.why = "rank " + std::to_string(round.ranks[i]) + " has ended without this call"}, ended);
-      break;
-    }
-  }
+  announce(rank, call, std::move(failure), std::move(origin));
 }
 
 }  // namespace windrow::comm

@@ -1,7 +1,8 @@
 // A group of NCCL as a process sees it: the table of its calls, and its threads.
 //
 // serve() is the thread that calls NCCL. watch() looks at time limits, and ends the calls of a group that is broken: it
-// never calls NCCL itself, so it cannot be stuck. announce() exists where there are other processes, and asks them.
+// never calls NCCL itself, so it cannot be stuck. A call that moves nothing, of another group of the same members,
+// tells whether all of them make the same call.
 #pragma once
 
 #include <condition_variable>
@@ -23,15 +24,12 @@ namespace windrow::comm {
 /// Shared by its threads, which may be stuck in a call of NCCL and then outlive the group. Threads: any.
 class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
  public:
-  using Numbers = std::vector<std::int64_t>;
-  /// Exchanges numbers with the other processes; empty if all members are here.
-  using Agree = std::function<Numbers(const Numbers& own)>;
   struct Setup {
     std::vector<NcclClique::Place> places = {};
     int size = 0;  ///< members in all processes
     NcclId id = {};
     NcclOptions options = {};
-    Agree agree = {};
+    std::map<int, std::shared_ptr<Member>> announcements = {};  ///< of the other group, by rank
   };
   NcclGroupState(const NcclCalls& calls, Setup setup);
 
@@ -44,7 +42,6 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   /// See Member. `stream`: of the op's lane.
   void begin(int rank, Call call, Operands operands, void* stream);
   void take(int rank, ExchangePtr part);
-  void leave(int rank, const Member::Numbered& numbered);
   void break_up(const Breakage& why);
   Breakage breakage() const;
 
@@ -59,18 +56,14 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   /// A member of this process in a call.
   struct Slot {
     std::optional<NcclPart> begun = {};
-    std::string failure = {};
-    std::exception_ptr origin = {};  // of the failure
+    std::optional<Breakage> answer = {};  // to its announcement: why the call fails, or that it does not
     ExchangePtr part = {};
-    bool ended = false;
   };
   struct Round {
-    std::vector<int> ranks = {};
-    std::vector<Slot> slots = {};  // of these ranks
-    Clock::time_point since = Clock::now();
-    enum class Step : std::uint8_t { gathering, announcing, moving, done } step = Step::gathering;
-    Breakage why = {};                 // done: why it has failed, or that it has not
-    std::vector<NcclPart> parts = {};  // moving: of serve()
+    std::map<int, Slot> slots = {};    // by rank
+    std::vector<NcclPart> parts = {};  // of serve(), once all members agree
+    Clock::time_point since = {};      // when they did
+    bool done = false;
   };
   using Rounds = std::map<Name, Round>;
   /// What is to be called without the mutex.
@@ -82,32 +75,24 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   static void end(AllEnded& ended);
 
   static Name name_of(const Call& call, int rank);
-  bool gone(const Name& name, int rank) const;
-  Rounds::iterator round_of(const Call& call, int rank);
-  struct Failed {
-    std::string failure = {};  // as that of Operands
-    std::exception_ptr origin = {};
-  };
-  void put(Rounds::iterator round, int rank, NcclPart part, Failed failed, AllEnded& ended);
-  void decide(Rounds::iterator round, Breakage why, AllEnded& ended);
+  struct Announcement;
+  void announce(int rank, Call call, std::string failure, std::exception_ptr origin);
+  void announced(const Announcement& call, const Breakage& why);
+  void decide(Rounds::iterator round, AllEnded& ended);
   void collect(Rounds::iterator round, AllEnded& ended);
-  void fail_hopeless(AllEnded& ended);
-  std::vector<Said> said(const Round& round) const;
 
   void serve();
   bool connected();
   bool serve_calls();
   bool settle();
-  void announce();
-  Breakage ask_others(const Said& own, const Agree& agree);
   void watch();
   std::optional<Clock::time_point> oldest(std::string* what) const;
   void end_broken(std::unique_lock<std::mutex>& lock);
 
   const NcclOptions options_;
-  const int size_;
   const NcclId id_;
   NcclClique clique_;
+  const std::map<int, std::shared_ptr<Member>> announcements_;
   const bool all_here_;
   std::function<void(const Breakage&)> on_break_;
   const Clock::time_point started_ = Clock::now();
@@ -115,16 +100,13 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by the mutex:
-  Agree agree_;  // announce() takes it
   Rounds rounds_;
-  std::deque<Rounds::iterator> ready_;    // for serve()
-  std::map<int, Member::Numbered> left_;  // calls of the members of this process that have left, by rank
+  std::deque<Rounds::iterator> ready_;  // for serve()
   Breakage broken_;
   bool connected_ = false, failed_all_ = false, aborted_ = false, ending_ = false;
-  bool serving_ = false, announcing_ = false, watching_ = false;  // the threads are not at their end
-  std::thread serve_, announce_, watch_;                          // of start() and stop()
-  // Of announce(): what an operand of another process has failed with last, and the cause of the calls that failed so.
-  std::pair<std::string, std::exception_ptr> last_failed_;
+  std::uint64_t next_issued_ = 0;            // number of the next collective, if there are other processes
+  bool serving_ = false, watching_ = false;  // the threads are not at their end
+  std::thread serve_, watch_;                // of start() and stop()
 };
 
 }  // namespace windrow::comm

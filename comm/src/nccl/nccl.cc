@@ -19,7 +19,6 @@ using comm::NcclCalls;
 using comm::NcclGroupState;
 using comm::NcclId;
 using comm::Operands;
-using Numbers = NcclGroupState::Numbers;
 using Exchanger = std::shared_ptr<const Communicator>;
 
 void require_cuda(const Device& device) {
@@ -64,27 +63,21 @@ NcclId make_id(const NcclCalls& calls) {
   return id;
 }
 
-/// The threads of a group, which end with the last member.
-class Team {
- public:
-  explicit Team(std::shared_ptr<NcclGroupState> state) : state_(std::move(state)) {}
-  ~Team() { state_->stop(); }
-  Team(const Team&) = delete;
-  Team& operator=(const Team&) = delete;
-  NcclGroupState* operator->() const { return state_.get(); }
-
- private:
-  const std::shared_ptr<NcclGroupState> state_;
-};
+/// A group whose threads end with the last member.
+using Team = std::shared_ptr<NcclGroupState>;
+Team team_of(const std::shared_ptr<NcclGroupState>& state) {
+  return {state.get(), [state](NcclGroupState*) { state->stop(); }};
+}
 
 class NcclMember final : public comm::Member {
  public:
-  /// Messages go by NCCL, or by the group of the exchanger.
-  enum class Messages : std::uint8_t { by_nccl, by_exchanger };
-  NcclMember(std::shared_ptr<Team> team, Exchanger exchanger, const Device& device, Messages messages)
+  /// `announcer`: the exchanger if all members are here. Then messages go by NCCL, else by the exchanger's group.
+  NcclMember(Team team, Exchanger exchanger, Exchanger announcer, const Device& device)
       : team_(std::move(team)),
         exchanger_(std::move(exchanger)),
-        messenger_(messages == Messages::by_exchanger ? exchanger_->member() : nullptr),
+        announcer_(std::move(announcer)),
+        messenger_(announcer_ == exchanger_ ? nullptr : exchanger_->member()),
+        announcements_(announcer_->member()),
         rank_(exchanger_->rank()),
         size_(exchanger_->size()),
         native_queue_(device.native_queue) {}
@@ -99,10 +92,10 @@ class NcclMember final : public comm::Member {
   const std::shared_ptr<comm::Member>* of_maxima() const override { return &exchanger_->member(); }
   bool on_lane(Kind kind) const override { return messenger_ == nullptr || kind < Kind::send; }
   std::uint64_t number(Kind kind, int peer) override {
-    return on_lane(kind) ? Member::number(kind, peer) : messenger_->number(kind, peer);
+    return (on_lane(kind) ? announcements_ : messenger_)->number(kind, peer);
   }
   void not_made(Kind kind, int peer) noexcept override {
-    on_lane(kind) ? Member::not_made(kind, peer) : messenger_->not_made(kind, peer);
+    (on_lane(kind) ? announcements_ : messenger_)->not_made(kind, peer);
   }
   void begin(Call call, Operands operands, Lane& lane) override {
     void* stream = nullptr;
@@ -111,24 +104,17 @@ class NcclMember final : public comm::Member {
     } catch (const std::exception& error) {
       if (operands.failure.empty()) operands.failure = error.what();
     }
-    (*team_)->begin(rank_, std::move(call), std::move(operands), stream);
+    team_->begin(rank_, std::move(call), std::move(operands), stream);
   }
   void take(ExchangePtr part) override {
     if (!on_lane(part->call.kind)) return messenger_->take(std::move(part));
-    (*team_)->take(rank_, std::move(part));
+    team_->take(rank_, std::move(part));
   }
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
-    if (const Breakage broken = (*team_)->breakage()) std::rethrow_exception(broken.error_of_exchange());
-    try {
-      return exchanger_->exchange(numbers);
-    } catch (const CommError&) {
-      // The group has broken the exchanger's, perhaps.
-      if (const Breakage broken = (*team_)->breakage()) std::rethrow_exception(broken.error_of_exchange());
-      throw;
-    }
+    return exchanger_->exchange(numbers);
   }
   void break_up(const Breakage& why) override {
-    (*team_)->break_up(why);
+    team_->break_up(why);
     if (messenger_) messenger_->break_up(why);
   }
   void time_calls() override {
@@ -136,14 +122,14 @@ class NcclMember final : public comm::Member {
     exchanger_->member()->time_calls_by(clock());
   }
   void leave() override {
-    (*team_)->leave(rank_, numbered());
     exchanger_.reset();
+    announcer_.reset();
   }
 
  private:
-  const std::shared_ptr<Team> team_;
-  Exchanger exchanger_;                            // until leave(): its end tells the others
-  const std::shared_ptr<comm::Member> messenger_;  // null if messages go by NCCL
+  const Team team_;
+  Exchanger exchanger_, announcer_;  // until leave(): their ends tell the others
+  const std::shared_ptr<comm::Member> messenger_, announcements_;
   const int rank_, size_;
   void* (*const native_queue_)(Lane*);
 };
@@ -151,15 +137,16 @@ class NcclMember final : public comm::Member {
 /// Starts a group that breaks when one of these does, and breaks them when it is broken: those that wait in exchange()
 /// or for a message must hear of it.
 void start(const std::shared_ptr<NcclGroupState>& state, const std::vector<Exchanger>& exchangers) {
-  std::vector<std::weak_ptr<const Communicator>> all(exchangers.begin(), exchangers.end());
+  std::vector<std::weak_ptr<comm::Member>> all;
   for (const Exchanger& exchanger : exchangers) {
+    all.push_back(exchanger->member());
     exchanger->member()->on_break([group = std::weak_ptr(state)](const Breakage& why) {
       if (const auto alive = group.lock()) alive->break_up(why);
     });
   }
   state->start([all](const Breakage& why) {
     for (const auto& weak : all) {
-      if (const Exchanger exchanger = weak.lock()) exchanger->member()->break_up(why);
+      if (const auto member = weak.lock()) member->break_up(why);
     }
   });
 }
@@ -181,19 +168,20 @@ NcclGroup::NcclGroup(const std::vector<Device>& devices, NcclOptions options) {
     setup.places.push_back({static_cast<int>(setup.places.size()), number});
   }
   setup.id = make_id(calls);
-  const auto state = std::make_shared<NcclGroupState>(calls, std::move(setup));
-  const auto team = std::make_shared<Team>(state);
   std::vector<Exchanger> exchangers;
   {
     const LocalGroup local(devices, {.patience = options.patience});
     for (int rank = 0; rank < local.size(); ++rank) {
       exchangers.push_back(std::make_shared<const Communicator>(local[rank]));
+      setup.announcements[rank] = local[rank].member();
     }
   }
+  const auto state = std::make_shared<NcclGroupState>(calls, std::move(setup));
+  const auto team = team_of(state);
   start(state, exchangers);
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    members_.emplace_back(devices[rank], std::make_shared<NcclMember>(team, exchangers[rank], devices[rank],
-                                                                      NcclMember::Messages::by_nccl));
+    members_.emplace_back(devices[rank],
+                          std::make_shared<NcclMember>(team, exchangers[rank], exchangers[rank], devices[rank]));
   }
 }
 
@@ -207,7 +195,7 @@ NcclGroup::NcclGroup(const Device& device, const Communicator& exchange, const C
       .places = {{rank, number_of(device, calls)}}, .size = exchange.size(), .options = options};
   // Rank 0 tells the others the name of the clique, or that there is none.
   constexpr std::size_t words = NcclId::size / sizeof(std::int64_t);
-  Numbers own(words + 1);
+  std::vector<std::int64_t> own(words + 1);
   if (rank == 0) {
     try {
       setup.id = make_id(calls);
@@ -218,17 +206,16 @@ NcclGroup::NcclGroup(const Device& device, const Communicator& exchange, const C
     }
     std::memcpy(own.data(), setup.id.bytes, NcclId::size);
   }
-  const Numbers all = announcements.exchange(own);
-  if (all[words] == 0) throw ToldError("NcclGroup: ncclGetUniqueId failed at rank 0");
+  const std::vector<std::int64_t> all = announcements.exchange(own);
+  if (all[words] == 0) throw PeerError("NcclGroup: ncclGetUniqueId failed at rank 0");
   std::memcpy(setup.id.bytes, all.data(), NcclId::size);
   const auto exchanger = std::make_shared<const Communicator>(exchange);
   const auto announcer = std::make_shared<const Communicator>(announcements);
-  setup.agree = [announcer](const Numbers& numbers) { return announcer->exchange(numbers); };
+  setup.announcements[rank] = announcer->member();
   const auto state = std::make_shared<NcclGroupState>(calls, std::move(setup));
-  const auto team = std::make_shared<Team>(state);
+  const auto team = team_of(state);
   start(state, {exchanger, announcer});
-  members_.emplace_back(device,
-                        std::make_shared<NcclMember>(team, exchanger, device, NcclMember::Messages::by_exchanger));
+  members_.emplace_back(device, std::make_shared<NcclMember>(team, exchanger, announcer, device));
 }
 
 const Communicator& NcclGroup::operator[](int rank) const {

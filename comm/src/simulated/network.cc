@@ -13,6 +13,7 @@ namespace windrow {
 namespace {
 
 using comm::ExchangePtr;
+using Parts = std::vector<comm::PartOfRank>;
 using Time = NetworkModel::Time;
 using Phase = VirtualClock::Phase;
 
@@ -50,12 +51,12 @@ class SimulatedGroup::Network : public std::enable_shared_from_this<SimulatedGro
   int size() const { return size_; }
   const NetworkUse& use() const { return use_; }
 
-  void take(ExchangePtr part) {
-    if (broken_) return comm::fail(*part, broken_);
+  void take(int rank, ExchangePtr part) {
+    if (broken_) return part->fail(broken_);
     if (over_) return part->done();
     const std::uint64_t number = part->call.number;
-    std::vector<ExchangePtr>& parts = calls_[number];
-    parts.push_back(std::move(part));
+    Parts& parts = calls_[number];
+    parts.push_back({rank, std::move(part)});
     if (parts.size() < static_cast<std::size_t>(size_)) return;
     // As in MpiWorld, calls are announced in their order.
     for (auto next = calls_.find(next_); complete(next); next = calls_.find(next_)) announce(next);
@@ -64,52 +65,37 @@ class SimulatedGroup::Network : public std::enable_shared_from_this<SimulatedGro
   void break_up(const comm::Breakage& why) {
     if (!broken_) broken_ = why;
     for (auto& [number, parts] : calls_) {
-      for (const ExchangePtr& part : parts) comm::fail(*part, broken_);
+      for (const auto& [rank, part] : parts) part->fail(broken_);
     }
     calls_.clear();
   }
-  /// The clock ends: calls end at once, also those that members have not made. Needs no memory.
+  /// The clock ends: calls end at once, also those that members have not made.
   void end() {
     over_ = true;
     for (auto& [number, parts] : calls_) {
-      for (const ExchangePtr& part : parts) part->done();
+      for (const auto& [rank, part] : parts) part->done();
     }
     calls_.clear();
   }
 
  private:
-  comm::Breakage reason_to_fail(const std::vector<ExchangePtr>& parts) const {
-    for (const ExchangePtr& part : parts) {
-      if (!part->failure.empty()) {
-        comm::Breakage failed{.why = "an operand failed: " + part->failure};
-        if (part->origin) failed.cause = part->origin;
-        return failed;
-      }
-      if (part->call.kind != comm::Kind::all_reduce) return {.why = "only all_reduce is simulated"};
-      if (!part->call.fits(parts.front()->call)) {
-        return {.why = "another member calls " + parts.front()->call.describe()};
-      }
-    }
-    return {};
-  }
-
-  using Calls = std::map<std::uint64_t, std::vector<ExchangePtr>>;
+  using Calls = std::map<std::uint64_t, Parts>;
   bool complete(Calls::iterator call) const {
     return call != calls_.end() && call->second.size() == static_cast<std::size_t>(size_);
   }
 
   void announce(Calls::iterator next) {
     ++next_;
-    std::vector<ExchangePtr>& parts = next->second;
-    if (const comm::Breakage why = reason_to_fail(parts)) {
-      for (const ExchangePtr& each : parts) comm::fail(*each, why);
+    const Parts& parts = next->second;
+    const comm::Call& call = parts.front().exchange->call;
+    comm::Breakage why = comm::reason_to_fail(parts);
+    if (!why && call.kind != comm::Kind::all_reduce) why = {.why = "only all_reduce is simulated"};
+    if (why) {
+      for (const auto& [rank, part] : parts) part->fail(why);
       calls_.erase(next);
       return;
     }
-    const comm::Call& call = parts.front()->call;
-    Index elements = 0;
-    for (const comm::Call::Shape& shape : call.shapes) elements += shape.rows * shape.width;
-    const std::size_t bytes = 4 * static_cast<std::size_t>(elements);
+    const std::size_t bytes = call.bytes();
     ++use_.calls;
     if (!call.scheduled()) return move({call.number, bytes, true}, Queued::no);
     queue_.add({call.number, call.priority, bytes, call.part_bytes});
@@ -139,7 +125,7 @@ class SimulatedGroup::Network : public std::enable_shared_from_this<SimulatedGro
     if (--under_way_ == 0) use_.busy += clock_.now() - busy_since_;
     auto call = part.last ? calls_.extract(part.call) : Calls::node_type();
     if (!call.empty()) {
-      for (const ExchangePtr& each : call.mapped()) each->done();
+      for (const auto& [rank, each] : call.mapped()) each->done();
     }
     if (queued == Queued::no) return;
     queue_.ended(part.bytes);
@@ -165,7 +151,7 @@ class SimulatedGroup::Member final : public comm::Member {
   int rank() const override { return rank_; }
   int size() const override { return network_->size(); }
   const void* group() const override { return network_.get(); }
-  void take(ExchangePtr part) override { network_->take(std::move(part)); }
+  void take(ExchangePtr part) override { network_->take(rank_, std::move(part)); }
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) override {
     std::vector<std::int64_t> all;
     for (int rank = 0; rank < size(); ++rank) all.insert(all.end(), numbers.begin(), numbers.end());

@@ -59,33 +59,12 @@ void VirtualClock::check_end() {
   engine_.wait_all();
 }
 
-VirtualClock::~VirtualClock() {
-  if (!ended_) finish();
+void VirtualClock::end() {
+  if (std::exchange(ended_, true)) return;
+  engine_.push([this] { all_happens(); }, {}, {.name = "end of the clock"});
 }
 
-void VirtualClock::end() noexcept {
-  finish();
-  try {
-    // No longer than ops finish: others may hold an OnComplete.
-    for (std::uint64_t before = 0; !engine_.wait_all_for(std::chrono::seconds(1));) {
-      const std::uint64_t pending = engine_.stats().pending;
-      if (std::exchange(before, pending) == pending) return;
-    }
-  } catch (const std::exception&) {  // the caller knows that the run has no result
-  }
-}
-
-void VirtualClock::finish() noexcept {
-  ended_ = true;
-  reserve_.reset();
-  try {
-    engine_.push([this] { all_happens(); }, {}, {.name = "end of the clock"});
-  } catch (const std::exception&) {
-    all_happens();  // slower: outside ops, another thread runs each op that becomes ready
-  }
-}
-
-/// Inside an op, as step(). Needs no memory: there may be none.
+/// Inside an op, as step().
 void VirtualClock::all_happens() noexcept {
   for (Function<void()>& last : last_) last();
   last_.clear();

@@ -15,6 +15,11 @@
 
 namespace windrow {
 
+/// Takes the turns of an op that commutes at all variables where it does so, or takes none and keeps the op until a
+/// retry may succeed. Ops that were kept, and should retry now, go to `others`. In commuting.cc.
+bool take_turns(OpRecord& op, ReadyList& others) noexcept;
+void end_turns(OpRecord& op, ReadyList& others) noexcept;
+
 class Back {
  public:
   explicit Back(Core& core);

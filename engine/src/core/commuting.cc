@@ -2,10 +2,10 @@
 //
 // An op that waits for a turn holds none. It takes all turns that it needs in one attempt; or it takes none, is kept at
 // the variable where the attempt failed, and retries when the turn there becomes free. So no cycle of waits can arise.
-#include "core/commuting.h"
-
 #include <mutex>
 #include <utility>
+
+#include "core/back.h"
 
 namespace windrow {
 namespace {

@@ -43,6 +43,24 @@ class Entry {
   Dep::Joiners joiners_;
 };
 
+template <class Place, class TakeBack>
+void Front::enter_each(std::span<OpRecord* const> ops, const OpInfo& about, const Entry& entry, ReadyList& ready,
+                       Place&& place, TakeBack&& take_back) {
+  Port& port = entry.port();
+  const auto granted = [&](OpRecord& op) { ready.push(op); };
+  const auto drop = [&](OpRecord& ended) { records.free(port.records, &ended); };
+  const auto fence = [&](Dep::Var& var) -> OpRecord& { return make_fence(port, var); };
+  try {
+    if (Dep::join_each(ops, entry.joiners(), place, granted, drop, fence)) return;
+  } catch (...) {  // no memory for a fence
+    take_back();
+    for (OpRecord* op : ops) records.free(port.records, op);
+    throw;
+  }
+  take_back();
+  refuse(about, ops, entry);
+}
+
 /// For a policy that runs ops on the pushing thread: announces the push, and runs the ready ops at its end. Counts as a
 /// visitor, since an op that runs may hold, and drop, the last owner of the engine.
 class PushScope {

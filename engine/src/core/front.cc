@@ -117,34 +117,41 @@ OpRecord& Front::make_fence(Port& port, Dep::Var& var) {
   return fence;
 }
 
-bool Front::any_pending(const std::function<bool(const OpRecord&)>& is) {
-  bool found = false;
+template <class F>
+void Front::for_each_pending(F&& f) {
   const Ports::Stopped stopped(ports);
   records.for_each([&](OpRecord& op) {
     const OpId id = op.id();
-    found |= id != 0 && is(op);
+    if (id != 0) f(op, id, nullptr);
   });
   MutexLock lock(core_.launches.mutex);
-  for (GraphLaunch* launch = core_.launches.first; launch != nullptr && !found; launch = launch->next) {
+  for (GraphLaunch* launch = core_.launches.first; launch != nullptr; launch = launch->next) {
     for (const PlanNode& node : launch->plan().nodes()) {
-      const OpRecord& op = launch->record(node.number);
-      found |= !op.has_finished(launch->first_id + node.number) && is(op);
+      OpRecord& op = launch->record(node.number);
+      const OpId id = launch->first_id + node.number;
+      if (!op.has_finished(id)) f(op, id, &node);
     }
   }
+}
+
+bool Front::any_pending(const std::function<bool(const OpRecord&)>& is) {
+  bool found = false;
+  for_each_pending([&](const OpRecord& op, OpId, const PlanNode*) { found |= is(op); });
   return found;
 }
 
 std::vector<PendingOp> Front::pending_ops() {
   std::vector<PendingOp> ops;
-  const Ports::Stopped stopped(ports);
-  records.for_each([&](OpRecord& record) {
-    const OpId id = record.id();
-    if (id == 0 || id == OpRecord::gate_id) return;
+  for_each_pending([&](OpRecord& record, OpId id, const PlanNode* node) {
+    if (id == OpRecord::gate_id) return;
     PendingOp& op =
         ops.emplace_back(PendingOp{{number_, id}, id >= OpRecord::first_wait_id, record.stage(), &record.info(), {}});
-    for (const Dep::Access& access : record.accesses()) op.places.push_back(place_of(access));
+    // Without the body, which may end meanwhile.
+    const std::span<Dep::Access> accesses = node == nullptr ? record.accesses() : std::span(node->op->accesses);
+    for (std::size_t i = 0; i < accesses.size(); ++i) {
+      op.places.push_back(node == nullptr ? place_of(accesses[i]) : record.node().launch->place(*node, i));
+    }
   });
-  core_.launches.append_nodes(ops);
   return ops;
 }
 

@@ -78,6 +78,11 @@ class alignas(64) Front {
   /// Frees the records, none of which was entered, and throws.
   [[noreturn]] void refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry);
   [[noreturn]] void refuse(const OpInfo& about, OpRecord* op, const Entry& entry);
+  /// Enters ops of one access each in one atomic step; see Dep::join_each. Their granted ones go to `ready`. If it
+  /// throws, it has called take_back() and freed the records.
+  template <class Place, class TakeBack>
+  void enter_each(std::span<OpRecord* const> ops, const OpInfo& about, const Entry& entry, ReadyList& ready,
+                  Place&& place, TakeBack&& take_back);
   /// Makes a fence for the variable. Throws std::bad_alloc.
   OpRecord& make_fence(Port& port, Dep::Var& var);
   /// Takes a record, but not a node's, out of the chains; see Back::leave().
@@ -110,6 +115,10 @@ class alignas(64) Front {
     bool retires = false;
   };
 
+  /// Calls f(op, id, node) for each op, wait and gate that has not finished; `node` is null outside launches. No thread
+  /// can push during the call.
+  template <class F>
+  void for_each_pending(F&& f);
   OpId number_thread(Port& port);
   const OpInfo& describe(Port& port, const PushOptions& how);
   [[noreturn]] void refuse(Var var, const OpInfo& about) const;

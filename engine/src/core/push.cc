@@ -314,10 +314,7 @@ std::shared_ptr<DeclaredState> Front::declare(OpFunction&& function, AccessList 
   auto declared = std::make_shared<DeclaredState>();
   declared->core = core_.link;
   declared->engine = core_.number;
-  declared->accesses.assign(accesses.begin(), accesses.end());
-  declared->how = how;
-  declared->how.stop = {};
-  declared->how.deadline = {};
+  declared->bytes = how.bytes;
   const DeclaredOps dropped = take_dropped();
   MutexLock lock(declared_mutex);
   declared_.push_back(op);
@@ -327,8 +324,12 @@ std::shared_ptr<DeclaredState> Front::declare(OpFunction&& function, AccessList 
 
 void Front::push(const std::shared_ptr<DeclaredState>& declared) {
   const CapturedOp& op = *declared->op;
-  push_op(ports.mine(), {*op.info, op.priority}, Canonical{op.accesses.data(), op.accesses.size()},
-          DeclaredBody{declared});
+  const Entering entering{*op.info, op.priority};
+  const Canonical accesses{op.accesses.data(), op.accesses.size()};
+  if (declared->bytes == 0) return push_op(ports.mine(), entering, accesses, DeclaredBody{declared});
+  OpFunction function = with_options(OpFunction([kept = declared](OpContext& context) { kept->op->function(context); }),
+                                     {.bytes = declared->bytes});
+  push_op(ports.mine(), entering, accesses, FunctionBody{function});
 }
 
 Front::DeclaredOps Front::take_dropped() noexcept {
@@ -347,9 +348,8 @@ DeclaredState::~DeclaredState() {
   if (op == nullptr) return;
   // release: a thread that sees this sees the pushes of the op.
   op->dropped.store(true, std::memory_order_release);
-  Front::DeclaredOps dropped;
-  if (core->begin_use()) dropped = core->of().front.take_dropped();
-  core->end_use();  // before captures are destroyed, which may own the engine
+  Front::DeclaredOps dropped;  // ends after the use, since captures may own the engine
+  core->use([&](Core& there) { dropped = there.front.take_dropped(); });
 }
 
 DeclaredOp Engine::declare(OpFunction function, AccessList accesses, const PushOptions& options) {
@@ -359,14 +359,10 @@ DeclaredOp Engine::declare(OpFunction function, AccessList accesses, const PushO
   return op;
 }
 
-void Engine::push(const DeclaredOp& declared, std::source_location pushed_at) {
+void Engine::push(const DeclaredOp& declared, std::source_location) {
   if (!declared) throw MisuseError("push of an empty DeclaredOp; make it with Engine::declare");
-  const DeclaredState& state = *declared.state_;
-  if (state.engine != core_->number) throw MisuseError("push of a DeclaredOp of another engine");
-  if (state.how.bytes == 0) return core_->front.push(declared.state_);
-  PushOptions how = state.how;
-  how.pushed_at = pushed_at;
-  push([kept = declared.state_](OpContext& context) { kept->op->function(context); }, state.accesses, how);
+  if (declared.state_->engine != core_->number) throw MisuseError("push of a DeclaredOp of another engine");
+  core_->front.push(declared.state_);
 }
 
 }  // namespace windrow

@@ -2,7 +2,6 @@
 // the thread that granted it.
 #include <new>
 
-#include "core/commuting.h"
 #include "core/core.h"
 #include "core/entry.h"
 

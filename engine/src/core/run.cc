@@ -1,5 +1,4 @@
 // The back of the engine: runs and finishes ready ops.
-#include "core/commuting.h"
 #include "core/core.h"
 #include "core/entry.h"
 #include "graph/launch.h"

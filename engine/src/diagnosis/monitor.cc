@@ -3,10 +3,8 @@
 #include "core/core.h"
 #include "diagnosis/engine_log.h"
 #include "diagnosis/pending_report.h"
-#include "trace/environment.h"
-#include "trace/json.h"
-#include "trace/summary.h"
-#include "wait/inside_wait.h"
+#include "process/environment.h"
+#include "trace/graph.h"
 
 namespace windrow {
 namespace {
@@ -17,7 +15,7 @@ constexpr Ticks sampling_interval = Ticks{1} << 18;
 }  // namespace
 
 Monitor::Monitor(Core& core) : trace_path(trace_path_from_environment()), core_(core) {
-  if (core.options.watchdog.count() > 0) watchdog = make_watchdog(core);
+  if (core.options.watchdog.count() > 0) watchdog = std::make_unique<Watchdog>(core);
 }
 
 void Monitor::start_trace(const TraceOptions& how) {
@@ -56,10 +54,7 @@ TraceGraph Monitor::traced() {
   return read_graph(trace.read(), work, core_.options.policy);
 }
 
-void Monitor::save_trace(const std::string& path) {
-  const TraceGraph graph = traced();
-  write_file(path, [&](std::ostream& out) { write_json(out, graph, core_.number); });
-}
+void Monitor::save_trace(const std::string& path) { write_json(path, traced(), core_.number); }
 
 void Monitor::save_trace_for_environment() noexcept try {
   if (trace_path.empty()) return;
@@ -77,8 +72,6 @@ void Monitor::record_plain(OpRecord& op, const Row& row) {
   Port& port = row.port;
   const Ticks end = now_in_ticks();
   trace.record(port, op, {.begin = row.begun, .end = end});
-  // A thread that continues says when it has nothing more to do; others might sleep before they begin the next op.
-  if (row.goes_on) port.trace.last_end = end;
   if (end - port.trace.last_sample > sampling_interval) sample(port, end);
 }
 
@@ -110,17 +103,12 @@ void Monitor::sample(Port& port, Ticks now) {
   const Ports::Sums sums = core_.front.ports.sums();
   port.trace.last_sample = now;
   port.trace.some_pending = sums.pending != sums.waits;
-  trace.record(port, {.kind = TraceRecord::Kind::sample,
-                      .begin = now,
-                      .end = core_.back.policy->ready(),
-                      .id = sums.pending - sums.waits});
-  trace.record(port, {.kind = TraceRecord::Kind::bytes, .begin = now, .id = core_.pressure.pending_bytes.sum()});
-  trace.record_counters(port, now);
+  trace.record_counters(port, now,
+                        {sums.pending - sums.waits, core_.back.policy->ready(), core_.pressure.pending_bytes.sum()});
 }
 
 void Monitor::rest_traced() {
   Port& port = core_.front.ports.mine();
-  port.trace.last_end = 0;
   // A worker calls this often; that nothing is pending is recorded only once.
   if (port.trace.some_pending && core_.front.ports.sums().pending == 0) sample(port, now_in_ticks());
 }
@@ -177,15 +165,6 @@ std::string Monitor::describe_lanes() {
     }
   }
   return text;
-}
-
-std::unique_ptr<Watchdog> make_watchdog(Core& core) {
-  return std::make_unique<Watchdog>(Watchdog::Watched{
-      .patience = core.options.watchdog,
-      .progress = [&core] { return core.monitor.progress(); },
-      .describe = [&core] { return core.monitor.describe_pending(); },
-      .tell = core.options.on_silence,
-  });
 }
 
 Watchdog::Progress Monitor::progress() {

@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <system_error>
 
+#include "core/core.h"
 #include "diagnosis/engine_log.h"
-#include "windrow/engine/error.h"
 
 namespace windrow {
 namespace {
@@ -52,7 +52,7 @@ void Watchdog::forget_thread() noexcept {
 }
 
 void Watchdog::serve() {
-  const auto nap = std::max<std::chrono::nanoseconds>(watched_.patience / looks_in_patience, most_frequent);
+  const auto nap = std::max<std::chrono::nanoseconds>(core_.options.watchdog / looks_in_patience, most_frequent);
   while (true) {
     {
       MutexLock lock(mutex_);
@@ -66,7 +66,7 @@ void Watchdog::serve() {
 }
 
 bool Watchdog::look() {
-  const Progress now = watched_.progress();
+  const Progress now = core_.monitor.progress();
   if (now.pending == 0 || now.finished != finished_ || !silent_since_) {
     finished_ = now.finished;
     told_ = false;
@@ -74,15 +74,16 @@ bool Watchdog::look() {
     if (now.pending > 0) silent_since_ = Clock::now();
     return false;
   }
-  return !told_ && Clock::now() - *silent_since_ >= watched_.patience;
+  return !told_ && Clock::now() - *silent_since_ >= core_.options.watchdog;
 }
 
 void Watchdog::report() {
   told_ = true;
   try {
-    std::string text = "no op has finished for " + in_seconds(watched_.patience) + "; " + watched_.describe();
+    std::string text =
+        "no op has finished for " + in_seconds(core_.options.watchdog) + "; " + core_.monitor.describe_pending();
     engine_log().warn("windrow: {}", text);
-    if (watched_.tell) watched_.tell(std::move(text));
+    if (core_.options.on_silence) core_.options.on_silence(std::move(text));
   } catch (const std::exception& e) {
     engine_log().error("windrow: the watchdog's report failed: {}", e.what());
   } catch (...) {

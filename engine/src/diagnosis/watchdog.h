@@ -3,10 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <optional>
-#include <string>
 #include <thread>
 
 #include "process/fork.h"
@@ -14,22 +11,17 @@
 
 namespace windrow {
 
-/// Owner of a thread that looks at the progress a few times within its patience, and sleeps in between. It knows no
-/// engine: it is given what to look at. It reports once per silence: again only after an op has finished.
+class Core;
+
+/// Owner of a thread that looks at the engine's progress a few times within EngineOptions::watchdog, and sleeps in
+/// between. It reports once per silence: again only after an op has finished.
 class Watchdog {
  public:
   struct Progress {
     std::uint64_t finished = 0, pending = 0;  ///< ops, and points of lanes
   };
-  struct Watched {
-    std::chrono::nanoseconds patience;
-    std::function<Progress()> progress;
-    std::function<std::string()> describe;
-    /// Gets each report that is logged; may be empty. What it throws is logged.
-    std::function<void(std::string)> tell;
-  };
 
-  explicit Watchdog(Watched watched) : watched_(std::move(watched)) {}
+  explicit Watchdog(Core& core) : core_(core) {}
   ~Watchdog() { stop(); }
 
   /// Starts the thread, unless it was started. Throws Error if the system refuses.
@@ -50,7 +42,7 @@ class Watchdog {
   bool look();
   void report();
 
-  const Watched watched_;
+  Core& core_;
 
   // Owned by the thread:
   std::uint64_t finished_ = 0;
@@ -62,9 +54,5 @@ class Watchdog {
   bool stopping_ WINDROW_GUARDED_BY(mutex_) = false;
   std::thread thread_ WINDROW_GUARDED_BY(mutex_);
 };
-
-class Core;
-/// Makes a watchdog that is not started.
-std::unique_ptr<Watchdog> make_watchdog(Core& core);
 
 }  // namespace windrow

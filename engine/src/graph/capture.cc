@@ -8,27 +8,16 @@
 namespace windrow {
 namespace {
 
-/// Retires a graph's own variable when it is destroyed, if the engine still exists.
-struct OwnVariable {
-  ~OwnVariable() {
-    if (core->begin_use()) core->of().front.retire_own(var);
-    core->end_use();
-  }
-
-  std::shared_ptr<CoreLink> core;
-  Var var;
-};
-
-/// The same for a variable from outside that no launch has retired.
-struct ForeignVariable {
-  ~ForeignVariable() {
-    if (core->begin_use()) core->of().front.retire_captured(*op);
-    core->end_use();
-  }
-
-  std::shared_ptr<CoreLink> core;
-  std::shared_ptr<CapturedOp> op;
-};
+/// Calls f(engine) when the graph ends, if the engine still exists.
+template <class F>
+std::shared_ptr<const void> at_end_of_graph(const std::shared_ptr<CoreLink>& link, F f) {
+  struct End {
+    ~End() { link->use(f); }
+    const std::shared_ptr<CoreLink> link;
+    const F f;
+  };
+  return std::make_shared<End>(link, std::move(f));
+}
 
 }  // namespace
 
@@ -104,12 +93,13 @@ void Capture::take_over_variables() {
     if (op->retires == CapturedOp::Retires::nothing) continue;
     const auto made = made_.find(&op->accesses.front().var());
     if (made == made_.end()) {
-      owned_.push_back(std::make_shared<ForeignVariable>(core_.link, op));
+      // Of a variable from outside, which no launch may have retired.
+      owned_.push_back(at_end_of_graph(core_.link, [op](Core& core) { core.front.retire_captured(*op); }));
       continue;
     }
     op->retires = CapturedOp::Retires::own;
     const Var& now = own.emplace(made->first, core_.front.take_over(made->second)).first->second;
-    owned_.push_back(std::make_shared<OwnVariable>(core_.link, now));
+    owned_.push_back(at_end_of_graph(core_.link, [now](Core& core) { core.front.retire_own(now); }));
   }
   if (own.empty()) return;
   for (const std::shared_ptr<CapturedOp>& op : recorded_) {

@@ -24,13 +24,13 @@ namespace windrow {
 class CoreLink {
  public:
   explicit CoreLink(Core& core) : core_(core) {}
-  /// Returns false if the engine has ended; otherwise it does not end before end_use(). Call end_use() in both cases.
-  bool begin_use() {
+  /// Calls f(engine), during which the engine does not end, unless it has ended.
+  template <class F>
+  void use(F&& f) {
     ++users_;
-    return !ended_;
+    if (!ended_) f(core_);
+    --users_;
   }
-  void end_use() { --users_; }
-  Core& of() { return core_; }
   bool ended() const { return ended_; }
   /// Called in a forked child: the threads of other users do not exist.
   void forget_users() { users_ = 0; }
@@ -85,8 +85,7 @@ struct DeclaredState {
   std::shared_ptr<CoreLink> core;
   std::uint32_t engine = 0;        ///< the engine's number
   std::shared_ptr<CapturedOp> op;  ///< pushed ops have plain pointers to it
-  std::vector<Access> accesses;
-  PushOptions how;  ///< without the stop token, which the function knows
+  std::uint64_t bytes = 0;         ///< that each push holds
 };
 
 /// For a thread in a PushRefusal.

@@ -94,23 +94,11 @@ void Launches::join_gates(GraphLaunch& launch, const OpInfo& about, const Entry&
   number_nodes(launch, port);
   auto next = launch.gates().begin();
   const auto place = [&](OpRecord&, std::uint32_t ticket) { (*next++).ticket = ticket; };
-  const auto granted = [&](OpRecord& record) { ready.push(record); };
-  const auto drop = [&](OpRecord& ended) { core_.front.records.free(port.records, &ended); };
-  const auto fence = [&](Dep::Var& var) -> OpRecord& { return core_.front.make_fence(port, var); };
-  const auto take_back = [&] {
+  core_.front.enter_each(records, about, entry, ready, place, [&] {
     unlist(launch);
     Port::add(port.pushed, -plan.size());
     core_.waits.tell_if_idle();  // another thread may have counted them
-  };
-  try {
-    if (Dep::join_each(records, entry.joiners(), place, granted, drop, fence)) return;
-  } catch (...) {  // no memory for a fence
-    take_back();
-    for (OpRecord* record : records) core_.front.records.free(port.records, record);
-    throw;
-  }
-  take_back();
-  core_.front.refuse(about, records, entry);
+  });
 }
 
 void Launches::number_nodes(GraphLaunch& launch, Port& port) {
@@ -216,20 +204,6 @@ void Launches::invoke_node(OpRecord& op, const FailurePtr& poison) {
     context.failure_ = poison;
     context.lane_ = captured.info->lane->ordered.get();
     captured.function(context);
-  }
-}
-
-void Launches::append_nodes(std::vector<PendingOp>& ops) {
-  MutexLock lock(mutex);
-  for (GraphLaunch* launch = first; launch != nullptr; launch = launch->next) {
-    const GraphPlan& plan = launch->plan();
-    for (const PlanNode& node : plan.nodes()) {
-      const OpId id = launch->first_id + node.number;
-      const OpRecord& record = launch->record(node.number);
-      if (record.has_finished(id)) continue;
-      PendingOp& op = ops.emplace_back(PendingOp{{core_.number, id}, false, record.stage(), node.op->info, {}});
-      for (std::size_t i = 0; i < node.op->accesses.size(); ++i) op.places.push_back(launch->place(node, i));
-    }
   }
 }
 

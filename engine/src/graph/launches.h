@@ -33,7 +33,6 @@ class Launches {
   void leave_node(OpRecord& op, ReadyList& ready);
   /// Makes launches that ended on this thread reusable. Destroys graphs without an owner, and their captures.
   void end_launches(Port& port, Slots* slots);
-  void append_nodes(std::vector<PendingOp>& ops) WINDROW_EXCLUDES(mutex);
 
   Mutex mutex;
   GraphLaunch* first WINDROW_GUARDED_BY(mutex) = nullptr;  ///< of the launches under way

@@ -40,9 +40,8 @@ class Pieces {
 }  // namespace
 
 CapturedOp::~CapturedOp() {
-  if (core == nullptr) return;
-  if (core->begin_use()) core->of().lanes.keep_captures(*this);
-  core->end_use();  // before captures are destroyed, which may own the engine
+  // The use ends before captures are destroyed, which may own the engine.
+  if (core != nullptr) core->use([this](Core& engine) { engine.lanes.keep_captures(*this); });
 }
 
 /// Computes which op waits for which, as pushing the ops one after the other would.

@@ -5,7 +5,6 @@
 #include "core/core.h"
 #include "core/entry.h"
 #include "policy/slots_free.h"
-#include "wait/poll_intervals.h"
 
 namespace windrow {
 
@@ -153,10 +152,9 @@ void Lanes::remove_lane(LaneId id) {
   if (lane.removed.exchange(true)) throw MisuseError(name + " was removed before");
   lane.started = false;  // so that pushes look at `removed`; see start()
   core_.front.ports.hand_over();
-  PollIntervals intervals;
   const auto is_of_lane = [&lane](const OpRecord& op) { return op.info().lane == &lane; };
   while (core_.front.any_pending(is_of_lane) || !lane.close_if_idle()) {
-    std::this_thread::sleep_for(intervals.next(1, PollIntervals::Clock::now()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   if (const Point last = lane.last()) core_.waits.reach(last);
   lane.ordered->close();

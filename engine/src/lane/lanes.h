@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "policy/ready_queue.h"
+#include "policy/priority_queue.h"
 #include "process/fork.h"
 #include "record/failure.h"
 #include "record/op.h"

@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "policy/ready_queue.h"
+#include "policy/priority_queue.h"
 #include "policy/running_policy.h"
 #include "windrow/engine/internal/mutex.h"
 
@@ -22,7 +22,11 @@ class ByPriority {
   explicit ByPriority(SlotCounts& counts) : counts_(counts) {}
 
   /// Queues the op by its priority; an op without one counts as urgent.
-  void put(OpRecord& op) noexcept WINDROW_EXCLUDES(mutex_);
+  void put(OpRecord& op) noexcept WINDROW_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    (op.priority >= 0 ? urgent_ : background_).put(op);
+    ++(op.priority >= 0 ? counts_.urgent : background_count_);
+  }
 
   /// The next op, or null. `others(turned)` takes an op without priority; if `turned`, from all places by turns.
   template <class Others>
@@ -48,8 +52,15 @@ class ByPriority {
   /// Makes the next take of this thread use the reverse order.
   static void turn_next(Takes& takes) { takes.all |= aging_takes - 1; }
 
-  OpRecord* take_urgent() WINDROW_EXCLUDES(mutex_);
-  OpRecord* take_wanted(const Wanted& wanted) WINDROW_EXCLUDES(mutex_);
+  OpRecord* take_urgent() WINDROW_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return taken(urgent_.empty() ? nullptr : &urgent_.take(), counts_.urgent);
+  }
+  OpRecord* take_wanted(const Wanted& wanted, PriorityQueue::Search search) WINDROW_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    OpRecord* const op = taken(urgent_.take_wanted(wanted, search), counts_.urgent);
+    return op != nullptr ? op : taken(background_.take_wanted(wanted, search), background_count_);
+  }
 
   bool any_urgent() const { return counts_.urgent.load(std::memory_order_seq_cst) > 0; }
   bool any() const { return any_urgent() || background_count_.load(std::memory_order_seq_cst) > 0; }
@@ -66,7 +77,14 @@ class ByPriority {
     }
     return background_count_.load(std::memory_order_seq_cst) > 0 ? take_background() : nullptr;
   }
-  OpRecord* take_background() WINDROW_EXCLUDES(mutex_);
+  OpRecord* take_background() WINDROW_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return taken(background_.empty() ? nullptr : &background_.take(), background_count_);
+  }
+  static OpRecord* taken(OpRecord* op, std::atomic<int>& count) {
+    if (op != nullptr) --count;
+    return op;
+  }
 
   SlotCounts& counts_;
   std::atomic<int> background_count_{0};

@@ -1,10 +1,11 @@
 #include "policy/running_policy.h"
 
 #include <atomic>
+#include <limits>
+#include <random>
 #include <utility>
 
 #include "diagnosis/engine_log.h"
-#include "policy/queue_workers.h"
 #include "policy/thread_pool.h"
 #include "process/exit.h"
 #include "record/running.h"
@@ -12,72 +13,9 @@
 namespace windrow {
 namespace {
 
-QueueWorkersOptions queue_options(const PolicyContext& of, std::string name, int slots) {
-  return {.name = std::move(name),
-          .slots = slots,
-          .max_spares = of.options.max_spare_threads,
-          .on_thread_start = of.options.on_thread_start,
-          .ports = &of.ports};
-}
-
-class Serial final : public RunningPolicy {
- public:
-  explicit Serial(const PolicyContext& of) : workers_(only_queue(of), std::make_unique<PriorityQueue>(), of.run) {}
-
-  void start(LaneState& lane) override {
-    if (lane.ordered) expect_callbacks();
-  }
-  void expect_callbacks() override {
-    if (stands_by_.load(std::memory_order_relaxed)) return;
-    workers_.start();
-    stands_by_.store(true, std::memory_order_relaxed);
-  }
-  void add(OpRecord& op) noexcept override { workers_.add(op); }
-  void before_push() override { workers_.announce(); }
-  void after_push(Slots::Patience patience) override { workers_.help(patience); }
-  void stop() override { workers_.stop(); }
-  OpRecord* take_wanted_anywhere(const Wanted& wanted) override { return workers_.take_wanted_anywhere(wanted); }
-  int spares() const override { return workers_.spares(); }
-  std::uint64_t ready() const override { return workers_.ready(); }
-  void each_mutex(EachMutex f) override { workers_.each_mutex(f); }
-  void forget_threads(Copied copied) noexcept override {
-    workers_.forget_threads(copied);
-    stands_by_ = false;
-  }
-
- private:
-  static QueueWorkersOptions only_queue(const PolicyContext& of) {
-    QueueWorkersOptions result = queue_options(of, "serial", 1);
-    result.callers_run = true;
-    return result;
-  }
-
-  QueueWorkers workers_;
-  std::atomic<bool> stands_by_{false};  // the policy's thread was started; only saves calls of workers_.start()
-};
-
-class Chaos final : public RunningPolicy {
- public:
-  explicit Chaos(const PolicyContext& of)
-      : workers_(queue_options(of, "chaos", of.options.workers), std::make_unique<ChaosQueue>(of.options.chaos_seed),
-                 of.run) {}
-
-  void start(LaneState&) override { workers_.start(); }
-  void add(OpRecord& op) noexcept override { workers_.add(op); }
-  void stop() override { workers_.stop(); }
-  OpRecord* take_wanted_anywhere(const Wanted& wanted) override { return workers_.take_wanted_anywhere(wanted); }
-  int spares() const override { return workers_.spares(); }
-  std::uint64_t ready() const override { return workers_.ready(); }
-  void each_mutex(EachMutex f) override { workers_.each_mutex(f); }
-  void forget_threads(Copied copied) noexcept override { workers_.forget_threads(copied); }
-
- private:
-  QueueWorkers workers_;
-};
-
-/// The policy `pool`, with one pool for all lanes, and the policy `per_device`, with a pool for each lane and, for the
-/// host lane, one more of one thread that only runs urgent ops.
-class ThreadPools final : public RunningPolicy {
+/// The policies with one pool for all lanes, and the policy `per_device`, with a pool for each lane and, for the host
+/// lane, one more of one thread that only runs urgent ops.
+class ThreadPools : public RunningPolicy {
  public:
   explicit ThreadPools(PolicyContext of) : of_(std::move(of)) {}
 
@@ -96,8 +34,11 @@ class ThreadPools final : public RunningPolicy {
   /// Null behind the last one.
   ThreadPool* pool_at(std::size_t index) WINDROW_EXCLUDES(mutex_);
 
+ protected:
   const PolicyContext of_;
   mutable Mutex mutex_;
+
+ private:
   std::deque<ThreadPool> pools_ WINDROW_GUARDED_BY(mutex_);  // never shrinks
 };
 
@@ -108,9 +49,12 @@ void ThreadPools::start(LaneState& lane) {
 }
 
 ThreadPool& ThreadPools::pool_for(const LaneState& lane) {
-  const bool for_all = of_.options.policy == Policy::pool;
+  const bool for_all = of_.options.policy != Policy::per_device;
   if (for_all && !pools_.empty()) return pools_.front();
-  if (for_all) return pools_.emplace_back(*this, of_, ThreadPoolOptions{of_.options.workers, "policy pool"});
+  if (for_all) {
+    return pools_.emplace_back(
+        *this, of_, ThreadPoolOptions{of_.options.workers, "policy " + std::string(to_string(of_.options.policy))});
+  }
   ThreadPool& pool =
       pools_.emplace_back(*this, of_, ThreadPoolOptions{lane.host.threads, "lane '" + lane.host.name + "'", &lane});
   if (lane.id == host_lane) {
@@ -161,6 +105,37 @@ void ThreadPools::forget_threads(Copied copied) noexcept {
   for (ThreadPool& pool : pools_) pool.forget_threads(copied);
 }
 
+/// The policy `chaos`: a pool in which the order of ops is by priorities that are drawn, by a seed.
+class Chaos final : public ThreadPools {
+ public:
+  explicit Chaos(PolicyContext of) : ThreadPools(with_pauses(std::move(of))), random_(of_.options.chaos_seed) {}
+
+  void add(OpRecord& op) noexcept override {
+    op.priority = draw();
+    ThreadPools::add(op);
+  }
+
+ private:
+  /// Pauses make ops overlap that otherwise would not, and let more ops become ready. A short program needs frequent
+  /// pauses to reveal its errors. In a long one, rare pauses are numerous enough, and each costs as much as fifty ops.
+  static PolicyContext with_pauses(PolicyContext of) {
+    of.run = [run = std::move(of.run), runs = std::make_shared<std::atomic<unsigned>>(0)](OpRecord& op, Slots& slots) {
+      constexpr int first_runs = 64, one_pause_in_first = 4, one_pause_in = 64, longest_pause_us = 50;
+      const int one_in = runs->fetch_add(1) < first_runs ? one_pause_in_first : one_pause_in;
+      if (op.priority % one_in == 0)
+        std::this_thread::sleep_for(std::chrono::microseconds(op.priority / one_in % longest_pause_us));
+      run(op, slots);
+    };
+    return of;
+  }
+  int draw() WINDROW_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return std::uniform_int_distribution(1, std::numeric_limits<int>::max())(random_);
+  }
+
+  std::mt19937_64 random_ WINDROW_GUARDED_BY(mutex_);
+};
+
 constinit thread_local bool started_without_hook = false;
 
 }  // namespace
@@ -182,12 +157,12 @@ void call_start_hook(const std::function<void()>& on_thread_start) noexcept {
 std::unique_ptr<RunningPolicy> make_policy(PolicyContext of) {
   switch (of.options.policy) {
     case Policy::serial:
-      return std::make_unique<Serial>(of);
+      return make_serial(std::move(of));
     case Policy::pool:
     case Policy::per_device:
       return std::make_unique<ThreadPools>(std::move(of));
     case Policy::chaos:
-      return std::make_unique<Chaos>(of);
+      return std::make_unique<Chaos>(std::move(of));
   }
   throw MisuseError("EngineOptions.policy is no Policy");
 }

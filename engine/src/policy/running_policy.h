@@ -100,5 +100,6 @@ struct PolicyContext {
 void call_start_hook(const std::function<void()>& on_thread_start) noexcept;
 
 std::unique_ptr<RunningPolicy> make_policy(PolicyContext context);
+std::unique_ptr<RunningPolicy> make_serial(PolicyContext context);
 
 }  // namespace windrow

@@ -10,9 +10,9 @@
 namespace windrow {
 
 ThreadPool::ThreadPool(const RunningPolicy& policy, const PolicyContext& of, ThreadPoolOptions how)
-    : Slots(how.helps != nullptr  ? GoesOn::with_none
-            : how.lane != nullptr ? GoesOn::with_ops_of_lane
-                                  : GoesOn::with_any,
+    : Slots(how.helps != nullptr || of.options.policy == Policy::chaos ? GoesOn::with_none
+            : how.lane != nullptr                                      ? GoesOn::with_ops_of_lane
+                                                                       : GoesOn::with_any,
             how.lane),
       policy_(policy),
       of_(of),
@@ -103,6 +103,11 @@ template <ReadyRing::Look look>
 }
 
 OpRecord* ThreadPool::take_wanted(const Wanted& wanted) {
+  if (of_.options.policy == Policy::chaos) {
+    // While spare threads may come, keep to the order: they can run ops that the wait does not depend on.
+    const bool few_wait = spares() < std::min(few_spares, of_.options.max_spare_threads);
+    return by_priority_.take_wanted(wanted, few_wait ? PriorityQueue::Search::near : PriorityQueue::Search::all);
+  }
   PoolRing* const ring = of_.ports.mine().ring;
   if (!owns(ring) || helps_ != nullptr || counts_.urgent.load(std::memory_order_relaxed) > 0) return nullptr;
   if (ring->empty<ReadyRing::Look::close>()) return nullptr;
@@ -131,7 +136,7 @@ OpRecord* ThreadPool::take_wanted_anywhere(const Wanted& wanted) {
     if (OpRecord* const moved = from_others_.take()) keep(*moved);
   }
   OpRecord* op = searched_->take_newest(wanted, std::numeric_limits<std::uint64_t>::max());
-  if (op == nullptr) op = by_priority_.take_wanted(wanted);
+  if (op == nullptr) op = by_priority_.take_wanted(wanted, PriorityQueue::Search::all);
   rouse();
   return op;
 }

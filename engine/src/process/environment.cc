@@ -1,7 +1,9 @@
 #include "process/environment.h"
 
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
@@ -72,6 +74,17 @@ void refuse_wrong_environment(EngineOptions& options) {
   // The environment may have changed since the options were made, and be right now.
   if (options.policy == wrong_policy) options.policy = chosen_policy();
   if (options.workers == wrong_workers) options.workers = chosen_workers();
+}
+
+std::string trace_path_from_environment() {
+  const char* given = std::getenv("WINDROW_TRACE");
+  if (given == nullptr || *given == '\0') return {};
+  static std::atomic<int> asked{0};
+  const int number = ++asked;
+  if (number == 1) return given;
+  const std::filesystem::path path(given);
+  const std::string name = path.stem().string() + "." + std::to_string(number) + path.extension().string();
+  return (path.parent_path() / name).string();
 }
 
 }  // namespace windrow

@@ -24,10 +24,7 @@ std::atomic<std::thread::id> exiting{};  // written before `resting` is set
 
 template <class F>
 void for_each_engine(F&& f) noexcept try {
-  for (const std::shared_ptr<CoreLink>& link : WaitGraph::of_process().links()) {
-    if (link->begin_use()) f(link->of());
-    link->end_use();
-  }
+  for (const std::shared_ptr<CoreLink>& link : WaitGraph::of_process().links()) link->use(f);
 } catch (const std::bad_alloc&) {
   // The engines end as their owners end.
 }

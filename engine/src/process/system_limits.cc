@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string_view>
@@ -54,44 +55,27 @@ bool has_word(const std::string& list, std::string_view word) {
   return false;
 }
 
-/// The folder of the process's group for one resource, and that of the outermost group which the process can see.
-struct GroupFolders {
-  std::string own, outermost;
-  int version;
-};
-
-/// The path of the process's group; of version 2 if `controller` is empty.
-std::optional<std::string> path_of_group(const std::string& root, std::string_view controller) {
+/// The folders of the process's group for one resource, and of the groups around it; of version 2 if `controller` is
+/// empty. Groups are mounted where systemd and containers mount them.
+std::vector<std::string> folders_of(const std::string& root, std::string_view controller) {
+  std::vector<std::string> folders;
   std::ifstream in(root + "/proc/self/cgroup");
   for (std::string entry; std::getline(in, entry);) {
     const std::size_t first = entry.find(':'), second = entry.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = entry.substr(first + 1, second - first - 1);
-    if (controller.empty() ? controllers.empty() : has_word(controllers, controller)) return entry.substr(second + 1);
-  }
-  return std::nullopt;
-}
-
-std::optional<GroupFolders> folders_of(const std::string& root, std::string_view controller) {
-  const auto path = path_of_group(root, controller);
-  if (!path) return std::nullopt;
-  std::ifstream in(root + "/proc/self/mountinfo");
-  for (std::string entry; std::getline(in, entry);) {
-    // id, parent, device, root, place, options..., "-", type, source, options
-    std::istringstream words(entry);
-    std::string id, parent, device, shown, place, word, type, source, options;
-    words >> id >> parent >> device >> shown >> place;
-    while (words >> word && word != "-") {
-    }
-    words >> type >> source >> options;
-    if (controller.empty() ? type != "cgroup2" : type != "cgroup" || !has_word(options, controller)) continue;
+    if (controller.empty() ? !controllers.empty() : !has_word(controllers, controller)) continue;
+    const std::string mounted = root + "/sys/fs/cgroup" + (controllers.empty() ? "" : "/" + controllers);
+    std::string inside = entry.substr(second + 1);
     // In a container, the path may be that outside of it, whose beginning is what is mounted.
-    std::string inside = *path;
-    if (shown != "/" && (inside + '/').starts_with(shown + '/')) inside = inside.substr(shown.size());
-    if (inside == "/") inside.clear();
-    return GroupFolders{root + place + inside, root + place, controller.empty() ? 2 : 1};
+    std::error_code error;
+    while (!inside.empty() && !std::filesystem::exists(mounted + inside, error)) inside.erase(0, inside.find('/', 1));
+    for (; inside.size() > 1; inside.erase(std::min(inside.rfind('/'), inside.size() - 1))) {
+      folders.push_back(mounted + inside);
+    }
+    folders.push_back(mounted);
   }
-  return std::nullopt;
+  return folders;
 }
 
 std::optional<double> cpus_of(const std::string& folder, int version, std::string& file) {
@@ -122,15 +106,10 @@ template <class T, class Read>
 void find_limit(const std::string& root, std::string_view controller, std::optional<SystemLimits::OfGroup<T>>& limit,
                 Read&& read) {
   for (const std::string_view of : {controller, std::string_view()}) {
-    const auto folders = folders_of(root, of);
-    if (!folders) continue;
-    for (std::string folder = folders->own; folder.size() >= folders->outermost.size();) {
+    for (const std::string& folder : folders_of(root, of)) {
       std::string file;
-      const std::optional<T> here = read(folder, folders->version, file);
+      const std::optional<T> here = read(folder, of.empty() ? 2 : 1, file);
       if (here && (!limit || *here < limit->limit)) limit = SystemLimits::OfGroup<T>{*here, file.substr(root.size())};
-      const std::size_t end = folder.find_last_of('/');
-      if (end == std::string::npos) break;
-      folder.resize(end);
     }
   }
 }

@@ -136,18 +136,6 @@ void Ports::give_back(Port& port) {
   port.taken = false;
 }
 
-Ports::Stopped::Stopped(Ports& ports) : ports_(ports) {
-  ports_.mutex_.lock();  // so that no further port is made
-  for (Port& port : ports_.all_) port.entry.close();
-  AsymmetricFence::heavy();
-  for (const Port& port : ports_.all_) port.entry.await_outside();
-}
-
-Ports::Stopped::~Stopped() {
-  for (Port& port : ports_.all_) port.entry.open();
-  ports_.mutex_.unlock();
-}
-
 Ports::Sums Ports::sums() const {
   // Counts finished ops and waits first. So nothing is missed that was pending at the moment between the two loops.
   std::uint64_t waits_left = 0;
@@ -184,12 +172,11 @@ void Ports::each_mutex_of_process(EachMutex f) { f(alive().mutex); }
 
 bool Ports::on_own_thread() const { return of_this_thread().adopted.engine == engine_; }
 
-bool Ports::try_stop() WINDROW_UNCHECKED_LOCKING {
-  constexpr int looks = 1000;  // about 50 ms
-  mutex_.lock();
+bool Ports::try_stop(int looks) WINDROW_UNCHECKED_LOCKING {
+  mutex_.lock();  // so that no further port is made
   for (Port& port : all_) port.entry.close();
   AsymmetricFence::heavy();
-  const auto is_outside = [](const Port& port) { return port.entry.await_outside(looks); };
+  const auto is_outside = [&](const Port& port) { return port.entry.await_outside(looks); };
   if (std::all_of(all_.begin(), all_.end(), is_outside)) return true;
   go_on();
   return false;

@@ -170,8 +170,10 @@ class Ports {
   /// Keeps all threads from making and entering records during its lifetime.
   class WINDROW_SCOPED Stopped {
    public:
-    explicit Stopped(Ports& ports) WINDROW_ACQUIRE(ports.mutex_);
-    ~Stopped() WINDROW_RELEASE();
+    explicit Stopped(Ports& ports) WINDROW_ACQUIRE(ports.mutex_) WINDROW_UNCHECKED_LOCKING : ports_(ports) {
+      ports_.try_stop(std::numeric_limits<int>::max());
+    }
+    ~Stopped() WINDROW_RELEASE() WINDROW_UNCHECKED_LOCKING { ports_.go_on(); }
     Stopped(const Stopped&) = delete;
     Stopped& operator=(const Stopped&) = delete;
 
@@ -187,8 +189,9 @@ class Ports {
 
   // ---- fork; see fork.h ----
   static void each_mutex_of_process(EachMutex f);
-  /// As Stopped, until go_on(). If a thread takes long to leave a push, reopens all ports and returns false.
-  bool try_stop();
+  /// As Stopped, until go_on(). If a thread has not left a push after so many looks, reopens all ports and returns
+  /// false. A thousand looks take about 50 ms.
+  bool try_stop(int looks = 1000);
   void go_on();
   void forget_threads() noexcept;
   /// Whether the calling thread was started by this engine.

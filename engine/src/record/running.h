@@ -62,6 +62,19 @@ struct Running {
   static inline constinit thread_local Running* floor_ = nullptr;
 };
 
+/// During its lifetime, the ops on this thread are at Stage::waits_inside. A trace of the ops shows the wait. An op in
+/// whose loop this thread only helps goes on elsewhere, and is left alone.
+class InsideWait {
+ public:
+  InsideWait();
+  ~InsideWait();
+  InsideWait(const InsideWait&) = delete;
+  InsideWait& operator=(const InsideWait&) = delete;
+
+ private:
+  const Ticks begun_ = now_in_ticks();
+};
+
 /// Counts the captures and the refusals of pushes, of all engines, that the calling thread is in. Other threads are in
 /// none of them, so they must not help in the loops of this thread meanwhile.
 class OwnThreadOnly {

@@ -36,11 +36,8 @@ class TraceReader {
     lay_out_async_ops();
     find_dependences();
     begin_after_predecessors();
-    begin_after_those_of_the_lane();
     order_ops();
-    const auto earlier = [](const auto& a, const auto& b) { return a.at < b.at; };
-    std::stable_sort(graph_.samples.begin(), graph_.samples.end(), earlier);
-    std::stable_sort(graph_.counts.begin(), graph_.counts.end(), earlier);
+    std::ranges::stable_sort(graph_.counts, {}, &TraceGraph::Count::at);
     return std::move(graph_);
   }
 
@@ -64,11 +61,6 @@ class TraceReader {
     if (record.kind == Kind::wait) return read_places(record, accesses, no_op);
     if (record.begin < recording_.start.ticks) return;
     const std::int64_t begin = scale_.nanoseconds(record.begin);
-    if (record.kind == Kind::sample) return graph_.samples.push_back({begin, record.id, record.end, 0});
-    if (record.kind == Kind::bytes) {
-      if (!graph_.samples.empty() && graph_.samples.back().at == begin) graph_.samples.back().bytes = record.id;
-      return;
-    }
     if (record.kind == Kind::counter) {
       return graph_.counts.push_back({begin, static_cast<std::uint32_t>(record.end), record.id});
     }
@@ -207,35 +199,11 @@ class TraceReader {
     beside_.push_back(place.op);
   }
 
-  /// Corrects begins that are too early: a thread that continues at once takes the end of its last op as the begin of
-  /// the next one, which another thread may have made ready a moment later.
+  /// Corrects begins that are too early: the clocks of two cores may differ a little.
   void begin_after_predecessors() {
     for (const auto& [from, to] : graph_.dependences) {
       TraceGraph::Op& op = graph_.ops[to];
       op.begin = std::max(op.begin, std::min(op.end, graph_.ops[from].end));
-    }
-  }
-
-  /// The same for ordered lanes: an op is issued when the one before it on its lane has ended.
-  void begin_after_those_of_the_lane() {
-    struct Slice {
-      std::int64_t end;
-      std::int64_t* begin;
-    };
-    std::map<std::uint32_t, std::vector<Slice>> by_track;
-    for (const auto& [lane, track] : lane_tracks_) by_track[track];
-    const auto add = [&](auto& slice) {
-      if (const auto found = by_track.find(slice.track); found != by_track.end()) {
-        found->second.push_back({slice.end, &slice.begin});
-      }
-    };
-    for (TraceGraph::Op& op : graph_.ops) add(op);
-    for (TraceGraph::Span& span : graph_.spans)
-      if (span.kind == TraceRecord::Kind::call) add(span);
-    for (auto& [track, slices] : by_track) {
-      std::sort(slices.begin(), slices.end(), [](const Slice& a, const Slice& b) { return a.end < b.end; });
-      std::int64_t last = 0;
-      for (const Slice& slice : slices) *slice.begin = std::max(*slice.begin, std::exchange(last, slice.end));
     }
   }
 

@@ -12,6 +12,7 @@
 #include "record/op.h"
 #include "trace/recorder.h"
 #include "windrow/engine/lane.h"
+#include "windrow/engine/trace.h"
 
 namespace windrow {
 
@@ -38,11 +39,6 @@ struct TraceGraph {
     std::uint32_t track;
     std::int64_t begin, end;
   };
-  struct Sample {
-    std::int64_t at;
-    std::uint64_t pending, ready;  ///< ops
-    std::uint64_t bytes;           ///< of pending ops
-  };
   struct Count {
     std::int64_t at;
     std::uint32_t counter;  ///< index of counters
@@ -61,8 +57,7 @@ struct TraceGraph {
 
   std::vector<Op> ops;
   std::vector<Span> spans;
-  std::vector<Work> work;  ///< sorted by track, then by begin
-  std::vector<Sample> samples;
+  std::vector<Work> work;             ///< sorted by track, then by begin
   std::vector<std::string> counters;  ///< names
   std::vector<Count> counts;
   std::vector<Track> tracks;
@@ -77,5 +72,12 @@ struct LaneWork {
   std::vector<DeviceWork> work;
 };
 TraceGraph read_graph(const Recording& recording, const std::vector<LaneWork>& lanes, Policy policy);
+
+/// Writes the file in the format of Chrome's trace events. It appears at once and complete. Throws Error, naming the
+/// path, on failure.
+void write_json(const std::string& path, const TraceGraph& graph, std::uint32_t engine);
+
+/// Times by the names of ops, busy threads, the critical path.
+TraceSummary summarise(const TraceGraph& graph);
 
 }  // namespace windrow

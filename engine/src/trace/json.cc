@@ -1,5 +1,4 @@
-#include "trace/json.h"
-
+// A trace as JSON.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -7,27 +6,18 @@
 #include <cstdio>
 #include <fstream>
 #include <locale>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "lane/lanes.h"
+#include "trace/graph.h"
 
 namespace windrow {
 namespace {
 
-/// The length in bytes of the UTF-8 sequence at the beginning; 0 if there is none.
-std::size_t sequence_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t length = first >= 0xc2 && first < 0xe0 ? 2 : first >= 0xe0 && first < 0xf0 ? 3 : 4;
-  if (first < 0xc2 || first > 0xf4) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if (byte(i) >> 6 != 2) return 0;
-  }
-  // Overlong sequences, surrogates, and sequences beyond the last character.
-  if ((first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) >= 0xa0)) return 0;
-  if ((first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) >= 0x90)) return 0;
-  return length;
+/// The text as a JSON string literal. Bytes that are not UTF-8 become the replacement character.
+std::string quoted(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 /// Microseconds, to the nanosecond.
@@ -86,7 +76,6 @@ class JsonWriter {
       event("X", work.name, work.track) << ",\"cat\":\"device\",\"ts\":" << microseconds(work.begin)
                                         << ",\"dur\":" << microseconds(work.end - work.begin) << ",\"args\":{}}";
     }
-    for (const TraceGraph::Sample& sample : graph_.samples) write_sample(sample);
     for (const TraceGraph::Count& count : graph_.counts) {
       event("C", graph_.counters[count.counter])
           << ",\"ts\":" << microseconds(count.at) << ",\"args\":{\"value\":" << count.value << "}}";
@@ -146,13 +135,6 @@ class JsonWriter {
         << (waits ? "from" : "pushed_at") << "\":" << quoted(push_site(*span.info)) << "}}";
   }
 
-  void write_sample(const TraceGraph::Sample& sample) {
-    const std::string at = microseconds(sample.at);
-    event("C", "pending ops") << ",\"ts\":" << at << ",\"args\":{\"ops\":" << sample.pending << "}}";
-    event("C", "ready ops") << ",\"ts\":" << at << ",\"args\":{\"ops\":" << sample.ready << "}}";
-    event("C", "pending bytes") << ",\"ts\":" << at << ",\"args\":{\"bytes\":" << sample.bytes << "}}";
-  }
-
   /// A mark across all tracks, where the ops that were kept end.
   void write_end() {
     std::int64_t end = 0;
@@ -181,32 +163,7 @@ class JsonWriter {
 
 }  // namespace
 
-std::string quoted(std::string_view text) {
-  std::string result = "\"";
-  while (!text.empty()) {
-    const std::size_t length = sequence_length(text);
-    const char c = text.front();
-    if (length == 0) {
-      result += "\\ufffd";
-    } else if (c == '"' || c == '\\') {
-      result += {'\\', c};
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      char escape[8];
-      std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(c));
-      result += escape;
-    } else {
-      result += text.substr(0, length);
-    }
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return result + '"';
-}
-
-void write_json(std::ostream& out, const TraceGraph& graph, std::uint32_t engine) {
-  JsonWriter(out, graph, engine).write();
-}
-
-void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
+void write_json(const std::string& path, const TraceGraph& graph, std::uint32_t engine) {
   static std::atomic<unsigned> files{0};
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();  // tells processes apart
   const std::string part = path + "." + std::to_string(now) + "." + std::to_string(++files) + ".part";
@@ -218,7 +175,7 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
     std::ofstream out(file, std::ios::binary);
     if (!out) fail(errno);
     out.imbue(std::locale::classic());  // whatever locale the program has, numbers have no separators
-    write(out);
+    JsonWriter(out, graph, engine).write();
     out.close();
     if (!out) fail(errno);
   };

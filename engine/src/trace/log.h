@@ -37,9 +37,7 @@ struct TraceRecord {
     call,         ///< the function of an async op ran on this thread
     wait_inside,  ///< the op with this number waited
     wait,         ///< no op, and no times: the place at a variable of a wait, or of a fence between kinds of access
-    sample,       ///< no op: at `begin`, id ops were pending and `end` ready
-    bytes,        ///< belongs to the sample before: at `begin`, the pending ops held id bytes
-    counter,      ///< belongs to a sample: at `begin`, the counter with number `end` was id
+    counter,      ///< no op: at `begin`, the counter with number `end` was id
   };
   Kind kind = Kind::op;
   Outcome outcome = Outcome::ran;
@@ -87,7 +85,7 @@ class TraceLog {
       left_out_.store(left_out_.load(std::memory_order_relaxed) + is_op, std::memory_order_relaxed);
       return;
     }
-    count_ += record.kind < TraceRecord::Kind::sample;
+    count_ += record.kind != TraceRecord::Kind::counter;
     std::memcpy(at_, &record, sizeof record);
     auto* accesses = at_ + sizeof record;
     for (std::uint32_t i = 0; i < record.accesses; ++i) {
@@ -124,7 +122,7 @@ class TraceLog {
   Chunk* chunk_ = nullptr;  // the last one
   std::byte* at_ = nullptr;
   std::size_t room_ = 0;
-  std::uint64_t count_ = 0;  // of records other than samples, which do not come without others
+  std::uint64_t count_ = 0;  // of records other than counters, which do not come without others
 
   std::atomic<std::uint64_t> left_out_{0};  // written by the log's thread
   mutable Mutex mutex_;
@@ -135,7 +133,6 @@ class TraceLog {
 /// What a port keeps for the trace. Owned by the port's thread.
 struct TracePort {
   TraceLog* log = nullptr;    ///< belongs to the recorder
-  Ticks last_end = 0;         ///< the end of the last op, if the thread continues at once; else 0
   Ticks last_sample = 0;      ///< when the thread last counted the pending ops
   bool some_pending = false;  ///< whether there were any then
 };

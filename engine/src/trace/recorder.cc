@@ -6,7 +6,6 @@ void TraceRecorder::start(const TraceOptions& options) {
   MutexLock lock(mutex_);
   start_ = ClockReading::now();
   all_arrows_ = options.all_arrows;
-  started_.store(start_.ticks, std::memory_order_relaxed);
   max_ops_.store(options.max_ops_per_thread, std::memory_order_relaxed);
   session_.store(session_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   on_.store(true, std::memory_order_release);
@@ -25,6 +24,7 @@ Recording TraceRecorder::read() const {
   // record it; in the latter case nothing that depends on the op has ended.
   Recording recording{.start = start_, .end = on() ? ClockReading::now() : stop_};
   recording.all_arrows = all_arrows_;
+  recording.counters.assign(engine_counters.begin(), engine_counters.end());
   for (const TraceCounter& counter : counters_) recording.counters.push_back(counter.name);
   const std::uint32_t session = session_.load(std::memory_order_relaxed);
   if (session == 0) return recording;
@@ -42,7 +42,12 @@ void TraceRecorder::add(TraceCounter counter) {
   counter_count_.store(counters_.size(), std::memory_order_release);
 }
 
-void TraceRecorder::record_counters(Port& port, Ticks now) {
+void TraceRecorder::record_counters(Port& port, Ticks now,
+                                    std::array<std::uint64_t, engine_counters.size()> of_engine) {
+  const auto record_one = [&](std::size_t number, std::uint64_t value) {
+    record(port, {.kind = TraceRecord::Kind::counter, .begin = now, .end = number, .id = value});
+  };
+  for (std::size_t i = 0; i < of_engine.size(); ++i) record_one(i, of_engine[i]);
   // acquire: pairs with the release in add().
   const std::size_t count = counter_count_.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < count; ++i) {
@@ -51,8 +56,7 @@ void TraceRecorder::record_counters(Port& port, Ticks now) {
       MutexLock lock(mutex_);
       counter = &counters_[i];
     }
-    const std::optional<std::uint64_t> value = counter->read();
-    if (value) record(port, {.kind = TraceRecord::Kind::counter, .begin = now, .end = i, .id = *value});
+    if (const std::optional<std::uint64_t> value = counter->read()) record_one(of_engine.size() + i, *value);
   }
 }
 

@@ -4,13 +4,13 @@
 // accesses when the trace is read (trace/graph.h). So ops that no core has seen may be recorded, too, one by one.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <functional>
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "record/ports.h"
 #include "trace/log.h"
@@ -47,15 +47,17 @@ class TraceRecorder {
   std::uint64_t max_ops() const { return max_ops_.load(std::memory_order_relaxed); }
   Recording read() const WINDROW_EXCLUDES(mutex_);
   void add(TraceCounter counter) WINDROW_EXCLUDES(mutex_);
-  /// Records the counters at a moment.
-  void record_counters(Port& port, Ticks now) WINDROW_EXCLUDES(mutex_);
+  /// The counters that each engine has, by number; those of add() follow.
+  static constexpr std::array engine_counters{"pending ops", "ready ops", "pending bytes"};
+  /// Records the counters at a moment, those of the engine with these values.
+  void record_counters(Port& port, Ticks now, std::array<std::uint64_t, engine_counters.size()> of_engine)
+      WINDROW_EXCLUDES(mutex_);
 
   /// Called while the trace is on: an op begins on this thread, which has taken one of `slots`. Returns the begin of
   /// the op, which is never 0.
   Ticks begin(Port& port, const Slots* slots) {
     if (port.trace.log == nullptr || (slots != nullptr && port.trace.log->slots != slots)) add_log(port, slots);
-    const Ticks last = std::exchange(port.trace.last_end, 0);
-    return last > started_.load(std::memory_order_relaxed) ? last : now_in_ticks();
+    return now_in_ticks();
   }
 
   /// Records anything. If the record has an OpInfo, that must have a lane. An op's dependencies are derived from its
@@ -95,7 +97,6 @@ class TraceRecorder {
 
   // Written under mutex_. A start writes them in this order, the last two by release stores, whose partners are the
   // acquire loads that see them.
-  std::atomic<Ticks> started_{0};
   std::atomic<std::uint64_t> max_ops_{0};
   std::atomic<std::uint32_t> session_{0};
   std::atomic<bool> on_{false};

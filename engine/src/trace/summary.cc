@@ -1,11 +1,11 @@
 // The summary of a trace: times by the names of ops, busy threads, the critical path.
-#include "trace/summary.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <map>
 #include <ostream>
 #include <unordered_set>
+
+#include "trace/graph.h"
 
 namespace windrow {
 namespace {

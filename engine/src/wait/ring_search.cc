@@ -7,17 +7,7 @@
 
 namespace windrow {
 
-class RingSearch::Stopped {
- public:
-  explicit Stopped(Core& core) : stopped_(core.front.ports) {}
-
- private:
-  const Ports::Stopped stopped_;
-};
-
 RingSearch::RingSearch(const WaitGraph::Waiters& waiters, std::size_t most) : waiters_(waiters), most_(most) {}
-
-RingSearch::~RingSearch() = default;
 
 WaitGraph::Ring RingSearch::find(const Running* frames) {
   for (; frames != Running::floor(); frames = frames->outer) {
@@ -38,7 +28,7 @@ void RingSearch::visit(WaitGraph::Blocked at, std::size_t blocked_by, bool waits
 
 void RingSearch::visit_behind(std::size_t step) {
   const auto [at, before, waits_inside] = walk_[step];
-  stop(*at.core);
+  stopped_.try_emplace(at.core, at.core->front.ports);
   OpRecord& op = *at.op;
   for (const Dep::Access& access : op.accesses()) {
     Dep::for_each_behind(access, [&](OpRecord& next) {
@@ -88,11 +78,6 @@ void RingSearch::visit_waiters(std::size_t step) {
     if (mine_.contains(each->second.op)) ring_ = step;
     visit(each->second, step, true);
   }
-}
-
-void RingSearch::stop(Core& core) {
-  std::unique_ptr<Stopped>& stopped = stopped_[&core];
-  if (stopped == nullptr) stopped = std::make_unique<Stopped>(core);
 }
 
 std::string RingSearch::describe(std::size_t last) const {

@@ -11,11 +11,11 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <string>
 #include <unordered_set>
 #include <vector>
 
+#include "record/ports.h"
 #include "wait/wait_graph.h"
 
 namespace windrow {
@@ -25,7 +25,6 @@ class RingSearch {
  public:
   /// `most` bounds the number of ops that the search visits.
   RingSearch(const WaitGraph::Waiters& waiters, std::size_t most);
-  ~RingSearch();
   RingSearch(const RingSearch&) = delete;
   RingSearch& operator=(const RingSearch&) = delete;
 
@@ -39,7 +38,6 @@ class RingSearch {
     std::size_t blocked_by;  ///< index of a step
     bool waits_inside;       ///< whether the op has begun, and so holds its turns
   };
-  class Stopped;
 
   void visit(WaitGraph::Blocked at, std::size_t blocked_by, bool waits_inside);
   void visit_behind(std::size_t step);
@@ -48,13 +46,12 @@ class RingSearch {
   void visit_behind_node(OpRecord& op, std::size_t step);
   void visit_behind_turns(OpRecord& op, std::size_t step);
   void visit_waiters(std::size_t step);
-  void stop(Core& core);
   std::string describe(std::size_t last) const;
 
   const WaitGraph::Waiters& waiters_;
   const std::size_t most_;
   /// In whatever order the search meets them. WaitGraph runs one search at a time, and nothing else stops two engines.
-  std::map<Core*, std::unique_ptr<Stopped>> stopped_;
+  std::map<Core*, Ports::Stopped> stopped_;
   std::vector<Step> walk_;
   std::unordered_set<const OpRecord*> known_, mine_;
   std::size_t ring_ = nobody;  ///< the step that leads back to one of the first ops

@@ -29,7 +29,6 @@
 #include "core/core.h"
 #include "core/entry.h"
 #include "record/ports.h"
-#include "wait/inside_wait.h"
 
 namespace windrow {
 

@@ -135,22 +135,10 @@ class WaitRecords {
     Port::add(port.waits, ops.size());
     auto next = of_op.begin();
     const auto place = [&](OpRecord&, std::uint32_t ticket) { (*next++)->ticket = ticket; };
-    const auto granted = [&](OpRecord& op) { ready.push(op); };
-    const auto drop = [&](OpRecord& ended) { core_.front.records.free(port.records, &ended); };
-    const auto fence = [&](Dep::Var& var) -> OpRecord& { return core_.front.make_fence(port, var); };
-    const auto take_back = [&] {
+    core_.front.enter_each(ops, about, entry, ready, place, [&] {
       Port::add(port.waits, -ops.size());
       core_.waits.tell_if_idle();  // a thread in wait_all may have counted them
-    };
-    try {
-      if (Dep::join_each(ops, entry.joiners(), place, granted, drop, fence)) return;
-    } catch (...) {  // no memory for a fence
-      take_back();
-      for (OpRecord* op : ops) core_.front.records.free(port.records, op);
-      throw;
-    }
-    take_back();
-    core_.front.refuse(about, ops, entry);
+    });
   }
 
   Core& core_;

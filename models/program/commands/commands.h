@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -23,8 +25,12 @@ Command add_explain(CLI::App& app);
 Command add_schedule(CLI::App& app);
 Command add_simulate(CLI::App& app);
 Command add_devices(CLI::App& app);
-// Add them last: both describe all commands of the app.
 Command add_completion(CLI::App& app);
+/// Add it last: it describes all commands of the app.
 Command add_man(CLI::App& app);
+
+/// Prints what can stand in place of the last word, for the scripts of add_completion(): a line for each word, a tab,
+/// and what it means; or ":files" or ":folders".
+void complete(const CLI::App& app, std::vector<std::string> words);
 
 }  // namespace windrow::program

@@ -1,5 +1,7 @@
-// Scripts that complete commands, flags and values.
+// Completion of arguments. A script for each shell asks the program what can follow, by a request that --help does not
+// list: windrow complete WORDS, of which the last one is to be completed.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 
 #include "program/commands/commands.h"
@@ -10,180 +12,95 @@
 namespace windrow::program {
 namespace {
 
-/// How a shell completes a value, by its kind; % stands for the accepted words. Flags without a value have none.
-struct Values {
-  const char *folder, *file, *words, *several, *other;
-};
-constexpr Values bash_values = {"_windrow_files -d; return", "_windrow_files -f; return", "_windrow_words '%'; return",
-                                "_windrow_several '%'; return", "return"};
-constexpr Values zsh_values = {"_files -/", "_files", "(%)", "_sequence compadd - %", " "};
-constexpr Values fish_values = {" -x -a '(__fish_complete_directories)'", " -r -F", " -x -a '%'",
-                                " -x -a '(__windrow_several %)'", " -x"};
+constexpr const char* bash = R"(# Completes windrow in bash.
+_windrow() {
+  local cur=${COMP_WORDS[COMP_CWORD]#=} kind
+  mapfile -t COMPREPLY < <("${COMP_WORDS[0]}" complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2> /dev/null)
+  COMPREPLY=("${COMPREPLY[@]%%$'\t'*}")
+  case ${COMPREPLY[0]-} in :folders) kind=-d ;; :files) kind=-f ;; *) return ;; esac
+  compopt -o filenames 2> /dev/null
+  mapfile -t COMPREPLY < <(compgen $kind -- "$cur")
+}
+complete -F _windrow windrow
+)";
 
-std::string value_of(const FlagFacts& flag, const Values& of) {
-  if (flag.value.empty()) return {};
-  std::string text = !flag.choices.empty()  ? (flag.several ? of.several : of.words)
-                     : flag.value == "DIR"  ? of.folder
-                     : flag.value == "FILE" ? of.file
-                                            : of.other;
-  if (const std::size_t at = text.find('%'); at != std::string::npos) text.replace(at, 1, joined(flag.choices, " "));
-  return text;
+constexpr const char* zsh = R"(#compdef windrow
+# Completes windrow in zsh.
+_windrow() {
+  local -a answers=("${(@f)$("${(Q)words[1]}" complete "${(@Q)words[2,CURRENT]}" 2> /dev/null)}")
+  [[ $answers[1] == :* ]] && compset -P '--*='
+  case $answers[1] in
+    :folders) _files -/ ;;
+    :files) _files ;;
+    ?*) answers=("${(@)answers//:/\\:}") answers=("${(@)answers/$'\t'/:}") && _describe windrow answers ;;
+  esac
+}
+if [[ $funcstack[1] == _windrow ]]; then _windrow "$@"; else compdef _windrow windrow; fi
+)";
+
+constexpr const char* fish = R"(# Completes windrow in fish.
+function __windrow_complete
+  set -l words (commandline -opc) (commandline -ct)
+  set -l answers ($words[1] complete $words[2..-1] 2> /dev/null)
+  set -l flag (string match -r '^--[^=]*=' -- $words[-1])
+  switch "$answers[1]"
+    case :folders
+      set answers "$flag"(__fish_complete_directories (string replace -- "$flag" '' $words[-1]))
+    case :files
+      set answers "$flag"(__fish_complete_path (string replace -- "$flag" '' $words[-1]))
+  end
+  string join -- \n $answers
+end
+complete -c windrow -f -a '(__windrow_complete)'
+)";
+
+/// Prints the word, and what it means, if it begins like the typed one.
+void offer(const std::string& word, const std::string& typed, const std::string& about) {
+  if (word.starts_with(typed)) print_text(word + "\t" + about + "\n");
 }
 
-/// "--help", without the short name that it may have.
-std::string long_name(const FlagFacts& flag) { return flag.name.substr(flag.name.rfind("--")); }
-
-// --- bash
-
-std::string bash(const CLI::App& app) {
-  std::string joined_flags;
-  for (const FlagFacts& flag : flags_of(app)) joined_flags += " " + long_name(flag);
-  std::string text =
-      "# Completes windrow in bash.\n"
-      "_windrow_words() { mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\"); }\n"
-      "_windrow_several() { mapfile -t COMPREPLY < <(compgen -P \"${cur%\"${cur##*,}\"}\" -W \"$1\" -- "
-      "\"${cur##*,}\"); "
-      "}\n"
-      "_windrow_files() { compopt -o filenames 2> /dev/null; mapfile -t COMPREPLY < <(compgen \"$1\" -- \"$cur\"); }\n"
-      "_windrow() {\n"
-      "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}\n"
-      "  # The shell takes '=' for a word.\n"
-      "  if [[ $cur == = ]]; then cur=\n"
-      "  elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD - 2]}\n"
-      "  fi\n"
-      "  COMPREPLY=()\n"
-      "  if ((COMP_CWORD == 1)); then\n"
-      "    _windrow_words " +
-      shell_quoted(joined(command_names(app), " ") + joined_flags) +
-      "\n"
-      "    return\n"
-      "  fi\n"
-      "  case $command in\n";
-  for (const CLI::App* command : commands_of(app)) {
-    std::vector<std::string> flags;
-    std::string cases, positional;
-    for (const FlagFacts& flag : flags_of(*command)) {
-      if (flag.positional) {
-        positional = value_of(flag, bash_values);
-        continue;
-      }
-      flags.push_back(flag.name);
-      if (!flag.value.empty()) cases += "        " + flag.name + ") " + value_of(flag, bash_values) + " ;;\n";
-    }
-    text += "    " + command->get_name() + ")\n";
-    if (!cases.empty()) text += "      case $prev in\n" + cases + "      esac\n";
-    if (!positional.empty()) text += "      if [[ $cur != -* ]] && ((COMP_CWORD == 2)); then " + positional + "; fi\n";
-    text += "      _windrow_words " + shell_quoted(joined(flags, " ")) + "\n      ;;\n";
-  }
-  return text + "  esac\n}\ncomplete -F _windrow windrow\n";
+/// The value follows `before`, which the shell takes for a part of the word.
+void complete_value(const FlagFacts& flag, const std::string& before, const std::string& typed) {
+  if (flag.value == "DIR") return print_text(":folders\n");
+  if (flag.value == "FILE" || flag.value == "PATH") return print_text(":files\n");
+  const std::string kept = before + typed.substr(0, flag.several ? typed.rfind(',') + 1 : 0);
+  for (const std::string& choice : flag.choices) offer(kept + choice, before + typed, flag.about);
 }
 
-// --- zsh
-
-/// A text within a specification of _arguments.
-std::string zsh_escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text) result += (c == '[' || c == ']' || c == ':' || c == '\\' ? "\\" : "") + std::string(1, c);
-  return result;
-}
-
-std::string zsh(const CLI::App& app) {
-  std::string flags, about, cases;
-  for (const FlagFacts& flag : flags_of(app)) {
-    flags += shell_quoted("(- *)" + long_name(flag) + "[" + zsh_escaped(flag.about) + "]") + " ";
+void complete_flag(const CLI::App& command, const std::string& typed) {
+  for (const FlagFacts& flag : flags_of(command)) {
+    if (!flag.positional) offer(flag.name, typed, flag.about);
   }
-  for (const CLI::App* command : commands_of(app)) {
-    about += "        " + shell_quoted(command->get_name() + ":" + zsh_escaped(command->get_description())) + "\n";
-    cases += "        " + command->get_name() + ")\n          _arguments";
-    for (const FlagFacts& flag : flags_of(*command)) {
-      std::string argument;
-      if (flag.positional) {
-        argument = "1:" + flag.name + ":" + value_of(flag, zsh_values);
-      } else {
-        const bool valued = !flag.value.empty();
-        argument = long_name(flag) + (valued ? "=" : "") + "[" + zsh_escaped(flag.about) + "]";
-        if (valued) argument += ":" + zsh_escaped(flag.value) + ":" + value_of(flag, zsh_values);
-      }
-      cases += " \\\n            " + shell_quoted(argument);
-    }
-    cases += "\n          ;;\n";
-  }
-  return "#compdef windrow\n"
-         "# Completes windrow in zsh.\n"
-         "_windrow() {\n"
-         "  local context state line\n"
-         "  typeset -A opt_args\n"
-         "  _arguments -C " +
-         flags +
-         "'1: :->command' '*:: :->arguments'\n"
-         "  case $state in\n"
-         "    command)\n"
-         "      local -a commands=(\n" +
-         about +
-         "      )\n"
-         "      _describe -t commands command commands\n"
-         "      ;;\n"
-         "    arguments)\n"
-         "      case $words[1] in\n" +
-         cases +
-         "      esac\n"
-         "      ;;\n"
-         "  esac\n"
-         "}\n"
-         "if [[ $funcstack[1] == _windrow ]]; then _windrow \"$@\"; else compdef _windrow windrow; fi\n";
-}
-
-// --- fish
-
-/// In single quotes, in which fish reads \' and \\.
-std::string fish_quoted(const std::string& text) {
-  std::string result = "'";
-  for (const char c : text) result += (c == '\'' || c == '\\' ? "\\" : "") + std::string(1, c);
-  return result + "'";
-}
-
-std::string fish(const CLI::App& app) {
-  const std::string begin = "complete -c windrow -n ";
-  std::string text =
-      "# Completes windrow in fish.\n"
-      "function __windrow_command\n"
-      "  set -l words (commandline -opc)\n"
-      "  set -q words[2]; and test $words[2] = $argv[1]\n"
-      "end\n"
-      "# Words that are separated by commas, after those that were typed.\n"
-      "function __windrow_several\n"
-      "  set -l typed (commandline -ct | string replace -r '^--[a-z-]*=' '' | string match -r '^.*,')\n"
-      "  for word in $argv; echo \"$typed$word\"; end\n"
-      "end\n"
-      "complete -c windrow -f\n";
-  for (const FlagFacts& flag : flags_of(app)) {
-    text += begin + "__fish_use_subcommand -l " + long_name(flag).substr(2) + " -d " + fish_quoted(flag.about) + "\n";
-  }
-  for (const CLI::App* command : commands_of(app)) {
-    text += begin + "__fish_use_subcommand -a " + command->get_name() + " -d " +
-            fish_quoted(command->get_description()) + "\n";
-  }
-  for (const CLI::App* command : commands_of(app)) {
-    const std::string seen = "__windrow_command " + command->get_name();
-    for (const FlagFacts& flag : flags_of(*command)) {
-      if (flag.positional) {
-        if (flag.value == "DIR") {
-          text += begin + fish_quoted(seen) + " -a '(__fish_complete_directories)'\n";
-        } else if (!flag.choices.empty()) {
-          const std::string words = joined(flag.choices, " ");
-          text += begin + fish_quoted(seen + "; and not __fish_seen_subcommand_from " + words) + " -a " +
-                  fish_quoted(words) + "\n";
-        }
-        continue;
-      }
-      text += begin + fish_quoted(seen) + " -l " + long_name(flag).substr(2) + value_of(flag, fish_values) + " -d " +
-              fish_quoted(flag.about) + "\n";
-    }
-  }
-  return text;
 }
 
 }  // namespace
+
+void complete(const CLI::App& app, std::vector<std::string> words) {
+  if (words.size() < 2) {
+    const std::string typed = words.empty() ? "" : words.back();
+    for (const CLI::App* command : commands_of(app)) offer(command->get_name(), typed, command->get_description());
+    return complete_flag(app, typed);
+  }
+  const std::vector<const CLI::App*> commands = commands_of(app);
+  const auto command = std::ranges::find(commands, words.front(), &CLI::App::get_name);
+  if (command == commands.end()) return;
+  std::string typed = words.back(), before;
+  words.pop_back();
+  if (const std::size_t equals = typed.find('='); typed.starts_with("--") && equals != std::string::npos) {
+    before = typed.substr(0, equals + 1);
+    words.push_back(typed.substr(0, equals));
+    typed.erase(0, before.size());
+  } else if (typed == "=") {  // bash takes it for a word
+    typed.clear();
+  } else if (words.back() == "=") {
+    words.pop_back();
+  }
+  for (const FlagFacts& flag : flags_of(**command)) {
+    const bool follows = flag.positional ? words.size() == 1 && !typed.starts_with('-') : flag.name == words.back();
+    if (follows && !flag.value.empty()) return complete_value(flag, before, typed);
+  }
+  complete_flag(**command, typed);
+}
 
 Command add_completion(CLI::App& app) {
   const auto shell = std::make_shared<std::string>();
@@ -194,7 +111,7 @@ Command add_completion(CLI::App& app) {
       "  bash  source <(windrow completion bash)\n"
       "  zsh   source <(windrow completion zsh)\n"
       "  fish  windrow completion fish | source");
-  return [&app, shell] { print_text(*shell == "bash" ? bash(app) : *shell == "zsh" ? zsh(app) : fish(app)); };
+  return [shell] { print_text(*shell == "bash" ? bash : *shell == "zsh" ? zsh : fish); };
 }
 
 }  // namespace windrow::program

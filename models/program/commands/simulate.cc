@@ -108,7 +108,7 @@ void leave_out(SimulationOptions& options, const std::string& technique) {
 }
 
 /// What is simulated: a row of the output.
-struct Row {
+struct StepRow {
   int devices;
   double bandwidth;
   std::string without;
@@ -117,7 +117,7 @@ struct Row {
 
 double ms(VirtualClock::Time time) { return static_cast<double>(time.count()) / mega; }
 
-void print_json(const Row& row, const SimulatedStep& step) {
+void print_json(const StepRow& row, const SimulatedStep& step) {
   Record record;
   record.set("devices", row.devices).set("gigabytes_per_second", row.bandwidth);
   record.set("without", row.without.empty() ? "-" : row.without);
@@ -127,7 +127,7 @@ void print_json(const Row& row, const SimulatedStep& step) {
 }
 
 /// 80 columns. With --compare, the last one says what is left out.
-void print_row(const Row& row, const SimulatedStep& step, bool compare) {
+void print_row(const StepRow& row, const SimulatedStep& step, bool compare) {
   print("%7d %5g %9.2f %10.2f %5.1f %% %8.1f %%  ", row.devices, row.bandwidth, ms(step.step), ms(step.network),
         100 * step.hidden(), 100 * step.efficiency());
   if (!compare) return print("%s\n", step.limit().c_str());
@@ -162,7 +162,7 @@ void run(const SimulateArguments& arguments) {
     left_out.insert(left_out.end(), techniques.begin(), techniques.end());
     left_out.push_back(all_but_overlap);
   }
-  std::vector<Row> rows;
+  std::vector<StepRow> rows;
   for (const std::string& bandwidth : words_of(arguments.bandwidths)) {
     for (const int devices : numbers_of(arguments.devices)) {
       for (const std::string& without : left_out) {
@@ -174,7 +174,7 @@ void run(const SimulateArguments& arguments) {
     }
   }
   if (!arguments.json) print_heading(arguments);
-  for (const Row& row : rows) {
+  for (const StepRow& row : rows) {
     const SimulatedStep step = simulate(row.options);
     arguments.json ? print_json(row, step) : print_row(row, step, arguments.compare);
   }

@@ -70,7 +70,7 @@ void add_flags(CLI::App& train, Arguments& to) {
        "Writes a timeline for ui.perfetto.dev: of each thread, the first " + grouped(most_traced_ops) + " ops",
        new_file())
       ->default_str("");
-  flag(train, "--report", to.report, "Folder for report.html: curves, throughput, batches and times, for a browser",
+  flag(train, "--report", to.report, "Folder for report.html: curves, throughput and times, for a browser",
        new_folder());
   toggle(train, "--compare", to.compare,
          "Afterwards also train one vertex at a time, and print the speedup by batching");
@@ -257,7 +257,6 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
     if (arguments.json && arguments.compare) throw MisuseError("--json and --compare; expected one of both");
     own_reporting.emplace(arguments.report);
     own_saving.emplace(arguments.saving, member.leads);
-    own_saving->contents.reporting = &*own_reporting;
     own_workload = make_workload(arguments.model, member.device, arguments.workload);
     if (!arguments.saving.folder.empty()) {
       own_saving->contents.model = model_record(*own_workload);
@@ -304,8 +303,8 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   if (!keeping.folder.empty()) save_options(command, keeping.folder, workload);
   require_equal(resumed, member, "resumes from another checkpoint", "one folder of --save, or equal ones");
   reporting.set_flags(command, workload.options, flags.at("rate").number());
-  reporting.begin({about + ".", arguments.workers, members, engine}, workload, trainer, options);
-  if (!keeping.folder.empty()) keep_epochs(keeping.folder, trainer.epochs());
+  reporting.begin({about + ".", arguments.workers, members}, workload, trainer, options);
+  if (!keeping.folder.empty()) reporting.set_epochs(keep_epochs(keeping.folder, trainer.epochs()), workload);
   int signal = 0;
   Signals::begin_training();
   try {

@@ -126,8 +126,7 @@ BatchFacts batch_facts(const Workload& workload, const FactsOptions& options) {
     minibatches.clear();
     for (SampleNumbers left = numbers; !left.empty();) {
       const SampleNumbers next = left.first(std::min(options.minibatch, left.size()));
-      const auto dealt = deal_minibatch(workload, next, options.members);
-      minibatches.push_back(learner->grouped(options.members > 1 ? SampleNumbers(dealt.front()) : next));
+      minibatches.push_back(learner->grouped(next));
       left = left.subspan(next.size());
     }
   }

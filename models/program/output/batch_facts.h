@@ -41,7 +41,6 @@ void add(BatchFacts& to, const GroupedMinibatch& minibatch, SchedulePolicy polic
 struct FactsOptions {
   RunnerOptions runner;
   std::size_t minibatch, most;  ///< samples per minibatch; minibatches
-  int members = 1;              ///< of the group that trains; above 1: the facts are those of the parts of rank 0
 };
 /// Of the first minibatches of the training set, in the order of the data. Empty for a network whose graphs are built
 /// only as the program runs.

@@ -18,7 +18,7 @@ extern "C" void omp_set_num_threads(int);
 namespace windrow::program {
 namespace {
 
-struct Shape {
+struct ProductShape {
   dnnl_dim_t rows, width, inner;
 
   double flops() const { return 2.0 * static_cast<double>(rows * width * inner); }
@@ -26,41 +26,37 @@ struct Shape {
 
 /// Square products, and the products of batched cells: many rows times a matrix of parameters. All matrices have the
 /// row strides that the runtime uses, which are faster.
-constexpr Shape shapes[] = {{192, 192, 192}, {384, 384, 384}, {512, 512, 512},  {1024, 1024, 1024}, {256, 512, 256},
-                            {256, 768, 512}, {512, 768, 256}, {1024, 768, 512}, {256, 1280, 512},   {512, 1024, 256}};
+constexpr ProductShape shapes[] = {{192, 192, 192},  {384, 384, 384}, {512, 512, 512}, {1024, 1024, 1024},
+                                   {256, 512, 256},  {256, 768, 512}, {512, 768, 256}, {1024, 768, 512},
+                                   {256, 1280, 512}, {512, 1024, 256}};
 constexpr int tries_of_the_best = 10;
 
-/// The total GFLOP/s of all threads in products of that shape, measured for about `seconds`. All threads start
-/// together.
-double measure(const Shape& shape, int threads, double seconds) {
-  const auto size = [](dnnl_dim_t rows, dnnl_dim_t width) {
-    return static_cast<std::size_t>(rows * row_stride(width));
-  };
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point began) { return std::chrono::duration<double>(Clock::now() - began).count(); }
+
+/// What all threads together do per second: each calls make(its number), whose result it calls repeatedly for about
+/// `seconds`, and each of these calls does `work`. All begin together.
+template <class Make>
+double rate_together(int threads, double seconds, double work, Make make) {
   std::latch warm(threads), go(1);
   std::vector<double> rates(static_cast<std::size_t>(threads));
-  const auto multiply = [&](double& rate) {
-    omp_set_num_threads(1);
-    const std::vector<float> a(size(shape.rows, shape.inner), 0.5f), b(size(shape.inner, shape.width), 0.25f);
-    std::vector<float> c(size(shape.rows, shape.width));
-    const auto once = [&] {
-      dnnl_sgemm('N', 'N', shape.rows, shape.width, shape.inner, 1, a.data(), row_stride(shape.inner), b.data(),
-                 row_stride(shape.width), 0, c.data(), row_stride(shape.width));
-    };
+  const auto repeat = [&](int number) {
+    auto once = make(number);
     once();
     warm.count_down();
     go.wait();
-    const auto began = std::chrono::steady_clock::now();
-    std::chrono::duration<double> took{};
+    const auto began = Clock::now();
     int times = 0;
-    for (; took.count() < seconds; ++times) {
+    double took = 0;
+    for (; took < seconds; ++times) {
       once();
-      took = std::chrono::steady_clock::now() - began;
+      took = seconds_since(began);
     }
-    rate = shape.flops() * times / took.count() / 1e9;
+    rates[static_cast<std::size_t>(number)] = work * times / took;
   };
   std::vector<std::jthread> running;
   try {
-    for (double& rate : rates) running.emplace_back([&] { multiply(rate); });
+    for (int number = 0; number < threads; ++number) running.emplace_back(repeat, number);
     warm.wait();
   } catch (...) {
     go.count_down();  // threads that have started wait for it
@@ -71,8 +67,19 @@ double measure(const Shape& shape, int threads, double seconds) {
   return std::accumulate(rates.begin(), rates.end(), 0.0);
 }
 
-double seconds_since(std::chrono::steady_clock::time_point began) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+/// The total GFLOP/s of all threads in products of that shape.
+double product_rate(const ProductShape& shape, int threads, double seconds) {
+  const auto filled = [](dnnl_dim_t rows, dnnl_dim_t width, float with) {
+    return std::vector<float>(static_cast<std::size_t>(rows * row_stride(width)), with);
+  };
+  return rate_together(threads, seconds, shape.flops() / 1e9, [&](int) {
+    omp_set_num_threads(1);
+    return [shape, a = filled(shape.rows, shape.inner, 0.5f), b = filled(shape.inner, shape.width, 0.25f),
+            c = filled(shape.rows, shape.width, 0)]() mutable {
+      dnnl_sgemm('N', 'N', shape.rows, shape.width, shape.inner, 1, a.data(), row_stride(shape.inner), b.data(),
+                 row_stride(shape.width), 0, c.data(), row_stride(shape.width));
+    };
+  });
 }
 
 /// a += s * b, by the widest vectors of the machine.
@@ -83,18 +90,18 @@ __attribute__((target_clones("avx512f", "avx2", "default"))) void add_scaled(flo
 }  // namespace
 
 void ProductPeak::sample(double seconds) {
-  const Shape* best = nullptr;
+  const ProductShape* best = nullptr;
   double most = 0;
-  const auto began = std::chrono::steady_clock::now();
+  const auto began = Clock::now();
   const auto late = [&] { return best != nullptr && seconds_since(began) > 2 * seconds; };
-  const auto measure_one = [&](const Shape& shape) {
-    const double rate = measure(shape, threads_, seconds / (std::size(shapes) + tries_of_the_best));
+  const auto measure_one = [&](const ProductShape& shape) {
+    const double rate = product_rate(shape, threads_, seconds / (std::size(shapes) + tries_of_the_best));
     if (rate > most) {
       most = rate;
       best = &shape;
     }
   };
-  for (const Shape& shape : shapes) {
+  for (const ProductShape& shape : shapes) {
     if (!late()) measure_one(shape);
   }
   for (int again = 0; again < tries_of_the_best && !late(); ++again) measure_one(*best);
@@ -110,26 +117,11 @@ Bandwidth::~Bandwidth() {
 }
 
 double Bandwidth::measure(double seconds) {
-  std::vector<std::thread> running;
-  std::vector<double> rates(static_cast<std::size_t>(threads_));
-  const std::size_t part = elements_ / rates.size();
-  for (std::size_t t = 0; t < rates.size(); ++t) {
-    running.emplace_back([&, t] {
-      const auto began = std::chrono::steady_clock::now();
-      float *const a = a_ + t * part, *const b = b_ + t * part;
-      int passes = 0;
-      for (; passes == 0 || seconds_since(began) < seconds; ++passes) {
-        add_scaled(a, b, part);
-      }
-      rates[t] = passes * 12.0 * static_cast<double>(part) / seconds_since(began) / 1e9;
-    });
-  }
-  double all = 0;
-  for (std::size_t t = 0; t < rates.size(); ++t) {
-    running[t].join();
-    all += rates[t];
-  }
-  return all;
+  const std::size_t part = elements_ / static_cast<std::size_t>(threads_);
+  return rate_together(threads_, seconds, 12.0 * static_cast<double>(part) / 1e9, [&](int number) {
+    const std::size_t begin = static_cast<std::size_t>(number) * part;
+    return [a = a_ + begin, b = b_ + begin, part] { add_scaled(a, b, part); };
+  });
 }
 
 }  // namespace windrow::program

@@ -25,20 +25,15 @@ std::string time_text(double seconds) {
 }  // namespace
 
 std::string to_string(const ProgressLine& line, std::size_t width) {
-  constexpr std::size_t bar = 12;
   const std::size_t of = std::max<std::size_t>(line.of, 1), done = std::min(line.samples, of);
-  const std::string epoch = formatted("epoch %zu/%zu ", line.epoch, line.epochs);
-  const std::string percent = formatted("%3zu %%", 100 * done / of);
-  const std::string drawn = "[" + std::string(bar * done / of, '#') + std::string(bar - bar * done / of, '.') + "] ";
-  const std::string loss = line.loss == 0 ? "" : "  loss " + loss_text(line.loss);
-  const std::string speed = "  " + grouped(static_cast<std::size_t>(line.units_per_second)) + " " + line.unit + "/s";
-  std::string left = time_text(line.seconds_left);
-  if (!left.empty()) left = "  " + left;
-  for (const std::string& text : {epoch + drawn + percent + loss + speed + left, epoch + percent + loss + speed + left,
-                                  epoch + percent + loss + left, epoch + percent + left}) {
-    if (text.size() <= width) return text;
+  std::string text = formatted("epoch %zu/%zu  %2zu %%", line.epoch, line.epochs, 100 * done / of);
+  const std::string speed = grouped(static_cast<std::size_t>(line.units_per_second)) + " " + line.unit + "/s";
+  for (const std::string& more :
+       {time_text(line.seconds_left), line.loss == 0 ? "" : "loss " + loss_text(line.loss), speed}) {
+    if (text.size() + 2 + more.size() > width) break;
+    if (!more.empty()) text += "  " + more;
   }
-  return fitted(epoch + percent, width);
+  return fitted(text, width);
 }
 
 std::string fitted(const std::string& text, std::size_t width) {

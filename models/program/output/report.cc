@@ -1,8 +1,6 @@
 #include "program/output/report.h"
 
 #include <algorithm>
-#include <cctype>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <utility>
@@ -17,21 +15,32 @@ using Epoch = TrainingReport::Epoch;
 std::string count_text(std::int64_t number) {
   return grouped(static_cast<std::size_t>(std::max<std::int64_t>(number, 0)));
 }
-double ratio(std::int64_t part, std::int64_t all) { return static_cast<double>(part) / static_cast<double>(all); }
 std::int64_t all_of(const StepTimes& times) { return times.product_ns + times.arithmetic_ns + times.move_ns; }
 
 // --- Charts
 
-constexpr std::size_t most_bars = 100, most_points = 400;
+constexpr std::size_t most_points = 400;
+
+/// At most `most_points` points: means of neighbours.
+Chart::Series thinned(const Chart::Series& series) {
+  const std::size_t together = series.y.empty() ? 1 : (series.y.size() - 1) / most_points + 1;
+  if (together == 1) return series;
+  Chart::Series result{.name = series.name, .x = {}, .y = {}};
+  for (std::size_t begin = 0; begin < series.y.size(); begin += together) {
+    const std::size_t end = std::min(begin + together, series.y.size());
+    double x = 0, y = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      x += series.x[i];
+      y += series.y[i];
+    }
+    result.x.push_back(x / static_cast<double>(end - begin));
+    result.y.push_back(y / static_cast<double>(end - begin));
+  }
+  return result;
+}
 
 /// What an epoch has for a curve; not a number if it has nothing.
 using Value = std::function<double(const Epoch&)>;
-
-/// Null if there is none.
-const Metric* find(const std::vector<Metric>& metrics, const std::string& name) {
-  const auto found = std::ranges::find(metrics, name, &Metric::name);
-  return found == metrics.end() ? nullptr : &*found;
-}
 
 /// Adds a curve over epochs, unless no epoch has a value.
 void add_curve(Chart& chart, const TrainingReport& report, const std::string& name, const Value& value) {
@@ -40,9 +49,8 @@ void add_curve(Chart& chart, const TrainingReport& report, const std::string& na
     series.x.push_back(static_cast<double>(epoch.number));
     series.y.push_back(value(epoch));
   }
-  const bool bars = chart.form == Chart::Form::bars || chart.form == Chart::Form::stacked;
   const bool known = std::ranges::any_of(series.y, [](double y) { return std::isfinite(y); });
-  if (known || chart.series.empty()) chart.series.push_back(thinned(series, bars ? most_bars : most_points));
+  if (known || chart.series.empty()) chart.series.push_back(thinned(series));
 }
 
 std::string loss_chart(const TrainingReport& report) {
@@ -52,75 +60,31 @@ std::string loss_chart(const TrainingReport& report) {
   return svg(chart);
 }
 
-/// The curves of a metric: training, then validation, as far as they are known.
-std::string metric_chart(const TrainingReport& report, const Metric& metric) {
-  Chart chart{.title = metric.name, .x = "epoch", .y = metric.unit == Metric::Unit::fraction ? "%" : metric.name};
-  for (const auto& [set, metrics] :
-       {std::pair("training", &Epoch::training_metrics), std::pair("validation", &Epoch::metrics)}) {
-    if (find(report.epochs.front().*metrics, metric.name) == nullptr) continue;
-    add_curve(chart, report, set, [&, of = metrics](const Epoch& epoch) {
-      const Metric* const found = find(epoch.*of, metric.name);
-      if (found == nullptr) return static_cast<double>(NAN);
-      return found->value * (metric.unit == Metric::Unit::fraction ? 100 : 1);
-    });
-  }
-  if (chart.series.size() == 1) chart.title = chart.series.front().name + " " + chart.title;
-  chart.title.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(chart.title.front())));
-  return svg(chart);
-}
-
 std::string metric_charts(const TrainingReport& report) {
   std::string charts;
-  if (report.epochs.empty()) return charts;
-  const Epoch& first = report.epochs.front();
-  for (const Metric& metric : first.metrics.empty() ? first.training_metrics : first.metrics) {
-    charts += metric_chart(report, metric);
+  const auto metrics = report.epochs.empty() ? std::vector<Metric>() : report.epochs.front().metrics;
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    const auto& [name, value, unit] = metrics[i];
+    const bool fraction = unit == Metric::Unit::fraction;
+    Chart chart{.title = "Validation " + name, .x = "epoch", .y = fraction ? "%" : name};
+    add_curve(chart, report, "validation", [&](const Epoch& epoch) {
+      return i < epoch.metrics.size() ? epoch.metrics[i].value * (fraction ? 100 : 1) : NAN;
+    });
+    charts += svg(chart);
   }
   return charts;
 }
 
-/// Says which curves are missing, and when those of the training set are measured.
-std::string metric_note(const TrainingReport& report) {
-  if (report.epochs.empty()) return {};
-  const Epoch& first = report.epochs.front();
-  std::vector<std::string> missing, notes;
-  for (const Metric& metric : first.metrics) {
-    if (find(first.training_metrics, metric.name) == nullptr) missing.push_back(metric.name);
-  }
-  if (!first.training_metrics.empty()) {
-    notes.push_back(
-        "Training scores are those of the answers from which losses are computed: before the step of their minibatch, "
-        "and with dropout.");
-  }
-  if (!missing.empty()) {
-    notes.push_back("Not known of the training set, since training does not compute it: " + joined(missing) + ".");
-  }
-  return notes.empty() ? "" : "<p>" + escaped(joined(notes, " ")) + "</p>\n";
-}
-
 std::string minibatch_chart(const TrainingReport& report) {
   Chart::Series all{.name = "each minibatch", .x = {}, .y = report.minibatch_losses};
-  Chart::Series smooth{.name = "moving average", .x = {}, .y = {}};
-  // About the last twentieth of them counts.
-  const double keep = 1 - 1 / std::max(1.0, std::min(100.0, static_cast<double>(all.y.size()) / 20));
-  double weight = 0, sum = 0;
-  for (std::size_t i = 0; i < all.y.size(); ++i) {
-    all.x.push_back(static_cast<double>(report.first_minibatch + i + 1));
-    sum = keep * sum + all.y[i];
-    weight = keep * weight + 1;
-    smooth.y.push_back(sum / weight);
-  }
-  smooth.x = all.x;
+  for (std::size_t i = 0; i < all.y.size(); ++i) all.x.push_back(static_cast<double>(report.first_minibatch + i + 1));
   if (all.y.size() > most_points) all.name = formatted("mean of %zu", (all.y.size() - 1) / most_points + 1);
-  return svg({.title = "Training loss by minibatch",
-              .x = "minibatch",
-              .y = "mean loss per label",
-              .form = Chart::Form::faint_line,
-              .series = {thinned(all, most_points), thinned(smooth, most_points)}});
+  return svg(
+      {.title = "Training loss by minibatch", .x = "minibatch", .y = "mean loss per label", .series = {thinned(all)}});
 }
 
 std::string throughput_chart(const TrainingReport& report) {
-  Chart chart{.title = "Training throughput", .x = "epoch", .y = report.unit + "/s", .form = Chart::Form::bars};
+  Chart chart{.title = "Training throughput", .x = "epoch", .y = report.unit + "/s"};
   add_curve(chart, report, chart.y, [](const Epoch& epoch) { return epoch.units_per_second; });
   return svg(chart);
 }
@@ -128,12 +92,7 @@ std::string throughput_chart(const TrainingReport& report) {
 /// Empty if steps were not timed, as on a device.
 std::string time_chart(const TrainingReport& report) {
   if (std::ranges::all_of(report.epochs, [](const Epoch& epoch) { return all_of(epoch.times) == 0; })) return {};
-  Chart chart{.title = "Time of the workers while they train",
-              .x = "epoch",
-              .y = "% of the workers' time",
-              .form = Chart::Form::stacked,
-              .series = {},
-              .top = 100};
+  Chart chart{.title = "Time of the workers while they train", .x = "epoch", .y = "% of the workers' time"};
   const auto share = [&](const Epoch& epoch, std::int64_t ns) {
     return 100 * static_cast<double>(ns) / (epoch.timed_seconds * 1e9 * report.workers);
   };
@@ -143,24 +102,8 @@ std::string time_chart(const TrainingReport& report) {
     add_curve(chart, report, name, [&, of = ns](const Epoch& epoch) { return share(epoch, epoch.times.*of); });
   }
   add_curve(chart, report, "optimiser, scheduling, waiting",
-            [&](const Epoch& epoch) { return std::max(0.0, 100 - share(epoch, all_of(epoch.times))); });
+            [&](const Epoch& epoch) { return std::max(100 - share(epoch, all_of(epoch.times)), 0.0); });
   return svg(chart);
-}
-
-std::string width_chart(const TrainingReport& report) {
-  const std::vector<BatchFacts::Level>& levels = report.batches.levels;
-  if (levels.empty()) return {};
-  Chart::Series widths{.name = "vertices per batch", .x = {}, .y = {}};
-  for (std::size_t level = 0; level < levels.size(); ++level) {
-    if (levels[level].batches == 0) continue;
-    widths.x.push_back(static_cast<double>(level));
-    widths.y.push_back(ratio(levels[level].vertices, levels[level].batches));
-  }
-  return svg({.title = "Mean width of batches",
-              .x = "level (0: vertices without children)",
-              .y = "vertices per batch",
-              .form = Chart::Form::bars,
-              .series = {thinned(widths, most_bars)}});
 }
 
 // --- Tables
@@ -189,23 +132,20 @@ std::string epoch_table(const TrainingReport& report) {
   if (report.epochs.empty()) return "<p>No epoch has ended.</p>\n";
   const Epoch& first = report.epochs.front();
   std::vector<std::string> head = {"epoch", "training loss", "validation loss"};
-  for (const Metric& metric : first.training_metrics) head.push_back("training " + metric.name);
   for (const Metric& metric : first.metrics) head.push_back("validation " + metric.name);
-  head.insert(head.end(), {report.unit + "/s", "training", "validation"});
-  const bool grouped_members = !report.group.samples.empty();
+  head.push_back(report.unit + "/s");
+  head.emplace_back("training");
+  const bool grouped_members = !report.group.empty();
   if (grouped_members) head.push_back("collectives");
   std::string rows = row(head, "th");
   for (const Epoch& epoch : report.epochs) {
     std::vector<std::string> cells = {std::to_string(epoch.number), loss_text(epoch.training_loss),
                                       epoch.validation_loss ? loss_text(*epoch.validation_loss) : "-"};
-    for (const Metric& known : first.training_metrics) {
-      const Metric* const metric = find(epoch.training_metrics, known.name);
-      cells.push_back(metric == nullptr ? "-" : metric_text(*metric));
-    }
     for (const Metric& metric : epoch.metrics) cells.push_back(metric_text(metric));
-    cells.insert(cells.end(), {count_text(std::llround(epoch.units_per_second)), seconds_text(epoch.seconds),
-                               seconds_text(epoch.evaluation_seconds)});
-    if (grouped_members) cells.push_back(formatted("%.1f %%", 100 * epoch.collective_seconds / epoch.timed_seconds));
+    cells.push_back(count_text(std::llround(epoch.units_per_second)));
+    cells.push_back(seconds_text(epoch.seconds));
+    const double collectives = 100 * epoch.collective_seconds / epoch.timed_seconds;
+    if (grouped_members) cells.push_back(std::isnan(collectives) ? "-" : formatted("%.1f %%", collectives));
     rows += row(cells, "td");
   }
   constexpr std::size_t few = 30;
@@ -213,52 +153,15 @@ std::string epoch_table(const TrainingReport& report) {
          counted(report.epochs.size(), "row") + "</summary>\n" + table("numbers", rows) + "</details>\n";
 }
 
-std::vector<Fact> batch_table(const TrainingReport& report) {
-  const BatchFacts& facts = report.batches;
-  if (facts.batches == 0) {
-    return {{"batches", report.has_graphs ? "not known in advance: the model builds its graphs while it runs"
-                                          : "none: the model has no graphs, and each operator computes a minibatch"}};
-  }
-  const auto each = [&](std::int64_t sum) { return formatted("%.1f", ratio(sum, facts.minibatches)); };
-  return {{"minibatches looked at", count_text(facts.minibatches)},
-          {"vertices per minibatch", each(facts.vertices)},
-          {"batches per minibatch", each(facts.batches)},
-          {"vertices per batch", formatted("%.1f", ratio(facts.vertices, facts.batches))},
-          {"groups of samples per minibatch", each(facts.groups)}};
-}
-
-/// Empty for models whose vertices are computed in batches.
-std::string operator_section(const TrainingReport& report) {
-  if (report.ops.empty()) return {};
-  const auto seconds = [](std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); };
-  std::chrono::nanoseconds all{};
-  for (const TraceSummary::Row& op : report.ops) all += op.total;
-  std::string rows = row({"op", "calls", "ms", "us a call", "share"}, "th");
-  for (const TraceSummary::Row& op : report.ops) {
-    rows +=
-        row({op.name, count_text(static_cast<std::int64_t>(op.count)), formatted("%.1f", 1e3 * seconds(op.total)),
-             formatted("%.1f", 1e6 * seconds(op.mean)), formatted("%.1f %%", 100 * seconds(op.total) / seconds(all))},
-            "td");
-  }
-  return section("Operators", "<p>Ops of the first epoch, at most " + count_text(most_profiled_ops) +
-                                  " of each thread. Work that a device is given by one call is one op.</p>\n" +
-                                  table("numbers", rows));
-}
-
 /// Empty for a single member.
 std::string group_section(const TrainingReport& report) {
-  const TrainingReport::Group& group = report.group;
-  if (group.samples.empty()) return {};
-  std::vector<std::string> samples;
-  for (const double each : group.samples) samples.push_back(formatted("%.1f", each));
+  if (report.group.empty()) return {};
   double collectives = 0, seconds = 0;
   for (const Epoch& epoch : report.epochs) {
     collectives += epoch.collective_seconds;
     seconds += epoch.timed_seconds;
   }
-  std::vector<Fact> facts = {
-      {"members", group.members},
-      {"samples per minibatch, by rank", joined(samples) + " on average; dealt out by vertices"}};
+  std::vector<Fact> facts = {{"members", report.group}};
   if (seconds > 0) {
     facts.push_back({"time in collectives", formatted("%.1f %% of the time of training; computation goes on meanwhile",
                                                       100 * collectives / seconds)});
@@ -270,45 +173,7 @@ std::string group_section(const TrainingReport& report) {
           fact_table(facts));
 }
 
-std::string cards(const TrainingReport& report) {
-  std::string text = "<div class=\"cards\">\n";
-  const auto card = [&](const std::string& value, const std::string& name) {
-    text += "<div class=\"card\"><b>" + escaped(value) + "</b><span>" + escaped(name) + "</span></div>\n";
-  };
-  if (!report.epochs.empty()) {
-    const Epoch& last = report.epochs.back();
-    for (const Metric& metric : last.metrics) card(metric_text(metric), "validation " + metric.name + ", last epoch");
-    card(loss_text(last.training_loss), "training loss, last epoch");
-    double best = 0, seconds = 0;
-    for (const Epoch& epoch : report.epochs) {
-      best = std::max(best, epoch.units_per_second);
-      seconds += epoch.seconds + epoch.evaluation_seconds;
-    }
-    card(count_text(std::llround(best)), report.unit + "/s, fastest epoch");
-    card(seconds_text(seconds), "training and validation, " + counted(report.epochs.size(), "epoch"));
-  }
-  card(bytes_text(report.process_peak), "peak memory of the process");
-  return text + "</div>\n";
-}
-
 }  // namespace
-
-Chart::Series thinned(const Chart::Series& series, std::size_t most) {
-  const std::size_t together = series.y.empty() ? 1 : (series.y.size() - 1) / most + 1;
-  if (together == 1) return series;
-  Chart::Series result{.name = series.name, .x = {}, .y = {}};
-  for (std::size_t begin = 0; begin < series.y.size(); begin += together) {
-    const std::size_t end = std::min(begin + together, series.y.size());
-    double x = 0, y = 0;
-    for (std::size_t i = begin; i < end; ++i) {
-      x += series.x[i];
-      y += series.y[i];
-    }
-    result.x.push_back(x / static_cast<double>(end - begin));
-    result.y.push_back(y / static_cast<double>(end - begin));
-  }
-  return result;
-}
 
 std::string html(const TrainingReport& report) {
   const std::int64_t bytes = report.parameters * static_cast<std::int64_t>(sizeof(float));
@@ -317,12 +182,11 @@ std::string html(const TrainingReport& report) {
                   {"largest minibatch", bytes_text(report.minibatch_peak)},
                   {"process, with data", bytes_text(report.process_peak)}});
   const std::string body =
-      "<h1>" + escaped(report.model) + "</h1>\n<p>" + escaped(report.about) + "</p>\n" + cards(report) +
-      "<div class=\"charts\">\n" + loss_chart(report) + metric_charts(report) + minibatch_chart(report) +
-      throughput_chart(report) + time_chart(report) + width_chart(report) + "</div>\n" + metric_note(report) +
-      section("Epochs", epoch_table(report)) + operator_section(report) + group_section(report) +
-      "<div class=\"tables\">\n<div>\n" + section("Batches", fact_table(batch_table(report))) +
-      section("Memory, at most", memory) + section("Machine", fact_table(report.machine)) + "</div>\n<div>\n" +
+      "<h1>" + escaped(report.model) + "</h1>\n<p>" + escaped(report.about) + "</p>\n<div class=\"charts\">\n" +
+      loss_chart(report) + metric_charts(report) + minibatch_chart(report) + throughput_chart(report) +
+      time_chart(report) + "</div>\n" + section("Epochs", epoch_table(report)) + group_section(report) +
+      "<div class=\"tables\">\n<div>\n" + section("Memory, at most", memory) +
+      section("Machine", fact_table(report.machine)) + "</div>\n<div>\n" +
       section("Flags", "<p>Those with * were given.</p>\n" + fact_table(report.flags)) + "</div>\n</div>\n";
   return page("windrow: " + report.model, body);
 }

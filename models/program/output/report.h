@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "program/output/batch_facts.h"
 #include "program/output/chart.h"
-#include "windrow/engine/trace.h"
 #include "windrow/models/workload.h"
 
 namespace windrow::program {
@@ -24,43 +22,28 @@ struct TrainingReport {
     std::uint64_t number;  ///< from 1
     double training_loss;
     std::optional<double> validation_loss = {};
-    std::vector<Metric> metrics = {};           ///< of the validation set; empty without one
-    std::vector<Metric> training_metrics = {};  ///< those that are also known of the training set, by name
+    std::vector<Metric> metrics = {};  ///< of the validation set; empty without one
     double units_per_second;
-    double seconds;                 ///< of training
-    double timed_seconds;           ///< of these, those since the run was resumed: `times` and collectives are of these
-    double evaluation_seconds;      ///< of the validation set
+    double seconds;  ///< of training
+    /// Of these, those since the run was resumed, which `times` and collectives are of; 0 for epochs before that.
+    double timed_seconds;
     StepTimes times = {};           ///< of training, of all workers
     double collective_seconds = 0;  ///< of training: while a collective of rank 0 was under way
-  };
-  /// Members that train together; none if the list is empty.
-  struct Group {
-    std::string members = {};          ///< what they are
-    std::vector<double> samples = {};  ///< of a minibatch, on average, by rank
   };
   std::string model, about;  ///< a title, and a sentence about the run
   std::string unit;          ///< of throughput
   int workers = 1;
-  Group group = {};
+  std::string group = {};  ///< the members that train together, if there are several
   std::vector<Epoch> epochs = {};
   std::uint64_t first_minibatch = 0;           ///< trained on before
   std::vector<double> minibatch_losses = {};   ///< mean per label
-  std::vector<TraceSummary::Row> ops = {};     ///< of the first epoch, or a device's work; of models without graphs
-  BatchFacts batches = {};                     ///< of rank 0; empty if graphs are known only as the program runs
-  bool has_graphs = true;                      ///< that are batched
   std::int64_t parameters = 0;                 ///< numbers in all of them
   std::int64_t minibatch_peak = 0;             ///< bytes
   std::int64_t process_peak = 0;               ///< bytes
   std::vector<Fact> machine = {}, flags = {};  ///< flags: those that were given have a value that ends in " *"
 };
 
-/// The most ops of a thread that TrainingReport::ops counts.
-inline constexpr std::int64_t most_profiled_ops = 100'000;
-
 /// A page that needs no other file.
 std::string html(const TrainingReport& report);
-
-/// At most `most` points: means of neighbours.
-Chart::Series thinned(const Chart::Series& series, std::size_t most);
 
 }  // namespace windrow::program

@@ -27,12 +27,6 @@ std::string joined(const std::vector<std::string>& words, const std::string& bet
   return text;
 }
 
-std::string shell_quoted(const std::string& text) {
-  std::string result;
-  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return in_quotes(result);
-}
-
 std::string in_one_line(std::string text) {
   for (char& c : text) c = c == '\n' || c == '\r' ? ' ' : c;
   return text;

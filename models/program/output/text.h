@@ -14,8 +14,6 @@ namespace windrow::program {
 /// "'text'".
 std::string in_quotes(const std::string& text);
 std::string joined(const std::vector<std::string>& words, const std::string& between = ", ");
-/// In single quotes, as shells read it.
-std::string shell_quoted(const std::string& text);
 /// The text as one line, even if it came with line breaks.
 std::string in_one_line(std::string text);
 /// "8,544" for 8544.

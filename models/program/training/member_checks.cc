@@ -97,7 +97,7 @@ Heard agree_who_tells(const Communicator& processes, Knows own) {
     } catch (const CommError&) {
     }
     return {.told = std::ranges::max_element(all) - all.begin() != processes.rank(), .agreed = true};
-  } catch (const ToldError&) {
+  } catch (const PeerError&) {
     return {.told = true};
   } catch (const CommError& error) {
     return {.missing = error.what()};

@@ -68,17 +68,17 @@ std::exception_ptr first_cause(const std::vector<std::exception_ptr>& errors) {
 }
 
 /// The communicators of all members of this process, and what combines their tensors.
-struct Group {
+struct MemberGroup {
   std::vector<Communicator> members;
   std::string collectives;
 };
 
 /// By NCCL, if all are devices of CUDA and NCCL is there; otherwise by the host.
-Group group_of(const std::vector<Device>& devices, std::chrono::seconds patience) {
+MemberGroup group_of(const std::vector<Device>& devices, std::chrono::seconds patience) {
   const bool of_cuda = std::ranges::none_of(devices, &Device::on_host);
   const std::string why_not = of_cuda ? NcclGroup::unavailable() : "";
   const auto made = [&](const auto& group, const std::string& collectives) {
-    Group all{{}, collectives};
+    MemberGroup all{{}, collectives};
     for (int rank = 0; rank < group.size(); ++rank) all.members.push_back(group[rank]);
     return all;
   };
@@ -86,7 +86,7 @@ Group group_of(const std::vector<Device>& devices, std::chrono::seconds patience
   return made(LocalGroup(devices, {.patience = patience}), why_not.empty() ? "the host" : "the host; " + why_not);
 }
 
-int run_threads(const Group& group, const std::function<int(const Member&)>& body) {
+int run_threads(const MemberGroup& group, const std::function<int(const Member&)>& body) {
   std::vector<std::exception_ptr> errors(group.members.size());
   int result = 0;
   const auto run = [&](std::size_t number) {
@@ -100,7 +100,7 @@ int run_threads(const Group& group, const std::function<int(const Member&)>& bod
     } catch (...) {
       errors[number] = std::current_exception();
       // Otherwise another member tells the cause, which an abort could overtake.
-      if (is<ErrorsPrinted>(errors[number]) || is<ToldError>(errors[number])) return;
+      if (is<ErrorsPrinted>(errors[number]) || is<PeerError>(errors[number])) return;
       own.abort("rank " + std::to_string(own.rank()) + " has failed: " + why(errors[number]));
     }
   };
@@ -137,17 +137,17 @@ void require_nestable(const MemberFlags& flags) {
 }
 
 /// Several devices in each process.
-Group nested_group(MpiWorld& world, Engine& engine, const Member& process, const DeviceFlags& flags,
-                   const MemberFlags& members) {
+MemberGroup nested_group(MpiWorld& world, Engine& engine, const Member& process, const DeviceFlags& flags,
+                         const MemberFlags& members) {
   // The devices of a process wait longer, so that it is the missing process that is named.
   const auto patience = 2 * std::chrono::seconds(members.timeout) + std::chrono::seconds(10);
-  std::optional<Group> inner;
+  std::optional<MemberGroup> inner;
   together(process, [&] {
     require_nestable(members);
     inner = group_of(open_devices(engine, flags, names_in(members.devices)), patience);
   });
   const NestedGroup nested(inner->members, world.group(inner->members.front().device()));
-  Group group{{}, "MPI between processes, and within each by " + inner->collectives};
+  MemberGroup group{{}, "MPI between processes, and within each by " + inner->collectives};
   for (int number = 0; number < nested.local_size(); ++number) group.members.push_back(nested[number]);
   return group;
 }
@@ -174,8 +174,8 @@ void require_same_groups(const Member& process, const MemberFlags& flags) {
 }
 
 /// The members of this process.
-Group group_in(MpiWorld& world, Engine& engine, const Member& process, const DeviceFlags& flags,
-               const MemberFlags& members) {
+MemberGroup group_in(MpiWorld& world, Engine& engine, const Member& process, const DeviceFlags& flags,
+                     const MemberFlags& members) {
   require_same_groups(process, members);
   if (!members.devices.empty()) return nested_group(world, engine, process, flags, members);
   if (members.comm != "mpi") {
@@ -188,7 +188,7 @@ Group group_in(MpiWorld& world, Engine& engine, const Member& process, const Dev
 
 /// Of a process that failed so.
 Knows known_by(const std::exception_ptr& error) {
-  if (is<ErrorsPrinted>(error) || is<ToldError>(error)) return Knows::nothing;
+  if (is<ErrorsPrinted>(error) || is<PeerError>(error)) return Knows::nothing;
   return is<CommError>(error) ? Knows::failures : Knows::cause;
 }
 

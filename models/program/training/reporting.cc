@@ -1,7 +1,6 @@
 #include "program/training/reporting.h"
 
 #include <sys/resource.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -10,8 +9,6 @@
 #include <cctype>
 #include <ctime>
 #include <fstream>
-#include <iterator>
-#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -24,42 +21,22 @@ namespace {
 
 // --- The machine
 
-/// The rest of the first line that begins so, without blanks, quotes and what separates it; empty if there is none.
-std::string line_after(const char* file, const std::string& begin) {
-  std::ifstream in(file);
+/// The name of the processor; empty if it is not known.
+std::string processor() {
+  std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with(begin)) continue;
-    const std::size_t first = line.find_first_not_of(" \t:=\"", begin.size());
-    if (first == std::string::npos) return {};
-    return line.substr(first, line.find_last_not_of(" \t\"") + 1 - first);
+    if (line.starts_with("model name")) return line.substr(std::min(line.find(": ") + 2, line.size()));
   }
   return {};
 }
 
-std::string system_text() {
-  utsname system{};
-  const std::string name = line_after("/etc/os-release", "PRETTY_NAME");
-  if (uname(&system) != 0) return name;
-  return (name.empty() ? "" : name + ", ") + system.sysname + " " + system.release;
-}
-
-std::string compiler() {
-#ifdef __clang__
-  return std::string("clang ") + __clang_version__;
-#else
-  return std::string("GCC ") + __VERSION__;
-#endif
-}
-
-/// Processor, cores, memory, operating system, compiler, version and commit; what is not known is left out.
+/// What is not known is left out.
 std::vector<Fact> about_machine() {
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  std::vector<Fact> facts = {{"processor", line_after("/proc/cpuinfo", "model name")},
+  std::vector<Fact> facts = {{"processor", processor()},
                              {"hardware threads", formatted("%u; this process may use %d",
                                                             std::thread::hardware_concurrency(), default_workers())},
                              {"memory", pages > 0 && page > 0 ? bytes_text(std::int64_t{pages} * page) : ""},
-                             {"system", system_text()},
-                             {"compiler", compiler()},
                              {"windrow", version_text()}};
   std::erase_if(facts, [](const Fact& fact) { return fact.value.empty(); });
   return facts;
@@ -94,74 +71,6 @@ std::optional<std::string> preset_of(const std::string& flag, const WorkloadOpti
   return size == options.sizes.end() ? std::nullopt : std::optional(std::to_string(size->second));
 }
 
-/// The samples of a minibatch that each member computes, on average.
-std::vector<double> mean_samples(const Workload& workload, const FactsOptions& options) {
-  std::vector<std::size_t> numbers(std::min(workload.training.size(), options.minibatch * options.most));
-  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
-  std::vector<double> means(static_cast<std::size_t>(options.members), 0);
-  double minibatches = 0;
-  for (SampleNumbers left = numbers; !left.empty(); ++minibatches) {
-    const SampleNumbers next = left.first(std::min(options.minibatch, left.size()));
-    const auto dealt = deal_minibatch(workload, next, options.members);
-    for (std::size_t rank = 0; rank < means.size(); ++rank) means[rank] += static_cast<double>(dealt[rank].size());
-    left = left.subspan(next.size());
-  }
-  for (double& mean : means) mean /= minibatches;
-  return means;
-}
-
-// --- Epochs in checkpoints
-
-using Epoch = TrainingReport::Epoch;
-constexpr std::pair<const char*, double Epoch::*> numbers_of_epoch[] = {
-    {"training_loss", &Epoch::training_loss},
-    {"units_per_second", &Epoch::units_per_second},
-    {"seconds", &Epoch::seconds},
-    {"evaluation_seconds", &Epoch::evaluation_seconds},
-    {"collective_seconds", &Epoch::collective_seconds}};
-constexpr std::pair<const char*, std::int64_t StepTimes::*> times_of_epoch[] = {
-    {"product_ns", &StepTimes::product_ns},
-    {"arithmetic_ns", &StepTimes::arithmetic_ns},
-    {"move_ns", &StepTimes::move_ns}};
-constexpr std::pair<const char*, std::vector<Metric> Epoch::*> metrics_of_epoch[] = {
-    {"metrics", &Epoch::metrics}, {"training_metrics", &Epoch::training_metrics}};
-
-Record to_record(const Epoch& epoch) {
-  Record record;
-  record.set("number", epoch.number).set("timed_seconds", epoch.timed_seconds);
-  if (epoch.validation_loss) record.set("validation_loss", *epoch.validation_loss);
-  for (const auto& [name, number] : numbers_of_epoch) record.set(name, epoch.*number);
-  for (const auto& [name, time] : times_of_epoch) record.set(name, epoch.times.*time);
-  for (const auto& [name, metrics] : metrics_of_epoch) {
-    RecordValue::List list;
-    for (const auto& [of, value, unit] : epoch.*metrics) {
-      const char* const what = unit == Metric::Unit::fraction ? "fraction" : "count";
-      list.push_back(Record().set("name", of).set("value", value).set("unit", what));
-    }
-    record.set(name, std::move(list));
-  }
-  return record;
-}
-
-Epoch to_epoch(const Record& record) {
-  Epoch epoch{};
-  epoch.number = record.at("number").count();
-  epoch.timed_seconds = record.at(record.contains("timed_seconds") ? "timed_seconds" : "seconds").number();
-  if (record.contains("validation_loss")) epoch.validation_loss = record.at("validation_loss").number();
-  for (const auto& [name, number] : numbers_of_epoch) epoch.*number = record.at(name).number();
-  for (const auto& [name, time] : times_of_epoch) epoch.times.*time = record.at(name).integer();
-  for (const auto& [name, metrics] : metrics_of_epoch) {
-    for (const RecordValue& one : record.at(name).list()) {
-      const Record& metric = one.record();
-      const bool fraction = metric.at("unit").text() == "fraction";
-      (epoch.*metrics)
-          .push_back({metric.at("name").text(), metric.at("value").number(),
-                      fraction ? Metric::Unit::fraction : Metric::Unit::count});
-    }
-  }
-  return epoch;
-}
-
 }  // namespace
 
 Reporting::Reporting(const std::string& folder) {
@@ -176,7 +85,6 @@ Reporting::Reporting(const std::string& folder) {
 void Reporting::watch(TrainerOptions& options) {
   if (!on()) return;
   options.runner.time_steps = true;
-  options.score_training = true;
   if (options.group) options.group->time_calls();
   options.each_loss = [this](double loss) { report_.minibatch_losses.push_back(loss); };
 }
@@ -206,43 +114,36 @@ void Reporting::begin(const Run& run, const Workload& workload, const Trainer& t
   report_.unit = workload.kind->unit;
   report_.workers = run.workers;
   report_.first_minibatch = trainer.minibatches();
-  constexpr std::size_t minibatches = 8;
-  FactsOptions facts{.runner = options.runner, .minibatch = options.minibatch, .most = minibatches};
   if (options.group) {
     group_ = options.group;
-    facts.members = group_->size();
     in_collectives_ = group_->time_in_calls();
-    report_.group = {run.members, mean_samples(workload, facts)};
+    report_.group = run.members;
   }
-  report_.batches = batch_facts(workload, facts);
-  report_.has_graphs = !workload.kind->has_graph_mode;
   const Parameters& parameters = *workload.parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& value = parameters.value(parameters[i]);
     report_.parameters += value.rows() * value.width();
   }
   report_.machine = about_machine();
-  if (workload.kind->has_graph_mode) {
-    profiled_ = &run.engine;
-    began_trace_ = !run.engine.trace().on();
-    if (began_trace_) run.engine.trace().start({.max_ops_per_thread = most_profiled_ops});
-  }
   before_ = trainer.stats().times;
   mark_ = Clock::now();
 }
 
-RecordValue::List Reporting::epochs() const {
-  constexpr std::ptrdiff_t most = 4000;  // a record has at most a million values
-  const std::ptrdiff_t kept = std::min(std::ssize(report_.epochs), most);
-  RecordValue::List list;
-  std::transform(report_.epochs.end() - kept, report_.epochs.end(), std::back_inserter(list), to_record);
-  return list;
-}
-
-void Reporting::set_epochs(const RecordValue::List& epochs) {
+void Reporting::set_epochs(const std::vector<Record>& epochs, const Workload& workload) {
   if (!on()) return;
-  report_.epochs.clear();
-  for (const RecordValue& epoch : epochs) report_.epochs.push_back(to_epoch(epoch.record()));
+  const std::vector<Metric> metrics = workload.network->learner({})->score()->metrics();  // their units
+  for (const Record& record : epochs) {
+    TrainingReport::Epoch& epoch = report_.epochs.emplace_back();
+    epoch.number = record.at("epoch").count();
+    epoch.training_loss = record.at("training_loss").number();
+    epoch.units_per_second = record.at(workload.kind->unit + "_per_second").number();
+    epoch.seconds = record.at("seconds").number();
+    if (record.contains("validation_loss")) epoch.validation_loss = record.at("validation_loss").number();
+    if (!record.contains("validation")) continue;
+    for (const auto& [name, value, unit] : metrics) {
+      epoch.metrics.push_back({name, record.at("validation").record().at(name).number(), unit});
+    }
+  }
 }
 
 void Reporting::trained(const Trainer& trainer, const Trainer::Pass& pass) {
@@ -253,23 +154,13 @@ void Reporting::trained(const Trainer& trainer, const Trainer::Pass& pass) {
   report_.epochs.push_back(
       {.number = trainer.epochs(),
        .training_loss = pass.loss,
-       .training_metrics = pass.metrics,
        .units_per_second = pass.units_per_second(),
        .seconds = pass.seconds,
        .timed_seconds = std::chrono::duration<double>(end - mark_).count(),
-       .evaluation_seconds = 0,
        .times = times,
        .collective_seconds = std::chrono::duration<double>(in_collectives - in_collectives_).count()});
-  if (profiled_ != nullptr) note_operators();
   mark_ = end;
   in_collectives_ = in_collectives;
-}
-
-void Reporting::note_operators() {
-  Engine& engine = *std::exchange(profiled_, nullptr);
-  if (began_trace_) engine.trace().stop();
-  const TraceSummary summary = engine.trace().summary();
-  report_.ops = summary.device_work.empty() ? summary.ops : summary.device_work;
 }
 
 void Reporting::evaluated(const Trainer& trainer, const std::vector<Metric>& metrics) {
@@ -277,9 +168,7 @@ void Reporting::evaluated(const Trainer& trainer, const std::vector<Metric>& met
   TrainingReport::Epoch& epoch = report_.epochs.back();
   epoch.validation_loss = trainer.validation_loss();
   epoch.metrics = metrics;
-  const auto end = Clock::now();
-  epoch.evaluation_seconds = std::chrono::duration<double>(end - mark_).count();
-  mark_ = end;
+  mark_ = Clock::now();
   before_ = trainer.stats().times;
 }
 

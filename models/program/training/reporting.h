@@ -36,15 +36,11 @@ class Reporting {
     std::string about;  ///< a sentence
     int workers;
     std::string members;  ///< of the group, if there is one
-    Engine& engine;
   };
   /// Call it before the first epoch.
   void begin(const Run& run, const Workload& workload, const Trainer& trainer, const TrainerOptions& options);
-  /// The epochs so far, for a checkpoint, so that the report of a run that continues shows them, too: the newest ones,
-  /// if there are very many.
-  RecordValue::List epochs() const;
-  /// Begins with the epochs of an earlier run.
-  void set_epochs(const RecordValue::List& epochs);
+  /// Begins with the epochs of an earlier run: epoch_record() of each. Not all is known of them.
+  void set_epochs(const std::vector<Record>& epochs, const Workload& workload);
   /// Call both after each epoch, before and after its evaluation.
   void trained(const Trainer& trainer, const Trainer::Pass& pass);
   void evaluated(const Trainer& trainer, const std::vector<Metric>& metrics);
@@ -55,14 +51,11 @@ class Reporting {
 
  private:
   using Clock = std::chrono::steady_clock;
-  void note_operators();
 
   std::filesystem::path file_;
   TrainingReport report_;
   Clock::time_point mark_ = {};  // when the epoch, or its evaluation, began
   StepTimes before_ = {};        // this epoch
-  Engine* profiled_ = nullptr;   // by its trace, in the first epoch
-  bool began_trace_ = false;     // for that
   std::optional<Communicator> group_ = {};
   std::chrono::nanoseconds in_collectives_{0};  // before this epoch
 };

@@ -164,20 +164,25 @@ Record epoch_record(const Trainer& trainer, const Trainer::Pass& pass, const std
   return record.set("validation", metrics_record(score));
 }
 
-void keep_epochs(const std::string& folder, std::uint64_t last) {
+std::vector<Record> keep_epochs(const std::string& folder, std::uint64_t last) {
   const std::filesystem::path file = epochs_file(folder);
   constexpr std::size_t most = std::size_t{1} << 30;
+  std::vector<Record> epochs;
   std::string kept;
   if (std::filesystem::exists(file)) {
     std::istringstream text(read_whole_file(file, most));
     for (std::string line; std::getline(text, line);) {
       try {
-        if (Record::parse(line, file.string()).at("epoch").count() <= last) kept += line + "\n";
+        Record epoch = Record::parse(line, file.string());
+        if (epoch.at("epoch").count() > last) continue;
+        epochs.push_back(std::move(epoch));
+        kept += line + "\n";
       } catch (const FileError&) {  // such as the begin of a line, which a program that was killed has left
       }
     }
   }
   write_file(file, kept);
+  return epochs;
 }
 
 void add_epoch(const std::string& folder, const Record& epoch) {

@@ -28,8 +28,8 @@ Record epoch_record(const Trainer& trainer, const Trainer::Pass& pass, const std
 Record metrics_record(const std::vector<Metric>& metrics);
 
 /// The file epochs.jsonl of a folder has a line for each epoch. Keeps those up to `last` of an earlier run of the
-/// training, and drops later ones, which will come again. Throws FileError.
-void keep_epochs(const std::string& folder, std::uint64_t last);
+/// training, which it returns, and drops later ones, which will come again. Throws FileError.
+std::vector<Record> keep_epochs(const std::string& folder, std::uint64_t last);
 /// Throws FileError.
 void add_epoch(const std::string& folder, const Record& epoch);
 

@@ -142,9 +142,6 @@ std::int64_t Saving::resume(Trainer& trainer, Scores& scores) {
   }
   trainer.resume(checkpoint);
   scores.set(checkpoint.document.at("scores").record());
-  if (checkpoint.document.contains("epochs")) {
-    contents.reporting->set_epochs(checkpoint.document.at("epochs").list());
-  }
   saved_ = checkpoint.step;
   print("continuing from minibatch %s, in %s\n", grouped(checkpoint.step).c_str(),
         checkpoint.tensors.path().string().c_str());
@@ -164,7 +161,6 @@ void Saving::save(Trainer& trainer, const Scores& scores, std::optional<Checkpoi
       .set("flags", contents.flags)
       .set("data", contents.data)
       .set("scores", scores.record());
-  if (contents.reporting->on()) document.set("epochs", contents.reporting->epochs());
   trainer.save(*writer, std::move(document));
 }
 

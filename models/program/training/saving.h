@@ -7,7 +7,6 @@
 #include <string>
 
 #include "program/options/training_flags.h"
-#include "program/training/reporting.h"
 #include "windrow/models/saved_model.h"
 #include "windrow/models/trainer.h"
 
@@ -44,9 +43,8 @@ class Saving {
 
   /// What checkpoints say of the training, and what one must say so that it goes on. Set it before the following.
   struct Contents {
-    Record model = {}, flags = {};   ///< with --save: model_record(); training_record()
-    std::int64_t data = 0;           ///< the fingerprint of the samples
-    Reporting* reporting = nullptr;  ///< whose epochs they have; it must outlive this object
+    Record model = {}, flags = {};  ///< with --save: model_record(); training_record()
+    std::int64_t data = 0;          ///< the fingerprint of the samples
   } contents;
   /// With --resume, continues from the newest checkpoint, and prints which one and which flags have changed since;
   /// prints those that are damaged. Returns a number that tells checkpoints apart; 0 without --resume. Throws FileError

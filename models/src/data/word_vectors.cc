@@ -2,6 +2,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -19,24 +20,13 @@ bool is_whole(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-/// Whether a text is a decimal number, such as -0.25, .5, 3 or 1.5e-05.
+/// Whether a text is a decimal number, such as -0.25, .5, 3 or 1.5e-05, whether or not a number can hold it.
 bool is_number(std::string_view text) {
-  const char *at = text.data(), *const end = at + text.size();
-  const auto skip_digits = [&] {
-    const char* const begin = at;
-    while (at != end && *at >= '0' && *at <= '9') ++at;
-    return at - begin;
-  };
-  const auto skip_one_of = [&](char one, char other) {
-    return at != end && (*at == one || *at == other) && ++at != nullptr;
-  };
-  skip_one_of('-', '-');
-  auto digits = skip_digits();
-  if (skip_one_of('.', '.')) digits += skip_digits();
-  if (digits == 0) return false;
-  if (!skip_one_of('e', 'E')) return at == end;
-  skip_one_of('-', '+');
-  return skip_digits() > 0 && at == end;
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, value);
+  const bool decimal = text.find_first_not_of("0123456789.eE+-") == std::string_view::npos;  // no infinity
+  return decimal && read.ec != std::errc::invalid_argument && read.ptr == end;
 }
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
@@ -117,18 +107,11 @@ class VectorReader {
     const bool blank_word = size == width && is_blank(lines_.line().front());
     if (size < width + (blank_word ? 0 : 1)) refuse_line(std::to_string(size - 1) + " numbers; " + expected());
     const std::size_t first = size - width;
-    for (std::size_t i = first; i < size; ++i) {
-      if (is_number(fields_[i].text)) continue;
-      if (fields_[i].text.find('\0') != std::string_view::npos) {
-        lines_.refuse(fields_[i].at, "a NUL byte in a number, as in binary vectors; expected vectors in text");
-      }
-      lines_.refuse(fields_[i].at, shown(fields_[i].text) + "; expected a decimal number");
-    }
+    for (std::size_t i = 0; i < width; ++i) row_[i] = number(first + i);
     // Too many numbers on the first line are those of a wider table; later, a word may contain spaces and numbers.
     if (first > 1 && is_number(fields_[first - 1].text) && found_.words == 0) refuse_line(too_many(first));
     const std::int64_t row = blank_word ? -1 : table_.row_of(word_before(first));
     if (row >= 0 && set_[static_cast<std::size_t>(row)] == 0) {
-      for (std::size_t i = 0; i < width; ++i) row_[i] = number(first + i);
       std::ranges::copy(row_, table_.numbers.begin() + static_cast<std::ptrdiff_t>(row) * std::ssize(row_));
       set_[static_cast<std::size_t>(row)] = 1;
       ++found_.rows;
@@ -145,20 +128,17 @@ class VectorReader {
     const Token& last = fields_[field - 1];
     return lines_.line().substr(0, last.at + last.text.size());
   }
-  /// Of a number that no float can hold: whether it is too small, and not too large.
-  static bool is_small(std::string_view text) {
-    double wide = 0;
-    if (std::from_chars(text.data(), text.data() + text.size(), wide).ec == std::errc()) return std::abs(wide) < 1;
-    if (text.find_first_of("eE") != text.npos) return text.find("e-") != text.npos || text.find("E-") != text.npos;
-    return text.find_first_of("123456789") > text.find('.');
-  }
   float number(std::size_t i) const {
-    const std::string_view text = fields_[i].text;
+    const auto& [text, at] = fields_[i];
     float value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error == std::errc() && end == text.data() + text.size()) return value;
-    if (error == std::errc::result_out_of_range && is_small(text)) return 0;
-    lines_.refuse(fields_[i].at, shown(text) + "; expected a number within the range of float");
+    if (error == std::errc() && end == text.data() + text.size() && std::isfinite(value)) return value;
+    if (text.find('\0') != std::string_view::npos) {
+      lines_.refuse(at, "a NUL byte in a number, as in binary vectors; expected vectors in text");
+    }
+    if (!is_number(text)) lines_.refuse(at, shown(text) + "; expected a decimal number");
+    if (std::abs(std::strtod(std::string(text).c_str(), nullptr)) < 1) return 0;  // too small for a float
+    lines_.refuse(at, shown(text) + "; expected a number within the range of float");
   }
 
   std::istream& in_;

@@ -10,11 +10,6 @@
 
 namespace windrow {
 
-std::vector<std::int32_t> LabelledGraph::labels() const {
-  if (gold == nullptr) return graph.index("label");
-  return {gold.get(), gold.get() + graph.vertices()};
-}
-
 class GraphNetwork::ValidationScore final : public Score {
  public:
   ValidationScore(Runner& runner, const std::vector<LabelledGraph>& validation, std::unique_ptr<GraphScore> score)
@@ -70,21 +65,7 @@ class GraphNetwork::GraphLearner final : public Learner {
       : network_(network), runner_(network.device_, network.function_, network.parameters_, options) {}
 
   Loss differentiate(SampleNumbers numbers) override {
-    const Minibatch minibatch = runner_.differentiate(graphs_of(numbers));
-    if (!training_score_) return minibatch.pending_loss();
-    std::vector<const LabelledGraph*> labelled;
-    for (const std::size_t number : numbers) labelled.push_back(&network_.training[number]);
-    return [loss_of = minibatch.pending_loss(), add = training_score_->pending(minibatch, std::move(labelled)),
-            score = training_score_] {
-      const double loss = loss_of();
-      add();
-      return loss;
-    };
-  }
-  void score_training() override { training_score_ = network_.training_score(); }
-  std::vector<Metric> training_metrics() override {
-    if (!training_score_) return {};
-    return std::exchange(training_score_, network_.training_score())->metrics();
+    return runner_.differentiate(graphs_of(numbers)).pending_loss();
   }
   std::unique_ptr<Score> score() override {
     return std::make_unique<ValidationScore>(runner_, network_.validation, network_.score_());
@@ -102,7 +83,6 @@ class GraphNetwork::GraphLearner final : public Learner {
 
   GraphNetwork& network_;
   Runner runner_;
-  std::shared_ptr<GraphScore> training_score_;  // null unless training is scored
 };
 
 std::unique_ptr<Learner> GraphNetwork::learner(const RunnerOptions& options) {
@@ -119,10 +99,7 @@ std::int64_t GraphNetwork::fingerprint() const {
   std::string all;
   for (const auto* samples : {&training, &validation}) {
     all += std::to_string(samples->size()) + ' ';
-    for (const LabelledGraph& one : *samples) {
-      add_fingerprint(all, one.graph.bytes());
-      if (one.gold) add_fingerprint(all, std::span(one.gold.get(), static_cast<std::size_t>(one.graph.vertices())));
-    }
+    for (const LabelledGraph& one : *samples) add_fingerprint(all, one.graph.bytes());
   }
   return windrow::fingerprint(all);
 }

@@ -85,11 +85,6 @@ ParserAction Parser::action(std::size_t number) {
   return {number % 2 == 1 ? Transition::left : Transition::right, static_cast<std::int32_t>((number - 1) / 2)};
 }
 
-std::size_t Parser::number(const ParserAction& action) {
-  if (action.transition == Transition::shift) return 0;
-  return 2 * static_cast<std::size_t>(action.relation) + (action.transition == Transition::left ? 1 : 2);
-}
-
 /// `gates` contains the inputs' contributions to the gates.
 Parser::Values Parser::one_way(const Lstm& lstm, const Values& gates) const {
   const Index width = sizes_.hidden;

@@ -47,11 +47,11 @@ double ChildSumTreeLstm::flops(std::int64_t leaves, std::int64_t inner, std::int
 
 namespace {
 
-struct Shape {
+struct TreeShape {
   std::int64_t leaves, inner, edges;
 };
 
-Shape shape_of(const LabelledTree& tree) {
+TreeShape shape_of(const LabelledTree& tree) {
   const auto vertices = static_cast<std::int64_t>(tree.words.size());
   const auto inner = std::count(tree.words.begin(), tree.words.end(), "");
   return {vertices - inner, inner, static_cast<std::int64_t>(tree.graph.children.size())};
@@ -59,7 +59,7 @@ Shape shape_of(const LabelledTree& tree) {
 
 struct Cell {
   VertexFunction function;
-  std::function<double(const Shape&)> flops;
+  std::function<double(const TreeShape&)> flops;
   const char* formula;
 };
 
@@ -70,12 +70,12 @@ Cell cell_of(const WorkloadOptions& options, Parameters& parameters, Index vocab
     const bool attends = options.cell == "attention";
     using Children = ChildSumTreeLstm::Children;
     const ChildSumTreeLstm model(parameters, sizes, attends ? Children::attention : Children::sum);
-    return {model.function(), [model](const Shape& s) { return model.flops(s.leaves, s.inner, s.edges); },
+    return {model.function(), [model](const TreeShape& s) { return model.flops(s.leaves, s.inner, s.edges); },
             attends ? "6 h e per leaf, 6 h^2 per inner vertex, 4 h^2 + 2 h per edge, 2 h classes per vertex"
                     : "6 h e per leaf, 6 h^2 per inner vertex, 2 h^2 per edge, 2 h classes per vertex"};
   }
   const TreeLstm model(parameters, sizes);
-  return {model.function(), [model](const Shape& s) { return model.flops(s.leaves, s.inner); },
+  return {model.function(), [model](const TreeShape& s) { return model.flops(s.leaves, s.inner); },
           "6 h e per leaf, 16 h^2 per inner vertex, 2 h classes per vertex"};
 }
 

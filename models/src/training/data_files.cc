@@ -9,7 +9,7 @@ namespace windrow {
 namespace {
 
 /// One of the two sets.
-struct Part {
+struct DataSet {
   std::string about;   // "training set"
   std::string flag;    // of windrow train
   std::string chosen;  // by the options; empty if they leave it open
@@ -31,7 +31,7 @@ std::filesystem::path chosen_file(const std::filesystem::path& folder, const std
   return path.empty() ? folder / name : path;  // reading a missing file throws
 }
 
-std::filesystem::path file_of(const std::filesystem::path& folder, const Part& part) {
+std::filesystem::path file_of(const std::filesystem::path& folder, const DataSet& part) {
   if (!part.chosen.empty()) return chosen_file(folder, part.chosen);
   for (const std::string& name : part.names) {
     const std::vector<std::filesystem::path> found = files_named(folder, name);
@@ -44,12 +44,12 @@ std::filesystem::path file_of(const std::filesystem::path& folder, const Part& p
                   " under such a name, or another file by " + part.flag);
 }
 
-Part part_of(const WorkloadKind& kind, const WorkloadOptions& options, std::size_t number) {
+DataSet data_set_of(const WorkloadKind& kind, const WorkloadOptions& options, std::size_t number) {
   const bool trains = number == 0;
-  Part part{.about = trains ? "training set" : "validation set",
-            .flag = trains ? "--train" : "--valid",
-            .chosen = trains ? options.training_file : options.validation_file,
-            .names = {}};
+  DataSet part{.about = trains ? "training set" : "validation set",
+               .flag = trains ? "--train" : "--valid",
+               .chosen = trains ? options.training_file : options.validation_file,
+               .names = {}};
   if (number < kind.files.size()) part.names.push_back(kind.files[number]);
   if (number < kind.other_names.size()) {
     part.names.insert(part.names.end(), kind.other_names[number].begin(), kind.other_names[number].end());
@@ -70,8 +70,8 @@ DataFiles files_of(const WorkloadKind& kind, const WorkloadOptions& options) {
   const std::filesystem::path folder = options.data;
   const bool divided = kind.files.size() == 1 && options.validation_file.empty();
   DataFiles files;
-  if (!options.validation_only || divided) files.training = file_of(folder, part_of(kind, options, 0));
-  if (!divided) files.validation = file_of(folder, part_of(kind, options, 1));
+  if (!options.validation_only || divided) files.training = file_of(folder, data_set_of(kind, options, 0));
+  if (!divided) files.validation = file_of(folder, data_set_of(kind, options, 1));
   if (!options.validation_only) refuse_one_file(files);
   return files;
 }

@@ -47,17 +47,11 @@ class ImageNetwork final : public Network {
  private:
   /// Tensors of a minibatch: n x pixels, from 0 to 1, and n x 1.
   StaticInputs inputs(const Images& images, SampleNumbers numbers) const;
-  /// Without gradients: the scores of the classes.
-  Tensor logits(const Tensor& images) const {
-    return classifier_.logits(
-        [this](const Operator& op, const Operands& operands) { return apply(device_, op, operands); }, images);
-  }
   /// The number of the class with the highest score, n x 1.
   Tensor answers(const Tensor& images) const;
 
   class ImageLearner;
   class Accuracy;
-  class Program;
 
   const Device device_;
   Parameters& parameters_;
@@ -84,119 +78,63 @@ StaticInputs ImageNetwork::inputs(const Images& images, SampleNumbers numbers) c
   return {.in = {pixels}, .indices = {labels}};
 }
 
-/// Runs a body each time, or records it and replays it.
-class ImageNetwork::Program {
- public:
-  Program(const Device& device, bool recorded, Static::Body body) : body_(std::move(body)) {
-    // The ops of a device run one after the other anyway, and can be issued together.
-    const auto order = device.on_host() ? StaticOptions::Order::parallel : StaticOptions::Order::serial;
-    if (recorded) recorded_.emplace(device, body_, StaticOptions{.order = order});
-  }
-  /// The results are overwritten by the next call.
-  std::vector<Tensor> operator()(const StaticInputs& inputs) {
-    if (!recorded_) return body_(inputs);
-    const std::vector<Tensor>& results = (*recorded_)(inputs);
-    bytes_ = std::max(bytes_, recorded_->stats().planned_bytes);
-    return results;
-  }
-  /// Runs the body from now on.
-  void drop_recordings() { recorded_.reset(); }
-  /// Of the largest recording.
-  std::size_t bytes() const { return bytes_; }
-  std::size_t ops() const { return recorded_ ? recorded_->stats().ops : 0; }
-
- private:
-  const Static::Body body_;
-  std::optional<Static> recorded_;
-  std::size_t bytes_ = 0;
-};
-
 /// The share of images whose class has the highest score.
 class ImageNetwork::Accuracy final : public Score {
  public:
-  explicit Accuracy(const ImageNetwork& network)
-      : network_(network),
-        answers_(network.device_, network.graph_mode_, [&network](const StaticInputs& inputs) -> std::vector<Tensor> {
-          return {network.answers(inputs.in.at(0))};
-        }) {}
+  explicit Accuracy(const ImageNetwork& network) : network_(network) {}
 
   void add(SampleNumbers numbers) override {
-    if (scarce(network_.device_)) answers_.drop_recordings();
-    const StaticInputs inputs = network_.inputs(network_.validation, numbers);
-    count_into(counted_, answers_(inputs).at(0).get(), *network_.validation, numbers);
+    const std::vector<float> answers = network_.answers(network_.inputs(network_.validation, numbers).in.at(0)).get();
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      counted_.add(network_.validation->labels[numbers[i]], static_cast<std::int32_t>(answers[i]));
+    }
   }
   std::vector<Metric> metrics() override { return {{"accuracy", counted_.share()}}; }
 
-  static void count_into(AnswerCount& to, const std::vector<float>& answers, const LabelledImages& images,
-                         SampleNumbers numbers) {
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      to.add(images.labels[numbers[i]], static_cast<std::int32_t>(answers[i]));
-    }
-  }
-
  private:
-  /// Whether more than half of a limit is taken: then recordings are kept for training alone.
-  static bool scarce(const Device& device) {
-    if (device.memory == nullptr) return false;
-    const MemoryUse use = device.memory->use();
-    return use.limit != unlimited && use.live > use.limit / 2;
-  }
-
   const ImageNetwork& network_;
-  Program answers_;
   AnswerCount counted_;
 };
 
 class ImageNetwork::ImageLearner final : public Learner {
  public:
   /// `one_by_one` computes each image alone, and records nothing.
-  ImageLearner(const ImageNetwork& network, bool one_by_one)
-      : network_(network),
-        one_by_one_(one_by_one),
-        differentiate_(network.device_, network.graph_mode_ && !one_by_one,
-                       [this](const StaticInputs& inputs) { return differentiated(inputs); }) {}
+  ImageLearner(const ImageNetwork& network, bool one_by_one) : network_(network), one_by_one_(one_by_one) {
+    if (!network.graph_mode_ || one_by_one) return;
+    // The ops of a device run one after the other anyway, and can be issued together.
+    const auto order = network.device_.on_host() ? StaticOptions::Order::parallel : StaticOptions::Order::serial;
+    recorded_.emplace(
+        network.device_, [this](const StaticInputs& inputs) { return differentiated(inputs); },
+        StaticOptions{.order = order});
+  }
 
   Loss differentiate(SampleNumbers numbers) override {
     network_.parameters_.begin_minibatch();
-    std::vector<Part> parts;
+    std::vector<Tensor> losses;
     const std::size_t each = one_by_one_ ? 1 : std::max<std::size_t>(numbers.size(), 1);
     for (std::size_t begin = 0; begin < numbers.size(); begin += each) {
-      parts.push_back(differentiate_part(numbers.subspan(begin, each)));
+      losses.push_back(differentiate_part(numbers.subspan(begin, each)));
     }
     ++minibatches_;
     images_ += static_cast<std::int64_t>(numbers.size());
-    return [this, parts = std::move(parts)] {
+    return [losses = std::move(losses)] {
       double sum = 0;
-      for (const Part& part : parts) {
-        if (scores_) Accuracy::count_into(counted_, part.answers.get(), *network_.training, part.numbers);
-        sum += part.loss.get().at(0);
-      }
+      for (const Tensor& loss : losses) sum += loss.get().at(0);
       if (!std::isfinite(sum)) throw NotFiniteError("the loss of a minibatch is not finite");
       return sum;
     };
-  }
-  void score_training() override { scores_ = true; }
-  std::vector<Metric> training_metrics() override {
-    if (!scores_) return {};
-    return {{"accuracy", std::exchange(counted_, {}).share()}};
   }
   std::unique_ptr<Score> score() override { return std::make_unique<Accuracy>(network_); }
   RunnerStats stats() const override {
     return {.minibatches = minibatches_,
             .vertices = images_,
-            .ops = minibatches_ * static_cast<std::int64_t>(differentiate_.ops()),
-            .peak_bytes = static_cast<std::int64_t>(differentiate_.bytes())};
+            .ops = recorded_ ? minibatches_ * static_cast<std::int64_t>(recorded_->stats().ops) : 0,
+            .peak_bytes = static_cast<std::int64_t>(peak_bytes_)};
   }
   GroupedMinibatch grouped(SampleNumbers) override { refuse_graphs_of_images(); }
 
  private:
-  /// Images that are computed together.
-  struct Part {
-    std::vector<std::size_t> numbers;
-    Tensor loss, answers;
-  };
-  static constexpr std::size_t first_gradient = 2;  // of the results, behind the loss and the answers
-
+  /// The loss, and the gradients of the parameters.
   std::vector<Tensor> differentiated(const StaticInputs& inputs) const {
     Tape tape(network_.device_);
     const ImageClassifier& classifier = network_.classifier_;
@@ -208,31 +146,28 @@ class ImageNetwork::ImageLearner final : public Learner {
     const Tensor losses = tape.apply(op::softmax_cross_entropy, {.in = {logits}, .indices = {inputs.indices.at(0)}});
     const Tensor loss = tape.apply(op::column_sum, {.in = {losses}});
     tape.backward(loss);
-    std::vector<Tensor> results = {
-        loss, apply(network_.device_, op::arg_top_k, {.in = {logits}, .attributes = op::largest(1)})};
+    std::vector<Tensor> results = {loss};
     for (const Parameter& parameter : classifier.parameters) {
       results.push_back(tape.gradient(network_.parameters_.value(parameter)).value());
     }
     return results;
   }
-  /// Adds to the gradients of the minibatch.
-  Part differentiate_part(SampleNumbers numbers) {
-    const std::vector<Tensor> results = differentiate_(network_.inputs(network_.training, numbers));
+  /// Adds to the gradients of the minibatch, and returns the loss of images that are computed together.
+  Tensor differentiate_part(SampleNumbers numbers) {
+    const StaticInputs inputs = network_.inputs(network_.training, numbers);
+    const std::vector<Tensor> results = recorded_ ? (*recorded_)(inputs) : differentiated(inputs);
+    if (recorded_) peak_bytes_ = std::max(peak_bytes_, recorded_->stats().planned_bytes);
     for (std::size_t k = 0; k < network_.classifier_.parameters.size(); ++k) {
-      network_.parameters_.add_gradient(network_.classifier_.parameters[k], results.at(first_gradient + k));
+      network_.parameters_.add_gradient(network_.classifier_.parameters[k], results.at(1 + k));
     }
-    // Copies, since the next minibatch may overwrite the results before this one is waited for.
-    const auto copied = [&](std::size_t k) {
-      return apply(network_.device_, op::stop_gradient, {.in = {results.at(k)}});
-    };
-    return {{numbers.begin(), numbers.end()}, copied(0), copied(1)};
+    // A copy, since the next minibatch may overwrite the results before this one is waited for.
+    return apply(network_.device_, op::stop_gradient, {.in = {results.front()}});
   }
 
   const ImageNetwork& network_;
   const bool one_by_one_;
-  Program differentiate_;
-  bool scores_ = false;
-  AnswerCount counted_;  // of training
+  std::optional<Static> recorded_;
+  std::size_t peak_bytes_ = 0;  // of the largest recording
   std::int64_t minibatches_ = 0, images_ = 0;
 };
 
@@ -241,7 +176,10 @@ std::unique_ptr<Learner> ImageNetwork::learner(const RunnerOptions& options) {
 }
 
 Tensor ImageNetwork::answers(const Tensor& images) const {
-  return apply(device_, op::arg_top_k, {.in = {logits(images)}, .attributes = op::largest(1)});
+  const ApplyOperator apply_op = [this](const Operator& op, const Operands& operands) {
+    return apply(device_, op, operands);
+  };
+  return apply_op(op::arg_top_k, {.in = {classifier_.logits(apply_op, images)}, .attributes = op::largest(1)});
 }
 
 VertexFunction ImageNetwork::function_for_use() const {

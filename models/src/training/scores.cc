@@ -29,15 +29,17 @@ class Perplexity final : public GraphScore {
   std::int64_t labels_ = 0;
 };
 
-/// The columns with the highest scores.
-PendingAnswers highest(const Minibatch& minibatch) {
-  return [logits = minibatch.output("logits")] {
-    const std::vector<float> scores = logits.get();
-    std::vector<std::int32_t> answers;
-    for (auto row = scores.begin(); row != scores.end(); row += logits.width()) {
-      answers.push_back(static_cast<std::int32_t>(std::max_element(row, row + logits.width()) - row));
-    }
-    return answers;
+/// The columns with the highest scores, from the first one on that may be an answer.
+Answers highest(Index first) {
+  return [first](const Minibatch& minibatch) -> PendingAnswers {
+    return [first, logits = minibatch.output("logits")] {
+      const std::vector<float> scores = logits.get();
+      std::vector<std::int32_t> answers;
+      for (auto row = scores.begin(); row != scores.end(); row += logits.width()) {
+        answers.push_back(static_cast<std::int32_t>(std::max_element(row + first, row + logits.width()) - row));
+      }
+      return answers;
+    };
   };
 }
 
@@ -66,7 +68,7 @@ class ByAnswers : public GraphScore {
 
 class Accuracy : public ByAnswers {
  public:
-  explicit Accuracy(const char* name, Answers answers = highest) : ByAnswers(std::move(answers)), name_(name) {}
+  Accuracy(const char* name, Answers answers) : ByAnswers(std::move(answers)), name_(name) {}
   std::vector<Metric> metrics() const override { return {{name_, all_.share()}}; }
 
  protected:
@@ -81,7 +83,7 @@ class Accuracy : public ByAnswers {
 
 class RootAccuracy final : public Accuracy {
  public:
-  RootAccuracy() : Accuracy("all-node accuracy") {}
+  RootAccuracy() : Accuracy("all-node accuracy", highest(0)) {}
   std::vector<Metric> metrics() const override {
     return {{"root accuracy", root_.share()}, Accuracy::metrics().front()};
   }
@@ -150,7 +152,9 @@ class TaggingScore final : public Accuracy {
 }  // namespace
 
 std::unique_ptr<GraphScore> make_perplexity() { return std::make_unique<Perplexity>(); }
-std::unique_ptr<GraphScore> make_accuracy() { return std::make_unique<Accuracy>("accuracy"); }
+std::unique_ptr<GraphScore> make_accuracy(Index first) {
+  return std::make_unique<Accuracy>("accuracy", highest(first));
+}
 std::unique_ptr<GraphScore> make_tagging_score(const std::vector<std::string>& tags, Answers answers) {
   return std::make_unique<TaggingScore>(tags, std::move(answers));
 }

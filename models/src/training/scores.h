@@ -32,8 +32,9 @@ std::unique_ptr<GraphScore> make_perplexity();
 using PendingAnswers = std::function<std::vector<std::int32_t>()>;
 using Answers = std::function<PendingAnswers(const Minibatch&)>;
 
-/// The share, among the vertices that have a label, of those whose label has the highest score.
-std::unique_ptr<GraphScore> make_accuracy();
+/// The share, among the vertices that have a label, of those whose label has the highest score. Labels below the first
+/// one are never answers.
+std::unique_ptr<GraphScore> make_accuracy(Index first);
 /// The accuracy for the last vertices of graphs, then the accuracy for all vertices.
 std::unique_ptr<GraphScore> make_root_accuracy();
 /// The accuracy, and the F1 score of entities. An entity is a run of tags "I-X" with the same X, or begins with "B-X"

@@ -168,14 +168,11 @@ struct Draft {
   GraphData graph;
   std::int64_t units;
   double flops;
-  /// If not empty, the labels that scores compare answers with, in the order of the vertices that have one.
-  std::vector<std::int32_t> gold = {};
 };
 
 /// A sample that is not stored with others.
 struct MadeSample {
   InputGraph graph;
-  std::vector<std::int32_t> gold;  ///< as that of LabelledGraph; empty if it is null there
   Sample sample;
 };
 /// Errors mention `name`. Throws MisuseError as InputGraph does.

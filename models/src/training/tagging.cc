@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <ranges>
 #include <sstream>
-#include <unordered_map>
 
 #include "training/scores.h"
 #include "training/splits.h"
@@ -57,28 +56,6 @@ struct TagNumbering {
   }
 };
 
-/// The tags that answers are compared with: those that a model knows, and others, with which it has no answer right.
-struct GoldTags {
-  std::vector<std::string> names;
-  std::unordered_map<std::string, std::int32_t> unseen = {};
-
-  GoldTags(const TagNumbering& numbering, const Split<TaggedSentence>& sentences) : names(numbering.tag_names()) {
-    for (const Sentences* const part : {&sentences.training, &sentences.validation}) {
-      for (const std::string& tag : all_of(*part, &TaggedSentence::tags)) {
-        if (numbering.tags.number(tag) != Vocabulary::unknown) continue;
-        if (unseen.emplace(tag, static_cast<std::int32_t>(names.size())).second) names.push_back(tag);
-      }
-    }
-  }
-  /// Numbers of tags, of which the model's are known.
-  std::vector<std::int32_t> numbers(const TaggedSentence& sentence, std::vector<std::int32_t> known) const {
-    for (std::size_t i = 0; i < known.size() && !unseen.empty(); ++i) {
-      if (known[i] == Vocabulary::unknown) known[i] = unseen.at(sentence.tags[i]);
-    }
-    return known;
-  }
-};
-
 /// Beside that of the words.
 std::vector<NamedAxis> axes_of_tagger(const Parameters& parameters, const TaggerSizes& sizes,
                                       const TagNumbering& numbering) {
@@ -103,7 +80,6 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
                                               generate_tagged_sentences);
   VocabularySource vocabularies(options);
   const TagNumbering numbering(sentences.training, vocabularies);
-  const GoldTags gold(numbering, sentences);
   TaggerSizes sizes{.vocabulary = numbering.words.size(),
                     .tags = numbering.tags.size(),
                     .embedding = options.size("embedding"),
@@ -123,9 +99,11 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
                     .vocabularies = vocabularies.all()};
   const Tagger model(*workload.parameters, sizes);
   const Answers answers = [model](const Minibatch& minibatch) { return model.pending_tags(minibatch); };
-  auto network =
-      std::make_unique<GraphNetwork>(device, *workload.parameters, model.function(),
-                                     [names = gold.names, answers] { return make_tagging_score(names, answers); });
+  std::vector<std::string> scored_tags = numbering.tag_names();
+  scored_tags[Vocabulary::unknown] = "B-unknown";  // an entity that is never found
+  auto network = std::make_unique<GraphNetwork>(device, *workload.parameters, model.function(), [scored_tags, answers] {
+    return make_tagging_score(scored_tags, answers);
+  });
   workload.embedding = embedding_of(*workload.parameters, "words", numbering.words);
   workload.named_axes = axes_of_tagger(*workload.parameters, sizes, numbering);
   const std::int32_t rare = sizes.characters > 0 ? -1 : Vocabulary::unknown;
@@ -148,7 +126,7 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
   return with_samples({device, std::move(workload), std::move(network)}, std::move(sentences),
                       [&](const TaggedSentence& sentence) {
                         const TaggerInput input = numbering.input(sentence, rare);
-                        return Draft{model.graph(input), 1, model.flops(input), gold.numbers(sentence, input.tags)};
+                        return Draft{model.graph(input), 1, model.flops(input)};
                       });
 }
 

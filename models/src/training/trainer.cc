@@ -104,7 +104,6 @@ Trainer::Trainer(const Device& device, Workload& workload, TrainerOptions option
     parallel.sharded = options_.sharded ? &optimiser_ : nullptr;
     parallel_.emplace(*options_.group, *workload.parameters, parallel);
   }
-  if (options_.score_training) learner_->score_training();
   if (options_.averages) averages_.emplace(*workload.parameters, *options_.averages);
   std::iota(order_.begin(), order_.end(), std::size_t{0});
 }
@@ -283,7 +282,6 @@ Trainer::Pass Trainer::train(std::size_t samples, Batching batching) {
     throw;
   }
   wait_for_steps();
-  pass.metrics = learner.training_metrics();
   pass.seconds = seconds_since(began);
   return pass;
 }
@@ -309,7 +307,6 @@ Trainer::Pass Trainer::train_epoch(const Between& between) {
       ++epochs_;
     }
     epoch_.loss = mean_of_all(*epoch_loss_);
-    if (next_ == order_.size()) epoch_.metrics = learner_->training_metrics();
   } catch (...) {
     epoch_loss_->give_up();
     throw;

@@ -89,45 +89,25 @@ struct Translation {
   Pairs references;  // the validation set
 };
 
-/// The perplexity, and the share of the target words, end marks included, that are predicted from the true words before
-/// them.
-class WordScore : public GraphScore {
+/// The perplexity; the share of the target words, end marks included, that are predicted from the true words before
+/// them; and the BLEU of greedy translations.
+class TranslationScore final : public GraphScore {
  public:
+  explicit TranslationScore(std::shared_ptr<const Translation> of) : of_(std::move(of)) {}
+
   std::function<void()> pending(const Minibatch& minibatch, std::vector<const LabelledGraph*> graphs) override {
     return [this, add_loss = perplexity_->pending(minibatch, graphs), margin_of = minibatch.output("margin"),
             graphs = std::move(graphs)] {
       add_loss();
       const std::vector<float> margins = margin_of.get();
       auto margin = margins.begin();
+      std::vector<std::vector<std::int32_t>> sentences;
       for (const LabelledGraph* graph : graphs) {
         for (const std::int32_t label : graph->labels()) {
           words_ += label >= 0;
           right_ += label >= 0 && *margin == 0;
           ++margin;
         }
-      }
-    };
-  }
-  std::vector<Metric> metrics() const override {
-    return {perplexity_->metrics().front(),
-            {"token accuracy", static_cast<double>(right_) / static_cast<double>(std::max<std::int64_t>(words_, 1))}};
-  }
-
- private:
-  const std::unique_ptr<GraphScore> perplexity_ = make_perplexity();
-  std::int64_t words_ = 0, right_ = 0;
-};
-
-/// The same, and the BLEU of greedy translations.
-class TranslationScore final : public WordScore {
- public:
-  explicit TranslationScore(std::shared_ptr<const Translation> of) : of_(std::move(of)) {}
-
-  std::function<void()> pending(const Minibatch& minibatch, std::vector<const LabelledGraph*> graphs) override {
-    return [this, add_words = WordScore::pending(minibatch, graphs), graphs = std::move(graphs)] {
-      add_words();
-      std::vector<std::vector<std::int32_t>> sentences;
-      for (const LabelledGraph* graph : graphs) {
         sentences.push_back(of_->languages.source.numbers(of_->references[graph->number].source));
       }
       if (!translator_) translator_.emplace(of_->device, of_->parameters, of_->model);
@@ -138,13 +118,15 @@ class TranslationScore final : public WordScore {
     };
   }
   std::vector<Metric> metrics() const override {
-    std::vector<Metric> metrics = WordScore::metrics();
-    metrics.push_back({"BLEU", bleu_.score(), Metric::Unit::count});
-    return metrics;
+    return {perplexity_->metrics().front(),
+            {"token accuracy", static_cast<double>(right_) / static_cast<double>(std::max<std::int64_t>(words_, 1))},
+            {"BLEU", bleu_.score(), Metric::Unit::count}};
   }
 
  private:
   const std::shared_ptr<const Translation> of_;
+  const std::unique_ptr<GraphScore> perplexity_ = make_perplexity();
+  std::int64_t words_ = 0, right_ = 0;
   std::optional<Translator> translator_;
   Bleu bleu_;
 };
@@ -199,7 +181,6 @@ Workload make_translation(const WorkloadKind& kind, const Device& device, const 
       Translation{device, *workload.parameters, model, languages, std::move(references)});
   auto network = std::make_unique<GraphNetwork>(device, *workload.parameters, model.function(),
                                                 [of] { return std::make_unique<TranslationScore>(of); });
-  network->training_score = [] { return std::make_unique<WordScore>(); };
   network->write = [of](std::span<const std::string> lines, const PredictOptions& how) {
     return translate(*of, lines, how);
   };

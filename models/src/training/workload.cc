@@ -193,36 +193,23 @@ std::int64_t count_labels(std::span<const std::int32_t> labels) {
 }
 
 MadeSample sample_of(const VertexFunction& function, const Draft& draft, const std::string& name) {
-  const std::vector<std::int32_t>& labels = draft.graph.indices.at("label");
-  MadeSample made{InputGraph(function, draft.graph, name), {}, {}};
-  if (!draft.gold.empty()) {
-    made.gold = labels;
-    auto gold = draft.gold.begin();
-    for (std::int32_t& label : made.gold) label = label < 0 ? label : *gold++;
-  }
-  made.sample = {
-      .units = draft.units, .vertices = made.graph.vertices(), .labels = count_labels(labels), .flops = draft.flops};
-  return made;
+  InputGraph graph(function, draft.graph, name);
+  const Sample sample{.units = draft.units,
+                      .vertices = graph.vertices(),
+                      .labels = count_labels(draft.graph.indices.at("label")),
+                      .flops = draft.flops};
+  return {std::move(graph), sample};
 }
 
 void add_samples(std::vector<MadeSample> made, std::vector<LabelledGraph>& graphs, std::vector<Sample>& samples) {
   std::vector<InputGraph*> together;
-  std::size_t gold = 0;
-  for (MadeSample& one : made) {
-    together.push_back(&one.graph);
-    gold += one.gold.size();
-  }
+  for (MadeSample& one : made) together.push_back(&one.graph);
   InputGraph::store_together(together);
-  const auto memory = std::make_shared_for_overwrite<std::int32_t[]>(gold);
   graphs.reserve(made.size());
   samples.reserve(made.size());
-  std::int32_t* to = memory.get();
   for (MadeSample& one : made) {
     graphs.push_back({std::move(one.graph), graphs.size()});
-    if (!one.gold.empty()) graphs.back().gold = std::shared_ptr<const std::int32_t[]>(memory, to);
     samples.push_back(one.sample);
-    to = std::ranges::copy(one.gold, to).out;
-    one.gold = std::vector<std::int32_t>();
   }
 }
 

@@ -32,20 +32,6 @@ constexpr std::string_view keywords[] = {
     "RAND_MAX",    "CHAR_BIT",  "INT_MAX",    "INT_MIN",   "UINT_MAX", "LONG_MAX",     "LONG_MIN",
     "SIZE_MAX",    "linux",     "unix"};
 
-template <class Real>
-std::string digits(Real value) {
-  std::string made = shortest_text(value);
-  if (made.find_first_of(".e") == std::string::npos) made += ".0";
-  return made;
-}
-
-template <class Real>
-std::string literal_of(Real value, const std::string& type, const std::string& suffix) {
-  if (std::isnan(value)) return "std::numeric_limits<" + type + ">::quiet_NaN()";
-  if (std::isinf(value)) return std::string(value < 0 ? "-" : "") + "std::numeric_limits<" + type + ">::infinity()";
-  return digits(value) + suffix;
-}
-
 }  // namespace
 
 std::string identifier(const std::string& text) {
@@ -68,12 +54,6 @@ std::string Identifiers::add(const std::string& text) {
   return name;
 }
 
-void replace_all(std::string& text, const std::string& mark, const std::string& with) {
-  for (std::size_t at = 0; (at = text.find(mark, at)) != std::string::npos; at += with.size()) {
-    text.replace(at, mark.size(), with);
-  }
-}
-
 std::string quoted(const std::string& text) {
   std::string made = "\"";
   for (const char c : text) {
@@ -91,8 +71,12 @@ std::string quoted(const std::string& text) {
   return made + "\"";
 }
 
-std::string literal(double value) { return literal_of(value, "double", ""); }
-std::string literal(float value) { return literal_of(value, "float", "f"); }
+std::string literal(double value) {
+  if (std::isnan(value)) return "std::numeric_limits<double>::quiet_NaN()";
+  if (std::isinf(value)) return std::string(value < 0 ? "-" : "") + "std::numeric_limits<double>::infinity()";
+  const std::string made = shortest_text(value);
+  return made.find_first_of(".e") == std::string::npos ? made + ".0" : made;
+}
 
 std::string literal(const Attributes& a) {
   std::string text = "{.made_by = " + quoted(std::string(a.made_by));

@@ -20,13 +20,10 @@ class Identifiers {
   std::set<std::string> taken_;
 };
 
-/// Replaces each mark in the text.
-void replace_all(std::string& text, const std::string& mark, const std::string& with);
 /// A string literal.
 std::string quoted(const std::string& text);
-/// Literals of the same bits, but for those of a NaN.
+/// A literal of the same bits, but for those of a NaN.
 std::string literal(double value);
-std::string literal(float value);
 /// A braced list of designated initialisers.
 std::string literal(const Attributes& attributes);
 

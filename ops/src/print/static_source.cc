@@ -1,7 +1,6 @@
 // Prints a recorded program of operators.
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "print/names.h"
 #include "record/recorder.h"
@@ -11,24 +10,9 @@
 
 namespace windrow {
 
-namespace print {
-std::map<std::string, std::string> kernel_files();
-}  // namespace print
-
 namespace {
 
 using print::identifier, print::literal, print::quoted;
-
-std::string compile_command(const std::string& name) {
-  return "c++ -std=c++20 -O2 main.cc model.cc $(pkg-config --cflags --libs windrow-ops) -o " + name;
-}
-
-std::string cmake_text(const std::string& name) {
-  return "# cmake -B build -D CMAKE_BUILD_TYPE=Release && cmake --build build\ncmake_minimum_required(VERSION "
-         "3.25)\nproject(" +
-         name + " LANGUAGES CXX)\nfind_package(windrow REQUIRED)\nadd_executable(" + name +
-         " main.cc model.cc)\ntarget_link_libraries(" + name + " PRIVATE windrow::ops)\n";
-}
 
 class StaticPrinter {
  public:
@@ -49,7 +33,6 @@ class StaticPrinter {
 
   std::string header() const;
   std::string source() const;
-  std::string main_file() const;
   const std::string& name() const { return name_; }
 
  private:
@@ -73,7 +56,6 @@ class StaticPrinter {
   std::vector<Tensor> tensors_;  // of each buffer, whole
   MemoryPlan plan_;
   std::vector<std::string> members_, outputs_names_;  // of parameters; of outputs
-  std::set<std::string> operators_;
 };
 
 void StaticPrinter::record() {
@@ -102,6 +84,7 @@ void StaticPrinter::plan() {
   MemoryProgram memory;
   known(inputs_.front());
   print::Identifiers names, of_outputs;
+  for (const char* const taken : {"input", "memory", "weights", "rows", "width"}) names.add(taken);
   for (const auto& [name, tensor] : program_.parameters) {
     known(tensor);
     members_.push_back(names.add(name));
@@ -113,7 +96,6 @@ void StaticPrinter::plan() {
     if (std::ranges::find(listed, op) == listed.end()) {
       refuse("operator '" + std::string(op->name.text()) + "' is not one of Windrow's own");
     }
-    operators_.insert(std::string(op->name.text()));
     if (!operands.indices.empty()) refuse("it has tensors of indices");
     for (const Tensor& operand : operands.in) {
       if (!numbers_.contains(operand.buffer().get())) refuse("it reads a tensor from outside that is no parameter");
@@ -147,9 +129,9 @@ void StaticPrinter::plan() {
 
 std::string StaticPrinter::matrix(const Tensor& tensor) const {
   const std::uint32_t buffer = buffer_of(tensor);
-  if (buffer == 0) return "input";
+  if (buffer == 0) return "n.input";
   if (buffer <= program_.parameters.size()) return "n." + members_[buffer - 1];
-  return "Matrix<float>{memory + " + std::to_string(plan_.offsets[buffer] / sizeof(float)) + ", " +
+  return "Matrix{n.memory.data() + " + std::to_string(plan_.offsets[buffer] / sizeof(float)) + ", " +
          std::to_string(tensor.rows()) + ", " + std::to_string(tensor.width()) + ", " +
          std::to_string(row_stride(tensor.width())) + "}";
 }
@@ -157,8 +139,7 @@ std::string StaticPrinter::matrix(const Tensor& tensor) const {
 std::string StaticPrinter::step(const RecordedOps::Applied& applied) const {
   std::string in;
   for (const Tensor& operand : applied.operands.in) in += (in.empty() ? "" : ", ") + matrix(operand);
-  std::string text =
-      "  n.op_" + std::string(applied.op->name.text()) + ".in_pieces({" + in + "}, " + matrix(applied.out);
+  std::string text = "  apply(op::" + std::string(applied.op->name.text()) + ", {" + in + "}, " + matrix(applied.out);
   const bool plain = applied.operands.attributes == Attributes{};
   if (applied.operands.write == Write::add || !plain) {
     text += applied.operands.write == Write::add ? ", Write::add" : ", Write::overwrite";
@@ -168,25 +149,30 @@ std::string StaticPrinter::step(const RecordedOps::Applied& applied) const {
 }
 
 std::string StaticPrinter::header() const {
-  std::string outputs;
+  const auto member = [](const std::string& type, const std::string& name, const std::string& of, const Tensor& shape) {
+    return "  " + type + " " + name + ";  ///< " + of + ": " + std::to_string(shape.rows()) + " x " +
+           std::to_string(shape.width()) + ".\n";
+  };
+  std::string weights, outputs;
+  for (std::size_t k = 0; k < members_.size(); ++k) {
+    const auto& [name, tensor] = program_.parameters[k];
+    weights += member("std::span<const float>", members_[k], "Parameter " + quoted(name), tensor);
+  }
   for (std::size_t o = 0; o < outputs_.size(); ++o) {
-    outputs += "  std::vector<float> " + outputs_names_[o] + ";  ///< Output " + quoted(program_.outputs[o]) + ": " +
-               std::to_string(outputs_[o].rows()) + " x " + std::to_string(outputs_[o].width()) + ".\n";
+    outputs += member("std::vector<float>", outputs_names_[o], "Output " + quoted(program_.outputs[o]), outputs_[o]);
   }
   return "// " + program_.name + ", printed by windrow::print_source(): a schedule that was recorded for " +
-         std::to_string(program_.rows) + " rows.\n//\n//   " + name_ +
-         "::Predictor predictor(\"weights.safetensors\");\n//   std::vector<float> rows(" + name_ + "::rows * " +
-         name_ + "::width);\n//   predictor.run(rows)." + outputs_names_.front() + ";\n//\n// Compile:\n//   " +
-         compile_command(name_) +
-         "\n#pragma once\n\n#include <cstddef>\n#include <memory>\n#include <span>\n#include <string>\n"
-         "#include <vector>\n\nnamespace " +
-         name_ + " {\n\n/// Of the input, which lies row by row.\ninline constexpr std::size_t rows = " +
-         std::to_string(program_.rows) + ", width = " + std::to_string(program_.width) + ";\n\nstruct Outputs {\n" +
-         outputs +
+         std::to_string(program_.rows) + " rows. Matrices lie row by row.\n//\n//   " + name_ +
+         "::Predictor predictor(weights);\n//   std::vector<float> rows(" + name_ + "::rows * " + name_ +
+         "::width);\n//   predictor.run(rows)." + outputs_names_.front() +
+         ";\n//\n// Compile:\n//   c++ -std=c++20 -O2 -c model.cc $(pkg-config --cflags windrow-ops)\n"
+         "#pragma once\n\n#include <cstddef>\n#include <memory>\n#include <span>\n#include <vector>\n\nnamespace " +
+         name_ + " {\n\n/// Of the input.\ninline constexpr std::size_t rows = " + std::to_string(program_.rows) +
+         ", width = " + std::to_string(program_.width) + ";\n\nstruct Weights {\n" + weights +
+         "};\n\nstruct Outputs {\n" + outputs +
          "};\n\n/// The model with its weights. One call at a time, on the calling thread.\nclass Predictor {\n "
-         "public:\n"
-         "  /// Reads the weights. Throws std::runtime_error for a file that does not fit.\n"
-         "  explicit Predictor(const std::string& weights);\n  ~Predictor();\n"
+         "public:\n  /// Copies the weights. Throws std::invalid_argument for one of another size.\n"
+         "  explicit Predictor(const Weights& weights);\n  ~Predictor();\n"
          "  Predictor(const Predictor&) = delete;\n  Predictor& operator=(const Predictor&) = delete;\n\n"
          "  /// Throws std::invalid_argument unless the input has rows * width elements.\n"
          "  Outputs run(std::span<const float> input);\n\n private:\n  struct Parts;\n"
@@ -194,75 +180,39 @@ std::string StaticPrinter::header() const {
          name_ + "\n";
 }
 
+/// Values that are never needed together share memory.
 std::string StaticPrinter::source() const {
-  std::string text =
-      "// Printed by windrow::print_source(); model.h says how to compile and use it.\n#include \"model.h\"\n\n"
-      "#include <limits>\n#include <stdexcept>\n\n#include \"kernels.h\"\n#include \"weights.h\"\n\nnamespace " +
-      name_ +
-      " {\nnamespace {\n\nusing namespace exported;\n\n/// Weights, and Windrow's kernels.\n"
-      "struct Network {\n  explicit Network(Weights& w)";
-  std::string members;
+  std::string initial, members, steps, outputs;
   for (std::size_t k = 0; k < members_.size(); ++k) {
-    const auto& [name, tensor] = program_.parameters[k];
-    const std::string rows = std::to_string(tensor.rows()), width = std::to_string(tensor.width());
-    text += std::string(k == 0 ? "\n      : " : ",\n        ") + members_[k] + "(w.copy(" + quoted(name) + ", " + rows +
-            ", " + width + "))";
-    members += "  Matrix<const float> " + members_[k] + ";  // " + rows + " x " + width + "\n";
+    const Tensor& tensor = program_.parameters[k].second;
+    initial += (k == 0 ? " : " : ", ") + members_[k] + "(" + std::to_string(tensor.rows()) + ", " +
+               std::to_string(tensor.width()) + ", " + "weights." + members_[k] + ")";
+    members += ", " + members_[k];
   }
-  text += " {}\n\n";
-  for (const std::string& op : operators_) text += "  Bound op_" + op + "{windrow::op::" + op + "};\n";
-  text += members +
-          "};\n\n/// The recorded operators, in their order. Values that are never needed together share memory.\n"
-          "void compute(const Network& n, Matrix<const float> input, float* memory) {\n";
-  for (const RecordedOps::Applied& applied : recording_.applied) text += step(applied);
-  const Index stride = row_stride(program_.width);
-  text +=
-      "}\n\n}  // namespace\n\nstruct Predictor::Parts {\n  explicit Parts(const std::string& path) : weights(path) "
-      "{}\n\n  Weights weights;\n  Network network{weights};\n  Floats memory{" +
-      std::to_string(plan_.bytes / sizeof(float)) + "}, input{" + std::to_string(program_.rows * stride) +
-      "};\n};\n\nPredictor::Predictor(const std::string& weights) : parts_(std::make_unique<Parts>(weights)) {}\n"
-      "Predictor::~Predictor() = default;\n\nOutputs Predictor::run(std::span<const float> input) {\n"
-      "  if (input.size() != rows * width) throw std::invalid_argument(\"expected rows * width elements\");\n"
-      "  const Matrix<float> in{parts_->input.data(), rows, width, " +
-      std::to_string(stride) +
-      "};\n"
-      "  copy_rows({input.data(), rows, width, width}, in);\n  float* const memory = parts_->memory.data();\n"
-      "  compute(parts_->network, in, memory);\n  Outputs outputs;\n";
+  for (const RecordedOps::Applied& applied : recording_.applied) steps += step(applied);
   for (std::size_t o = 0; o < outputs_.size(); ++o) {
-    const std::string shape = std::to_string(outputs_[o].rows()) + ", " + std::to_string(outputs_[o].width());
-    std::string from = matrix(outputs_[o]);
-    if (from.starts_with("n.")) from = "parts_->network" + from.substr(1);
-    if (from == "input") from = "in";
-    text += "  outputs." + outputs_names_[o] + ".resize(" + std::to_string(outputs_[o].rows() * outputs_[o].width()) +
-            ");\n  copy_rows(" + from + ", {outputs." + outputs_names_[o] + ".data(), " + shape + ", " +
-            std::to_string(outputs_[o].width()) + "});\n";
+    outputs += (o == 0 ? "" : ", ") + std::string("elements_of(") + matrix(outputs_[o]) + ")";
   }
-  return text + "  return outputs;\n}\n\n}  // namespace " + name_ + "\n";
-}
-
-std::string StaticPrinter::main_file() const {
-  std::string text = print::kernel_files().at("rows_main.cc"), prints;
-  for (std::size_t o = 0; o < outputs_.size(); ++o) {
-    if (outputs_[o].rows() != program_.rows) continue;  // belongs to no row
-    prints += std::string("    print(") + (prints.empty() ? "\"\"" : "\", \"") + ", " +
-              quoted(quoted(program_.outputs[o])) + ", outputs." + outputs_names_[o] + ", " +
-              std::to_string(outputs_[o].width()) + ", row);\n";
-  }
-  print::replace_all(text, "    // PRINTS\n", prints);
-  print::replace_all(text, "model_name", name_);
-  return text;
+  return "// Printed by windrow::print_source(); model.h says how to compile and use it.\n#include \"model.h\"\n\n"
+         "#include <limits>\n\n#include \"windrow/ops/internal/printed.h\"\n#include "
+         "\"windrow/ops/operators.h\"\n\nnamespace " +
+         name_ +
+         " {\n\nusing namespace windrow::printed;\nusing windrow::Write;\nnamespace op = windrow::op;\n"
+         "using Matrix = windrow::Matrix<float>;\n\nstruct Predictor::Parts {\n"
+         "  explicit Parts([[maybe_unused]] const Weights& weights)" +
+         initial + " {}\n  OwnMatrix input{rows, width}, memory{1, " + std::to_string(plan_.bytes / sizeof(float)) +
+         "}" + members +
+         ";\n};\n\nPredictor::Predictor(const Weights& weights) : parts_(std::make_unique<Parts>(weights)) {}\n"
+         "Predictor::~Predictor() = default;\n\nOutputs Predictor::run(std::span<const float> elements) {\n"
+         "  Parts& n = *parts_;\n  n.input.set(elements);\n" +
+         steps + "  return {" + outputs + "};\n}\n\n}  // namespace " + name_ + "\n";
 }
 
 }  // namespace
 
 PrintedSource print_source(const Device& device, const StaticProgram& program) {
   const StaticPrinter printer(device, program);
-  PrintedSource made{.name = printer.name(), .files = print::kernel_files()};
-  made.files.erase("rows_main.cc");
-  made.files["CMakeLists.txt"] = cmake_text(printer.name());
-  made.files["model.h"] = printer.header();
-  made.files["model.cc"] = printer.source();
-  made.files["main.cc"] = printer.main_file();
+  PrintedSource made{.name = printer.name(), .files = {{"model.h", printer.header()}, {"model.cc", printer.source()}}};
   for (const auto& [name, tensor] : program.parameters) made.parameters.push_back(name);
   return made;
 }

@@ -183,8 +183,8 @@ class Analysis {
     MemoryProgram program{.order = parallel() ? StepOrder::dependences : StepOrder::serial};
     for (std::size_t item = 0; item < items_.size(); ++item) program.add(PlannedBuffer{.held = Held::throughout});
     for (const std::size_t item : laid) {
-      program.buffers[item] = {.bytes = items_[item].buffer->size(),
-                               .alignment = items_[item].buffer->memory()->alignment()};
+      program.buffers[item] = {.bytes = items_[item].buffer->size()};
+      program.alignment = items_[item].buffer->memory()->alignment();
     }
     const auto is_laid = [&](std::size_t item) { return program.buffers[item].bytes > 0; };
     for (const Op& op : ops_) {

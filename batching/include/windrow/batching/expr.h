@@ -29,11 +29,8 @@ class Operand;
 /// For the operators of expression_operators.h.
 struct ExprTypes {
   using Result = Expr;
-  using First = Expr;
-  using Second = Expr;
-  using Left = Operand;
-  using Right = Operand;
-  using Weight = Operand;
+  using Value = Expr;
+  using Input = Operand;
   using Indices = IndexExpr;
   static Expr apply(const Operator& op, const Operand&, std::initializer_list<Operand> in,
                     std::initializer_list<IndexExpr> indices = {}, const Attributes& attributes = {});

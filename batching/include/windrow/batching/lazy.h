@@ -105,11 +105,8 @@ std::coroutine_handle<>& next_of(LazyGraph& graph);
 /// For the operators of expression_operators.h.
 struct LazyExprTypes {
   using Result = LazyExpr;
-  using First = lazy::OperandRef;
-  using Second = lazy::OperandRef;
-  using Left = lazy::OperandRef;
-  using Right = lazy::OperandRef;
-  using Weight = lazy::OperandRef;
+  using Value = lazy::OperandRef;
+  using Input = lazy::OperandRef;
   using Indices = LazyIndex;
   static LazyExpr apply(const Operator& op, const lazy::OperandRef& x, std::initializer_list<lazy::OperandRef> in,
                         std::initializer_list<LazyIndex> indices = {}, const Attributes& attributes = {});

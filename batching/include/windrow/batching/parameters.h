@@ -233,11 +233,8 @@ struct Initial {
 struct ParameterTypes {
   struct NoIndices {};
   using Result = Parameter;
-  using First = Parameter;
-  using Second = Parameter;
-  using Left = Parameter;
-  using Right = Parameter;
-  using Weight = Parameter;
+  using Value = Parameter;
+  using Input = Parameter;
   using Indices = NoIndices;
   template <class Used = void>
   static const Parameter& apply(const Operator&, const Parameter& x, std::initializer_list<Parameter>,

@@ -52,17 +52,18 @@ class CommError : public Error {
   using Error::Error;
 };
 
-/// A CommError that another member gets as well, which alone needs to print it: that which has called abort(); or, if a
-/// process is missing, the one of the lowest rank among those that wait for it.
-class ToldError : public CommError {
+/// A CommError that another member reports to the user, so this one need not be printed. The reporter is the member
+/// that has called abort(); or, if a process is missing, the one of the lowest rank among those that wait for it.
+class PeerError : public CommError {
  public:
   using CommError::CommError;
 };
+using ToldError [[deprecated("its name is PeerError")]] = PeerError;
 
-/// After a member has called Communicator::abort(). That member tells the cause.
-class AbortError : public ToldError {
+/// After a member has called Communicator::abort(), which reports the cause.
+class AbortError : public PeerError {
  public:
-  using ToldError::ToldError;
+  using PeerError::PeerError;
 };
 
 struct CollectiveOptions {

@@ -42,7 +42,7 @@ struct TrainerOptions {
   /// parameters of all are replaced by their means; see DataParallel::average().
   std::size_t local_steps = 1;
   RunnerOptions runner = {};
-  bool score_training = false;  ///< sets Pass::metrics
+  bool score_training = false;  ///< deprecated: has no effect
   /// Called with the mean loss per label of each minibatch that was trained on, in order, when it was waited for.
   std::function<void(double loss)> each_loss = {};
 };
@@ -71,9 +71,7 @@ class Trainer {
     double flops = 0;  ///< forward, by the workload's formula
     double loss = 0;   ///< mean per label, before the step of its minibatch; 0 without labels
     double seconds = 0;
-    /// Of the answers before the step of their minibatch, with dropout; empty unless TrainerOptions::score_training is
-    /// set, and for networks that find no answers in training. Of an epoch that a checkpoint was in, of the rest of it.
-    std::vector<Metric> metrics = {};
+    std::vector<Metric> metrics = {};  ///< deprecated: always empty
 
     double units_per_second() const { return static_cast<double>(units) / seconds; }
   };

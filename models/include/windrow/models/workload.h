@@ -210,11 +210,8 @@ class Learner {
   /// Sets the gradients of the parameters to those of that sum, for a minibatch of training samples. Counts as one of
   /// Parameters::minibatches(). Draws by the numbers of the samples, if they have some (Parameters::number_samples()).
   virtual Loss differentiate(SampleNumbers training) = 0;
-  /// From now on, scores training minibatches by the answers that were computed for their losses, each when its loss is
-  /// waited for.
-  virtual void score_training() {}
-  /// The metrics of the minibatches scored since the last call; empty for a network that finds no answers in training.
-  virtual std::vector<Metric> training_metrics() { return {}; }
+  [[deprecated("training is not scored")]] virtual void score_training() {}
+  [[deprecated("training is not scored")]] virtual std::vector<Metric> training_metrics() { return {}; }
   /// A new score, which uses this learner and must end before it.
   virtual std::unique_ptr<Score> score() = 0;
   virtual RunnerStats stats() const = 0;

@@ -130,11 +130,11 @@ class Static {
 /// A value.
 struct PrintedSource {
   std::string name;  ///< of its namespace: that of the program, and _model
-  /// By name: model.h is the interface, model.cc what was printed of the program, main.cc a program for it, and
-  /// CMakeLists.txt builds it; all others are the same for all programs. They need the headers and the library of the
+  /// By name: model.h is the interface, which is a class whose constructor takes the weights; model.cc has what was
+  /// printed of the program. They need the headers of the room ops and of the rooms below it, and the library of the
   /// room ops.
   std::map<std::string, std::string> files = {};
-  /// The names of the parameters that model.cc reads from a file in the format safetensors.
+  /// The names of the parameters, in the order of the members of Weights in model.h.
   std::vector<std::string> parameters = {};
 };
 

@@ -11,7 +11,6 @@
 
 #include <initializer_list>
 #include <memory>
-#include <optional>
 
 #include "windrow/batching/internal/expression_operators.h"
 #include "windrow/batching/parameters.h"
@@ -28,11 +27,8 @@ class Weights;
 struct LazyWeightTypes {
   struct NoIndices;
   using Result = LazyWeight;
-  using First = LazyWeight;
-  using Second = LazyWeight;
-  using Left = LazyWeight;
-  using Right = LazyWeight;
-  using Weight = LazyWeight;
+  using Value = LazyWeight;
+  using Input = LazyWeight;
   using Indices = NoIndices;
   static LazyWeight apply(const Operator& op, const LazyWeight& x, std::initializer_list<LazyWeight> in,
                           std::initializer_list<NoIndices> indices = {}, const Attributes& attributes = {});
@@ -48,7 +44,7 @@ class LazyWeight : ExpressionOperators<LazyWeightTypes> {
   /// Of one, with those of its operands, each as often as it is used.
   static constexpr int most_operations = 1000;
 
-  LazyWeight(const Parameter& parameter) : parameter_(parameter), type_(parameter.type()) {}
+  LazyWeight(const Parameter& parameter);
   const Type& type() const { return type_; }
 
  private:
@@ -58,8 +54,7 @@ class LazyWeight : ExpressionOperators<LazyWeightTypes> {
   struct Made;
   LazyWeight(std::shared_ptr<const Made> made, Type type) : made_(std::move(made)), type_(type) {}
 
-  std::optional<Parameter> parameter_ = {};  // none if it is made of others
-  std::shared_ptr<const Made> made_ = nullptr;
+  std::shared_ptr<const Made> made_;
   Type type_;
 };
 

@@ -215,6 +215,16 @@ struct Plan {
   std::vector<Copy> copies = {};
 };
 
+/// Calls visit(step) for the steps of a vertex type, in order.
+template <class Type, class Visit>
+void each_step(Type& type, Visit visit) {
+  for (auto& segments : type.phases) {
+    for (auto& segment : segments) {
+      for (auto& step : segment.steps) visit(step);
+    }
+  }
+}
+
 /// An estimate of the floating point operations of a step for each of its rows, and for each edge of its rows.
 Index work_of(const Step& step);
 Index work_of_edge(const Step& step);

@@ -25,8 +25,19 @@
 
 namespace windrow::comm {
 
-enum class Kind : std::uint8_t { all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, send, recv };
+enum class Kind : std::uint8_t {
+  all_reduce,
+  reduce,
+  broadcast,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  send,
+  recv,
+  exchange  ///< of numbers; see Communicator::exchange()
+};
 std::string_view to_string(Kind kind);
+inline bool is_message(Kind kind) { return kind == Kind::send || kind == Kind::recv; }
 
 enum class Elements : std::uint8_t { float32, int32 };
 
@@ -72,10 +83,14 @@ using Pieces = ShortList<Piece>;
 
 /// What a part of a call works on.
 struct Operands {
-  Pieces pieces = {};              ///< one for each tensor; or from and to, where the call has both
+  /// One for each tensor; or from and to, where the call has both. If all members give none, the call moves nothing,
+  /// and ends when all of them have made the same call and no operand has failed.
+  Pieces pieces = {};
   std::string failure = {};        ///< not empty: an operand failed, there are no pieces, and all members must fail
   std::exception_ptr origin = {};  ///< of that failure
 };
+
+struct Breakage;
 
 /// A member's part of a call whose operands are there. It goes from thread to thread by pointer.
 struct Exchange : Operands {
@@ -94,7 +109,9 @@ struct Exchange : Operands {
   /// write is seen by nobody, and what they read is never freed.
   virtual void leave_pieces() noexcept {}
   /// Completes the op; the pieces are valid until then.
-  void done(std::exception_ptr error = nullptr) { (*token)(std::move(error)); }
+  virtual void done(std::exception_ptr error = nullptr) { (*token)(std::move(error)); }
+  /// The same with an error that names the call.
+  virtual void fail(const Breakage& why);
 };
 using ExchangePtr = std::unique_ptr<Exchange>;
 
@@ -114,14 +131,14 @@ class CallClock : public std::enable_shared_from_this<CallClock> {
   std::chrono::nanoseconds total_{0};
 };
 
-/// Who tells the user why a group is broken: this member; another one (ToldError); or another one, which has called
-/// abort() (AbortError).
-enum class Told : std::uint8_t { here, elsewhere, by_abort };
+/// Who reports to the user why a group is broken: this member; another one (PeerError); or another one, which has
+/// called abort() (AbortError).
+enum class ReportedBy : std::uint8_t { this_member, another, aborter };
 
 /// Why a group is broken, or why a call fails. A value.
 struct Breakage {
   std::string why = {};  ///< empty: it is not
-  Told told = Told::here;
+  ReportedBy reported_by = ReportedBy::this_member;
   /// Nested in all errors, so that the engine knows that they have one cause.
   std::exception_ptr cause = why.empty() ? nullptr : std::make_exception_ptr(CommError(why));
 
@@ -177,9 +194,10 @@ class Member {
   /// pieces until the `done` of this call is called. Must not block or throw. If that op has failed without calling
   /// it, take() comes with a failure.
   virtual void begin(Call call [[maybe_unused]], Operands operands [[maybe_unused]], Lane& lane [[maybe_unused]]) {}
-  /// See Communicator.
-  virtual std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) = 0;
-  /// Breaks the group, unless it is broken. In other processes, its errors are ToldErrors: this member tells the user.
+  /// See Communicator. By a part of a call of Kind::exchange: from one row of numbers, two elements each, to a row for
+  /// each member.
+  virtual std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers);
+  /// Breaks the group, unless it is broken. In other processes, its errors are PeerErrors: this member reports.
   virtual void break_up(const Breakage& why) = 0;
   using Heard = std::function<void(const Breakage& why)>;
   /// For a group that is built on this one: `heard` is called, once, before calls fail because this group is broken. It
@@ -203,7 +221,12 @@ class Member {
   void time_calls_by(std::shared_ptr<CallClock> clock) { clock_ = std::move(clock); }
 
   /// How many calls of each kind and peer were numbered; the kind of all collectives is all_reduce.
-  using Numbered = std::map<std::pair<Kind, int>, std::uint64_t>;
+  struct Numbered : std::map<std::pair<Kind, int>, std::uint64_t> {
+    std::uint64_t of(Kind kind, int peer = 0) const {
+      const auto place = find({kind, peer});
+      return place == end() ? 0 : place->second;
+    }
+  };
 
  protected:
   const Numbered& numbered() const { return next_; }

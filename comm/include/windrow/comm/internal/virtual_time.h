@@ -16,10 +16,8 @@
 #include "windrow/engine/internal/requirements.h"
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -35,8 +33,7 @@ class VirtualClock {
   enum class Phase : std::uint8_t { end, choose };
 
   VirtualClock() = default;
-  /// Ends the clock.
-  ~VirtualClock();
+  ~VirtualClock() { end(); }
   VirtualClock(const VirtualClock&) = delete;
   VirtualClock& operator=(const VirtualClock&) = delete;
 
@@ -51,8 +48,8 @@ class VirtualClock {
   /// continue in the next run.
   void run_until(const std::function<bool()>& enough);
   /// Ends the clock early: before what pending ops use ends, such as after an exception. Later events happen at once.
-  /// Failures of ops that nobody waited for are not reported. Needs no memory.
-  void end() noexcept;
+  /// Failures of ops that nobody waited for are not reported.
+  void end();
   /// Calls `last` first when the clock ends: for those that hold an OnComplete elsewhere than in an event. Must not
   /// throw.
   void at_end(Function<void()> last) { last_.push_back(std::move(last)); }
@@ -67,7 +64,6 @@ class VirtualClock {
   static bool later(const Event& a, const Event& b);
   void step();
   void check_end();
-  void finish() noexcept;
   void all_happens() noexcept;
 
   Time now_{0};
@@ -75,8 +71,6 @@ class VirtualClock {
   std::uint64_t next_number_ = 0;
   std::vector<Event> events_;  // a heap, whose front is the next one
   std::vector<Function<void()>> last_;
-  /// Freed when the clock ends: that takes an op, also when an exception says that there is no memory.
-  std::unique_ptr<std::byte[]> reserve_ = std::make_unique_for_overwrite<std::byte[]>(std::size_t{1} << 20);
   Engine engine_{{.policy = Policy::serial, .max_pending_ops = std::uint64_t{1} << 40}};
 };
 

@@ -15,7 +15,6 @@
 //   Order    The caller runs the steps in an order that the plan was made for (StepOrder).
 //   Result   Two buffers share bytes only if all steps that use the one finish before any step that uses the other
 //            begins; or where InPlace allows it. The same program gives the same plan.
-//   Errors   An invalid program throws MisuseError, which names the step and the buffer.
 //   Threads  Any thread, concurrently.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
@@ -41,12 +40,7 @@ inline constexpr std::uint32_t no_buffer = std::numeric_limits<std::uint32_t>::m
 
 struct PlannedBuffer {
   std::size_t bytes = 0;
-  std::size_t alignment = memory_alignment;  ///< a power of two
   Held held = Held::no;
-  /// For a view: the number of an earlier buffer or view, and where in it the view begins. A view has no bytes of its
-  /// own: what uses it uses that buffer. Its `alignment` and `held` are ignored.
-  std::uint32_t view_of = no_buffer;
-  std::size_t view_offset = 0;
 };
 
 /// Permission for a step: the result may begin where the operand begins if this step is the last to use the operand and
@@ -59,16 +53,14 @@ struct PlannedStep {
   /// Buffers by number. If several steps may fill a buffer concurrently, an earlier step writes it and they read it.
   /// For example, one step allocates the memory of a table, and then each of others fills some rows.
   std::vector<std::uint32_t> reads = {}, writes = {};
-  /// Earlier steps that finish before this one begins, beside those that StepOrder implies.
-  std::vector<std::uint32_t> after = {};
   std::vector<InPlace> in_place = {};  ///< of buffers that it reads, and buffers that it writes
 };
 
 /// Which steps finish before others begin.
 enum class StepOrder : std::uint8_t {
   serial,  ///< one at a time, in the order of the list
-  /// As an engine orders ops: the readers of a buffer after its last writer, a writer after all earlier users; views
-  /// count as their buffer. Everything else may run concurrently, or in any order.
+  /// As an engine orders ops: the readers of a buffer after its last writer, a writer after all earlier users.
+  /// Everything else may run concurrently, or in any order.
   dependences,
 };
 
@@ -76,33 +68,26 @@ struct MemoryProgram {
   std::vector<PlannedBuffer> buffers = {};
   std::vector<PlannedStep> steps = {};
   StepOrder order = StepOrder::serial;
+  std::size_t alignment = memory_alignment;  ///< of all buffers, a power of two
 
   /// Adds a buffer or a step; returns its number.
   std::uint32_t add(PlannedBuffer buffer);
   std::uint32_t add(PlannedStep step);
 };
 
-struct MemoryPlanOptions {
-  /// Bounds the search for a better placement: about as many comparisons of two buffers. 10^8 take about 0.3 s.
-  std::uint64_t effort = 100'000'000;
-};
-
 struct MemoryPlan {
-  /// Where each buffer or view begins, in bytes from the start of the block. 0 for buffers that take no bytes: of size
-  /// 0, or neither used nor held.
+  /// Where each buffer begins, in bytes from the start of the block. 0 for buffers that take no bytes: of size 0, or
+  /// neither used nor held.
   std::vector<std::size_t> offsets = {};
-  std::size_t bytes = 0;      ///< of the block
-  std::size_t alignment = 1;  ///< of the block: the largest of all buffers
-  /// No plan takes less: the most bytes alive at one moment if each step begins as early as its order allows.
-  std::size_t lower_bound = 0;
+  std::size_t bytes = 0;           ///< of the block
   std::size_t unshared_bytes = 0;  ///< of all buffers without sharing
 };
 
 /// Plans the memory of a program. Takes time and memory that grow with the square of the number of buffers and steps.
+/// Throws OutOfMemory if sizes overflow.
 ///
-/// Throws MisuseError for a number that names no earlier buffer or step, an alignment that is no power of two, a view
-/// beyond its buffer, a read of a buffer that is not held before the program and that no earlier step writes, and
-/// InPlace for buffers that the step does not read or write; OutOfMemory if sizes overflow.
-MemoryPlan plan_memory(const MemoryProgram& program, const MemoryPlanOptions& options = {});
+/// Preconditions: numbers name buffers of the program; what is not held before the program is written by an earlier
+/// step than those that read it; and InPlace is for buffers that the step reads and writes.
+MemoryPlan plan_memory(const MemoryProgram& program);
 
 }  // namespace windrow

@@ -16,28 +16,19 @@ namespace windrow {
 struct LabelledGraph {
   InputGraph graph;
   std::size_t number = 0;  ///< the sample's, in its set
-  /// Labels of all vertices, graph.vertices() of them. If not null, scores use them in place of the graph's.
-  std::shared_ptr<const std::int32_t[]> gold = {};
 
-  /// The labels that scores compare answers with, by vertex; -1 for none: `gold`, or the graph's index "label". Throws
-  /// MisuseError if the graph has neither.
-  std::vector<std::int32_t> labels() const;
+  /// The index "label": -1 for vertices without one.
+  std::vector<std::int32_t> labels() const { return graph.index("label"); }
 };
 
-/// Accumulates a score over minibatches. A class of yours overrides one of pending() and add(); the other calls it.
+/// Accumulates a score over minibatches.
 class GraphScore {
  public:
   virtual ~GraphScore() = default;
   /// Asks a minibatch that runs over these graphs for what the score needs, so that the device computes it before
   /// minibatches that are started later. Returns a function that waits for this, and adds it; the score and the graphs
   /// must outlive it.
-  virtual std::function<void()> pending(const Minibatch& minibatch, std::vector<const LabelledGraph*> graphs) {
-    return [this, minibatch, graphs = std::move(graphs)] { add(minibatch, graphs); };
-  }
-  /// The same at once.
-  virtual void add(const Minibatch& minibatch, std::span<const LabelledGraph* const> graphs) {
-    pending(minibatch, {graphs.begin(), graphs.end()})();
-  }
+  virtual std::function<void()> pending(const Minibatch& minibatch, std::vector<const LabelledGraph*> graphs) = 0;
   virtual std::vector<Metric> metrics() const = 0;
 };
 
@@ -47,11 +38,7 @@ class GraphNetwork final : public Network {
   using MakeScore = std::function<std::unique_ptr<GraphScore>()>;
   /// `function` must have a loss.
   GraphNetwork(const Device& device, Parameters& parameters, VertexFunction function, MakeScore score)
-      : training_score(score),
-        device_(device),
-        parameters_(parameters),
-        function_(std::move(function)),
-        score_(std::move(score)) {}
+      : device_(device), parameters_(parameters), function_(std::move(function)), score_(std::move(score)) {}
 
   /// How texts become graphs, for predict(). The function needs an output "logits".
   struct Texts {
@@ -80,8 +67,7 @@ class GraphNetwork final : public Network {
   const VertexFunction& function() const { return function_; }
 
   std::vector<LabelledGraph> training, validation;  ///< training set and validation set, by sample number
-  MakeScore training_score;         ///< of minibatches that are trained on; for a start, that of validation
-  std::optional<Texts> texts = {};  ///< none if the model labels no texts
+  std::optional<Texts> texts = {};                  ///< none if the model labels no texts
   /// predict() of models that write, or score texts.
   using Write = std::function<std::vector<Prediction>(std::span<const std::string> lines, const PredictOptions&)>;
   Write write = {};

@@ -90,9 +90,8 @@ class Parser {
 
   /// The number of actions: shift, and each other transition with each relation.
   Index actions() const { return 1 + 2 * sizes_.relations; }
-  /// Actions and their numbers: 0 is shift, then left and right alternate, by relation.
+  /// Number 0 is shift, then left and right alternate, by relation.
   static ParserAction action(std::size_t number);
-  static std::size_t number(const ParserAction& action);
 
   /// The first layer of the scorer, applied to a word at each of its places.
   static constexpr std::size_t places = 4;

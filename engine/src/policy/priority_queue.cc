@@ -1,4 +1,4 @@
-#include "policy/ready_queue.h"
+#include "policy/priority_queue.h"
 
 #include <algorithm>
 #include <limits>
@@ -13,11 +13,6 @@ OpId order_of(OpId id) { return id << OpRecord::thread_bits | id >> (64 - OpReco
 bool runs_later(const OpRecord* a, const OpRecord* b) {
   return a->priority != b->priority ? a->priority < b->priority : order_of(a->id()) > order_of(b->id());
 }
-
-/// Pauses make ops overlap that otherwise would not, and let more ops become ready. A short program needs frequent
-/// pauses to reveal its errors. In a long one, rare pauses are numerous enough, and each costs as much as fifty ops.
-constexpr std::uint64_t one_pause_in_first = 4, first_takes = 64, one_pause_in = 64;
-constexpr std::uint64_t longest_pause_us = 50;
 
 }  // namespace
 
@@ -118,51 +113,6 @@ OpRecord* PriorityQueue::take_wanted(const Wanted& wanted, Search search) noexce
     }
   }
   return nullptr;
-}
-
-void ChaosQueue::put(OpRecord& op) noexcept {
-  op.next_ready = nullptr;
-  *end_ = &op;
-  end_ = &op.next_ready;
-  ++count_;
-}
-
-Dep::Op** ChaosQueue::draw() {
-  Dep::Op** link = &first_;
-  for (std::size_t i = random_() % count_; i > 0; --i) link = &(*link)->next_ready;
-  return link;
-}
-
-OpRecord& ChaosQueue::take() noexcept { return take_from(draw()); }
-
-OpRecord* ChaosQueue::take_wanted(const Wanted& wanted, Search search) noexcept {
-  if (empty()) return nullptr;
-  const auto is_wanted = [&](Dep::Op& op) { return wanted(static_cast<OpRecord&>(op)); };
-  if (search == Search::in_order) {
-    Dep::Op** const link = draw();
-    return is_wanted(**link) ? &take_from(link) : nullptr;
-  }
-  std::size_t looks = 0;
-  for (Dep::Op** link = &first_; *link != nullptr; link = &(*link)->next_ready) {
-    if (is_wanted(**link)) return &take_from(link);
-    if (++looks == Slots::most_looks && search != Search::all) return nullptr;
-  }
-  return nullptr;
-}
-
-OpRecord& ChaosQueue::take_from(Dep::Op** link) noexcept {
-  OpRecord& op = static_cast<OpRecord&>(**link);
-  *link = op.next_ready;
-  if (*link == nullptr) end_ = link;
-  --count_;
-  ++taken_;
-  return op;
-}
-
-std::chrono::microseconds ChaosQueue::pause() {
-  const std::uint64_t one_in = taken_ < first_takes ? one_pause_in_first : one_pause_in;
-  if (random_() % one_in != 0) return {};
-  return std::chrono::microseconds(random_() % longest_pause_us);
 }
 
 }  // namespace windrow
