@@ -1,7 +1,6 @@
 // Batches against the oracle: values, losses and gradients over random graphs, of cells and of random functions.
 #include "tests/batching/oracle.h"
 
-#include "batching/src/lazy/record.h"
 #include "tests/batching/attending_cell.h"
 #include "tests/batching/cells.h"
 #include "tests/batching/check_minibatch.h"
@@ -265,12 +264,6 @@ TEST(LazyPrograms, GiveWhatTheReferenceGivesWithoutTraining) {
     check_program(seed, {.use = LazyOptions::For::inference});
     if (::testing::Test::HasFailure()) return;
   }
-}
-
-TEST(LazyPrograms, DoNotMindHashesThatCollide) {
-  lazy::Keys::collide(true);
-  for (unsigned seed = first_seed(); seed < first_seed() + 5; ++seed) check_program(seed, {});
-  lazy::Keys::collide(false);
 }
 
 }  // namespace

@@ -249,9 +249,9 @@ inline std::string difference(Machine& machine, const Interpreter& expected) {
   }
   const EngineStats stats = machine.engine.stats();
   if (stats.pending != 0) return "ops are pending after a wait for all";
-  if (stats.failed != expected.count(Outcome::failed)) return "the count of failed ops";
-  if (stats.cancelled != expected.count(Outcome::cancelled)) return "the count of cancelled ops";
-  if (stats.skipped != expected.count(Outcome::skipped)) return "the count of skipped ops";
+  if (stats.failed != expected.count(StepOutcome::failed)) return "the count of failed ops";
+  if (stats.cancelled != expected.count(StepOutcome::cancelled)) return "the count of cancelled ops";
+  if (stats.skipped != expected.count(StepOutcome::skipped)) return "the count of skipped ops";
   for (std::size_t v = 0; v < variables; ++v) {
     const Machine::Slot& slot = machine.slots[v];
     bool poisoned = false;

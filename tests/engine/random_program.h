@@ -170,7 +170,7 @@ inline void apply(const Step& step, const std::vector<Cell*>& cells, Sight& sigh
 }
 
 /// How an op ends.
-enum class Outcome { ran, failed, cancelled, skipped };
+enum class StepOutcome { ran, failed, cancelled, skipped };
 
 /// Runs one step after the other.
 class Interpreter {
@@ -190,16 +190,16 @@ class Interpreter {
     }
     const bool poisoned = meets_poison(step);
     if (is_wait(step)) return poisoned;
-    const Outcome outcome = poisoned && !step.run_always ? Outcome::skipped : start(step);
+    const StepOutcome outcome = poisoned && !step.run_always ? StepOutcome::skipped : start(step);
     ++outcomes[static_cast<std::size_t>(outcome)];
-    if (outcome == Outcome::ran && step.kind == Step::Kind::op) apply_to_cells(step);
+    if (outcome == StepOutcome::ran && step.kind == Step::Kind::op) apply_to_cells(step);
     for (const auto& access : step.accesses) {
       if (writes(access)) settle(state(access), access.second, outcome);
     }
     return poisoned;
   }
 
-  std::uint64_t count(Outcome outcome) const { return outcomes[static_cast<std::size_t>(outcome)]; }
+  std::uint64_t count(StepOutcome outcome) const { return outcomes[static_cast<std::size_t>(outcome)]; }
 
   std::array<State, variables> states;
   std::array<std::uint64_t, 4> outcomes{};
@@ -218,13 +218,13 @@ class Interpreter {
     return step.stop == Stop::requested || state(step.accesses[0]).stop_requested;
   }
 
-  Outcome start(const Step& step) {
-    if (step.kind == Step::Kind::heal) return Outcome::ran;
-    if (is_called_off(step)) return Outcome::cancelled;
+  StepOutcome start(const Step& step) {
+    if (step.kind == Step::Kind::heal) return StepOutcome::ran;
+    if (is_called_off(step)) return StepOutcome::cancelled;
     if (step.requests_stop) state(step.accesses[0]).stop_requested = true;
-    if (step.body == Body::fails || step.body == Body::drops_token) return Outcome::failed;
-    if (step.body == Body::cancels || step.body == Body::async_cancels) return Outcome::cancelled;
-    return Outcome::ran;
+    if (step.body == Body::fails || step.body == Body::drops_token) return StepOutcome::failed;
+    if (step.body == Body::cancels || step.body == Body::async_cancels) return StepOutcome::cancelled;
+    return StepOutcome::ran;
   }
 
   void apply_to_cells(const Step& step) {
@@ -234,9 +234,9 @@ class Interpreter {
     apply(step, cells, sight);
   }
 
-  static void settle(State& state, AccessKind kind, Outcome outcome) {
-    if (outcome == Outcome::ran || outcome == Outcome::failed) ++state.version;
-    if (outcome != Outcome::ran) {
+  static void settle(State& state, AccessKind kind, StepOutcome outcome) {
+    if (outcome == StepOutcome::ran || outcome == StepOutcome::failed) ++state.version;
+    if (outcome != StepOutcome::ran) {
       state.poisoned = true;
     } else if (kind == AccessKind::overwrite) {
       state.poisoned = false;

@@ -3,7 +3,6 @@
 
 #include "policy/slots.h"
 #include "record/running.h"
-#include "wait/inside_wait.h"
 
 namespace windrow {
 
