@@ -73,15 +73,14 @@ TEST_F(WrongArguments, OfBenchmarks) {
         "streaming, splitting, ahead, or several separated by commas; see windrow-perf train --help"},
        {"--model tree-lstm --workers 1,",
         "--workers: '1,'; expected whole numbers, 1 to 1024, separated by commas; see windrow-perf train --help"}});
-  expect_refusals(
-      "windrow-perf engine",
-      {{"--systems mxnet",
-        "--systems: 'mxnet'; expected one of windrow, windrow-captures, windrow-per-device, openmp, tbb, "
-        "tbb-graph, taskflow, taskflow-graph, starpu, all, or several separated by commas"},
-       {"--metg --backlog 10", "--backlog excludes --metg"},
-       {"--backlog 10 --ops 10", "--ops excludes --backlog"},
-       {"--start --pattern A", "--pattern excludes --start"}},
-      ENGINE_HELP);
+  expect_refusals("windrow-perf engine",
+                  {{"--systems mxnet",
+                    "--systems: 'mxnet'; expected one of windrow, windrow-captures, windrow-per-device, openmp, tbb, "
+                    "tbb-graph, taskflow, taskflow-graph, starpu, all, or several separated by commas"},
+                   {"--metg --backlog 10", "--backlog excludes --metg"},
+                   {"--backlog 10 --ops 10", "--ops excludes --backlog"},
+                   {"--start --pattern A", "--pattern excludes --start"}},
+                  ENGINE_HELP);
   expect_refusals("windrow-perf", {{"ablation --model tree-lstm,dag --cell child-sum",
                                     "dag: cell 'child-sum'; expected none, because it has a single cell"},
                                    {"lazy --without fusion",

@@ -195,7 +195,8 @@ TEST_F(Completion, OfAllShellsAsksTheProgramWhichKnowsEveryFlag) {
   }
   EXPECT_GT(seen, 20);
   EXPECT_EQ(run("windrow complete train dag --cell=ch").out, "--cell=child-sum\tCell, for models that offer several\n");
-  for (const std::string shell : {"bash", "zsh", "fish"}) expect_has(output("windrow completion " + shell), " complete ");
+  for (const std::string shell : {"bash", "zsh", "fish"})
+    expect_has(output("windrow completion " + shell), " complete ");
   EXPECT_TRUE(run("windrow completion zsh").out.starts_with("#compdef windrow\n"));
 }
 

@@ -149,9 +149,8 @@ TEST_F(MemberPrograms, ReportTheGroup) {
   const std::string report = (folder / "report").string();
   EXPECT_EQ(run(train("--batch 50 --devices cpu:0,cpu:1 --report '" + report + "'")).err, "");
   const std::string page = read_file(folder / "report" / "report.html");
-  expect_has_all(page,
-                 {"<td>2 devices of one process: cpu:0,cpu:1; gradients are summed by the host</td>",
-                  "<td>members</td>", "<td>time in collectives</td>", "<th>collectives</th>"});
+  expect_has_all(page, {"<td>2 devices of one process: cpu:0,cpu:1; gradients are summed by the host</td>",
+                        "<td>members</td>", "<td>time in collectives</td>", "<th>collectives</th>"});
   EXPECT_EQ(run(train("--batch 50 --report '" + report + "'")).err, "");
   expect_lacks(read_file(folder / "report" / "report.html"), "<th>collectives</th>");
 }

@@ -62,11 +62,10 @@ TEST(TrainingReports, ArePagesThatNeedNothingElse) {
   for (const char* const outside : {"http", "src=", "href=", "<script", "url(", "@import"}) {
     expect_lacks(page, outside);
   }
-  expect_has_all(
-      page, {"Data from &lt;a &amp; b&gt;.", "An &quot;8-way&quot; machine", "<td>3</td><td>0.3333</td><td>0.5000</td>",
-             "<td>80.0 %</td><td>30.0</td>", "validation, epoch 3: 80<", ">Validation perplexity<", "mean of 3",
-             "products, epoch 2: 50<", "12,345 numbers, 48.2 KiB", "<td>--epochs</td><td>3 *</td>",
-             "color-scheme: light dark"});
+  expect_has_all(page, {"Data from &lt;a &amp; b&gt;.", "An &quot;8-way&quot; machine",
+                        "<td>3</td><td>0.3333</td><td>0.5000</td>", "<td>80.0 %</td><td>30.0</td>",
+                        "validation, epoch 3: 80<", ">Validation perplexity<", "mean of 3", "products, epoch 2: 50<",
+                        "12,345 numbers, 48.2 KiB", "<td>--epochs</td><td>3 *</td>", "color-scheme: light dark"});
 }
 
 TEST(TrainingReports, OfATrainingThatHasHardlyBegunSaySo) {

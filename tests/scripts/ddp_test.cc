@@ -35,7 +35,7 @@ TEST_F(DdpScript, EndsWithOneLineAndStatus2) {
   make("python", record("18", "35.1"));
   make("mute", "");
   const std::string python = "--python " + in("python");
-  expect_refusals(
+  expect_script_refusals(
       call(),
       {{"", "no --python; expected a Python interpreter with torch"},
        {"--python /dev/null", "no program /dev/null; expected an executable, see scripts/ddp --help"},

@@ -26,15 +26,15 @@ TEST_F(ImagesScript, EndsWithOneLineAndStatus2) {
   make("windrow-perf", "");
   make("python", "");
   const std::string python = "--python " + in("python");
-  expect_refusals(call(),
-                  {{"", "no --python; expected a Python interpreter with torch"},
-                   {"--python /dev/null", "no program /dev/null; expected an executable, see scripts/images --help"},
-                   {python + "--repetitions 0", "--repetitions 0; expected 1 or more"},
-                   {python + "--batches 8,x", "--batches 8,x; expected whole numbers, 1 or more, such as 1,2"},
-                   {python + "--out /dev", "cannot write /dev: Is a directory"},
-                   {python,
-                    "windrow-perf train --model mlp --batch 16 --samples 8192 --passes 3 --workers 1 --json printed no "
-                    "such record; expected one with units_per_s_median"}});
+  expect_script_refusals(
+      call(), {{"", "no --python; expected a Python interpreter with torch"},
+               {"--python /dev/null", "no program /dev/null; expected an executable, see scripts/images --help"},
+               {python + "--repetitions 0", "--repetitions 0; expected 1 or more"},
+               {python + "--batches 8,x", "--batches 8,x; expected whole numbers, 1 or more, such as 1,2"},
+               {python + "--out /dev", "cannot write /dev: Is a directory"},
+               {python,
+                "windrow-perf train --model mlp --batch 16 --samples 8192 --passes 3 --workers 1 --json printed no "
+                "such record; expected one with units_per_s_median"}});
 }
 
 }  // namespace

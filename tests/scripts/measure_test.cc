@@ -31,10 +31,11 @@ TEST_F(MeasureScript, WritesThePageOfSeveralMeasurements) {
 
 TEST_F(MeasureScript, EndsWithOneLineAndStatus2) {
   make("windrow-perf", "# A title\n");
-  expect_refusals(call("static"), {{"--repetitions 0", "--repetitions 0; expected 1 or more"},
-                                   {"--out /dev", "cannot write /dev: Is a directory"},
-                                   {"--program /dev/null",
-                                    "no program /dev/null; expected a windrow-perf, which scripts/test builds"}});
+  expect_script_refusals(
+      call("static"),
+      {{"--repetitions 0", "--repetitions 0; expected 1 or more"},
+       {"--out /dev", "cannot write /dev: Is a directory"},
+       {"--program /dev/null", "no program /dev/null; expected a windrow-perf, which scripts/test builds"}});
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ class PeersScript : public Scripts {
 };
 
 TEST_F(PeersScript, EndsWithOneLineAndStatus2WhereArgumentsAreWrong) {
-  expect_refusals(
+  expect_script_refusals(
       call(), {{dynet_, "no --data; expected a folder with train.txt and dev.txt"},
                {dynet_ + "--data /dev", "--data /dev has no train.txt; expected a folder of trees"},
                {data_, "no peer; expected --dynet PROGRAM, --python PYTHON or both"},

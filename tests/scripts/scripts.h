@@ -17,7 +17,8 @@ class Scripts : public Programs {
   }
 
   /// Each call, by its flags, ends with status 2, and with a line on standard error that ends so.
-  void expect_refusals(const std::string& call, const std::vector<std::pair<std::string, std::string>>& wrong) const {
+  void expect_script_refusals(const std::string& call,
+                              const std::vector<std::pair<std::string, std::string>>& wrong) const {
     const std::string name = call.substr(0, call.find(' '));
     for (const auto& [flags, says] : wrong) {
       const Outcome outcome = run_script(call + " " + flags);
@@ -29,8 +30,8 @@ class Scripts : public Programs {
   /// The file holds these texts, and no path of the test's folder.
   void expect_in(const std::string& file, const std::vector<std::string>& texts) const {
     const std::string text = read_file(folder / file);
-    for (const std::string& one : texts) EXPECT_NE(text.find(one), std::string::npos) << one << " in " << text;
-    EXPECT_EQ(text.find(folder.string()), std::string::npos) << text;
+    for (const std::string& one : texts) expect_has(text, one);
+    expect_lacks(text, folder.string());
   }
 };
 

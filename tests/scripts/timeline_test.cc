@@ -40,10 +40,10 @@ TEST_F(TimelineScript, DrawsWhatEachDeviceComputesAndWhenItsGradientsAreSummed) 
   for (const char* part :
        {">cpu:0<", ">cpu:1<", ">its sums<", ">step 1<", ">forward, 0.101 ms<", ">matmul_tn, 0.200 ms<",
         ">gradients, 0.400 ms<", ">gradients, 0.050 ms<", ">sgd_step, 0.030 ms<", ">hands in or adds up<"}) {
-    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+    expect_has(text, part);
   }
   for (const char* part : {">step 0<", ">step 2<", ">forward, 0.100 ms<", ">forward, 0.102 ms<", ">backward<"}) {
-    EXPECT_EQ(text.find(part), std::string::npos) << part << "\n" << text;
+    expect_lacks(text, part);
   }
 }
 
@@ -51,7 +51,7 @@ TEST_F(TimelineScript, EndsWithOneLineAndStatus2WhereArgumentsAreWrong) {
   std::ofstream(folder / "other.json") << R"({"traceEvents": 7})";
   std::ofstream(folder / "alone.json") << R"({"traceEvents": []})";
   const std::string run = (folder / "run.json").string();
-  expect_refusals(
+  expect_script_refusals(
       "timeline",
       {{"", "the following arguments are required: trace"},
        {in("none.json"), "cannot read " + (folder / "none.json").string() + ": No such file or directory"},
