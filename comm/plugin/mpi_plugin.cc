@@ -9,11 +9,11 @@
 namespace windrow::comm {
 namespace {
 
-struct Group {
+struct HeldComm {
   MPI_Comm comm;
 };
-MPI_Comm of(MpiGroup* group) { return reinterpret_cast<Group*>(group)->comm; }
-MpiGroup* made(MPI_Comm comm) { return reinterpret_cast<MpiGroup*>(new Group{comm}); }
+MPI_Comm of(MpiGroup* group) { return reinterpret_cast<HeldComm*>(group)->comm; }
+MpiGroup* made(MPI_Comm comm) { return reinterpret_cast<MpiGroup*>(new HeldComm{comm}); }
 
 MPI_Datatype of(MpiType type) {
   switch (type) {
@@ -95,8 +95,8 @@ int duplicate(MpiGroup* group, MpiGroup** copy) {
 }
 
 int release(MpiGroup* group) {
-  const int error = MPI_Comm_free(&reinterpret_cast<Group*>(group)->comm);
-  delete reinterpret_cast<Group*>(group);
+  const int error = MPI_Comm_free(&reinterpret_cast<HeldComm*>(group)->comm);
+  delete reinterpret_cast<HeldComm*>(group);
   return error;
 }
 

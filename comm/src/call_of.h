@@ -73,10 +73,10 @@ struct View {
 };
 
 /// OpName keeps texts that are no literals, which takes longer.
-inline OpName name_of(Kind kind) {
+inline OpName name_of(CallKind kind) {
   static const auto names = [] {
-    std::array<OpName, static_cast<std::size_t>(Kind::recv) + 1> all;
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = comm::to_string(static_cast<Kind>(i));
+    std::array<OpName, static_cast<std::size_t>(CallKind::recv) + 1> all;
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = comm::to_string(static_cast<CallKind>(i));
     return all;
   }();
   return names[static_cast<std::size_t>(kind)];
@@ -89,13 +89,13 @@ constexpr Elements elements_of = std::is_same_v<T, float> ? Elements::float32 : 
 template <class T>
 class CallOf {
  public:
-  CallOf(const Device& device, const std::shared_ptr<Member>& member, Kind kind, const CollectiveOptions& options)
+  CallOf(const Device& device, const std::shared_ptr<Member>& member, CallKind kind, const CollectiveOptions& options)
       : device_(device), member_(member), on_lane_(member_->on_lane(kind)), options_(options) {
     call_.kind = kind;
     if (member_->nested() != nullptr) refuse("a member of a NestedGroup; expected all_reduce or broadcast");
     call_.elements = elements_of<T>;
     call_.name = options.name;
-    if (kind >= Kind::all_gather) return;
+    if (kind >= CallKind::all_gather) return;
     call_.priority = options.priority;
     if (options.part_bytes % sizeof(T) != 0) {
       refuse("part_bytes = " + std::to_string(options.part_bytes) + "; expected a multiple of " +
@@ -116,7 +116,7 @@ class CallOf {
     if (rank < 0 || rank >= member_->size()) {
       refuse("rank " + std::to_string(rank) + "; expected one from 0 to " + std::to_string(member_->size() - 1));
     }
-    const bool pair = call_.kind == Kind::send || call_.kind == Kind::recv;
+    const bool pair = call_.kind == CallKind::send || call_.kind == CallKind::recv;
     if (pair && rank == member_->rank()) refuse("rank " + std::to_string(rank) + ", which is this member");
     return *this;
   }
@@ -131,8 +131,8 @@ class CallOf {
              std::to_string(blocks));
     }
     const Call::Shape shape{tensor.rows() / blocks, tensor.width()};
-    const bool one_shape =
-        call_.kind == Kind::all_gather || call_.kind == Kind::reduce_scatter || call_.kind == Kind::all_to_all;
+    const bool one_shape = call_.kind == CallKind::all_gather || call_.kind == CallKind::reduce_scatter ||
+                           call_.kind == CallKind::all_to_all;
     if (one_shape && !call_.shapes.empty()) {
       if (shape != call_.shapes.front()) {
         refuse("blocks of " + text(call_.shapes.front()) + " and of " + text(shape) + "; expected equal ones");

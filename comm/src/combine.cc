@@ -19,7 +19,7 @@ constexpr Index tile = 2048;
 constexpr Index grain_bytes = Index{1} << 18;
 
 /// Elements [begin, end) of one row of all pieces. A dense piece is one row.
-struct Run {
+struct TileRun {
   Index row, begin, end;
 };
 
@@ -29,14 +29,14 @@ void for_each_tile(const Piece& shape, bool dense, std::size_t streams, Body bod
   const Index rows = dense ? 1 : shape.rows;
   const Index width = dense ? shape.rows * shape.width : shape.width;
   if (rows * width == 0) return;
-  if (rows == 1 && width <= tile) return body(Run{0, 0, width});
+  if (rows == 1 && width <= tile) return body(TileRun{0, 0, width});
   const Index tiles = (width + tile - 1) / tile;
   const Index bytes = 4 * std::min(tile, width) * static_cast<Index>(streams);
   const auto grain = static_cast<std::size_t>(std::max<Index>(1, grain_bytes / bytes));
   parallel_for(static_cast<std::size_t>(rows * tiles), grain, [&](std::size_t first, std::size_t last) {
     for (auto i = static_cast<Index>(first); i < static_cast<Index>(last); ++i) {
       const Index begin = i % tiles * tile;
-      body(Run{i / tiles, begin, std::min(begin + tile, width)});
+      body(TileRun{i / tiles, begin, std::min(begin + tile, width)});
     }
   });
 }
@@ -46,7 +46,7 @@ bool all_dense(std::span<const Piece> pieces) {
 }
 
 template <class T>
-T* start(const Piece& piece, const Run& run) {
+T* start(const Piece& piece, const TileRun& run) {
   return reinterpret_cast<T*>(piece.data + run.row * piece.stride) + run.begin;
 }
 
@@ -84,7 +84,7 @@ void combine_two(const T* x, const T* y, T* to, Index count) {
 /// The combination of a run of the pieces: a place in one of them, or in `scratch`, which has a tile for each level. If
 /// there are several, it is written to `to`.
 template <class T, Combine how>
-const T* combined(std::span<const Piece> pieces, const Run& run, T* scratch, T* to) {
+const T* combined(std::span<const Piece> pieces, const TileRun& run, T* scratch, T* to) {
   if (pieces.size() == 1) return start<T>(pieces.front(), run);
   const std::size_t half = (pieces.size() + 1) / 2;
   const T* const left = combined<T, how>(pieces.first(half), run, scratch, scratch);
@@ -99,7 +99,7 @@ void combine_as(std::span<const Piece> from, std::span<const Piece> to) {
   const bool dense = all_dense(from) && all_dense(to);
   std::size_t levels = 1;
   for (std::size_t n = 1; n < from.size(); n *= 2) ++levels;
-  for_each_tile(from.front(), dense, from.size() + to.size(), [&](const Run& run) {
+  for_each_tile(from.front(), dense, from.size() + to.size(), [&](const TileRun& run) {
     thread_local std::vector<T> scratch;
     if (scratch.size() < levels * tile) scratch.resize(levels * tile);
     const Index count = run.end - run.begin;
@@ -138,7 +138,7 @@ void combine(Combine how, Elements elements, std::span<const Piece> from, std::s
 
 void copy(const Piece& from, const Piece& to) {
   const bool dense = from.dense() && to.dense();
-  for_each_tile(from, dense, 2, [&](const Run& run) {
+  for_each_tile(from, dense, 2, [&](const TileRun& run) {
     std::memcpy(start<std::byte>(to, {run.row, 4 * run.begin, 0}), start<std::byte>(from, {run.row, 4 * run.begin, 0}),
                 static_cast<std::size_t>(4 * (run.end - run.begin)));
   });

@@ -6,7 +6,7 @@
 
 namespace windrow {
 
-using comm::CallOf, comm::Kind, comm::refuse_inside, comm::Use;
+using comm::CallOf, comm::CallKind, comm::refuse_inside, comm::Use;
 
 std::int64_t fingerprint(std::string_view text) {
   std::uint64_t h = 14695981039346656037ull;  // FNV-1a
@@ -35,7 +35,7 @@ int Communicator::size() const { return member_->size(); }
 void Communicator::all_reduce(std::span<const Tensor> tensors, Combine combine,
                               const CollectiveOptions& options) const {
   if (const comm::Nested* const nested = member_->nested()) return nested->all_reduce(tensors, combine, options);
-  CallOf<float> call(device_, taker(member_, combine), Kind::all_reduce, options);
+  CallOf<float> call(device_, taker(member_, combine), CallKind::all_reduce, options);
   call.combine(combine);
   for (const Tensor& tensor : tensors) call.add(tensor, Use::update);
   call.push();
@@ -45,57 +45,63 @@ void Communicator::all_reduce(const Tensor& tensor, Combine combine, const Colle
 }
 void Communicator::all_reduce(const IntTensor& tensor, Combine combine, const CollectiveOptions& options) const {
   if (const comm::Nested* const nested = member_->nested()) return nested->all_reduce(tensor, combine, options);
-  CallOf<std::int32_t>(device_, member_, Kind::all_reduce, options).combine(combine).add(tensor, Use::update).push();
+  CallOf<std::int32_t>(device_, member_, CallKind::all_reduce, options)
+      .combine(combine)
+      .add(tensor, Use::update)
+      .push();
 }
 void Communicator::reduce(std::span<const Tensor> tensors, int root, Combine combine,
                           const CollectiveOptions& options) const {
-  CallOf<float> call(device_, taker(member_, combine), Kind::reduce, options);
+  CallOf<float> call(device_, taker(member_, combine), CallKind::reduce, options);
   call.combine(combine).peer(root);
   for (const Tensor& tensor : tensors) call.add(tensor, root == rank() ? Use::update : Use::read);
   call.push();
 }
 void Communicator::broadcast(std::span<const Tensor> tensors, int root, const CollectiveOptions& options) const {
   if (const comm::Nested* const nested = member_->nested()) return nested->broadcast(tensors, root, options);
-  CallOf<float> call(device_, member_, Kind::broadcast, options);
+  CallOf<float> call(device_, member_, CallKind::broadcast, options);
   call.peer(root);
   for (const Tensor& tensor : tensors) call.add(tensor, root == rank() ? Use::read : Use::write);
   call.push();
 }
 void Communicator::broadcast(const IntTensor& tensor, int root, const CollectiveOptions& options) const {
   if (const comm::Nested* const nested = member_->nested()) return nested->broadcast(tensor, root, options);
-  CallOf<std::int32_t>(device_, member_, Kind::broadcast, options)
+  CallOf<std::int32_t>(device_, member_, CallKind::broadcast, options)
       .peer(root)
       .add(tensor, root == rank() ? Use::read : Use::write)
       .push();
 }
 void Communicator::all_gather(const Tensor& from, const Tensor& to, const CollectiveOptions& options) const {
-  CallOf<float>(device_, member_, Kind::all_gather, options).add(from, Use::read).add(to, Use::write, size()).push();
+  CallOf<float>(device_, member_, CallKind::all_gather, options)
+      .add(from, Use::read)
+      .add(to, Use::write, size())
+      .push();
 }
 void Communicator::all_gather(const IntTensor& from, const IntTensor& to, const CollectiveOptions& options) const {
-  CallOf<std::int32_t>(device_, member_, Kind::all_gather, options)
+  CallOf<std::int32_t>(device_, member_, CallKind::all_gather, options)
       .add(from, Use::read)
       .add(to, Use::write, size())
       .push();
 }
 void Communicator::reduce_scatter(const Tensor& from, const Tensor& to, Combine combine,
                                   const CollectiveOptions& options) const {
-  CallOf<float>(device_, taker(member_, combine), Kind::reduce_scatter, options)
+  CallOf<float>(device_, taker(member_, combine), CallKind::reduce_scatter, options)
       .combine(combine)
       .add(from, Use::read, size())
       .add(to, Use::write)
       .push();
 }
 void Communicator::all_to_all(const Tensor& from, const Tensor& to, const CollectiveOptions& options) const {
-  CallOf<float>(device_, member_, Kind::all_to_all, options)
+  CallOf<float>(device_, member_, CallKind::all_to_all, options)
       .add(from, Use::read, size())
       .add(to, Use::write, size())
       .push();
 }
 void Communicator::send(const Tensor& tensor, int to, const CollectiveOptions& options) const {
-  CallOf<float>(device_, member_, Kind::send, options).peer(to).add(tensor, Use::read).push();
+  CallOf<float>(device_, member_, CallKind::send, options).peer(to).add(tensor, Use::read).push();
 }
 void Communicator::recv(const Tensor& tensor, int from, const CollectiveOptions& options) const {
-  CallOf<float>(device_, member_, Kind::recv, options).peer(from).add(tensor, Use::write).push();
+  CallOf<float>(device_, member_, CallKind::recv, options).peer(from).add(tensor, Use::write).push();
 }
 
 std::vector<std::int64_t> Communicator::exchange(std::span<const std::int64_t> numbers) const {

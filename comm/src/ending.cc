@@ -21,32 +21,32 @@ void compute(std::span<const PartOfRank> parts) {
   };
   Pieces of_all;
   switch (call.kind) {
-    case Kind::all_reduce:
-    case Kind::reduce:
+    case CallKind::all_reduce:
+    case CallKind::reduce:
       for (std::size_t i = 0; i < call.shapes.size(); ++i) {
         of_all.clear();
         for (std::size_t part = 0; part < parts.size(); ++part) of_all.push_back(piece(part, i));
         const std::span<const Piece> at_root(&piece(place(call.peer), i), 1);
         const std::span<const Piece> all(of_all.data(), of_all.size());
-        combine(call.combine, call.elements, all, call.kind == Kind::reduce ? at_root : all);
+        combine(call.combine, call.elements, all, call.kind == CallKind::reduce ? at_root : all);
       }
       return;
-    case Kind::broadcast:
+    case CallKind::broadcast:
       for (std::size_t i = 0; i < call.shapes.size(); ++i) {
         for (std::size_t part = 0; part < parts.size(); ++part) {
           if (part != place(call.peer)) copy(piece(place(call.peer), i), piece(part, i));
         }
       }
       return;
-    case Kind::all_gather:
-    case Kind::exchange:
+    case CallKind::all_gather:
+    case CallKind::exchange:
       for (std::size_t to = 0; to < parts.size(); ++to) {
         for (std::size_t from = 0; from < parts.size(); ++from) {
           copy(piece(from, 0), block(piece(to, 1), static_cast<Index>(from)));
         }
       }
       return;
-    case Kind::reduce_scatter:
+    case CallKind::reduce_scatter:
       for (std::size_t to = 0; to < parts.size(); ++to) {
         of_all.clear();
         for (std::size_t from = 0; from < parts.size(); ++from) {
@@ -55,16 +55,16 @@ void compute(std::span<const PartOfRank> parts) {
         combine(call.combine, call.elements, {of_all.data(), of_all.size()}, std::span<const Piece>(&piece(to, 1), 1));
       }
       return;
-    case Kind::all_to_all:
+    case CallKind::all_to_all:
       for (std::size_t to = 0; to < parts.size(); ++to) {
         for (std::size_t from = 0; from < parts.size(); ++from) {
           copy(block(piece(from, 0), static_cast<Index>(to)), block(piece(to, 1), static_cast<Index>(from)));
         }
       }
       return;
-    case Kind::send:
-    case Kind::recv: {
-      const bool first_sends = call.kind == Kind::send;
+    case CallKind::send:
+    case CallKind::recv: {
+      const bool first_sends = call.kind == CallKind::send;
       copy(piece(first_sends ? 0 : 1, 0), piece(first_sends ? 1 : 0, 0));
       return;
     }

@@ -17,8 +17,8 @@ namespace {
 
 using comm::Breakage;
 using comm::Call;
+using comm::CallKind;
 using comm::ExchangePtr;
-using comm::Kind;
 using comm::Member;
 using comm::PartOfRank;
 using Clock = std::chrono::steady_clock;
@@ -35,9 +35,9 @@ struct Round {
 };
 
 /// What the members of a group share.
-class Group {
+class LocalThreads {
  public:
-  Group(int size, std::chrono::nanoseconds patience)
+  LocalThreads(int size, std::chrono::nanoseconds patience)
       : patience_(patience),
         pause_(std::min<std::chrono::nanoseconds>(patience / 8, std::chrono::milliseconds(100))),
         left_(at(size)),
@@ -45,7 +45,7 @@ class Group {
         heard_(at(size)) {
     timer_ = std::thread([this] { watch(); });
   }
-  ~Group() {
+  ~LocalThreads() {
     {
       std::lock_guard lock(mutex_);
       ending_ = true;
@@ -58,8 +58,8 @@ class Group {
       timer_.join();
     }
   }
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
+  LocalThreads(const LocalThreads&) = delete;
+  LocalThreads& operator=(const LocalThreads&) = delete;
 
   int size() const { return static_cast<int>(left_.size()); }
 
@@ -130,9 +130,9 @@ class Group {
   };
   using Rounds = std::map<Name, Round>;
   static Name name_of(const Call& call, int rank) {
-    if (call.kind == Kind::send) return {rank, call.peer, call.number};
-    if (call.kind == Kind::recv) return {call.peer, rank, call.number};
-    return {-1, call.kind == Kind::exchange ? -2 : -1, call.number};
+    if (call.kind == CallKind::send) return {rank, call.peer, call.number};
+    if (call.kind == CallKind::recv) return {call.peer, rank, call.number};
+    return {-1, call.kind == CallKind::exchange ? -2 : -1, call.number};
   }
   /// How many members take part: the sender and the receiver, or all. They are numbered in this order.
   std::size_t count_of(const Name& name) const { return name.from >= 0 ? 2 : left_.size(); }
@@ -146,8 +146,8 @@ class Group {
 
   /// Whether the member will never call what the round lacks.
   bool gone(const Name& name, int rank) const {
-    const auto of_all = name.to == -1 ? Kind::all_reduce : Kind::exchange;
-    const auto kind = name.from < 0 ? of_all : rank == name.from ? Kind::send : Kind::recv;
+    const auto of_all = name.to == -1 ? CallKind::all_reduce : CallKind::exchange;
+    const auto kind = name.from < 0 ? of_all : rank == name.from ? CallKind::send : CallKind::recv;
     const int peer = name.from < 0 ? 0 : rank == name.from ? name.to : name.from;
     return left_[at(rank)] && left_[at(rank)]->of(kind, peer) <= name.number;
   }
@@ -228,7 +228,7 @@ class Group {
         const int rank = rank_of(name, i);
         if (!round.has(rank)) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
       }
-      const bool tensors = known.exchange->call.kind != Kind::exchange;
+      const bool tensors = known.exchange->call.kind != CallKind::exchange;
       auto failed = break_locked({.why = "rank " + missing + " has not called " + called +
                                          (tensors ? ", or its tensors are not ready," : "") + " within " +
                                          comm::seconds(patience_) + " after the first member; the group is broken"});
@@ -253,7 +253,7 @@ class Group {
 
 class LocalMember final : public Member {
  public:
-  LocalMember(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
+  LocalMember(std::shared_ptr<LocalThreads> group, int rank) : group_(std::move(group)), rank_(rank) {}
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
   const void* group() const override { return group_.get(); }
@@ -263,7 +263,7 @@ class LocalMember final : public Member {
   void leave() override { group_->leave(rank_, numbered()); }
 
  private:
-  const std::shared_ptr<Group> group_;
+  const std::shared_ptr<LocalThreads> group_;
   const int rank_;
 };
 
@@ -272,7 +272,7 @@ class LocalMember final : public Member {
 LocalGroup::LocalGroup(const std::vector<Device>& devices, LocalGroupOptions options) {
   if (devices.empty()) throw MisuseError("LocalGroup: no devices; expected at least one");
   comm::require_positive("LocalGroup", "patience", options.patience);
-  const auto group = std::make_shared<Group>(static_cast<int>(devices.size()), options.patience);
+  const auto group = std::make_shared<LocalThreads>(static_cast<int>(devices.size()), options.patience);
   for (const Device& device : devices) {
     members_.emplace_back(device, std::make_shared<LocalMember>(group, static_cast<int>(members_.size())));
   }

@@ -5,7 +5,7 @@
 
 namespace windrow::comm {
 
-std::string_view to_string(Kind kind) {
+std::string_view to_string(CallKind kind) {
   constexpr std::string_view names[] = {"all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter",
                                         "all_to_all", "send",   "recv",      "exchange"};
   return names[static_cast<std::size_t>(kind)];
@@ -13,7 +13,9 @@ std::string_view to_string(Kind kind) {
 
 namespace {
 
-bool combines(Kind kind) { return kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter; }
+bool combines(CallKind kind) {
+  return kind == CallKind::all_reduce || kind == CallKind::reduce || kind == CallKind::reduce_scatter;
+}
 
 std::string_view to_string(Combine combine) {
   constexpr std::string_view names[] = {"sum", "mean", "max"};
@@ -30,14 +32,14 @@ std::size_t Call::bytes() const {
 
 bool Call::fits(const Call& other) const {
   if (elements != other.elements || shapes != other.shapes) return false;
-  if (kind == Kind::send) return other.kind == Kind::recv;
-  if (kind == Kind::recv) return other.kind == Kind::send;
+  if (kind == CallKind::send) return other.kind == CallKind::recv;
+  if (kind == CallKind::recv) return other.kind == CallKind::send;
   if (priority != other.priority || part_bytes != other.part_bytes) return false;
   return kind == other.kind && peer == other.peer && (!combines(kind) || combine == other.combine);
 }
 
 std::string Call::describe() const {
-  if (kind == Kind::exchange)
+  if (kind == CallKind::exchange)
     return "exchange of " + std::to_string(bytes() / 8) + " numbers, call " + std::to_string(number);
   std::string text(comm::to_string(kind));
   if (!name.text().empty() && name.text() != text) text += " '" + std::string(name.text()) + "'";
@@ -49,30 +51,30 @@ std::string Call::describe() const {
     text += (i == 0 ? " " : ", ") + std::to_string(shapes[i].rows) + " x " + std::to_string(shapes[i].width);
   }
   if (shapes.size() > most) text += ", ... " + std::to_string(shapes.size()) + " tensors";
-  if (kind == Kind::reduce || kind == Kind::broadcast) text += ", root " + std::to_string(peer);
+  if (kind == CallKind::reduce || kind == CallKind::broadcast) text += ", root " + std::to_string(peer);
   if (priority != 0) text += ", priority " + std::to_string(priority);
   if (part_bytes != 0) text += ", in parts of " + std::to_string(part_bytes) + " bytes";
-  if (kind == Kind::send) text += ", to rank " + std::to_string(peer);
-  if (kind == Kind::recv) text += ", from rank " + std::to_string(peer);
+  if (kind == CallKind::send) text += ", to rank " + std::to_string(peer);
+  if (kind == CallKind::recv) text += ", from rank " + std::to_string(peer);
   return text + "), call " + std::to_string(number);
 }
 
 std::string Call::describe_for_others(int rank) const {
-  if (kind == Kind::exchange) return "exchange";
-  if (kind < Kind::send) return describe();
+  if (kind == CallKind::exchange) return "exchange";
+  if (kind < CallKind::send) return describe();
   Call other = *this;
-  other.kind = kind == Kind::send ? Kind::recv : Kind::send;
+  other.kind = kind == CallKind::send ? CallKind::recv : CallKind::send;
   other.peer = rank;
   return other.describe();
 }
 
-void require_countable(Kind kind, Index elements, std::size_t part_bytes, Index most) {
-  const bool in_parts = kind < Kind::all_gather;
+void require_countable(CallKind kind, Index elements, std::size_t part_bytes, Index most) {
+  const bool in_parts = kind < CallKind::all_gather;
   const Index at_a_time =
       in_parts && part_bytes > 0 ? std::min(elements, static_cast<Index>(part_bytes / 4)) : elements;
   if (at_a_time <= most) return;
   throw MisuseError(std::string(to_string(kind)) + ": " + std::to_string(at_a_time) + " elements " +
-                    (kind < Kind::all_gather || kind >= Kind::send ? "at a time" : "of each member") +
+                    (kind < CallKind::all_gather || kind >= CallKind::send ? "at a time" : "of each member") +
                     "; expected at most " + std::to_string(most) + ", as MPI counts" +
                     (in_parts ? ", or parts of so many (CollectiveOptions::part_bytes)" : ""));
 }
@@ -102,22 +104,22 @@ std::vector<std::int64_t> Member::exchange(std::span<const std::int64_t> numbers
   const auto width = static_cast<Index>(2 * numbers.size());
   part->pieces = {{reinterpret_cast<std::byte*>(part->own.data()), 1, width, 4 * width},
                   {reinterpret_cast<std::byte*>(part->all.data()), size(), width, 4 * width}};
-  part->call = {.kind = Kind::exchange, .elements = Elements::int32, .shapes = {{1, width}}};
+  part->call = {.kind = CallKind::exchange, .elements = Elements::int32, .shapes = {{1, width}}};
   auto result = part->result.get_future();
-  part->call.number = number(Kind::exchange, 0);
+  part->call.number = number(CallKind::exchange, 0);
   take(std::move(part));
   Exchanged exchanged = result.get();
   if (exchanged.broken) std::rethrow_exception(exchanged.broken.error_of_exchange());
   return std::move(exchanged.numbers);
 }
 
-std::uint64_t Member::number(Kind kind, int peer) {
-  if (kind < Kind::send) return next_[{Kind::all_reduce, 0}]++;
+std::uint64_t Member::number(CallKind kind, int peer) {
+  if (kind < CallKind::send) return next_[{CallKind::all_reduce, 0}]++;
   return next_[{kind, peer}]++;
 }
 
-void Member::not_made(Kind kind, int peer) noexcept {
-  --next_.at(kind < Kind::send ? std::pair(Kind::all_reduce, 0) : std::pair(kind, peer));
+void Member::not_made(CallKind kind, int peer) noexcept {
+  --next_.at(kind < CallKind::send ? std::pair(CallKind::all_reduce, 0) : std::pair(kind, peer));
 }
 
 std::shared_ptr<void> CallClock::begin() {

@@ -14,7 +14,7 @@ namespace comm {
 namespace {
 
 /// At all members, since only the first one of a process would be refused otherwise.
-void require_countable(Kind kind, std::span<const Tensor> tensors, const CollectiveOptions& options, Index most) {
+void require_countable(CallKind kind, std::span<const Tensor> tensors, const CollectiveOptions& options, Index most) {
   Index elements = 0;
   for (const Tensor& tensor : tensors) elements += tensor.rows() * tensor.width();
   comm::require_countable(kind, elements, options.part_bytes, most);
@@ -23,13 +23,13 @@ void require_countable(Kind kind, std::span<const Tensor> tensors, const Collect
 }  // namespace
 
 void Nested::all_reduce(std::span<const Tensor> tensors, Combine combine, const CollectiveOptions& options) const {
-  require_countable(Kind::all_reduce, tensors, options, most_between);
+  require_countable(CallKind::all_reduce, tensors, options, most_between);
   inner.reduce(tensors, 0, combine, options);
   if (outer) outer->all_reduce(tensors, combine, options);
   inner.broadcast(tensors, 0, options);
 }
 void Nested::all_reduce(const IntTensor& tensor, Combine combine, const CollectiveOptions& options) const {
-  comm::require_countable(Kind::all_reduce, tensor.rows() * tensor.width(), options.part_bytes, most_between);
+  comm::require_countable(CallKind::all_reduce, tensor.rows() * tensor.width(), options.part_bytes, most_between);
   inner.all_reduce(tensor, combine, options);
   if (outer) outer->all_reduce(tensor, combine, options);
   inner.broadcast(tensor, 0, options);
@@ -48,13 +48,13 @@ int process_of(int root, const Nested& nested) {
 }  // namespace
 
 void Nested::broadcast(std::span<const Tensor> tensors, int root, const CollectiveOptions& options) const {
-  require_countable(Kind::broadcast, tensors, options, most_between);
+  require_countable(CallKind::broadcast, tensors, options, most_between);
   const int process = process_of(root, *this);
   if (outer) outer->broadcast(tensors, process, options);
   inner.broadcast(tensors, 0, options);
 }
 void Nested::broadcast(const IntTensor& tensor, int root, const CollectiveOptions& options) const {
-  comm::require_countable(Kind::broadcast, tensor.rows() * tensor.width(), options.part_bytes, most_between);
+  comm::require_countable(CallKind::broadcast, tensor.rows() * tensor.width(), options.part_bytes, most_between);
   const int process = process_of(root, *this);
   if (outer) outer->broadcast(tensor, process, options);
   inner.broadcast(tensor, 0, options);
@@ -169,7 +169,7 @@ NestedGroup::NestedGroup(const std::vector<Communicator>& inner, const Communica
   for (const Communicator& each : inner) {
     Nested nested{.inner = each,
                   .processes = outer.size(),
-                  .most_between = outer.member()->most_elements(comm::Kind::all_reduce)};
+                  .most_between = outer.member()->most_elements(comm::CallKind::all_reduce)};
     if (members_.empty()) nested.outer = outer;
     members_.emplace_back(each.device(), std::make_shared<NestedMember>(
                                              std::move(nested), NestedMember::Place{outer.rank(), outer.size()}));

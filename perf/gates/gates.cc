@@ -50,7 +50,7 @@ Worse worse_named(const std::string& name) {
   return nullptr;
 }
 
-struct Run {
+struct CountedRun {
   const Pattern& pattern;
   std::int64_t ops;
   Worse worse;
@@ -65,7 +65,7 @@ std::int64_t heap_bytes() {
 }
 
 /// Returns the growth of the heap, in bytes, once all ops have been pushed.
-std::int64_t push_and_run(System& system, const Run& run) {
+std::int64_t push_and_run(System& system, const CountedRun& run) {
   std::vector<Counter> counters(static_cast<std::size_t>(run.pattern.counters));
   const std::int64_t before = heap_bytes();
   std::int64_t grown = 0;
@@ -79,22 +79,24 @@ std::int64_t push_and_run(System& system, const Run& run) {
   return grown;
 }
 
-std::unique_ptr<System> system_for(const Run& run) {
+std::unique_ptr<System> system_for(const CountedRun& run) {
   return windrow_system.make(run.pattern, {.workers = 1, .pending_ops = static_cast<std::uint64_t>(4 * run.ops)});
 }
 
 /// Callgrind finds the function by this name.
-extern "C" [[gnu::noinline]] void windrow_gates_counted(System& system, const Run& run) { push_and_run(system, run); }
+extern "C" [[gnu::noinline]] void windrow_gates_counted(System& system, const CountedRun& run) {
+  push_and_run(system, run);
+}
 
-void print_bytes(const Run& once, const Run& twice) {
+void print_bytes(const CountedRun& once, const CountedRun& twice) {
   if (once.pattern.captures) return;  // their memory outlives an engine, so the second run would use that of the first
-  const auto grown = [](const Run& run) { return push_and_run(*system_for(run), run); };
+  const auto grown = [](const CountedRun& run) { return push_and_run(*system_for(run), run); };
   const auto bytes = static_cast<double>(grown(twice) - grown(once)) / static_cast<double>(once.ops);
   std::printf("%s bytes %.3f\n", once.pattern.name.c_str(), bytes);
 }
 
 void measure(const Pattern& pattern, std::int64_t ops, Worse worse) {
-  const Run once{pattern, ops, worse}, twice{pattern, 2 * ops, worse};
+  const CountedRun once{pattern, ops, worse}, twice{pattern, 2 * ops, worse};
   print_bytes(once, twice);
   const std::unique_ptr<System> system = system_for(twice);
   // Warm up, so that records, caches and graphs exist.

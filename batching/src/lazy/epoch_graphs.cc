@@ -71,10 +71,10 @@ std::vector<InputGraph> Epochs::graphs() const {
   return graphs;
 }
 
-Lines::Lines(const Nodes& nodes, const std::vector<Run>& runs) {
+Lines::Lines(const Nodes& nodes, const std::vector<LazyRun>& runs) {
   begin_.reserve(runs.size() + 1);
   lines_.reserve(runs.size());
-  for (const Run& run : runs) {
+  for (const LazyRun& run : runs) {
     begin_.push_back(lines_.size());
     const NodeId end = run.call ? run.begin + 1 : run.end;  // results of a call have one line
     for (const Nodes::Node& node : nodes.between(run.begin, end)) lines_.push_back({node.key, node.from});

@@ -78,7 +78,7 @@ void Epochs::find_kinds() {
   kind_of_.clear();
   child_begin_.assign(1, 0);
   children_.clear();
-  for (const Run& run : runs_.runs()) {
+  for (const LazyRun& run : runs_.runs()) {
     kind_of_.push_back(kinds_.kind_of(run, kind_of_, children_));
     child_begin_.push_back(static_cast<std::int32_t>(children_.size()));
   }
@@ -105,7 +105,7 @@ std::vector<std::vector<Epochs::Wanted>> Epochs::find_given() {
   for (std::size_t v = 0; v < kind_of_.size(); ++v) {
     const Kinds::Kind& kind = kinds_[kind_of_[v]];
     if (!kind.takes_given) continue;
-    const Run& run = runs_.runs()[v];
+    const LazyRun& run = runs_.runs()[v];
     const auto vertex = static_cast<std::int32_t>(v);
     for (const auto& [node, column] : kind.inputs) wanted[at(column)].push_back({vertex, run.begin + node, nullptr, 0});
     const auto values = runs_.outside(run);

@@ -23,7 +23,7 @@ namespace windrow::lazy {
 /// The lines of the runs of one flush. Copies what it needs from the nodes, since ops may use it after clear().
 class Lines final : public Origins {
  public:
-  Lines(const Nodes& nodes, const std::vector<Run>& runs);
+  Lines(const Nodes& nodes, const std::vector<LazyRun>& runs);
   void add_rows(const std::string& tensor, std::vector<std::source_location> rows) { rows_[tensor] = std::move(rows); }
 
   std::string of(std::int32_t vertex, const Operator* op) const override;

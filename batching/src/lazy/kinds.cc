@@ -29,7 +29,7 @@ std::int64_t flops_of(const Key& key, Index width, const Weights& weights, const
 
 }  // namespace
 
-KindId Kinds::kind_of(const Run& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children) {
+KindId Kinds::kind_of(const LazyRun& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children) {
   const auto values = runs_.outside(run).first(at(run.list - run.outside));
   const std::size_t first_child = children.size();
   const auto number_of = [&](NodeId node) {

@@ -83,7 +83,7 @@ class Kinds {
 
   /// The kind of a run. `kinds` contains the kinds of the runs before it. Appends the runs that its values from outside
   /// come from to `children`, each once.
-  KindId kind_of(const Run& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children);
+  KindId kind_of(const LazyRun& run, const std::vector<KindId>& kinds, std::vector<std::int32_t>& children);
   /// Where kinds had to be made for the producers of their values, since two nodes of a kind cannot have one state.
   struct Splits {
     std::set<KindId> kinds = {};  ///< that were made for this, of the current vertices

@@ -13,7 +13,7 @@ constexpr std::int32_t most_outside = 24;
 /// If there are more patterns than this, rare ones are split, since each pattern costs a part of the plan.
 constexpr std::size_t many = 64;
 
-bool small_enough(const Run& one, const Run& next) {
+bool small_enough(const LazyRun& one, const LazyRun& next) {
   const std::int32_t outside = one.outside_end - one.outside + next.outside_end - next.outside;
   return one.nodes() + next.nodes() <= most_nodes && outside <= most_outside;
 }
@@ -40,15 +40,15 @@ void Runs::find(NodeId first, NodeId end) {
   runs_.reserve(begins.size());
   for (std::size_t i = 0; i < begins.size() && begins[i].node < end; ++i) {
     const NodeId begin = begins[i].node;
-    const Run run{begin, i + 1 < begins.size() ? begins[i + 1].node : end, begins[i].apart,
-                  nodes_.key(begin).cell != nullptr};
+    const LazyRun run{begin, i + 1 < begins.size() ? begins[i + 1].node : end, begins[i].apart,
+                      nodes_.key(begin).cell != nullptr};
     if (!add_parts(run) && !run.call) join_known();
   }
   while (learn()) {
     before_.swap(runs_);
     runs_.clear();
     outside_.clear();
-    for (const Run& run : before_) {
+    for (const LazyRun& run : before_) {
       add(run);
       join_known();
     }
@@ -89,11 +89,11 @@ void Runs::divide(const std::map<std::uint32_t, std::int32_t>& before) {
   before_.swap(runs_);
   runs_.clear();
   outside_.clear();
-  for (const Run& run : before_) add_parts(run);
+  for (const LazyRun& run : before_) add_parts(run);
   number();
 }
 
-bool Runs::add_parts(const Run& made) {
+bool Runs::add_parts(const LazyRun& made) {
   add(made);
   const auto found = divided_.find(runs_.back().pattern);
   if (found == divided_.end()) return false;
@@ -104,8 +104,8 @@ bool Runs::add_parts(const Run& made) {
   return true;
 }
 
-void Runs::add(const Run& made) {
-  Run& run = runs_.emplace_back(made);
+void Runs::add(const LazyRun& made) {
+  LazyRun& run = runs_.emplace_back(made);
   run.outside = outside_.end();
   scratch_.clear();
   std::span<const NodeId> list;
@@ -126,7 +126,7 @@ void Runs::add(const Run& made) {
 }
 
 /// Appends a node to the pattern in scratch_, and its operands to the values from outside.
-void Runs::add_node(const Run& run, NodeId id, std::span<const NodeId> operands) {
+void Runs::add_node(const LazyRun& run, NodeId id, std::span<const NodeId> operands) {
   scratch_.push_back(nodes_[id].key);
   for (NodeId operand : operands) {
     scratch_.push_back(operand >= run.begin
@@ -136,7 +136,7 @@ void Runs::add_node(const Run& run, NodeId id, std::span<const NodeId> operands)
 }
 
 /// The code of an operand from outside, which joins the values from outside unless it is among them.
-std::uint32_t Runs::from_outside(const Run& run, NodeId operand) {
+std::uint32_t Runs::from_outside(const LazyRun& run, NodeId operand) {
   outside_.make_room(1);
   std::int32_t known = run.outside;
   while (known < outside_.end() && outside_[known] != operand) ++known;
@@ -164,7 +164,7 @@ void Runs::pop() {
 /// Merges the last runs as long as their pair of patterns is known.
 void Runs::join_known() {
   while (runs_.size() > 1 && !runs_.back().call) {
-    const Run last = runs_.back(), other = runs_[runs_.size() - 2];
+    const LazyRun last = runs_.back(), other = runs_[runs_.size() - 2];
     if (last.apart || other.call || !small_enough(other, last) ||
         together_.count(pair(other.pattern, last.pattern)) == 0)
       return;
@@ -175,20 +175,20 @@ void Runs::join_known() {
   }
 }
 
-bool Runs::depends(const Run& run, const Run& on) const {
+bool Runs::depends(const LazyRun& run, const LazyRun& on) const {
   const auto values = outside(run);
   return std::any_of(values.begin(), values.end(), [&](NodeId node) { return on.begin <= node && node < on.end; });
 }
 
 /// Searches for pairs of patterns that occur only one after the other. Returns whether there are new ones.
 bool Runs::learn() {
-  if (std::ranges::all_of(runs_, [](const Run& run) { return run.call; })) return false;
+  if (std::ranges::all_of(runs_, [](const LazyRun& run) { return run.call; })) return false;
   std::unordered_map<std::uint32_t, int> count;
   std::unordered_map<Pair, int> pairs;
   for (std::size_t i = 0; i < runs_.size(); ++i) {
     ++count[runs_[i].pattern];
     if (i == 0 || runs_[i].apart || runs_[i].call || runs_[i - 1].call) continue;
-    const Run &run = runs_[i], &other = runs_[i - 1];
+    const LazyRun &run = runs_[i], &other = runs_[i - 1];
     const bool related = depends(run, other) || outside(other).empty() || outside(run).empty();
     if (related && small_enough(other, run)) ++pairs[pair(other.pattern, run.pattern)];
   }
@@ -205,12 +205,12 @@ bool Runs::learn() {
 void Runs::split_what_is_rare() {
   if (patterns_.size() <= many) return;
   std::unordered_map<std::uint32_t, int> count;
-  for (const Run& run : runs_) ++count[run.pattern];
+  for (const LazyRun& run : runs_) ++count[run.pattern];
   if (count.size() <= many) return;
   before_.swap(runs_);
   runs_.clear();
   outside_.clear();
-  for (const Run& run : before_) {
+  for (const LazyRun& run : before_) {
     if (count[run.pattern] >= often || run.call) {
       add(run);
       continue;

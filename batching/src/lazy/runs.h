@@ -76,7 +76,7 @@ class Patterns {
   }
 };
 
-struct Run {
+struct LazyRun {
   NodeId begin, end;  // nodes
   bool apart;         // another instance recorded the run before
   bool call = false;  // of a cell
@@ -99,9 +99,9 @@ class Runs {
   void divide(const std::map<std::uint32_t, std::int32_t>& before);
   /// Drops the runs that these nodes do not depend on.
   void keep_only(std::span<const NodeId> nodes);
-  const std::vector<Run>& runs() const { return runs_; }
+  const std::vector<LazyRun>& runs() const { return runs_; }
   /// The nodes outside of a run whose values it computes with, each once. The elements of a list follow.
-  std::span<const NodeId> outside(const Run& run) const {
+  std::span<const NodeId> outside(const LazyRun& run) const {
     return {outside_.from(run.outside), at(run.outside_end - run.outside)};
   }
   /// The run of a node in [first(), end()).
@@ -119,11 +119,11 @@ class Runs {
   static Pair pair(std::uint32_t a, std::uint32_t b) { return std::uint64_t{a} << 32 | b; }
 
   /// Appends a run, and finds its pattern and its values from outside.
-  void add(const Run& made);
+  void add(const LazyRun& made);
   /// The same for the parts into which its pattern is divided. Returns whether there are several.
-  bool add_parts(const Run& made);
-  void add_node(const Run& run, NodeId id, std::span<const NodeId> operands);
-  std::uint32_t from_outside(const Run& run, NodeId operand);
+  bool add_parts(const LazyRun& made);
+  void add_node(const LazyRun& run, NodeId id, std::span<const NodeId> operands);
+  std::uint32_t from_outside(const LazyRun& run, NodeId operand);
   std::uint32_t code_of(NodeId operand, std::size_t number) const {
     const auto is = operand < first_ ? OperandSource::Is::given : OperandSource::Is::gathered;
     return Patterns::encode({is, static_cast<std::uint32_t>(number)});
@@ -133,12 +133,12 @@ class Runs {
   bool learn();
   void split_what_is_rare();
   void number();
-  bool depends(const Run& run, const Run& on) const;
+  bool depends(const LazyRun& run, const LazyRun& on) const;
 
   const Record& record_;
   const Nodes& nodes_;
   NodeId first_ = 0, end_ = 0;
-  std::vector<Run> runs_, before_;
+  std::vector<LazyRun> runs_, before_;
   Tail<NodeId> outside_;
   std::vector<std::int32_t> run_of_;
   Lists patterns_;

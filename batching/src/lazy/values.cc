@@ -224,7 +224,7 @@ void Epochs::find_failed(const std::vector<NodeId>& nodes, int& probes, std::sou
 std::vector<NodeId> Epochs::without_failed(const std::vector<NodeId>& kept) {
   std::vector<std::exception_ptr> errors(runs_.runs().size());  // by run
   for (std::size_t i = 0; i < errors.size(); ++i) {
-    const Run& run = runs_.runs()[i];
+    const LazyRun& run = runs_.runs()[i];
     const auto own = failed_.lower_bound(run.begin);
     if (own != failed_.end() && own->first < run.end) errors[i] = own->second;
     for (NodeId node : runs_.outside(run)) {

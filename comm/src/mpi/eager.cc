@@ -34,7 +34,7 @@ std::size_t MpiGroupState::eager_bytes(const MpiOptions& options, int members) {
 }
 
 bool MpiGroupState::Series::is_eager(const Call& call) const {
-  const bool may = call.kind < Kind::all_gather || call.kind == Kind::exchange;
+  const bool may = call.kind < CallKind::all_gather || call.kind == CallKind::exchange;
   return eager_bytes > 0 && may && call.bytes() <= eager_bytes;
 }
 
@@ -47,7 +47,7 @@ void MpiGroupState::announce(Series& series, Begun& call, std::int64_t hash) {
   std::int64_t* const own = call.gathered.get();
   own[0] = hash;
   own[1] = call.part->failure.empty() ? 0 : 1;
-  const bool gives = what.kind != Kind::broadcast || what.peer == rank_;
+  const bool gives = what.kind != CallKind::broadcast || what.peer == rank_;
   if (series.is_eager(what) && gives && !call.part->pieces.empty()) {
     const std::vector<Piece> to = placed(what, own);
     for (std::size_t i = 0; i < to.size(); ++i) copy(call.part->pieces[i], to[i]);
@@ -72,7 +72,7 @@ void MpiGroupState::end_eager(const Series& series, Begun& call) const {
   for (std::size_t i = 1; i <= static_cast<std::size_t>(size_); ++i) {
     of_ranks.push_back(placed(what, call.gathered.get() + i * series.part_words()));
   }
-  if (what.kind == Kind::exchange) {
+  if (what.kind == CallKind::exchange) {
     for (std::size_t r = 0; r < of_ranks.size(); ++r) {
       const auto row = static_cast<Index>(r);
       copy(of_ranks[r].front(), rows(call.part->pieces[1], row, row + 1));
@@ -82,9 +82,9 @@ void MpiGroupState::end_eager(const Series& series, Begun& call) const {
   const bool root = what.peer == rank_;
   for (std::size_t i = 0; i < call.part->pieces.size(); ++i) {
     const Piece& to = call.part->pieces[i];
-    if (what.kind == Kind::broadcast) {
+    if (what.kind == CallKind::broadcast) {
       if (!root) copy(of_ranks[static_cast<std::size_t>(what.peer)][i], to);
-    } else if (what.kind == Kind::all_reduce || root) {
+    } else if (what.kind == CallKind::all_reduce || root) {
       std::vector<Piece> from;
       for (const std::vector<Piece>& of_rank : of_ranks) from.push_back(of_rank[i]);
       combine(what.combine, what.elements, from, std::span(&to, 1));

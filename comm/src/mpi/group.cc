@@ -19,7 +19,8 @@ std::int64_t hash(const Call& call) {
   const bool pair = is_message(call.kind);
   std::vector<Index> numbers;
   numbers.reserve(6 + 2 * call.shapes.size());
-  numbers.insert(numbers.end(), {static_cast<Index>(pair ? Kind::send : call.kind), static_cast<Index>(call.elements)});
+  numbers.insert(numbers.end(),
+                 {static_cast<Index>(pair ? CallKind::send : call.kind), static_cast<Index>(call.elements)});
   if (!pair) {
     numbers.insert(numbers.end(),
                    {static_cast<Index>(call.combine), call.peer, call.priority, static_cast<Index>(call.part_bytes)});
@@ -84,9 +85,9 @@ bool MpiGroupState::arrived(MpiRequest** request) {
 void MpiGroupState::take(ExchangePtr part) {
   if (broken()) return part->fail(broken_);
   const Call& call = part->call;
-  auto& waiting = is_message(call.kind)         ? messages_[{call.kind, call.peer}].waiting
-                  : call.kind == Kind::exchange ? exchanges_.waiting
-                                                : collectives_.waiting;
+  auto& waiting = is_message(call.kind)             ? messages_[{call.kind, call.peer}].waiting
+                  : call.kind == CallKind::exchange ? exchanges_.waiting
+                                                    : collectives_.waiting;
   waiting.emplace(call.number, std::move(part));
 }
 
@@ -233,8 +234,8 @@ Breakage MpiGroupState::reason(const Begun& call) {
 
 bool MpiGroupState::writes(const Call& call) const {
   const bool root = call.peer == rank_;
-  return call.kind == Kind::all_reduce || (call.kind == Kind::reduce && root) ||
-         (call.kind == Kind::broadcast && !root);
+  return call.kind == CallKind::all_reduce || (call.kind == CallKind::reduce && root) ||
+         (call.kind == CallKind::broadcast && !root);
 }
 
 std::byte* MpiGroupState::place(const Begun& call, ByteRange range, std::vector<std::byte>& packed) {
@@ -245,7 +246,7 @@ std::byte* MpiGroupState::place(const Begun& call, ByteRange range, std::vector<
     packing_.pop_back();
   }
   packed.resize(std::max(packed.size(), range.bytes));
-  if (call.part->call.kind != Kind::broadcast || call.part->call.peer == rank_) pack(pieces, range, packed.data());
+  if (call.part->call.kind != CallKind::broadcast || call.part->call.peer == rank_) pack(pieces, range, packed.data());
   return packed.data();
 }
 
@@ -263,9 +264,9 @@ void MpiGroupState::begin_combining(const Call& what, const Span& span, MpiReque
   const auto operation = what.combine == Combine::max ? MpiOperation::max : MpiOperation::sum;
   const bool root = what.peer == rank_;
   switch (what.kind) {
-    case Kind::all_reduce:
+    case CallKind::all_reduce:
       return require(calls_.all_reduce(group, nullptr, data, count, type, operation, request));
-    case Kind::reduce:
+    case CallKind::reduce:
       return require(calls_.reduce(group, root ? nullptr : data, data, count, type, operation, what.peer, request));
     default:
       return require(calls_.broadcast(group, data, count, type, what.peer, request));
@@ -276,7 +277,7 @@ void MpiGroupState::begin_data(MpiGroup* group, Begun& call) {
   const Call& what = call.part->call;
   Pieces& pieces = call.part->pieces;
   if (elements(pieces) == 0) return;  // at all members
-  if (what.kind < Kind::all_gather) {
+  if (what.kind < CallKind::all_gather) {
     return begin_combining(what, {group, place(call, whole(pieces), call.in), elements(pieces)}, &call.request);
   }
   const MpiType type = type_of(what);
@@ -294,10 +295,10 @@ void MpiGroupState::begin_data(MpiGroup* group, Begun& call) {
   }
   const auto block = static_cast<std::size_t>(what.shapes[0].rows * what.shapes[0].width);
   switch (what.kind) {
-    case Kind::all_gather:
-    case Kind::exchange:
+    case CallKind::all_gather:
+    case CallKind::exchange:
       return require(calls_.all_gather(group, from, to, block, type, &call.request));
-    case Kind::reduce_scatter:
+    case CallKind::reduce_scatter:
       return require(calls_.reduce_scatter(group, from, to, block, type, operation, &call.request));
     default:
       return require(calls_.all_to_all(group, from, to, block, type, &call.request));
@@ -307,10 +308,11 @@ void MpiGroupState::begin_data(MpiGroup* group, Begun& call) {
 void MpiGroupState::end_data(Begun& call) {
   const Call& what = call.part->call;
   const Pieces& pieces = call.part->pieces;
-  const bool exchanges = what.kind >= Kind::all_gather;
+  const bool exchanges = what.kind >= CallKind::all_gather;
   if (!exchanges) take_back(call, whole(pieces), call.in);
   if (!call.out.empty()) unpack(call.out.data(), {pieces[1]}, whole({pieces[1]}));
-  const bool combines = what.kind == Kind::all_reduce || what.kind == Kind::reduce || what.kind == Kind::reduce_scatter;
+  const bool combines =
+      what.kind == CallKind::all_reduce || what.kind == CallKind::reduce || what.kind == CallKind::reduce_scatter;
   if (!combines || what.combine != Combine::mean) return;
   const float share = 1.0f / static_cast<float>(size_);
   if (exchanges) {
@@ -322,14 +324,14 @@ void MpiGroupState::end_data(Begun& call) {
 
 // Messages.
 
-bool MpiGroupState::move_messages(Kind kind, int peer, Pair& pair) {
+bool MpiGroupState::move_messages(CallKind kind, int peer, Pair& pair) {
   constexpr int of_sender = 0, of_receiver = 1;
   bool changed = false;
   for (auto place = pair.waiting.find(pair.next); place != pair.waiting.end(); place = pair.waiting.find(pair.next)) {
     auto message = std::make_unique<Message>(
         Message{.part = std::move(place->second), .since = Clock::now(), .own = {}, .other = {}});
     pair.waiting.erase(place);
-    const std::size_t other_end = kind == Kind::send ? Called::recvs : Called::sends;
+    const std::size_t other_end = kind == CallKind::send ? Called::recvs : Called::sends;
     if (lacks(other_end, static_cast<std::int64_t>(pair.next++), peer) >= 0) {
       message->part->fail(without(peer));
       changed = true;
@@ -340,7 +342,7 @@ bool MpiGroupState::move_messages(Kind kind, int peer, Pair& pair) {
     say_failed(message->own, *message->part);
     pair.begun.push_back(std::move(message));
     Message& last = *pair.begun.back();
-    const int own = kind == Kind::send ? of_sender : of_receiver;
+    const int own = kind == CallKind::send ? of_sender : of_receiver;
     require(calls_.send(pairs_, &last.own, sizeof last.own, MpiType::byte, peer, own, &last.sending));
     require(calls_.receive(pairs_, &last.other, sizeof last.other, MpiType::byte, peer, 1 - own, &last.receiving));
     changed = true;
@@ -354,13 +356,13 @@ bool MpiGroupState::move_messages(Kind kind, int peer, Pair& pair) {
 }
 
 /// Returns whether the message has ended.
-bool MpiGroupState::move(Kind kind, int peer, Message& message) {
+bool MpiGroupState::move(CallKind kind, int peer, Message& message) {
   constexpr int of_data = 2;
   if (message.sending != nullptr && !arrived(&message.sending)) return false;
   if (message.receiving != nullptr && !arrived(&message.receiving)) return false;
   const Piece* const piece = message.part->pieces.empty() ? nullptr : message.part->pieces.data();
   if (message.noted) {
-    if (kind == Kind::recv && !message.data.empty())
+    if (kind == CallKind::recv && !message.data.empty())
       unpack(message.data.data(), message.part->pieces, whole(message.part->pieces));
     message.part->done();
     return true;
@@ -379,11 +381,11 @@ bool MpiGroupState::move(Kind kind, int peer, Message& message) {
   std::byte* data = piece->data;
   if (!piece->dense()) {
     message.data.resize(4 * elements(message.part->pieces));
-    if (kind == Kind::send) pack(message.part->pieces, whole(message.part->pieces), message.data.data());
+    if (kind == CallKind::send) pack(message.part->pieces, whole(message.part->pieces), message.data.data());
     data = message.data.data();
   }
   const MpiType type = type_of(message.part->call);
-  if (kind == Kind::send) {
+  if (kind == CallKind::send) {
     require(calls_.send(pairs_, data, elements(message.part->pieces), type, peer, of_data, &message.sending));
   } else {
     require(calls_.receive(pairs_, data, elements(message.part->pieces), type, peer, of_data, &message.receiving));

@@ -183,8 +183,8 @@ class MpiGroupState {
   bool begin_parts();
   bool end_parts();
 
-  bool move_messages(Kind kind, int peer, Pair& pair);
-  bool move(Kind kind, int peer, Message& message);
+  bool move_messages(CallKind kind, int peer, Pair& pair);
+  bool move(CallKind kind, int peer, Message& message);
 
   Counts begun_with(int other) const;
 
@@ -222,7 +222,7 @@ class MpiGroupState {
   std::deque<std::unique_ptr<Decision>> telling_;              // broadcasts of decisions that are under way
   std::deque<std::uint64_t> decided_;                          // calls whose next part begins, in this order
   std::deque<MovingPart> parts_moving_;
-  std::map<std::pair<Kind, int>, Pair> messages_;
+  std::map<std::pair<CallKind, int>, Pair> messages_;
 
   MpiNote incoming_;
   MpiRequest* listening_ = nullptr;

@@ -90,7 +90,7 @@ bool MpiGroupState::fail_lacking() {
     }
   }
   for (auto& [end, pair] : messages_) {
-    const std::size_t other_end = end.first == Kind::send ? Called::recvs : Called::sends;
+    const std::size_t other_end = end.first == CallKind::send ? Called::recvs : Called::sends;
     while (!pair.begun.empty() && lacks(other_end, number_of(pair.begun), end.second) >= 0) {
       fail_last(pair.begun, end.second);
       unmatched_.push_back(std::move(pair.begun.back()));
@@ -108,23 +108,23 @@ const Breakage& MpiGroupState::without(int rank) {
 }
 
 MpiGroupState::Counts MpiGroupState::begun_with(int other) const {
-  const auto messages = [&](Kind kind) {
+  const auto messages = [&](CallKind kind) {
     const auto place = messages_.find({kind, other});
     return place == messages_.end() ? 0 : static_cast<std::int64_t>(place->second.next);
   };
-  return {static_cast<std::int64_t>(collectives_.next), messages(Kind::send), messages(Kind::recv),
+  return {static_cast<std::int64_t>(collectives_.next), messages(CallKind::send), messages(CallKind::recv),
           static_cast<std::int64_t>(exchanges_.next)};
 }
 
 void MpiGroupState::leave(const Member::Numbered& numbered) {
   if (broken()) return;
   own_left_ = numbered;
-  const auto count = [&](Kind kind, int peer) { return static_cast<std::int64_t>(numbered.of(kind, peer)); };
+  const auto count = [&](CallKind kind, int peer) { return static_cast<std::int64_t>(numbered.of(kind, peer)); };
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
     send_note(rank, {.what = MpiNote::What::left,
-                     .numbers = {count(Kind::all_reduce, 0), count(Kind::send, rank), count(Kind::recv, rank),
-                                 count(Kind::exchange, 0)}});
+                     .numbers = {count(CallKind::all_reduce, 0), count(CallKind::send, rank),
+                                 count(CallKind::recv, rank), count(CallKind::exchange, 0)}});
   }
 }
 
@@ -134,10 +134,10 @@ bool MpiGroupState::all_ended() const {
   for (const auto& [end, count] : *own_left_) {
     const auto& [kind, peer] = end;
     const auto pair = messages_.find(end);
-    const std::uint64_t begun = kind == Kind::all_reduce  ? collectives_.next
-                                : kind == Kind::exchange  ? exchanges_.next
-                                : pair == messages_.end() ? 0
-                                                          : pair->second.next;
+    const std::uint64_t begun = kind == CallKind::all_reduce ? collectives_.next
+                                : kind == CallKind::exchange ? exchanges_.next
+                                : pair == messages_.end()    ? 0
+                                                             : pair->second.next;
     if (begun != count) return false;
   }
   for (int rank = 0; rank < size_; ++rank) {
@@ -183,7 +183,7 @@ std::optional<MpiGroupState::Awaited> MpiGroupState::oldest() const {
   }
   for (const auto& [number, call] : scheduled_) see_data(*call, Called::collectives);
   for (const auto& [end, pair] : messages_) {
-    const auto other_end = end.first == Kind::send ? Called::recvs : Called::sends;
+    const auto other_end = end.first == CallKind::send ? Called::recvs : Called::sends;
     if (pair.begun.empty()) continue;
     see_call(*pair.begun.front(), other_end, end.second, pair.begun.front()->since);
   }

@@ -273,13 +273,13 @@ class MpiMember final : public comm::Member {
       : thread_(std::move(thread)), group_(std::move(group)), rank_(group_->rank()), size_(group_->size()) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  Index most_elements(comm::Kind) const override { return std::numeric_limits<int>::max(); }
+  Index most_elements(comm::CallKind) const override { return std::numeric_limits<int>::max(); }
 
-  std::uint64_t number(comm::Kind kind, int peer) override {
+  std::uint64_t number(comm::CallKind kind, int peer) override {
     thread_->await_call();
     return Member::number(kind, peer);
   }
-  void not_made(comm::Kind kind, int peer) noexcept override {
+  void not_made(comm::CallKind kind, int peer) noexcept override {
     Member::not_made(kind, peer);
     thread_->call_came();
   }

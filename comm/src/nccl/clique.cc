@@ -24,22 +24,22 @@ const OpenedPlugIn& opened() {
 }
 
 /// Pieces of a call that has one to read and one to write.
-bool has_two_ends(Kind kind) {
-  return kind == Kind::all_gather || kind == Kind::reduce_scatter || kind == Kind::all_to_all;
+bool has_two_ends(CallKind kind) {
+  return kind == CallKind::all_gather || kind == CallKind::reduce_scatter || kind == CallKind::all_to_all;
 }
 bool reads(const NcclPart& part, std::size_t piece) {
   if (has_two_ends(part.call.kind)) return piece == 0;
-  if (part.call.kind == Kind::broadcast) return part.rank == part.call.peer;
-  return part.call.kind != Kind::recv;
+  if (part.call.kind == CallKind::broadcast) return part.rank == part.call.peer;
+  return part.call.kind != CallKind::recv;
 }
 bool writes(const NcclPart& part, std::size_t piece) {
   if (has_two_ends(part.call.kind)) return piece == 1;
   switch (part.call.kind) {
-    case Kind::reduce:
+    case CallKind::reduce:
       return part.rank == part.call.peer;
-    case Kind::broadcast:
+    case CallKind::broadcast:
       return part.rank != part.call.peer;
-    case Kind::send:
+    case CallKind::send:
       return false;
     default:
       return true;
@@ -192,22 +192,22 @@ void NcclClique::transfer(const Seat& seat, const NcclPart& part, const std::vec
       if (error != nccl_in_progress) require(error, what);
     };
     switch (call.kind) {
-      case Kind::all_reduce:
+      case CallKind::all_reduce:
         require_begun(calls_.all_reduce(&one, operation), "ncclAllReduce");
         break;
-      case Kind::reduce:
+      case CallKind::reduce:
         require_begun(calls_.reduce(&one, operation, call.peer), "ncclReduce");
         break;
-      case Kind::broadcast:
+      case CallKind::broadcast:
         require_begun(calls_.broadcast(&one, call.peer), "ncclBroadcast");
         break;
-      case Kind::all_gather:
+      case CallKind::all_gather:
         require_begun(calls_.all_gather(&one), "ncclAllGather");
         break;
-      case Kind::reduce_scatter:
+      case CallKind::reduce_scatter:
         require_begun(calls_.reduce_scatter(&one, operation), "ncclReduceScatter");
         break;
-      case Kind::all_to_all:
+      case CallKind::all_to_all:
         for (int peer = 0; peer < size_; ++peer) {
           const std::size_t offset = static_cast<std::size_t>(peer) * 4 * count;
           NcclTransfer block = one;
@@ -217,10 +217,10 @@ void NcclClique::transfer(const Seat& seat, const NcclPart& part, const std::vec
           require_begun(calls_.receive(&block, peer), "ncclRecv");
         }
         break;
-      case Kind::send:
+      case CallKind::send:
         require_begun(calls_.send(&one, call.peer), "ncclSend");
         break;
-      case Kind::recv:
+      case CallKind::recv:
         require_begun(calls_.receive(&one, call.peer), "ncclRecv");
         break;
     }

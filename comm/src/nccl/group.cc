@@ -67,8 +67,8 @@ void NcclGroupState::break_up(const Breakage& why) {
 }
 
 NcclGroupState::Name NcclGroupState::name_of(const Call& call, int rank) {
-  if (call.kind == Kind::send) return {rank, call.peer, call.number};
-  if (call.kind == Kind::recv) return {call.peer, rank, call.number};
+  if (call.kind == CallKind::send) return {rank, call.peer, call.number};
+  if (call.kind == CallKind::recv) return {call.peer, rank, call.number};
   return {-1, -1, call.number};
 }
 

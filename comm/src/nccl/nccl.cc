@@ -13,8 +13,8 @@ namespace {
 
 using comm::Breakage;
 using comm::Call;
+using comm::CallKind;
 using comm::ExchangePtr;
-using comm::Kind;
 using comm::NcclCalls;
 using comm::NcclGroupState;
 using comm::NcclId;
@@ -85,16 +85,16 @@ class NcclMember final : public comm::Member {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   const void* group() const override { return team_.get(); }
-  Index most_elements(Kind kind) const override {
+  Index most_elements(CallKind kind) const override {
     return on_lane(kind) ? Member::most_elements(kind) : messenger_->most_elements(kind);
   }
   /// NCCL's maximum of a number and NaN is the number.
   const std::shared_ptr<comm::Member>* of_maxima() const override { return &exchanger_->member(); }
-  bool on_lane(Kind kind) const override { return messenger_ == nullptr || kind < Kind::send; }
-  std::uint64_t number(Kind kind, int peer) override {
+  bool on_lane(CallKind kind) const override { return messenger_ == nullptr || kind < CallKind::send; }
+  std::uint64_t number(CallKind kind, int peer) override {
     return (on_lane(kind) ? announcements_ : messenger_)->number(kind, peer);
   }
-  void not_made(Kind kind, int peer) noexcept override {
+  void not_made(CallKind kind, int peer) noexcept override {
     (on_lane(kind) ? announcements_ : messenger_)->not_made(kind, peer);
   }
   void begin(Call call, Operands operands, Lane& lane) override {

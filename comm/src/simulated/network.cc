@@ -89,7 +89,7 @@ class SimulatedGroup::Network : public std::enable_shared_from_this<SimulatedGro
     const Parts& parts = next->second;
     const comm::Call& call = parts.front().exchange->call;
     comm::Breakage why = comm::reason_to_fail(parts);
-    if (!why && call.kind != comm::Kind::all_reduce) why = {.why = "only all_reduce is simulated"};
+    if (!why && call.kind != comm::CallKind::all_reduce) why = {.why = "only all_reduce is simulated"};
     if (why) {
       for (const auto& [rank, part] : parts) part->fail(why);
       calls_.erase(next);

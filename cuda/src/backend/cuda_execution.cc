@@ -283,15 +283,15 @@ void CudaExecution::run_kernel_of_levels(std::size_t number, Lane* lane) {
 }
 
 void CudaExecution::run(const Segment& segment, const At& at) {
-  for (const Part& part : cuda_->fused.parts.at(&segment)) {
+  for (const FusedPart& part : cuda_->fused.parts.at(&segment)) {
     switch (part.does) {
-      case Part::Does::fused:
+      case FusedPart::Does::fused:
         run_fused(cuda_->fused.kernels[part.number], cuda_->code->function(part.number), at);
         break;
-      case Part::Does::step:
+      case FusedPart::Does::step:
         Execution::run(segment.steps[part.first], at);
         break;
-      case Part::Does::products:
+      case FusedPart::Does::products:
         run_products(segment, part, at);
         break;
     }
@@ -325,7 +325,7 @@ void CudaExecution::run_fused(const FusedKernel& kernel, Function* function, con
   });
 }
 
-void CudaExecution::run_products(const Segment& segment, const Part& part, const At& at) {
+void CudaExecution::run_products(const Segment& segment, const FusedPart& part, const At& at) {
   const Step& one = segment.steps[part.first];
   const Step& two = segment.steps[part.first + 1];
   const Matrix<const float> x = operand(one.in[0], at), further_x = operand(two.in[0], at);

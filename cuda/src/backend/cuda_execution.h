@@ -60,7 +60,7 @@ class CudaExecution final : public Execution {
   void run_kernel_of_levels(std::size_t number, Lane* lane);
   void add_arguments(const FusedKernel& kernel, const At& at, std::vector<std::uint64_t>& to) const;
   void run_fused(const FusedKernel& kernel, Function* function, const At& at) const;
-  void run_products(const Segment& segment, const Part& part, const At& at);
+  void run_products(const Segment& segment, const FusedPart& part, const At& at);
 
   const std::shared_ptr<const CudaPlan> cuda_;
   const std::shared_ptr<const MoreWords> words_;

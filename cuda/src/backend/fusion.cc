@@ -76,13 +76,13 @@ class Fuser {
   FusedPlan fuse() {
     made_.lists.resize(plan_.types.size());
     each_segment([&](std::size_t type, std::size_t, const Segment& segment) {
-      std::vector<Part>& parts = made_.parts[&segment] = parts_of(segment);
-      for (const Part& part : parts) note_locals(type, segment, part);
+      std::vector<FusedPart>& parts = made_.parts[&segment] = parts_of(segment);
+      for (const FusedPart& part : parts) note_locals(type, segment, part);
     });
     find_locals();
     each_segment([&](std::size_t type, std::size_t phase, const Segment& segment) {
-      for (Part& part : made_.parts[&segment]) {
-        if (part.does == Part::Does::fused) part.number = print(type, phase, segment, part);
+      for (FusedPart& part : made_.parts[&segment]) {
+        if (part.does == FusedPart::Does::fused) part.number = print(type, phase, segment, part);
       }
     });
     return std::move(made_);
@@ -98,8 +98,8 @@ class Fuser {
     }
   }
 
-  std::vector<Part> parts_of(const Segment& segment) const {
-    std::vector<Part> parts;
+  std::vector<FusedPart> parts_of(const Segment& segment) const {
+    std::vector<FusedPart> parts;
     const std::span<const Step> steps = segment.steps;
     for (std::size_t first = 0; first < steps.size(); first = parts.back().last) {
       std::size_t last = first;
@@ -111,17 +111,17 @@ class Fuser {
         ++last;
       }
       if (last > first) {
-        parts.push_back({Part::Does::fused, first, last});
+        parts.push_back({FusedPart::Does::fused, first, last});
       } else if (may_fuse_ && first + 1 < steps.size() && multiply_alike(steps[first], steps[first + 1])) {
-        parts.push_back({Part::Does::products, first, first + 2});
+        parts.push_back({FusedPart::Does::products, first, first + 2});
       } else {
-        parts.push_back({Part::Does::step, first, first + 1});
+        parts.push_back({FusedPart::Does::step, first, first + 1});
       }
     }
     return parts;
   }
 
-  void note_locals(std::size_t type, const Segment& segment, const Part& part) {
+  void note_locals(std::size_t type, const Segment& segment, const FusedPart& part) {
     ++part_number_;
     for (std::size_t i = part.first; i < part.last; ++i) {
       const Step& step = segment.steps[i];
@@ -130,7 +130,7 @@ class Fuser {
         users_[type][place.number].parts.insert(part_number_);
         users_[type][place.number].rate = place.rate;
         // Only a fused part keeps values in variables.
-        if (part.does != Part::Does::fused) users_[type][place.number].parts.insert(0);
+        if (part.does != FusedPart::Does::fused) users_[type][place.number].parts.insert(0);
       };
       for (const Place& place : step.in) note(place);
       if (step.does != Step::Does::scatter) note(step.out);
@@ -146,7 +146,7 @@ class Fuser {
     }
   }
 
-  std::size_t print(std::size_t type, std::size_t phase, const Segment& segment, const Part& part) {
+  std::size_t print(std::size_t type, std::size_t phase, const Segment& segment, const FusedPart& part) {
     const auto steps = std::span(segment.steps).subspan(part.first, part.last - part.first);
     FusedKernel kernel;
     kernel.name = identifier(plan_.program.function->name) + "_" + phase_names[phase] + "_" +

@@ -37,7 +37,7 @@ struct RowList {
 };
 
 /// How a segment is computed: parts in their order.
-struct Part {
+struct FusedPart {
   enum class Does : std::uint8_t {
     fused,     ///< by the kernel `number` of the plan
     step,      ///< by the device's own kernel
@@ -49,7 +49,7 @@ struct Part {
 
 struct FusedPlan {
   std::vector<FusedKernel> kernels;
-  std::unordered_map<const Segment*, std::vector<Part>> parts;
+  std::unordered_map<const Segment*, std::vector<FusedPart>> parts;
   std::vector<std::vector<RowList>> lists;  ///< by type: those that its kernels use
   /// By type and local: its rate if it needs memory, since more than one part uses it.
   std::vector<std::vector<std::optional<Rate>>> locals;

@@ -48,8 +48,8 @@ class LevelsPrinter {
     for (std::size_t t = 0; t < plan_.types.size(); ++t) {
       for (const Segment& segment : segments(t)) {
         if (segment.rate != Rate::vertices || plan_.types[t].per_edge > 0) return false;
-        for (const Part& part : fused_.parts.at(&segment)) {
-          if (part.does == Part::Does::fused) {
+        for (const FusedPart& part : fused_.parts.at(&segment)) {
+          if (part.does == FusedPart::Does::fused) {
             const Index width = fused_.kernels[part.number].width;
             if (width_ != 0 && width_ != width) return false;
             width_ = width;

@@ -30,7 +30,7 @@ class Back {
   /// `slots` is null only for an op that runs after shutdown.
   void run(OpRecord& op, Slots* slots) noexcept;
   /// Runs the op, and returns the next one of this thread, or null.
-  OpRecord* run_one(OpRecord& op, Row& row);
+  OpRecord* run_one(OpRecord& op, OpsInARow& row);
   /// Called when the OnComplete of an async op is called or dropped.
   void complete(OpRecord& op, std::exception_ptr outcome) noexcept;
   /// The outcome of an op whose OnComplete was dropped: an exception of its own or, without memory, `dropped_`.
@@ -84,27 +84,27 @@ class Back {
 
   // Each of these runs an op, and returns the next one of this thread, or null.
   /// Runs an op that cannot take the fast path; run_with_care() is the slowest path, which handles every op.
-  OpRecord* run_detoured(OpRecord& op, Row& row);
+  OpRecord* run_detoured(OpRecord& op, OpsInARow& row);
   /// The fast path: an op with a function, on a host lane, that nothing keeps from running.
-  OpRecord* run_function(OpRecord& op, Row& row);
+  OpRecord* run_function(OpRecord& op, OpsInARow& row);
   /// The fast path for an op of a launch, and then for its successors.
-  OpRecord* run_nodes(OpRecord& first, Row& row);
+  OpRecord* run_nodes(OpRecord& first, OpsInARow& row);
   OpRecord* run_with_care(OpRecord& op, const Begin& begin);
   OpRecord* run_async(OpRecord& op, const Begin& begin, FailurePtr poison);
   OpRecord* finish_async(OpRecord& op, Slots* slots);
-  OpRecord* end_plain(OpRecord* next, ReadyList& others, Row& row);
+  OpRecord* end_plain(OpRecord* next, ReadyList& others, OpsInARow& row);
   OpRecord* finish(OpRecord& op, const Ending& ending) noexcept;
   /// Takes the op out of its variables' chains. Calls settle(access) for each access while the op still has it. The
   /// op's record may be freed by then.
   template <class Settle>
   void leave(OpRecord& op, ReadyList& ready, Settle&& settle);
   /// Finishes an op whose function has thrown. To be called from the catch clause.
-  OpRecord* fail(OpRecord& op, const Row& row);
+  OpRecord* fail(OpRecord& op, const OpsInARow& row);
 
   /// Whether other ready ops get a turn before the thread continues with a successor.
-  bool gives_way(const Row& row) const;
+  bool gives_way(const OpsInARow& row) const;
   /// Whether the thread may choose `op` as its next op; `next` is its choice so far, or null.
-  bool may_be_next(OpRecord& op, const OpRecord* next, const Row& row) const;
+  bool may_be_next(OpRecord& op, const OpRecord* next, const OpsInARow& row) const;
   /// To be called before and after the function of an op that is checked.
   void begin_check(OpRecord& op);
   void end_check(OpRecord& op, std::exception_ptr& error);

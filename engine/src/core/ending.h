@@ -24,7 +24,7 @@ std::exception_ptr dropped_error();
 std::exception_ptr called_off_error();
 
 /// Ops that a thread runs in a row, each made ready by its predecessor.
-struct Row {
+struct OpsInARow {
   Slots* slots;
   bool goes_on;  ///< whether the policy lets this thread choose its next op
   Port& port;    ///< of this thread

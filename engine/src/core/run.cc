@@ -41,7 +41,7 @@ void Back::run(OpRecord& first, Slots* slots) noexcept {
     const DenormalsScope denormals(core_.options.denormals);
     return run(first, slots);
   }
-  Row row{.slots = slots, .goes_on = slots != nullptr && slots->goes_on(), .port = core_.front.ports.mine()};
+  OpsInARow row{.slots = slots, .goes_on = slots != nullptr && slots->goes_on(), .port = core_.front.ports.mine()};
   OpRecord* op = &first;
   for (;; ++row.runs) {
     op = run_one(*op, row);
@@ -57,11 +57,11 @@ void Back::run(OpRecord& first, Slots* slots) noexcept {
   if (row.runs == most_runs_in_a_row) slots->end_row();
 }
 
-inline bool Back::gives_way(const Row& row) const {
+inline bool Back::gives_way(const OpsInARow& row) const {
   return row.runs == most_runs_in_a_row || row.slots->wants_thread_back();
 }
 
-[[gnu::always_inline]] inline OpRecord* Back::run_one(OpRecord& op, Row& row) {
+[[gnu::always_inline]] inline OpRecord* Back::run_one(OpRecord& op, OpsInARow& row) {
   op.set_stage(OpRecord::Stage::runs);
   const unsigned reasons = detours;
   if ((reasons == 0 || (reasons == by_ordered_lanes && is_apart_from_lanes(op))) && !failures.any_poison()) [[likely]] {
@@ -71,7 +71,7 @@ inline bool Back::gives_way(const Row& row) const {
   return run_detoured(op, row);
 }
 
-OpRecord* Back::run_detoured(OpRecord& op, Row& row) {
+OpRecord* Back::run_detoured(OpRecord& op, OpsInARow& row) {
   if ((detours & by_exit) != 0) {
     op.set_stage(OpRecord::Stage::queued);
     stay_unless_exiting();
@@ -80,13 +80,13 @@ OpRecord* Back::run_detoured(OpRecord& op, Row& row) {
   const Begin begin{row.slots, core_.monitor.begin_traced(row.slots)};
   if (detours != by_trace || failures.any_poison()) return run_with_care(op, begin);
   // Without `goes_on`, so that the paths below return after one op; go_on() chooses the next one.
-  Row traced{.slots = row.slots, .goes_on = false, .port = row.port, .begun = begin.begun};
+  OpsInARow traced{.slots = row.slots, .goes_on = false, .port = row.port, .begun = begin.begun};
   if (op.is_plain_function()) return run_function(op, traced);
   if (is_plain_node(op)) return run_nodes(op, traced);
   return run_with_care(op, begin);
 }
 
-[[gnu::always_inline]] inline OpRecord* Back::run_function(OpRecord& op, Row& row) {
+[[gnu::always_inline]] inline OpRecord* Back::run_function(OpRecord& op, OpsInARow& row) {
   try {
     const Running frame(core_, op, row.slots);
     op.call(row.context);
@@ -108,7 +108,7 @@ OpRecord* Back::run_detoured(OpRecord& op, Row& row) {
   return end_plain(next, others, row);
 }
 
-[[gnu::noinline]] OpRecord* Back::run_nodes(OpRecord& first, Row& row) {
+[[gnu::noinline]] OpRecord* Back::run_nodes(OpRecord& first, OpsInARow& row) {
   GraphLaunch& launch = *first.node().launch;
   const PlanNode* node = first.node().node;
   for (OpRecord* op = &first;; ++row.runs) {
@@ -153,19 +153,19 @@ OpRecord* Back::run_detoured(OpRecord& op, Row& row) {
   }
 }
 
-inline bool Back::may_be_next(OpRecord& op, const OpRecord* next, const Row& row) const {
+inline bool Back::may_be_next(OpRecord& op, const OpRecord* next, const OpsInARow& row) const {
   return next == nullptr && row.goes_on && is_plainly_ready(op) && op.priority == 0 &&
          (!pool_for_each_lane_ || row.slots->goes_on_with(op.info().lane));
 }
 
-[[gnu::always_inline]] inline OpRecord* Back::end_plain(OpRecord* next, ReadyList& others, Row& row) {
+[[gnu::always_inline]] inline OpRecord* Back::end_plain(OpRecord* next, ReadyList& others, OpsInARow& row) {
   if (!others.empty() || row.port.ended != nullptr) next = go_on(next, others, row.slots);
   Port::add(row.port.left, 1);
   if (!row.goes_on) core_.waits.tell_if_idle();  // other threads do so when they run out of work
   return next;
 }
 
-OpRecord* Back::fail(OpRecord& op, const Row& row) {
+OpRecord* Back::fail(OpRecord& op, const OpsInARow& row) {
   const Ending ending{
       .outcome = Outcome::failed, .error = std::current_exception(), .begun = row.begun, .slots = row.slots};
   {

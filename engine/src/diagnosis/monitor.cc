@@ -68,7 +68,7 @@ Ticks Monitor::begin_traced(const Slots* slots) {
   return trace.on() ? trace.begin(core_.front.ports.mine(), slots) : 0;
 }
 
-void Monitor::record_plain(OpRecord& op, const Row& row) {
+void Monitor::record_plain(OpRecord& op, const OpsInARow& row) {
   Port& port = row.port;
   const Ticks end = now_in_ticks();
   trace.record(port, op, {.begin = row.begun, .end = end});

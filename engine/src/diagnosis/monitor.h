@@ -28,7 +28,7 @@ class Monitor {
   /// While the engine is traced, the time at which an op begins on this thread; else 0.
   Ticks begin_traced(const Slots* slots);
   /// Traces an op that began at `row.begun` and ran without error. It must not have left its variables yet.
-  void record_plain(OpRecord& op, const Row& row);
+  void record_plain(OpRecord& op, const OpsInARow& row);
   void record(OpRecord& op, const Ending& ending, const FailurePtr& failure);
   /// Traces that the function of an async op has returned.
   void record_call(OpRecord& op, Ticks begun);

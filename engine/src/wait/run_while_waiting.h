@@ -186,7 +186,7 @@ class RunWhileWaiting {
 
   /// Runs the op, and then successors that it makes ready as long as they are wanted, too.
   static void run(OpRecord& first, const Wanted& wanted, Core& core, Slots* slots) noexcept {
-    Row row{.slots = slots, .goes_on = false, .port = core.front.ports.mine()};
+    OpsInARow row{.slots = slots, .goes_on = false, .port = core.front.ports.mine()};
     OpRecord* next = &first;
     do {
       next = core.back.run_one(*next, row);

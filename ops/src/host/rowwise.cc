@@ -271,7 +271,7 @@ struct Counters {
 };
 
 /// A block of four columns, which share a counter.
-struct Block {
+struct RowBlock {
   Index row, number;
 };
 
@@ -286,7 +286,7 @@ class DropoutFactors {
         rate_(k.attributes.values[0]) {}
 
   /// Draws the factors of the blocks from `at` on, and returns the block after the last one.
-  Block draw(Block at) {
+  RowBlock draw(RowBlock at) {
     HWY_ALIGN std::uint32_t words[4][HWY_MAX_BYTES / sizeof(std::uint32_t)] = {};
     HWY_ALIGN std::uint32_t seeds[2][HWY_MAX_BYTES / sizeof(std::uint32_t)] = {};
     for (std::size_t lane = 0; lane < hn::Lanes(du) && at.row < keys_.rows; ++lane) {
@@ -294,7 +294,7 @@ class DropoutFactors {
       const PhiloxKey seed = keys_.width == 5 ? seed_of(keys_.row(at.row)) : key_;
       for (std::size_t half : {0u, 1u}) seeds[half][lane] = seed[half];
       for (int i = 0; i < 3; ++i) words[i + 1][lane] = static_cast<std::uint32_t>(keys_.row(at.row)[i]);
-      at = at.number + 1 < blocks_ ? Block{at.row, at.number + 1} : Block{at.row + 1, 0};
+      at = at.number + 1 < blocks_ ? RowBlock{at.row, at.number + 1} : RowBlock{at.row + 1, 0};
     }
     Counters c{hn::Load(du, words[0]), hn::Load(du, words[1]), hn::Load(du, words[2]), hn::Load(du, words[3])};
     c.mix(hn::Load(du, seeds[0]), hn::Load(du, seeds[1]));
@@ -321,8 +321,8 @@ void dropout(const HostCall& k) {
   if (k.out.width == 0) return;
   const auto apply = [](V x, V f) HWY_ATTR { return hn::IfThenElseZero(hn::Gt(f, hn::Zero(d)), hn::Mul(x, f)); };
   DropoutFactors drawn(k);
-  Block end;
-  for (Block at{0, 0}; at.row < k.out.rows; at = end) {
+  RowBlock end;
+  for (RowBlock at{0, 0}; at.row < k.out.rows; at = end) {
     end = drawn.draw(at);
     const float* factor = drawn.factors;
     for (Index row = at.row; row < k.out.rows && row <= end.row; ++row) {

@@ -25,7 +25,7 @@
 
 namespace windrow::comm {
 
-enum class Kind : std::uint8_t {
+enum class CallKind : std::uint8_t {
   all_reduce,
   reduce,
   broadcast,
@@ -36,8 +36,8 @@ enum class Kind : std::uint8_t {
   recv,
   exchange  ///< of numbers; see Communicator::exchange()
 };
-std::string_view to_string(Kind kind);
-inline bool is_message(Kind kind) { return kind == Kind::send || kind == Kind::recv; }
+std::string_view to_string(CallKind kind);
+inline bool is_message(CallKind kind) { return kind == CallKind::send || kind == CallKind::recv; }
 
 enum class Elements : std::uint8_t { float32, int32 };
 
@@ -48,7 +48,7 @@ struct Call {
     Index rows, width;
     friend bool operator==(const Shape&, const Shape&) = default;
   };
-  Kind kind = Kind::all_reduce;
+  CallKind kind = CallKind::all_reduce;
   Combine combine = Combine::sum;
   Elements elements = Elements::float32;
   int peer = 0;  ///< the root; or the other member of a send or recv
@@ -163,7 +163,7 @@ struct Nested {
 };
 
 /// Throws MisuseError if a call moves more elements at a time, unless it moves them in parts.
-void require_countable(Kind kind, Index elements, std::size_t part_bytes, Index most);
+void require_countable(CallKind kind, Index elements, std::size_t part_bytes, Index most);
 
 /// One member of a group. Threads: any, except for number().
 ///
@@ -184,18 +184,18 @@ class Member {
   /// its `done` in any case.
   virtual void take(ExchangePtr part) = 0;
   /// The most elements of each tensor, or block, that a call of this kind moves at a time.
-  virtual Index most_elements(Kind kind [[maybe_unused]]) const { return std::numeric_limits<Index>::max(); }
+  virtual Index most_elements(CallKind kind [[maybe_unused]]) const { return std::numeric_limits<Index>::max(); }
   /// The member of another group, with the same ranks, that combines the maxima of floats, for a back end that would
   /// lose a NaN; null: this one does.
   virtual const std::shared_ptr<Member>* of_maxima() const { return nullptr; }
   /// Whether begin() comes before take(), for calls of this kind.
-  virtual bool on_lane(Kind kind [[maybe_unused]]) const { return false; }
+  virtual bool on_lane(CallKind kind [[maybe_unused]]) const { return false; }
   /// Called inside an op of the device's ordered lane. Work that is issued behind the lane's present end may use the
   /// pieces until the `done` of this call is called. Must not block or throw. If that op has failed without calling
   /// it, take() comes with a failure.
   virtual void begin(Call call [[maybe_unused]], Operands operands [[maybe_unused]], Lane& lane [[maybe_unused]]) {}
-  /// See Communicator. By a part of a call of Kind::exchange: from one row of numbers, two elements each, to a row for
-  /// each member.
+  /// See Communicator. By a part of a call of CallKind::exchange: from one row of numbers, two elements each, to a row
+  /// for each member.
   virtual std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers);
   /// Breaks the group, unless it is broken. In other processes, its errors are PeerErrors: this member reports.
   virtual void break_up(const Breakage& why) = 0;
@@ -208,9 +208,9 @@ class Member {
 
   /// Numbers the next call: collectives are counted from 0, sends and receives from 0 for each peer.
   /// take() follows each number, unless the next call is not_made().
-  virtual std::uint64_t number(Kind kind, int peer);
+  virtual std::uint64_t number(CallKind kind, int peer);
   /// The last call of the kind was not pushed: its number is that of the next one.
-  virtual void not_made(Kind kind, int peer) noexcept;
+  virtual void not_made(CallKind kind, int peer) noexcept;
 
   /// See Communicator::time_calls(). Null before it.
   const std::shared_ptr<CallClock>& clock() const { return clock_; }
@@ -221,8 +221,8 @@ class Member {
   void time_calls_by(std::shared_ptr<CallClock> clock) { clock_ = std::move(clock); }
 
   /// How many calls of each kind and peer were numbered; the kind of all collectives is all_reduce.
-  struct Numbered : std::map<std::pair<Kind, int>, std::uint64_t> {
-    std::uint64_t of(Kind kind, int peer = 0) const {
+  struct Numbered : std::map<std::pair<CallKind, int>, std::uint64_t> {
+    std::uint64_t of(CallKind kind, int peer = 0) const {
       const auto place = find({kind, peer});
       return place == end() ? 0 : place->second;
     }
