@@ -19,20 +19,20 @@ constexpr int fewest_words = 2;
 /// The number of different words.
 constexpr int ranks = 4000;
 
-enum class WordKind { neutral, good, bad, negation, emphasis };
+enum class Tone { neutral, good, bad, negation, emphasis };
 
-WordKind kind_of(int rank) {
+Tone kind_of(int rank) {
   switch (rank % 12) {
     case 2:
     case 9:
-      return WordKind::good;
+      return Tone::good;
     case 3:
     case 7:
-      return WordKind::bad;
+      return Tone::bad;
     case 5:
-      return rank % 24 == 5 ? WordKind::negation : WordKind::emphasis;
+      return rank % 24 == 5 ? Tone::negation : Tone::emphasis;
     default:
-      return WordKind::neutral;
+      return Tone::neutral;
   }
 }
 
@@ -42,8 +42,8 @@ std::string word_of_rank(int rank) {
 }
 
 int worth_of(int rank) {
-  const WordKind kind = kind_of(rank);
-  return kind == WordKind::good ? 1 : kind == WordKind::bad ? -1 : 0;
+  const Tone kind = kind_of(rank);
+  return kind == Tone::good ? 1 : kind == Tone::bad ? -1 : 0;
 }
 
 class TreeGenerator {
@@ -59,8 +59,8 @@ class TreeGenerator {
 
  private:
   struct Meaning {
-    int worth;      // -2 to 2
-    WordKind kind;  // of a single word; else neutral
+    int worth;  // -2 to 2
+    Tone kind;  // of a single word; else neutral
   };
 
   int words() { return fewest_words + static_cast<int>(draws_.among(trees_of_words)); }
@@ -91,7 +91,7 @@ class TreeGenerator {
       const int left_words = left_of(n);
       const Meaning left = append(left_words, text);
       text += ' ';
-      meaning = {together(left, append(n - left_words, text)), WordKind::neutral};
+      meaning = {together(left, append(n - left_words, text)), Tone::neutral};
     }
     text[begin + 1] = static_cast<char>('0' + meaning.worth + 2);
     text += ')';
@@ -99,8 +99,8 @@ class TreeGenerator {
   }
 
   static int together(Meaning left, Meaning right) {
-    if (left.kind == WordKind::negation) return -right.worth;
-    const int sum = left.kind == WordKind::emphasis ? 2 * right.worth : left.worth + right.worth;
+    if (left.kind == Tone::negation) return -right.worth;
+    const int sum = left.kind == Tone::emphasis ? 2 * right.worth : left.worth + right.worth;
     return std::clamp(sum, -2, 2);
   }
 
