@@ -15,11 +15,11 @@ using Bytes = std::vector<std::byte>;
 
 inline std::size_t size_of(MpiType type) { return type == MpiType::byte ? 1 : type == MpiType::int64 ? 8 : 4; }
 
-enum class CallKind { all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all };
+enum class Kind { all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all };
 
 /// A collective at one rank. `to` is written when the request is found to be done.
 struct Part {
-  CallKind kind;
+  Kind kind;
   std::size_t count;
   MpiType type;
   MpiOperation operation;
@@ -53,18 +53,18 @@ inline Bytes result_of(const Collective& all, int rank) {
   };
   Bytes result;
   switch (own.kind) {
-    case CallKind::broadcast:
+    case Kind::broadcast:
       return all.parts[static_cast<std::size_t>(own.root)]->from;
-    case CallKind::all_gather:
-    case CallKind::all_to_all:
+    case Kind::all_gather:
+    case Kind::all_to_all:
       for (const auto& part : all.parts) {
         const auto* const begin =
-            part->from.data() + (own.kind == CallKind::all_gather ? 0 : block * static_cast<std::size_t>(rank));
+            part->from.data() + (own.kind == Kind::all_gather ? 0 : block * static_cast<std::size_t>(rank));
         result.insert(result.end(), begin, begin + block);
       }
       return result;
     default: {
-      const std::size_t at = own.kind == CallKind::reduce_scatter ? block * static_cast<std::size_t>(rank) : 0;
+      const std::size_t at = own.kind == Kind::reduce_scatter ? block * static_cast<std::size_t>(rank) : 0;
       result.assign(all.parts[0]->from.data() + at, all.parts[0]->from.data() + at + block);
       for (std::size_t i = 1; i < all.parts.size(); ++i) add(result, all.parts[i]->from.data() + at);
       return result;

@@ -220,34 +220,33 @@ int collective(MpiGroup* g, const char* name, Part part, const void* from, void*
 
 int all_reduce(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiOperation operation,
                MpiRequest** request) {
-  return collective(group, "all_reduce", {CallKind::all_reduce, count, type, operation, 0, {}}, from, to, 1, 1,
-                    request);
+  return collective(group, "all_reduce", {Kind::all_reduce, count, type, operation, 0, {}}, from, to, 1, 1, request);
 }
 int reduce(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiOperation operation,
            int root, MpiRequest** request) {
   const bool gets = of(group).rank == root;
-  return collective(group, "reduce", {CallKind::reduce, count, type, operation, root, {}}, from, to, 1, gets ? 1 : 0,
+  return collective(group, "reduce", {Kind::reduce, count, type, operation, root, {}}, from, to, 1, gets ? 1 : 0,
                     request);
 }
 int broadcast(MpiGroup* group, void* data, std::size_t count, MpiType type, int root, MpiRequest** request) {
   const bool gives = of(group).rank == root;
-  return collective(group, "broadcast", {CallKind::broadcast, count, type, MpiOperation::sum, root, {}}, data, data,
+  return collective(group, "broadcast", {Kind::broadcast, count, type, MpiOperation::sum, root, {}}, data, data,
                     gives ? 1 : 0, gives ? 0 : 1, request);
 }
 int all_gather(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiRequest** request) {
   const auto n = static_cast<std::size_t>(of(group).job->ranks);
-  return collective(group, "all_gather", {CallKind::all_gather, count, type, MpiOperation::sum, 0, {}}, from, to, 1, n,
+  return collective(group, "all_gather", {Kind::all_gather, count, type, MpiOperation::sum, 0, {}}, from, to, 1, n,
                     request);
 }
 int reduce_scatter(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiOperation operation,
                    MpiRequest** request) {
   const auto n = static_cast<std::size_t>(of(group).job->ranks);
-  return collective(group, "reduce_scatter", {CallKind::reduce_scatter, count, type, operation, 0, {}}, from, to, n, 1,
+  return collective(group, "reduce_scatter", {Kind::reduce_scatter, count, type, operation, 0, {}}, from, to, n, 1,
                     request);
 }
 int all_to_all(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiRequest** request) {
   const auto n = static_cast<std::size_t>(of(group).job->ranks);
-  return collective(group, "all_to_all", {CallKind::all_to_all, count, type, MpiOperation::sum, 0, {}}, from, to, n, n,
+  return collective(group, "all_to_all", {Kind::all_to_all, count, type, MpiOperation::sum, 0, {}}, from, to, n, n,
                     request);
 }
 

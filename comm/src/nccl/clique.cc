@@ -223,6 +223,8 @@ void NcclClique::transfer(const Seat& seat, const NcclPart& part, const std::vec
       case CallKind::recv:
         require_begun(calls_.receive(&one, call.peer), "ncclRecv");
         break;
+      case CallKind::exchange:  // of numbers, which the host moves
+        break;
     }
   }
 }
