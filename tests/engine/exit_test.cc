@@ -117,7 +117,7 @@ TEST_P(Exit, ThatDestroysNothingWaitsForNothing) {
 
 TEST_P(Exit, LeavesWhatCanNeverFinish) {
   expect_end([] {
-    auto* const engine = new Engine({.policy = GetParam(), .workers = 2});
+    static Engine* const engine = new Engine({.policy = GetParam(), .workers = 2});  // static: no leak
     static std::optional<OnComplete> kept;
     Gate kept_now;
     const Var var = engine->new_var();
