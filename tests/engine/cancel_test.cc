@@ -25,7 +25,7 @@ TEST_P(CancelTest, AnOpWhoseStopIsRequestedDoesNotRunAndSaysSo) {
 
 TEST_P(CancelTest, OptionsThatAreStoredAndDeclaredOpsKeepTheirToken) {
   std::stop_source source;
-  int ran = 0;
+  std::atomic<int> ran = 0;
   const PushOptions first{.name = "first", .stop = source.get_token()};
   const PushOptions second = first;
   DeclaredOp declared;

@@ -61,7 +61,17 @@ void Losses::finish() {
   if (bad) refuse(bad->what + culprit(*bad), of_.options_.keeps_not_finite);
 }
 
-std::string Losses::culprit(const Bad& bad) const { return culprit(bad, of_.device_, of_.plan_, of_.tensors_); }
+std::string Losses::culprit(const Bad& bad) const {
+  std::vector<Tensor> tensors;
+  for (std::size_t i = 0; i < of_.tensors_.size(); ++i) {
+    // Given gradients may be set meanwhile by the thread that pushes the backward pass.
+    const TensorSpec& spec = of_.plan_->tensors[i];
+    const bool set_later =
+        spec.is == TensorSpec::Is::given && spec.number >= of_.plan_->program.function->tensors.size();
+    tensors.push_back(set_later ? Tensor(of_.device_, 0, spec.width) : of_.tensors_[i]);
+  }
+  return culprit(bad, of_.device_, of_.plan_, std::move(tensors));
+}
 
 /// Steps may have overwritten each other's results, and the backward pass may run meanwhile, so the forward pass is
 /// computed again, on the host, in memory of its own.

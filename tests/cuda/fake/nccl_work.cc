@@ -89,7 +89,8 @@ void compute(const Operation& operation, const std::vector<std::string>& letters
   auto* const to = static_cast<char*>(mapped(operation.to));
   switch (operation.kind) {
     case Operation::Kind::broadcast:
-      std::memcpy(to, operand_of(letters[root]), bytes);
+      // In place, the root only reads, as others may at the same time.
+      if (rank != root || operation.to != operation.from) std::memcpy(to, operand_of(letters[root]), bytes);
       return;
     case Operation::Kind::all_gather:
       for (std::size_t other = 0; other < letters.size(); ++other) {
