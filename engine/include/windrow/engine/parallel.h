@@ -9,10 +9,10 @@
 //   Order    Pieces run at the same time and in any order. The call returns after the last one.
 //   Threads  Pieces run on the calling thread and on workers that have no op to run; with policy `per_device`, on those
 //            of the op's lane. A worker leaves the loop after its piece when an op is ready for it. So no more threads
-//            run than the engine, or the lane, has workers. Outside an op, with policies `serial` and `chaos`, inside
-//            an op of an ordered lane, and while the thread captures a graph or refuses pushes, the pieces run one
-//            after the other on the calling thread. So what a scope of the thread does to a push, it does to each
-//            piece's. The thread that per_device reserves for ops of positive priority gets no help.
+//            run than the engine, or the lane, has workers. Outside an op, with policy `serial`, inside an op of an
+//            ordered lane, and while the thread captures a graph or refuses pushes, the pieces run one after the other
+//            on the calling thread. So what a scope of the thread does to a push, it does to each piece's. The thread
+//            that per_device reserves for ops of positive priority gets no help.
 //   Errors   If a piece throws, pieces that have not begun are dropped, and one of the exceptions is passed on. A piece
 //            must not wait for the engine: that throws MisuseError. It may push, and it may hold loops of its own.
 //   Cost     A worker that sleeps has to be woken, so small loops are better left whole. Operators (ops/cut.h) give
