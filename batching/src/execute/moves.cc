@@ -18,9 +18,9 @@ Matrix<T> columns_of(const Matrix<T>& matrix, Index begin, Index width) {
 
 // --- By slots, side by side
 
-template <class Visit, class VisitMore>
-void StepKernels::each_slot(SlotsOf slots_of, std::size_t state, const At& at, Visit visit,
-                            VisitMore visit_more) const {
+template <class Visit, class VisitMore, class VisitNone>
+void StepKernels::each_slot(SlotsOf slots_of, std::size_t state, const At& at, Visit visit, VisitMore visit_more,
+                            VisitNone visit_none) const {
   const TypeRows& here = of_.layout_.types[at.type];
   std::size_t type = of_.plan_->types.size();  // of the last consumer; neighbours usually have consumers of one type
   Rate of_rate = Rate::vertices;
@@ -37,12 +37,13 @@ void StepKernels::each_slot(SlotsOf slots_of, std::size_t state, const At& at, V
       if (slots->any()) memory = of_.region(type, slots->region);
       stride = slots->any() ? consumer.regions[slots->region].stride : 0;
     }
-    if (!slots->any() || slots->column[slot.child] < 0) return;
+    if (!slots->any() || slots->column[slot.child] < 0) return false;
     visit_slot(row - at.rows.begin, memory + slot.row * stride + slots->column[slot.child]);
+    return true;
   };
   for (Index r = at.rows.begin; r < at.rows.end; ++r) {
     const Slot slot = of_.layout_.slot(at.type, r);
-    if (slot.row >= 0) look(r, slot, visit);
+    if (slot.row < 0 || !look(r, slot, visit)) visit_none(r - at.rows.begin);
   }
   const TypeRows::Further first{static_cast<std::int32_t>(at.rows.begin)};
   auto more = std::lower_bound(here.further.begin(), here.further.end(), first);
@@ -55,12 +56,12 @@ void StepKernels::scatter(const Step& step, const At& at) const {
   const auto bytes = static_cast<std::size_t>(from.width) * sizeof(float);
   if (bytes == 0) return;  // the pointers may be null, which memcpy does not allow
   const auto copy = [&](Index row, float* to) { std::memcpy(to, from.row(row), bytes); };
-  each_slot(&TypePlan::states, step.state, at, copy, copy);
+  each_slot(&TypePlan::states, step.state, at, copy, copy, [](Index) {});
 }
 
 void StepKernels::add_incoming(const Step& step, const At& at) const {
   const Matrix<float> to = of_.place(step.out, at);
-  if (step.write == Write::overwrite) fill(to, 0, Write::overwrite, at.lane);
+  const bool overwrites = step.write == Write::overwrite;
   const auto add = [](const float* gradient, float* sum, Index n) {
     for (Index c = 0; c < n; ++c) sum[c] += gradient[c];
   };
@@ -75,11 +76,18 @@ void StepKernels::add_incoming(const Step& step, const At& at) const {
   };
   each_slot(
       &TypePlan::gradients, step.state, at,
-      [&](Index row, const float* gradient) { add(gradient, to.row(row), to.width); },
+      [&](Index row, const float* gradient) {
+        if (!overwrites) return add(gradient, to.row(row), to.width);
+        float* const sum = to.row(row);
+        for (Index c = 0; c < to.width; ++c) sum[c] = 0.0f + gradient[c];  // -0 becomes 0, as in a sum of more
+      },
       [&](Index row, const float* gradient) {
         if (row != row_of_more) add_more();
         row_of_more = row;
         more.push_back(gradient);
+      },
+      [&](Index row) {
+        if (overwrites) std::fill_n(to.row(row), to.width, 0.0f);
       });
   add_more();
 }

@@ -97,9 +97,11 @@ Kernel<float> StepKernels::kernel_of(const Step& step) const {
 void StepKernels::fill(Matrix<float> out, float value, Write write, Lane* lane) const {
   if (!of_.in_order()) {
     for (Index r = 0; r < out.rows; ++r) {
-      for (Index c = 0; c < out.width; ++c) {
-        float& to = out.row(r)[c];
-        to = write == Write::add ? to + value : value;
+      float* const to = out.row(r);
+      if (write == Write::overwrite) {
+        std::fill_n(to, out.width, value);
+      } else {
+        for (Index c = 0; c < out.width; ++c) to[c] += value;
       }
     }
     return;

@@ -60,11 +60,12 @@ class StepKernels {
                          const KernelCall<float>& call) const;
   void call(const Operator& op, KernelCall<float> call, Lane* lane) const;
   /// Calls visit(row, its slot at a consumer) for the rows whose consumers have slots for the state, for the first
-  /// consumer of each row, then visit_more() likewise for further consumers, row by row and in order. `slots_of`
-  /// selects states or gradients.
+  /// consumer of each row, or visit_none(row) for a row whose first consumer has no slot; then visit_more() likewise
+  /// for further consumers, row by row and in order. `slots_of` selects states or gradients.
   using SlotsOf = std::vector<ChildSlots> TypePlan::*;
-  template <class Visit, class VisitMore>
-  void each_slot(SlotsOf slots_of, std::size_t state, const At& at, Visit visit, VisitMore visit_more) const;
+  template <class Visit, class VisitMore, class VisitNone>
+  void each_slot(SlotsOf slots_of, std::size_t state, const At& at, Visit visit, VisitMore visit_more,
+                 VisitNone visit_none) const;
   void scatter(const Step& step, const At& at) const;
   void gather(const Step& step, const At& at) const;
   void add_incoming(const Step& step, const At& at) const;

@@ -27,7 +27,7 @@ HWY_INLINE V neg_of(V x) { return hn::Neg(x); }
 HWY_INLINE V scale_of(const Constants& c, V x) { return hn::Mul(c.a, x); }
 HWY_INLINE V scale_shift_of(const Constants& c, V x) { return hn::MulAdd(c.a, x, c.b); }
 HWY_INLINE V reciprocal_of(const Constants& c, V x) { return hn::Div(c.a, x); }
-HWY_INLINE V relu_of(V x) { return hn::IfThenElse(hn::Lt(x, constant(0)), constant(0), x); }
+HWY_INLINE V relu_of(V x) { return hn::IfThenZeroElse(hn::Lt(x, constant(0)), x); }
 HWY_INLINE V square_of(V x) { return hn::Mul(x, x); }
 HWY_INLINE V sqrt_of(V x) { return hn::Sqrt(x); }
 HWY_INLINE V abs_of(V x) { return hn::Abs(x); }
@@ -126,7 +126,7 @@ void pow_gradient(const HostCall& k) {
 }
 HWY_INLINE V tanh_gradient_of(V y, V g) { return hn::Mul(g, hn::NegMulAdd(y, y, constant(1))); }
 HWY_INLINE V sigmoid_gradient_of(V y, V g) { return hn::Mul(g, hn::NegMulAdd(y, y, y)); }
-HWY_INLINE V relu_gradient_of(V y, V g) { return hn::IfThenElse(hn::Le(y, constant(0)), constant(0), g); }
+HWY_INLINE V relu_gradient_of(V y, V g) { return hn::IfThenZeroElse(hn::Le(y, constant(0)), g); }
 HWY_INLINE V square_gradient_of(V x, V g) { return hn::Mul(hn::Add(x, x), g); }
 HWY_INLINE V sqrt_gradient_of(V y, V g) { return hn::Div(g, hn::Add(y, y)); }
 HWY_INLINE V abs_gradient_of(V x, V g) {

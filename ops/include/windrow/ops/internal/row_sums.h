@@ -17,11 +17,9 @@ namespace windrow {
 /// The rows of a block. No more rows than these are added one after the other to what is there.
 inline constexpr Index rows_of_block = 64;
 
-/// Adds `count` rows to the `width` elements at `to`. add(first, last, begin, part, n) adds the n elements from `begin`
-/// on of rows [first, last), in order, to those at `part`. Allocates nothing.
+/// add_blocks() of more rows than a block has. Apart, so that callers inline what few rows need.
 template <class Add>
-void add_blocks(float* to, Index width, Index count, Add add) {
-  if (count <= rows_of_block) return add(Index{0}, count, Index{0}, to, width);
+[[gnu::noinline]] void add_many_blocks(float* to, Index width, Index count, Add add) {
   constexpr Index strip = 1024;  // of each row, a page: shorter ones are read more slowly
   std::array<float, strip> part;
   std::array<double, strip> total;
@@ -35,6 +33,14 @@ void add_blocks(float* to, Index width, Index count, Add add) {
     }
     std::transform(total.begin(), total.begin() + n, to + begin, [](double sum) { return static_cast<float>(sum); });
   }
+}
+
+/// Adds `count` rows to the `width` elements at `to`. add(first, last, begin, part, n) adds the n elements from `begin`
+/// on of rows [first, last), in order, to those at `part`. Allocates nothing.
+template <class Add>
+inline void add_blocks(float* to, Index width, Index count, Add add) {
+  if (count <= rows_of_block) return add(Index{0}, count, Index{0}, to, width);
+  add_many_blocks(to, width, count, add);
 }
 
 /// add_blocks() by a function that adds one row: add(i, begin, part, n).
