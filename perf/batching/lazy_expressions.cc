@@ -1,5 +1,6 @@
 // A Tree-LSTM as lazy expressions compared with its vertex function: the cost of recording a graph and of finding its
-// vertices again for each minibatch, written as a cell and operation by operation.
+// vertices again for each minibatch, written as a cell, as a cell and a list, and operation by operation.
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <ctime>
@@ -32,9 +33,10 @@ struct Walked {
 };
 
 /// The cell of tree_lstm.h, written operation by operation or as a cell of lazy expressions, with the same parameters.
+/// Or another cell reads a list of all states of the tree as well. It adds a loss of 0, so losses are the same.
 class WrittenTreeLstm {
  public:
-  enum class As { operations, cell };
+  enum class As { operations, cell, cell_and_list };
 
   WrittenTreeLstm(const Parameters& parameters, Index hidden, LazyGraph& graph, As as)
       : as_(as),
@@ -47,11 +49,17 @@ class WrittenTreeLstm {
         forget_bias_(parameters.find("forget_bias")),
         head_(parameters.find("head")),
         head_bias_(parameters.find("head_bias")),
-        cell_(graph.cell("tree", [this](CellBody& cell) { compute(cell); })) {}
+        cell_(graph.cell("tree", [this](CellBody& cell) { compute(cell); })),
+        reader_(graph.cell("reader", [hidden](CellBody& cell) {
+          const Expr h = cell.each(hidden), c = cell.each(hidden);
+          cell.result(0.0 * row_sum(sum_children(h * tanh(c))));
+        })) {}
 
   /// Records a tree, and appends the losses of all its vertices to `losses`.
   void record(LazyGraph& graph, const Walked& tree, std::vector<LazyExpr>& losses) const {
-    visit(graph, tree, tree.root(), losses);
+    std::vector<LazyExpr> states;
+    visit(graph, tree, tree.root(), losses, states);
+    if (as_ == As::cell_and_list) losses.push_back(reader_({}, {}, states));
   }
 
  private:
@@ -59,23 +67,25 @@ class WrittenTreeLstm {
     LazyExpr h, c;
   };
 
-  State visit(LazyGraph& graph, const Walked& tree, std::int32_t vertex, std::vector<LazyExpr>& losses) const {
+  State visit(LazyGraph& graph, const Walked& tree, std::int32_t vertex, std::vector<LazyExpr>& losses,
+              std::vector<LazyExpr>& states) const {
     const auto v = static_cast<std::size_t>(vertex);
     const auto child = static_cast<std::size_t>(tree.graph.child_begin[v]);
-    if (as_ == As::cell) {
+    if (as_ != As::operations) {
       State left, right;
       if (tree.words[v] < 0) {
-        left = visit(graph, tree, tree.graph.children[child], losses);
-        right = visit(graph, tree, tree.graph.children[child + 1], losses);
+        left = visit(graph, tree, tree.graph.children[child], losses, states);
+        right = visit(graph, tree, tree.graph.children[child + 1], losses, states);
       }
       auto [h, c, loss] =
           cell_.call<3>({left.h, left.c, right.h, right.c}, {graph.index(tree.words[v]), graph.index(tree.labels[v])});
       losses.push_back(std::move(loss));
+      if (as_ == As::cell_and_list) states.insert(states.end(), {h, c});
       return {std::move(h), std::move(c)};
     }
     State state = tree.words[v] >= 0 ? leaf(graph, tree.words[v])
-                                     : inner(visit(graph, tree, tree.graph.children[child], losses),
-                                             visit(graph, tree, tree.graph.children[child + 1], losses));
+                                     : inner(visit(graph, tree, tree.graph.children[child], losses, states),
+                                             visit(graph, tree, tree.graph.children[child + 1], losses, states));
     losses.push_back(softmax_cross_entropy(affine(state.h, head_, head_bias_), graph.index(tree.labels[v])));
     return state;
   }
@@ -113,18 +123,19 @@ class WrittenTreeLstm {
   const As as_;
   const Index hidden_;
   const Parameter words_, leaf_, inner_, bias_, forget_, forget_bias_, head_, head_bias_;
-  const LazyCell cell_;
+  const LazyCell cell_, reader_;
 };
 
 /// Lazy expressions that are written in one way, and what they took.
 struct Written {
+  const std::string as;
   LazyGraph graph;
   const WrittenTreeLstm model;
   double nodes = 0;  ///< per tree
   std::vector<double> recording_ns = {}, lowering_ns = {}, cpu = {};
 
-  Written(const Device& device, Parameters& parameters, Index hidden, WrittenTreeLstm::As as)
-      : graph(device, parameters), model(parameters, hidden, graph, as) {}
+  Written(const Device& device, Parameters& parameters, Index hidden, std::string called, WrittenTreeLstm::As written)
+      : as(std::move(called)), graph(device, parameters), model(parameters, hidden, graph, written) {}
 };
 
 /// The vertex function and the lazy expressions, with the same trees and parameters.
@@ -136,8 +147,9 @@ class BothWays {
         parameters_(device_, options.workload.seed),
         function_(TreeLstm(parameters_, {vocabulary, hidden, hidden, tree_labels}).function()),
         runner_(device_, function_, parameters_),
-        operations_(device_, parameters_, hidden, WrittenTreeLstm::As::operations),
-        cells_(device_, parameters_, hidden, WrittenTreeLstm::As::cell),
+        cell_(device_, parameters_, hidden, "cell", WrittenTreeLstm::As::cell),
+        cell_and_list_(device_, parameters_, hidden, "cell and list", WrittenTreeLstm::As::cell_and_list),
+        operations_(device_, parameters_, hidden, "operations", WrittenTreeLstm::As::operations),
         batch_(static_cast<std::size_t>(options.batches.front())) {
     for (const GraphData& tree : trees) {
       graphs_.emplace_back(function_, tree);
@@ -145,12 +157,11 @@ class BothWays {
     }
   }
 
-  Written& operations() { return operations_; }
-  Written& cells() { return cells_; }
+  std::array<Written*, 3> all_written() { return {&cell_, &cell_and_list_, &operations_}; }
 
   /// Throws Error unless all variants compute the same losses, up to rounding.
   void compare_losses() {
-    for (Written* written : {&operations_, &cells_}) {
+    for (Written* written : all_written()) {
       double found = 0, lazy = 0;
       std::vector<double> unused;
       by_minibatch(unused, [&](std::size_t begin, std::size_t end) {
@@ -222,7 +233,7 @@ class BothWays {
   Parameters parameters_;
   const VertexFunction function_;
   Runner runner_;
-  Written operations_, cells_;
+  Written cell_, cell_and_list_, operations_;
   const std::size_t batch_;
   std::vector<InputGraph> graphs_;
   std::vector<Walked> walked_;
@@ -254,13 +265,15 @@ Table lazy_expressions(const TableOptions& options) {
       "Lazy expressions compared with a vertex function",
       "Training throughput of the binary Tree-LSTM in trees/s by hidden size, which is also the embedding size: as a "
       "vertex function with graphs loaded in advance, and as lazy expressions, recorded again for each minibatch, "
-      "written as a cell and operation by operation. " +
+      "written as a cell and operation by operation; with a list, another cell also reads the states of all vertices "
+      "of a tree, which the vertex function does not do. " +
           std::to_string(options.batches.front()) + " trees per minibatch, " + std::to_string(graphs.size()) +
           " trees, medians of " + std::to_string(options.repetitions) +
           " repetitions, in each of which all variants ran in turn. The thread that records comes on top of the "
           "workers: with as many workers as cores it takes time from them. CPU time is that of all threads together, "
-          "including spinning. A node is one recorded expression; a call of the cell records three. Recording includes "
-          "the walk over the tree; lowering finds the vertices among the nodes. All variants computed the same losses.",
+          "including spinning. A node is one recorded expression; a call of the cell records three, and each element "
+          "of the list that is copied one. Recording includes the walk over the tree; lowering finds the vertices "
+          "among the nodes. All variants computed the same losses.",
       {{"workers", 0},
        {"hidden", 0},
        {"written as"},
@@ -278,21 +291,22 @@ Table lazy_expressions(const TableOptions& options) {
       BothWays& both = *all.emplace_back(std::make_unique<BothWays>(options, workers, hidden, graphs, words.size()));
       both.compare_losses();
       runs.add([&both] { return both.by_function(); });
-      runs.add([&both] { return both.by_expressions(both.cells()); });
-      runs.add([&both] { return both.by_expressions(both.operations()); });
+      for (Written* written : both.all_written()) {
+        runs.add([&both, written] { return both.by_expressions(*written); });
+      }
     }
   }
   runs.run(options.repetitions);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::size_t function = 3 * i;
+    const std::size_t function = 4 * i;
     const auto workers = static_cast<double>(options.workers[i / options.hidden.size()]);
     const auto hidden = static_cast<double>(options.hidden[i % options.hidden.size()]);
-    for (const std::size_t way : {1, 2}) {
-      const Written& written = way == 1 ? all[i]->cells() : all[i]->operations();
-      const std::size_t lazy = function + way;
-      table.add({workers, hidden, way == 1 ? "cell" : "operations", runs.median(function), runs.median(lazy),
-                 100 * runs.ratio(lazy, function), all[i]->share_by_cpu(written), written.nodes,
-                 median_of(written.recording_ns), median_of(written.lowering_ns)});
+    std::size_t lazy = function;
+    for (const Written* written : all[i]->all_written()) {
+      ++lazy;
+      table.add({workers, hidden, written->as, runs.median(function), runs.median(lazy),
+                 100 * runs.ratio(lazy, function), all[i]->share_by_cpu(*written), written->nodes,
+                 median_of(written->recording_ns), median_of(written->lowering_ns)});
     }
   }
   return table;

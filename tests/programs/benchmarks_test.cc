@@ -206,7 +206,7 @@ INSTANTIATE_TEST_SUITE_P(
                      "| workers | hidden | written as | vertex function | lazy | lazy / vertex function | lazy / "
                      "vertex function "
                      "(CPU time) | nodes per tree | recording ns per node | lowering ns per node |",
-                     4},
+                     6},
         TableCommand{"static --batch 2 --hidden 8 --turn-ms 1",
                      "Steps of operators, pushed and replayed: time and peak memory",
                      "| program | workers | step | step us | step ratio | calling us | calling ratio | allocations | "

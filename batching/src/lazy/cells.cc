@@ -121,19 +121,15 @@ Key key_of(const Cell& cell, std::uint32_t missing, std::size_t result) {
   return key;
 }
 
-/// The keys of the results of a call. They are found again after the record has forgotten its keys.
+/// The keys of the results of a call.
 inline const std::vector<std::uint32_t>& Record::keys_of(Cell& cell, std::uint32_t missing) {
-  if (cell.keys_version == keys_version_) {
-    for (const Cell::Keys& known : cell.keys) {
-      if (known.missing == missing) return known.of_results;
-    }
+  for (const Cell::Keys& known : cell.keys) {
+    if (known.missing == missing) return known.of_results;
   }
   return add_keys_of(cell, missing);
 }
 
 const std::vector<std::uint32_t>& Record::add_keys_of(Cell& cell, std::uint32_t missing) {
-  if (cell.keys_version != keys_version_) cell.keys.clear();
-  cell.keys_version = keys_version_;
   std::vector<std::uint32_t> numbers;
   for (std::size_t r = 0; r < cell.results.size(); ++r) {
     numbers.push_back(nodes_.keys.number(key_of(cell, missing, r), [&] { return Inferred{cell.results[r]}; }));
@@ -233,11 +229,9 @@ void Record::call(Cell& cell, std::span<const OperandRef> operands, std::span<co
   cutter_.add_closed({first, cutter_.take_cut()});
 }
 
-/// The operands, followed by the elements of a list, in scratch_operands_. Edges lead to vertices of the same flush,
-/// and what a place in the elements reads is one state, which two nodes of one kind cannot have. So lists hold copies,
-/// one of each value for all lists of a flush.
-std::span<const NodeId> Record::with_list(const Cell& cell, std::span<const NodeId> operands,
-                                          std::span<const LazyExpr> list, std::source_location from) {
+/// The operands, followed by the elements of a list, in scratch_operands_.
+std::span<const NodeId> Record::with_list(Cell& cell, std::span<const NodeId> operands, std::span<const LazyExpr> list,
+                                          std::source_location from) {
   const std::size_t each = cell.each.size();
   scratch_operands_.assign(operands.begin(), operands.end());
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -245,16 +239,26 @@ std::span<const NodeId> Record::with_list(const Cell& cell, std::span<const Node
   }
   for (std::size_t i = 0; i < list.size(); ++i) {
     NodeId& id = scratch_operands_[operands.size() + i];
-    id = copy(id, i % each, from);
+    if (!reads_in_place(cell, id, i % each)) id = copy(cell, id, i % each, from);
   }
   return scratch_operands_;
 }
 
-/// A copy of a value, for this place in the elements of lists: a run of its own. Copies for different places have
-/// different keys, so they are different states, some of which may be read in place.
-NodeId Record::copy(NodeId id, std::size_t place, std::source_location from) {
+/// Whether that place in the elements of lists reads the value itself; see cells.h.
+bool Record::reads_in_place(Cell& cell, NodeId id, std::size_t place) {
+  const std::int32_t result = nodes_.key(id).result();
+  if (cell.own || result < 0 || id < nodes_.first_pending) return false;
+  cell.reads.resize(cell.each.size(), -1);
+  if (cell.reads[place] < 0) cell.reads[place] = result;
+  return cell.reads[place] == result;
+}
+
+/// A copy of a value, for this place in the elements of lists: a run of its own. Copies for different places, and of
+/// results of different numbers, have different keys, so they are different states, some of which may be read in place,
+/// and no copy makes one state of two results.
+NodeId Record::copy(const Cell& cell, NodeId id, std::size_t place, std::source_location from) {
   const Key key = {.op = &op::concat,
-                   .attributes = {.sizes = {static_cast<Index>(place)}},
+                   .attributes = {.sizes = {static_cast<Index>(place), cell.number, nodes_.key(id).result()}},
                    .operands = {Key::expression},
                    .widths = {nodes_.width(id)}};
   const std::uint32_t number = number_of_key(key);
@@ -291,6 +295,7 @@ Cell& Record::own_cell(OwnCell which, const std::vector<Index>& each) {
 
 LazyCell Record::make_cell(std::string name, std::function<void(CellBody&)> body) {
   cells_.push_back(std::make_shared<Cell>(std::move(name), std::move(body), *parameters_, use_));
+  cells_.back()->number = static_cast<std::int32_t>(cells_.size());
   return LazyCell(*this, cells_.back());
 }
 

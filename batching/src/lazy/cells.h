@@ -1,5 +1,15 @@
 // Cells: what the body of each says about its calls. A call is a run of its own: a node for each result, of which the
 // first one has the operands.
+//
+// The elements of a list are gathered along edges. Edges lead to vertices of the same flush, and what a place in the
+// elements reads is one state, which two results of one call cannot be. So of what cells computed in the same flush, a
+// place reads results of one number in place: those of the first number that it is given. All states of a tree, for
+// example, whichever of its cells computed them. Of anything else a list holds copies, one of each value for all lists
+// of a cell and a flush. Lists of the graph's own cells hold copies only, which lie side by side for all calls that
+// read them.
+//
+// Operations may have made one state of results of two numbers. If a list cannot gather its elements for this, kinds
+// are found again, and from then on places of operations, too, read results of one number each (Kinds::begin_again).
 #pragma once
 
 #include <functional>
@@ -68,9 +78,11 @@ struct Cell {
   /// Whether each call draws keys of masks, for all dropout() in the body. They follow the indices. In inference, none.
   bool draws_dropout = false;
   static constexpr Index dropout_keys = 5;  // three keys and the seed, as for op::dropout
-  std::vector<Keys> keys = {};
-  std::uint32_t keys_version = 0;  // of the record, whose keys may be forgotten
   std::optional<OwnCell> own = {};
+  std::int32_t number = 0;  // among the cells that the program made, from 1 on
+  // Until the record forgets its keys:
+  std::vector<Keys> keys = {};
+  std::vector<std::int32_t> reads = {};  // by place in the elements: the number of the results read in place, or -1
 };
 
 /// The key of a result of a call without the operands that `missing` has a bit for.

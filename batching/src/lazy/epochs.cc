@@ -74,14 +74,16 @@ void Epochs::drop_replaced() {
 
 /// Finds the kind and the children of each current vertex.
 void Epochs::find_kinds() {
-  kinds_.take_splits();
-  kind_of_.clear();
-  child_begin_.assign(1, 0);
-  children_.clear();
-  for (const LazyRun& run : runs_.runs()) {
-    kind_of_.push_back(kinds_.kind_of(run, kind_of_, children_));
-    child_begin_.push_back(static_cast<std::int32_t>(children_.size()));
-  }
+  do {
+    kinds_.take_splits();
+    kind_of_.clear();
+    child_begin_.assign(1, 0);
+    children_.clear();
+    for (const LazyRun& run : runs_.runs()) {
+      kind_of_.push_back(kinds_.kind_of(run, kind_of_, children_));
+      child_begin_.push_back(static_cast<std::int32_t>(children_.size()));
+    }
+  } while (kinds_.begin_again());
 }
 
 /// Divides runs whose nodes want one state, as long as they make many kinds of what could be one. Every kind has

@@ -27,6 +27,8 @@ struct Key {
   std::vector<Index> index_widths = {};  ///< of index operands
   const Cell* cell = nullptr;            ///< of a result of a cell; the elements of its list are no part of the key
   bool has_factor() const { return op == &op::scale; }
+  /// The number of a result of a cell among those of its call; -1 for other operations.
+  std::int32_t result() const { return cell == nullptr ? -1 : static_cast<std::int32_t>(attributes.sizes[0]); }
   bool has_seed() const { return op == &op::dropout && index_widths.front() == 5; }
   friend bool operator==(const Key& a, const Key& b) {
     return a.op == b.op && a.cell == b.cell && same(a.operands, b.operands) && same(a.widths, b.widths) &&

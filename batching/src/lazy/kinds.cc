@@ -43,6 +43,7 @@ KindId Kinds::kind_of(const LazyRun& run, const std::vector<KindId>& kinds, std:
   for (const NodeId node : values) {
     if (node >= runs_.first()) scratch_.push_back(number_of(node));
   }
+  if (by_result_) append_results(values);
   KindId kind = find_or_add();
   if (!meet_all(kind, values, kinds)) {
     append_producers(values, kinds);
@@ -59,6 +60,14 @@ KindId Kinds::kind_of(const LazyRun& run, const std::vector<KindId>& kinds, std:
 inline KindNode Kinds::place_of(NodeId node, const std::vector<KindId>& kinds) const {
   const std::int32_t producer = runs_.run_of(node);
   return {kinds[at(producer)], node - runs_.runs()[at(producer)].begin};
+}
+
+/// Appends the numbers of results of these nodes to the key in scratch_.
+void Kinds::append_results(std::span<const NodeId> nodes) {
+  for (const NodeId node : nodes) {
+    if (node < runs_.first()) continue;
+    scratch_.push_back(static_cast<std::uint32_t>(record_.nodes().key(node).result()));
+  }
 }
 
 /// Appends where these nodes come from to the key in scratch_.
@@ -87,7 +96,8 @@ void Kinds::meet_list(KindId kind, std::span<const NodeId> list, const std::vect
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Kind& of = kinds_[at(kind)];
     if (meets(kind, of.list + i % of.cell->each.size(), place_of(list[i], kinds))) continue;
-    throw Error("lazy expressions: two elements of lists are one state");
+    if (by_result_) throw Error("lazy expressions: two elements of lists are one state");
+    clashed_ = true;
   }
 }
 
@@ -267,7 +277,14 @@ void Kinds::forget() {
   used_ = {};
   states_.clear();
   for (Columns* columns : {&given_, &indices_, &factors_, &outputs_}) columns->clear();
+  by_result_ = clashed_ = false;
   ++version_;
+}
+
+bool Kinds::begin_again() {
+  if (!clashed_) return false;
+  forget();
+  return by_result_ = true;
 }
 
 }  // namespace windrow::lazy

@@ -105,6 +105,10 @@ class Kinds {
   /// As for Runs; both are forgotten together.
   bool remember_too_much() const;
   void forget();
+  /// Whether a list could not gather its elements, so that the kinds since take_splits() are wrong. If so, forgets all
+  /// kinds. From then on each place of a kind reads results of one number, or no results: so results of two numbers are
+  /// never one state, and lists can gather what they read in place.
+  bool begin_again();
 
   /// The number of changes that affect function().
   std::int64_t version() const { return version_; }
@@ -112,6 +116,7 @@ class Kinds {
 
  private:
   KindId find_or_add();
+  void append_results(std::span<const NodeId> nodes);
   void append_producers(std::span<const NodeId> nodes, const std::vector<KindId>& kinds);
   Kind make(std::span<const std::uint32_t> key);
   std::vector<Outside> outside_of(std::span<const std::uint32_t> key);
@@ -127,8 +132,8 @@ class Kinds {
   const Record& record_;
   const Runs& runs_;
   const ParameterStores& parameters_;
-  // By kind: its pattern, and the child of each gathered value but those of lists; for kinds split from others also the
-  // producers of these.
+  // By kind: its pattern, and the child of each gathered value but those of lists; after begin_again() also the numbers
+  // of the results among these; for kinds split from others also the producers of these.
   Lists keys_;
   std::vector<Kind> kinds_;
   LastUse used_;
@@ -138,6 +143,7 @@ class Kinds {
   };
   std::vector<State> states_;
   Columns given_{"given"}, indices_{"index"}, factors_{"factor"}, outputs_{"out"};
+  bool by_result_ = false, clashed_ = false;  // see begin_again()
   std::int64_t version_ = 0;
   Splits splits_;
   std::vector<std::uint32_t> scratch_;

@@ -65,7 +65,11 @@ void Record::start_next_epoch() {
 void Record::forget_keys() {
   nodes_.keys = {};
   weights_ = {};
-  ++keys_version_;
+  own_cells_.clear();
+  for (const auto& cell : cells_) {
+    cell->keys.clear();
+    cell->reads.clear();
+  }
 }
 
 void Record::refuse(const LazyExpr& expr, std::string_view what) const {

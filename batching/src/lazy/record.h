@@ -134,9 +134,10 @@ class Record : public Uses {
   NodeId checked_operand(const Cell& cell, const LazyExpr& operand, Index expected) const;
   void check_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const;
   [[noreturn]] void refuse_index(const Cell& cell, const Cell::IndexOperand& expected, const LazyIndex& index) const;
-  std::span<const NodeId> with_list(const Cell& cell, std::span<const NodeId> operands, std::span<const LazyExpr> list,
+  std::span<const NodeId> with_list(Cell& cell, std::span<const NodeId> operands, std::span<const LazyExpr> list,
                                     std::source_location from);
-  NodeId copy(NodeId id, std::size_t place, std::source_location from);
+  bool reads_in_place(Cell& cell, NodeId id, std::size_t place);
+  NodeId copy(const Cell& cell, NodeId id, std::size_t place, std::source_location from);
 
   std::uint32_t minibatch_ = 0;
   std::uint32_t flushes_ = 0;  // see age()
@@ -152,7 +153,6 @@ class Record : public Uses {
   std::unique_ptr<Epochs> epochs_;
   Key scratch_;                           // of the application; reused, so that an application allocates nothing
   std::vector<NodeId> scratch_operands_;  // and the elements of a list
-  std::uint32_t keys_version_ = 0;        // counts forget_keys()
   std::vector<std::shared_ptr<Cell>> cells_;
   std::vector<std::unique_ptr<Cell>> own_cells_;
   std::map<std::pair<NodeId, std::uint32_t>, NodeId> copies_;  // by value and key of the copy, which is pending
