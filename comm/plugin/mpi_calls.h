@@ -6,6 +6,9 @@
 
 #include <cstddef>
 
+#include "windrow/comm/internal/member.h"
+#include "windrow/engine/internal/plug_in.h"
+
 namespace windrow::comm {
 
 /// A communicator and a request of MPI.
@@ -13,12 +16,23 @@ struct MpiGroup;
 struct MpiRequest;
 
 enum class MpiType : int { float32, int32, int64, byte };
-enum class MpiOperation : int { sum, max };  // the maximum of a float and NaN is NaN
+
+/// A member's part of a collective, or its end of a message.
+struct MpiTransfer {
+  CallKind kind;               ///< no exchange
+  const void* from = nullptr;  ///< null: `to` has the member's elements
+  void* to = nullptr;          ///< only the root of a reduce writes it
+  std::size_t count = 0;       ///< of elements; of each member, where the call has blocks
+  MpiType type = MpiType::byte;
+  Combine combine = Combine::sum;  ///< sum or max; the maximum of a float and NaN is NaN
+  int peer = 0;                    ///< the root; or the other end of a message, where -1 is any sender
+  int tag = 0;                     ///< of a message
+};
 
 /// Functions return 0 or MPI's error; none throws. All are called by the thread that called init().
-/// What begins a transfer sets *request; buffers must stay valid until test() sets *done, which frees the request.
+/// begin() sets *request; buffers must stay valid until test() sets *done, which frees the request.
 struct MpiCalls {
-  static constexpr int current_version = 3;
+  static constexpr int current_version = 4;
   int version;
 
   /// Starts MPI with MPI_THREAD_FUNNELED, for the calling thread. *world is the group of all processes. Fails with
@@ -33,22 +47,22 @@ struct MpiCalls {
   /// Frees a group that was made so, on which nothing is under way; all of them call it, and none waits.
   int (*release)(MpiGroup* group);
 
-  /// A null `from` means that `to` has the member's elements. Only the root of a reduce writes `to`.
-  int (*all_reduce)(MpiGroup*, const void* from, void* to, std::size_t count, MpiType, MpiOperation, MpiRequest**);
-  int (*reduce)(MpiGroup*, const void* from, void* to, std::size_t count, MpiType, MpiOperation, int root,
-                MpiRequest**);
-  int (*broadcast)(MpiGroup*, void* data, std::size_t count, MpiType, int root, MpiRequest**);
-  /// `count` elements of each member.
-  int (*all_gather)(MpiGroup*, const void* from, void* to, std::size_t count, MpiType, MpiRequest**);
-  int (*reduce_scatter)(MpiGroup*, const void* from, void* to, std::size_t count, MpiType, MpiOperation, MpiRequest**);
-  int (*all_to_all)(MpiGroup*, const void* from, void* to, std::size_t count, MpiType, MpiRequest**);
-  int (*send)(MpiGroup*, const void* data, std::size_t count, MpiType, int to, int tag, MpiRequest**);
-  /// `from` -1: of any member.
-  int (*receive)(MpiGroup*, void* data, std::size_t count, MpiType, int from, int tag, MpiRequest**);
+  int (*begin)(MpiGroup*, const MpiTransfer*, MpiRequest**);
   int (*test)(MpiRequest** request, int* done);
   /// Gives up a receive that nothing has met.
   int (*cancel)(MpiRequest** request);
 };
+
+inline constexpr PlugIn mpi_plug_in = {
+    .file = "windrow_mpi.so",
+    .variable = "WINDROW_MPI_PLUGIN",
+    .function = "windrow_mpi_calls",
+    .version = MpiCalls::current_version,
+    .purpose = "MPI cannot be used",
+    .needs =
+        "expected the plug-in of a build with an MPI library (package libopenmpi-dev) there or where "
+        "WINDROW_MPI_PLUGIN says",
+    .global = true};
 
 /// Of init(): not errors of MPI.
 inline constexpr int already_started = -1, no_threads = -2;

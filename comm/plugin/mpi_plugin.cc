@@ -35,24 +35,9 @@ void max_or_nan(void* from, void* to, int* count, MPI_Datatype*) {
   for (int i = 0; i < *count; ++i) y[i] = x[i] > y[i] || x[i] != x[i] ? x[i] : y[i];
 }
 
-MPI_Op of(MpiOperation operation, MpiType type) {
-  if (operation == MpiOperation::sum) return MPI_SUM;
+MPI_Op of(Combine combine, MpiType type) {
+  if (combine != Combine::max) return MPI_SUM;
   return type == MpiType::float32 ? max_of_floats : MPI_MAX;
-}
-
-const void* or_in_place(const void* from) { return from == nullptr ? MPI_IN_PLACE : from; }
-
-/// Begins a transfer of so many elements by `call`, which gets their number as MPI counts.
-int begin(MpiRequest** request, std::size_t count, auto&& call) {
-  if (count > INT_MAX) return MPI_ERR_COUNT;
-  auto* const made = new MPI_Request(MPI_REQUEST_NULL);
-  const int error = call(static_cast<int>(count), made);
-  if (error != MPI_SUCCESS) {
-    delete made;
-    return error;
-  }
-  *request = reinterpret_cast<MpiRequest*>(made);
-  return 0;
 }
 
 int init(MpiGroup** world) {
@@ -100,47 +85,45 @@ int release(MpiGroup* group) {
   return error;
 }
 
-int all_reduce(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiOperation operation,
-               MpiRequest** request) {
-  return begin(request, count, [&](int n, MPI_Request* made) {
-    return MPI_Iallreduce(or_in_place(from), to, n, of(type), of(operation, type), of(group), made);
-  });
+int begin(const MpiTransfer& what, MPI_Comm comm, MPI_Request* made) {
+  const void* const own = what.from == nullptr ? MPI_IN_PLACE : what.from;
+  void* const to = what.to;
+  const int count = static_cast<int>(what.count);
+  const MPI_Datatype type = of(what.type);
+  const MPI_Op operation = of(what.combine, what.type);
+  switch (what.kind) {
+    case CallKind::all_reduce:
+      return MPI_Iallreduce(own, to, count, type, operation, comm, made);
+    case CallKind::reduce:
+      return MPI_Ireduce(own, own == to ? nullptr : to, count, type, operation, what.peer, comm, made);
+    case CallKind::broadcast:
+      return MPI_Ibcast(to, count, type, what.peer, comm, made);
+    case CallKind::all_gather:
+      return MPI_Iallgather(own, count, type, to, count, type, comm, made);
+    case CallKind::reduce_scatter:
+      return MPI_Ireduce_scatter_block(own, to, count, type, operation, comm, made);
+    case CallKind::all_to_all:
+      return MPI_Ialltoall(own, count, type, to, count, type, comm, made);
+    case CallKind::send:
+      return MPI_Isend(own, count, type, what.peer, what.tag, comm, made);
+    case CallKind::recv:
+      return MPI_Irecv(to, count, type, what.peer < 0 ? MPI_ANY_SOURCE : what.peer, what.tag, comm, made);
+    case CallKind::exchange:
+      break;
+  }
+  return MPI_ERR_ARG;
 }
-int reduce(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiOperation operation,
-           int root, MpiRequest** request) {
-  return begin(request, count, [&](int n, MPI_Request* made) {
-    return MPI_Ireduce(or_in_place(from), from == to ? nullptr : to, n, of(type), of(operation, type), root, of(group),
-                       made);
-  });
-}
-int broadcast(MpiGroup* group, void* data, std::size_t count, MpiType type, int root, MpiRequest** request) {
-  return begin(request, count,
-               [&](int n, MPI_Request* made) { return MPI_Ibcast(data, n, of(type), root, of(group), made); });
-}
-int all_gather(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiRequest** request) {
-  return begin(request, count, [&](int n, MPI_Request* made) {
-    return MPI_Iallgather(from, n, of(type), to, n, of(type), of(group), made);
-  });
-}
-int reduce_scatter(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiOperation operation,
-                   MpiRequest** request) {
-  return begin(request, count, [&](int n, MPI_Request* made) {
-    return MPI_Ireduce_scatter_block(from, to, n, of(type), of(operation, type), of(group), made);
-  });
-}
-int all_to_all(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiRequest** request) {
-  return begin(request, count, [&](int n, MPI_Request* made) {
-    return MPI_Ialltoall(from, n, of(type), to, n, of(type), of(group), made);
-  });
-}
-int send(MpiGroup* group, const void* data, std::size_t count, MpiType type, int to, int tag, MpiRequest** request) {
-  return begin(request, count,
-               [&](int n, MPI_Request* made) { return MPI_Isend(data, n, of(type), to, tag, of(group), made); });
-}
-int receive(MpiGroup* group, void* data, std::size_t count, MpiType type, int from, int tag, MpiRequest** request) {
-  return begin(request, count, [&](int n, MPI_Request* made) {
-    return MPI_Irecv(data, n, of(type), from < 0 ? MPI_ANY_SOURCE : from, tag, of(group), made);
-  });
+
+int begin(MpiGroup* group, const MpiTransfer* what, MpiRequest** request) {
+  if (what->count > INT_MAX) return MPI_ERR_COUNT;
+  auto* const made = new MPI_Request(MPI_REQUEST_NULL);
+  const int error = begin(*what, of(group), made);
+  if (error != MPI_SUCCESS) {
+    delete made;
+    return error;
+  }
+  *request = reinterpret_cast<MpiRequest*>(made);
+  return 0;
 }
 
 int test(MpiRequest** request, int* done) {
@@ -162,23 +145,8 @@ int cancel(MpiRequest** request) {
   return error;
 }
 
-const MpiCalls calls = {MpiCalls::current_version,
-                        init,
-                        MPI_Finalize,
-                        text,
-                        rank,
-                        duplicate,
-                        release,
-                        all_reduce,
-                        reduce,
-                        broadcast,
-                        all_gather,
-                        reduce_scatter,
-                        all_to_all,
-                        send,
-                        receive,
-                        test,
-                        cancel};
+const MpiCalls calls = {
+    MpiCalls::current_version, init, MPI_Finalize, text, rank, duplicate, release, begin, test, cancel};
 
 }  // namespace
 

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 
+#include "windrow/comm/internal/member.h"
+
 namespace windrow::comm {
 
 /// A communicator of NCCL, and an event of CUDA. Streams are cudaStream_t.
@@ -17,15 +19,15 @@ struct NcclId {
   char bytes[size];
 };
 
-enum class NcclType : int { float32, int32 };
-enum class NcclOperation : int { sum, mean, max };
-
-/// A number of elements, and where they come from and go to, at one member.
+/// A member's part of a collective, or its end of a message.
 struct NcclTransfer {
+  CallKind kind;  ///< no exchange or all_to_all
   const void* from;
   void* to;
-  std::size_t count;
-  NcclType type;
+  std::size_t count;  ///< of elements; of each member, where the call has blocks
+  Elements type;
+  Combine combine;
+  int peer;  ///< the root, or the other end
   NcclComm* comm;
   void* stream;
 };
@@ -38,7 +40,7 @@ inline constexpr int nccl_not_reached = -600;
 /// Functions return 0 or an error: of NCCL if it is positive, of CUDA if it is negative. None throws. Threads: any; one
 /// at a time for a communicator, except for abort(). Calls of CUDA are for the thread's device: see use().
 struct NcclCalls {
-  static constexpr int current_version = 1;
+  static constexpr int current_version = 2;
   int version;
 
   /// Writes a text of at most `size` bytes.
@@ -58,15 +60,7 @@ struct NcclCalls {
   /// Ends it and its work in any state.
   int (*abort)(NcclComm* comm);
 
-  int (*all_reduce)(const NcclTransfer* transfer, NcclOperation);
-  int (*reduce)(const NcclTransfer* transfer, NcclOperation, int root);
-  int (*broadcast)(const NcclTransfer* transfer, int root);
-  /// `count` elements of each member.
-  int (*all_gather)(const NcclTransfer* transfer);
-  int (*reduce_scatter)(const NcclTransfer* transfer, NcclOperation);
-  /// Of from, or to.
-  int (*send)(const NcclTransfer* transfer, int to);
-  int (*receive)(const NcclTransfer* transfer, int from);
+  int (*begin)(const NcclTransfer* transfer);
 
   /// The thread's device; and makes one the thread's.
   int (*device)(int* device);

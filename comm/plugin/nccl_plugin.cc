@@ -15,18 +15,6 @@ static_assert(nccl_not_reached == -cudaErrorNotReady);
 ncclComm_t of(NcclComm* comm) { return reinterpret_cast<ncclComm_t>(comm); }
 cudaStream_t of(void* stream) { return static_cast<cudaStream_t>(stream); }
 cudaEvent_t of(NcclEvent* event) { return reinterpret_cast<cudaEvent_t>(event); }
-ncclDataType_t of(NcclType type) { return type == NcclType::float32 ? ncclFloat32 : ncclInt32; }
-ncclRedOp_t of(NcclOperation operation) {
-  switch (operation) {
-    case NcclOperation::sum:
-      return ncclSum;
-    case NcclOperation::mean:
-      return ncclAvg;
-    default:
-      return ncclMax;
-  }
-}
-
 /// The result of a call of CUDA, whose error the thread need not know.
 int cuda(cudaError_t error) {
   if (error != cudaSuccess) cudaGetLastError();
@@ -69,26 +57,28 @@ int finalize(NcclComm* comm) { return ncclCommFinalize(of(comm)); }
 int destroy(NcclComm* comm) { return ncclCommDestroy(of(comm)); }
 int abort(NcclComm* comm) { return ncclCommAbort(of(comm)); }
 
-int all_reduce(const NcclTransfer* t, NcclOperation operation) {
-  return ncclAllReduce(t->from, t->to, t->count, of(t->type), of(operation), of(t->comm), of(t->stream));
-}
-int reduce(const NcclTransfer* t, NcclOperation operation, int root) {
-  return ncclReduce(t->from, t->to, t->count, of(t->type), of(operation), root, of(t->comm), of(t->stream));
-}
-int broadcast(const NcclTransfer* t, int root) {
-  return ncclBroadcast(t->from, t->to, t->count, of(t->type), root, of(t->comm), of(t->stream));
-}
-int all_gather(const NcclTransfer* t) {
-  return ncclAllGather(t->from, t->to, t->count, of(t->type), of(t->comm), of(t->stream));
-}
-int reduce_scatter(const NcclTransfer* t, NcclOperation operation) {
-  return ncclReduceScatter(t->from, t->to, t->count, of(t->type), of(operation), of(t->comm), of(t->stream));
-}
-int send(const NcclTransfer* t, int to) {
-  return ncclSend(t->from, t->count, of(t->type), to, of(t->comm), of(t->stream));
-}
-int receive(const NcclTransfer* t, int from) {
-  return ncclRecv(t->to, t->count, of(t->type), from, of(t->comm), of(t->stream));
+int begin(const NcclTransfer* t) {
+  const ncclDataType_t type = t->type == Elements::float32 ? ncclFloat32 : ncclInt32;
+  const ncclRedOp_t how = t->combine == Combine::sum ? ncclSum : t->combine == Combine::mean ? ncclAvg : ncclMax;
+  const cudaStream_t stream = of(t->stream);
+  switch (t->kind) {
+    case CallKind::all_reduce:
+      return ncclAllReduce(t->from, t->to, t->count, type, how, of(t->comm), stream);
+    case CallKind::reduce:
+      return ncclReduce(t->from, t->to, t->count, type, how, t->peer, of(t->comm), stream);
+    case CallKind::broadcast:
+      return ncclBroadcast(t->from, t->to, t->count, type, t->peer, of(t->comm), stream);
+    case CallKind::all_gather:
+      return ncclAllGather(t->from, t->to, t->count, type, of(t->comm), stream);
+    case CallKind::reduce_scatter:
+      return ncclReduceScatter(t->from, t->to, t->count, type, how, of(t->comm), stream);
+    case CallKind::send:
+      return ncclSend(t->from, t->count, type, t->peer, of(t->comm), stream);
+    case CallKind::recv:
+      return ncclRecv(t->to, t->count, type, t->peer, of(t->comm), stream);
+    default:
+      return ncclInvalidArgument;
+  }
 }
 
 int device(int* device) { return cuda(cudaGetDevice(device)); }
@@ -124,13 +114,7 @@ const NcclCalls calls = {NcclCalls::current_version,
                          finalize,
                          destroy,
                          abort,
-                         all_reduce,
-                         reduce,
-                         broadcast,
-                         all_gather,
-                         reduce_scatter,
-                         send,
-                         receive,
+                         begin,
                          device,
                          use,
                          make_stream,

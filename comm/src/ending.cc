@@ -78,6 +78,12 @@ std::string text_of(const std::exception& error) {
   return text.empty() ? "an exception without a text" : text;
 }
 
+CallName name_of(const Call& call, int rank) {
+  if (call.kind == CallKind::send) return {rank, call.peer, call.number};
+  if (call.kind == CallKind::recv) return {call.peer, rank, call.number};
+  return {-1, call.kind == CallKind::exchange ? -2 : -1, call.number};
+}
+
 Breakage operand_failed(int rank, const std::string& failure, std::exception_ptr origin) {
   Breakage failed{.why = "the operand of rank " + std::to_string(rank) + " failed: " + failure};
   if (origin) failed.cause = std::move(origin);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
+#include <cstdint>
 #include <exception>
 #include <span>
 #include <string>
@@ -13,6 +15,15 @@ namespace windrow::comm {
 
 /// What an exception says; in any case something, since a Breakage without a text is none.
 std::string text_of(const std::exception& error);
+
+/// Which parts are of one call: a collective (pair: -1, -1), an exchange of numbers (-1, -2), or the k-th message of a
+/// pair of ranks.
+struct CallName {
+  int from, to;
+  std::uint64_t number;
+  friend auto operator<=>(const CallName&, const CallName&) = default;
+};
+CallName name_of(const Call& call, int rank);
 
 struct PartOfRank {
   int rank;

@@ -70,7 +70,7 @@ class LocalThreads {
       lock.unlock();
       return part->fail(why);
     }
-    const Name name = name_of(part->call, rank);
+    const Name name = comm::name_of(part->call, rank);
     const auto [place, first] = rounds_.try_emplace(name);
     if (first) {
       place->second.since = Clock::now();
@@ -122,18 +122,8 @@ class LocalThreads {
   }
 
  private:
-  /// A collective (pair: -1, -1), an exchange of numbers (-1, -2), or the k-th message of a pair of ranks.
-  struct Name {
-    int from, to;
-    std::uint64_t number;
-    friend auto operator<=>(const Name&, const Name&) = default;
-  };
+  using Name = comm::CallName;
   using Rounds = std::map<Name, Round>;
-  static Name name_of(const Call& call, int rank) {
-    if (call.kind == CallKind::send) return {rank, call.peer, call.number};
-    if (call.kind == CallKind::recv) return {call.peer, rank, call.number};
-    return {-1, call.kind == CallKind::exchange ? -2 : -1, call.number};
-  }
   /// How many members take part: the sender and the receiver, or all. They are numbered in this order.
   std::size_t count_of(const Name& name) const { return name.from >= 0 ? 2 : left_.size(); }
   static int rank_of(const Name& name, std::size_t number) {

@@ -1,5 +1,3 @@
-#include "compile.h"
-
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <nvrtc.h>
@@ -10,71 +8,49 @@
 #include <cstdlib>
 #include <string>
 
-// The library is opened when it is first needed, so that the plug-in also works without it. A runtime for tests defines
-// these functions itself.
-#pragma weak nvrtcVersion
-#pragma weak nvrtcCreateProgram
-#pragma weak nvrtcCompileProgram
-#pragma weak nvrtcDestroyProgram
-#pragma weak nvrtcGetCUBIN
-#pragma weak nvrtcGetCUBINSize
-#pragma weak nvrtcGetProgramLog
-#pragma weak nvrtcGetProgramLogSize
-#pragma weak nvrtcGetNumSupportedArchs
-#pragma weak nvrtcGetSupportedArchs
-#pragma weak nvrtcGetPTX
-#pragma weak nvrtcGetPTXSize
+#include "kernels.h"
+
+// The functions of NVRTC, without "nvrtc". The library is opened when it is first needed, so that the plug-in also
+// works without it. A runtime for tests defines these functions itself.
+// clang-format off
+#define WINDROW_NVRTC(F) \
+  F(Version) F(CreateProgram) F(CompileProgram) F(DestroyProgram) F(GetCUBIN) F(GetCUBINSize) F(GetProgramLog) \
+  F(GetProgramLogSize) F(GetNumSupportedArchs) F(GetSupportedArchs) F(GetPTX) F(GetPTXSize)
+#define WINDROW_WEAK(name) extern "C" decltype(nvrtc##name) nvrtc##name __attribute__((weak));
+WINDROW_NVRTC(WINDROW_WEAK)
+// clang-format on
 
 namespace windrow::cuda {
 namespace {
 
 struct Compiler {
-  decltype(&nvrtcVersion) version = nvrtcVersion;
-  decltype(&nvrtcCreateProgram) create = nvrtcCreateProgram;
-  decltype(&nvrtcCompileProgram) compile = nvrtcCompileProgram;
-  decltype(&nvrtcDestroyProgram) destroy = nvrtcDestroyProgram;
-  decltype(&nvrtcGetCUBIN) code = nvrtcGetCUBIN;
-  decltype(&nvrtcGetCUBINSize) code_size = nvrtcGetCUBINSize;
-  decltype(&nvrtcGetProgramLog) log = nvrtcGetProgramLog;
-  decltype(&nvrtcGetProgramLogSize) log_size = nvrtcGetProgramLogSize;
-  decltype(&nvrtcGetNumSupportedArchs) count_architectures = nvrtcGetNumSupportedArchs;
-  decltype(&nvrtcGetSupportedArchs) architectures = nvrtcGetSupportedArchs;
-  decltype(&nvrtcGetPTX) ptx = nvrtcGetPTX;
-  decltype(&nvrtcGetPTXSize) ptx_size = nvrtcGetPTXSize;
-  bool complete = create != nullptr;
+#define WINDROW_MEMBER(name) decltype(&nvrtc##name) name = nvrtc##name;
+  WINDROW_NVRTC(WINDROW_MEMBER)
+  bool complete = CreateProgram != nullptr;
 
   Compiler() {
     if (complete) return;
-    const std::string name = "libnvrtc.so." + std::to_string(CUDART_VERSION / 1000);
-    void* const library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    const std::string file = "libnvrtc.so." + std::to_string(CUDART_VERSION / 1000);
+    void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return;
-    complete = find(library, "nvrtcVersion", version) && find(library, "nvrtcCreateProgram", create) &&
-               find(library, "nvrtcCompileProgram", compile) && find(library, "nvrtcDestroyProgram", destroy) &&
-               find(library, "nvrtcGetCUBIN", code) && find(library, "nvrtcGetCUBINSize", code_size) &&
-               find(library, "nvrtcGetProgramLog", log) && find(library, "nvrtcGetProgramLogSize", log_size) &&
-               find(library, "nvrtcGetNumSupportedArchs", count_architectures) &&
-               find(library, "nvrtcGetSupportedArchs", architectures) && find(library, "nvrtcGetPTX", ptx) &&
-               find(library, "nvrtcGetPTXSize", ptx_size);
+    complete = true;
+#define WINDROW_FIND(name)                                                  \
+  name = reinterpret_cast<decltype(name)>(::dlsym(library, "nvrtc" #name)); \
+  complete = complete && name != nullptr;
+    WINDROW_NVRTC(WINDROW_FIND)
   }
 
   /// The newest architecture that the compiler knows, but no newer than this one.
   int known(int architecture) const {
     int count = 0;
     std::array<int, 256> all{};
-    if (count_architectures == nullptr || count_architectures(&count) != NVRTC_SUCCESS || count < 0 ||
-        static_cast<std::size_t>(count) > all.size() || architectures(all.data()) != NVRTC_SUCCESS) {
+    if (GetNumSupportedArchs == nullptr || GetNumSupportedArchs(&count) != NVRTC_SUCCESS || count < 0 ||
+        static_cast<std::size_t>(count) > all.size() || GetSupportedArchs(all.data()) != NVRTC_SUCCESS) {
       return architecture;
     }
     int newest = 0;
     for (const int one : all) newest = one <= architecture ? std::max(newest, one) : newest;
     return newest == 0 ? architecture : newest;
-  }
-
- private:
-  template <class Pointer>
-  static bool find(void* library, const char* name, Pointer& to) {
-    to = reinterpret_cast<Pointer>(::dlsym(library, name));
-    return to != nullptr;
   }
 };
 
@@ -113,7 +89,7 @@ void compiler_facts(int architecture, CompilerFacts* facts) {
   *facts = {};
   const Compiler& nvrtc = compiler();
   int major = 0, minor = 0;
-  if (!nvrtc.complete || nvrtc.version(&major, &minor) != NVRTC_SUCCESS) return;
+  if (!nvrtc.complete || nvrtc.Version(&major, &minor) != NVRTC_SUCCESS) return;
   const CompilerOptions options(nvrtc, architecture);
   std::snprintf(facts->version, sizeof facts->version, "NVRTC %d.%d", major, minor);
   std::snprintf(facts->options, sizeof facts->options, "%s %s", options.target, CompilerOptions::standard);
@@ -123,20 +99,20 @@ int compile(const char* source, int architecture, Compiled* made) {
   const Compiler& nvrtc = compiler();
   if (!nvrtc.complete) return no_compiler;
   nvrtcProgram program;
-  if (nvrtc.create(&program, source, "windrow.cu", 0, nullptr, nullptr) != NVRTC_SUCCESS) return out_of_memory;
+  if (nvrtc.CreateProgram(&program, source, "windrow.cu", 0, nullptr, nullptr) != NVRTC_SUCCESS) return out_of_memory;
   const CompilerOptions options(nvrtc, architecture);
   const char* const all[] = {options.target, CompilerOptions::standard};
-  const nvrtcResult result = nvrtc.compile(program, 2, all);
+  const nvrtcResult result = nvrtc.CompileProgram(program, 2, all);
   int error = success;
   if (result == NVRTC_SUCCESS) {
-    const bool taken = options.exact ? take(program, nvrtc.code_size, nvrtc.code, *made)
-                                     : take(program, nvrtc.ptx_size, nvrtc.ptx, *made);
+    const bool taken = options.exact ? take(program, nvrtc.GetCUBINSize, nvrtc.GetCUBIN, *made)
+                                     : take(program, nvrtc.GetPTXSize, nvrtc.GetPTX, *made);
     if (!taken) error = out_of_memory;
   } else {
     error = bad_source;
-    take(program, nvrtc.log_size, nvrtc.log, *made);
+    take(program, nvrtc.GetProgramLogSize, nvrtc.GetProgramLog, *made);
   }
-  nvrtc.destroy(&program);
+  nvrtc.DestroyProgram(&program);
   return error;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "kernels.h"
 #include "queue.h"
@@ -34,6 +35,13 @@ WINDROW_ON_DEVICE inline Index parts_of(Index whole, Index part) { return (whole
 template <class T>
 WINDROW_ON_DEVICE T& at(const Matrix<T>& matrix, Index row, Index column) {
   return matrix.data[row * matrix.stride + column];
+}
+
+/// A matrix as one row, if none of those that belong together has gaps.
+template <class T>
+Matrix<T> flat(const Matrix<T>& matrix, bool dense) {
+  const Index elements = matrix.rows * matrix.width;
+  return dense && elements > 0 ? Matrix<T>{matrix.data, 1, elements, elements} : matrix;
 }
 
 WINDROW_ON_DEVICE inline void write(float& to, float value, bool add) { to = add ? to + value : value; }
@@ -98,6 +106,30 @@ WINDROW_ON_DEVICE inline Index first_maximum(const In& x, Index column, Segment 
   return top;
 }
 
+/// What most kernels take: operands x and y, the gradient g of a result, and indices.
+struct OfX {
+  In x;
+  void accesses(Accesses& to) const { to.all(x); }
+};
+struct OfXY {
+  In x, y;
+  void accesses(Accesses& to) const { to.all(x, y); }
+};
+struct OfXG {
+  In x, g;
+  void accesses(Accesses& to) const { to.all(x, g); }
+};
+struct OfXAndIndices {
+  In x;
+  Indices indices;
+  void accesses(Accesses& to) const { to.all(x, indices); }
+};
+struct OfXGAndIndices {
+  In x, g;
+  Indices indices;
+  void accesses(Accesses& to) const { to.all(x, g, indices); }
+};
+
 /// A thread for each element of the result. `Value` has a name, computes value(row, column), and tells its accesses.
 template <class Value>
 struct EachElement {
@@ -116,10 +148,40 @@ struct EachElement {
   void accesses(Accesses& to) const { to.all(value, out); }
 };
 
+/// Gives the fields of a kernel what they stand for in a call: its operands, indices and numbers, each in their order.
+class FieldsOfCall {
+ public:
+  explicit FieldsOfCall(const Call& call) : call_(call) {}
+  operator In() { return call_.in[in_++]; }
+  operator Indices() { return call_.indices[indices_++]; }
+  operator float() { return static_cast<float>(call_.attributes.values[values_++]); }
+
+ private:
+  const Call& call_;
+  std::size_t in_ = 0, indices_ = 0, values_ = 0;
+};
+/// A struct of matrices, and at most one number behind them.
+template <class Value, std::size_t... numbers>
+Value made_from(const Call& call, std::index_sequence<numbers...>) {
+  FieldsOfCall field(call);
+  return {(static_cast<void>(numbers), field)...};
+}
+template <class Value>
+Value made_from(const Call& call) {
+  return made_from<Value>(call, std::make_index_sequence<(sizeof(Value) + sizeof(In) - 1) / sizeof(In)>());
+}
+
 template <class Value>
 int run_each(const Call& call, const Queue& queue, const Value& value) {
   const Out out = call.out;
   return launch(queue, shape_for_elements(queue, out.rows * out.width), EachElement<Value>{value, out, adds(call)});
 }
+template <class Value>
+int run_each(const Call& call, const Queue& queue) {
+  return run_each(call, queue, made_from<Value>(call));
+}
+/// The entry of a kernel that has the name of its operator.
+template <class Value>
+constexpr KernelEntry each = {Value::name, run_each<Value>};
 
 }  // namespace windrow::cuda

@@ -19,6 +19,11 @@ int make(T** made) {
   *made = reinterpret_cast<T*>(&anything);
   return success;
 }
+template <auto value>
+int give(auto* to) {
+  *to = value;
+  return success;
+}
 
 int allocate(void** start, std::size_t bytes) {
   *start = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -49,11 +54,6 @@ int facts(int, DeviceFacts* facts) {
   return success;
 }
 
-int compile(const char*, int, Compiled* made) {
-  *made = {};
-  return success;
-}
-
 /// For any operator; without a workspace, since nothing uses it.
 const KernelEntry* kernel(const char* op) {
   static std::mutex mutex;
@@ -70,23 +70,11 @@ const KernelEntry* kernel(const char* op) {
 constexpr Plugin plugin = {
     .version = Plugin::current_version,
     .text = [](int) { return "no error is known"; },
-    .versions = [](int* driver, int* runtime) -> int {
-      *driver = *runtime = 13000;
-      return success;
-    },
-    .count_devices = [](int* count) -> int {
-      *count = 1;
-      return success;
-    },
+    .versions = [](int* driver, int* runtime) { return give<13000>(driver) + give<13000>(runtime); },
+    .count_devices = give<1>,
     .facts = facts,
-    .free_memory = [](std::size_t* bytes) -> int {
-      *bytes = 0;
-      return success;
-    },
-    .device = [](int* device) -> int {
-      *device = 0;
-      return success;
-    },
+    .free_memory = give<0>,
+    .device = give<0>,
     .set_device = [](int) -> int { return success; },
     .restore_device = [](int) -> int { return success; },
     .take_error = []() -> int { return success; },
@@ -100,10 +88,7 @@ constexpr Plugin plugin = {
     .record = [](Event*, Queue*) -> int { return success; },
     .query = [](Event*) -> int { return success; },
     .make_clock = make<Event>,
-    .elapsed = [](Event*, Event*, float* milliseconds) -> int {
-      *milliseconds = 0;
-      return success;
-    },
+    .elapsed = [](Event*, Event*, float* milliseconds) { return give<0>(milliseconds); },
     .record_now = [](Event*) -> int { return success; },
     .allocate = allocate,
     .free = release,
@@ -116,17 +101,13 @@ constexpr Plugin plugin = {
         [](int, CompilerFacts* facts) {
           *facts = {"no compiler", ""};
         },
-    .compile = compile,
+    .compile = [](const char*, int, Compiled* made) { return give<Compiled{}>(made); },
     .free_compiled = [](Compiled*) {},
     .load = [](const char*, Module** made) { return make(made); },
     .end_module = [](Module*) -> int { return success; },
     .function = [](Module*, const char*, Function** found) { return make(found); },
     .launch = [](Queue*, Function*, Index, void*) -> int { return success; },
     .allow_shared = [](Function*, std::size_t, int) -> int { return success; },
-    .teams_together = [](Function*, std::size_t, int* teams) -> int {
-      *teams = 1 << 20;
-      return success;
-    },
     .launch_together = [](Queue*, Function*, int, std::size_t, void*) -> int { return success; },
     .multiply = [](Queue*, const Products*) -> int { return success; },
     .prepare_capture = [](Queue*) -> int { return success; },

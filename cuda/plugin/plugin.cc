@@ -5,8 +5,6 @@
 #include <cstdio>
 #include <new>
 
-#include "compile.h"
-#include "graphs.h"
 #include "kernels.h"
 #include "queue.h"
 
@@ -143,21 +141,58 @@ int allow_shared(Function* function, std::size_t shared_bytes, int device) {
                                          device);
 }
 
-int teams_together(Function* function, std::size_t shared_bytes, int* teams) {
-  int device = 0, multiprocessors = 0, of_each = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-  if (error == cudaSuccess) {
-    error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_each, reinterpret_cast<const void*>(function),
-                                                          most_threads, shared_bytes);
-  }
-  *teams = multiprocessors * of_each;
-  return error;
-}
-
 int launch_together(Queue* queue, Function* function, int teams, std::size_t shared_bytes, void* argument) {
   return cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(function), dim3(static_cast<unsigned>(teams)),
                                      dim3(most_threads), &argument, shared_bytes, queue->stream);
+}
+
+// Graphs, made by stream capture.
+
+/// What cuBLAS recommends for the newest devices.
+constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
+
+cudaGraph_t native(const Graph* graph) { return reinterpret_cast<cudaGraph_t>(const_cast<Graph*>(graph)); }
+cudaGraphExec_t native(GraphExec* exec) { return reinterpret_cast<cudaGraphExec_t>(exec); }
+
+/// Without a workspace of the caller, cuBLAS allocates one in the graph, and such graphs cannot be updated.
+int prepare_capture(Queue* queue) {
+  if (const int error = prepare_products(*queue); error != success) return error;
+  if (const cudaError_t error = cudaMalloc(&queue->workspace, workspace_bytes); error != cudaSuccess) return error;
+  return of_blas(cublasSetWorkspace(queue->blas, queue->workspace, workspace_bytes));
+}
+
+/// Relaxed: the thread may allocate memory meanwhile.
+int begin_capture(Queue* queue) { return cudaStreamBeginCapture(queue->stream, cudaStreamCaptureModeRelaxed); }
+
+int end_capture(Queue* queue, Graph** made, std::size_t* calls) {
+  cudaGraph_t graph = nullptr;
+  cudaError_t error = cudaStreamEndCapture(queue->stream, &graph);
+  if (error == cudaSuccess) error = cudaGraphGetNodes(graph, nullptr, calls);
+  if (error == cudaSuccess) {
+    *made = reinterpret_cast<Graph*>(graph);
+  } else if (graph != nullptr) {
+    cudaGraphDestroy(graph);
+  }
+  return error;
+}
+
+void free_graph(Graph* graph) { cudaGraphDestroy(native(graph)); }
+
+void end_exec(GraphExec* exec) { cudaGraphExecDestroy(native(exec)); }
+
+int launch_graph(Queue* queue, const Graph* graph, GraphExec** exec) {
+  cudaGraphExecUpdateResultInfo why;
+  if (*exec != nullptr && graph != nullptr && cudaGraphExecUpdate(native(*exec), native(graph), &why) != cudaSuccess) {
+    cudaGetLastError();
+    end_exec(*exec);
+    *exec = nullptr;
+  }
+  if (*exec == nullptr) {
+    cudaGraphExec_t made = nullptr;
+    if (const cudaError_t error = cudaGraphInstantiate(&made, native(graph), 0); error != cudaSuccess) return error;
+    *exec = reinterpret_cast<GraphExec*>(made);
+  }
+  return cudaGraphLaunch(native(*exec), queue->stream);
 }
 
 constexpr Plugin plugin = {
@@ -202,7 +237,6 @@ constexpr Plugin plugin = {
     .function = function,
     .launch = launch_function,
     .allow_shared = allow_shared,
-    .teams_together = teams_together,
     .launch_together = launch_together,
     .multiply = [](Queue* queue, const Products* products) -> int { return multiply(*queue, *products); },
     .prepare_capture = prepare_capture,

@@ -67,10 +67,10 @@ struct Products {
 };
 
 struct KernelEntry {
-  const char* op;
-  int (*run)(const KernelCall<float>& call, const Queue& queue);
+  const char* op = nullptr;
+  int (*run)(const KernelCall<float>& call, const Queue& queue) = nullptr;
   /// Null: the kernel needs none.
-  std::size_t (*workspace)(const KernelCall<float>& call);
+  std::size_t (*workspace)(const KernelCall<float>& call) = nullptr;
 };
 
 /// How products round their operands; they are added up in float32 always.
@@ -85,7 +85,7 @@ struct QueueOptions {
 /// Functions that return int return an error of the CUDA runtime, or success. None throws. Threads: all may be called
 /// from any thread; those that issue work on one queue, by one thread at a time.
 struct Plugin {
-  static constexpr int current_version = 6;
+  static constexpr int current_version = 7;
   /// Of this table. It stays the first member.
   int version;
 
@@ -148,8 +148,6 @@ struct Plugin {
   int (*launch)(Queue* queue, Function* function, Index elements, void* argument);
   /// Lets a kernel have so much shared memory for each of its teams.
   int (*allow_shared)(Function* function, std::size_t shared_bytes, int device);
-  /// How many teams of a kernel can run at the same time on the thread's device.
-  int (*teams_together)(Function* function, std::size_t shared_bytes, int* teams);
   /// Launches a kernel whose teams run at the same time; argument as for launch().
   int (*launch_together)(Queue* queue, Function* function, int teams, std::size_t shared_bytes, void* argument);
   int (*multiply)(Queue* queue, const Products* products);

@@ -1,11 +1,13 @@
 #include "windrow/cuda/device.h"
 
+#include <string>
+#include <unordered_map>
 #include <utility>
 
-#include "backend/cuda_backend.h"
-#include "kernels.h"
+#include "backend/cuda_execution.h"
 #include "memory.h"
 #include "windrow/memory/pool.h"
+#include "windrow/ops/operators.h"
 
 namespace windrow::cuda {
 namespace {
@@ -14,17 +16,8 @@ DeviceInfo info_of(int number, const DeviceFacts& facts) {
   return {number, facts.name, architecture_of(facts), facts.memory};
 }
 
-Rounding rounding_of(Precision precision) {
-  switch (precision) {
-    case Precision::tf32:
-      return Rounding::tf32;
-    case Precision::bf16:
-      return Rounding::bf16;
-    case Precision::float32:
-      break;
-  }
-  return Rounding::none;
-}
+static_assert(static_cast<int>(Precision::tf32) == static_cast<int>(Rounding::tf32));
+static_assert(static_cast<int>(Precision::bf16) == static_cast<int>(Rounding::bf16));
 
 /// The memory below the pool; null if it is none of CUDA.
 const DeviceMemory* memory_of(const Device& device) {
@@ -38,6 +31,40 @@ std::shared_ptr<CudaLane> lane_beside(const CudaLane& lane, const std::string& n
   same.queue.urgent = urgent;
   same.queue.multiplies = false;
   return CudaLane::make(lane.shared_hardware(), std::move(same));
+}
+
+/// Operators of operators.h have a kernel each.
+const KernelEntry& entry_of(const Operator& op) {
+  static const auto entries = [] {
+    std::unordered_map<const Operator*, const KernelEntry*> made;
+    for (const Operator* one : op::all()) made.emplace(one, plugin().kernel(std::string(one->name.text()).c_str()));
+    return made;
+  }();
+  const auto found = entries.find(&op);
+  if (found == entries.end() || found->second == nullptr) {
+    throw MisuseError(std::string(op.name.text()) + ": no kernel for CUDA devices");
+  }
+  return *found->second;
+}
+
+void run(const KernelCall<float>& call) {
+  const KernelEntry& entry = entry_of(*call.op);
+  CudaLane& lane = CudaLane::of(call.lane, entry.op);
+  lane.issue(entry.op, [&] { return entry.run(call, *lane.queue()); });
+}
+
+std::size_t workspace(const KernelCall<float>& call) { return entry_of(*call.op).workspace(call); }
+
+/// For all operators of operators.h.
+const KernelTable<float>& kernels() {
+  static const KernelTable<float> table = [] {
+    KernelTable<float> made;
+    for (const Operator* op : op::all()) {
+      made.add(*op, entry_of(*op).workspace == nullptr ? Kernel<float>(run) : Kernel<float>(run, workspace));
+    }
+    return made;
+  }();
+  return table;
 }
 
 /// Rows begin at multiples of 16 bytes, which the widest loads of a device need.
@@ -62,9 +89,9 @@ std::vector<DeviceInfo> list_devices() {
 
 OpenDevice open_device(Engine& engine, int number, const DeviceOptions& options) {
   const std::shared_ptr<Hardware> hardware = Hardware::open(number);
-  const auto lane = CudaLane::make(
-      hardware,
-      {.name = hardware->name(), .sync = options.sync, .queue = {.products = rounding_of(options.precision)}});
+  const auto lane = CudaLane::make(hardware, {.name = hardware->name(),
+                                              .sync = options.sync,
+                                              .queue = {.products = static_cast<Rounding>(options.precision)}});
   const auto staging = std::make_shared<Pool>(std::make_shared<PinnedMemory>(hardware));
   const auto memory = std::make_shared<DeviceMemory>(lane, staging, options.memory_limit);
   // Before the engine has any of them: this may fail.

@@ -135,14 +135,11 @@ void Hardware::give_back(Event* event) noexcept {
 }
 
 void Hardware::refuse_teams_together() noexcept {
-  teams_refused_ = true;
-  say_levels_are_launched("it has refused a kernel whose teams wait for each other");
-}
-
-void Hardware::say_levels_are_launched(const char* why) noexcept {
-  if (said_.exchange(true)) return;
-  std::fprintf(stderr, "windrow: %s: levels of minibatches are computed by launches alone, since %s\n", name_.c_str(),
-               why);
+  if (teams_refused_.exchange(true)) return;
+  std::fprintf(stderr,
+               "windrow: %s: levels of minibatches are computed by launches alone, since it has refused a kernel whose "
+               "teams wait for each other\n",
+               name_.c_str());
 }
 
 const Code* Hardware::code_of(const std::string& source, const std::function<std::unique_ptr<const Code>()>& make) {

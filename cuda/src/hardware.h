@@ -66,10 +66,8 @@ class Hardware {
 
   /// Whether the device runs kernels whose teams wait for each other.
   bool runs_teams_together() const { return !teams_refused_; }
-  /// It has refused one, so it gets no more of them.
+  /// It has refused one, so it gets no more of them. The first call says so on standard error.
   void refuse_teams_together() noexcept;
-  /// Says, once, on standard error that levels are computed by launches, and why.
-  void say_levels_are_launched(const char* why) noexcept;
 
   /// Compiled kernels by their source. They are kept as long as the device is open, since work in flight may use them.
   /// `make` is called if there are none.
@@ -96,7 +94,7 @@ class Hardware {
   const std::string name_;
   const std::exception_ptr lost_;  // the failure if there is no memory for what it says
   DeviceFacts facts_{};            // constant once the object exists
-  std::atomic<bool> teams_refused_{false}, said_{false};
+  std::atomic<bool> teams_refused_{false};
   mutable std::mutex mutex_;  // guards what follows
   std::exception_ptr failure_;
   std::vector<Event*> events_;  // not in use; has room for all

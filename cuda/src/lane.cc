@@ -257,7 +257,7 @@ std::exception_ptr CudaLane::error_of_section(int error) const noexcept try {
 void CudaLane::keep(std::shared_ptr<void> object) {
   {
     std::lock_guard lock(mutex_);
-    kept_.emplace_back(recorded_ + 1, std::move(object));
+    callbacks_.emplace(recorded_ + 1, [object = std::move(object)](const std::exception_ptr&) {});
   }
   keeps_ = true;  // its point is recorded later
 }
@@ -352,19 +352,14 @@ std::string CudaLane::in_flight() const {
 
 CudaLane::Seen CudaLane::look() noexcept {
   decltype(callbacks_) due;
-  decltype(kept_) free;
   std::unique_lock lock(mutex_);
   const std::uint64_t before = reached_, failed_before = failed_at_;
   ask_marks(lock);
   while (!callbacks_.empty() && reached({this, callbacks_.begin()->first})) {
     due.insert(due.end(), callbacks_.extract(callbacks_.begin()));
   }
-  const bool lost = hardware_->failure() != nullptr;
-  while (!kept_.empty() && (lost || kept_.front().first <= reached_)) {
-    free.splice(free.end(), kept_, kept_.begin());
-  }
   // What is kept for an op that is still being issued has no point yet.
-  const bool open = !callbacks_.empty() || (!kept_.empty() && kept_.front().first <= recorded_);
+  const bool open = !callbacks_.empty() && callbacks_.begin()->first <= recorded_;
   const std::uint64_t covered = marks_.empty() ? std::uint64_t{reached_} : marks_.back().serial;
   if (open && has_room() && recorded_ > covered) covering(recorded_);
   const bool advanced = reached_ != before || failed_at_ != failed_before;

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <deque>
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -143,13 +142,13 @@ class CudaLane final : public Lane, public CapturingLane {
   // The last locks that a thread takes, one of them.
   mutable std::mutex error_mutex_, names_mutex_;
   std::exception_ptr error_;        // guarded by error_mutex_
-  std::atomic<bool> keeps_{false};  // whether `kept_` has objects that nobody was woken for
+  std::atomic<bool> keeps_{false};  // whether keep() was called since the last point was recorded
 
   mutable std::mutex mutex_;  // guards what follows
   std::deque<Mark> marks_;    // in flight, in the order of their points
-  // What is due moves from them to containers of the same kind, which takes no memory.
+  // By their points, which may be recorded later. What is due moves to a container of the same kind, which takes no
+  // memory.
   std::multimap<std::uint64_t, Reached> callbacks_;
-  std::list<std::pair<std::uint64_t, std::shared_ptr<void>>> kept_;
 
   struct Issued {
     std::uint64_t serial;

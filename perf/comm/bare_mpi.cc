@@ -6,21 +6,14 @@
 #include "comm/comm.h"
 #include "mpi_calls.h"
 #include "program.h"
-#include "windrow/engine/internal/plug_in.h"
 
 namespace windrow::perf {
 namespace {
 
-using comm::MpiCalls, comm::MpiGroup, comm::MpiOperation, comm::MpiRequest, comm::MpiType;
+using comm::MpiCalls, comm::MpiGroup, comm::MpiRequest;
 
 const MpiCalls& calls() {
-  const OpenedPlugIn opened = open_plug_in({.file = "windrow_mpi.so",
-                                            .variable = "WINDROW_MPI_PLUGIN",
-                                            .function = "windrow_mpi_calls",
-                                            .version = MpiCalls::current_version,
-                                            .purpose = "MPI cannot be used",
-                                            .needs = "expected the plug-in of a build with an MPI library",
-                                            .global = true});
+  const OpenedPlugIn opened = open_plug_in(comm::mpi_plug_in);
   if (opened.table == nullptr) throw MisuseError(opened.error);
   return *static_cast<const MpiCalls*>(opened.table);
 }
@@ -50,7 +43,9 @@ void run_bare_mpi() {
   const auto begin = [&](int i) {
     MpiRequest* request = nullptr;
     std::vector<float>& of = data[static_cast<std::size_t>(i)];
-    require(mpi.all_reduce(world, nullptr, of.data(), of.size(), MpiType::float32, MpiOperation::sum, &request));
+    const comm::MpiTransfer what{
+        .kind = comm::CallKind::all_reduce, .to = of.data(), .count = of.size(), .type = comm::MpiType::float32};
+    require(mpi.begin(world, &what, &request));
     return request;
   };
   for (int i = 0; i < calls_together; ++i) finish(mpi, begin(i));

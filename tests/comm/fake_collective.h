@@ -15,15 +15,9 @@ using Bytes = std::vector<std::byte>;
 
 inline std::size_t size_of(MpiType type) { return type == MpiType::byte ? 1 : type == MpiType::int64 ? 8 : 4; }
 
-enum class Kind { all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all };
-
-/// A collective at one rank. `to` is written when the request is found to be done.
+/// A collective at one rank.
 struct Part {
-  Kind kind;
-  std::size_t count;
-  MpiType type;
-  MpiOperation operation;
-  int root;
+  MpiTransfer what;
   Bytes from;
 };
 struct Collective {
@@ -32,39 +26,39 @@ struct Collective {
 };
 
 template <class T>
-void combine(Bytes& to, const std::byte* from, MpiOperation operation) {
+void combine(Bytes& to, const std::byte* from, Combine how) {
   for (std::size_t i = 0; i < to.size(); i += sizeof(T)) {
     T a, b;
     std::memcpy(&a, to.data() + i, sizeof a);
     std::memcpy(&b, from + i, sizeof b);
-    a = operation == MpiOperation::sum ? a + b : b > a || b != b ? b : a;
+    a = how == Combine::sum ? a + b : b > a || b != b ? b : a;
     std::memcpy(to.data() + i, &a, sizeof a);
   }
 }
 
 /// What a rank gets.
 inline Bytes result_of(const Collective& all, int rank) {
-  const Part& own = *all.parts[static_cast<std::size_t>(rank)];
+  const MpiTransfer& own = all.parts[static_cast<std::size_t>(rank)]->what;
   const std::size_t block = own.count * size_of(own.type);
   const auto add = [&](Bytes& to, const std::byte* from) {
-    if (own.type == MpiType::float32) return combine<float>(to, from, own.operation);
-    if (own.type == MpiType::int32) return combine<std::int32_t>(to, from, own.operation);
-    combine<std::int64_t>(to, from, own.operation);
+    if (own.type == MpiType::float32) return combine<float>(to, from, own.combine);
+    if (own.type == MpiType::int32) return combine<std::int32_t>(to, from, own.combine);
+    combine<std::int64_t>(to, from, own.combine);
   };
   Bytes result;
   switch (own.kind) {
-    case Kind::broadcast:
-      return all.parts[static_cast<std::size_t>(own.root)]->from;
-    case Kind::all_gather:
-    case Kind::all_to_all:
+    case CallKind::broadcast:
+      return all.parts[static_cast<std::size_t>(own.peer)]->from;
+    case CallKind::all_gather:
+    case CallKind::all_to_all:
       for (const auto& part : all.parts) {
         const auto* const begin =
-            part->from.data() + (own.kind == Kind::all_gather ? 0 : block * static_cast<std::size_t>(rank));
+            part->from.data() + (own.kind == CallKind::all_gather ? 0 : block * static_cast<std::size_t>(rank));
         result.insert(result.end(), begin, begin + block);
       }
       return result;
     default: {
-      const std::size_t at = own.kind == Kind::reduce_scatter ? block * static_cast<std::size_t>(rank) : 0;
+      const std::size_t at = own.kind == CallKind::reduce_scatter ? block * static_cast<std::size_t>(rank) : 0;
       result.assign(all.parts[0]->from.data() + at, all.parts[0]->from.data() + at + block);
       for (std::size_t i = 1; i < all.parts.size(); ++i) add(result, all.parts[i]->from.data() + at);
       return result;

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <tuple>
 
 #include "plugin/mpi_calls.h"
 #include "tests/comm/fake_collective.h"
@@ -21,7 +22,6 @@ using testing::MpiFault;
 using How = MpiFault::How;
 using fake::Bytes;
 using fake::Collective;
-using fake::Kind;
 using fake::Part;
 using fake::size_of;
 
@@ -183,16 +183,18 @@ int begin(MpiRequest** request, Request made) {
   return 0;
 }
 
-/// `in` and `out` are how many times `count` elements a rank passes, and gets.
-int collective(MpiGroup* g, const char* name, Part part, const void* from, void* to, std::size_t in, std::size_t out,
-               MpiRequest** request) {
-  Group& group = of(g);
+int begin_collective(Group& group, const char* name, const MpiTransfer& what, MpiRequest** request) {
   Job& job = *group.job;
   return call(job, name, group.rank, [&](std::optional<How> fault) {
-    const std::size_t bytes = part.count * size_of(part.type);
-    if (in > 0) {
-      const auto* const begin = static_cast<const std::byte*>(from == nullptr ? to : from);
-      part.from.assign(begin, begin + in * bytes);
+    const bool root = group.rank == what.peer, blocks = what.kind >= CallKind::all_gather;
+    const bool all_in = what.kind == CallKind::reduce_scatter || what.kind == CallKind::all_to_all;
+    const bool gives = what.kind != CallKind::broadcast || root;
+    const bool gets = what.kind == CallKind::reduce ? root : what.kind != CallKind::broadcast || !root;
+    const std::size_t bytes = what.count * size_of(what.type), all = bytes * static_cast<std::size_t>(job.ranks);
+    Part part{what, {}};
+    if (gives) {
+      const auto* const begin = static_cast<const std::byte*>(what.from == nullptr ? what.to : what.from);
+      part.from.assign(begin, begin + (all_in ? all : bytes));
     }
     const std::uint64_t number = group.collectives++;
     auto& shared = job.collectives[{group.number, number}];
@@ -200,79 +202,58 @@ int collective(MpiGroup* g, const char* name, Part part, const void* from, void*
       shared = std::make_shared<Collective>();
       shared->parts.resize(static_cast<std::size_t>(job.ranks));
     }
+    const auto named = [](const MpiTransfer& t) { return std::tuple(t.kind, t.count, t.type, t.combine, t.peer); };
     for (const auto& other : shared->parts) {
-      if (!other || (other->kind == part.kind && other->count == part.count && other->type == part.type &&
-                     other->operation == part.operation && other->root == part.root)) {
-        continue;
-      }
-      job.mismatch += std::string(name) + " of " + std::to_string(part.count) + " elements at rank " +
+      if (!other || named(other->what) == named(what)) continue;
+      job.mismatch += std::string(name) + " of " + std::to_string(what.count) + " elements at rank " +
                       std::to_string(group.rank) + " is call " + std::to_string(number) + " of group " +
-                      std::to_string(group.number) + ", but another rank passes " + std::to_string(other->count) +
+                      std::to_string(group.number) + ", but another rank passes " + std::to_string(other->what.count) +
                       " elements\n";
       return bad_call;
     }
     shared->parts[static_cast<std::size_t>(group.rank)] = std::move(part);
-    Request made{.group = &group, .collective = shared, .to = to, .bytes = out * bytes, .fault = fault};
+    const bool all_out = blocks && what.kind != CallKind::reduce_scatter;
+    Request made{.group = &group,
+                 .collective = shared,
+                 .to = what.to,
+                 .bytes = !gets     ? 0
+                          : all_out ? all
+                                    : bytes,
+                 .fault = fault};
     if (++shared->come == job.ranks) job.collectives.erase({group.number, number});
     return begin(request, std::move(made));
   });
 }
 
-int all_reduce(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiOperation operation,
-               MpiRequest** request) {
-  return collective(group, "all_reduce", {Kind::all_reduce, count, type, operation, 0, {}}, from, to, 1, 1, request);
-}
-int reduce(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiOperation operation,
-           int root, MpiRequest** request) {
-  const bool gets = of(group).rank == root;
-  return collective(group, "reduce", {Kind::reduce, count, type, operation, root, {}}, from, to, 1, gets ? 1 : 0,
-                    request);
-}
-int broadcast(MpiGroup* group, void* data, std::size_t count, MpiType type, int root, MpiRequest** request) {
-  const bool gives = of(group).rank == root;
-  return collective(group, "broadcast", {Kind::broadcast, count, type, MpiOperation::sum, root, {}}, data, data,
-                    gives ? 1 : 0, gives ? 0 : 1, request);
-}
-int all_gather(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiRequest** request) {
-  const auto n = static_cast<std::size_t>(of(group).job->ranks);
-  return collective(group, "all_gather", {Kind::all_gather, count, type, MpiOperation::sum, 0, {}}, from, to, 1, n,
-                    request);
-}
-int reduce_scatter(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiOperation operation,
-                   MpiRequest** request) {
-  const auto n = static_cast<std::size_t>(of(group).job->ranks);
-  return collective(group, "reduce_scatter", {Kind::reduce_scatter, count, type, operation, 0, {}}, from, to, n, 1,
-                    request);
-}
-int all_to_all(MpiGroup* group, const void* from, void* to, std::size_t count, MpiType type, MpiRequest** request) {
-  const auto n = static_cast<std::size_t>(of(group).job->ranks);
-  return collective(group, "all_to_all", {Kind::all_to_all, count, type, MpiOperation::sum, 0, {}}, from, to, n, n,
-                    request);
-}
-
-int send(MpiGroup* g, const void* data, std::size_t count, MpiType type, int to, int tag, MpiRequest** request) {
-  Group& group = of(g);
+int begin_send(Group& group, const MpiTransfer& what, MpiRequest** request) {
   return call(*group.job, "send", group.rank, [&](std::optional<How> fault) {
-    const auto* const begin = static_cast<const std::byte*>(data);
-    const auto sent = std::make_shared<Message>(Message{group.rank, tag, Bytes(begin, begin + count * size_of(type))});
-    group.job->mail[{group.number, to}].push_back(sent);
+    const auto* const begin = static_cast<const std::byte*>(what.from);
+    const auto sent =
+        std::make_shared<Message>(Message{group.rank, what.tag, Bytes(begin, begin + what.count * size_of(what.type))});
+    group.job->mail[{group.number, what.peer}].push_back(sent);
     // Small messages are done at once, as with all libraries, and others may be done only when they are received.
     const bool at_once = sent->data.size() <= 512 || group.job->random() % 2 == 0;
     return comm::begin(request, {.group = &group, .sent = at_once ? nullptr : sent, .fault = fault});
   });
 }
 
-int receive(MpiGroup* g, void* data, std::size_t count, MpiType type, int from, int tag, MpiRequest** request) {
-  Group& group = of(g);
-  return call(*group.job, "receive", group.rank, [&](std::optional<How> fault) {
+int begin_receive(Group& group, const MpiTransfer& what, MpiRequest** request) {
+  return call(*group.job, "recv", group.rank, [&](std::optional<How> fault) {
     return comm::begin(request, {.group = &group,
                                  .receives = true,
-                                 .from = from,
-                                 .tag = tag,
-                                 .to = data,
-                                 .bytes = count * size_of(type),
+                                 .from = what.peer,
+                                 .tag = what.tag,
+                                 .to = what.to,
+                                 .bytes = what.count * size_of(what.type),
                                  .fault = fault});
   });
+}
+
+int begin_transfer(MpiGroup* group, const MpiTransfer* what, MpiRequest** request) {
+  constexpr const char* names[] = {"all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all"};
+  if (what->kind == CallKind::send) return begin_send(of(group), *what, request);
+  if (what->kind == CallKind::recv) return begin_receive(of(group), *what, request);
+  return begin_collective(of(group), names[static_cast<std::size_t>(what->kind)], *what, request);
 }
 
 int test(MpiRequest** made, int* done) {
@@ -326,23 +307,8 @@ int cancel(MpiRequest** request) {
   });
 }
 
-constexpr MpiCalls calls = {MpiCalls::current_version,
-                            init,
-                            finalize,
-                            text,
-                            rank_of,
-                            duplicate,
-                            release,
-                            all_reduce,
-                            reduce,
-                            broadcast,
-                            all_gather,
-                            reduce_scatter,
-                            all_to_all,
-                            send,
-                            receive,
-                            test,
-                            cancel};
+constexpr MpiCalls calls = {
+    MpiCalls::current_version, init, finalize, text, rank_of, duplicate, release, begin_transfer, test, cancel};
 
 }  // namespace
 

@@ -15,7 +15,7 @@ struct MpiFault {
     never_ends,     ///< the call succeeds; its request is never done
     never_returns   ///< the call does not return before the job ends
   };
-  std::string function;  ///< of MpiCalls
+  std::string function;  ///< of MpiCalls, or the kind of a transfer
   int rank = 0;
   int number = 0;  ///< of the calls of this function at this rank, from 0
   How how = How::error;

@@ -7,7 +7,9 @@ windrow_test(
 
 # The fake of MPI, with ranks as threads: runs everywhere, also under sanitizers.
 add_library(windrow_fake_mpi SHARED comm/fake_mpi.cc)
-target_include_directories(windrow_fake_mpi PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/comm)
+target_include_directories(
+  windrow_fake_mpi PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/comm
+                           $<TARGET_PROPERTY:windrow_comm,INTERFACE_INCLUDE_DIRECTORIES>)
 target_link_libraries(windrow_fake_mpi PRIVATE windrow_flags)
 windrow_test(
   fake_mpi_test

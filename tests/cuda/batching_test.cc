@@ -116,14 +116,13 @@ TEST(CudaLevels, AreComputedByLaunchesWhereTeamsCannotRunTogether) {
     EXPECT_NEAR(loss_on(opened.device), expected, 1e-4 * expected);
     return ::testing::internal::GetCapturedStderr();
   };
-  const std::string said = "windrow: cuda:0: levels of minibatches are computed by launches alone, since ";
-  const std::string refused = said + "it has refused a kernel whose teams wait for each other\n";
+  const std::string refused =
+      "windrow: cuda:0: levels of minibatches are computed by launches alone, since it has refused a kernel whose "
+      "teams "
+      "wait for each other\n";
   for (const cuda::Levels levels : {cuda::Levels::automatic, cuda::Levels::together}) {
     for (const bool graphs : {false, true}) {
       EXPECT_EQ(said_of({}, {.levels = levels, .graphs = graphs}), "");
-      // The device knows, or only a launch tells.
-      EXPECT_EQ(said_of({.teams_each = 0}, {.levels = levels, .graphs = graphs}),
-                said + "their teams cannot run at the same time\n");
       EXPECT_EQ(said_of({.cooperative = false}, {.levels = levels, .graphs = graphs}), refused);
     }
   }

@@ -47,14 +47,7 @@ TEST_F(MemberPrograms, TrainWithAccumulatedCompressedAndLocalGradients) {
   EXPECT_NEAR(last_loss(two + " --compress bfloat16"), plain, 1e-2);
   // These take other steps, and learn all the same.
   const double untrained = last_loss("--batch 16 --rate 1e-9");
-  for (const std::string more :
-       {" --compress largest --compress-share 0.2", " --compress largest --compress-share 1 --compress-threshold 0.02",
-        " --local-steps 3"}) {
-    EXPECT_LT(last_loss(two + more), plain + (untrained - plain) / 2) << more;
-  }
-  // Only the rows of tables travel.
-  EXPECT_GT(last_loss(two + " --compress largest --compress-share 1 --compress-threshold 1e30"),
-            untrained - (untrained - plain) / 2);
+  EXPECT_LT(last_loss(two + " --local-steps 3"), plain + (untrained - plain) / 2);
 }
 
 /// Most of the time goes into checkpoints after epochs, so signals come while rank 0 writes one.
@@ -109,6 +102,9 @@ TEST_F(MemberPrograms, GiveTheSameResultsAndCheckpointsWithAShardedUpdate) {
 TEST_F(MemberPrograms, RefuseWhatMembersCannotDo) {
   const std::string two = "--devices cpu:0,cpu:1 ", both = "; expected one of both",
                     names = "expected cpu:N or cuda:N, with different numbers below 64, separated by commas" TRAIN_HELP,
+                    removed =
+                        "--compress largest: removed, with --compress-share and --compress-threshold; expected "
+                        "none or bfloat16",
                     no_mpirun = ": not started by mpirun; expected mpirun -n PROCESSES windrow ...";
   expect_refusals(train(""), {{"--devices cpu:0,cpu:0", "--devices: 'cpu:0,cpu:0'; " + names},
                               {"--devices cpu:00", "--devices: 'cpu:00'; " + names},
@@ -117,10 +113,8 @@ TEST_F(MemberPrograms, RefuseWhatMembersCannotDo) {
                               {"--local-steps 2", "--local-steps; expected --devices or --comm mpi, too"},
                               {two + "--sharded --local-steps 2", "--sharded and --local-steps" + both},
                               {two + "--sharded --compress bfloat16", "--sharded and --compress" + both},
-                              {two + "--compress largest --compress-share 2",
-                               "--compress-share: 2.000000; expected a number above 0, at most 1"},
-                              {two + "--compress bfloat16 --compress-threshold 0.1",
-                               "--compress-threshold without --compress largest; expected both"},
+                              {two + "--compress largest", removed},
+                              {two + "--compress-share 0.2", removed},
                               {two + "--data /tmp", "--data excludes --samples" TRAIN_HELP},
                               {two + "--memory-limit 5000000", "--memory-limit and --devices" + both},
                               {"--comm nccl", "--comm nccl" + no_mpirun},

@@ -11,6 +11,8 @@ namespace {
 constexpr Index rows = 5, width = 128;  // rows of this width have gaps between them
 constexpr std::size_t elements = rows * width;
 
+const Compression rounded{.form = Compression::Form::bfloat16};
+
 Tensor on(const Communicator& communicator, const Floats& values) {
   const Tensor made(communicator.device(), rows, width);
   made.set(values);
@@ -19,13 +21,13 @@ Tensor on(const Communicator& communicator, const Floats& values) {
 
 /// The sums that each member gets in each step, for gradients that gradient(rank, step) returns.
 using Gradient = std::function<Floats(int rank, int step)>;
-std::vector<std::vector<Floats>> combined(int members, int steps, const Compression& compression,
-                                          const Gradient& gradient, const EngineOptions& options = {.workers = 2}) {
+std::vector<std::vector<Floats>> combined(int members, int steps, const Gradient& gradient,
+                                          const EngineOptions& options = {.workers = 2}) {
   std::vector<std::vector<Floats>> sums(static_cast<std::size_t>(members));
   const auto body = [&](Parameters& parameters, const Communicator& communicator) {
     const int rank = communicator.rank();
     const Parameter weight = parameters.add("weight", rows, width, Initial::zeros());
-    DataParallel parallel(communicator, parameters, {.compression = compression});
+    DataParallel parallel(communicator, parameters, {.compression = rounded});
     for (int step = 0; step < steps; ++step) {
       parameters.set_gradient(weight, on(communicator, gradient(rank, step)));
       EXPECT_EQ(parallel.combine(2), 2 * static_cast<std::size_t>(members));
@@ -44,20 +46,17 @@ Floats random_gradient(int rank, int step) {
 }
 
 TEST(Compression, MembersGetEqualBitsWithEveryPolicy) {
-  for (const auto form : {Compression::Form::bfloat16, Compression::Form::largest}) {
-    const Compression compression{.form = form, .share = 0.3};
-    const auto expected = combined(3, 4, compression, random_gradient);
-    EXPECT_EQ(expected[1], expected[0]);
-    EXPECT_EQ(expected[2], expected[0]);
-    for (const Policy policy : {Policy::serial, Policy::chaos}) {
-      EXPECT_EQ(combined(3, 4, compression, random_gradient, {.policy = policy}), expected);
-    }
+  const auto expected = combined(3, 4, random_gradient);
+  EXPECT_EQ(expected[1], expected[0]);
+  EXPECT_EQ(expected[2], expected[0]);
+  for (const Policy policy : {Policy::serial, Policy::chaos}) {
+    EXPECT_EQ(combined(3, 4, random_gradient, {.policy = policy}), expected);
   }
 }
 
 TEST(Compression, RoundedSumsAreNearTheExactOnes) {
   for (const int members : {1, 2, 4}) {
-    const auto rounded = combined(members, 3, {.form = Compression::Form::bfloat16}, random_gradient);
+    const auto sums = combined(members, 3, random_gradient);
     for (int step = 0; step < 3; ++step) {
       std::vector<Floats> gradients;
       for (int rank = 0; rank < members; ++rank) gradients.push_back(random_gradient(rank, step));
@@ -68,7 +67,7 @@ TEST(Compression, RoundedSumsAreNearTheExactOnes) {
           exact += g;
           sizes += std::abs(g) + 1;  // what was lost before of another one, 1 at most, is added
         }
-        EXPECT_NEAR(rounded[0][static_cast<std::size_t>(step)][i], exact, sizes / 256) << members << " members";
+        EXPECT_NEAR(sums[0][static_cast<std::size_t>(step)][i], exact, sizes / 256) << members << " members";
       }
     }
   }
@@ -87,106 +86,71 @@ TEST(Compression, WhatAParameterIsOwedArrivesWhicheverOthersAStepHas) {
     for (float& g : all) g = step < steps ? std::round(1000 * g) : 0;
     return all;
   };
-  for (const auto form : {Compression::Form::bfloat16, Compression::Form::largest}) {
-    Engine engine({.workers = 2});
-    std::vector<Device> devices = host_devices(engine, members);
-    const auto memory = std::make_shared<CountingAllocator>();
-    for (Device& device : devices) device.memory = memory;
-    const LocalGroup group(devices);
-    std::size_t first = 0, last = 0;  // bytes in use
-    in_threads(members, [&](int rank) {
-      Parameters parameters(group[rank].device(), 1);
-      for (int p = 0; p < parameters_in_all; ++p) parameters.add(std::to_string(p), rows, width, Initial::zeros());
-      DataParallel parallel(group[rank], parameters, {.compression = {.form = form, .share = 0.5}});
-      std::vector<std::vector<double>> total(parameters_in_all, std::vector<double>(elements, 0)), expected = total;
-      for (int step = 0; step < steps + 20; ++step) {
-        parameters.begin_minibatch();
-        for (int p = 0; p < parameters_in_all; ++p) {
-          if (!uses(step, p)) continue;
-          parameters.add_gradient(parameters[static_cast<std::size_t>(p)], on(group[rank], gradient(rank, step, p)));
-        }
-        parallel.combine(1);
-        for (std::size_t p = 0; p < parameters_in_all; ++p) {
-          if (!uses(step, static_cast<int>(p))) continue;
-          const Floats sum = parameters.dense_gradient(parameters[p]).get();
-          for (std::size_t i = 0; i < elements; ++i) total[p][i] += static_cast<double>(sum[i]);
-          for (int member = 0; member < members; ++member) {
-            const Floats of_member = gradient(member, step, static_cast<int>(p));
-            for (std::size_t i = 0; i < elements; ++i) expected[p][i] += static_cast<double>(of_member[i]);
-          }
-        }
-        if (step != 20 && step != steps) continue;
-        parameters.forget_gradients();
-        group[rank].barrier();
-        if (rank == 0) (step == 20 ? first : last) = memory->held.load();
-        group[rank].barrier();
+  Engine engine({.workers = 2});
+  std::vector<Device> devices = host_devices(engine, members);
+  const auto memory = std::make_shared<CountingAllocator>();
+  for (Device& device : devices) device.memory = memory;
+  const LocalGroup group(devices);
+  std::size_t first = 0, last = 0;  // bytes in use
+  in_threads(members, [&](int rank) {
+    Parameters parameters(group[rank].device(), 1);
+    for (int p = 0; p < parameters_in_all; ++p) parameters.add(std::to_string(p), rows, width, Initial::zeros());
+    DataParallel parallel(group[rank], parameters, {.compression = rounded});
+    std::vector<std::vector<double>> total(parameters_in_all, std::vector<double>(elements, 0)), expected = total;
+    for (int step = 0; step < steps + 20; ++step) {
+      parameters.begin_minibatch();
+      for (int p = 0; p < parameters_in_all; ++p) {
+        if (!uses(step, p)) continue;
+        parameters.add_gradient(parameters[static_cast<std::size_t>(p)], on(group[rank], gradient(rank, step, p)));
       }
+      parallel.combine(1);
       for (std::size_t p = 0; p < parameters_in_all; ++p) {
-        for (std::size_t i = 0; i < elements; ++i) ASSERT_NEAR(total[p][i], expected[p][i], 0.01) << p << ", " << i;
+        if (!uses(step, static_cast<int>(p))) continue;
+        const Floats sum = parameters.dense_gradient(parameters[p]).get();
+        for (std::size_t i = 0; i < elements; ++i) total[p][i] += static_cast<double>(sum[i]);
+        for (int member = 0; member < members; ++member) {
+          const Floats of_member = gradient(member, step, static_cast<int>(p));
+          for (std::size_t i = 0; i < elements; ++i) expected[p][i] += static_cast<double>(of_member[i]);
+        }
       }
-    });
-    EXPECT_LE(last, first + elements);  // that is less than one more tensor
-  }
+      if (step != 20 && step != steps) continue;
+      parameters.forget_gradients();
+      group[rank].barrier();
+      if (rank == 0) (step == 20 ? first : last) = memory->held.load();
+      group[rank].barrier();
+    }
+    for (std::size_t p = 0; p < parameters_in_all; ++p) {
+      for (std::size_t i = 0; i < elements; ++i) ASSERT_NEAR(total[p][i], expected[p][i], 0.01) << p << ", " << i;
+    }
+  });
+  EXPECT_LE(last, first + elements);  // that is less than one more tensor
 }
 
 TEST(Compression, AFailedStepDoesNotFailTheNextOnes) {
-  for (const auto form : {Compression::Form::bfloat16, Compression::Form::largest}) {
-    with_parameters(2, [form](Parameters& parameters, const Communicator& communicator) {
-      const Parameter weight = parameters.add("weight", rows, width, Initial::zeros());
-      DataParallel parallel(communicator, parameters, {.compression = {.form = form, .share = 1}});
-      for (const float value : {1.0f, -1.0f, 2.0f}) {
-        const Tensor own = on(communicator, Floats(elements, value));
-        if (value < 0 && communicator.rank() == 1) {
-          communicator.device().engine->push([] { throw std::runtime_error("no gradient today"); },
-                                             {mutate(own.var())});
-        }
-        parameters.set_gradient(weight, own);
-        parallel.combine(1);
-        const Tensor sum = parameters.dense_gradient(weight);
-        if (value < 0) {
-          EXPECT_THROW(sum.get(), OpError);
-        } else {
-          EXPECT_EQ(sum.get(), Floats(elements, 2 * value));
-        }
+  with_parameters(2, [](Parameters& parameters, const Communicator& communicator) {
+    const Parameter weight = parameters.add("weight", rows, width, Initial::zeros());
+    DataParallel parallel(communicator, parameters, {.compression = rounded});
+    for (const float value : {1.0f, -1.0f, 2.0f}) {
+      const Tensor own = on(communicator, Floats(elements, value));
+      if (value < 0 && communicator.rank() == 1) {
+        communicator.device().engine->push([] { throw std::runtime_error("no gradient today"); }, {mutate(own.var())});
       }
-    });
-  }
-}
-
-// Whole numbers, so that all sums are exact: after steps without gradients, everything has arrived.
-TEST(Compression, WhatIsTooSmallIsSentLater) {
-  constexpr int members = 3, steps = 40;
-  const auto whole = [](int rank, int step) {
-    Floats gradient = random_gradient(rank, step);
-    for (float& g : gradient) g = step < 10 ? std::round(8 * g) : 0;
-    return gradient;
-  };
-  for (const float threshold : {0.0f, 1.0f, 5.0f}) {
-    const auto sums =
-        combined(members, steps, {.form = Compression::Form::largest, .share = 0.1, .threshold = threshold}, whole);
-    Floats total(elements), expected(elements);
-    const auto add = [](Floats& to, const Floats& more) {
-      for (std::size_t i = 0; i < elements; ++i) to[i] += more[i];
-    };
-    for (int step = 0; step < steps; ++step) {
-      add(total, sums[0][static_cast<std::size_t>(step)]);
-      for (int rank = 0; rank < members; ++rank) add(expected, whole(rank, step));
+      parameters.set_gradient(weight, own);
+      parallel.combine(1);
+      const Tensor sum = parameters.dense_gradient(weight);
+      if (value < 0) {
+        EXPECT_THROW(sum.get(), OpError);
+      } else {
+        EXPECT_EQ(sum.get(), Floats(elements, 2 * value));
+      }
     }
-    for (std::size_t i = 0; i < elements; ++i) {
-      EXPECT_NEAR(total[i], expected[i], threshold <= 1 ? 0 : threshold * members) << "threshold " << threshold;
-    }
-    std::size_t sent = 0;
-    for (const float g : sums[0][0]) sent += g != 0 ? 1 : 0;
-    EXPECT_LE(sent, 64u * members);  // a tenth of each member
-  }
+  });
 }
 
 TEST(Compression, OptionsOutOfRangeAreRefused) {
   with_parameters(1, [](Parameters& parameters, const Communicator& communicator) {
-    for (const Compression& bad : {Compression{.form = Compression::Form::largest, .share = 0},
-                                   Compression{.form = Compression::Form::largest, .share = NAN},
-                                   Compression{.form = Compression::Form::largest, .threshold = -1},
-                                   Compression{.form = static_cast<Compression::Form>(7)}}) {
+    for (const int form : {2, 7}) {  // 2 was one of the largest elements
+      const Compression bad{.form = static_cast<Compression::Form>(form)};
       EXPECT_THROW(DataParallel(communicator, parameters, {.compression = bad}), MisuseError);
     }
   });

@@ -4,8 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <limits>
-#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -55,16 +53,10 @@ const T* carried(const Matrix<const float>& m) {
 }  // namespace
 
 CompressedSums::CompressedSums(const Communicator& communicator, const Compression& compression)
-    : communicator_(communicator), compression_(compression) {
+    : communicator_(communicator) {
   const auto refuse = [](const std::string& what) { throw MisuseError("DataParallelOptions.compression: " + what); };
-  if (compression.form > Compression::Form::largest) {
-    refuse("form " + std::to_string(static_cast<int>(compression.form)) + "; expected none, bfloat16 or largest");
-  }
-  if (!(compression.share > 0 && compression.share <= 1)) {
-    refuse("share " + std::to_string(compression.share) + "; expected more than 0 and at most 1");
-  }
-  if (!(compression.threshold >= 0) || std::isinf(compression.threshold)) {
-    refuse("threshold " + std::to_string(compression.threshold) + "; expected a finite number of 0 or more");
+  if (compression.form != Compression::Form::bfloat16) {
+    refuse("form " + std::to_string(static_cast<int>(compression.form)) + "; expected none or bfloat16");
   }
   if (!communicator.device().on_host()) {
     refuse("gradients in the memory of " + communicator.device().name + "; expected a device that shares the host's");
@@ -81,15 +73,10 @@ void CompressedSums::keep(const Tensor& rest, const CollectiveOptions& options) 
   communicator_.device().engine->heal(rest.var(), {.name = "keep the rest", .pushed_at = options.pushed_at});
 }
 
-void CompressedSums::push(const Buckets::Parts& parts, const CollectiveOptions& options) {
-  if (compression_.form == Compression::Form::bfloat16) return push_rounded(parts, options);
-  push_largest(parts, options);
-}
-
 /// Each member rounds its gradients and sends block r of them to member r, which adds up what it gets in order of
 /// ranks, rounds the sum, and sends it to all. It owes what rounding the sum loses as it owes what its own gradient
 /// loses: the next step that has the parameter may give the element to another member.
-void CompressedSums::push_rounded(const Buckets::Parts& parts, const CollectiveOptions& options) {
+void CompressedSums::push(const Buckets::Parts& parts, const CollectiveOptions& options) {
   const Device& device = communicator_.device();
   Engine& engine = *device.engine;
   const int members = communicator_.size();
@@ -184,93 +171,6 @@ void CompressedSums::push_rounded(const Buckets::Parts& parts, const CollectiveO
         const auto* next = carried<std::uint16_t>(from.read());
         for (const Tensor::View& target : targets)
           each(target.write(), [&](std::size_t, float& g) { g = widened(*next++); });
-      },
-      accesses, push);
-}
-
-/// Each member sends the positions and values of its largest elements to all, and adds up what it gets in order of
-/// ranks.
-void CompressedSums::push_largest(const Buckets::Parts& parts, const CollectiveOptions& options) {
-  const Device& device = communicator_.device();
-  Engine& engine = *device.engine;
-  struct Source {
-    Tensor::View gradient, rest;
-    std::size_t count;  // of elements that are sent at most
-  };
-  std::vector<Source> sources;
-  std::vector<Access> accesses;
-  std::size_t all = 0;
-  for (const OfParameter& part : parts) {
-    const auto size = static_cast<double>(elements(part.tensor));
-    const auto count = static_cast<std::size_t>(std::ceil(compression_.share * size));
-    all += count;
-    const Tensor& rest = rest_of(part);
-    accesses.push_back(read(part.tensor.var()));
-    accesses.push_back(mutate(rest.var()));
-    sources.push_back({part.tensor.view(), rest.view(), count});
-  }
-  // First the positions, then the values. Tensors of width 1 have no gaps between rows.
-  const auto block = static_cast<Index>(2 * all);
-  const int members = communicator_.size();
-  const Tensor own(device, block, 1, "largest"), of_all(device, members * block, 1, "largest");
-  accesses.push_back(own.write_access());
-  const PushOptions push{
-      .name = "select gradients", .priority = options.priority, .lane = device.lane, .pushed_at = options.pushed_at};
-  engine.push(
-      [sources, to = own.view(), all, threshold = compression_.threshold] {
-        const Matrix<float> m = to.write();
-        auto* position = carried<std::int32_t>(m);
-        float* value = m.data + all;
-        for (const Source& source : sources) {
-          const Matrix<float> rest = source.rest.update();
-          float* const x = rest.data;  // what was not sent before, and the gradient
-          each(source.gradient.read(), [&](std::size_t i, float g) { x[i] += g; });
-          std::vector<std::int32_t> largest(static_cast<std::size_t>(rest.width));
-          std::iota(largest.begin(), largest.end(), 0);
-          // A NaN counts as the largest, so that it arrives; equal ones in order.
-          const auto size = [&](std::int32_t i) {
-            const float magnitude = std::abs(x[i]);
-            return magnitude == magnitude ? magnitude : std::numeric_limits<float>::infinity();
-          };
-          const auto before = [&](std::int32_t a, std::int32_t b) {
-            return size(a) != size(b) ? size(a) > size(b) : a < b;
-          };
-          const auto middle = largest.begin() + static_cast<std::ptrdiff_t>(source.count);
-          std::nth_element(largest.begin(), middle, largest.end(), before);
-          std::sort(largest.begin(), middle);
-          for (auto i = largest.begin(); i != middle; ++i) {
-            const bool sent = size(*i) >= threshold;
-            *position++ = sent ? *i : -1;
-            *value++ = sent ? std::exchange(x[*i], 0.0f) : 0;
-          }
-          for (Index i = 0; i < rest.width; ++i) {
-            if (!std::isfinite(x[i])) x[i] = 0;  // one was sent, so the step fails
-          }
-        }
-      },
-      accesses, push);
-  for (const OfParameter& part : parts) keep(rest_of(part), options);
-  communicator_.all_gather(own, of_all, options);
-  accesses = {read(of_all.var())};
-  for (const OfParameter& part : parts) accesses.push_back(part.tensor.write_access());
-  engine.push(
-      [sources, from = of_all.view(), all, members] {
-        const float* const gathered = from.read().data;
-        std::size_t first = 0;
-        for (const Source& source : sources) {
-          const Matrix<float> gradient = source.gradient.write();
-          each(gradient, [](std::size_t, float& g) { g = 0; });
-          for (int rank = 0; rank < members; ++rank) {
-            const float* const of_rank = gathered + 2 * all * static_cast<std::size_t>(rank) + first;
-            const auto* const positions = reinterpret_cast<const std::int32_t*>(of_rank);
-            const float* const values = of_rank + all;
-            for (std::size_t i = 0; i < source.count; ++i) {
-              if (positions[i] < 0) continue;
-              gradient.row(positions[i] / gradient.width)[positions[i] % gradient.width] += values[i];
-            }
-          }
-          first += source.count;
-        }
       },
       accesses, push);
 }

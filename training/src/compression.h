@@ -9,7 +9,7 @@
 
 namespace windrow {
 
-/// Combines dense gradients as Compression says, and keeps what was not sent. An owner; threads as for DataParallel.
+/// Combines dense gradients that are rounded, and keeps what was not sent. An owner; threads as for DataParallel.
 class CompressedSums {
  public:
   /// Throws MisuseError for options out of range, and for gradients in a device's memory.
@@ -20,8 +20,6 @@ class CompressedSums {
   void push(const Buckets::Parts& parts, const CollectiveOptions& options);
 
  private:
-  void push_rounded(const Buckets::Parts& parts, const CollectiveOptions& options);
-  void push_largest(const Buckets::Parts& parts, const CollectiveOptions& options);
   /// What was not sent of the gradient of a parameter, or of sums of it that this member has rounded: to be added to
   /// its next gradient.
   const Tensor& rest_of(const OfParameter& part);
@@ -29,7 +27,6 @@ class CompressedSums {
   void keep(const Tensor& rest, const CollectiveOptions& options) const;
 
   const Communicator& communicator_;
-  const Compression compression_;
   std::map<std::size_t, Tensor> rests_;  // by parameter, since buckets differ from step to step
 };
 

@@ -11,7 +11,6 @@
 #include "compression.h"
 #include "shards.h"
 #include "windrow/comm/internal/member.h"
-#include "windrow/ops/internal/number.h"
 #include "windrow/training/optimiser.h"
 
 namespace windrow {
@@ -92,13 +91,11 @@ void DataParallel::require_equal() const {
     throw CommError(me + std::to_string(count) + " parameters, but rank " + std::to_string(rank) + " has " +
                     std::to_string(counts[rank]));
   }
-  const Compression& compression = options_.compression;
   std::vector<std::string> own = {
       std::to_string(options_.bucket_bytes) + " bytes in a bucket",
       std::to_string(options_.part_bytes) + " bytes in a part",
       options_.priority ? "priorities" : "no priorities",
-      "compression of form " + std::to_string(static_cast<int>(compression.form)) + ", share " +
-          shortest_text(compression.share) + " and threshold " + shortest_text(compression.threshold),
+      options_.compression.form == Compression::Form::none ? "no compression" : "compression",
       options_.sharded != nullptr ? "a sharded update" : "no sharded update",
       parameters_.non_finite() == NonFinite::skip ? "NonFinite::skip" : "no NonFinite::skip"};
   for (std::size_t i = 0; i < count; ++i) {

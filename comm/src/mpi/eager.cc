@@ -52,8 +52,13 @@ void MpiGroupState::announce(Series& series, Begun& call, std::int64_t hash) {
     const std::vector<Piece> to = placed(what, own);
     for (std::size_t i = 0; i < to.size(); ++i) copy(call.part->pieces[i], to[i]);
   }
-  require(calls_.all_gather(series.announcements, own, own + series.part_words(), series.part_words(), MpiType::int64,
-                            &call.request));
+  begin(series.announcements,
+        {.kind = CallKind::all_gather,
+         .from = own,
+         .to = own + series.part_words(),
+         .count = series.part_words(),
+         .type = MpiType::int64},
+        &call.request);
 }
 
 bool MpiGroupState::agreed(const Series& series, const Begun& call) const {

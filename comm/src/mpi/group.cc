@@ -53,7 +53,7 @@ MpiGroupState::MpiGroupState(const MpiCalls& calls, MpiGroup* world, const MpiOp
   for (MpiGroup** const group : communicators()) require(calls_.duplicate(world, group));
   answers_.resize(static_cast<std::size_t>(size_));
   left_.resize(static_cast<std::size_t>(size_));
-  require(calls_.receive(notes_, &incoming_, sizeof incoming_, MpiType::byte, -1, 0, &listening_));
+  listen();
 }
 
 std::array<MpiGroup**, 10> MpiGroupState::communicators() {
@@ -185,7 +185,8 @@ bool MpiGroupState::end_calls(Series& series) {
     own.rank = rank_;
     own.numbers[0] = hash(call.part->call);
     say_failed(own, *call.part);
-    require(calls_.all_gather(series.reasons, &own, call.reasons.data(), sizeof own, MpiType::byte, &call.request));
+    begin(series.reasons, {.kind = CallKind::all_gather, .from = &own, .to = call.reasons.data(), .count = sizeof own},
+          &call.request);
   }
   while (!series.moving.empty() &&
          (series.moving.front()->request == nullptr || arrived(&series.moving.front()->request))) {
@@ -259,18 +260,16 @@ void MpiGroupState::take_back(const Begun& call, ByteRange range, std::vector<st
 }
 
 void MpiGroupState::begin_combining(const Call& what, const Span& span, MpiRequest** request) {
-  const auto [group, data, count] = span;
-  const MpiType type = type_of(what);
-  const auto operation = what.combine == Combine::max ? MpiOperation::max : MpiOperation::sum;
-  const bool root = what.peer == rank_;
-  switch (what.kind) {
-    case CallKind::all_reduce:
-      return require(calls_.all_reduce(group, nullptr, data, count, type, operation, request));
-    case CallKind::reduce:
-      return require(calls_.reduce(group, root ? nullptr : data, data, count, type, operation, what.peer, request));
-    default:
-      return require(calls_.broadcast(group, data, count, type, what.peer, request));
-  }
+  const bool gives = what.kind == CallKind::reduce && what.peer != rank_;  // otherwise in place
+  begin(span.group,
+        {.kind = what.kind,
+         .from = gives ? span.data : nullptr,
+         .to = span.data,
+         .count = span.count,
+         .type = type_of(what),
+         .combine = what.combine,
+         .peer = what.peer},
+        request);
 }
 
 void MpiGroupState::begin_data(MpiGroup* group, Begun& call) {
@@ -280,8 +279,6 @@ void MpiGroupState::begin_data(MpiGroup* group, Begun& call) {
   if (what.kind < CallKind::all_gather) {
     return begin_combining(what, {group, place(call, whole(pieces), call.in), elements(pieces)}, &call.request);
   }
-  const MpiType type = type_of(what);
-  const auto operation = what.combine == Combine::max ? MpiOperation::max : MpiOperation::sum;
   const std::byte* from = pieces[0].data;
   std::byte* to = pieces[1].data;
   if (!pieces[0].dense()) {
@@ -293,16 +290,14 @@ void MpiGroupState::begin_data(MpiGroup* group, Begun& call) {
     call.out.resize(4 * elements({pieces[1]}));
     to = call.out.data();
   }
-  const auto block = static_cast<std::size_t>(what.shapes[0].rows * what.shapes[0].width);
-  switch (what.kind) {
-    case CallKind::all_gather:
-    case CallKind::exchange:
-      return require(calls_.all_gather(group, from, to, block, type, &call.request));
-    case CallKind::reduce_scatter:
-      return require(calls_.reduce_scatter(group, from, to, block, type, operation, &call.request));
-    default:
-      return require(calls_.all_to_all(group, from, to, block, type, &call.request));
-  }
+  begin(group,
+        {.kind = what.kind == CallKind::exchange ? CallKind::all_gather : what.kind,
+         .from = from,
+         .to = to,
+         .count = static_cast<std::size_t>(what.shapes[0].rows * what.shapes[0].width),
+         .type = type_of(what),
+         .combine = what.combine},
+        &call.request);
 }
 
 void MpiGroupState::end_data(Begun& call) {
@@ -343,8 +338,10 @@ bool MpiGroupState::move_messages(CallKind kind, int peer, Pair& pair) {
     pair.begun.push_back(std::move(message));
     Message& last = *pair.begun.back();
     const int own = kind == CallKind::send ? of_sender : of_receiver;
-    require(calls_.send(pairs_, &last.own, sizeof last.own, MpiType::byte, peer, own, &last.sending));
-    require(calls_.receive(pairs_, &last.other, sizeof last.other, MpiType::byte, peer, 1 - own, &last.receiving));
+    begin(pairs_, {.kind = CallKind::send, .from = &last.own, .count = sizeof last.own, .peer = peer, .tag = own},
+          &last.sending);
+    begin(pairs_, {.kind = CallKind::recv, .to = &last.other, .count = sizeof last.other, .peer = peer, .tag = 1 - own},
+          &last.receiving);
     changed = true;
   }
   // Data follow in the order of the notes.
@@ -384,12 +381,16 @@ bool MpiGroupState::move(CallKind kind, int peer, Message& message) {
     if (kind == CallKind::send) pack(message.part->pieces, whole(message.part->pieces), message.data.data());
     data = message.data.data();
   }
-  const MpiType type = type_of(message.part->call);
-  if (kind == CallKind::send) {
-    require(calls_.send(pairs_, data, elements(message.part->pieces), type, peer, of_data, &message.sending));
-  } else {
-    require(calls_.receive(pairs_, data, elements(message.part->pieces), type, peer, of_data, &message.receiving));
-  }
+  const bool sends = kind == CallKind::send;
+  begin(pairs_,
+        {.kind = kind,
+         .from = sends ? data : nullptr,
+         .to = sends ? nullptr : data,
+         .count = elements(message.part->pieces),
+         .type = type_of(message.part->call),
+         .peer = peer,
+         .tag = of_data},
+        sends ? &message.sending : &message.receiving);
   return false;
 }
 

@@ -148,6 +148,9 @@ class MpiGroupState {
   };
 
   void require(int error);
+  void begin(MpiGroup* group, const MpiTransfer& what, MpiRequest** request) {
+    require(calls_.begin(group, &what, request));
+  }
   bool arrived(MpiRequest** request);
 
   static std::size_t eager_bytes(const MpiOptions& options, int members);
@@ -188,6 +191,8 @@ class MpiGroupState {
 
   Counts begun_with(int other) const;
 
+  void listen();
+  bool end_sent();
   bool move_notes();
   int lacks(std::size_t kind, std::int64_t number, int peer = -1) const;
   bool fail_lacking();

@@ -18,22 +18,30 @@ void MpiGroupState::send_note(int to, const MpiNote& note) {
   sent_.push_back(std::make_unique<Sent>(Sent{.note = note}));
   Sent& sent = *sent_.back();
   sent.note.rank = rank_;
-  if (calls_.send(notes_, &sent.note, sizeof sent.note, MpiType::byte, to, 0, &sent.request) != 0) sent_.pop_back();
+  const MpiTransfer what{.kind = CallKind::send, .from = &sent.note, .count = sizeof sent.note, .peer = to};
+  if (calls_.begin(notes_, &what, &sent.request) != 0) sent_.pop_back();
+}
+
+void MpiGroupState::listen() {
+  begin(notes_, {.kind = CallKind::recv, .to = &incoming_, .count = sizeof incoming_, .peer = -1}, &listening_);
+}
+
+/// Drops the notes that have been sent. Returns whether there were some.
+bool MpiGroupState::end_sent() {
+  const auto ended = [&](const std::unique_ptr<Sent>& sent) {
+    int done = 0;
+    return calls_.test(&sent->request, &done) != 0 || done != 0;
+  };
+  return std::erase_if(sent_, ended) > 0;
 }
 
 bool MpiGroupState::move_notes() {
-  bool changed = false;
-  for (auto place = sent_.begin(); place != sent_.end();) {
-    int done = 0;
-    const bool ended = calls_.test(&(*place)->request, &done) != 0 || done != 0;
-    place = ended ? sent_.erase(place) : place + 1;
-    changed |= ended;
-  }
+  bool changed = end_sent();
   while (arrived(&listening_)) {
     changed = true;
     const MpiNote note = incoming_;
     incoming_ = {};
-    require(calls_.receive(notes_, &incoming_, sizeof incoming_, MpiType::byte, -1, 0, &listening_));
+    listen();
     const int from = static_cast<int>(note.rank);
     switch (note.what) {
       case MpiNote::What::ask:
@@ -259,11 +267,7 @@ void MpiGroupState::break_up(const Breakage& why, int reporter) {
   // MPI is not called any more after this, so the notes must be on their way.
   const auto until = Clock::now() + std::chrono::milliseconds(50);
   while (!sent_.empty() && Clock::now() < until) {
-    for (auto place = sent_.begin(); place != sent_.end();) {
-      int done = 0;
-      const bool ended = calls_.test(&(*place)->request, &done) != 0 || done != 0;
-      place = ended ? sent_.erase(place) : place + 1;
-    }
+    end_sent();
     std::this_thread::yield();
   }
   stop_with(why);

@@ -31,7 +31,8 @@ bool MpiGroupState::decide() {
   const auto broadcast = [&](std::int64_t call) {
     telling_.push_back(std::make_unique<Decision>(Decision{.call = call}));
     Decision& last = *telling_.back();
-    require(calls_.broadcast(decisions_, &last.call, 1, MpiType::int64, 0, &last.request));
+    begin(decisions_, {.kind = CallKind::broadcast, .to = &last.call, .count = 1, .type = MpiType::int64},
+          &last.request);
   };
   if (rank_ == 0) {
     while (const auto part = queue_.next()) {

@@ -10,20 +10,11 @@
 
 #include "ending.h"
 #include "windrow/engine/error.h"
-#include "windrow/engine/internal/plug_in.h"
 
 namespace windrow::comm {
 
 const MpiCalls& mpi_calls() {
-  static const OpenedPlugIn opened =
-      open_plug_in({.file = "windrow_mpi.so",
-                    .variable = "WINDROW_MPI_PLUGIN",
-                    .function = "windrow_mpi_calls",
-                    .version = MpiCalls::current_version,
-                    .purpose = "MPI cannot be used",
-                    .needs = "expected the plug-in of a build with an MPI library (package libopenmpi-dev) there or "
-                             "where WINDROW_MPI_PLUGIN says",
-                    .global = true});
+  static const OpenedPlugIn opened = open_plug_in(mpi_plug_in);
   if (opened.table == nullptr) throw MisuseError(opened.error);
   return *static_cast<const MpiCalls*>(opened.table);
 }
@@ -72,41 +63,34 @@ class Outside {
   MpiWatch::State& state_;
 };
 
-/// The name of a function of the table, in MPI.
+/// Calls a function of the table; `name` is its name in MPI.
 template <auto Function>
-const char* name_of = nullptr;
-
-template <auto Function, class... A>
-int outside(A... arguments) {
-  state_of_this_thread->last = name_of<Function>;
-  const Outside call(name_of<Function>);
+int outside(const char* name, auto... arguments) {
+  state_of_this_thread->last = name;
+  const Outside call(name);
   return (call.mpi().*Function)(arguments...);
 }
-template <auto Function, class... A>
-void watch_call(int (*&to)(A...), const char* name) {
-  name_of<Function> = name;
-  to = outside<Function, A...>;
+
+const char* name_of(CallKind kind) {
+  constexpr const char* names[] = {
+      "MPI_Iallreduce", "MPI_Ireduce", "MPI_Ibcast", "MPI_Iallgather", "MPI_Ireduce_scatter_block",
+      "MPI_Ialltoall",  "MPI_Isend",   "MPI_Irecv"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
-MpiCalls watched_calls() {
-  MpiCalls calls{};
-  watch_call<&MpiCalls::init>(calls.init, "MPI_Init_thread");
-  watch_call<&MpiCalls::finalize>(calls.finalize, "MPI_Finalize");
-  watch_call<&MpiCalls::rank>(calls.rank, "MPI_Comm_rank");
-  watch_call<&MpiCalls::duplicate>(calls.duplicate, "MPI_Comm_dup");
-  watch_call<&MpiCalls::release>(calls.release, "MPI_Comm_free");
-  watch_call<&MpiCalls::all_reduce>(calls.all_reduce, "MPI_Iallreduce");
-  watch_call<&MpiCalls::reduce>(calls.reduce, "MPI_Ireduce");
-  watch_call<&MpiCalls::broadcast>(calls.broadcast, "MPI_Ibcast");
-  watch_call<&MpiCalls::all_gather>(calls.all_gather, "MPI_Iallgather");
-  watch_call<&MpiCalls::reduce_scatter>(calls.reduce_scatter, "MPI_Ireduce_scatter_block");
-  watch_call<&MpiCalls::all_to_all>(calls.all_to_all, "MPI_Ialltoall");
-  watch_call<&MpiCalls::send>(calls.send, "MPI_Isend");
-  watch_call<&MpiCalls::receive>(calls.receive, "MPI_Irecv");
-  watch_call<&MpiCalls::test>(calls.test, "MPI_Test");
-  watch_call<&MpiCalls::cancel>(calls.cancel, "MPI_Cancel");
-  return calls;
-}
+constexpr MpiCalls watched = {
+    .version = MpiCalls::current_version,
+    .init = [](MpiGroup** world) { return outside<&MpiCalls::init>("MPI_Init_thread", world); },
+    .finalize = [] { return outside<&MpiCalls::finalize>("MPI_Finalize"); },
+    .text = nullptr,  // see mpi_text()
+    .rank = [](MpiGroup* g, int* rank, int* size) { return outside<&MpiCalls::rank>("MPI_Comm_rank", g, rank, size); },
+    .duplicate = [](MpiGroup* g, MpiGroup** made) { return outside<&MpiCalls::duplicate>("MPI_Comm_dup", g, made); },
+    .release = [](MpiGroup* g) { return outside<&MpiCalls::release>("MPI_Comm_free", g); },
+    .begin = [](MpiGroup* g, const MpiTransfer* what,
+                MpiRequest** r) { return outside<&MpiCalls::begin>(name_of(what->kind), g, what, r); },
+    .test = [](MpiRequest** r, int* done) { return outside<&MpiCalls::test>("MPI_Test", r, done); },
+    .cancel = [](MpiRequest** r) { return outside<&MpiCalls::cancel>("MPI_Cancel", r); },
+};
 
 }  // namespace
 
@@ -130,10 +114,7 @@ void MpiWatch::run(const std::function<void()>& body) {
   body();
 }
 
-const MpiCalls& MpiWatch::calls() {
-  static const MpiCalls watched = watched_calls();
-  return watched;
-}
+const MpiCalls& MpiWatch::calls() { return watched; }
 
 const char* MpiWatch::last_call() { return state_of_this_thread->last; }
 

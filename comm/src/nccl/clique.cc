@@ -46,15 +46,10 @@ bool writes(const NcclPart& part, std::size_t piece) {
   }
 }
 
-NcclOperation operation_of(Combine combine) {
-  switch (combine) {
-    case Combine::sum:
-      return NcclOperation::sum;
-    case Combine::mean:
-      return NcclOperation::mean;
-    default:
-      return NcclOperation::max;
-  }
+const char* name_of(CallKind kind) {
+  constexpr const char* names[] = {"ncclAllReduce",     "ncclReduce", "ncclBroadcast", "ncclAllGather",
+                                   "ncclReduceScatter", "",           "ncclSend",      "ncclRecv"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 }  // namespace
@@ -176,55 +171,36 @@ void NcclClique::copy(const Seat& seat, const Piece& piece, std::byte* dense, bo
 
 void NcclClique::transfer(const Seat& seat, const NcclPart& part, const std::vector<std::byte*>& places) {
   const Call& call = part.call;
-  const NcclType type = call.elements == Elements::float32 ? NcclType::float32 : NcclType::int32;
-  const NcclOperation operation = operation_of(call.combine);
   const bool two_ends = has_two_ends(call.kind);
+  const auto begin = [&](const NcclTransfer& what) {
+    if (const int error = calls_.begin(&what); error != nccl_in_progress) require(error, name_of(what.kind));
+  };
   for (std::size_t i = 0; i < call.shapes.size(); ++i) {
     const auto count = static_cast<std::size_t>(call.shapes[i].rows * call.shapes[i].width);
     if (count == 0) continue;
-    NcclTransfer one{.from = places[i],
-                     .to = places[two_ends ? 1 : i],
-                     .count = count,
-                     .type = type,
-                     .comm = comm_of(seat),
-                     .stream = seat.stream};
-    const auto require_begun = [&](int error, const char* what) {
-      if (error != nccl_in_progress) require(error, what);
-    };
-    switch (call.kind) {
-      case CallKind::all_reduce:
-        require_begun(calls_.all_reduce(&one, operation), "ncclAllReduce");
-        break;
-      case CallKind::reduce:
-        require_begun(calls_.reduce(&one, operation, call.peer), "ncclReduce");
-        break;
-      case CallKind::broadcast:
-        require_begun(calls_.broadcast(&one, call.peer), "ncclBroadcast");
-        break;
-      case CallKind::all_gather:
-        require_begun(calls_.all_gather(&one), "ncclAllGather");
-        break;
-      case CallKind::reduce_scatter:
-        require_begun(calls_.reduce_scatter(&one, operation), "ncclReduceScatter");
-        break;
-      case CallKind::all_to_all:
-        for (int peer = 0; peer < size_; ++peer) {
-          const std::size_t offset = static_cast<std::size_t>(peer) * 4 * count;
-          NcclTransfer block = one;
-          block.from = places[0] + offset;
-          block.to = places[1] + offset;
-          require_begun(calls_.send(&block, peer), "ncclSend");
-          require_begun(calls_.receive(&block, peer), "ncclRecv");
-        }
-        break;
-      case CallKind::send:
-        require_begun(calls_.send(&one, call.peer), "ncclSend");
-        break;
-      case CallKind::recv:
-        require_begun(calls_.receive(&one, call.peer), "ncclRecv");
-        break;
-      case CallKind::exchange:  // of numbers, which the host moves
-        break;
+    const NcclTransfer one{.kind = call.kind,
+                           .from = places[i],
+                           .to = places[two_ends ? 1 : i],
+                           .count = count,
+                           .type = call.elements,
+                           .combine = call.combine,
+                           .peer = call.peer,
+                           .comm = comm_of(seat),
+                           .stream = seat.stream};
+    if (call.kind != CallKind::all_to_all) {
+      begin(one);
+      continue;
+    }
+    for (int peer = 0; peer < size_; ++peer) {
+      const std::size_t offset = static_cast<std::size_t>(peer) * 4 * count;
+      NcclTransfer block = one;
+      block.from = places[0] + offset;
+      block.to = places[1] + offset;
+      block.peer = peer;
+      for (const CallKind end : {CallKind::send, CallKind::recv}) {
+        block.kind = end;
+        begin(block);
+      }
     }
   }
 }

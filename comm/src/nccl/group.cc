@@ -66,12 +66,6 @@ void NcclGroupState::break_up(const Breakage& why) {
   changed_.notify_all();
 }
 
-NcclGroupState::Name NcclGroupState::name_of(const Call& call, int rank) {
-  if (call.kind == CallKind::send) return {rank, call.peer, call.number};
-  if (call.kind == CallKind::recv) return {call.peer, rank, call.number};
-  return {-1, -1, call.number};
-}
-
 void NcclGroupState::begin(int rank, Call call, Operands operands, void* stream) {
   NcclPart part{.rank = rank, .call = call, .pieces = std::move(operands.pieces)};
   if (operands.failure.empty()) operands.failure = clique_.mark(stream, &part.after);

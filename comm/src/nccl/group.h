@@ -47,12 +47,6 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// A collective (pair: -1, -1), or the k-th message of a pair of ranks.
-  struct Name {
-    int from, to;
-    std::uint64_t number;
-    friend auto operator<=>(const Name&, const Name&) = default;
-  };
   /// A member of this process in a call.
   struct Slot {
     std::optional<NcclPart> begun = {};
@@ -65,7 +59,7 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
     Clock::time_point since = {};      // when they did
     bool done = false;
   };
-  using Rounds = std::map<Name, Round>;
+  using Rounds = std::map<CallName, Round>;
   /// What is to be called without the mutex.
   struct Ended {
     ExchangePtr part;
@@ -74,7 +68,6 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   using AllEnded = std::vector<Ended>;
   static void end(AllEnded& ended);
 
-  static Name name_of(const Call& call, int rank);
   struct Announcement;
   void announce(int rank, Call call, std::string failure, std::exception_ptr origin);
   void announced(const Announcement& call, const Breakage& why);

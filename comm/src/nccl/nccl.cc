@@ -65,9 +65,6 @@ NcclId make_id(const NcclCalls& calls) {
 
 /// A group whose threads end with the last member.
 using Team = std::shared_ptr<NcclGroupState>;
-Team team_of(const std::shared_ptr<NcclGroupState>& state) {
-  return {state.get(), [state](NcclGroupState*) { state->stop(); }};
-}
 
 class NcclMember final : public comm::Member {
  public:
@@ -136,7 +133,9 @@ class NcclMember final : public comm::Member {
 
 /// Starts a group that breaks when one of these does, and breaks them when it is broken: those that wait in exchange()
 /// or for a message must hear of it.
-void start(const std::shared_ptr<NcclGroupState>& state, const std::vector<Exchanger>& exchangers) {
+Team start(const NcclCalls& calls, NcclGroupState::Setup setup, const std::vector<Exchanger>& exchangers) {
+  const auto state = std::make_shared<NcclGroupState>(calls, std::move(setup));
+  const Team team(state.get(), [state](NcclGroupState*) { state->stop(); });
   std::vector<std::weak_ptr<comm::Member>> all;
   for (const Exchanger& exchanger : exchangers) {
     all.push_back(exchanger->member());
@@ -149,6 +148,7 @@ void start(const std::shared_ptr<NcclGroupState>& state, const std::vector<Excha
       if (const auto member = weak.lock()) member->break_up(why);
     }
   });
+  return team;
 }
 
 }  // namespace
@@ -176,9 +176,7 @@ NcclGroup::NcclGroup(const std::vector<Device>& devices, NcclOptions options) {
       setup.announcements[rank] = local[rank].member();
     }
   }
-  const auto state = std::make_shared<NcclGroupState>(calls, std::move(setup));
-  const auto team = team_of(state);
-  start(state, exchangers);
+  const Team team = start(calls, std::move(setup), exchangers);
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
     members_.emplace_back(devices[rank],
                           std::make_shared<NcclMember>(team, exchangers[rank], exchangers[rank], devices[rank]));
@@ -212,9 +210,7 @@ NcclGroup::NcclGroup(const Device& device, const Communicator& exchange, const C
   const auto exchanger = std::make_shared<const Communicator>(exchange);
   const auto announcer = std::make_shared<const Communicator>(announcements);
   setup.announcements[rank] = announcer->member();
-  const auto state = std::make_shared<NcclGroupState>(calls, std::move(setup));
-  const auto team = team_of(state);
-  start(state, {exchanger, announcer});
+  const Team team = start(calls, std::move(setup), {exchanger, announcer});
   members_.emplace_back(device, std::make_shared<NcclMember>(team, exchanger, announcer, device));
 }
 

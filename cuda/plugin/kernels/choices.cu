@@ -6,8 +6,7 @@ namespace windrow::cuda {
 namespace {
 
 /// What op::largest says: the `count` largest of each column of the matrix in a row.
-struct Chosen {
-  In x;
+struct Chosen : OfX {
   Index count, columns;
   bool by_place;
 
@@ -38,7 +37,6 @@ struct Chosen {
     while (place + 1 < rows() && row_of(r, c, place) != row) ++place;
     return place;
   }
-  void accesses(Accesses& to) const { to.all(x); }
 };
 
 struct TopK : Chosen {
@@ -78,14 +76,12 @@ WINDROW_ON_DEVICE float first_maximum(Team& team, Index width, const Value& valu
   });
 }
 
-struct Argmax {
+struct Argmax : OfX {
   static constexpr const char* name = "argmax";
-  In x;
   WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const float first = first_maximum(team, x.width, [&](Index c) { return at(x, r, c); });
     return [first](Index) { return first; };
   }
-  void accesses(Accesses& to) const { to.all(x); }
 };
 
 struct Sample {
@@ -111,10 +107,6 @@ Chosen chosen(const Call& call) {
   return {call.in[0], sizes[0], sizes[1], sizes[2] == 1};
 }
 
-}  // namespace
-
-namespace kernel {
-
 int top_k(const Call& call, const Queue& queue) { return run_each(call, queue, TopK{chosen(call)}); }
 int top_k_gradient(const Call& call, const Queue& queue) {
   return run_each(call, queue, TopKGradient{chosen(call), call.in[1]});
@@ -130,5 +122,9 @@ int sample(const Call& call, const Queue& queue) {
       Sample{call.in[0], call.indices[0], static_cast<std::uint64_t>(sizes[0]), static_cast<std::uint32_t>(sizes[1])});
 }
 
-}  // namespace kernel
+}  // namespace
+
+const KernelEntry choices_kernels[] = {
+    {"top_k", top_k}, {"top_k_gradient", top_k_gradient}, {"arg_top_k", arg_top_k}, {"sample", sample}, {}};
+
 }  // namespace windrow::cuda

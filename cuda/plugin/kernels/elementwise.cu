@@ -27,11 +27,8 @@ using std::tanh;
       return __VA_ARGS__;                                                                                              \
     }                                                                                                                  \
   };
-#define WINDROW_ELEMENTWISE(op, operands, ...) WINDROW_FORMULA(op, operands, false, __VA_ARGS__)
-#define WINDROW_UPDATE(op, operands, ...) WINDROW_FORMULA(op, operands, true, __VA_ARGS__)
 #include "elementwise_formulas.h"
-#undef WINDROW_ELEMENTWISE
-#undef WINDROW_UPDATE
+#undef WINDROW_FORMULA
 
 /// The result may be one of the operands.
 template <class Formula>
@@ -60,13 +57,8 @@ int run_formula(const Call& call, const Queue& queue) {
   Out out = call.out;
   bool dense = out.dense();
   for (std::size_t k = 0; k < Formula::inputs; ++k) dense = dense && call.in[k].dense();
-  const auto flat = [&](auto matrix) {
-    const Index elements = matrix.rows * matrix.width;
-    if (dense && elements > 0) matrix = {matrix.data, 1, elements, elements};
-    return matrix;
-  };
-  for (std::size_t k = 0; k < Formula::inputs; ++k) value.in[k] = flat(call.in[k]);
-  out = flat(out);
+  for (std::size_t k = 0; k < Formula::inputs; ++k) value.in[k] = flat(call.in[k], dense);
+  out = flat(out, dense);
   value.before = out;
   value.a = static_cast<float>(call.attributes.values[0]);
   value.b = static_cast<float>(call.attributes.values[1]);
@@ -77,15 +69,9 @@ int run_formula(const Call& call, const Queue& queue) {
 
 }  // namespace
 
-namespace kernel {
-
-#define WINDROW_ELEMENTWISE(op, operands, ...) \
-  Run op;                                      \
-  int op(const Call& call, const Queue& queue) { return run_formula<op##_formula>(call, queue); }
-#define WINDROW_UPDATE WINDROW_ELEMENTWISE
+const KernelEntry elementwise_kernels[] = {
+#define WINDROW_FORMULA(op, ...) {#op, run_formula<op##_formula>},
 #include "elementwise_formulas.h"
-#undef WINDROW_ELEMENTWISE
-#undef WINDROW_UPDATE
+    {}};
 
-}  // namespace kernel
 }  // namespace windrow::cuda

@@ -144,10 +144,6 @@ struct LimitNorm {
 };
 static_assert(sizeof(LimitNorm) < 4096);  // what a kernel's arguments may take
 
-}  // namespace
-
-namespace kernel {
-
 int squared_norm(const Call& call, const Queue& queue) {
   const In x = flat(call.in[0], call.in[0].dense());
   const BandsOfElements bands = bands_of_norm(x);
@@ -165,7 +161,6 @@ std::size_t squared_norm_workspace(const Call& call) {
   const BandsOfElements bands = bands_of_norm(call.in[0]);
   return bands.count == 1 ? 0 : static_cast<std::size_t>(2 * bands.count) * sizeof(float);
 }
-
 /// Norms that do not fit into the arguments of one kernel are added up by kernels before.
 int limit_norm(const Call& call, const Queue& queue) {
   double* const sum = reinterpret_cast<double*>(call.workspace);
@@ -184,5 +179,9 @@ std::size_t limit_norm_workspace(const Call& call) {
   return call.in.size() - 1 <= LimitNorm::most_norms ? 0 : sizeof(double);
 }
 
-}  // namespace kernel
+}  // namespace
+
+const KernelEntry gradient_norm_kernels[] = {
+    {"squared_norm", squared_norm, squared_norm_workspace}, {"limit_norm", limit_norm, limit_norm_workspace}, {}};
+
 }  // namespace windrow::cuda

@@ -29,10 +29,10 @@ struct Window {
   }
 };
 
-/// A place of an image, from its number.
-struct Place {
+/// An element of an image, from its number.
+struct Pixel {
   int channel, y, x;
-  WINDROW_ON_DEVICE Place(const Window& w, Index i) {
+  WINDROW_ON_DEVICE Pixel(const Window& w, Index i) {
     x = static_cast<int>(i % w.width);
     y = static_cast<int>(i / w.width % w.height);
     channel = static_cast<int>(i / w.width / w.height);
@@ -75,7 +75,7 @@ struct Conv2dDataGradient {
   In g, filters;
   Window w;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
-    const Place at_image(w, c);
+    const Pixel at_image(w, c);
     float sum = 0;
     for (Index filter = 0; filter < filters.rows; ++filter) {
       const float* of_filter = g.row(r) + filter * w.positions();
@@ -151,7 +151,7 @@ struct MaxPool2dGradient {
   In images, g;
   Window w;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
-    const Place here(w, c);
+    const Pixel here(w, c);
     const float *image = images.row(r), *of_channel = g.row(r) + here.channel * w.positions();
     float sum = 0;
     each_cover(here.y, w.padding, w.window_height, w.stride, w.down, [&](int i, int down) {
@@ -166,12 +166,10 @@ struct MaxPool2dGradient {
   void accesses(Accesses& to) const { to.all(images, g); }
 };
 
-struct AddChannelBias {
+struct AddChannelBias : OfXY {
   static constexpr const char* name = "add_channel_bias";
-  In x, y;
   Index positions;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) + at(y, 0, c / positions); }
-  void accesses(Accesses& to) const { to.all(x, y); }
 };
 
 /// A team for each channel, which adds over all rows and positions.
@@ -199,34 +197,35 @@ struct AddChannelBiasGradient {
 /// A whole team for each of `count` sums, whatever the number of rows.
 LaunchShape for_sums(const Queue& queue, Index count) { return {std::min(count, Index{queue.multiprocessors} * 64)}; }
 
-}  // namespace
-
-namespace kernel {
-
-int conv2d(const Call& call, const Queue& queue) {
-  return run_each(call, queue, Conv2d{call.in[0], call.in[1], Window(call.attributes)});
-}
-int conv2d_data_gradient(const Call& call, const Queue& queue) {
-  return run_each(call, queue, Conv2dDataGradient{call.in[0], call.in[1], Window(call.attributes)});
+/// A kernel that slides a window over its first operand.
+template <class Value>
+int slide(const Call& call, const Queue& queue) {
+  return run_each(call, queue, Value{call.in[0], call.in[1], Window(call.attributes)});
 }
 int conv2d_filter_gradient(const Call& call, const Queue& queue) {
   const Out out = call.out;
   return launch(queue, for_sums(queue, out.rows * out.width),
                 Conv2dFilterGradient{call.in[0], call.in[1], out, adds(call), Window(call.attributes)});
 }
-int max_pool2d(const Call& call, const Queue& queue) {
-  return run_each(call, queue, MaxPool2d{call.in[0], Window(call.attributes)});
-}
-int max_pool2d_gradient(const Call& call, const Queue& queue) {
-  return run_each(call, queue, MaxPool2dGradient{call.in[0], call.in[1], Window(call.attributes)});
-}
-
 int add_channel_bias(const Call& call, const Queue& queue) {
   return run_each(call, queue, AddChannelBias{call.in[0], call.in[1], call.out.width / call.in[1].width});
 }
 int add_channel_bias_gradient(const Call& call, const Queue& queue) {
   return launch(queue, for_sums(queue, call.out.width), AddChannelBiasGradient{call.in[0], call.out, adds(call)});
 }
+int max_pool2d(const Call& call, const Queue& queue) {
+  return run_each(call, queue, MaxPool2d{call.in[0], Window(call.attributes)});
+}
 
-}  // namespace kernel
+}  // namespace
+
+const KernelEntry images_kernels[] = {{"conv2d", slide<Conv2d>},
+                                      {"conv2d_data_gradient", slide<Conv2dDataGradient>},
+                                      {"max_pool2d_gradient", slide<MaxPool2dGradient>},
+                                      {"conv2d_filter_gradient", conv2d_filter_gradient},
+                                      {"max_pool2d", max_pool2d},
+                                      {"add_channel_bias", add_channel_bias},
+                                      {"add_channel_bias_gradient", add_channel_bias_gradient},
+                                      {}};
+
 }  // namespace windrow::cuda

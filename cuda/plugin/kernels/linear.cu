@@ -55,17 +55,13 @@ struct Transpose {
 };
 
 /// What column_sum and column_dot add up.
-struct Elements {
+struct Elements : OfX {
   static constexpr const char* name = "column_sum";
-  In x;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c); }
-  void accesses(Accesses& to) const { to.all(x); }
 };
-struct ElementProducts {
+struct ElementProducts : OfXY {
   static constexpr const char* name = "column_dot";
-  In x, y;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) * at(y, r, c); }
-  void accesses(Accesses& to) const { to.all(x, y); }
 };
 
 /// Row p of the result is the sum of the p-th `part` rows of terms, which have the shape of terms.x. A team adds 32
@@ -125,9 +121,10 @@ cudaError_t sum_columns(const Queue& queue, const ColumnSum<Terms>& kernel) {
   return launch(queue, {teams, most_threads, most_threads * sizeof(float)}, kernel);
 }
 
-/// The sum of all rows of terms. Its workspace is that of column_sum.
+/// The sum of all rows of terms.
 template <class Terms>
-int sum_all(const Call& call, const Queue& queue, const Terms& terms) {
+int sum_all(const Call& call, const Queue& queue) {
+  const auto terms = made_from<Terms>(call);
   const BandsOfRows bands = bands_of_sum(terms.x.rows);
   if (bands.count == 1) return sum_columns(queue, ColumnSum<Terms>{terms, call.out, bands.rows, adds(call)});
   const Out sums = {reinterpret_cast<float*>(call.workspace), bands.count, terms.x.width, terms.x.width};
@@ -136,39 +133,29 @@ int sum_all(const Call& call, const Queue& queue, const Terms& terms) {
   return sum_columns(queue, ColumnSum<Elements>{Elements{sums}, call.out, bands.count, adds(call)});
 }
 
-struct AddBias {
+struct AddBias : OfXY {
   static constexpr const char* name = "add_bias";
-  In x, y;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) + at(y, 0, c); }
-  void accesses(Accesses& to) const { to.all(x, y); }
 };
 
-struct MulRow {
+struct MulRow : OfXY {
   static constexpr const char* name = "mul_row";
-  In x, y;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) * at(y, 0, c); }
-  void accesses(Accesses& to) const { to.all(x, y); }
 };
 
-struct SpreadRows {
+struct SpreadRows : OfX {
   static constexpr const char* name = "spread_rows";
-  In x;
   WINDROW_ON_DEVICE float operator()(Index, Index c) const { return at(x, 0, c); }
-  void accesses(Accesses& to) const { to.all(x); }
 };
 
-struct SpreadColumns {
+struct SpreadColumns : OfX {
   static constexpr const char* name = "spread_columns";
-  In x;
   WINDROW_ON_DEVICE float operator()(Index r, Index) const { return at(x, r, 0); }
-  void accesses(Accesses& to) const { to.all(x); }
 };
 
-struct MulColumns {
+struct MulColumns : OfXY {
   static constexpr const char* name = "mul_columns";
-  In x, y;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const { return at(x, r, c) * at(y, r, 0); }
-  void accesses(Accesses& to) const { to.all(x, y); }
 };
 
 /// The distances between neighbouring elements of a column and of a row, for a matrix that lies in a row.
@@ -176,9 +163,8 @@ struct Steps {
   Index row, column;
 };
 
-struct MatmulEach {
+struct MatmulEach : OfXY {
   static constexpr const char* name = "matmul_each";
-  In x, y;
   Index inner, columns;
   Steps of_x, of_y;
 
@@ -190,21 +176,35 @@ struct MatmulEach {
     for (Index i = 0; i < inner; ++i) sum += left[i * of_x.column] * right[i * of_y.row];
     return sum;
   }
-  void accesses(Accesses& to) const { to.all(x, y); }
 };
 
-int product_each(const Call& call, const Queue& queue, Steps of_x, Steps of_y) {
+template <bool x_transposed, bool y_transposed>
+int product_each(const Call& call, const Queue& queue) {
   const auto& sizes = call.attributes.sizes;
+  const Steps of_x = x_transposed ? Steps{1, sizes[0]} : Steps{sizes[1], 1};
+  const Steps of_y = y_transposed ? Steps{1, sizes[1]} : Steps{sizes[2], 1};
   return run_each(call, queue, MatmulEach{call.in[0], call.in[1], sizes[1], sizes[2], of_x, of_y});
 }
 
-Products product_of(const Call& call, bool x_transposed, bool y_transposed) {
-  return {.x = call.in[0],
-          .y = call.in[1],
-          .out = call.out,
-          .x_transposed = x_transposed,
-          .y_transposed = y_transposed,
-          .add = adds(call)};
+template <bool x_transposed, bool y_transposed>
+int product(const Call& call, const Queue& queue) {
+  return multiply(queue, {.x = call.in[0],
+                          .y = call.in[1],
+                          .out = call.out,
+                          .x_transposed = x_transposed,
+                          .y_transposed = y_transposed,
+                          .add = adds(call)});
+}
+
+int transpose(const Call& call, const Queue& queue) {
+  const In x = call.in[0];
+  const Index teams = std::min(parts_of(x.rows, tile) * parts_of(x.width, tile), Index{queue.multiprocessors} * 64);
+  return launch(queue, {teams, most_threads, tile * Transpose::pitch * sizeof(float)},
+                Transpose{x, call.out, adds(call)});
+}
+std::size_t column_sum_workspace(const Call& call) {
+  const BandsOfRows bands = bands_of_sum(call.in[0].rows);
+  return bands.count == 1 ? 0 : static_cast<std::size_t>(bands.count * call.in[0].width) * sizeof(float);
 }
 
 }  // namespace
@@ -263,48 +263,20 @@ int multiply(const Queue& queue, const Products& products) {
   return cudaSuccess;
 }
 
-namespace kernel {
+const KernelEntry linear_kernels[] = {{"matmul", product<false, false>},
+                                      {"matmul_nt", product<false, true>},
+                                      {"matmul_tn", product<true, false>},
+                                      {"matmul_each", product_each<false, false>},
+                                      {"matmul_each_nt", product_each<false, true>},
+                                      {"matmul_each_tn", product_each<true, false>},
+                                      {"transpose", transpose},
+                                      {"column_sum", sum_all<Elements>, column_sum_workspace},
+                                      {"column_dot", sum_all<ElementProducts>, column_sum_workspace},
+                                      each<AddBias>,
+                                      each<MulRow>,
+                                      each<SpreadRows>,
+                                      each<SpreadColumns>,
+                                      each<MulColumns>,
+                                      {}};
 
-int matmul(const Call& call, const Queue& queue) { return multiply(queue, product_of(call, false, false)); }
-int matmul_nt(const Call& call, const Queue& queue) { return multiply(queue, product_of(call, false, true)); }
-int matmul_tn(const Call& call, const Queue& queue) { return multiply(queue, product_of(call, true, false)); }
-
-int transpose(const Call& call, const Queue& queue) {
-  const In x = call.in[0];
-  const Index teams = std::min(parts_of(x.rows, tile) * parts_of(x.width, tile), Index{queue.multiprocessors} * 64);
-  return launch(queue, {teams, most_threads, tile * Transpose::pitch * sizeof(float)},
-                Transpose{x, call.out, adds(call)});
-}
-
-int column_sum(const Call& call, const Queue& queue) { return sum_all(call, queue, Elements{call.in[0]}); }
-int column_dot(const Call& call, const Queue& queue) {
-  return sum_all(call, queue, ElementProducts{call.in[0], call.in[1]});
-}
-std::size_t column_sum_workspace(const Call& call) {
-  const BandsOfRows bands = bands_of_sum(call.in[0].rows);
-  return bands.count == 1 ? 0 : static_cast<std::size_t>(bands.count * call.in[0].width) * sizeof(float);
-}
-
-int add_bias(const Call& call, const Queue& queue) { return run_each(call, queue, AddBias{call.in[0], call.in[1]}); }
-int mul_row(const Call& call, const Queue& queue) { return run_each(call, queue, MulRow{call.in[0], call.in[1]}); }
-int spread_rows(const Call& call, const Queue& queue) { return run_each(call, queue, SpreadRows{call.in[0]}); }
-int spread_columns(const Call& call, const Queue& queue) { return run_each(call, queue, SpreadColumns{call.in[0]}); }
-int mul_columns(const Call& call, const Queue& queue) {
-  return run_each(call, queue, MulColumns{call.in[0], call.in[1]});
-}
-
-int matmul_each(const Call& call, const Queue& queue) {
-  const auto& sizes = call.attributes.sizes;
-  return product_each(call, queue, {sizes[1], 1}, {sizes[2], 1});
-}
-int matmul_each_nt(const Call& call, const Queue& queue) {
-  const auto& sizes = call.attributes.sizes;
-  return product_each(call, queue, {sizes[1], 1}, {1, sizes[1]});
-}
-int matmul_each_tn(const Call& call, const Queue& queue) {
-  const auto& sizes = call.attributes.sizes;
-  return product_each(call, queue, {1, sizes[0]}, {sizes[2], 1});
-}
-
-}  // namespace kernel
 }  // namespace windrow::cuda

@@ -8,12 +8,10 @@ namespace {
 /// -1 is the label of a row without one.
 WINDROW_ON_DEVICE bool good_label(Index label, Index width) { return -1 <= label && label < width; }
 
-struct CrossEntropy {
+struct CrossEntropy : OfXAndIndices {
   static constexpr const char* name = "softmax_cross_entropy";
-  In x;
-  Indices labels;
   WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
-    const Index label = at(labels, r, 0);
+    const Index label = at(indices, r, 0);
     float loss = good_label(label, x.width) ? 0 : not_a_number;
     if (within(label, x.width)) {
       const ExpSum row = exp_sum_of(team, x, r);
@@ -21,15 +19,12 @@ struct CrossEntropy {
     }
     return [loss](Index) { return loss; };
   }
-  void accesses(Accesses& to) const { to.all(x, labels); }
 };
 
-struct CrossEntropyGradient {
+struct CrossEntropyGradient : OfXGAndIndices {
   static constexpr const char* name = "softmax_cross_entropy_gradient";
-  In x, g;
-  Indices labels;
   WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
-    const Index label = at(labels, r, 0);
+    const Index label = at(indices, r, 0);
     const bool labelled = within(label, x.width);
     const ExpSum row = labelled ? exp_sum_of(team, x, r) : ExpSum{0, 1};
     const float otherwise = good_label(label, x.width) ? 0 : not_a_number;
@@ -38,17 +33,14 @@ struct CrossEntropyGradient {
       return at(g, r, 0) * (std::exp(at(x, r, c) - row.top) / row.sum) - (c == label ? at(g, r, 0) : 0);
     };
   }
-  void accesses(Accesses& to) const { to.all(x, g, labels); }
 };
 
 /// Cross entropy with smoothed labels.
-struct SmoothedCrossEntropy {
+struct SmoothedCrossEntropy : OfXAndIndices {
   static constexpr const char* name = "smoothed_cross_entropy";
-  In x;
-  Indices labels;
   float epsilon;
   WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
-    const Index label = at(labels, r, 0);
+    const Index label = at(indices, r, 0);
     float loss = good_label(label, x.width) ? 0 : not_a_number;
     if (within(label, x.width)) {
       const ExpSum row = exp_sum_of(team, x, r);
@@ -58,16 +50,13 @@ struct SmoothedCrossEntropy {
     }
     return [loss](Index) { return loss; };
   }
-  void accesses(Accesses& to) const { to.all(x, labels); }
 };
 
-struct SmoothedCrossEntropyGradient {
+struct SmoothedCrossEntropyGradient : OfXGAndIndices {
   static constexpr const char* name = "smoothed_cross_entropy_gradient";
-  In x, g;
-  Indices labels;
   float epsilon;
   WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
-    const Index label = at(labels, r, 0);
+    const Index label = at(indices, r, 0);
     const bool labelled = within(label, x.width);
     const ExpSum row = labelled ? exp_sum_of(team, x, r) : ExpSum{0, 1};
     const float otherwise = good_label(label, x.width) ? 0 : not_a_number;
@@ -78,7 +67,6 @@ struct SmoothedCrossEntropyGradient {
       return c == label ? of_all - at(g, r, 0) * of_label : of_all;
     };
   }
-  void accesses(Accesses& to) const { to.all(x, g, labels); }
 };
 
 /// The largest score but that of the label, NaN if one is NaN; `lowest` if there is none.
@@ -86,13 +74,11 @@ WINDROW_ON_DEVICE float rival_of(auto& team, const In& x, Index r, Index label) 
   return max_of(team, x.width, [&](Index c) { return c == label ? lowest : at(x, r, c); });
 }
 
-struct Hinge {
+struct Hinge : OfXAndIndices {
   static constexpr const char* name = "hinge";
-  In x;
-  Indices labels;
   float margin;
   WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
-    const Index label = at(labels, r, 0);
+    const Index label = at(indices, r, 0);
     float loss = good_label(label, x.width) ? 0 : not_a_number;
     if (within(label, x.width) && x.width > 1) {
       const float short_by = margin + rival_of(team, x, r, label) - at(x, r, label);
@@ -100,17 +86,14 @@ struct Hinge {
     }
     return [loss](Index) { return loss; };
   }
-  void accesses(Accesses& to) const { to.all(x, labels); }
 };
 
 /// A column goes through a float, as in the gradient of row_max.
-struct HingeGradient {
+struct HingeGradient : OfXGAndIndices {
   static constexpr const char* name = "hinge_gradient";
-  In x, g;
-  Indices labels;
   float margin;
   WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
-    const Index label = at(labels, r, 0);
+    const Index label = at(indices, r, 0);
     const bool labelled = within(label, x.width);
     const float rival = labelled ? rival_of(team, x, r, label) : 0;
     const float first =
@@ -128,7 +111,6 @@ struct HingeGradient {
       return static_cast<float>(c) == first ? at(g, r, 0) : 0;
     };
   }
-  void accesses(Accesses& to) const { to.all(x, g, labels); }
 };
 
 /// A thread computes the four columns that share the words of a counter; see dropout.h.
@@ -161,30 +143,6 @@ struct Dropout {
   void accesses(Accesses& to) const { to.all(x, keys, out); }
 };
 
-}  // namespace
-
-namespace kernel {
-
-int softmax_cross_entropy(const Call& call, const Queue& queue) {
-  return run_rows(call, queue, CrossEntropy{call.in[0], call.indices[0]});
-}
-int softmax_cross_entropy_gradient(const Call& call, const Queue& queue) {
-  return run_rows(call, queue, CrossEntropyGradient{call.in[0], call.in[1], call.indices[0]});
-}
-
-int smoothed_cross_entropy(const Call& call, const Queue& queue) {
-  return run_rows(call, queue, SmoothedCrossEntropy{call.in[0], call.indices[0], value_of(call)});
-}
-int smoothed_cross_entropy_gradient(const Call& call, const Queue& queue) {
-  return run_rows(call, queue, SmoothedCrossEntropyGradient{call.in[0], call.in[1], call.indices[0], value_of(call)});
-}
-int hinge(const Call& call, const Queue& queue) {
-  return run_rows(call, queue, Hinge{call.in[0], call.indices[0], value_of(call)});
-}
-int hinge_gradient(const Call& call, const Queue& queue) {
-  return run_rows(call, queue, HingeGradient{call.in[0], call.in[1], call.indices[0], value_of(call)});
-}
-
 int dropout(const Call& call, const Queue& queue) {
   const Out out = call.out;
   const double rate = call.attributes.values[0];
@@ -200,5 +158,15 @@ int dropout(const Call& call, const Queue& queue) {
   return launch(queue, shape_for_elements(queue, out.rows * parts_of(out.width, 4)), made);
 }
 
-}  // namespace kernel
+}  // namespace
+
+const KernelEntry losses_kernels[] = {row_by_row<CrossEntropy>,
+                                      row_by_row<CrossEntropyGradient>,
+                                      row_by_row<SmoothedCrossEntropy>,
+                                      row_by_row<SmoothedCrossEntropyGradient>,
+                                      row_by_row<Hinge>,
+                                      row_by_row<HingeGradient>,
+                                      {"dropout", dropout},
+                                      {}};
+
 }  // namespace windrow::cuda

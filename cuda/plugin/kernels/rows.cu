@@ -4,30 +4,24 @@
 namespace windrow::cuda {
 namespace {
 
-struct GatherRows {
+struct GatherRows : OfXAndIndices {
   static constexpr const char* name = "gather_rows";
-  In x;
-  Indices from;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
-    const Index row = at(from, r, 0);
+    const Index row = at(indices, r, 0);
     return within(row, x.rows) ? at(x, row, c) : not_a_number;
   }
-  void accesses(Accesses& to) const { to.all(x, from); }
 };
 
-struct EmbeddingBag {
+struct EmbeddingBag : OfXAndIndices {
   static constexpr const char* name = "embedding_bag";
-  In x;
-  Indices from;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
     float sum = 0;
-    for (Index i = 0; i < from.width; ++i) {
-      const Index row = at(from, r, i);
+    for (Index i = 0; i < indices.width; ++i) {
+      const Index row = at(indices, r, i);
       if (row != -1) sum += within(row, x.rows) ? at(x, row, c) : not_a_number;
     }
     return sum;
   }
-  void accesses(Accesses& to) const { to.all(x, from); }
 };
 
 struct GatherWhere {
@@ -67,27 +61,22 @@ struct Concat {
 };
 
 /// Columns of x from `begin` on, which may be negative; zeros outside x.
-struct Columns {
+struct Columns : OfX {
   static constexpr const char* name = "columns";
-  In x;
   Index begin;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
     return within(begin + c, x.width) ? at(x, r, begin + c) : 0;
   }
-  void accesses(Accesses& to) const { to.all(x); }
 };
 
 /// A label of -1 is that of a row without one.
-struct Pick {
+struct Pick : OfXAndIndices {
   static constexpr const char* name = "pick";
-  In x;
-  Indices labels;
   WINDROW_ON_DEVICE float operator()(Index r, Index) const {
-    const Index label = at(labels, r, 0);
+    const Index label = at(indices, r, 0);
     if (label == -1) return 0;
     return within(label, x.width) ? at(x, r, label) : not_a_number;
   }
-  void accesses(Accesses& to) const { to.all(x, labels); }
 };
 
 struct PickGradient {
@@ -102,20 +91,6 @@ struct PickGradient {
   }
   void accesses(Accesses& to) const { to.all(g, labels); }
 };
-
-}  // namespace
-
-namespace kernel {
-
-int gather_rows(const Call& call, const Queue& queue) {
-  return run_each(call, queue, GatherRows{call.in[0], call.indices[0]});
-}
-int embedding_bag(const Call& call, const Queue& queue) {
-  return run_each(call, queue, EmbeddingBag{call.in[0], call.indices[0]});
-}
-int gather_where(const Call& call, const Queue& queue) {
-  return run_each(call, queue, GatherWhere{call.in[0], call.in[1], call.indices[0]});
-}
 
 int concat(const Call& call, const Queue& queue) {
   Out rest = call.out;
@@ -136,18 +111,27 @@ int concat(const Call& call, const Queue& queue) {
   }
   return cudaSuccess;
 }
-
 int slice(const Call& call, const Queue& queue) {
   return run_each(call, queue, Columns{call.in[0], call.attributes.sizes[0]});
 }
 int place(const Call& call, const Queue& queue) {
   return run_each(call, queue, Columns{call.in[0], -call.attributes.sizes[0]});
 }
-
-int pick(const Call& call, const Queue& queue) { return run_each(call, queue, Pick{call.in[0], call.indices[0]}); }
 int pick_gradient(const Call& call, const Queue& queue) {
   return run_each(call, queue, PickGradient{call.in[0], call.indices[0], call.out.width});
 }
 
-}  // namespace kernel
+}  // namespace
+
+const KernelEntry rows_kernels[] = {each<GatherRows>,
+                                    {"embedding", run_each<GatherRows>},
+                                    each<EmbeddingBag>,
+                                    each<GatherWhere>,
+                                    each<Pick>,
+                                    {"concat", concat},
+                                    {"slice", slice},
+                                    {"place", place},
+                                    {"pick_gradient", pick_gradient},
+                                    {}};
+
 }  // namespace windrow::cuda

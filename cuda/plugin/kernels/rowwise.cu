@@ -6,14 +6,12 @@ namespace {
 
 /// One number for each row: the sum of Term::of(x, y) over its elements.
 template <class Term>
-struct SumOfTerms {
+struct SumOfTerms : OfXY {
   static constexpr const char* name = Term::name;
-  In x, y;
   WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const float sum = sum_of(team, x.width, [&](Index c) { return Term::of(at(x, r, c), at(y, r, c)); });
     return [sum](Index) { return sum; };
   }
-  void accesses(Accesses& to) const { to.all(x, y); }
 };
 
 struct Itself {
@@ -36,20 +34,17 @@ struct SquaredDistanceGradient {
   void accesses(Accesses& to) const { to.all(x, y, g); }
 };
 
-struct RowMax {
+struct RowMax : OfX {
   static constexpr const char* name = "row_max";
-  In x;
   WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const float top = x.width == 0 ? 0 : max_of(team, x.width, [&](Index c) { return at(x, r, c); });
     return [top](Index) { return top; };
   }
-  void accesses(Accesses& to) const { to.all(x); }
 };
 
 /// A column goes through a float, as its negative: columns are exact up to 2^24, which is more than a row has.
-struct RowMaxGradient {
+struct RowMaxGradient : OfXG {
   static constexpr const char* name = "row_max_gradient";
-  In x, g;
   WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const float top = max_of(team, x.width, [&](Index c) { return at(x, r, c); });
     const float first = -max_of(team, x.width, [&](Index c) {
@@ -58,14 +53,12 @@ struct RowMaxGradient {
     });
     return [first, g = g, r](Index c) { return static_cast<float>(c) == first ? at(g, r, 0) : 0; };
   }
-  void accesses(Accesses& to) const { to.all(x, g); }
 };
 
 /// Each row: exp(x) divided by its sum, or the logarithm of that.
 template <bool logarithm>
-struct Softmax {
+struct Softmax : OfX {
   static constexpr const char* name = logarithm ? "log_softmax" : "softmax";
-  In x;
   WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const ExpSum row = exp_sum_of(team, x, r);
     const float log_sum = std::log(row.sum);
@@ -74,19 +67,16 @@ struct Softmax {
       return logarithm ? above - log_sum : std::exp(above) / row.sum;
     };
   }
-  void accesses(Accesses& to) const { to.all(x); }
 };
 
-struct LogSumExp {
+struct LogSumExp : OfX {
   static constexpr const char* name = "log_sum_exp";
-  In x;
   WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const ExpSum row = exp_sum_of(team, x, r);
     const bool infinite = row.top == lowest || row.top == -lowest;
     const float value = x.width == 0 ? 0 : infinite ? row.top : row.top + std::log(row.sum);
     return [value](Index) { return value; };
   }
-  void accesses(Accesses& to) const { to.all(x); }
 };
 
 struct LogSumExpGradient {
@@ -119,21 +109,18 @@ WINDROW_ON_DEVICE RowNorm norm_of(Team& team, const In& x, Index r, float epsilo
 }
 
 template <bool about_mean>
-struct Normalised {
+struct Normalised : OfX {
   static constexpr const char* name = about_mean ? "layer_norm" : "rms_norm";
-  In x;
   float epsilon;
   WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const RowNorm norm = norm_of<about_mean>(team, x, r, epsilon);
     return [norm, x = x, r](Index c) { return (at(x, r, c) - norm.centre) * norm.factor; };
   }
-  void accesses(Accesses& to) const { to.all(x); }
 };
 
 template <bool about_mean>
-struct NormalisedGradient {
+struct NormalisedGradient : OfXG {
   static constexpr const char* name = about_mean ? "layer_norm_gradient" : "rms_norm_gradient";
-  In x, g;
   float epsilon;
   WINDROW_ON_DEVICE auto operator()(auto& team, Index r) const {
     const RowNorm norm = norm_of<about_mean>(team, x, r, epsilon);
@@ -146,7 +133,6 @@ struct NormalisedGradient {
       return norm.factor * (at(g, r, c) - mean - (at(x, r, c) - norm.centre) * slope);
     };
   }
-  void accesses(Accesses& to) const { to.all(x, g); }
 };
 
 /// Of the result y of softmax, or of its logarithm.
@@ -165,54 +151,28 @@ struct SoftmaxGradient {
   void accesses(Accesses& to) const { to.all(y, g); }
 };
 
-}  // namespace
-
-namespace kernel {
-
 int row_sum(const Call& call, const Queue& queue) {
   return run_rows(call, queue, SumOfTerms<Itself>{call.in[0], call.in[0]});
 }
-int row_dot(const Call& call, const Queue& queue) {
-  return run_rows(call, queue, SumOfTerms<Product>{call.in[0], call.in[1]});
-}
-int squared_distance(const Call& call, const Queue& queue) {
-  return run_rows(call, queue, SumOfTerms<SquaredDifference>{call.in[0], call.in[1]});
-}
-int squared_distance_gradient(const Call& call, const Queue& queue) {
-  return run_each(call, queue, SquaredDistanceGradient{call.in[0], call.in[1], call.in[2]});
-}
 
-int row_max(const Call& call, const Queue& queue) { return run_rows(call, queue, RowMax{call.in[0]}); }
-int row_max_gradient(const Call& call, const Queue& queue) {
-  return run_rows(call, queue, RowMaxGradient{call.in[0], call.in[1]});
-}
+}  // namespace
 
-int layer_norm(const Call& call, const Queue& queue) {
-  return run_rows(call, queue, Normalised<true>{call.in[0], value_of(call)});
-}
-int layer_norm_gradient(const Call& call, const Queue& queue) {
-  return run_rows(call, queue, NormalisedGradient<true>{call.in[0], call.in[1], value_of(call)});
-}
-int rms_norm(const Call& call, const Queue& queue) {
-  return run_rows(call, queue, Normalised<false>{call.in[0], value_of(call)});
-}
-int rms_norm_gradient(const Call& call, const Queue& queue) {
-  return run_rows(call, queue, NormalisedGradient<false>{call.in[0], call.in[1], value_of(call)});
-}
+const KernelEntry rowwise_kernels[] = {{"row_sum", row_sum},
+                                       row_by_row<SumOfTerms<Product>>,
+                                       row_by_row<SumOfTerms<SquaredDifference>>,
+                                       each<SquaredDistanceGradient>,
+                                       row_by_row<RowMax>,
+                                       row_by_row<RowMaxGradient>,
+                                       row_by_row<Normalised<true>>,
+                                       row_by_row<NormalisedGradient<true>>,
+                                       row_by_row<Normalised<false>>,
+                                       row_by_row<NormalisedGradient<false>>,
+                                       row_by_row<LogSumExp>,
+                                       row_by_row<LogSumExpGradient>,
+                                       row_by_row<Softmax<false>>,
+                                       row_by_row<Softmax<true>>,
+                                       row_by_row<SoftmaxGradient<false>>,
+                                       row_by_row<SoftmaxGradient<true>>,
+                                       {}};
 
-int log_sum_exp(const Call& call, const Queue& queue) { return run_rows(call, queue, LogSumExp{call.in[0]}); }
-int log_sum_exp_gradient(const Call& call, const Queue& queue) {
-  return run_rows(call, queue, LogSumExpGradient{call.in[0], call.in[1], call.in[2]});
-}
-
-int softmax(const Call& call, const Queue& queue) { return run_rows(call, queue, Softmax<false>{call.in[0]}); }
-int log_softmax(const Call& call, const Queue& queue) { return run_rows(call, queue, Softmax<true>{call.in[0]}); }
-int softmax_gradient(const Call& call, const Queue& queue) {
-  return run_rows(call, queue, SoftmaxGradient<false>{call.in[0], call.in[1]});
-}
-int log_softmax_gradient(const Call& call, const Queue& queue) {
-  return run_rows(call, queue, SoftmaxGradient<true>{call.in[0], call.in[1]});
-}
-
-}  // namespace kernel
 }  // namespace windrow::cuda

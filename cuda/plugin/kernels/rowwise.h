@@ -75,5 +75,12 @@ int run_rows(const Call& call, const Queue& queue, const Row& row) {
   const Index rows = call.out.width == 0 ? 0 : call.out.rows;
   return launch(queue, shape_for_rows(queue, rows, call.in[0].width), EachRow<Row>{row, call.out, adds(call)});
 }
+template <class Row>
+int run_rows(const Call& call, const Queue& queue) {
+  return run_rows(call, queue, made_from<Row>(call));
+}
+/// The entry of a kernel that has the name of its operator.
+template <class Row>
+constexpr KernelEntry row_by_row = {Row::name, run_rows<Row>};
 
 }  // namespace windrow::cuda

@@ -83,38 +83,30 @@ struct Scatter {
   void accesses(Accesses& to) const { to.all(items, sums); }
 };
 
-struct ScatterRows {
+struct ScatterRows : OfXAndIndices {
   static constexpr const char* name = "scatter_rows";
-  In x;
-  Indices rows;
-  WINDROW_ON_DEVICE Segment segment(Index i) const { return {at(rows, i, 0), Index{at(rows, i, 0)} + 1}; }
+  WINDROW_ON_DEVICE Segment segment(Index i) const { return {at(indices, i, 0), Index{at(indices, i, 0)} + 1}; }
   WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment, const ScatteredSums& sums) const {
     sums.add(segment.first, c, at(x, i, c));
   }
-  void accesses(Accesses& to) const { to.all(x, rows); }
 };
 
 /// An item is an index of a row. That of a row without one, -1, has a bad segment.
-struct ScatterBags {
+struct ScatterBags : OfXAndIndices {
   static constexpr const char* name = "scatter_bags";
-  In x;
-  Indices rows;
   WINDROW_ON_DEVICE Segment segment(Index i) const {
-    const Index row = at(rows, i / rows.width, i % rows.width);
+    const Index row = at(indices, i / indices.width, i % indices.width);
     return {row, row + 1};
   }
   WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment, const ScatteredSums& sums) const {
-    sums.add(segment.first, c, at(x, i / rows.width, c));
+    sums.add(segment.first, c, at(x, i / indices.width, c));
   }
-  void accesses(Accesses& to) const { to.all(x, rows); }
 };
 
 template <bool mean>
-struct SegmentSpread {
+struct SegmentSpread : OfXAndIndices {
   static constexpr const char* name = mean ? "segment_spread_mean" : "segment_spread";
-  In x;
-  Indices bounds;
-  WINDROW_ON_DEVICE Segment segment(Index i) const { return segment_of(bounds, i); }
+  WINDROW_ON_DEVICE Segment segment(Index i) const { return segment_of(indices, i); }
   WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment owned, const ScatteredSums& sums) const {
     float value = at(x, i, c);
     if (mean) value /= static_cast<float>(segment.last - segment.first);
@@ -122,19 +114,15 @@ struct SegmentSpread {
     const Index last = segment.last < owned.last ? segment.last : owned.last;
     for (Index r = first; r < last; ++r) sums.add(r, c, value);
   }
-  void accesses(Accesses& to) const { to.all(x, bounds); }
 };
 
-struct SegmentMaxGradient {
+struct SegmentMaxGradient : OfXGAndIndices {
   static constexpr const char* name = "segment_max_gradient";
-  In x, g;
-  Indices bounds;
-  WINDROW_ON_DEVICE Segment segment(Index i) const { return segment_of(bounds, i); }
+  WINDROW_ON_DEVICE Segment segment(Index i) const { return segment_of(indices, i); }
   WINDROW_ON_DEVICE void add(Index i, Index c, Segment segment, Segment owned, const ScatteredSums& sums) const {
     const Index top = first_maximum(x, c, segment);
     if (owned.first <= top && top < owned.last) sums.add(top, c, at(g, i, c));
   }
-  void accesses(Accesses& to) const { to.all(x, g, bounds); }
 };
 
 /// The indices of scatter_rows and scatter_bags: all may name one row, which gets a long sum then.
@@ -156,33 +144,25 @@ int scatter(const Call& call, const Queue& queue, const Items& items, Index coun
 }
 
 template <class Items>
-int scatter_long(const Call& call, const Queue& queue, const Items& items) {
+int scatter_long(const Call& call, const Queue& queue) {
   float* const lost = may_be_long(call) ? reinterpret_cast<float*>(call.workspace) : nullptr;
-  return scatter(call, queue, items, indices_of(call), lost);
+  return scatter(call, queue, made_from<Items>(call), indices_of(call), lost);
+}
+template <class Items>
+int scatter_segments(const Call& call, const Queue& queue) {
+  return scatter(call, queue, made_from<Items>(call), call.in.back().rows);
+}
+std::size_t scatter_workspace(const Call& call) {
+  return may_be_long(call) ? static_cast<std::size_t>(call.out.rows * call.out.width) * sizeof(float) : 0;
 }
 
 }  // namespace
 
-namespace kernel {
+const KernelEntry scatter_kernels[] = {{"scatter_rows", scatter_long<ScatterRows>, scatter_workspace},
+                                       {"scatter_bags", scatter_long<ScatterBags>, scatter_workspace},
+                                       {"segment_spread", scatter_segments<SegmentSpread<false>>},
+                                       {"segment_spread_mean", scatter_segments<SegmentSpread<true>>},
+                                       {"segment_max_gradient", scatter_segments<SegmentMaxGradient>},
+                                       {}};
 
-std::size_t scatter_workspace(const Call& call) {
-  return may_be_long(call) ? static_cast<std::size_t>(call.out.rows * call.out.width) * sizeof(float) : 0;
-}
-int scatter_rows(const Call& call, const Queue& queue) {
-  return scatter_long(call, queue, ScatterRows{call.in[0], call.indices[0]});
-}
-int scatter_bags(const Call& call, const Queue& queue) {
-  return scatter_long(call, queue, ScatterBags{call.in[0], call.indices[0]});
-}
-int segment_spread(const Call& call, const Queue& queue) {
-  return scatter(call, queue, SegmentSpread<false>{call.in[0], call.indices[0]}, call.in[0].rows);
-}
-int segment_spread_mean(const Call& call, const Queue& queue) {
-  return scatter(call, queue, SegmentSpread<true>{call.in[0], call.indices[0]}, call.in[0].rows);
-}
-int segment_max_gradient(const Call& call, const Queue& queue) {
-  return scatter(call, queue, SegmentMaxGradient{call.in[0], call.in[1], call.indices[0]}, call.in[1].rows);
-}
-
-}  // namespace kernel
 }  // namespace windrow::cuda

@@ -32,22 +32,14 @@ struct SegmentArgmax {
 };
 
 template <class Reduction>
-struct ReducedSegment {
+struct ReducedSegment : OfXAndIndices {
   static constexpr const char* name = Reduction::name;
-  In x;
-  Indices bounds;
   WINDROW_ON_DEVICE float operator()(Index r, Index c) const {
-    const Segment segment = segment_of(bounds, r);
+    const Segment segment = segment_of(indices, r);
     if (!segment.good(x.rows)) return not_a_number;
     return segment.first == segment.last ? 0 : Reduction::of(x, c, segment);
   }
-  void accesses(Accesses& to) const { to.all(x, bounds); }
 };
-
-template <class Reduction>
-int reduce(const Call& call, const Queue& queue) {
-  return run_each(call, queue, ReducedSegment<Reduction>{call.in[0], call.indices[0]});
-}
 
 struct GatherSum {
   static constexpr const char* name = "gather_sum";
@@ -108,24 +100,13 @@ struct GatherDot {
 
 }  // namespace
 
-namespace kernel {
+const KernelEntry segments_kernels[] = {each<ReducedSegment<SegmentSum>>,
+                                        each<ReducedSegment<SegmentMean>>,
+                                        each<ReducedSegment<SegmentMax>>,
+                                        each<ReducedSegment<SegmentArgmax>>,
+                                        each<GatherSum>,
+                                        each<GatherWeightedSum>,
+                                        row_by_row<GatherDot>,
+                                        {}};
 
-int segment_sum(const Call& call, const Queue& queue) { return reduce<SegmentSum>(call, queue); }
-int segment_mean(const Call& call, const Queue& queue) { return reduce<SegmentMean>(call, queue); }
-int segment_max(const Call& call, const Queue& queue) { return reduce<SegmentMax>(call, queue); }
-int segment_argmax(const Call& call, const Queue& queue) { return reduce<SegmentArgmax>(call, queue); }
-
-int gather_sum(const Call& call, const Queue& queue) {
-  return run_each(call, queue, GatherSum{call.in[0], call.indices[0], call.indices[1]});
-}
-
-int gather_weighted_sum(const Call& call, const Queue& queue) {
-  return run_each(call, queue, GatherWeightedSum{call.in[0], call.in[1], call.indices[0], call.indices[1]});
-}
-
-int gather_dot(const Call& call, const Queue& queue) {
-  return run_rows(call, queue, GatherDot{call.in[0], call.in[1], call.indices[0], call.indices[1]});
-}
-
-}  // namespace kernel
 }  // namespace windrow::cuda

@@ -7,8 +7,7 @@ namespace windrow::cuda {
 namespace {
 
 /// The operands of a product. The terms of its element (r, c) are x[r][i] + y[i][c].
-struct Terms {
-  In x, y;
+struct Terms : OfXY {
   WINDROW_ON_DEVICE float term(Index r, Index i, Index c) const { return at(x, r, i) + at(y, i, c); }
   /// The number of the first NaN, or otherwise of the first maximum.
   WINDROW_ON_DEVICE Index best(Index r, Index c) const {
@@ -22,7 +21,6 @@ struct Terms {
     }
     return best;
   }
-  void accesses(Accesses& to) const { to.all(x, y); }
 };
 
 struct LogMatmul : Terms {
@@ -116,36 +114,10 @@ struct LogMatmulWeightGradient : TermGradients {
   }
 };
 
-template <class Value>
-int run_product(const Call& call, const Queue& queue) {
-  return run_each(call, queue, Value{{call.in[0], call.in[1]}});
-}
-template <class Value>
-int run_gradient(const Call& call, const Queue& queue) {
-  return run_each(call, queue, Value{{{call.in[0], call.in[1]}, call.in[2], call.in[3]}});
-}
-template <class Value>
-int run_choice_gradient(const Call& call, const Queue& queue) {
-  return run_each(call, queue, Value{{{call.in[0], call.in[1]}, call.in[2]}});
-}
-
 }  // namespace
 
-namespace kernel {
+const KernelEntry semiring_kernels[] = {
+    each<LogMatmul>,    each<LogMatmulGradient>, each<LogMatmulWeightGradient>, each<MaxMatmul>,
+    each<ArgmaxMatmul>, each<MaxMatmulGradient>, each<MaxMatmulWeightGradient>, {}};
 
-int log_matmul(const Call& call, const Queue& queue) { return run_product<LogMatmul>(call, queue); }
-int max_matmul(const Call& call, const Queue& queue) { return run_product<MaxMatmul>(call, queue); }
-int max_matmul_gradient(const Call& call, const Queue& queue) {
-  return run_choice_gradient<MaxMatmulGradient>(call, queue);
-}
-int max_matmul_weight_gradient(const Call& call, const Queue& queue) {
-  return run_choice_gradient<MaxMatmulWeightGradient>(call, queue);
-}
-int argmax_matmul(const Call& call, const Queue& queue) { return run_product<ArgmaxMatmul>(call, queue); }
-int log_matmul_gradient(const Call& call, const Queue& queue) { return run_gradient<LogMatmulGradient>(call, queue); }
-int log_matmul_weight_gradient(const Call& call, const Queue& queue) {
-  return run_gradient<LogMatmulWeightGradient>(call, queue);
-}
-
-}  // namespace kernel
 }  // namespace windrow::cuda

@@ -236,10 +236,6 @@ int prepare(const Call& call, const Queue& queue, Parts* made) {
   return cudaSuccess;
 }
 
-}  // namespace
-
-namespace kernel {
-
 int sgd_rows(const Call& call, const Queue& queue) {
   const Out table = call.out;
   Update update{.parts = {},
@@ -250,17 +246,19 @@ int sgd_rows(const Call& call, const Queue& queue) {
   if (update.decay != 0) return launch(queue, shape_for_elements(queue, table.rows * table.width), ChangeAll{update});
   return launch(queue, shape_for_elements(queue, update.parts.bounds.rows * table.width), ChangeFew{update});
 }
-
 int sum_parts(const Call& call, const Queue& queue) {
   SumParts sum{};
   if (const int error = prepare(call, queue, &sum.parts); error != cudaSuccess) return error;
   return run_each(call, queue, sum);
 }
-
 std::size_t parts_workspace(const Call& call) {
   const Index rows = adds_up(call) ? call.indices[1].rows : 0;
   return static_cast<std::size_t>(copied(call) + (rows / fine + rows / coarse) * call.in[0].width) * sizeof(float);
 }
 
-}  // namespace kernel
+}  // namespace
+
+const KernelEntry sgd_rows_kernels[] = {
+    {"sgd_rows", sgd_rows, parts_workspace}, {"sum_parts", sum_parts, parts_workspace}, {}};
+
 }  // namespace windrow::cuda

@@ -19,11 +19,4 @@ struct Numbers {
   void accesses(Accesses& to) const { to.reads(row, StepNumbers::count); }
 };
 
-/// A matrix as one row, if none of those that belong together has gaps.
-template <class T>
-Matrix<T> flat(const Matrix<T>& matrix, bool dense) {
-  const Index elements = matrix.rows * matrix.width;
-  return dense && elements > 0 ? Matrix<T>{matrix.data, 1, elements, elements} : matrix;
-}
-
 }  // namespace windrow::cuda

@@ -89,7 +89,7 @@ struct Changed {
 };
 
 template <class Rule>
-struct Step {
+struct TrainingStep {
   static constexpr const char* name = Rule::name;
   In x;
   Numbers numbers;
@@ -109,7 +109,7 @@ struct Step {
 
 /// Of bad indices that name one row more than once, the first one counts.
 template <class Rule>
-struct StepRows {
+struct TrainingStepOfRows {
   static constexpr const char* name = Rule::name_of_rows;
   In x;
   Numbers numbers;
@@ -161,7 +161,7 @@ template <class Rule>
 int run_step(const Call& call, const Queue& queue) {
   bool dense = call.out.dense() && call.in[0].dense();
   for (const Out& state : call.states) dense = dense && state.dense();
-  Step<Rule> step{flat(call.in[0], dense), {call.in[1].data}, {flat(call.out, dense), {}}};
+  TrainingStep<Rule> step{flat(call.in[0], dense), {call.in[1].data}, {flat(call.out, dense), {}}};
   for (int s = 0; s < Rule::states; ++s) step.changed.states[s] = flat(call.states[static_cast<std::size_t>(s)], dense);
   return launch(queue, shape_for_elements(queue, step.x.rows * step.x.width), step);
 }
@@ -169,28 +169,34 @@ int run_step(const Call& call, const Queue& queue) {
 template <class Rule>
 int run_step_rows(const Call& call, const Queue& queue) {
   const In steps = call.in.size() == 3 ? call.in[2] : In{nullptr, 0, 0, 0};
-  StepRows<Rule> step{call.in[0], {call.in[1].data}, call.indices[0], steps, {call.out, {}}};
+  TrainingStepOfRows<Rule> step{call.in[0], {call.in[1].data}, call.indices[0], steps, {call.out, {}}};
   for (int s = 0; s < Rule::states; ++s) step.changed.states[s] = call.states[static_cast<std::size_t>(s)];
   return launch(queue, shape_for_elements(queue, step.x.rows * step.x.width), step);
 }
 
-}  // namespace
-
-namespace kernel {
-
-#define WINDROW_STEP(op, rule)                                                         \
-  int op(const Call& call, const Queue& queue) { return run_step<rule>(call, queue); } \
-  int op##_rows(const Call& call, const Queue& queue) { return run_step_rows<rule>(call, queue); }
-WINDROW_STEP(sgd_step, SgdRule)
-WINDROW_STEP(momentum_step, MomentumRule)
-WINDROW_STEP(adagrad_step, AdagradRule)
-WINDROW_STEP(rmsprop_step, RmspropRule)
-WINDROW_STEP(adam_step, AdamRule)
+template <class Rule>
+constexpr KernelEntry step_of = {Rule::name, run_step<Rule>};
+template <class Rule>
+constexpr KernelEntry step_of_rows = {Rule::name_of_rows, run_step_rows<Rule>};
 
 int count_step_rows(const Call& call, const Queue& queue) {
   const CountStepRows count{{call.in[0].data}, call.indices[0], call.out};
   return launch(queue, shape_for_elements(queue, count.rows.rows), count);
 }
 
-}  // namespace kernel
+}  // namespace
+
+const KernelEntry training_step_kernels[] = {step_of<SgdRule>,
+                                             step_of_rows<SgdRule>,
+                                             step_of<MomentumRule>,
+                                             step_of_rows<MomentumRule>,
+                                             step_of<AdagradRule>,
+                                             step_of_rows<AdagradRule>,
+                                             step_of<RmspropRule>,
+                                             step_of_rows<RmspropRule>,
+                                             step_of<AdamRule>,
+                                             step_of_rows<AdamRule>,
+                                             {"count_step_rows", count_step_rows},
+                                             {}};
+
 }  // namespace windrow::cuda

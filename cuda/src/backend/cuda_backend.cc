@@ -1,5 +1,3 @@
-#include "backend/cuda_backend.h"
-
 #include <algorithm>
 
 #include "backend/cuda_execution.h"
@@ -14,7 +12,7 @@ class LoweredForCuda final : public LoweredPlan {
 
   std::shared_ptr<Execution> start(Layout layout, std::vector<Tensor> tensors, std::vector<char>,
                                    Execution::Options options) const override {
-    return CudaExecution::make(device_, plan_, cuda_, std::move(layout), std::move(tensors), std::move(options));
+    return std::make_shared<CudaExecution>(device_, plan_, cuda_, std::move(layout), std::move(tensors), options);
   }
 
  private:
@@ -53,25 +51,14 @@ class CudaBackend final : public Backend {
     }
     if (!kernels.empty()) made->code = Code::of(*hardware_, source_of(made->fused, *plan), kernels);
     for (std::size_t i = 0; i < made->fused.levels.size(); ++i) {
-      std::optional<LevelsKernel>& kernel = made->fused.levels[i];
-      if (kernel && !fits(*kernel, made->code->function(made->levels_function[i]))) kernel.reset();
+      if (made->fused.levels[i] && made->code->function(made->levels_function[i]) == nullptr) {
+        hardware_->refuse_teams_together();
+      }
     }
     return std::make_shared<LoweredForCuda>(device, std::move(plan), std::move(made));
   }
 
  private:
-  /// The process may have a part of the device only, and tools take registers and shared memory.
-  bool fits(const LevelsKernel& kernel, Function* function) const {
-    const Plugin& cuda = hardware_->cuda();
-    const OnThread here(cuda, hardware_->number());
-    int teams = 0;
-    const int error = function == nullptr ? success : cuda.teams_together(function, kernel.shared_bytes, &teams);
-    if (error != success) cuda.take_error();  // a launch will tell
-    if (error != success || teams >= kernel.teams) return true;
-    hardware_->say_levels_are_launched("their teams cannot run at the same time");
-    return false;
-  }
-
   Grid grid() const {
     const DeviceFacts& facts = hardware_->facts();
     int driver = 0, runtime = 0;

@@ -162,38 +162,35 @@ std::size_t first_of_kernel(const LevelsKernel& kernel, const Plan& plan, const 
   return best;
 }
 
-}  // namespace
-
-std::shared_ptr<CudaExecution> CudaExecution::make(const Device& device, std::shared_ptr<const Plan> plan,
-                                                   std::shared_ptr<const CudaPlan> cuda, Layout layout,
-                                                   std::vector<Tensor> tensors, Options options) {
-  const auto words = std::make_shared<MoreWords>();
-  Choices choices{.locals = cuda->fused.locals, .gathers = cuda->code == nullptr};
-  const bool whole = options.batch_rows == std::numeric_limits<Index>::max();
-  choices.pack = [&](const Packing& to) {
-    ListPacker packer(*plan, to);
-    for (std::size_t t = 0; t < plan->types.size(); ++t) {
-      words->lists.emplace_back();
+/// `whole`: batches are not divided.
+Execution::Choices choices_for(const Plan& plan, const CudaPlan& cuda, bool whole, MoreWords& words) {
+  Execution::Choices choices{.locals = cuda.fused.locals, .gathers = cuda.code == nullptr};
+  choices.pack = [&plan, &cuda, whole, &words](const Packing& to) {
+    ListPacker packer(plan, to);
+    for (std::size_t t = 0; t < plan.types.size(); ++t) {
+      words.lists.emplace_back();
       if (to.layout.types[t].rows == 0) continue;
-      for (const RowList& list : cuda->fused.lists[t]) words->lists.back().push_back(packer.append(t, list));
+      for (const RowList& list : cuda.fused.lists[t]) words.lists.back().push_back(packer.append(t, list));
     }
-    for (std::size_t i = 0; i < cuda->fused.levels.size(); ++i) {
-      const auto& kernel = cuda->fused.levels[i];
-      if (!kernel || !whole || !cuda->hardware->runs_teams_together()) continue;
+    for (std::size_t i = 0; i < cuda.fused.levels.size(); ++i) {
+      const auto& kernel = cuda.fused.levels[i];
+      if (!kernel || !whole || !cuda.hardware->runs_teams_together()) continue;
       const Phase phase = i == 0 ? Phase::level : Phase::back_level;
       const std::size_t first =
-          cuda->levels == Levels::together ? 0 : first_of_kernel(*kernel, *plan, to.layout, phase, cuda->precision);
-      words->batches[i] = append_batches(*plan, phase, first, to);
+          cuda.levels == Levels::together ? 0 : first_of_kernel(*kernel, plan, to.layout, phase, cuda.precision);
+      words.batches[i] = append_batches(plan, phase, first, to);
     }
   };
-  return std::shared_ptr<CudaExecution>(
-      new CudaExecution(device, plan, cuda, std::move(layout), std::move(tensors), std::move(options), choices, words));
+  return choices;
 }
+
+}  // namespace
 
 CudaExecution::CudaExecution(const Device& device, std::shared_ptr<const Plan> plan,
                              std::shared_ptr<const CudaPlan> cuda, Layout layout, std::vector<Tensor> tensors,
-                             Options options, const Choices& choices, std::shared_ptr<const MoreWords> words)
-    : Execution(device, std::move(plan), std::move(layout), std::move(tensors), std::move(options), choices),
+                             const Options& options, std::shared_ptr<MoreWords> words)
+    : Execution(device, plan, std::move(layout), std::move(tensors), options,
+                choices_for(*plan, *cuda, options.batch_rows == std::numeric_limits<Index>::max(), *words)),
       cuda_(std::move(cuda)),
       words_(std::move(words)) {}
 

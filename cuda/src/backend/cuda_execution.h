@@ -10,10 +10,15 @@
 #include "backend/fusion.h"
 #include "backend/graphs.h"
 #include "lane.h"
+#include "windrow/batching/backend.h"
 #include "windrow/batching/internal/execution.h"
 #include "windrow/cuda/device.h"
 
 namespace windrow::cuda {
+
+/// The back end of CUDA devices. Fuses what the compiler of the CUDA toolkit can compile; interprets plans if there is
+/// no compiler. In cuda_backend.cc.
+std::shared_ptr<const Backend> make_backend(std::shared_ptr<Hardware> hardware, const DeviceOptions& options);
 
 /// A plan with its kernels. Immutable.
 struct CudaPlan {
@@ -41,15 +46,11 @@ struct MoreWords {
 /// An owner; see Execution.
 class CudaExecution final : public Execution {
  public:
-  static std::shared_ptr<CudaExecution> make(const Device& device, std::shared_ptr<const Plan> plan,
-                                             std::shared_ptr<const CudaPlan> cuda, Layout layout,
-                                             std::vector<Tensor> tensors, Options options);
+  CudaExecution(const Device& device, std::shared_ptr<const Plan> plan, std::shared_ptr<const CudaPlan> cuda,
+                Layout layout, std::vector<Tensor> tensors, const Options& options,
+                std::shared_ptr<MoreWords> words = std::make_shared<MoreWords>());
 
  private:
-  CudaExecution(const Device& device, std::shared_ptr<const Plan> plan, std::shared_ptr<const CudaPlan> cuda,
-                Layout layout, std::vector<Tensor> tensors, Options options, const Choices& choices,
-                std::shared_ptr<const MoreWords> words);
-
   Index stage_ends(Index batches_left) const override;
   void run_stage(const std::vector<PhaseRows>& stage, const At& at) override;
   void run(const Segment& segment, const At& at) override;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <limits>
 #include <set>
 #include <thread>
 #include <vector>
@@ -252,14 +251,12 @@ void add_member_flags(CLI::App& command, MemberFlags& to) {
   flag(command, "--comm-timeout", to.timeout, "Seconds that a call waits for a device or process whose part is missing",
        whole_number(1, 86400));
   flag(command, "--compress", to.compress,
-       "How gradients travel between members: none, rounded to 16 bits, or the largest elements; what is lost is added "
-       "to the next gradient",
+       "How gradients travel between members: none, or rounded to 16 bits; what is lost is added to the next gradient",
        one_of({"none", "bfloat16", "largest"}));
-  flag(command, "--compress-share", to.compress_share, "For largest: the share of the elements that travels, at most 1",
-       positive_number());
-  flag(command, "--compress-threshold", to.compress_threshold,
-       "For largest: elements of a smaller magnitude do not travel until their sum over the steps reaches it",
-       number());
+  for (const char* removed : {"--compress-share", "--compress-threshold"}) {
+    command.add_option(
+        removed, [&to](const CLI::results_t&) { return to.compress_largest = true; }, "Removed");
+  }
   flag(command, "--local-steps", to.local_steps,
        "Steps that members take alone before their parameters are averaged; 1: gradients are summed in each step",
        whole_number(1, 1 << 20));
@@ -269,29 +266,17 @@ void add_member_flags(CLI::App& command, MemberFlags& to) {
 }
 
 void set_members(TrainerOptions& options, const MemberFlags& flags) {
-  const MemberFlags unused;
-  const bool share = flags.compress_share != unused.compress_share, least = flags.compress_threshold != 0;
   const bool compress = flags.compress != "none", local = flags.local_steps > 1;
   const auto refuse = [](bool refused, const std::string& why) {
     if (refused) throw MisuseError(why);
   };
-  refuse(share && flags.compress != "largest", "--compress-share without --compress largest; expected both");
-  refuse(least && flags.compress != "largest", "--compress-threshold without --compress largest; expected both");
-  refuse(flags.compress_share > 1,
-         "--compress-share: " + std::to_string(flags.compress_share) + "; expected a number above 0, at most 1");
-  refuse(flags.compress_threshold > std::numeric_limits<float>::max(),
-         "--compress-threshold: " + std::to_string(flags.compress_threshold) +
-             "; expected a number that a float can hold");
+  refuse(flags.compress_largest || flags.compress == "largest",
+         "--compress largest: removed, with --compress-share and --compress-threshold; expected none or bfloat16");
   refuse(local && compress, "--local-steps and --compress; expected one of both");
   refuse(local && options.optimiser.accumulate > 1, "--local-steps and --accumulate; expected one of both");
   refuse(flags.sharded && local, "--sharded and --local-steps; expected one of both");
   refuse(flags.sharded && compress, "--sharded and --compress; expected one of both");
-  using enum Compression::Form;
-  options.data_parallel.compression = {.form = flags.compress == "bfloat16"  ? bfloat16
-                                               : flags.compress == "largest" ? largest
-                                                                             : none,
-                                       .share = flags.compress_share,
-                                       .threshold = static_cast<float>(flags.compress_threshold)};
+  if (compress) options.data_parallel.compression.form = Compression::Form::bfloat16;
   options.local_steps = flags.local_steps;
   options.sharded = flags.sharded;
 }
@@ -308,8 +293,6 @@ int run_members(Engine& engine, const DeviceFlags& device, const MemberFlags& fl
     const MemberFlags unused;
     for (const auto& [flag, given] :
          {std::pair("--compress", flags.compress != unused.compress),
-          std::pair("--compress-share", flags.compress_share != unused.compress_share),
-          std::pair("--compress-threshold", flags.compress_threshold != unused.compress_threshold),
           std::pair("--local-steps", flags.local_steps != unused.local_steps), std::pair("--sharded", flags.sharded),
           std::pair("--comm-timeout", flags.timeout != unused.timeout)}) {
       if (given) throw MisuseError(std::string(flag) + "; expected --devices or --comm mpi, too");

@@ -18,8 +18,7 @@ struct MemberFlags {
   std::string comm = "none";
   int timeout = 600;  ///< seconds
   std::string compress = "none";
-  double compress_share = Compression().share;
-  double compress_threshold = 0;
+  bool compress_largest = false;  ///< by an option that was removed
   std::size_t local_steps = 1;
   bool sharded = false;
 };

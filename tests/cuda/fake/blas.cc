@@ -82,10 +82,11 @@ cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t, void*, std::size_t) { return CUBLAS_STATUS_SUCCESS; }
 
 /// `count` products; the operands of the next one begin so many elements further on.
-static cublasStatus_t products(cublasHandle_t handle, cublasOperation_t of_a, cublasOperation_t of_b, int m, int n,
-                               int k, float alpha, const float* a, int lda, long long a_step, const float* b, int ldb,
-                               long long b_step, float beta, float* c, int ldc, long long c_step, int count,
-                               cublasComputeType_t compute) {
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t of_a, cublasOperation_t of_b, int m,
+                                          int n, int k, const void* alpha, const void* a, cudaDataType_t, int lda,
+                                          long long a_step, const void* b, cudaDataType_t, int ldb, long long b_step,
+                                          const void* beta, void* c, cudaDataType_t, int ldc, long long c_step,
+                                          int count, cublasComputeType_t compute, cublasGemmAlgo_t) {
   const bool ta = of_a != CUBLAS_OP_N, tb = of_b != CUBLAS_OP_N;
   const int a_rows = ta ? k : m, b_rows = tb ? n : k;
   const bool valid = m >= 0 && n >= 0 && k >= 0 && lda >= std::max(1, a_rows) && ldb >= std::max(1, b_rows) &&
@@ -97,16 +98,17 @@ static cublasStatus_t products(cublasHandle_t handle, cublasOperation_t of_a, cu
   if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
   std::vector<Access> accesses;
   for (int i = 0; i < count; ++i) {
-    accesses.push_back(access_of(a + i * a_step, a_rows, ta ? m : k, lda, false));
-    accesses.push_back(access_of(b + i * b_step, b_rows, tb ? k : n, ldb, false));
-    accesses.push_back(access_of(c + i * c_step, m, n, ldc, true));
+    accesses.push_back(access_of(static_cast<const float*>(a) + i * a_step, a_rows, ta ? m : k, lda, false));
+    accesses.push_back(access_of(static_cast<const float*>(b) + i * b_step, b_rows, tb ? k : n, ldb, false));
+    accesses.push_back(access_of(static_cast<const float*>(c) + i * c_step, m, n, ldc, true));
   }
   const int bits = mantissa_of(compute);
+  const float factor = *static_cast<const float*>(alpha), kept = *static_cast<const float*>(beta);
   const auto run = [=] {
     for (int i = 0; i < count; ++i) {
       const Factor left = {static_cast<const float*>(mapped(a)) + i * a_step, lda, ta, bits};
       const Factor right = {static_cast<const float*>(mapped(b)) + i * b_step, ldb, tb, bits};
-      multiply(m, n, k, alpha, left, right, beta, static_cast<float*>(mapped(c)) + i * c_step, ldc);
+      multiply(m, n, k, factor, left, right, kept, static_cast<float*>(mapped(c)) + i * c_step, ldc);
     }
   };
   issue(stream_of(reinterpret_cast<Handle*>(handle)->stream), count == 1 ? "a product" : "products", accesses,
@@ -115,19 +117,9 @@ static cublasStatus_t products(cublasHandle_t handle, cublasOperation_t of_a, cu
 }
 
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t of_a, cublasOperation_t of_b, int m, int n, int k,
-                            const void* alpha, const void* a, cudaDataType_t, int lda, const void* b, cudaDataType_t,
-                            int ldb, const void* beta, void* c, cudaDataType_t, int ldc, cublasComputeType_t compute,
-                            cublasGemmAlgo_t) {
-  return products(handle, of_a, of_b, m, n, k, *static_cast<const float*>(alpha), static_cast<const float*>(a), lda, 0,
-                  static_cast<const float*>(b), ldb, 0, *static_cast<const float*>(beta), static_cast<float*>(c), ldc,
-                  0, 1, compute);
-}
-cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t of_a, cublasOperation_t of_b, int m,
-                                          int n, int k, const void* alpha, const void* a, cudaDataType_t, int lda,
-                                          long long a_step, const void* b, cudaDataType_t, int ldb, long long b_step,
-                                          const void* beta, void* c, cudaDataType_t, int ldc, long long c_step,
-                                          int count, cublasComputeType_t compute, cublasGemmAlgo_t) {
-  return products(handle, of_a, of_b, m, n, k, *static_cast<const float*>(alpha), static_cast<const float*>(a), lda,
-                  a_step, static_cast<const float*>(b), ldb, b_step, *static_cast<const float*>(beta),
-                  static_cast<float*>(c), ldc, c_step, count, compute);
+                            const void* alpha, const void* a, cudaDataType_t a_type, int lda, const void* b,
+                            cudaDataType_t b_type, int ldb, const void* beta, void* c, cudaDataType_t c_type, int ldc,
+                            cublasComputeType_t compute, cublasGemmAlgo_t algorithm) {
+  return cublasGemmStridedBatchedEx(handle, of_a, of_b, m, n, k, alpha, a, a_type, lda, 0, b, b_type, ldb, 0, beta, c,
+                                    c_type, ldc, 0, 1, compute, algorithm);
 }

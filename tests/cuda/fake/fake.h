@@ -44,7 +44,6 @@ struct Options {
   bool kernels_run = true;     ///< otherwise they are issued and do nothing
   int driver_version = 13000;  ///< 0: there is no driver
   int major = 9;               ///< of the devices' architecture
-  int teams_each = 1;          ///< that a multiprocessor is said to run at the same time
   bool cooperative = true;     ///< otherwise kernels whose teams wait for each other are refused at their launch
   int compiler_minor = 0;      ///< of NVRTC's version
 };

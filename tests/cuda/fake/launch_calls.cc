@@ -107,13 +107,6 @@ cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 teams, dim3 t
   return returns(launch_compiled(found->second, teams.x, threads.x, true, arguments[0], stream_of(stream)));
 }
 
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function, int, std::size_t) {
-  WINDROW_BEGIN_CALL();
-  if (!known().compiled.contains(function)) return returns(cudaErrorInvalidDeviceFunction);
-  *blocks = world().options.teams_each;
-  return cudaSuccess;
-}
-
 cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, cudaFuncAttribute attribute, int value, int) {
   WINDROW_BEGIN_CALL();
   const auto found = known().compiled.find(static_cast<const void*>(kernel));

@@ -50,11 +50,10 @@ struct Compression {
     /// Numbers are rounded to 16 bits, and so are their sums: half of the bytes. What rounding a sum loses is kept,
     /// too.
     bfloat16,
-    /// Only the largest elements of each gradient are sent, with their positions (Aji and Heafield 2017).
-    largest,
+    largest [[deprecated("removed: DataParallel refuses it")]],
   } form = Form::none;
-  double share = 0.01;  ///< of a gradient's elements that `largest` sends at most, rounded up; above 0, at most 1
-  float threshold = 0;  ///< `largest` sends no elements of a smaller magnitude
+  double share = 0.01;  ///< deprecated: has no effect
+  float threshold = 0;  ///< deprecated: has no effect
 };
 
 struct DataParallelOptions {
