@@ -2,24 +2,13 @@
 // WINDROW_TEST_FAULTS the number of faults that are tried.
 #include "tests/comm/fake_mpi.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <atomic>
 #include <barrier>
 #include <cstdlib>
-#include <functional>
 #include <latch>
-#include <memory>
-#include <optional>
 #include <random>
 #include <regex>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "tests/comm/contract.h"
-#include "tests/comm/random_collectives.h"
 #include "tests/engine/support.h"
 #include "tests/seed.h"
 #include "windrow/comm/internal/member.h"

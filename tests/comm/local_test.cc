@@ -1,15 +1,15 @@
-// Groups within a process. Start here; random_collectives.h is the oracle.
+// Groups within a process. Start here; contract.h has the oracle.
 #include "windrow/comm/local.h"
 
 #include <cmath>
-#include <optional>
-#include <thread>
+#include <cstdlib>
 
-#include "tests/comm/contract.h"
-#include "tests/comm/random_collectives.h"
+#include "contract.h"
+#include "part_queue.h"
 #include "tests/devices/simulated.h"
 #include "tests/engine/support.h"
 #include "tests/seed.h"
+#include "windrow/comm/nccl.h"
 #include "windrow/comm/simulated.h"
 #include "windrow/ops/static.h"
 
@@ -316,6 +316,53 @@ TEST(LocalGroup, RefusesMisuseAtTheCall) {
   member.all_reduce(x);
   group[1].all_reduce(z);
   EXPECT_EQ(x.get(), Floats(6, 2));
+}
+
+// The order in which parts of calls move.
+
+using comm::PartQueue;
+
+std::vector<std::uint64_t> order_of(PartQueue& queue) {
+  std::vector<std::uint64_t> order;
+  while (const auto part = queue.next()) {
+    order.push_back(part->call);
+    queue.ended(part->bytes);
+  }
+  return order;
+}
+
+TEST(PartQueue, MovesTheHighestPriorityFirstAndEqualOnesInTheOrderOfCalls) {
+  PartQueue queue(100);
+  queue.add({.call = 4, .priority = 1, .bytes = 10});
+  queue.add({.call = 3, .priority = 0, .bytes = 10});
+  queue.add({.call = 1, .priority = 0, .bytes = 10});
+  queue.add({.call = 9, .priority = 7, .bytes = 0});
+  queue.add({.call = 2, .priority = -5, .bytes = 10});
+  EXPECT_EQ(order_of(queue), (std::vector<std::uint64_t>{9, 4, 1, 3, 2}));
+}
+
+TEST(PartQueue, ACallOfHigherPriorityWaitsForAPartOnly) {
+  PartQueue queue(4);
+  queue.add({.call = 0, .priority = 1, .bytes = 10, .part_bytes = 4});
+  EXPECT_EQ(queue.next()->call, 0u);
+  queue.add({.call = 1, .priority = 2, .bytes = 8, .part_bytes = 4});
+  EXPECT_FALSE(queue.next());
+  queue.ended(4);
+  EXPECT_EQ(order_of(queue), (std::vector<std::uint64_t>{1, 1, 0, 0}));
+}
+
+// Groups by NCCL where there is no plug-in for it.
+
+const bool has_no_plug_in = ::setenv("WINDROW_NCCL_PLUGIN", "/nowhere/windrow_nccl.so", 1) == 0;
+
+TEST(NcclGroup, SaysInOneLineThatThereIsNoPlugIn) {
+  ASSERT_TRUE(has_no_plug_in);
+  const std::string why = NcclGroup::unavailable();
+  EXPECT_TRUE(why.starts_with("NCCL cannot be used: ")) << why;
+  EXPECT_NE(why.find("/nowhere/windrow_nccl.so"), std::string::npos) << why;
+  EXPECT_EQ(why.find('\n'), std::string::npos) << why;
+  Engine engine({.workers = 1});
+  EXPECT_THROW(NcclGroup({host_device(engine)}), MisuseError);
 }
 
 }  // namespace

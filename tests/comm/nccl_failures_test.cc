@@ -1,7 +1,4 @@
 // What members of a group by NCCL see when its calls, or its work, fail or do not end.
-#include <gtest/gtest.h>
-
-#include <string>
 
 #include "tests/comm/contract.h"
 #include "tests/comm/nccl_support.h"

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "tests/comm/random_collectives.h"
+#include "tests/comm/contract.h"
 #include "tests/cuda/fake/nccl.h"
 #include "tests/cuda/support.h"
 #include "windrow/comm/nccl.h"

@@ -1,9 +1,5 @@
-// Groups by NCCL, of devices of one process and of several. Start here; random_collectives.h is the oracle.
+// Groups by NCCL, of devices of one process and of several. Start here; contract.h has the oracle.
 #include "windrow/comm/nccl.h"
-
-#include <memory>
-#include <optional>
-#include <thread>
 
 #include "tests/comm/contract.h"
 #include "tests/comm/nccl_support.h"

@@ -2,9 +2,6 @@
 #pragma once
 
 #include <cstdlib>
-#include <functional>
-#include <memory>
-#include <thread>
 
 #include "tests/cuda/fake/fake.h"
 #include "tests/engine/support.h"

@@ -2,12 +2,7 @@
 #include <csetjmp>
 #include <csignal>
 #include <cstdlib>
-#include <memory>
-#include <optional>
 #include <span>
-#include <string>
-#include <thread>
-#include <vector>
 
 #if defined(__linux__)
 #include <sys/mman.h>

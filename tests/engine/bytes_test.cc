@@ -1,11 +1,5 @@
 // Back-pressure by ops and by bytes: EngineOptions::max_pending_ops and max_pending_bytes, PushOptions::bytes.
-#include <algorithm>
-#include <atomic>
 #include <deque>
-#include <mutex>
-#include <optional>
-#include <thread>
-#include <vector>
 
 #include "support.h"
 

@@ -1,9 +1,7 @@
 // What ops do with denormal numbers.
 #include "windrow/engine/internal/denormals.h"
 
-#include <atomic>
 #include <limits>
-#include <thread>
 
 #include "tests/engine/support.h"
 #include "windrow/engine/parallel.h"

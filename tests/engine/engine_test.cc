@@ -1,14 +1,8 @@
 // The contract of order, with every policy, beside what the oracle (random_program.h) compares.
-#include "windrow/engine/engine.h"
-
-#include <array>
-#include <atomic>
-#include <memory>
 #include <stdexcept>
-#include <thread>
-#include <vector>
 
 #include "support.h"
+#include "windrow/engine/internal/push_refusal.h"
 
 namespace windrow::testing {
 namespace {
@@ -81,6 +75,109 @@ TEST_P(EngineTest, AnOpMayTouchAThousandVariablesAndCarryMuch) {
   for (int i = 0; i < 10; ++i) engine.push([carried, &sum] { sum += carried.back(); }, all);
   engine.wait_all();
   EXPECT_EQ(sum, 70);
+}
+
+// Engine::pushed_version: whether something was pushed that writes a variable.
+
+class PushedVersion : public EngineOnEveryPolicy {};
+WINDROW_EVERY_POLICY(PushedVersion);
+
+TEST_P(PushedVersion, ChangesWithEachPushThatWritesAndWithNoOther) {
+  Gate gate;
+  if (GetParam().policy != Policy::serial) engine.push([&] { gate.pass(); }, {mutate(b)});
+  engine.push([] {}, {read(b), overwrite(a)});  // what follows is counted before this has run
+  const Graph writes = engine.capture([&] { engine.push([] {}, {mutate(a)}); });
+  const Graph reads = engine.capture([&] { engine.push([] {}, {read(a)}); });
+  const auto push = [&](Access access) { return [this, access] { engine.push([] {}, {access}); }; };
+  const std::vector<std::function<void()>> that_write = {push(mutate(a)),         push(overwrite(a)),
+                                                         push(commute(a)),        push(commute(a)),
+                                                         [&] { engine.heal(a); }, [&] { writes.launch(); }};
+  const std::vector<std::function<void()>> that_do_not = {push(read(a)), push(mutate(b)), push(read(a)),
+                                                          [&] { reads.launch(); }};
+  for (const auto& write : that_write) {
+    const std::uint64_t before = engine.pushed_version(a);
+    write();
+    for (const auto& step : that_do_not) {
+      EXPECT_NE(engine.pushed_version(a), before);
+      step();
+    }
+    const std::uint64_t after = engine.pushed_version(a);
+    for (const auto& step : that_do_not) {
+      step();
+      EXPECT_EQ(engine.pushed_version(a), after);
+    }
+  }
+  gate.open();
+  engine.wait_all();
+  const Var none;
+  EXPECT_THROW(engine.pushed_version(none), MisuseError);
+  engine.retire(a);
+  EXPECT_THROW(engine.pushed_version(a), MisuseError);
+}
+
+// Scopes in which a thread pushes nothing.
+
+class Refusal : public EngineOnEveryPolicy {};
+WINDROW_EVERY_POLICY(Refusal);
+
+TEST_P(Refusal, RefusesWhatTheThreadPushes) {
+  const Graph graph = engine.capture([&] { engine.push([] {}, {mutate(a)}); }, "graph");
+  const DeclaredOp declared = engine.declare([] {}, {mutate(a)}, {.name = "declared"});
+  const std::uint64_t before = engine.stats().pushed;
+  {
+    const PushRefusal refusal(engine, "expected silence");
+    const auto expect_refused = [&](const char* name, const std::function<void()>& call) {
+      expect_error<MisuseError>(call, {name, "expected silence"});
+    };
+    expect_refused("add", [&] { engine.push([] {}, {mutate(a)}, {.name = "add"}); });
+    expect_refused("send", [&] { engine.push_async([](OnComplete) {}, {mutate(a)}, {.name = "send"}); });
+    expect_refused("heal", [&] { engine.heal(a); });
+    expect_refused("graph", [&] { graph.launch(); });
+    expect_refused("declared", [&] { engine.push(declared); });
+    expect_refused("wait", [&] { engine.wait(a); });
+    expect_refused("wait", [&] { engine.wait_all(); });
+    expect_refused("capture", [&] { engine.capture([] {}); });
+    EXPECT_NE(error_of<MisuseError>([&] { PushRefusal(engine, "twice"); }), "");
+  }
+  EXPECT_EQ(engine.stats().pushed, before);
+  bool ran = false;
+  engine.push([&] { ran = true; }, {mutate(a)});
+  graph.launch();
+  engine.push(declared);
+  engine.wait_all();
+  EXPECT_TRUE(ran);
+}
+
+TEST_P(Refusal, LetsOwnersEnd) {
+  std::atomic<int> ended = 0;
+  {
+    const PushRefusal refusal(engine, "expected silence");
+    engine.retire(b, [&] { ++ended; });
+  }
+  engine.wait_all();
+  EXPECT_EQ(ended, 1);
+}
+
+TEST_P(Refusal, IsOfOneThreadAndOneEngine) {
+  Engine other;
+  const Var of_other = other.new_var("of other");
+  std::atomic<int> ran = 0;
+  const PushRefusal refusal(engine, "expected silence");
+  other.push([&] { ++ran; }, {mutate(of_other)});
+  other.wait(of_other);
+  std::thread([&] {
+    engine.push([&] { ++ran; }, {mutate(a)});
+    engine.wait(a);
+  }).join();
+  EXPECT_EQ(ran, 2);
+}
+
+TEST_P(Refusal, IsNotPossibleInsideACapture) {
+  const Graph graph = engine.capture([&] {
+    expect_error<MisuseError>([&] { PushRefusal(engine, "expected silence"); }, "capture");
+    engine.push([] {}, {mutate(a)});
+  });
+  EXPECT_EQ(graph.size(), 1U);
 }
 
 }  // namespace

@@ -1,9 +1,6 @@
 // Poison: what is told of a failing op. Which ops and variables it reaches is compared by the oracle
 // (random_program.h).
-#include <memory>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "support.h"
 

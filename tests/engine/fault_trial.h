@@ -1,16 +1,9 @@
 // A trial: an engine, a program, and an allocation that fails while the program runs.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
-#include <memory>
 #include <new>
-#include <string>
-#include <thread>
 #include <tuple>
 
 #include "tests/engine/faults.h"

@@ -1,7 +1,5 @@
 // What graphs share with the rest of the engine: turns, captures of users that end, variables that end, engines that
 // end.
-#include <atomic>
-#include <thread>
 
 #include "tests/engine/support.h"
 

@@ -1,9 +1,5 @@
 // What an op on an ordered lane may rely on while it issues work, and how much may be in flight.
-#include <atomic>
 #include <future>
-#include <memory>
-#include <thread>
-#include <vector>
 
 #include "sim_device.h"
 #include "support.h"

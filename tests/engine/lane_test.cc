@@ -1,7 +1,4 @@
 // Lanes and points, on a simulated device with two ordered lanes.
-#include <atomic>
-#include <memory>
-#include <thread>
 
 #include "sim_device.h"
 #include "support.h"

@@ -1,17 +1,7 @@
 // Runs random programs on an engine, and compares the outcome with the interpreter's.
 #pragma once
 
-#include <array>
-#include <condition_variable>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <optional>
 #include <random>
-#include <stop_token>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "random_program.h"
 #include "sim_device.h"

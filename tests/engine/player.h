@@ -1,9 +1,7 @@
 // Runs random programs in pieces. Some pieces are pushed; others are captured and launched, once or several times.
 #pragma once
 
-#include <algorithm>
 #include <span>
-#include <vector>
 
 #include "machine.h"
 

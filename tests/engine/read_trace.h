@@ -1,18 +1,12 @@
 // Reads a saved trace back for tests, and checks the properties that every trace must have.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "support.h"
 

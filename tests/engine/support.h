@@ -1,15 +1,20 @@
-// Shared by the engine's tests: policies as test parameters, and gates at which tests wait. Start here.
+// Shared by the engine's tests: policies as test parameters, gates at which tests wait, and the headers that most tests
+// need. Start here.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <source_location>
 #include <stop_token>
 #include <string>
 #include <string_view>

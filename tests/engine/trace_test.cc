@@ -1,9 +1,6 @@
 // What a trace shows is what the program did: each op once, when and where it ran, and what it waited for.
 #include "windrow/engine/trace.h"
 
-#include <atomic>
-#include <thread>
-
 #include "read_trace.h"
 #include "sim_device.h"
 

@@ -1,9 +1,4 @@
 // Waiting inside ops: it works where it can end, and says why where it cannot.
-#include <algorithm>
-#include <atomic>
-#include <memory>
-#include <thread>
-#include <vector>
 
 #include "support.h"
 

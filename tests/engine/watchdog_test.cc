@@ -1,9 +1,6 @@
 // What is pending can be asked for, and is told when nothing finishes.
-#include <algorithm>
-#include <atomic>
 #include <deque>
 #include <sstream>
-#include <thread>
 
 #include "sim_device.h"
 #include "support.h"

@@ -1,15 +1,7 @@
 #include "windrow/memory/buffer.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
-#include <memory>
-#include <optional>
-#include <thread>
-#include <vector>
 
 #include "tests/engine/support.h"
 #include "tests/memory/counting_allocator.h"
