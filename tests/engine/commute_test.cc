@@ -82,18 +82,6 @@ TEST_P(Commute, OpsOfAGraphKeepTheirOrder) {
   EXPECT_EQ(order, (std::vector{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
 }
 
-TEST_P(Commute, TheVariableMayEnd) {
-  for (int i = 0; i < 50; ++i) {
-    const Var v = engine.new_var("v");
-    int count = 0;
-    engine.push([&] { ++count; }, {read(v)});
-    engine.push([&] { ++count; }, {commute(v)});
-    engine.retire(v, [&] { ++count; });
-    engine.wait_all();
-    ASSERT_EQ(count, 3);
-  }
-}
-
 TEST(CommuteOrder, OneThatIsReadyDoesNotWaitForOneThatIsNot) {
   Engine engine({.policy = Policy::pool, .workers = 1});
   const Var late = engine.new_var("late"), sum = engine.new_var("sum");

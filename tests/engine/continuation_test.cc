@@ -205,6 +205,17 @@ struct Receiver {
   }
 };
 
+/// Calls a function when the op has run.
+struct OnValue {
+  std::function<void()> call;
+  void set_value() && noexcept {
+    const auto last = std::move(call);  // `this` may go with the operation
+    last();
+  }
+  void set_stopped() && noexcept { ADD_FAILURE(); }
+  void set_error(std::exception_ptr) && noexcept { ADD_FAILURE(); }
+};
+
 class SenderTest : public EngineOnEveryPolicy {
  protected:
   Told told;
@@ -284,23 +295,11 @@ TEST_P(SenderTest, ARefusedPushIsAnError) {
 }
 
 TEST_P(SenderTest, TheReceiverMayEndTheOperation) {
-  struct Owning;
-  using Operation = PushOperation<Owning>;
-  struct Owning {
-    std::unique_ptr<Operation>* operation;
-    Gate* gate;
-    void set_value() && noexcept {
-      Gate* const last = gate;  // this goes with the operation
-      operation->reset();
-      last->open();
-    }
-    void set_stopped() && noexcept { ADD_FAILURE(); }
-    void set_error(std::exception_ptr) && noexcept { ADD_FAILURE(); }
-  };
   for (int i = 0; i < 100; ++i) {
-    std::unique_ptr<Operation> operation;
+    std::unique_ptr<PushOperation<OnValue>> operation;
     Gate ended;
-    operation.reset(new Operation(push_sender(engine, [] {}, {mutate(a)}).connect(Owning{&operation, &ended})));
+    const auto end = [&] { operation.reset(), ended.open(); };
+    operation.reset(new PushOperation<OnValue>(push_sender(engine, [] {}, {mutate(a)}).connect(OnValue{end})));
     operation->start();
     ASSERT_TRUE(ended.pass());
     engine.wait_all();
@@ -308,18 +307,12 @@ TEST_P(SenderTest, TheReceiverMayEndTheOperation) {
 }
 
 TEST_P(SenderTest, TheReceiverMayEndTheLastOwnerOfTheEngine) {
-  struct Owning {
-    std::shared_ptr<Engine> engine;
-    void set_value() && noexcept { engine.reset(); }
-    void set_stopped() && noexcept { ADD_FAILURE(); }
-    void set_error(std::exception_ptr) && noexcept { ADD_FAILURE(); }
-  };
   for (int i = 0; i < 10; ++i) {
     Gate ended;
     auto mine = std::make_shared<Engine>(opens_at_its_end(options(), ended));
     const Var v = mine->new_var();
     Engine& alive = *mine;
-    auto operation = push_sender(alive, [] {}, {mutate(v)}).connect(Owning{std::move(mine)});
+    auto operation = push_sender(alive, [] {}, {mutate(v)}).connect(OnValue{[last = std::move(mine)] {}});
     operation.start();
     ASSERT_TRUE(ended.pass());
   }

@@ -7,6 +7,7 @@
 
 #include "fault_trial.h"
 #include "sim_device.h"
+#include "tests/folder.h"
 #include "windrow/engine/coroutine.h"
 #include "windrow/engine/graph.h"
 #include "windrow/engine/reduction.h"
@@ -114,8 +115,6 @@ TEST_P(FeatureFault, WhileValuesAreReduced) {
 }
 
 TEST_P(FeatureFault, WhileOpsMayBeCalledOffAndCarryBytes) {
-  EngineOptions limited = options();
-  limited.max_pending_bytes = 1000;
   try_program(
       [](Trial& trial) {
         const Var x = trial.new_var();
@@ -133,14 +132,12 @@ TEST_P(FeatureFault, WhileOpsMayBeCalledOffAndCarryBytes) {
           });
         }
       },
-      limited);
+      options({.max_pending_bytes = 1000}));
 }
 
 TEST_P(FeatureFault, WhileOpsAreTracedAndReported) {
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / ("windrow_faults_" + std::to_string(::getpid()));
-  std::filesystem::create_directory(folder);
-  const std::string file = folder / "run.json";
+  const Folder folder;
+  const std::string file = folder.file("run.json");
   try_program([&](Trial& trial) {
     attempt([&] { trial.engine.trace().start(); });
     const Var x = trial.new_var();
@@ -153,13 +150,10 @@ TEST_P(FeatureFault, WhileOpsAreTracedAndReported) {
     drain(trial);
   });
   std::filesystem::remove(file);
-  EXPECT_TRUE(std::filesystem::is_empty(folder)) << "a part of a trace is left behind";
-  std::filesystem::remove_all(folder);
+  EXPECT_TRUE(folder.files().empty()) << "a part of a trace is left behind";
 }
 
 TEST_P(FeatureFault, WhileAnUndeclaredChangeIsTold) {
-  EngineOptions checked = options();
-  checked.check = true;
   try_program(
       [](Trial& trial) {
         std::array<int, 16> values{};
@@ -175,7 +169,7 @@ TEST_P(FeatureFault, WhileAnUndeclaredChangeIsTold) {
         if (x) trial.engine.retire(x);
         expect_it_ends(trial.engine);
       },
-      checked);
+      options({.check = true}));
 }
 
 /// Ends by itself.
@@ -338,8 +332,6 @@ TEST_P(LaneFault, WhileLanesWaitForEachOtherNothingIsFreedUnderThem) {
 }
 
 TEST_P(LaneFault, WhileOpsOfALaneAreCheckedNobodyIsBlamedForWhatCouldNotBegin) {
-  EngineOptions checked = options();
-  checked.check = true;
   try_program(
       [](Trial& trial) {
         std::array<int, 16> values{};
@@ -358,7 +350,7 @@ TEST_P(LaneFault, WhileOpsOfALaneAreCheckedNobodyIsBlamedForWhatCouldNotBegin) {
         trial.engine.retire(x);
         expect_it_ends(trial.engine);
       },
-      checked);
+      options({.check = true}));
 }
 
 }  // namespace

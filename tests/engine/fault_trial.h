@@ -128,7 +128,11 @@ class EveryFault : public ::testing::TestWithParam<std::tuple<Policy, faults::Wh
   static faults::Plan plan() {
     return {.where = std::get<faults::Where>(GetParam()), .lasts = std::get<faults::Lasts>(GetParam())};
   }
-  static EngineOptions options() { return {.policy = policy(), .workers = policy() == Policy::per_device ? 1 : 2}; }
+  static EngineOptions options(EngineOptions more = {}) {
+    more.policy = policy();
+    more.workers = policy() == Policy::per_device ? 1 : 2;
+    return more;
+  }
   static void try_program(const Program& program, const EngineOptions& options = EveryFault::options()) {
     with_each_fault(plan(), [&](const faults::Plan& plan) { run_trial(options, plan, program); });
   }

@@ -125,18 +125,6 @@ TEST_P(Graphs, RefuseWhatMakesNoSense) {
   EXPECT_THROW(empty.launch(), MisuseError);
 }
 
-TEST_P(Graphs, KeepCapturesAsLongAsTheyOrLaunchesLive) {
-  const auto token = std::make_shared<int>(0);
-  {
-    Graph graph = engine.capture([&] { engine.push([token] { ++*token; }, {mutate(a)}); });
-    graph.launch();
-    graph.launch();
-  }
-  engine.wait_all();
-  EXPECT_EQ(*token, 2);
-  EXPECT_EQ(token.use_count(), 1);
-}
-
 TEST(Graph, IsShownInTheLanguageOfGraphviz) {
   Engine engine({.workers = 1});
   const Var a = engine.new_var("a"), b = engine.new_var("the \"b\"");
@@ -174,35 +162,27 @@ TEST_P(ThreadedGraphs, LetAnOpStartWhenItsOwnInputsAreReady) {
 }
 
 TEST_P(ThreadedGraphs, LetASuccessorStartWhenItsOwnInputIsDone) {
-  std::optional<OnComplete> slow;
-  Gate begun;
+  Tokens slow;
   const Graph graph = engine.capture([&] {
     engine.push([] {}, {mutate(b)});
-    engine.push_async([&](OnComplete done) { slow = std::move(done), begun.open(); }, {mutate(a), read(b)});
+    engine.push_async(slow.taker(), {mutate(a), read(b)});
   });
   graph.launch();
-  begun.await();
+  EXPECT_TRUE(comes_true([&] { return slow.count() == 1; }));
   // The last op still reads it, so that it may be read and no more.
   EXPECT_TRUE(engine.wait_for({read(b)}, patience));
   EXPECT_FALSE(engine.wait_for({mutate(b)}, 0s));
-  (*slow)();
+  slow.complete_one();
   engine.wait({mutate(b)});
 }
 
 TEST_P(ThreadedGraphs, OverlapWhereTheirVariablesAllow) {
-  std::mutex mutex;
-  std::vector<OnComplete> inside;
-  Gate both;
-  const auto enter = [&](OnComplete done) {
-    const std::lock_guard lock(mutex);
-    inside.push_back(std::move(done));
-    if (inside.size() == 2) both.open();
-  };
-  const Graph graph = engine.capture([&] { engine.push_async(enter, {read(a)}); });
+  Tokens inside;
+  const Graph graph = engine.capture([&] { engine.push_async(inside.taker(), {read(a)}); });
   graph.launch();
   graph.launch();
-  ASSERT_TRUE(both.pass());
-  for (OnComplete& done : inside) done();
+  EXPECT_TRUE(comes_true([&] { return inside.count() == 2; }));
+  while (inside.complete_one()) continue;
   engine.wait({mutate(a)});
 }
 

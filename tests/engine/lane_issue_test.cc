@@ -187,9 +187,7 @@ TEST_P(LaneIssueTest, AFailingOpKeepsItsCapturesToo) {
 TEST_P(LaneIssueTest, AnEngineEndsBehindTheLastCaptures) {
   const auto memory = std::make_shared<int>();
   {
-    EngineOptions limited = options();
-    limited.max_pending_bytes = 100;
-    Engine ending(limited);
+    Engine ending(options({.max_pending_bytes = 100}));
     const auto slow = std::make_shared<SimLane>("slow");
     const LaneId on_slow = ending.add_lane(slow);
     const Var v = ending.new_var();

@@ -34,17 +34,6 @@ TEST_P(LifecycleTest, ARetiredVariableIsRefusedAtOnceAndForEver) {
   EXPECT_EQ(engine.version(w), 1u);
 }
 
-TEST_P(LifecycleTest, ARetireOfAPoisonedVariableRunsAndARecycledOneStartsAnew) {
-  bool freed = false;
-  engine.push([] { throw std::runtime_error("old"); }, {mutate(a)});
-  engine.retire(a, [&] { freed = true; });
-  EXPECT_THROW(engine.wait_all(), OpError);
-  EXPECT_TRUE(freed);
-  const Var w = engine.new_var();
-  engine.wait(w);
-  EXPECT_EQ(engine.version(w), 0u);
-}
-
 TEST_P(LifecycleTest, ShutdownDrainsAndTwiceIsFine) {
   int value = 0;
   for (int i = 0; i < 100; ++i) engine.push([&] { ++value; }, {mutate(a)});
@@ -84,22 +73,6 @@ TEST_P(LifecycleTest, AfterShutdownARetireRunsAtOnceOnTheCallerAndMayRetireButNo
   EXPECT_EQ(where, std::this_thread::get_id());
   EXPECT_TRUE(inner);
   EXPECT_THROW(engine.wait(a), MisuseError);
-}
-
-TEST_P(LifecycleTest, ThreadsCreateAndRetireAtWill) {
-  std::atomic<int> freed{0};
-  int sum = 0;
-  on_threads(4, [&](int) {
-    for (int i = 0; i < 100; ++i) {
-      const Var mine = engine.new_var();
-      auto* cell = new int(1);
-      engine.push([&sum, cell] { sum += *cell; }, {read(mine), mutate(a)});
-      engine.retire(mine, [cell, &freed] { delete cell, ++freed; });
-    }
-  });
-  engine.wait_all();
-  EXPECT_EQ(sum, 400);
-  EXPECT_EQ(freed, 400);
 }
 
 TEST_P(LifecycleTest, WrongCallsAreNamed) {

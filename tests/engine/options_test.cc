@@ -1,16 +1,14 @@
 // The environment chooses for engines that do not choose for themselves.
-#include <unistd.h>
-
 #include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 
 #include "sim_device.h"
 #include "support.h"
+#include "tests/folder.h"
 #include "windrow/engine/internal/system_limits.h"
 #include "windrow/engine/parallel.h"
 #include "windrow/engine/reduction.h"
@@ -47,16 +45,6 @@ TEST(Environment, ChoosesThePolicy) {
     const Environment set("WINDROW_POLICY", std::string(to_string(policy)).c_str());
     EXPECT_EQ(EngineOptions().policy, policy);
   }
-  const Environment set("WINDROW_POLICY", "chaos");
-  // Of the policies, chaos alone ignores priority.
-  Engine engine(EngineOptions{.workers = 1});
-  std::vector<int> order;
-  StuckOp stuck(engine, {});
-  for (int i = 0; i < 20; ++i) engine.push([&, i] { order.push_back(i); }, {}, {.priority = i});
-  stuck.let_go();
-  ASSERT_TRUE(engine.wait_all_for(patience));
-  EXPECT_EQ(order.size(), 20u);
-  EXPECT_FALSE(std::is_sorted(order.rbegin(), order.rend()));
 }
 
 TEST(Environment, ChoosesTheNumberOfWorkers) {
@@ -86,23 +74,6 @@ TEST(Environment, ChoosesNothingForWhoChoosesAtOnceOrLater) {
     EXPECT_TRUE(ran);
   }
   EXPECT_THROW(Engine{EngineOptions()}, MisuseError);
-}
-
-TEST(Environment, IsRefusedWhereAProgramCanCatchIt) {
-  const Environment policy("WINDROW_POLICY", "no policy");
-  // As an ordinary main would; in a process of its own.
-  const auto run = [] {
-    try {
-      Engine engine;
-    } catch (const std::exception& e) {
-      std::fprintf(stderr, "program: %s\n", e.what());
-      std::exit(2);
-    }
-    std::exit(0);
-  };
-  EXPECT_EXIT(run(), ::testing::ExitedWithCode(2),
-              "^program: the environment variable WINDROW_POLICY is 'no policy'; expected serial, pool, per_device or "
-              "chaos\n$");
 }
 
 TEST(Environment, IsRefusedWithItsNameItsValueAndWhatWasExpected) {
@@ -232,20 +203,12 @@ TEST_P(ExtremeOptions, AReductionOfTooManyPartsIsRefused) {
 
 // The limits of containers, read from made-up files of the system.
 
-namespace fs = std::filesystem;
-
 /// A folder that stands for the root of the system.
 class SystemLimitsTest : public ::testing::Test {
  protected:
-  SystemLimitsTest() : root_(fs::temp_directory_path() / ("windrow_limits_" + std::to_string(::getpid()))) {
-    fs::remove_all(root_);
-    fs::create_directories(root_);
-  }
-  ~SystemLimitsTest() override { fs::remove_all(root_); }
-
   void write(const std::string& file, const std::string& text) const {
-    const fs::path path = root_ / file;
-    fs::create_directories(path.parent_path());
+    const std::filesystem::path path = root_.file(file);
+    std::filesystem::create_directories(path.parent_path());
     std::ofstream(path) << text << '\n';
   }
   /// The process is in this group of version 2, whose tree is mounted with this root.
@@ -254,7 +217,7 @@ class SystemLimitsTest : public ::testing::Test {
     write("proc/self/mountinfo", "22 1 0:20 / /proc rw - proc proc rw\n31 22 0:28 " + mounted +
                                      " /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate");
   }
-  SystemLimits limits() const { return system_limits(root_.string()); }
+  SystemLimits limits() const { return system_limits(root_.file("")); }
   /// With many cores, so that only the quota counts.
   int threads_of_64() const {
     SystemLimits found = limits();
@@ -262,7 +225,7 @@ class SystemLimitsTest : public ::testing::Test {
     return found.threads();
   }
 
-  const fs::path root_;
+  const Folder root_;
 };
 
 TEST_F(SystemLimitsTest, AreNoneWhereNoFileStatesThem) {

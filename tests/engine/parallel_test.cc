@@ -110,15 +110,6 @@ TEST_P(Parallel, NoMoreThreadsRunThanTheEngineHasWorkers) {
   EXPECT_LE(crowd.most(), GetParam().policy == Policy::serial ? 1 : GetParam().workers);
 }
 
-TEST_P(Parallel, WorkersTakeOpsBeforeTheyHelp) {
-  // Each op of the crowd runs although a loop could use every worker; the loop ends all the same.
-  std::atomic<int> ran{0};
-  engine.push([&] { parallel_for(200, 1, [&](std::size_t, std::size_t) { std::this_thread::sleep_for(50us); }); }, {});
-  for (int i = 0; i < 500; ++i) engine.push([&] { ++ran; }, {});
-  engine.wait_all();
-  EXPECT_EQ(ran, 500);
-}
-
 TEST(ParallelOutside, LoopsRunOnTheCallingThread) {
   std::set<std::thread::id> threads;
   parallel_for(100, 3, [&](std::size_t, std::size_t) { threads.insert(std::this_thread::get_id()); });
@@ -142,58 +133,32 @@ TEST_P(ParallelHelp, ComesFromAWorkerWithoutOps) {
   engine.wait_all();
 }
 
-TEST_P(ParallelHelp, LeavesForAnOpThatIsReady) {
-  Engine engine({.policy = GetParam(), .workers = 2});
-  // The loop goes on until the op has run, which only the helper can run.
-  std::atomic<int> pieces{0};
-  std::atomic<bool> ran{false};
-  engine.push(
-      [&] {
-        parallel_for(1'000'000'000, 1'000, [&](std::size_t begin, std::size_t) {
-          if (ran) throw std::runtime_error("done");
-          if (++pieces == 100) engine.push([&] { ran = true; }, {});
-          static_cast<void>(begin);
-        });
-      },
-      {});
-  EXPECT_THROW(engine.wait_all(), OpError);
-  EXPECT_TRUE(ran);
-}
-
-TEST_P(ParallelHelp, LeavesForAnOpThatItsPusherKeeps) {
-  // A thread from outside keeps a few ready ops to itself before it hands them over; here it pushes one, and no more.
-  Engine engine({.policy = GetParam(), .workers = 2});
-  std::atomic<int> pieces{0};
-  std::atomic<bool> ran{false}, give_up{false};
-  engine.push(
-      [&] {
-        parallel_for(1'000'000'000, 1'000, [&](std::size_t, std::size_t) {
-          if (ran || give_up) throw std::runtime_error("done");
-          ++pieces;
-        });
-      },
-      {});
-  EXPECT_TRUE(comes_true([&] { return pieces >= 1000; }));
-  engine.push([&] { ran = true; }, {});
-  EXPECT_TRUE(comes_true([&] { return ran.load(); }));
-  give_up = true;
-  EXPECT_THROW(engine.wait_all(), OpError);
+/// The loop goes on until the op has run, which only the helper can run. A thread from outside keeps a few ready ops to
+/// itself before it hands them over; here it pushes one, and no more.
+TEST_P(ParallelHelp, LeavesForAnOpThatAPieceOrAnotherThreadPushes) {
+  for (const bool by_a_piece : {true, false}) {
+    Engine engine({.policy = GetParam(), .workers = 2});
+    std::atomic<int> pieces{0};
+    std::atomic<bool> ran{false}, give_up{false};
+    const auto push = [&] { engine.push([&] { ran = true; }, {}); };
+    const auto piece = [&](std::size_t, std::size_t) {
+      if (ran || give_up) throw std::runtime_error("done");
+      if (++pieces == 100 && by_a_piece) push();
+    };
+    engine.push([&] { parallel_for(1'000'000'000, 1'000, piece); }, {});
+    if (!by_a_piece) {
+      EXPECT_TRUE(comes_true([&] { return pieces >= 1000; }));
+      push();
+    }
+    EXPECT_TRUE(comes_true([&] { return ran.load(); }));
+    give_up = true;
+    EXPECT_THROW(engine.wait_all(), OpError);
+  }
 }
 
 // Pieces of a loop act in the scopes of the op that runs the loop, whichever thread runs them.
-
-class LoopScope : public ::testing::TestWithParam<Setup> {
+class LoopScope : public Parallel {
  protected:
-  LoopScope() : LoopScope(256) {}
-  explicit LoopScope(int spares)
-      : engine_({.policy = GetParam().policy, .workers = GetParam().workers, .max_spare_threads = spares}) {}
-
-  /// Runs it inside an op, and passes on what it throws.
-  template <class F>
-  void in_op(F&& f) {
-    engine_.push([&] { f(); }, {mutate(var_)}, {.name = "looping"});
-    engine_.wait(var_);
-  }
   /// A loop whose pieces take so long that idle threads would help.
   template <class F>
   static void loop(F&& piece) {
@@ -202,25 +167,22 @@ class LoopScope : public ::testing::TestWithParam<Setup> {
       piece();
     });
   }
-
-  Engine engine_;
-  const Var var_ = engine_.new_var("var");
 };
 WINDROW_EVERY_POLICY(LoopScope);
 
 TEST_P(LoopScope, PiecesPushIntoTheCaptureOfTheirOp) {
   std::atomic<int> ran = 0;
   Graph graph;
-  in_op([&] { graph = engine_.capture([&] { loop([&] { engine_.push([&] { ++ran; }, {}); }); }); });
+  in_op([&] { graph = engine.capture([&] { loop([&] { engine.push([&] { ++ran; }, {}); }); }); });
   EXPECT_EQ(graph.size(), 32u);
   EXPECT_EQ(ran, 0);
   graph.launch();
-  engine_.wait_all();
+  engine.wait_all();
   EXPECT_EQ(ran, 32);
 }
 
 TEST_P(LoopScope, PiecesPushIntoTheCaptureOfAnotherEngine) {
-  Engine other({.policy = GetParam().policy, .workers = GetParam().workers});
+  Engine other(options());
   std::size_t captured = 0;
   in_op([&] {
     const Graph graph = other.capture([&] { loop([&] { other.push([] {}, {}); }); });
@@ -232,17 +194,17 @@ TEST_P(LoopScope, PiecesPushIntoTheCaptureOfAnotherEngine) {
 TEST_P(LoopScope, PiecesAreRefusedWhatTheirOpIsRefused) {
   std::atomic<int> ran = 0, refused = 0, in_force = 0;
   in_op([&] {
-    const PushRefusal refusal(engine_, "expected silence");
+    const PushRefusal refusal(engine, "expected silence");
     loop([&] {
       in_force += refusal.in_force();
       try {
-        engine_.push([&] { ++ran; }, {});
+        engine.push([&] { ++ran; }, {});
       } catch (const MisuseError&) {
         ++refused;
       }
     });
   });
-  engine_.wait_all();
+  engine.wait_all();
   EXPECT_EQ(refused, 32);
   EXPECT_EQ(in_force, 32);
   EXPECT_EQ(ran, 0);
@@ -253,21 +215,21 @@ TEST_P(LoopScope, ACaptureInAPieceHoldsTheLoopsInIt) {
   std::atomic<int> ran = 0;
   in_op([&] {
     parallel_for(4, 1, [&](std::size_t, std::size_t) {
-      const Graph graph = engine_.capture([&] { loop([&] { engine_.push([&] { ++ran; }, {}); }); });
+      const Graph graph = engine.capture([&] { loop([&] { engine.push([&] { ++ran; }, {}); }); });
       captured += graph.size();
     });
   });
-  engine_.wait_all();
+  engine.wait_all();
   EXPECT_EQ(captured, 128u);
   EXPECT_EQ(ran, 0);
 }
 
 TEST_P(LoopScope, PiecesOfAnOpOnAnOrderedLaneRunInItsSection) {
-  const LaneId lane = engine_.add_lane(std::make_shared<SimLane>("device"));
+  const LaneId lane = engine.add_lane(std::make_shared<SimLane>("device"));
   std::mutex mutex;
   std::set<std::thread::id> threads;
   std::thread::id of_op;
-  engine_.push(
+  engine.push(
       [&] {
         of_op = std::this_thread::get_id();
         loop([&] {
@@ -275,8 +237,8 @@ TEST_P(LoopScope, PiecesOfAnOpOnAnOrderedLaneRunInItsSection) {
           threads.insert(std::this_thread::get_id());
         });
       },
-      {mutate(var_)}, {.name = "issue", .lane = lane});
-  engine_.wait_all();
+      {mutate(a)}, {.name = "issue", .lane = lane});
+  engine.wait_all();
   EXPECT_EQ(threads, std::set{of_op});
 }
 
@@ -292,24 +254,20 @@ TEST_P(LoopScope, AnEngineThatEndsInAPieceLeavesTheNumberOfRunningOps) {
   Crowd crowd;
   const auto count = [&] { crowd.pass([] { std::this_thread::sleep_for(200us); }); };
   for (int i = 0; i < 3; ++i) {
-    engine_.push([] { parallel_for(8, 1, [](std::size_t, std::size_t) { use_an_engine(); }); }, {});
-    for (int k = 0; k < 40; ++k) engine_.push(count, {});
+    engine.push([] { parallel_for(8, 1, [](std::size_t, std::size_t) { use_an_engine(); }); }, {});
+    for (int k = 0; k < 40; ++k) engine.push(count, {});
   }
-  engine_.wait_all();
+  engine.wait_all();
   EXPECT_LE(crowd.most(), GetParam().policy == Policy::serial ? 1 : GetParam().workers);
 }
 
-class LoopScopeWithoutSpares : public LoopScope {
- protected:
-  LoopScopeWithoutSpares() : LoopScope(0) {}
-};
-WINDROW_EVERY_POLICY(LoopScopeWithoutSpares);
-
-TEST_P(LoopScopeWithoutSpares, AnEngineMayEndInAPiece) {
-  in_op([] { parallel_for(8, 1, [](std::size_t, std::size_t) { use_an_engine(); }); });
-  in_op([] {
-    parallel_for(4, 1, [](std::size_t, std::size_t) { parallel_for(2, 1, [](auto, auto) { use_an_engine(); }); });
-  });
+TEST_P(LoopScope, AnEngineMayEndInAPieceWithoutSpareThreads) {
+  Engine without(options({.max_spare_threads = 0}));
+  without.push([] { parallel_for(8, 1, [](auto, auto) { use_an_engine(); }); }, {});
+  without.wait_all();
+  without.push([] { parallel_for(4, 1, [](auto, auto) { parallel_for(2, 1, [](auto, auto) { use_an_engine(); }); }); },
+               {});
+  without.wait_all();
 }
 
 TEST(LoopScopeTrace, AWaitInAPieceIsTakenFromTheTimeOfItsOpOnce) {

@@ -47,14 +47,11 @@ TEST(SerialPolicy, ATokenRunsNoOtherOpInsideItsCall) {
   // The second token is called after the first, by the same thread; what the first one releases waits for the second.
   Engine engine({.policy = Policy::serial});
   const Var a = engine.new_var(), b = engine.new_var();
-  std::vector<OnComplete> tokens;
-  engine.push_async([&](OnComplete done) { tokens.push_back(std::move(done)); }, {mutate(a)});
-  engine.push_async([&](OnComplete done) { tokens.push_back(std::move(done)); }, {mutate(b)});
+  Tokens tokens;
+  for (const Var var : {a, b}) engine.push_async(tokens.taker(), {mutate(var)});
   bool ran = false;
   engine.push([&] { engine.wait(b), ran = true; }, {mutate(a)});
-  std::thread([&] {
-    for (OnComplete& token : tokens) token();
-  }).join();
+  std::thread([&] { tokens.complete_one(), tokens.complete_one(); }).join();
   ASSERT_TRUE(engine.wait_all_for(patience));
   EXPECT_TRUE(ran);
 }

@@ -10,55 +10,34 @@ namespace {
 /// What never ends, in these tests ends after so many ops.
 constexpr int supply = 5000;
 
-struct AgingCase {
-  Policy policy;
-  std::vector<int> endless;  ///< priorities of ops of which each pushes the next
-  int waiting;               ///< priority of one op beside them
-};
-
-std::string case_name(const ::testing::TestParamInfo<AgingCase>& info) {
-  const auto number = [](int priority) { return (priority < 0 ? "minus_" : "") + std::to_string(std::abs(priority)); };
-  std::string name(to_string(info.param.policy));
-  for (const int priority : info.param.endless) name += "_" + number(priority);
-  return name + "_beside_" + number(info.param.waiting);
-}
-
-std::vector<AgingCase> every_case() {
-  std::vector<AgingCase> cases;
-  for (const Policy policy : {Policy::serial, Policy::pool, Policy::per_device, Policy::chaos}) {
-    for (const auto& [endless, waiting] : {std::pair(std::vector{1}, 0),
-                                           {{0}, -1},
-                                           {{-1}, -2},
-                                           {{1}, -1},
-                                           {{3, 1}, 2},
-                                           {{4, 3, 2}, 1},
-                                           {{1, -1}, 0},
-                                           {{1, 0}, -1}}) {
-      cases.push_back({policy, endless, waiting});
-    }
-  }
-  return cases;
-}
-
-class AgingTest : public ::testing::TestWithParam<AgingCase> {};
-INSTANTIATE_TEST_SUITE_P(All, AgingTest, ::testing::ValuesIn(every_case()), case_name);
+class AgingTest : public EachPolicy {};
+WINDROW_EACH_POLICY(AgingTest);
 
 TEST_P(AgingTest, AnOpOfLowPriorityRunsAlthoughHigherOnesNeverEnd) {
-  // On a lane of one thread, so that with policy per_device too there is one place to run.
-  Engine engine({.policy = GetParam().policy, .workers = 1});
-  const LaneId lane = engine.add_lane(HostLane{.name = "lane"});
-  int left = supply, left_when_run = 0;
-  std::function<void(int)> run_next = [&](int priority) {
-    if (--left > 0) engine.push([&, priority] { run_next(priority); }, {}, {.priority = priority, .lane = lane});
-  };
-  engine.push(
-      [&] {
-        for (const int priority : GetParam().endless) run_next(priority);
-        engine.push([&] { left_when_run = left; }, {}, {.priority = GetParam().waiting, .lane = lane});
-      },
-      {}, {.lane = lane});
-  ASSERT_TRUE(engine.wait_all_for(patience));
-  EXPECT_GT(left_when_run, 0);
+  // Priorities of ops of which each pushes the next, and that of one op beside them.
+  for (const auto& [endless, waiting] : {std::pair(std::vector{1}, 0),
+                                         {{0}, -1},
+                                         {{-1}, -2},
+                                         {{1}, -1},
+                                         {{3, 1}, 2},
+                                         {{4, 3, 2}, 1},
+                                         {{1, -1}, 0},
+                                         {{1, 0}, -1}}) {
+    // On a lane of one thread, so that with policy per_device too there is one place to run.
+    Engine engine({.policy = GetParam(), .workers = 1});
+    const LaneId lane = engine.add_lane(HostLane{.name = "lane"});
+    int left = supply, left_when_run = 0;
+    std::function<void(int)> run_next = [&](int priority) {
+      if (--left > 0) engine.push([&, priority] { run_next(priority); }, {}, {.priority = priority, .lane = lane});
+    };
+    const auto begin = [&, &urgent = endless, last = waiting] {
+      for (const int priority : urgent) run_next(priority);
+      engine.push([&] { left_when_run = left; }, {}, {.priority = last, .lane = lane});
+    };
+    engine.push(begin, {}, {.lane = lane});
+    ASSERT_TRUE(engine.wait_all_for(patience));
+    EXPECT_GT(left_when_run, 0) << "priority " << waiting << " beside " << ::testing::PrintToString(endless);
+  }
 }
 
 TEST(Aging, AHostOpRunsAlthoughUrgentOpsNeverEndOnBothThreadsOfTheHost) {
@@ -83,21 +62,6 @@ TEST(Aging, AHostOpRunsAlthoughUrgentOpsNeverEndOnBothThreadsOfTheHost) {
       {});
   ASSERT_TRUE(engine.wait_all_for(patience));
   EXPECT_GT(left_when_run, 0);
-}
-
-TEST(Aging, AChainOfSuccessorsLeavesAPlaceToBackgroundOps) {
-  // Links that are successors of each other go from op to op without a queue.
-  constexpr int links = 5000;
-  Engine engine({.policy = Policy::pool, .workers = 1});
-  const Var chain = engine.new_var();
-  Gate gate;
-  int ran = 0, ran_before = links;
-  engine.push([&] { gate.await(); }, {mutate(chain)});
-  for (int i = 0; i < links; ++i) engine.push([&] { ++ran; }, {mutate(chain)});
-  engine.push([&] { ran_before = ran; }, {}, {.priority = -1});
-  gate.open();
-  ASSERT_TRUE(engine.wait_all_for(patience));
-  EXPECT_LT(ran_before, links);
 }
 
 /// Of another thread, until they are stopped or patience ends; there always are ready ones among them.
@@ -253,10 +217,7 @@ TEST_P(HandOver, IsNotStarvedByOpsWithoutEnd) {
 }
 
 TEST_P(HandOver, AThreadThatIsHeldBackGoesOn) {
-  EngineOptions limited = options();
-  limited.max_pending_ops = 200;
-  limited.max_pending_bytes = 10000;
-  Engine held_back(limited);
+  Engine held_back(options({.max_pending_ops = 200, .max_pending_bytes = 10000}));
   std::atomic<int> ran{0};
   for (int i = 0; i < 5000; ++i) held_back.push([&] { ++ran; }, {}, {.bytes = 100});
   EXPECT_TRUE(becomes(ran, 5000));

@@ -3,7 +3,7 @@ find_package(nlohmann_json REQUIRED)
 windrow_test(
   engine_test
   SOURCES engine/access_check_test.cc engine/bytes_test.cc engine/commute_test.cc engine/continuation_test.cc
-          engine/deadline_test.cc engine/denormals_test.cc engine/engine_test.cc engine/error_test.cc
+          engine/deadline_test.cc engine/engine_test.cc engine/error_test.cc
           engine/graph_life_test.cc engine/graph_test.cc engine/lane_issue_test.cc engine/lane_test.cc
           engine/lifecycle_test.cc engine/options_test.cc engine/oracle_test.cc engine/parallel_test.cc
           engine/parts_test.cc engine/policy_test.cc engine/progress_test.cc engine/trace_summary_test.cc
@@ -25,11 +25,9 @@ add_test(NAME fault_soak COMMAND fault_test)
 set_tests_properties(fault_soak PROPERTIES LABELS soak TIMEOUT 3600 ENVIRONMENT WINDROW_FAULT_STRIDES=1000000)
 windrow_test(fork_test SOURCES engine/fork_test.cc engine/fork_pending_test.cc LINKS windrow::engine)
 
-# The oracle without end; engine_soak alone tries a hundred times as many.
-add_executable(engine_soak engine/soak.cc)
-windrow_test_program(engine_soak windrow::engine GTest::gtest)
-add_test(NAME engine.soak COMMAND engine_soak --ops 1e7)
-set_tests_properties(engine.soak PROPERTIES LABELS soak TIMEOUT 7200)
+# The oracle, ten million ops.
+add_test(NAME engine.soak COMMAND engine_test --gtest_filter=OracleOfRandomShapes.*)
+set_tests_properties(engine.soak PROPERTIES LABELS soak TIMEOUT 7200 ENVIRONMENT WINDROW_TEST_OPS=1e7)
 
 # Relacy switches threads by hand, which sanitizers do not follow.
 if(NOT WINDROW_SANITIZE)

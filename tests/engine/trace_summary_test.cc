@@ -26,9 +26,7 @@ TEST(Trace, ShowsCountersOfTheProgram) {
   engine.trace().add_counter("gone", []() -> std::optional<std::uint64_t> { return std::nullopt; });
   engine.trace().start({.all_arrows = true});
   engine.push([&] { bytes = 9; }, {});
-  engine.wait_all();
-  engine.trace().stop();
-  const ReadTrace trace = read_trace(engine);
+  const ReadTrace trace = end_trace(engine);
   const auto& counts = trace.counters.at("bytes in use");
   EXPECT_EQ(counts.size(), trace.counters.at("pending ops").size());
   EXPECT_EQ(counts.front().count, 7);
@@ -61,9 +59,7 @@ TEST_P(SummaryOfEveryPolicy, AgreesWithTheTrace) {
     engine.push([rounds = static_cast<int>(random() % 3000)] { spin(rounds); },
                 {read(vars[random() % 4]), mutate(vars[random() % 4])}, {.name = "op" + std::to_string(i)});
   }
-  engine.wait_all();
-  engine.trace().stop();
-  const ReadTrace trace = read_trace(engine);
+  const ReadTrace trace = end_trace(engine);
   const TraceSummary summary = engine.trace().summary();
 
   std::int64_t longest = 0, first = trace.ops[0].begin, last = 0, total = 0;
@@ -77,7 +73,11 @@ TEST_P(SummaryOfEveryPolicy, AgreesWithTheTrace) {
   EXPECT_EQ(summary.length.count(), last - first);
   EXPECT_EQ(summary.ops.size(), 24u);
   std::int64_t on_path = 0, busy = 0;
-  for (const auto& row : summary.critical_ops) on_path += row.total.count();
+  for (const auto& row : summary.critical_ops) {
+    on_path += row.total.count();
+    EXPECT_EQ(row.total.count(), trace.op(row.name).end - trace.op(row.name).begin);
+    EXPECT_LE(row.total, summary.critical_ops.front().total);
+  }
   for (const auto& track : summary.tracks) busy += track.busy.count();
   EXPECT_EQ(on_path, longest);
   EXPECT_EQ(busy, total);
@@ -119,33 +119,6 @@ TEST_P(SummaryOfEveryPolicy, DevicesHaveTracksOfTheirOwn) {
   }
   EXPECT_EQ(pieces, (std::map<std::string, std::uint64_t>{{"first device", 3}, {"second device", 1}}));
   EXPECT_NE(to_string(summary).find("work of devices"), std::string::npos);
-}
-
-TEST(TraceSummary, TheCriticalPathOfADiamondGoesThroughItsLongerSide) {
-  Engine engine({.policy = Policy::serial});
-  const Var a = engine.new_var(), b = engine.new_var(), c = engine.new_var();
-  engine.trace().start({.all_arrows = true});
-  engine.push([] { spin(1000); }, {mutate(a)}, {.name = "top"});
-  engine.push([] { spin(100'000); }, {read(a), mutate(b)}, {.name = "long"});
-  engine.push([] { spin(10); }, {read(a), mutate(c)}, {.name = "short"});
-  engine.push([] { spin(1000); }, {read(b), read(c)}, {.name = "bottom"});
-  engine.push([] { spin(2000); }, {}, {.name = "alone"});
-  const TraceSummary summary = engine.trace().summary();
-  // Which side is the longer one the machine decides, which may take a thread's core away at any moment.
-  std::map<std::string, std::chrono::nanoseconds> took;
-  for (const auto& row : summary.ops) took[row.name] = row.total;
-  const std::string side = took["long"] > took["short"] ? "long" : "short";
-  std::set<std::string> path = {"top", side, "bottom"};
-  if (took["alone"] > took["top"] + took[side] + took["bottom"]) path = {"alone"};
-  std::set<std::string> names;
-  std::chrono::nanoseconds sum{};
-  for (const auto& row : summary.critical_ops) {
-    names.insert(row.name);
-    sum += took[row.name];
-    EXPECT_LE(row.total, summary.critical_ops.front().total);
-  }
-  EXPECT_EQ(names, path);
-  EXPECT_EQ(summary.critical_path, sum);
 }
 
 /// The shortest time than which so many in a hundred are no longer.
