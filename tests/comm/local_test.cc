@@ -103,14 +103,9 @@ TEST(LocalGroup, NamesTheHalfOfAMessageThatIsMissing) {
     const LocalGroup group(host_devices(engine, 2), {.patience = 50ms});
     const Tensor x = filled(group[1].device(), 1, 4, 1);
     sends ? group[1].send(x, 0, {.name = "hello"}) : group[1].recv(x, 0, {.name = "hello"});
-    try {
-      engine.wait_all();
-      ADD_FAILURE() << "the message ends";
-    } catch (const Error& error) {
-      const std::string half =
-          sends ? "recv 'hello' (float32 1 x 4, from rank 1)" : "send 'hello' (float32 1 x 4, to rank 1)";
-      EXPECT_NE(std::string(error.what()).find("rank 0 has not called " + half), std::string::npos) << error.what();
-    }
+    const std::string half =
+        sends ? "recv 'hello' (float32 1 x 4, from rank 1)" : "send 'hello' (float32 1 x 4, to rank 1)";
+    expect_error<Error>([&] { engine.wait_all(); }, "rank 0 has not called " + half);
     engine.heal(x.var());
   }
 }
@@ -119,13 +114,8 @@ TEST(LocalGroup, NamesTheMemberThatDoesNotCallInTime) {
   Engine engine({.workers = 2});
   expect_missing_member_to_be_named(LocalGroup(host_devices(engine, 2), {.patience = 50ms}));
   const LocalGroup other(host_devices(engine, 2), {.patience = 50ms});
-  try {
-    other[1].exchange({});
-    ADD_FAILURE() << "rank 0 has not called exchange";
-  } catch (const CommError& error) {
-    EXPECT_STREQ(error.what(),
-                 "rank 0 has not called exchange within 50 ms after the first member; the group is broken");
-  }
+  EXPECT_EQ(error_of<CommError>([&] { other[1].exchange({}); }),
+            "rank 0 has not called exchange within 50 ms after the first member; the group is broken");
 }
 
 TEST(LocalGroup, MayWaitForEver) {
@@ -235,16 +225,8 @@ TEST(SimulatedGroup, AnErrorNestsTheFailureOfTheOperand) {
   group[0].all_reduce(x);
   group[1].all_reduce(y);
   EXPECT_THROW(clock.run(), OpError);
-  try {
-    clock.engine().wait(y.var());
-    ADD_FAILURE();
-  } catch (const OpError& failed) {
-    try {
-      std::rethrow_exception(failed.failures().front()->origin());
-    } catch (const std::exception& origin) {
-      EXPECT_STREQ(origin.what(), "no loss");
-    }
-  }
+  const FailurePtr failure = expect_root<Error>([&] { clock.engine().wait(y.var()); });
+  EXPECT_EQ(error_of<std::runtime_error>([&] { std::rethrow_exception(failure->origin()); }), "no loss");
 }
 
 TEST(LocalGroup, AThreadThatCallsForAllMembersIsNotHeldBackUntilTheOthersAreCalled) {
@@ -266,12 +248,8 @@ TEST(LocalGroup, ExchangeWithoutAMemberThatHasEndedFailsAndOtherCallsGoOn) {
   for (int rank = 0; rank < 3; ++rank) members.emplace_back((*group)[rank]);
   group.reset();
   const auto fails = [](const Communicator& member) {
-    try {
-      member.exchange(std::vector<std::int64_t>{member.rank()});
-      ADD_FAILURE() << "rank 2 has not called";
-    } catch (const CommError& error) {
-      EXPECT_STREQ(error.what(), "exchange: rank 2 has ended without this call");
-    }
+    EXPECT_EQ(error_of<CommError>([&] { member.exchange(std::vector<std::int64_t>{member.rank()}); }),
+              "exchange: rank 2 has ended without this call");
   };
   const auto message = [&] {
     const Tensor x = filled(members[0]->device(), 2, 2, 7), y = filled(members[1]->device(), 2, 2, 0);
