@@ -2,24 +2,13 @@
 // WINDROW_TEST_FAULTS the number of faults that are tried.
 #include "tests/comm/fake_mpi.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <atomic>
 #include <barrier>
 #include <cstdlib>
-#include <functional>
 #include <latch>
-#include <memory>
-#include <optional>
 #include <random>
 #include <regex>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "tests/comm/contract.h"
-#include "tests/comm/random_collectives.h"
 #include "tests/engine/support.h"
 #include "tests/seed.h"
 #include "windrow/comm/internal/member.h"
@@ -31,6 +20,8 @@ namespace {
 using namespace std::chrono_literals;
 using How = MpiFault::How;
 
+[[maybe_unused]] const bool uses_fake_mpi = ::setenv("WINDROW_MPI_PLUGIN", WINDROW_FAKE_MPI, 1) == 0;
+
 /// What each rank tells at its end, in any order; empty if nothing has failed.
 using Told = std::vector<std::string>;
 using OptionsOf = std::function<MpiOptions(int thread)>;
@@ -38,7 +29,6 @@ using OptionsOf = std::function<MpiOptions(int thread)>;
 /// Runs `body` for each rank and each of its groups, in threads of their own, and tells what they throw, a line each.
 Told run_ranks(int ranks, const OptionsOf& options, const std::function<void(const Communicator&)>& body,
                int groups = 1) {
-  ::setenv("WINDROW_MPI_PLUGIN", WINDROW_FAKE_MPI, 1);
   Told told(static_cast<std::size_t>(ranks));
   on_threads(ranks, [&](int i) {
     std::vector<std::string> lines(static_cast<std::size_t>(groups) + 1);
@@ -66,6 +56,16 @@ Told run_ranks(int ranks, const OptionsOf& options, const std::function<void(con
 Told run_ranks(int ranks, const MpiOptions& options, const std::function<void(const Communicator&)>& body,
                int groups = 1) {
   return run_ranks(ranks, OptionsOf([&](int) { return options; }), body, groups);
+}
+
+/// The same with one rank that calls `body`; the others stay until it has ended.
+Told run_one_of_three(int rank, const MpiOptions& options, const std::function<void(const Communicator&)>& body) {
+  std::latch ended(1);
+  return run_ranks(3, options, [&](const Communicator& member) {
+    if (member.rank() != rank) return ended.wait();
+    const std::shared_ptr<void> end(nullptr, [&](void*) { ended.count_down(); });
+    body(member);
+  });
 }
 
 TEST(FakeMpi, KeepsTheContractInAnyOrderOfItsRequests) {
@@ -173,15 +173,7 @@ TEST(FakeMpi, NamesTheMembersThatLackACallInTime) {
        "call 0; the group is broken\n"}};
   for (const Missing& missing : all) {
     const FakeMpiJob job(3, first_seed());
-    std::atomic<bool> ended = false;
-    const Told told = run_ranks(3, {.patience = 200ms, .answer = 20s}, [&](const Communicator& member) {
-      if (member.rank() > 0) return ended.wait(false);
-      const auto end = std::shared_ptr<void>(nullptr, [&](void*) {
-        ended = true;
-        ended.notify_all();
-      });
-      missing.call(member);
-    });
+    const Told told = run_one_of_three(0, {.patience = 200ms, .answer = 20s}, missing.call);
     EXPECT_NE((told[0] + told[1] + told[2]).find(missing.text), std::string::npos) << told[0] << told[1] << told[2];
   }
 }
@@ -189,14 +181,10 @@ TEST(FakeMpi, NamesTheMembersThatLackACallInTime) {
 TEST(FakeMpi, AMemberThatWaitsForAMessageTellsWhatOthersDoNotSee) {
   const FakeMpiJob job(3, first_seed());
   Fails fails = Fails::no;
-  std::atomic<bool> ended = false;
-  run_ranks(3, {.patience = 200ms, .answer = 20s}, [&](const Communicator& member) {
-    if (member.rank() < 2) return ended.wait(false);
+  run_one_of_three(2, {.patience = 200ms, .answer = 20s}, [&](const Communicator& member) {
     const Tensor x = filled(member.device(), 1, 1, 1);
     member.recv(x, 1);
     fails = how_fails(x);
-    ended = true;
-    ended.notify_all();
   });
   EXPECT_EQ(fails, Fails::here);
 }
@@ -229,7 +217,6 @@ TEST(FakeMpi, AnErrorNestsWhatItNames) {
 
 TEST(FakeMpi, EndsAfterCallsWhoseOperandsAreNotReady) {
   const FakeMpiJob job(2, first_seed());
-  ::setenv("WINDROW_MPI_PLUGIN", WINDROW_FAKE_MPI, 1);
   on_threads(2, [](int i) {
     Engine engine({.workers = 2});
     const Device device = host_device(engine);
@@ -315,7 +302,6 @@ TEST(FakeMpi, MayWaitForEver) {
 
 // The fake notes calls of a group that was freed, and messages that are left in one.
 TEST(FakeMpi, GroupsWhoseMembersHaveAllEndedAreFreed) {
-  ::setenv("WINDROW_MPI_PLUGIN", WINDROW_FAKE_MPI, 1);
   const FakeMpiJob job(3, first_seed());
   constexpr int groups_of_the_lasting_one = 10;  // of MPI
   std::barrier all(3);

@@ -1,15 +1,15 @@
-// Groups within a process. Start here; random_collectives.h is the oracle.
+// Groups within a process. Start here; contract.h has the oracle.
 #include "windrow/comm/local.h"
 
 #include <cmath>
-#include <optional>
-#include <thread>
+#include <cstdlib>
 
-#include "tests/comm/contract.h"
-#include "tests/comm/random_collectives.h"
+#include "contract.h"
+#include "part_queue.h"
 #include "tests/devices/simulated.h"
 #include "tests/engine/support.h"
 #include "tests/seed.h"
+#include "windrow/comm/nccl.h"
 #include "windrow/comm/simulated.h"
 #include "windrow/ops/static.h"
 
@@ -103,14 +103,9 @@ TEST(LocalGroup, NamesTheHalfOfAMessageThatIsMissing) {
     const LocalGroup group(host_devices(engine, 2), {.patience = 50ms});
     const Tensor x = filled(group[1].device(), 1, 4, 1);
     sends ? group[1].send(x, 0, {.name = "hello"}) : group[1].recv(x, 0, {.name = "hello"});
-    try {
-      engine.wait_all();
-      ADD_FAILURE() << "the message ends";
-    } catch (const Error& error) {
-      const std::string half =
-          sends ? "recv 'hello' (float32 1 x 4, from rank 1)" : "send 'hello' (float32 1 x 4, to rank 1)";
-      EXPECT_NE(std::string(error.what()).find("rank 0 has not called " + half), std::string::npos) << error.what();
-    }
+    const std::string half =
+        sends ? "recv 'hello' (float32 1 x 4, from rank 1)" : "send 'hello' (float32 1 x 4, to rank 1)";
+    expect_error<Error>([&] { engine.wait_all(); }, "rank 0 has not called " + half);
     engine.heal(x.var());
   }
 }
@@ -119,13 +114,8 @@ TEST(LocalGroup, NamesTheMemberThatDoesNotCallInTime) {
   Engine engine({.workers = 2});
   expect_missing_member_to_be_named(LocalGroup(host_devices(engine, 2), {.patience = 50ms}));
   const LocalGroup other(host_devices(engine, 2), {.patience = 50ms});
-  try {
-    other[1].exchange({});
-    ADD_FAILURE() << "rank 0 has not called exchange";
-  } catch (const CommError& error) {
-    EXPECT_STREQ(error.what(),
-                 "rank 0 has not called exchange within 50 ms after the first member; the group is broken");
-  }
+  EXPECT_EQ(error_of<CommError>([&] { other[1].exchange({}); }),
+            "rank 0 has not called exchange within 50 ms after the first member; the group is broken");
 }
 
 TEST(LocalGroup, MayWaitForEver) {
@@ -235,16 +225,8 @@ TEST(SimulatedGroup, AnErrorNestsTheFailureOfTheOperand) {
   group[0].all_reduce(x);
   group[1].all_reduce(y);
   EXPECT_THROW(clock.run(), OpError);
-  try {
-    clock.engine().wait(y.var());
-    ADD_FAILURE();
-  } catch (const OpError& failed) {
-    try {
-      std::rethrow_exception(failed.failures().front()->origin());
-    } catch (const std::exception& origin) {
-      EXPECT_STREQ(origin.what(), "no loss");
-    }
-  }
+  const FailurePtr failure = expect_root<Error>([&] { clock.engine().wait(y.var()); });
+  EXPECT_EQ(error_of<std::runtime_error>([&] { std::rethrow_exception(failure->origin()); }), "no loss");
 }
 
 TEST(LocalGroup, AThreadThatCallsForAllMembersIsNotHeldBackUntilTheOthersAreCalled) {
@@ -266,12 +248,8 @@ TEST(LocalGroup, ExchangeWithoutAMemberThatHasEndedFailsAndOtherCallsGoOn) {
   for (int rank = 0; rank < 3; ++rank) members.emplace_back((*group)[rank]);
   group.reset();
   const auto fails = [](const Communicator& member) {
-    try {
-      member.exchange(std::vector<std::int64_t>{member.rank()});
-      ADD_FAILURE() << "rank 2 has not called";
-    } catch (const CommError& error) {
-      EXPECT_STREQ(error.what(), "exchange: rank 2 has ended without this call");
-    }
+    EXPECT_EQ(error_of<CommError>([&] { member.exchange(std::vector<std::int64_t>{member.rank()}); }),
+              "exchange: rank 2 has ended without this call");
   };
   const auto message = [&] {
     const Tensor x = filled(members[0]->device(), 2, 2, 7), y = filled(members[1]->device(), 2, 2, 0);
@@ -316,6 +294,53 @@ TEST(LocalGroup, RefusesMisuseAtTheCall) {
   member.all_reduce(x);
   group[1].all_reduce(z);
   EXPECT_EQ(x.get(), Floats(6, 2));
+}
+
+// The order in which parts of calls move.
+
+using comm::PartQueue;
+
+std::vector<std::uint64_t> order_of(PartQueue& queue) {
+  std::vector<std::uint64_t> order;
+  while (const auto part = queue.next()) {
+    order.push_back(part->call);
+    queue.ended(part->bytes);
+  }
+  return order;
+}
+
+TEST(PartQueue, MovesTheHighestPriorityFirstAndEqualOnesInTheOrderOfCalls) {
+  PartQueue queue(100);
+  queue.add({.call = 4, .priority = 1, .bytes = 10});
+  queue.add({.call = 3, .priority = 0, .bytes = 10});
+  queue.add({.call = 1, .priority = 0, .bytes = 10});
+  queue.add({.call = 9, .priority = 7, .bytes = 0});
+  queue.add({.call = 2, .priority = -5, .bytes = 10});
+  EXPECT_EQ(order_of(queue), (std::vector<std::uint64_t>{9, 4, 1, 3, 2}));
+}
+
+TEST(PartQueue, ACallOfHigherPriorityWaitsForAPartOnly) {
+  PartQueue queue(4);
+  queue.add({.call = 0, .priority = 1, .bytes = 10, .part_bytes = 4});
+  EXPECT_EQ(queue.next()->call, 0u);
+  queue.add({.call = 1, .priority = 2, .bytes = 8, .part_bytes = 4});
+  EXPECT_FALSE(queue.next());
+  queue.ended(4);
+  EXPECT_EQ(order_of(queue), (std::vector<std::uint64_t>{1, 1, 0, 0}));
+}
+
+// Groups by NCCL where there is no plug-in for it.
+
+const bool has_no_plug_in = ::setenv("WINDROW_NCCL_PLUGIN", "/nowhere/windrow_nccl.so", 1) == 0;
+
+TEST(NcclGroup, SaysInOneLineThatThereIsNoPlugIn) {
+  ASSERT_TRUE(has_no_plug_in);
+  const std::string why = NcclGroup::unavailable();
+  EXPECT_TRUE(why.starts_with("NCCL cannot be used: ")) << why;
+  EXPECT_NE(why.find("/nowhere/windrow_nccl.so"), std::string::npos) << why;
+  EXPECT_EQ(why.find('\n'), std::string::npos) << why;
+  Engine engine({.workers = 1});
+  EXPECT_THROW(NcclGroup({host_device(engine)}), MisuseError);
 }
 
 }  // namespace

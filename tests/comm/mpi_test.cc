@@ -1,14 +1,10 @@
 // Groups of processes: every process that mpirun has started runs all of these tests.
 #include "windrow/comm/mpi.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <random>
-#include <thread>
 
 #include "tests/comm/contract.h"
-#include "tests/comm/random_collectives.h"
 #include "tests/devices/simulated.h"
 #include "tests/engine/support.h"
 #include "tests/seed.h"

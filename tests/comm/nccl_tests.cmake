@@ -11,7 +11,7 @@ endif()
 set(fake_nccl_plugin WINDROW_FAKE_NCCL="$<TARGET_FILE:windrow_fake_nccl_plugin>")
 windrow_test(
   fake_nccl_test
-  SOURCES comm/contract.cc comm/nccl_test.cc comm/nccl_failures_test.cc comm/random_collectives.cc
+  SOURCES comm/contract.cc comm/nccl_test.cc
   LINKS windrow::comm windrow::cuda windrow_fake_cuda
   DEFINITIONS ${fake_plugin} ${fake_nccl_plugin})
 set_target_properties(fake_nccl_test PROPERTIES LINKER_LANGUAGE CXX)

@@ -1,10 +1,7 @@
 // Groups of groups. The processes are groups of threads here; tests/programs/members_test.cc has real ones.
 #include <cmath>
-#include <memory>
-#include <thread>
 
 #include "tests/comm/contract.h"
-#include "tests/comm/random_collectives.h"
 #include "tests/engine/support.h"
 #include "windrow/comm/local.h"
 #include "windrow/comm/mpi.h"

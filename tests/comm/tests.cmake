@@ -1,7 +1,6 @@
 windrow_test(
   comm_test
-  SOURCES comm/contract.cc comm/local_test.cc comm/nccl_missing_test.cc comm/nested_test.cc comm/part_queue_test.cc
-          comm/random_collectives.cc devices/simulated.cc
+  SOURCES comm/contract.cc comm/local_test.cc comm/nested_test.cc devices/simulated.cc
   LINKS windrow::comm
   INSIDE comm)
 
@@ -13,7 +12,7 @@ target_include_directories(
 target_link_libraries(windrow_fake_mpi PRIVATE windrow_flags)
 windrow_test(
   fake_mpi_test
-  SOURCES comm/contract.cc comm/fake_mpi_test.cc comm/random_collectives.cc
+  SOURCES comm/contract.cc comm/fake_mpi_test.cc
   LINKS windrow::comm windrow_fake_mpi
   DEFINITIONS WINDROW_FAKE_MPI="$<TARGET_FILE:windrow_fake_mpi>")
 add_test(NAME fake_mpi_soak COMMAND fake_mpi_test --gtest_filter=*Fault* --gtest_repeat=5)
@@ -23,7 +22,7 @@ set_tests_properties(fake_mpi_soak PROPERTIES LABELS soak TIMEOUT 600 ENVIRONMEN
 if(NOT TARGET windrow_mpi_plugin OR WINDROW_SANITIZE)
   return()
 endif()
-add_executable(mpi_test comm/contract.cc comm/mpi_test.cc comm/random_collectives.cc devices/simulated.cc)
+add_executable(mpi_test comm/contract.cc comm/mpi_test.cc devices/simulated.cc)
 windrow_test_program(mpi_test windrow::comm GTest::gtest_main)
 add_executable(mpi_rank comm/mpi_rank.cc)
 windrow_test_program(mpi_rank windrow::comm GTest::gtest)

@@ -167,11 +167,11 @@ GraphData vertex_of_kind(std::int32_t kind) {
   return data;
 }
 
+using CudaEvaluation = OnFakeDevice;
+
 /// The second minibatch stays on the device until the first one is scored.
-TEST(CudaEvaluation, ScoresAMinibatchThoughTheNextOneIsStillComputed) {
-  fake::reset();
-  Engine engine({.policy = Policy::pool, .workers = 2});
-  const Device device = cuda::open_device(engine, 0).device;
+TEST_F(CudaEvaluation, ScoresAMinibatchThoughTheNextOneIsStillComputed) {
+  const Device device = open();
   Parameters parameters(device, 1);
   const Parameter weights = parameters.add("weights", 8, 3, Initial::uniform(-1, 1));
   GraphNetwork network(device, parameters, two_kinds(weights), [] { return std::make_unique<SumOfLogits>(); });
@@ -200,7 +200,7 @@ TEST(CudaEvaluation, ScoresAMinibatchThoughTheNextOneIsStillComputed) {
 }
 
 /// The score of one sample is asked for when its minibatch is started: later work of the device holds nothing up.
-TEST(CudaEvaluation, OfEveryScoreAsksForOutputsWhenAMinibatchIsStarted) {
+TEST_F(CudaEvaluation, OfEveryScoreAsksForOutputsWhenAMinibatchIsStarted) {
   struct Case {
     const char* model;
     bool crf = false;
@@ -209,9 +209,7 @@ TEST(CudaEvaluation, OfEveryScoreAsksForOutputsWhenAMinibatchIsStarted) {
   for (const Case& one :
        {Case{"tree-lstm"}, Case{"bilstm"}, Case{"bilstm", true, 2}, Case{"var-lstm", false, 0}, Case{"seq2seq"}}) {
     SCOPED_TRACE(one.model);
-    fake::reset({.memory = std::size_t{1} << 30});
-    Engine engine({.policy = Policy::pool, .workers = 2});
-    const Device device = cuda::open_device(engine, 0).device;
+    const Device device = open({.memory = std::size_t{1} << 30});
     WorkloadOptions options{.seed = 1, .samples = 32};
     for (const WorkloadSize& size : workload_kind(one.model).sizes) {
       if (size.name == "hidden" || size.name == "embedding") options.sizes[size.name] = 16;
@@ -220,15 +218,15 @@ TEST(CudaEvaluation, OfEveryScoreAsksForOutputsWhenAMinibatchIsStarted) {
     Workload workload = make_workload(one.model, device, options);
     const auto learner = workload.network->learner({});
     const auto outputs = [&] {
-      engine.wait_all();
-      engine.trace().stop();
+      engine->wait_all();
+      engine->trace().stop();
       std::uint64_t count = 0;
-      for (const TraceSummary::Row& row : engine.trace().summary().ops) count += row.name == "push" ? row.count : 0;
+      for (const TraceSummary::Row& row : engine->trace().summary().ops) count += row.name == "push" ? row.count : 0;
       return count;
     };
     const auto score = learner->score();
     const std::size_t sample = 0;
-    engine.trace().start();
+    engine->trace().start();
     score->add({&sample, 1});
     EXPECT_EQ(outputs(), one.outputs);
     EXPECT_FALSE(score->metrics().empty());

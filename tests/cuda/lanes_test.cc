@@ -22,14 +22,14 @@ void add_columns_on(LaneId lane, const Device& device, const Tensor& x, const Te
       {read(x.var()), mutate(sum.var())}, {.lane = lane});
 }
 
+using CudaWorkspaces = OnFakeDevice;
+using CudaEvents = OnFakeDevice;
+
 /// The checker of the fake runtime sees two kernels that use one workspace without an order.
-TEST(CudaWorkspaces, AreOfTheLaneOnWhichTheKernelRuns) {
+TEST_F(CudaWorkspaces, AreOfTheLaneOnWhichTheKernelRuns) {
   for (unsigned run = 0; run < 6; ++run) {
-    fake::reset({.order = run % 2 == 0 ? fake::Order::random : fake::Order::lazy, .seed = run});
-    Engine engine({.policy = Policy::pool, .workers = 2});
-    const cuda::OpenDevice opened = open_device(engine, 0);
-    const Device& device = opened.device;
-    const LaneId lanes[] = {device.lane, opened.copy_out, opened.copy_in, opened.collectives,
+    const Device device = open({.order = run % 2 == 0 ? fake::Order::random : fake::Order::lazy, .seed = run});
+    const LaneId lanes[] = {device.lane, opened->copy_out, opened->copy_in, opened->collectives,
                             cuda::add_stream(device, {.name = "another"})};
     // Later kernels need larger workspaces.
     for (const Index rows : {1000, 100, 5000}) {
@@ -199,13 +199,11 @@ TEST(CudaMemory, IsCopiedByLanesOfItsDevice) {
 }
 
 /// For example since memory is short. The work is done all the same.
-TEST(CudaEvents, LoseNothingIfCallsAboutThemFail) {
+TEST_F(CudaEvents, LoseNothingIfCallsAboutThemFail) {
   for (std::uint64_t call = 1; call < 30; ++call) {
-    fake::reset({.order = fake::Order::random, .seed = static_cast<unsigned>(call)});
-    Engine engine({.policy = Policy::pool, .workers = 2});
-    const Device device = open_device(engine, 0).device;
+    const Device device = open({.order = fake::Order::random, .seed = static_cast<unsigned>(call)});
     const Tensor x = filled(device, 1, 64, 3);
-    engine.wait_all();
+    engine->wait_all();
     fake::hold(true);
     const fake::Counters before = fake::counters();
     const Tensor y = apply(device, op::neg, {.in = {x}});
@@ -221,7 +219,7 @@ TEST(CudaEvents, LoseNothingIfCallsAboutThemFail) {
     EXPECT_EQ(y.get(), Floats(64, -3)) << call;
     EXPECT_EQ(apply(device, op::neg, {.in = {y}}).get(), Floats(64, 3)) << call;
     try {
-      engine.wait_all();
+      engine->wait_all();
     } catch (const OpError&) {
     }
   }

@@ -1,10 +1,11 @@
 // What a minibatch on a CUDA device costs, in calls of the runtime.
-#include <algorithm>
-#include <array>
+#include <cuda_runtime_api.h>
+
 #include <numeric>
 
+#include "support.h"
 #include "tests/batching/blocked_chain.h"
-#include "tests/cuda/support.h"
+#include "tests/ops/mlp.h"
 #include "windrow/batching/schedule.h"
 #include "windrow/comm/local.h"
 #include "windrow/models/trainer.h"
@@ -57,8 +58,10 @@ Cost cost_of(const std::string& model, std::size_t batch, Index hidden, cuda::Le
   return cost;
 }
 
+using CudaMinibatch = OnFakeDevice;
+
 /// Per level: a fused kernel and two products, forward and backward.
-TEST(CudaMinibatch, OfTreesTakesFewCalls) {
+TEST_F(CudaMinibatch, OfTreesTakesFewCalls) {
   const Cost cost = cost_of("tree-lstm", 64, 256);
   EXPECT_EQ(cost.minibatches, 4u);
   EXPECT_GT(cost.levels, 10 * cost.minibatches);
@@ -72,7 +75,7 @@ TEST(CudaMinibatch, OfTreesTakesFewCalls) {
 }
 
 /// However many levels there are.
-TEST(CudaMinibatch, MayTakeOneKernelForAllLevelsOfAPass) {
+TEST_F(CudaMinibatch, MayTakeOneKernelForAllLevelsOfAPass) {
   const Cost cost = cost_of("tree-lstm", 64, 24, cuda::Levels::together);
   EXPECT_GT(cost.levels, 10 * cost.minibatches);
   EXPECT_LE(cost.kernels, 51 * cost.minibatches);
@@ -80,17 +83,15 @@ TEST(CudaMinibatch, MayTakeOneKernelForAllLevelsOfAPass) {
   EXPECT_EQ(cost.waits, 0u);
 }
 
-TEST(CudaMinibatch, MayGiveTheNarrowLevelsToTheKernel) {
+TEST_F(CudaMinibatch, MayGiveTheNarrowLevelsToTheKernel) {
   const auto calls = [](cuda::Levels levels) { return cost_of("tree-lstm", 128, 48, levels).kernels; };
   const std::uint64_t mixed = calls(cuda::Levels::automatic);
   EXPECT_LT(mixed, calls(cuda::Levels::launches) / 2);
   EXPECT_GT(mixed, calls(cuda::Levels::together) + 4);
 }
 
-TEST(CudaMinibatch, MakesGraphsOnceForMinibatchesOfOneShape) {
-  fake::reset();
-  Engine engine({.policy = Policy::pool, .workers = 2});
-  const Device device = cuda::open_device(engine, 0, {.levels = cuda::Levels::launches, .graphs = true}).device;
+TEST_F(CudaMinibatch, MakesGraphsOnceForMinibatchesOfOneShape) {
+  const Device device = open({}, {.levels = cuda::Levels::launches, .graphs = true});
   WorkloadOptions options{.seed = 1, .samples = 16};
   options.sizes["hidden"] = options.sizes["embedding"] = 8;
   Workload workload = make_workload("tree-lstm", device, options);
@@ -103,20 +104,18 @@ TEST(CudaMinibatch, MakesGraphsOnceForMinibatchesOfOneShape) {
   };
   for (int i = 0; i < 5; ++i) step({0, 1, 2, 3, 4, 5, 6, 7});
   EXPECT_LT(losses.back(), losses.front());
-  engine.wait_all();
+  engine->wait_all();
   EXPECT_EQ(fake::counters().graphs, 10u);  // a pass each
   EXPECT_EQ(fake::counters().graphs_made, 2u);
   EXPECT_EQ(fake::counters().synchronisations, 0u);
   step({8});
-  engine.wait_all();
+  engine->wait_all();
   EXPECT_EQ(fake::counters().graphs_made, 4u);
 }
 
 /// A step is issued when the host has looked at the losses, while the device computes gradients.
-TEST(CudaMinibatch, StepsDoNotWaitForTheBackwardPass) {
-  fake::reset();
-  Engine engine({.policy = Policy::pool, .workers = 2});
-  const Device device = cuda::open_device(engine, 0, {.levels = cuda::Levels::launches}).device;
+TEST_F(CudaMinibatch, StepsDoNotWaitForTheBackwardPass) {
+  const Device device = open({}, {.levels = cuda::Levels::launches});
   WorkloadOptions options{.seed = 1, .samples = 16};
   options.sizes["hidden"] = options.sizes["embedding"] = 8;
   Workload workload = make_workload("tree-lstm", device, options);
@@ -129,7 +128,7 @@ TEST(CudaMinibatch, StepsDoNotWaitForTheBackwardPass) {
     before = calls();
     learner->differentiate(samples)();
     workload.parameters->sgd(0.1);
-    engine.wait_all();
+    engine->wait_all();
     whole = calls() - before;
   }
   fake::hold_at("back_level");
@@ -141,7 +140,7 @@ TEST(CudaMinibatch, StepsDoNotWaitForTheBackwardPass) {
   EXPECT_EQ(calls(), before + whole);
   fake::hold_at("");
   EXPECT_GT(loss(), 0);
-  engine.wait_all();
+  engine->wait_all();
 }
 
 Device open_with_launches(Engine& engine) {
@@ -149,7 +148,7 @@ Device open_with_launches(Engine& engine) {
 }
 
 /// Also if the members call combine() when all of the backward pass has been issued.
-TEST(CudaMinibatch, GradientsAreSummedWhileTheBackwardPassRuns) {
+TEST_F(CudaMinibatch, GradientsAreSummedWhileTheBackwardPassRuns) {
   fake::reset();
   BlockedChain zero({.workers = 2}, open_with_launches), one({.workers = 2}, open_with_launches);
   std::array<BlockedChain*, 2> chains = {&zero, &one};
@@ -174,6 +173,102 @@ TEST(CudaMinibatch, GradientsAreSummedWhileTheBackwardPassRuns) {
   for (std::thread& thread : threads) thread.join();
   for (const auto each : {&BlockedChain::w, &BlockedChain::u, &BlockedChain::head}) {
     EXPECT_EQ(zero.parameters.value(zero.*each).get(), one.parameters.value(one.*each).get());
+  }
+}
+
+// Recordings of operators whose replays are CUDA graphs. A test of all devices compares them with fresh runs.
+
+constexpr auto serial = StaticOptions::Order::serial;
+
+/// A layer: its product, and a sum of columns, which takes a workspace.
+struct Layer {
+  explicit Layer(const Device& device, StaticOptions options = {.order = serial})
+      : x(device, 300, 4, "x"), weight(device, 4, 8, "weight"), step(device, body(device), options) {
+    weight.set(std::vector<float>(32, 0.5f));
+    set(1);
+  }
+  void set(float value) const { x.set(std::vector<float>(1200, value)); }
+
+  Static::Body body(const Device& device) const {
+    return [device, x = x, weight = weight](const StaticInputs&) -> std::vector<Tensor> {
+      const Tensor y = apply(device, op::relu, {.in = {apply(device, op::matmul, {.in = {x, weight}})}});
+      return {apply(device, op::column_sum, {.in = {y}})};
+    };
+  }
+
+  const Tensor x, weight;
+  Static step;
+};
+
+std::vector<float> expected(float value) { return std::vector<float>(8, 600 * value); }
+
+using CudaRecording = OnFakeDevice;
+
+TEST_F(CudaRecording, IssuesARunOfOperatorsByOneCall) {
+  Layer layer(open());
+  for (int step = 1; step <= 5; ++step) {
+    layer.set(static_cast<float>(step));
+    EXPECT_EQ(layer.step()[0].get(), expected(static_cast<float>(step)));
+  }
+  EXPECT_EQ(fake::counters().graphs, 4u);  // all but the first
+  EXPECT_EQ(fake::counters().graphs_made, 1u);
+}
+
+TEST_F(CudaRecording, OfAPerceptronIsAFewGraphs) {
+  const Device device = open();
+  Mlp mlp(device);
+  Static step(device, [&](const StaticInputs& batch) { return mlp.step(batch); }, {.order = serial});
+  const Tensor images(device, 16, 12, "images");
+  images.set(std::vector<float>(192, 0.5f));
+  const IntTensor labels(device, 16, 1, "labels");
+  labels.set(std::vector<std::int32_t>(16, 1));
+  const auto run = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      step({.in = {images}, .indices = {labels}});
+      engine->wait_all();  // otherwise steps that overlap may take more memory
+    }
+  };
+  run(2);
+  const fake::Counters before = fake::counters();
+  run(10);
+  const fake::Counters after = fake::counters();
+  // The draws of two layers, and the fill of the gradient of the losses, divide the step into four runs.
+  EXPECT_EQ(after.graphs - before.graphs, 40u);
+  EXPECT_EQ(after.graphs_made, before.graphs_made);
+  EXPECT_EQ(after.allocations, before.allocations);
+}
+
+TEST_F(CudaRecording, IsIssuedCallByCallIfToldSoOrWithoutMemoryForCaptures) {
+  for (const bool told : {true, false}) {
+    Layer layer(open({.memory = std::size_t{told ? 256u : 8u} << 20}), {.order = serial, .capture = !told});
+    for (int step = 1; step <= 3; ++step) EXPECT_EQ(layer.step()[0].get(), expected(1));
+    EXPECT_EQ(fake::counters().graphs, 0u);
+  }
+}
+
+/// Whatever call of a replay fails: the one that captures, the one that makes the graph, and one that launches it.
+TEST_F(CudaRecording, RecoversFromFailedCalls) {
+  for (int replay = 0; replay < 3; ++replay) {
+    int failed = 0;
+    for (std::uint64_t call = 1; call < 12; ++call) {
+      SCOPED_TRACE("replay " + std::to_string(replay) + ", call " + std::to_string(call));
+      Layer layer(open());
+      for (int i = 0; i <= replay; ++i) layer.step();
+      engine->wait_all();
+      fake::fail(call, cudaErrorInvalidValue, false);
+      layer.step();
+      try {
+        engine->wait_all();
+      } catch (const OpError&) {
+        ++failed;
+      }
+      fake::fail(0, cudaSuccess, false);
+      for (int i = 0; i < 2; ++i) {
+        layer.set(2);
+        EXPECT_EQ(layer.step()[0].get(), expected(2));
+      }
+    }
+    EXPECT_GT(failed, 0);
   }
 }
 

@@ -1,9 +1,6 @@
 // Plans of models, as a CUDA device would compute them.
 #pragma once
 
-#include <memory>
-#include <vector>
-
 #include "backend/levels.h"
 #include "tests/engine/support.h"
 #include "windrow/batching/backend.h"

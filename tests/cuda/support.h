@@ -2,9 +2,6 @@
 #pragma once
 
 #include <cstdlib>
-#include <functional>
-#include <memory>
-#include <thread>
 
 #include "tests/cuda/fake/fake.h"
 #include "tests/engine/support.h"
@@ -28,5 +25,21 @@ class ReportsAreFailures final : public ::testing::EmptyTestEventListener {
 };
 inline const bool reports_are_failures =
     (::testing::UnitTest::GetInstance()->listeners().Append(new ReportsAreFailures), true);
+
+/// Tests of a device of the fake runtime, which open() begins.
+class OnFakeDevice : public ::testing::Test {
+ protected:
+  /// A fake runtime of its own, a new engine, and its first device.
+  const Device& open(const fake::Options& runtime = {}, const cuda::DeviceOptions& options = {}) {
+    opened.reset();
+    engine.reset();
+    fake::reset(runtime);
+    engine.emplace(EngineOptions{.policy = Policy::pool, .workers = 2});
+    return opened.emplace(cuda::open_device(*engine, 0, options)).device;
+  }
+
+  std::optional<Engine> engine;
+  std::optional<cuda::OpenDevice> opened;
+};
 
 }  // namespace windrow::testing

@@ -1,11 +1,5 @@
 // Back-pressure by ops and by bytes: EngineOptions::max_pending_ops and max_pending_bytes, PushOptions::bytes.
-#include <algorithm>
-#include <atomic>
 #include <deque>
-#include <mutex>
-#include <optional>
-#include <thread>
-#include <vector>
 
 #include "support.h"
 
@@ -29,12 +23,9 @@ TEST_P(BytesTest, CountUntilTheOpHasFinished) {
   engine.push([] {}, {mutate(b)}, {.bytes = 100});  // skipped
   EXPECT_THROW(engine.wait(b), OpError);
   EXPECT_EQ(engine.stats().pending_bytes, 0u);
-  std::optional<OnComplete> token;
-  Gate stored;
-  engine.push_async([&](OnComplete done) { token = std::move(done), stored.open(); }, {mutate(a)}, {.bytes = 10});
-  ASSERT_TRUE(stored.pass());
+  HeldOp held(engine, {mutate(a)}, PushOptions{.bytes = 10});
   EXPECT_EQ(engine.stats().pending_bytes, 10u);
-  (*token)();
+  held.complete();
   engine.wait(a);
   EXPECT_EQ(engine.stats().pending_bytes, 0u);
   engine.retire(a);
@@ -141,48 +132,22 @@ TEST_P(ThreadedBytesTest, ALargePushIsNotPassedBySmallOnesForEver) {
     Engine engine(Limited{false, 10}(options()));
     std::atomic<bool> pushes{true}, passed{false};
     std::atomic<int> after{0};  // small pushes since the large one began
-    std::vector<std::jthread> threads;
-    for (int t = 0; t < 2; ++t) {
-      threads.emplace_back([&] {
-        while (pushes) {
-          engine.push([] { std::this_thread::sleep_for(200us); }, {}, {.bytes = 100});
-          if (!passed) ++after;
-        }
-      });
-    }
-    while (engine.stats().pushed < 50) std::this_thread::yield();
-    after = 0;
-    engine.push([] {}, {}, {.bytes = large});
-    passed = true;
+    on_threads(3, [&](int t) {
+      while (t > 0 && pushes) {
+        engine.push([] { std::this_thread::sleep_for(200us); }, {}, {.bytes = 100});
+        if (!passed) ++after;
+      }
+      if (t > 0) return;
+      while (engine.stats().pushed < 50) std::this_thread::yield();
+      after = 0;
+      engine.push([] {}, {}, {.bytes = large});
+      passed = true;
+      pushes = false;
+    });
     EXPECT_LE(after, 100) << large;
-    pushes = false;
-    threads.clear();
     ASSERT_TRUE(engine.wait_all_for(patience));
   }
 }
-
-/// Tokens of ops that have not been completed. Any thread.
-class Tokens {
- public:
-  AsyncFunction taker() {
-    return [this](OnComplete done) {
-      std::lock_guard lock(mutex_);
-      tokens_.push_back(std::move(done));
-    };
-  }
-  std::optional<OnComplete> next() {
-    std::lock_guard lock(mutex_);
-    std::optional<OnComplete> done;
-    if (tokens_.empty()) return done;
-    done.emplace(std::move(tokens_.front()));
-    tokens_.pop_front();
-    return done;
-  }
-
- private:
-  std::mutex mutex_;
-  std::deque<OnComplete> tokens_;
-};
 
 TEST(BackPressureTest, ItHoldsWhileLongOpsRunOrOthersCompleteOps) {
   for (const bool async : {false, true}) {
@@ -192,7 +157,7 @@ TEST(BackPressureTest, ItHoldsWhileLongOpsRunOrOthersCompleteOps) {
     const std::jthread device([&](const std::stop_token& stop) {
       while (!stop.stop_requested()) {
         std::this_thread::sleep_for(50ms);
-        if (auto done = tokens.next()) (*done)();
+        tokens.complete_one();
       }
     });
     std::uint64_t worst = 0;
@@ -210,9 +175,7 @@ TEST(BackPressureTest, WhoCompletesOpsItselfIsLetGoSoon) {
   Engine engine({.policy = Policy::pool, .workers = 1, .max_pending_ops = 8, .push_patience = patience});
   for (const int round : {1, 50}) {
     for (int i = 0; i < round; ++i) engine.push_async(tokens.taker(), {});
-    for (int i = 0; i < round;) {
-      if (auto done = tokens.next()) (*done)(), ++i;
-    }
+    for (int i = 0; i < round;) i += tokens.complete_one();
   }
   EXPECT_TRUE(engine.wait_all_for(patience));
 }

@@ -2,12 +2,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <fstream>
-#include <optional>
 #include <span>
-#include <stop_token>
-#include <thread>
 
 #include "sim_device.h"
 #include "support.h"
@@ -34,12 +30,7 @@ TEST_P(DeadlineTest, AnOpThatHasNotBegunByThenDoesNotRun) {
   engine.push_async([&](OnComplete done) { ++ran, done(); }, {overwrite(b)}, late);
   EXPECT_THROW(engine.wait(b), OpError);
   engine.push(engine.declare([&] { ++ran; }, {overwrite(b)}, late));
-  try {
-    engine.wait(b);
-    ADD_FAILURE();
-  } catch (const OpError& e) {
-    EXPECT_THROW(e.rethrow_root(), DeadlineError);
-  }
+  expect_root<DeadlineError>([&] { engine.wait(b); });
   EXPECT_EQ(ran, 0);
   EXPECT_EQ(engine.stats().failed, 3u);
   EXPECT_EQ(engine.stats().cancelled, 0u);
@@ -254,10 +245,8 @@ TEST_P(DeadlineTest, ShutdownForReturnsAlthoughAnOpNeverEnds) {
 TEST_P(DeadlineTest, AnEngineThatIsLeftBehindRunsNothingMore) {
   static std::atomic<int> ran, reports;  // outlive the engine
   ran = reports = 0;
-  EngineOptions watched = options();
-  watched.watchdog = 10ms;
-  watched.on_silence = [](const std::string&) { ++reports; };
-  auto left = std::make_unique<Engine>(watched);
+  auto left =
+      std::make_unique<Engine>(options({.watchdog = 10ms, .on_silence = [](const std::string&) { ++reports; }}));
   const Var x = left->new_var("x"), y = left->new_var("y"), z = left->new_var("z");
   HeldOp held(*left, {mutate(x)}), held_too(*left, {mutate(y)}), held_longer(*left, {mutate(z)});
   left->push([] { throw Error("a failure"); }, {}, {.name = "fails"});
@@ -280,10 +269,8 @@ TEST_P(DeadlineTest, AnEngineThatIsLeftBehindRunsNothingMore) {
 }
 
 TEST_P(DeadlineTest, AnEngineWhoseOpsHaveEndedSinceIsNotLeftBehind) {
-  EngineOptions kept = options();
   const auto owned = std::make_shared<int>();
-  kept.on_thread_start = [owned] {};
-  auto ended = std::make_unique<Engine>(std::move(kept));
+  auto ended = std::make_unique<Engine>(options({.on_thread_start = [owned] {}}));
   const Var x = ended->new_var("x");
   HeldOp held(*ended, {mutate(x)});
   EXPECT_FALSE(ended->shutdown_for(0s, [](const std::string&) {}));
@@ -297,6 +284,62 @@ TEST_P(DeadlineTest, AnEngineWhoseOpsHaveEndedSinceIsNotLeftBehind) {
 TEST_P(DeadlineTest, ShutdownForIsRefusedInsideAnOp) {
   engine.push([&] { engine.shutdown_for(1s); }, {mutate(a)});
   expect_error<OpError>([&] { engine.wait(a); }, "would wait for that op itself");
+}
+
+// Ops that are called off: PushOptions::stop. The oracle (random_program.h) compares which ops are cancelled.
+
+class CancelTest : public EngineOnEveryPolicy {};
+WINDROW_EVERY_POLICY(CancelTest);
+
+TEST_P(CancelTest, AnOpWhoseStopIsRequestedDoesNotRunAndSaysSo) {
+  bool ran = false;
+  const int line = __LINE__ + 1;
+  engine.push([&] { ran = true; }, {mutate(a)}, {.name = "load", .stop = stopped()});
+  const std::string text =
+      "op 'load' (pushed at " + std::string(__FILE__) + ":" + std::to_string(line) + ") was cancelled";
+  EXPECT_EQ(error_of<OpError>([&] { engine.wait(a); }), text);
+  EXPECT_EQ(error_of<OpError>([&] { engine.wait_all(); }), text);
+  EXPECT_FALSE(ran);
+  EXPECT_EQ(engine.version(a), 0u);
+}
+
+TEST_P(CancelTest, OptionsThatAreStoredAndDeclaredOpsKeepTheirToken) {
+  std::stop_source source;
+  std::atomic<int> ran = 0;
+  const PushOptions first{.name = "first", .stop = source.get_token()};
+  const PushOptions second = first;
+  DeclaredOp declared;
+  {
+    const std::stop_token gone_after_declare = source.get_token();
+    declared = engine.declare([&] { ++ran; }, {mutate(c)}, {.name = "declared", .stop = gone_after_declare});
+  }
+  engine.push([&] { ++ran; }, {mutate(a)}, first);
+  engine.push(declared);
+  engine.wait({read(a), read(c)});
+  source.request_stop();
+  engine.push([&] { ++ran; }, {mutate(b)}, second);
+  engine.push(declared);
+  EXPECT_THROW(engine.wait(b), OpError);
+  EXPECT_THROW(engine.wait(c), OpError);
+  EXPECT_EQ(ran, 2);
+}
+
+TEST_P(CancelTest, SuccessorsAreSkippedAndTellTheCause) {
+  engine.push([] {}, {mutate(a)}, {.name = "load", .stop = stopped()});
+  engine.push([] { ADD_FAILURE(); }, {read(a), mutate(b)}, {.name = "scale"});
+  expect_error<OpError>([&] { engine.wait(b); },
+                        {"op 'scale' (pushed at ", " was skipped because op 'load' (pushed at ", " was cancelled"});
+  EXPECT_EQ(expect_root<Cancelled>([&] { engine.wait(b); })->root().kind, Failure::Kind::cancelled);
+}
+
+TEST_P(CancelTest, TheCapturesOfACancelledOpGoBeforeItsSuccessorsRun) {
+  auto capture = std::make_shared<int>(0);
+  const std::weak_ptr<int> watch = capture;
+  bool gone = false;
+  engine.push([capture = std::move(capture)] {}, {mutate(a)}, {.stop = stopped()});
+  engine.push([&] { gone = watch.expired(); }, {mutate(a)}, {.run_always = true});
+  EXPECT_THROW(engine.wait_all(), OpError);
+  EXPECT_TRUE(gone);
 }
 
 }  // namespace

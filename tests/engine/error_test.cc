@@ -1,16 +1,11 @@
 // Poison: what is told of a failing op. Which ops and variables it reaches is compared by the oracle
 // (random_program.h).
-#include <memory>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "support.h"
 
 namespace windrow::testing {
 namespace {
-
-using ::testing::Test;
 
 class ErrorTest : public EngineOnEveryPolicy {
  protected:
@@ -40,16 +35,6 @@ class ErrorTest : public EngineOnEveryPolicy {
       std::throw_with_nested(std::runtime_error(what));
     }
   }
-  /// The origin of the failure that a wait for the variable throws.
-  static std::exception_ptr origin_of(Engine& engine, Var var) {
-    try {
-      engine.wait(var);
-    } catch (const OpError& error) {
-      return error.failures().front()->origin();
-    }
-    ADD_FAILURE() << "no failure";
-    return nullptr;
-  }
 };
 WINDROW_EVERY_POLICY(ErrorTest);
 
@@ -61,28 +46,17 @@ TEST_P(ErrorTest, AWaitThrowsEveryTime) {
   engine.wait(b);
 }
 
-TEST_P(ErrorTest, TheErrorNamesTheOpItsPushAndTheChain) {
+TEST_P(ErrorTest, TheErrorNamesTheOpItsPushAndTheChainAndRethrowsTheFirstError) {
   const int line = __LINE__ + 1;
   engine.push(boom, {mutate(a)}, {.name = "load"});
   engine.push([] {}, {read(a), mutate(b)}, {.name = "scale"});
-  engine.push([] {}, {read(b), mutate(c)}, {.name = std::string("su") + "m"});
+  engine.push([] {}, {read(b), mutate(c)}, {.name = std::string(60, 'x')});  // names outlive their text
   const std::string text = error_of<OpError>([&] { engine.wait(c); });
   const std::string here = std::string(__FILE__) + ":";
-  EXPECT_EQ(text, "op 'sum' (pushed at " + here + std::to_string(line + 2) +
+  EXPECT_EQ(text, "op '" + std::string(60, 'x') + "' (pushed at " + here + std::to_string(line + 2) +
                       ") was skipped because op 'scale' (pushed at " + here + std::to_string(line + 1) +
                       ") was skipped because op 'load' (pushed at " + here + std::to_string(line) + ") failed: boom");
-}
-
-TEST_P(ErrorTest, TheFirstErrorCanBeRethrownAsItWas) {
-  engine.push(boom, {mutate(a)});
-  engine.push([] {}, {read(a), mutate(b)});
-  try {
-    engine.wait(b);
-    FAIL();
-  } catch (const OpError& e) {
-    EXPECT_EQ(e.failures().size(), 1u);
-    EXPECT_THROW(e.rethrow_root(), std::out_of_range);
-  }
+  expect_root<std::out_of_range>([&] { engine.wait(c); });
 }
 
 TEST_P(ErrorTest, OverwriteAndHealClearPoison) {
@@ -98,18 +72,10 @@ TEST_P(ErrorTest, OverwriteAndHealClearPoison) {
 TEST_P(ErrorTest, AFailedOverwriteReplacesThePoisonAndAMutateDoesNot) {
   engine.push(boom, {mutate(a)}, {.name = "first"});
   engine.push([] {}, {mutate(a)}, {.name = "step"});
-  std::string text = error_of<OpError>([&] { engine.wait(a); });
-  EXPECT_EQ(text.find("step"), std::string::npos) << text;
+  EXPECT_EQ(error_of<OpError>([&] { engine.wait(a); }).find("step"), std::string::npos);
   engine.push(boom, {overwrite(a)}, {.name = "second"});
-  text = error_of<OpError>([&] { engine.wait(a); });
-  EXPECT_NE(text.find("op 'second'"), std::string::npos) << text;
-  EXPECT_EQ(text.find("op 'first'"), std::string::npos) << text;
-}
-
-TEST_P(ErrorTest, ASkippedOverwriteStillPoisons) {
-  engine.push(boom, {mutate(a)});
-  engine.push([] {}, {read(a), overwrite(b)});
-  EXPECT_THROW(engine.wait(b), OpError);
+  const std::string text = error_of<OpError>([&] { engine.wait(a); });
+  EXPECT_TRUE(text.starts_with("op 'second'") && text.find("op 'first'") == text.npos) << text;
 }
 
 TEST_P(ErrorTest, ARunAlwaysOpIsToldAndMayGoOn) {
@@ -184,25 +150,6 @@ TEST_P(ErrorTest, ALongChainKeepsItsEndsAndCountsTheRest) {
   EXPECT_NE(text.find("more failures between"), std::string::npos) << text;
   EXPECT_NE(text.find("op 'root'"), std::string::npos) << text;
   EXPECT_LT(text.size(), 5000u);
-}
-
-TEST_P(ErrorTest, ManyForgottenErrorsDoNotPileUp) {
-  for (int i = 0; i < 2000; ++i) {
-    engine.push(boom, {mutate(a)});
-    EXPECT_THROW(engine.wait(a), OpError);
-    engine.heal(a);
-  }
-  engine.wait(a);
-  engine.wait_all();
-}
-
-TEST_P(ErrorTest, NamesOutliveTheStringsTheyWereMadeOf) {
-  {
-    PushOptions options{.name = std::string(60, 'x')};
-    std::vector<std::string> reused(100, std::string(60, '#'));
-    engine.push(boom, {mutate(a)}, options);
-  }
-  expect_told(a, {"op '" + std::string(60, 'x') + "'"});
 }
 
 TEST_P(ErrorTest, OneExceptionThrownByTwoOpsIsTwoFailures) {
@@ -283,7 +230,7 @@ TEST_P(ErrorTest, OfFailuresThatHaveOneOriginOneIsTold) {
               const Var var = heard.new_var();
               heard.push([&] { fail_by(origin); }, {mutate(var)});
               heard.push([&] { fail_by(origin); }, {});
-              EXPECT_EQ(origin_of(heard, var), origin);
+              EXPECT_EQ(expect_root<std::runtime_error>([&] { heard.wait(var); })->origin(), origin);
             }),
             "");
 }
@@ -307,7 +254,7 @@ TEST_P(ErrorTest, EachDroppedTokenIsTold) {
     forgotten.push_async([](OnComplete) {}, {mutate(var)}, {.name = "first"});
     forgotten.push_async([](OnComplete) {}, {}, {.name = "second"});
     forgotten.push_async([](OnComplete) {}, {}, {.name = "third"});
-    const std::exception_ptr origin = origin_of(forgotten, var);
+    const std::exception_ptr origin = expect_root<Error>([&] { forgotten.wait(var); })->origin();
     ASSERT_TRUE(origin);
     forgotten.heal(var);
     forgotten.push([&] { fail_by(origin); }, {mutate(var)});

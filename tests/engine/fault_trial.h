@@ -1,16 +1,9 @@
 // A trial: an engine, a program, and an allocation that fails while the program runs.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
-#include <memory>
 #include <new>
-#include <string>
-#include <thread>
 #include <tuple>
 
 #include "tests/engine/faults.h"
@@ -135,7 +128,11 @@ class EveryFault : public ::testing::TestWithParam<std::tuple<Policy, faults::Wh
   static faults::Plan plan() {
     return {.where = std::get<faults::Where>(GetParam()), .lasts = std::get<faults::Lasts>(GetParam())};
   }
-  static EngineOptions options() { return {.policy = policy(), .workers = policy() == Policy::per_device ? 1 : 2}; }
+  static EngineOptions options(EngineOptions more = {}) {
+    more.policy = policy();
+    more.workers = policy() == Policy::per_device ? 1 : 2;
+    return more;
+  }
   static void try_program(const Program& program, const EngineOptions& options = EveryFault::options()) {
     with_each_fault(plan(), [&](const faults::Plan& plan) { run_trial(options, plan, program); });
   }

@@ -30,9 +30,7 @@ void expect_unusable(Engine& engine, Var v, const Graph& graph) {
 }
 
 TEST_P(TornForkTest, OpsThatCannotFinishDoNotRunInTheChild) {
-  EngineOptions hasty = options();
-  hasty.fork_patience = 20ms;
-  auto engine = std::make_unique<Engine>(hasty);
+  auto engine = std::make_unique<Engine>(options({.fork_patience = 20ms}));
   const Var v = engine->new_var();
   const Graph graph = engine->capture([&] { engine->push([] {}, {mutate(v)}); });
   HeldOp held(*engine, {mutate(v)});
@@ -56,9 +54,7 @@ TEST_P(TornForkTest, OpsThatCannotFinishDoNotRunInTheChild) {
 }
 
 TEST_P(TornForkTest, AForkInsideAnOpDoesNotWait) {
-  EngineOptions patient = options();
-  patient.fork_patience = 1h;
-  Engine engine(patient), idle(options());
+  Engine engine(options({.fork_patience = 1h})), idle(options());
   EXPECT_TRUE(works(idle));
   const Var v = engine.new_var();
   const Graph graph = engine.capture([&] { engine.push([] {}, {mutate(v)}); });
@@ -175,10 +171,8 @@ TEST_P(TornForkTest, LanesOfTheParentAreRefusedInTheChild) {
 }
 
 TEST_P(ThreadedForkTest, ALaneThatIsBehindIsAwaited) {
-  EngineOptions hasty = options();
-  hasty.fork_patience = 20ms;
   const auto device = std::make_shared<SimLane>("device");
-  Engine engine(hasty);
+  Engine engine(options({.fork_patience = 20ms}));
   const LaneId lane = engine.add_lane(device);
   const Var v = engine.new_var();
   device->hold();

@@ -11,16 +11,17 @@ extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
 namespace windrow::testing {
 namespace {
 
-class ForkTest : public EveryPolicy {};
+class ForkTest : public EngineOnEveryPolicy {};
 WINDROW_EVERY_POLICY(ForkTest);
+class ForkedEngines : public EveryPolicy {};
+WINDROW_EVERY_POLICY(ForkedEngines);
 
 TEST_P(ForkTest, AnEngineThatNeverPushedWorksInTheChild) {
-  Engine engine(options());
   const Child child([&] { CHILD_EXPECT(works(engine)); });
   EXPECT_TRUE(works(engine));
 }
 
-TEST_P(ForkTest, TheChildHasTheValuesAndGoesOn) {
+TEST_P(ForkedEngines, TheChildHasTheValuesAndGoesOn) {
   auto engine = std::make_unique<Engine>(options());
   const Var v = engine->new_var("v");
   int value = 0;
@@ -44,7 +45,6 @@ TEST_P(ForkTest, TheChildHasTheValuesAndGoesOn) {
 }
 
 TEST_P(ForkTest, AChildMayForkAgain) {
-  Engine engine(options());
   EXPECT_TRUE(works(engine));
   const Child child([&] {
     CHILD_EXPECT(works(engine));
@@ -59,18 +59,16 @@ TEST_P(ForkTest, AChildMayForkAgain) {
 }
 
 TEST_P(ForkTest, PoisonIsCopied) {
-  Engine engine(options());
-  const Var v = engine.new_var("v");
-  engine.push([] { throw std::runtime_error("broken"); }, {mutate(v)}, {.name = "breaks"});
+  engine.push([] { throw std::runtime_error("broken"); }, {mutate(a)}, {.name = "breaks"});
   const Child child([&] {
-    CHILD_EXPECT(error_of<OpError>([&] { engine.wait(v); }).find("broken") != std::string::npos);
-    engine.heal(v);
-    engine.wait(v);
+    CHILD_EXPECT(error_of<OpError>([&] { engine.wait(a); }).find("broken") != std::string::npos);
+    engine.heal(a);
+    engine.wait(a);
   });
-  error_of<OpError>([&] { engine.wait(v); });
+  error_of<OpError>([&] { engine.wait(a); });
 }
 
-TEST_P(ForkTest, AChildMayEndByExit) {
+TEST_P(ForkedEngines, AChildMayEndByExit) {
   static std::unique_ptr<Engine> engine;  // ends with the process
   engine = std::make_unique<Engine>(options());
   EXPECT_TRUE(works(*engine));
@@ -97,7 +95,7 @@ void fork_beside(int forks, const std::vector<std::function<void()>>& bodies, co
 
 /// Two engines, since ThreadSanitizer counts up to 64 mutexes that a thread holds, and a fork takes those of all
 /// engines.
-TEST_P(ForkTest, EveryEngineOfTheProcessIsCopied) {
+TEST_P(ForkedEngines, EveryEngineOfTheProcessIsCopied) {
   Engine one(options()), two({.policy = Policy::pool, .workers = 2});
   const Var a = one.new_var(), b = two.new_var();
   int in_a = 0, in_b = 0;
@@ -112,10 +110,8 @@ TEST_P(ForkTest, EveryEngineOfTheProcessIsCopied) {
   two.wait_all();
 }
 
-TEST_P(ForkTest, ThreadsThatPushAndWaitGoOn) {
-  EngineOptions limited = options();
-  limited.max_pending_ops = 64;
-  Engine engine(limited);
+TEST_P(ForkedEngines, ThreadsThatPushAndWaitGoOn) {
+  Engine engine(options({.max_pending_ops = 64}));
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
   std::vector<std::uint64_t> counts(3);
@@ -156,7 +152,6 @@ TEST_P(ForkTest, SoDoThreadsThatExchangeLargeFunctions) {
     for (auto& each : many) sum += each();
     return sum == 4950;
   };
-  Engine engine(options());
   std::atomic<bool> good{true};
   const auto body = [&] { good = good && exchange(); };
   fork_beside(20, {body, body}, [&] {
@@ -166,30 +161,16 @@ TEST_P(ForkTest, SoDoThreadsThatExchangeLargeFunctions) {
   EXPECT_TRUE(good);
 }
 
-TEST_P(ForkTest, SoDoThreadsWhoseOpsOthersComplete) {
-  EngineOptions limited = options();
-  limited.max_pending_ops = 20;
-  Engine engine(limited);
-  std::mutex mutex;
-  std::vector<OnComplete> tokens;
-  const auto complete_all = [&] {
-    std::vector<OnComplete> now;
-    std::unique_lock lock(mutex);
-    now.swap(tokens);
-    lock.unlock();
-    for (OnComplete& done : now) done();
-  };
+TEST_P(ForkedEngines, SoDoThreadsWhoseOpsOthersComplete) {
+  Engine engine(options({.max_pending_ops = 20}));
+  Tokens tokens;
   const std::jthread completes([&](const std::stop_token& stop) {
-    while (!stop.stop_requested()) complete_all(), std::this_thread::yield();
+    while (!stop.stop_requested()) tokens.complete_one() ? void() : std::this_thread::yield();
   });
   const Var v = engine.new_var();
   int ends = 0;
   const auto push = [&] {
-    const auto keep = [&](OnComplete done) {
-      std::lock_guard lock(mutex);
-      tokens.push_back(std::move(done));
-    };
-    engine.push_async(keep, {mutate(v)});
+    engine.push_async(tokens.taker(), {mutate(v)});
     engine.push([&] { ++ends; }, {mutate(v)});
   };
   fork_beside(10, {push}, [&] { CHILD_EXPECT(works(engine)); });
@@ -197,52 +178,43 @@ TEST_P(ForkTest, SoDoThreadsWhoseOpsOthersComplete) {
 }
 
 TEST_P(ForkTest, ACaptureMayForkAndGraphsAreLaunchedInTheChild) {
-  Engine engine(options());
-  const Var v = engine.new_var();
   int value = 0;
   pid_t id = -1;
-  const Graph before = engine.capture([&] { engine.push([&] { ++value; }, {mutate(v)}); });
+  const Graph before = engine.capture([&] { engine.push([&] { ++value; }, {mutate(a)}); });
   for (int i = 0; i < 10; ++i) before.launch();
   const Graph graph = engine.capture([&] {
-    engine.push([&] { ++value; }, {mutate(v)});
+    engine.push([&] { ++value; }, {mutate(a)});
     id = fork_at_rest();
     if (id == 0) Child::use_fresh_stacks();
-    engine.push([&] { ++value; }, {mutate(v)});
+    engine.push([&] { ++value; }, {mutate(a)});
   });
   before.launch();
   graph.launch();
-  EXPECT_TRUE(engine.wait_for({read(v)}, patience));
+  EXPECT_TRUE(engine.wait_for({read(a)}, patience));
   if (id == 0) _exit(value == 13 ? 0 : 1);
   const Child child(id);
   EXPECT_EQ(value, 13);
 }
 
 TEST_P(ForkTest, AnEngineThatHasEndedStaysSo) {
-  Engine engine(options());
   EXPECT_TRUE(works(engine));
-  const Var v = engine.new_var();
   engine.shutdown();
   const Child child([&] {
-    CHILD_EXPECT(refuses([&] { engine.push([] {}, {mutate(v)}); }));
+    CHILD_EXPECT(refuses([&] { engine.push([] {}, {mutate(a)}); }));
     engine.shutdown();
   });
 }
 
 TEST_P(ForkTest, AnEngineThatShutdownForHasNotEndedWorksInTheChild) {
-  Engine engine(options());
-  const Var v = engine.new_var("v");
-  HeldOp held(engine, {mutate(v)});
+  HeldOp held(engine, {mutate(a)});
   EXPECT_FALSE(engine.shutdown_for(0s, [](const std::string&) {}));
   held.complete();
   EXPECT_TRUE(comes_true([&] { return engine.stats().pending == 0; }));
   const Child child([&] { CHILD_EXPECT(works(engine)); });
 }
 
-TEST_P(ForkTest, BackPressureBeginsAnew) {
-  EngineOptions limited = options();
-  limited.max_pending_ops = 20;
-  limited.max_pending_bytes = 1000;
-  Engine engine(limited);
+TEST_P(ForkedEngines, BackPressureBeginsAnew) {
+  Engine engine(options({.max_pending_ops = 20, .max_pending_bytes = 1000}));
   const auto fill = [&] {
     for (int i = 0; i < 2000; ++i) engine.push([] {}, {}, {.bytes = 100});
     return engine.wait_all_for(patience) && engine.stats().pending_bytes == 0;
@@ -252,8 +224,7 @@ TEST_P(ForkTest, BackPressureBeginsAnew) {
 }
 
 TEST_P(ForkTest, LoopsRunInTheChild) {
-  Engine engine(options());
-  const auto sum = [&engine] {
+  const auto sum = [this] {
     std::atomic<int> pieces{0};
     engine.push([&] { parallel_for(1000, 1, [&](std::size_t, std::size_t) { ++pieces; }); }, {});
     engine.wait_all();
@@ -265,12 +236,9 @@ TEST_P(ForkTest, LoopsRunInTheChild) {
   });
 }
 
-TEST_P(ForkTest, TheWatchdogLooksAgain) {
-  EngineOptions watched = options();
+TEST_P(ForkedEngines, TheWatchdogLooksAgain) {
   std::atomic<int> told{0};
-  watched.watchdog = 5ms;
-  watched.on_silence = [&](const std::string&) { ++told; };
-  Engine engine(watched);
+  Engine engine(options({.watchdog = 5ms, .on_silence = [&](const std::string&) { ++told; }}));
   EXPECT_TRUE(works(engine));
   const Child child([&] {
     const Var v = engine.new_var();
@@ -283,7 +251,6 @@ TEST_P(ForkTest, TheWatchdogLooksAgain) {
 }
 
 TEST_P(ForkTest, ATracedEngineIsCopied) {
-  Engine engine(options());
   engine.trace().start();
   EXPECT_TRUE(works(engine));
   const Child child([&] {

@@ -1,7 +1,5 @@
 // What graphs share with the rest of the engine: turns, captures of users that end, variables that end, engines that
 // end.
-#include <atomic>
-#include <thread>
 
 #include "tests/engine/support.h"
 
@@ -30,21 +28,25 @@ TEST(GraphTurns, AnOpThatIsReadyIsNotHiddenBehindOneThatItsWorkerGoesOnWith) {
   engine.wait_all();
 }
 
+/// Links that are successors of each other go from op to op without a queue.
 TEST(GraphTurns, ALongChainLeavesAPlaceToOthers) {
-  for (const int priority : {0, 1, -1}) {
-    constexpr int links = 20'000;
-    Engine engine({.policy = Policy::pool, .workers = 1, .max_pending_ops = 2 * links});
-    const Var a = engine.new_var("a");
-    int ran = 0, ran_before = links;
-    const Graph chain = engine.capture([&] {
-      for (int i = 0; i < links; ++i) engine.push([&] { ++ran; }, {mutate(a)});
-    });
-    StuckOp stuck(engine, {mutate(a)});
-    chain.launch();
-    engine.push([&] { ran_before = ran; }, {}, {.priority = priority});
-    stuck.let_go();
-    engine.wait_all();
-    EXPECT_LT(ran_before, links / 10) << "priority " << priority;
+  for (const bool launched : {true, false}) {
+    for (const int priority : {0, 1, -1}) {
+      constexpr int links = 20'000;
+      Engine engine({.policy = Policy::pool, .workers = 1, .max_pending_ops = 2 * links});
+      const Var a = engine.new_var("a");
+      int ran = 0, ran_before = links;
+      const auto push_chain = [&] {
+        for (int i = 0; i < links; ++i) engine.push([&] { ++ran; }, {mutate(a)});
+      };
+      const Graph chain = engine.capture(push_chain);
+      StuckOp stuck(engine, {mutate(a)});
+      launched ? chain.launch() : push_chain();
+      engine.push([&] { ran_before = ran; }, {}, {.priority = priority});
+      stuck.let_go();
+      engine.wait_all();
+      EXPECT_LT(ran_before, links / 10) << "priority " << priority << (launched ? ", launched" : "");
+    }
   }
 }
 

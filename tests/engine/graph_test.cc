@@ -1,8 +1,5 @@
 // Capture and replay. The oracle (player.h) compares what programs of graphs compute.
-#include <atomic>
-#include <thread>
-
-#include "tests/engine/support.h"
+#include "support.h"
 
 namespace windrow::testing {
 namespace {
@@ -128,18 +125,6 @@ TEST_P(Graphs, RefuseWhatMakesNoSense) {
   EXPECT_THROW(empty.launch(), MisuseError);
 }
 
-TEST_P(Graphs, KeepCapturesAsLongAsTheyOrLaunchesLive) {
-  const auto token = std::make_shared<int>(0);
-  {
-    Graph graph = engine.capture([&] { engine.push([token] { ++*token; }, {mutate(a)}); });
-    graph.launch();
-    graph.launch();
-  }
-  engine.wait_all();
-  EXPECT_EQ(*token, 2);
-  EXPECT_EQ(token.use_count(), 1);
-}
-
 TEST(Graph, IsShownInTheLanguageOfGraphviz) {
   Engine engine({.workers = 1});
   const Var a = engine.new_var("a"), b = engine.new_var("the \"b\"");
@@ -155,6 +140,119 @@ TEST(Graph, IsShownInTheLanguageOfGraphviz) {
   EXPECT_NE(dot.find("  op0 -> op1;\n"), std::string::npos) << dot;
   EXPECT_NE(dot.find("label=\"the \\\"b\\\"\""), std::string::npos) << dot;
   EXPECT_EQ(dot.find("op1 -> op0"), std::string::npos) << dot;
+}
+
+// What runs at one time inside a graph, beside it, and beside its other launches.
+
+class ThreadedGraphs : public EngineOnEveryPolicy {};
+WINDROW_THREADED_POLICIES(ThreadedGraphs);
+
+TEST_P(ThreadedGraphs, LetAnOpStartWhenItsOwnInputsAreReady) {
+  HeldOp slow(engine, {mutate(a)});
+  const Graph graph = engine.capture([&] {
+    engine.push([] {}, {mutate(a)});
+    engine.push([] {}, {mutate(b)});
+    engine.push([] {}, {read(a), mutate(c)});
+  });
+  graph.launch();
+  EXPECT_TRUE(engine.wait_for({read(b)}, patience));
+  EXPECT_FALSE(engine.wait_for({read(c)}, 0s));
+  slow.complete();
+  engine.wait(c);
+}
+
+TEST_P(ThreadedGraphs, LetASuccessorStartWhenItsOwnInputIsDone) {
+  Tokens slow;
+  const Graph graph = engine.capture([&] {
+    engine.push([] {}, {mutate(b)});
+    engine.push_async(slow.taker(), {mutate(a), read(b)});
+  });
+  graph.launch();
+  EXPECT_TRUE(comes_true([&] { return slow.count() == 1; }));
+  // The last op still reads it, so that it may be read and no more.
+  EXPECT_TRUE(engine.wait_for({read(b)}, patience));
+  EXPECT_FALSE(engine.wait_for({mutate(b)}, 0s));
+  slow.complete_one();
+  engine.wait({mutate(b)});
+}
+
+TEST_P(ThreadedGraphs, OverlapWhereTheirVariablesAllow) {
+  Tokens inside;
+  const Graph graph = engine.capture([&] { engine.push_async(inside.taker(), {read(a)}); });
+  graph.launch();
+  graph.launch();
+  EXPECT_TRUE(comes_true([&] { return inside.count() == 2; }));
+  while (inside.complete_one()) continue;
+  engine.wait({mutate(a)});
+}
+
+TEST_P(ThreadedGraphs, MayBeExtendedWhileOthersLaunchThem) {
+  std::atomic<int> first{0}, more{0};
+  const Graph graph = engine.capture([&] { engine.push([&] { ++first; }, {mutate(a)}); });
+  on_threads(5, [&](int t) {
+    for (int i = 0; t > 0 && i < 200; ++i) graph.launch();
+    for (int i = 0; t == 0 && i < 40; ++i) graph.append([&] { engine.push([&] { ++more; }, {mutate(a)}); });
+  });
+  engine.wait(a);
+  EXPECT_EQ(first, 800);
+  const int before = more;
+  graph.launch();
+  engine.wait(a);
+  EXPECT_EQ(more, before + 40);
+}
+
+TEST_P(ThreadedGraphs, EnterAllTheirOpsAtOneInstant) {
+  int x = 0, y = 0;
+  std::atomic<int> between{0};
+  const Graph writes = engine.capture([&] {
+    engine.push([&] { ++x; }, {mutate(a)});
+    engine.push([&] { ++y; }, {mutate(b)});
+  });
+  const Graph looks = engine.capture([&] {
+    engine.push([&] { between += x != y; }, {read(b), read(a)});
+    engine.push([&] { between += x != y; }, {read(a), read(b)});
+  });
+  on_threads(4, [&](int t) {
+    for (int i = 0; i < 200; ++i) (t % 2 == 0 ? writes : looks).launch();
+  });
+  engine.wait_all();
+  EXPECT_EQ(between, 0);
+  EXPECT_EQ(x, 400);
+}
+
+TEST_P(ThreadedGraphs, MayBeDroppedByAnOpOfTheirs) {
+  const auto captured = std::make_shared<int>(0);
+  for (int i = 0; i < 100; ++i) {
+    auto graph = std::make_shared<Graph>();
+    *graph = engine.capture([&] {
+      engine.push([captured, g = graph.get()] { *g = {}; }, {mutate(a)});
+      engine.push([captured] {}, {mutate(b)});
+    });
+    const Graph launched = *graph;
+    launched.launch();
+    engine.push([graph, captured] {}, {mutate(a)});  // keeps the other handle's place until then
+  }
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_EQ(captured.use_count(), 1);
+}
+
+/// Declared ops are dropped before, while and after they run.
+TEST_P(ThreadedGraphs, AndDeclaredOpsMayBeDroppedJustAsTheyEnd) {
+  const auto captured = std::make_shared<int>(0);
+  for (int i = 0; i < 2000; ++i) {
+    std::atomic<bool> runs{false};
+    {
+      const DeclaredOp op = engine.declare([captured, &runs] { runs = true; }, {mutate(a)});
+      engine.push(op);
+      if (i % 2 == 0) {
+        while (!runs) std::this_thread::yield();
+        for (int pause = i % 64; pause > 0; --pause) static_cast<void>(runs.load());
+      }
+    }
+    engine.wait(a);
+  }
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_EQ(captured.use_count(), 1);
 }
 
 }  // namespace

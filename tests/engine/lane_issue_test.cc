@@ -1,9 +1,5 @@
 // What an op on an ordered lane may rely on while it issues work, and how much may be in flight.
-#include <atomic>
 #include <future>
-#include <memory>
-#include <thread>
-#include <vector>
 
 #include "sim_device.h"
 #include "support.h"
@@ -191,9 +187,7 @@ TEST_P(LaneIssueTest, AFailingOpKeepsItsCapturesToo) {
 TEST_P(LaneIssueTest, AnEngineEndsBehindTheLastCaptures) {
   const auto memory = std::make_shared<int>();
   {
-    EngineOptions limited = options();
-    limited.max_pending_bytes = 100;
-    Engine ending(limited);
+    Engine ending(options({.max_pending_bytes = 100}));
     const auto slow = std::make_shared<SimLane>("slow");
     const LaneId on_slow = ending.add_lane(slow);
     const Var v = ending.new_var();

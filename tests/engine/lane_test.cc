@@ -1,7 +1,4 @@
 // Lanes and points, on a simulated device with two ordered lanes.
-#include <atomic>
-#include <memory>
-#include <thread>
 
 #include "sim_device.h"
 #include "support.h"
@@ -51,28 +48,6 @@ TEST(SerialLaneTest, APushReturnsWhenThePointOfItsOpIsReached) {
   }
 }
 
-TEST_P(LaneTest, AHostOpRunsWhenThePointIsReached) {
-  int value = 0, seen = 0;
-  push_slow([&] { value = 7; }, {mutate(a)});
-  engine.push([&] { seen = value; }, {read(a), mutate(b)});
-  engine.wait(a);
-  EXPECT_EQ(value, 7);
-  engine.wait(b);
-  EXPECT_EQ(seen, 7);
-}
-
-TEST_P(LaneTest, AHostWriterWaitsForReadersOnLanes) {
-  int value = 1;
-  std::atomic<int> seen{0};
-  for (const auto& [lane, id] : {std::pair{one, on_one}, {two, on_two}, {far, on_far}}) {
-    engine.push([&, lane = lane] { lane->launch([&] { std::this_thread::sleep_for(5ms), seen += value; }); }, {read(a)},
-                {.lane = id});
-  }
-  engine.push([&] { value = 100; }, {mutate(a)});
-  engine.wait(a);
-  EXPECT_EQ(seen, 3);
-}
-
 TEST_P(ThreadedLaneTest, ASuccessorOnTheSameLaneIsIssuedAtOnce) {
   int value = 1;
   std::atomic<int> issued{0};
@@ -111,19 +86,6 @@ TEST_P(LaneTest, LanesThatCannotWaitForEachOtherMeetOnTheHost) {
   engine.wait(b);
   EXPECT_EQ(seen, 7);
   EXPECT_EQ(far->waits_issued(), 0);
-}
-
-TEST_P(ThreadedLaneTest, AReusedEventDoesNotSatisfyAnOldWait) {
-  // The lane has two events. Between writer and reader many points reuse both.
-  int value = 0, seen = 0;
-  one->hold();
-  for (int i = 0; i < 7; ++i) push_work([] {}, {});
-  push_slow([&] { value = 7; }, {mutate(a)});
-  engine.push([&] { seen = value; }, {read(a), mutate(b)});
-  for (int i = 0; i < 7; ++i) push_work([] {}, {});
-  one->let_go();
-  engine.wait(b);
-  EXPECT_EQ(seen, 7);
 }
 
 TEST_P(LaneTest, AFailingDevicePoisonsItsVariablesAndLeavesTheRest) {

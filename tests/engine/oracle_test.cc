@@ -1,52 +1,37 @@
-// Random programs against a serial interpreter (random_program.h, machine.h, player.h).
+// Random programs against a serial interpreter (random_program.h, machine.h).
 //
 // In the first tests the pushing threads agree on an order by a mutex around each push, or each graph, and the outcome
 // must be the interpreter's, poison and versions included. In the last they do not: there must be some order that
 // explains what every op saw, and that keeps each thread's own.
-#include <cstdio>
-#include <string>
-#include <thread>
-#include <vector>
+#include <cstdlib>
 
-#include "player.h"
+#include "machine.h"
+#include "read_trace.h"
+#include "tests/seed.h"
+#include "windrow/engine/trace.h"
 
 namespace windrow::testing {
 namespace {
 
 constexpr std::uint64_t seed_of_all = 20240611;
 
-struct OracleCase {
-  Setup setup;
-  int pushers;
-};
+/// With so many threads that push.
+constexpr int pusher_counts[] = {1, 2, 8};
 
-std::vector<OracleCase> cases() {
-  std::vector<OracleCase> result;
-  for (const Setup& setup : every_setup) {
-    for (const int pushers : {1, 2, 8}) result.push_back({setup, pushers});
-  }
-  return result;
-}
-
-class Oracle : public ::testing::TestWithParam<OracleCase> {
+class Oracle : public EveryPolicy {
  protected:
-  static EngineOptions options() { return {.policy = GetParam().setup.policy, .workers = GetParam().setup.workers}; }
-
-  static std::uint64_t seed() {
-    const std::uint64_t seed = seed_of_all + static_cast<std::uint64_t>(GetParam().pushers);
-    std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-    return seed;
-  }
+  static std::uint64_t seed(int pushers) { return seed_of_all + static_cast<std::uint64_t>(pushers); }
 
   static void expect_serial_outcome(std::size_t steps, const Features& features) {
-    EXPECT_EQ(play(options(), {seed(), steps, GetParam().pushers, features}).difference, "");
+    for (const int pushers : pusher_counts) {
+      EXPECT_EQ(play(options(), {seed(pushers), steps, pushers, features}).difference, "")
+          << pushers << " threads, seed " << seed(pushers);
+    }
   }
 };
+WINDROW_EVERY_POLICY(Oracle);
 
-INSTANTIATE_TEST_SUITE_P(All, Oracle, ::testing::ValuesIn(cases()), [](const auto& test) {
-  return std::string(to_string(test.param.setup.policy)) + "_" + std::to_string(test.param.setup.workers) +
-         "_workers_" + std::to_string(test.param.pushers) + "_pushers";
-});
+constexpr std::size_t steps_of_long_ones = 1 + WINDROW_ORACLE_OPS / (std::size(every_setup) * std::size(pusher_counts));
 
 TEST_P(Oracle, TheResultIsThatOfTheSerialOrder) { expect_serial_outcome(1000, {.slow_one_in = 4}); }
 
@@ -63,13 +48,32 @@ TEST_P(Oracle, TheSameWithGraphsThatNeverFail) {
 }
 
 /// A million ops, over all policies.
-TEST_P(Oracle, TheSameInLongPrograms) {
-  expect_serial_outcome(1 + WINDROW_ORACLE_OPS / cases().size(), {.slow_one_in = 200});
-}
+TEST_P(Oracle, TheSameInLongPrograms) { expect_serial_outcome(steps_of_long_ones, {.slow_one_in = 200}); }
 
 /// Another million.
 TEST_P(Oracle, TheSameInLongProgramsWithGraphs) {
-  expect_serial_outcome(1 + WINDROW_ORACLE_OPS / cases().size(), {.graphs = true, .slow_one_in = 200});
+  expect_serial_outcome(steps_of_long_ones, {.graphs = true, .slow_one_in = 200});
+}
+
+/// Programs of random shapes, until WINDROW_TEST_OPS ops have run.
+TEST(OracleOfRandomShapes, TheResultIsThatOfTheSerialOrder) {
+  const char* const given = std::getenv("WINDROW_TEST_OPS");
+  double left = given == nullptr ? 1e4 : std::strtod(given, nullptr);
+  for (std::uint64_t seed = first_seed(); left > 0 && !HasFailure(); ++seed) {
+    SCOPED_TRACE("alone with WINDROW_TEST_OPS=1 WINDROW_TEST_SEED=" + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    const auto& setup = every_setup[random() % std::size(every_setup)];
+    const Play how{.seed = seed,
+                   .steps = 500 + random() % 10000,
+                   .pushers = static_cast<int>(1 + random() % 8),
+                   .features = {.failures = random() % 8 != 0,
+                                .lanes = random() % 4 == 0 ? 3 : 0,
+                                .graphs = random() % 2 == 0,
+                                .slow_one_in = 20u << random() % 5}};
+    const Played played = play({.policy = setup.policy, .workers = setup.workers, .chaos_seed = seed}, how);
+    EXPECT_EQ(played.difference, "") << to_string(setup.policy) << ", " << setup.workers << " workers";
+    left -= static_cast<double>(played.ops);
+  }
 }
 
 /// Finds an order of the steps in which each saw what it saw; empty if there is none.
@@ -119,23 +123,110 @@ std::vector<int> explaining_order(const std::vector<Step>& steps, const std::vec
 }
 
 TEST_P(Oracle, PushesThatAgreeOnNothingStillHaveAnOrder) {
-  const auto steps =
-      random_program(seed(), 1500, {.failures = false, .waits = false, .commute = false, .slow_one_in = 4});
-  Machine machine(options(), 0, steps.size());
-  const int pushers = GetParam().pushers;
-  on_threads(pushers, [&](int t) {
-    for (auto i = static_cast<std::size_t>(t); i < steps.size(); i += static_cast<std::size_t>(pushers)) {
-      machine.push(steps[i]);
-    }
-  });
-  ASSERT_TRUE(machine.engine.wait_all_for(patience));
-  for (const Sight& sight : machine.sights) ASSERT_TRUE(sight.ran);
-  const std::vector<int> order = explaining_order(steps, machine.sights, pushers);
-  ASSERT_EQ(order.size(), steps.size()) << "no serial order explains what the ops saw";
-  Interpreter expected;
-  for (const int i : order) expected.run(steps[static_cast<std::size_t>(i)]);
-  EXPECT_EQ(difference(machine, expected), "");
+  for (const int pushers : pusher_counts) {
+    SCOPED_TRACE(std::to_string(pushers) + " threads, seed " + std::to_string(seed(pushers)));
+    const auto steps =
+        random_program(seed(pushers), 1500, {.failures = false, .waits = false, .commute = false, .slow_one_in = 4});
+    Machine machine(options(), 0, steps.size());
+    on_threads(pushers, [&](int t) {
+      for (auto i = static_cast<std::size_t>(t); i < steps.size(); i += static_cast<std::size_t>(pushers)) {
+        machine.push(steps[i]);
+      }
+    });
+    ASSERT_TRUE(machine.engine.wait_all_for(patience));
+    for (const Sight& sight : machine.sights) ASSERT_TRUE(sight.ran);
+    const std::vector<int> order = explaining_order(steps, machine.sights, pushers);
+    ASSERT_EQ(order.size(), steps.size()) << "no serial order explains what the ops saw";
+    Interpreter expected;
+    for (const int i : order) expected.run(steps[static_cast<std::size_t>(i)]);
+    EXPECT_EQ(difference(machine, expected), "");
+  }
 }
+
+// Random programs: their traces hold each op once, and the arrows that one op after the other would give.
+
+class TraceOracle : public EveryPolicy {};
+WINDROW_EVERY_POLICY(TraceOracle);
+
+/// The rule of arrows, one op after the other.
+class ArrowOracle {
+ public:
+  void push(const std::string& op, const std::vector<std::pair<int, AccessKind>>& accesses) {
+    for (const auto& [v, kind] : accesses) {
+      State& state = states_[v];
+      if (kind == AccessKind::read) {
+        if (!state.writer.empty()) arrows.emplace(state.writer, op);
+        state.readers.push_back(op);
+        continue;
+      }
+      for (const std::string& reader : state.readers) arrows.emplace(reader, op);
+      if (state.readers.empty() && !state.writer.empty()) arrows.emplace(state.writer, op);
+      state = {op, {}};
+    }
+  }
+  void retire(const std::string& op, int v) {
+    push(op, {{v, AccessKind::overwrite}});
+    states_.erase(v);
+  }
+
+  Arrows arrows;
+
+ private:
+  struct State {
+    std::string writer;
+    std::vector<std::string> readers;
+  };
+  std::map<int, State> states_;
+};
+
+/// Pushes the steps, or captures and launches some at a time.
+void push_steps(Machine& machine, const std::vector<Step>& steps, bool captured) {
+  for (std::size_t i = 0; i < steps.size();) {
+    const std::size_t end = captured ? std::min(steps.size(), i + 1 + i % 20) : steps.size();
+    const auto push = [&] {
+      for (; i < end; ++i) machine.push(steps[i]);
+    };
+    captured ? machine.engine.capture(push).launch() : push();
+  }
+}
+
+void expect_each_op_and_its_arrows(const EngineOptions& options, bool captured) {
+  for (const unsigned seed : {1u, 2u, 3u}) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const std::vector<Step> steps =
+        random_program(seed, 600, {.waits = !captured, .commute = false, .slow_one_in = 20});
+    Machine machine(options, 0, steps.size());
+    machine.named = true;
+    machine.engine.trace().start({.all_arrows = true});
+    push_steps(machine, steps, captured);
+    EXPECT_THROW(machine.engine.wait_all(), OpError);
+    machine.engine.trace().stop();
+    ReadTrace trace = read_trace(machine.engine);
+    ArrowOracle oracle;
+    std::multiset<std::string> expected, names;
+    for (const Step& step : steps) {
+      if (is_wait(step)) continue;
+      const std::string name = Machine::name_of(step);
+      expected.insert(name);
+      is_retire(step) ? oracle.retire(name, step.accesses[0].first) : oracle.push(name, step.accesses);
+    }
+    // Not those that an op pushes, nor those by which graphs retire variables of their own.
+    for (const auto& op : trace.ops) {
+      if (op.name.starts_with("step ")) names.insert(op.name);
+    }
+    std::erase_if(trace.arrows, [](const auto& arrow) {
+      return !arrow.first.starts_with("step ") || !arrow.second.starts_with("step ");
+    });
+    EXPECT_EQ(names, expected);
+    EXPECT_EQ(trace.arrows, oracle.arrows);
+  }
+}
+
+TEST_P(TraceOracle, HoldsEachOpOnceWithAnArrowForEachDirectDependencyAndNoOther) {
+  expect_each_op_and_its_arrows(options(), false);
+}
+
+TEST_P(TraceOracle, HoldsTheOpsOfGraphsOneByOneAndTheirArrows) { expect_each_op_and_its_arrows(options(), true); }
 
 }  // namespace
 }  // namespace windrow::testing

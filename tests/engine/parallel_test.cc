@@ -1,13 +1,12 @@
 // Loops inside ops: every piece once, with helpers that never are too many.
 #include "windrow/engine/parallel.h"
 
-#include <algorithm>
-#include <atomic>
 #include <set>
-#include <thread>
 
-#include "tests/engine/support.h"
+#include "sim_device.h"
+#include "support.h"
 #include "tests/sanitized.h"
+#include "windrow/engine/internal/push_refusal.h"
 
 namespace windrow::testing {
 namespace {
@@ -111,15 +110,6 @@ TEST_P(Parallel, NoMoreThreadsRunThanTheEngineHasWorkers) {
   EXPECT_LE(crowd.most(), GetParam().policy == Policy::serial ? 1 : GetParam().workers);
 }
 
-TEST_P(Parallel, WorkersTakeOpsBeforeTheyHelp) {
-  // Each op of the crowd runs although a loop could use every worker; the loop ends all the same.
-  std::atomic<int> ran{0};
-  engine.push([&] { parallel_for(200, 1, [&](std::size_t, std::size_t) { std::this_thread::sleep_for(50us); }); }, {});
-  for (int i = 0; i < 500; ++i) engine.push([&] { ++ran; }, {});
-  engine.wait_all();
-  EXPECT_EQ(ran, 500);
-}
-
 TEST(ParallelOutside, LoopsRunOnTheCallingThread) {
   std::set<std::thread::id> threads;
   parallel_for(100, 3, [&](std::size_t, std::size_t) { threads.insert(std::this_thread::get_id()); });
@@ -143,42 +133,157 @@ TEST_P(ParallelHelp, ComesFromAWorkerWithoutOps) {
   engine.wait_all();
 }
 
-TEST_P(ParallelHelp, LeavesForAnOpThatIsReady) {
-  Engine engine({.policy = GetParam(), .workers = 2});
-  // The loop goes on until the op has run, which only the helper can run.
-  std::atomic<int> pieces{0};
-  std::atomic<bool> ran{false};
-  engine.push(
-      [&] {
-        parallel_for(1'000'000'000, 1'000, [&](std::size_t begin, std::size_t) {
-          if (ran) throw std::runtime_error("done");
-          if (++pieces == 100) engine.push([&] { ran = true; }, {});
-          static_cast<void>(begin);
-        });
-      },
-      {});
-  EXPECT_THROW(engine.wait_all(), OpError);
-  EXPECT_TRUE(ran);
+/// The loop goes on until the op has run, which only the helper can run. A thread from outside keeps a few ready ops to
+/// itself before it hands them over; here it pushes one, and no more.
+TEST_P(ParallelHelp, LeavesForAnOpThatAPieceOrAnotherThreadPushes) {
+  for (const bool by_a_piece : {true, false}) {
+    Engine engine({.policy = GetParam(), .workers = 2});
+    std::atomic<int> pieces{0};
+    std::atomic<bool> ran{false}, give_up{false};
+    const auto push = [&] { engine.push([&] { ran = true; }, {}); };
+    const auto piece = [&](std::size_t, std::size_t) {
+      if (ran || give_up) throw std::runtime_error("done");
+      if (++pieces == 100 && by_a_piece) push();
+    };
+    engine.push([&] { parallel_for(1'000'000'000, 1'000, piece); }, {});
+    if (!by_a_piece) {
+      EXPECT_TRUE(comes_true([&] { return pieces >= 1000; }));
+      push();
+    }
+    EXPECT_TRUE(comes_true([&] { return ran.load(); }));
+    give_up = true;
+    EXPECT_THROW(engine.wait_all(), OpError);
+  }
 }
 
-TEST_P(ParallelHelp, LeavesForAnOpThatItsPusherKeeps) {
-  // A thread from outside keeps a few ready ops to itself before it hands them over; here it pushes one, and no more.
-  Engine engine({.policy = GetParam(), .workers = 2});
-  std::atomic<int> pieces{0};
-  std::atomic<bool> ran{false}, give_up{false};
+// Pieces of a loop act in the scopes of the op that runs the loop, whichever thread runs them.
+class LoopScope : public Parallel {
+ protected:
+  /// A loop whose pieces take so long that idle threads would help.
+  template <class F>
+  static void loop(F&& piece) {
+    parallel_for(32, 1, [&](std::size_t, std::size_t) {
+      std::this_thread::sleep_for(500us);
+      piece();
+    });
+  }
+};
+WINDROW_EVERY_POLICY(LoopScope);
+
+TEST_P(LoopScope, PiecesPushIntoTheCaptureOfTheirOp) {
+  std::atomic<int> ran = 0;
+  Graph graph;
+  in_op([&] { graph = engine.capture([&] { loop([&] { engine.push([&] { ++ran; }, {}); }); }); });
+  EXPECT_EQ(graph.size(), 32u);
+  EXPECT_EQ(ran, 0);
+  graph.launch();
+  engine.wait_all();
+  EXPECT_EQ(ran, 32);
+}
+
+TEST_P(LoopScope, PiecesPushIntoTheCaptureOfAnotherEngine) {
+  Engine other(options());
+  std::size_t captured = 0;
+  in_op([&] {
+    const Graph graph = other.capture([&] { loop([&] { other.push([] {}, {}); }); });
+    captured = graph.size();
+  });
+  EXPECT_EQ(captured, 32u);
+}
+
+TEST_P(LoopScope, PiecesAreRefusedWhatTheirOpIsRefused) {
+  std::atomic<int> ran = 0, refused = 0, in_force = 0;
+  in_op([&] {
+    const PushRefusal refusal(engine, "expected silence");
+    loop([&] {
+      in_force += refusal.in_force();
+      try {
+        engine.push([&] { ++ran; }, {});
+      } catch (const MisuseError&) {
+        ++refused;
+      }
+    });
+  });
+  engine.wait_all();
+  EXPECT_EQ(refused, 32);
+  EXPECT_EQ(in_force, 32);
+  EXPECT_EQ(ran, 0);
+}
+
+TEST_P(LoopScope, ACaptureInAPieceHoldsTheLoopsInIt) {
+  std::atomic<std::size_t> captured = 0;
+  std::atomic<int> ran = 0;
+  in_op([&] {
+    parallel_for(4, 1, [&](std::size_t, std::size_t) {
+      const Graph graph = engine.capture([&] { loop([&] { engine.push([&] { ++ran; }, {}); }); });
+      captured += graph.size();
+    });
+  });
+  engine.wait_all();
+  EXPECT_EQ(captured, 128u);
+  EXPECT_EQ(ran, 0);
+}
+
+TEST_P(LoopScope, PiecesOfAnOpOnAnOrderedLaneRunInItsSection) {
+  const LaneId lane = engine.add_lane(std::make_shared<SimLane>("device"));
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  std::thread::id of_op;
   engine.push(
       [&] {
-        parallel_for(1'000'000'000, 1'000, [&](std::size_t, std::size_t) {
-          if (ran || give_up) throw std::runtime_error("done");
-          ++pieces;
+        of_op = std::this_thread::get_id();
+        loop([&] {
+          std::lock_guard lock(mutex);
+          threads.insert(std::this_thread::get_id());
         });
       },
+      {mutate(a)}, {.name = "issue", .lane = lane});
+  engine.wait_all();
+  EXPECT_EQ(threads, std::set{of_op});
+}
+
+// ---- an engine that is made and ended in a piece ----
+
+void use_an_engine() {
+  Engine own({.policy = Policy::pool, .workers = 1});
+  own.push([] { std::this_thread::sleep_for(1ms); }, {});
+  own.shutdown();
+}
+
+TEST_P(LoopScope, AnEngineThatEndsInAPieceLeavesTheNumberOfRunningOps) {
+  Crowd crowd;
+  const auto count = [&] { crowd.pass([] { std::this_thread::sleep_for(200us); }); };
+  for (int i = 0; i < 3; ++i) {
+    engine.push([] { parallel_for(8, 1, [](std::size_t, std::size_t) { use_an_engine(); }); }, {});
+    for (int k = 0; k < 40; ++k) engine.push(count, {});
+  }
+  engine.wait_all();
+  EXPECT_LE(crowd.most(), GetParam().policy == Policy::serial ? 1 : GetParam().workers);
+}
+
+TEST_P(LoopScope, AnEngineMayEndInAPieceWithoutSpareThreads) {
+  Engine without(options({.max_spare_threads = 0}));
+  without.push([] { parallel_for(8, 1, [](auto, auto) { use_an_engine(); }); }, {});
+  without.wait_all();
+  without.push([] { parallel_for(4, 1, [](auto, auto) { parallel_for(2, 1, [](auto, auto) { use_an_engine(); }); }); },
+               {});
+  without.wait_all();
+}
+
+TEST(LoopScopeTrace, AWaitInAPieceIsTakenFromTheTimeOfItsOpOnce) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  engine.trace().start();
+  engine.push(
+      [] {
+        parallel_for(2, 1, [](std::size_t, std::size_t) { use_an_engine(); });
+        std::this_thread::sleep_for(20ms);
+      },
       {});
-  EXPECT_TRUE(comes_true([&] { return pieces >= 1000; }));
-  engine.push([&] { ran = true; }, {});
-  EXPECT_TRUE(comes_true([&] { return ran.load(); }));
-  give_up = true;
-  EXPECT_THROW(engine.wait_all(), OpError);
+  engine.wait_all();
+  engine.trace().stop();
+  std::chrono::nanoseconds busy{};
+  for (const TraceSummary::Track& track : engine.trace().summary().tracks) busy += track.busy;
+  EXPECT_GE(busy, 18ms);  // the sleep, which is no wait of the engine
 }
 
 }  // namespace

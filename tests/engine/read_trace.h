@@ -1,20 +1,14 @@
 // Reads a saved trace back for tests, and checks the properties that every trace must have.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "support.h"
+#include "tests/folder.h"
 
 namespace windrow::testing {
 
@@ -160,34 +154,6 @@ inline ReadTrace parse_trace(std::istream& in) {
   return trace;
 }
 
-/// A folder for the files of a test. The destructor removes it.
-class Folder {
- public:
-  Folder() : path_(std::filesystem::path(::testing::TempDir()) / ("windrow_trace_" + unique())) {
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-  std::set<std::string> files() const {
-    std::set<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) names.insert(entry.path().filename().string());
-    return names;
-  }
-
- private:
-  static std::string unique() {
-    const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-    return std::to_string(now) + "_" + std::to_string(std::hash<std::thread::id>()(std::this_thread::get_id()));
-  }
-  std::filesystem::path path_;
-};
-
 inline ReadTrace read_trace_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   EXPECT_TRUE(in) << "no file " << path;
@@ -200,6 +166,13 @@ inline ReadTrace read_trace(Engine& engine) {
   engine.trace().save(folder.file("run.json"));
   EXPECT_EQ(folder.files(), std::set<std::string>{"run.json"}) << "it leaves something behind";
   return read_trace_file(folder.file("run.json"));
+}
+
+/// The trace of all that is pending, after its end.
+inline ReadTrace end_trace(Engine& engine) {
+  engine.wait_all();
+  engine.trace().stop();
+  return read_trace(engine);
 }
 
 }  // namespace windrow::testing

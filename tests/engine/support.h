@@ -1,15 +1,21 @@
-// Shared by the engine's tests: policies as test parameters, and gates at which tests wait. Start here.
+// Shared by the engine's tests: policies as test parameters, gates at which tests wait, and the headers that most tests
+// need. Start here.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <source_location>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -82,9 +88,9 @@ class Crowd {
 /// An asynchronous op that has begun, and ends when complete() is called.
 class HeldOp {
  public:
-  HeldOp(Engine& engine, AccessList accesses, OpName name = "held") {
-    engine.push_async([this](OnComplete done) { done_.emplace(std::move(done)), begun_.open(); }, accesses,
-                      {.name = name});
+  HeldOp(Engine& engine, AccessList accesses, OpName name = "held") : HeldOp(engine, accesses, {.name = name}) {}
+  HeldOp(Engine& engine, AccessList accesses, const PushOptions& options) {
+    engine.push_async([this](OnComplete done) { done_.emplace(std::move(done)), begun_.open(); }, accesses, options);
     begun_.await();
   }
   void complete() { (*done_)(); }
@@ -93,6 +99,35 @@ class HeldOp {
  private:
   std::optional<OnComplete> done_;
   Gate begun_;
+};
+
+/// Tokens of asynchronous ops that have not been completed. Any thread.
+class Tokens {
+ public:
+  AsyncFunction taker() {
+    return [this](OnComplete done) {
+      std::lock_guard lock(mutex_);
+      tokens_.push_back(std::move(done));
+    };
+  }
+  std::size_t count() {
+    std::lock_guard lock(mutex_);
+    return tokens_.size();
+  }
+  /// Completes the first op that has not been completed. Returns whether there was one.
+  bool complete_one() {
+    std::unique_lock lock(mutex_);
+    if (tokens_.empty()) return false;
+    OnComplete done = std::move(tokens_.front());
+    tokens_.pop_front();
+    lock.unlock();
+    done();
+    return true;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::deque<OnComplete> tokens_;
 };
 
 /// An op that runs until it is let go; for policies whose ops do not run inside push.
@@ -176,7 +211,11 @@ inline std::stop_token stopped() {
 /// A test that runs with every policy and several worker counts.
 class EveryPolicy : public ::testing::TestWithParam<Setup> {
  protected:
-  static EngineOptions options() { return {.policy = GetParam().policy, .workers = GetParam().workers}; }
+  static EngineOptions options(EngineOptions more = {}) {
+    more.policy = GetParam().policy;
+    more.workers = GetParam().workers;
+    return more;
+  }
 };
 
 /// The same with an engine and variables.
@@ -210,6 +249,19 @@ std::string error_of(Call&& call) {
   }
   ADD_FAILURE() << "no exception";
   return {};
+}
+
+/// Expects that the call throws an OpError whose first cause is of type E. Returns the failure.
+template <class E, class Call>
+FailurePtr expect_root(Call&& call) {
+  try {
+    call();
+  } catch (const OpError& e) {
+    EXPECT_THROW(e.rethrow_root(), E);
+    return e.failures().front();
+  }
+  ADD_FAILURE() << "no exception";
+  return nullptr;
 }
 
 /// Expects an exception of this type whose text contains the parts.

@@ -1,19 +1,13 @@
-# The tests of the engine. Start with engine/support.h and order_test.cc, then the oracle: random_program.h.
+# The tests of the engine. Start with engine/support.h and policy_test.cc, then the oracle: random_program.h.
 find_package(nlohmann_json REQUIRED)
 windrow_test(
   engine_test
-  SOURCES engine/access_check_test.cc engine/aging_test.cc engine/bytes_test.cc
-          engine/cancel_test.cc engine/chaos_test.cc engine/commute_test.cc engine/coroutine_test.cc
-          engine/deadline_test.cc engine/denormals_test.cc engine/doze_test.cc
-          engine/engine_test.cc engine/environment_test.cc engine/error_test.cc engine/exit_test.cc
-          engine/extreme_options_test.cc engine/function_test.cc engine/graph_life_test.cc engine/graph_overlap_test.cc
-          engine/graph_test.cc engine/hand_over_test.cc engine/lane_issue_test.cc engine/lane_test.cc engine/lifecycle_test.cc
-          engine/loop_scope_test.cc engine/op_name_test.cc engine/oracle_test.cc
-          engine/order_test.cc engine/parallel_test.cc engine/policy_test.cc engine/ports_test.cc
-          engine/push_refusal_test.cc engine/pushed_version_test.cc engine/recursion_test.cc engine/reduction_test.cc
-          engine/sender_test.cc engine/system_limits_test.cc engine/trace_file_test.cc engine/trace_oracle_test.cc
-          engine/trace_summary_test.cc engine/trace_test.cc engine/wait_rings_test.cc
-          engine/wait_test.cc engine/watchdog_test.cc
+  SOURCES engine/access_check_test.cc engine/bytes_test.cc engine/commute_test.cc engine/continuation_test.cc
+          engine/deadline_test.cc engine/engine_test.cc engine/error_test.cc
+          engine/graph_life_test.cc engine/graph_test.cc engine/lane_issue_test.cc engine/lane_test.cc
+          engine/lifecycle_test.cc engine/options_test.cc engine/oracle_test.cc engine/parallel_test.cc
+          engine/parts_test.cc engine/policy_test.cc engine/progress_test.cc engine/trace_summary_test.cc
+          engine/trace_test.cc engine/wait_rings_test.cc engine/wait_test.cc engine/watchdog_test.cc
   LINKS windrow::engine nlohmann_json::nlohmann_json
   INSIDE engine
   DEFINITIONS WINDROW_ORACLE_OPS=${oracle_ops})
@@ -24,19 +18,16 @@ set_tests_properties(engine.refuses_throwing_destructors PROPERTIES PASS_REGULAR
                                                                     "has a destructor that may throw")
 windrow_test(
   fault_test
-  SOURCES engine/fault_feature_test.cc engine/fault_lane_test.cc engine/fault_test.cc engine/fault_thread_test.cc
-          engine/faults.cc
+  SOURCES engine/fault_feature_test.cc engine/fault_test.cc engine/faults.cc
   LINKS windrow::engine ${CMAKE_DL_LIBS}
   DEFINITIONS WINDROW_FAULT_STRIDES=${fault_strides})
 add_test(NAME fault_soak COMMAND fault_test)
 set_tests_properties(fault_soak PROPERTIES LABELS soak TIMEOUT 3600 ENVIRONMENT WINDROW_FAULT_STRIDES=1000000)
 windrow_test(fork_test SOURCES engine/fork_test.cc engine/fork_pending_test.cc LINKS windrow::engine)
 
-# The oracle without end; engine_soak alone tries a hundred times as many.
-add_executable(engine_soak engine/soak.cc)
-windrow_test_program(engine_soak windrow::engine GTest::gtest)
-add_test(NAME engine.soak COMMAND engine_soak --ops 1e7)
-set_tests_properties(engine.soak PROPERTIES LABELS soak TIMEOUT 7200)
+# The oracle, ten million ops.
+add_test(NAME engine.soak COMMAND engine_test --gtest_filter=OracleOfRandomShapes.*)
+set_tests_properties(engine.soak PROPERTIES LABELS soak TIMEOUT 7200 ENVIRONMENT WINDROW_TEST_OPS=1e7)
 
 # Relacy switches threads by hand, which sanitizers do not follow.
 if(NOT WINDROW_SANITIZE)

@@ -1,5 +1,4 @@
 // Summaries of traces, counters of programs, traces that the environment asks for, and where they are written.
-#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
@@ -7,10 +6,11 @@
 #include <random>
 #include <set>
 #include <sstream>
-#include <thread>
 
 #include "read_trace.h"
 #include "sim_device.h"
+#include "support.h"
+#include "tests/grouping.h"
 #include "windrow/engine/trace.h"
 
 namespace windrow::testing {
@@ -26,9 +26,7 @@ TEST(Trace, ShowsCountersOfTheProgram) {
   engine.trace().add_counter("gone", []() -> std::optional<std::uint64_t> { return std::nullopt; });
   engine.trace().start({.all_arrows = true});
   engine.push([&] { bytes = 9; }, {});
-  engine.wait_all();
-  engine.trace().stop();
-  const ReadTrace trace = read_trace(engine);
+  const ReadTrace trace = end_trace(engine);
   const auto& counts = trace.counters.at("bytes in use");
   EXPECT_EQ(counts.size(), trace.counters.at("pending ops").size());
   EXPECT_EQ(counts.front().count, 7);
@@ -61,9 +59,7 @@ TEST_P(SummaryOfEveryPolicy, AgreesWithTheTrace) {
     engine.push([rounds = static_cast<int>(random() % 3000)] { spin(rounds); },
                 {read(vars[random() % 4]), mutate(vars[random() % 4])}, {.name = "op" + std::to_string(i)});
   }
-  engine.wait_all();
-  engine.trace().stop();
-  const ReadTrace trace = read_trace(engine);
+  const ReadTrace trace = end_trace(engine);
   const TraceSummary summary = engine.trace().summary();
 
   std::int64_t longest = 0, first = trace.ops[0].begin, last = 0, total = 0;
@@ -77,7 +73,11 @@ TEST_P(SummaryOfEveryPolicy, AgreesWithTheTrace) {
   EXPECT_EQ(summary.length.count(), last - first);
   EXPECT_EQ(summary.ops.size(), 24u);
   std::int64_t on_path = 0, busy = 0;
-  for (const auto& row : summary.critical_ops) on_path += row.total.count();
+  for (const auto& row : summary.critical_ops) {
+    on_path += row.total.count();
+    EXPECT_EQ(row.total.count(), trace.op(row.name).end - trace.op(row.name).begin);
+    EXPECT_LE(row.total, summary.critical_ops.front().total);
+  }
   for (const auto& track : summary.tracks) busy += track.busy.count();
   EXPECT_EQ(on_path, longest);
   EXPECT_EQ(busy, total);
@@ -119,33 +119,6 @@ TEST_P(SummaryOfEveryPolicy, DevicesHaveTracksOfTheirOwn) {
   }
   EXPECT_EQ(pieces, (std::map<std::string, std::uint64_t>{{"first device", 3}, {"second device", 1}}));
   EXPECT_NE(to_string(summary).find("work of devices"), std::string::npos);
-}
-
-TEST(TraceSummary, TheCriticalPathOfADiamondGoesThroughItsLongerSide) {
-  Engine engine({.policy = Policy::serial});
-  const Var a = engine.new_var(), b = engine.new_var(), c = engine.new_var();
-  engine.trace().start({.all_arrows = true});
-  engine.push([] { spin(1000); }, {mutate(a)}, {.name = "top"});
-  engine.push([] { spin(100'000); }, {read(a), mutate(b)}, {.name = "long"});
-  engine.push([] { spin(10); }, {read(a), mutate(c)}, {.name = "short"});
-  engine.push([] { spin(1000); }, {read(b), read(c)}, {.name = "bottom"});
-  engine.push([] { spin(2000); }, {}, {.name = "alone"});
-  const TraceSummary summary = engine.trace().summary();
-  // Which side is the longer one the machine decides, which may take a thread's core away at any moment.
-  std::map<std::string, std::chrono::nanoseconds> took;
-  for (const auto& row : summary.ops) took[row.name] = row.total;
-  const std::string side = took["long"] > took["short"] ? "long" : "short";
-  std::set<std::string> path = {"top", side, "bottom"};
-  if (took["alone"] > took["top"] + took[side] + took["bottom"]) path = {"alone"};
-  std::set<std::string> names;
-  std::chrono::nanoseconds sum{};
-  for (const auto& row : summary.critical_ops) {
-    names.insert(row.name);
-    sum += took[row.name];
-    EXPECT_LE(row.total, summary.critical_ops.front().total);
-  }
-  EXPECT_EQ(names, path);
-  EXPECT_EQ(summary.critical_path, sum);
 }
 
 /// The shortest time than which so many in a hundred are no longer.
@@ -246,6 +219,60 @@ TEST(TraceFile, ADeviceIsWrittenAndNotReplaced) {
   EXPECT_NE(text.find("No space left on device"), std::string::npos) << text;
   EXPECT_TRUE(std::filesystem::is_character_file(full));
   EXPECT_EQ(folder.files(), std::set<std::string>{"full"});
+}
+
+// What is left out of the file of a trace, and how its numbers are written.
+
+std::string saved_trace(Engine& engine) {
+  const Folder folder;
+  engine.trace().save(folder.file("run.json"));
+  std::ifstream in(folder.file("run.json"));
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+/// Two ops that change a variable each, one after the other, and an op that reads both.
+Arrows arrows_of(const TraceOptions& options) {
+  Engine engine({.policy = Policy::serial});
+  const Var a = engine.new_var("a"), b = engine.new_var("b");
+  engine.trace().start(options);
+  engine.push([] {}, {overwrite(a)}, {.name = "first"});
+  engine.push([] {}, {overwrite(b)}, {.name = "second"});
+  engine.push([] {}, {read(a), read(b)}, {.name = "sum"});
+  return read_trace(engine).arrows;
+}
+
+TEST(TraceFile, ShowsTheArrowOfWhatAnOpWaitedForLastUnlessItShowsAll) {
+  EXPECT_EQ(arrows_of({}), (Arrows{{"second", "sum"}}));
+  EXPECT_EQ(arrows_of({.all_arrows = true}), (Arrows{{"first", "sum"}, {"second", "sum"}}));
+}
+
+TEST(TraceFile, MarksWhereItWasFull) {
+  Engine engine({.policy = Policy::serial});
+  const auto saved = [&] { return saved_trace(engine); };
+  engine.trace().start({.max_ops_per_thread = 3});
+  for (int i = 0; i < 3; ++i) engine.push([] {}, {}, {.name = "op"});
+  EXPECT_EQ(saved().find("the trace was full"), std::string::npos);
+  for (int i = 0; i < 7; ++i) engine.push([] {}, {}, {.name = "op"});
+  EXPECT_NE(saved().find("\"the trace was full: 7 more ops are left out\""), std::string::npos) << saved();
+}
+
+TEST(TraceFile, AndGraphsAsTextDoNotDependOnTheLocale) {
+  constexpr int ops = 1200;
+  Engine engine({.policy = Policy::serial});
+  const Var a = engine.new_var("a");
+  const Graph graph = engine.capture([&] {
+    for (int i = 0; i < ops; ++i) engine.push([] {}, {mutate(a)}, {.name = "n"});
+  });
+  const std::string dot = graph.dot();
+  engine.trace().start();
+  for (int i = 0; i < ops; ++i) engine.push([] {}, {mutate(a)}, {.name = "n"});
+  engine.trace().stop();
+  const std::string saved = saved_trace(engine), summary = to_string(engine.trace().summary());
+  const Grouping grouping;
+  EXPECT_EQ(graph.dot(), dot);
+  EXPECT_NE(dot.find("op1199 ["), std::string::npos);
+  EXPECT_EQ(saved_trace(engine), saved);
+  EXPECT_EQ(to_string(engine.trace().summary()), summary);
 }
 
 }  // namespace

@@ -1,9 +1,6 @@
 // What a trace shows is what the program did: each op once, when and where it ran, and what it waited for.
 #include "windrow/engine/trace.h"
 
-#include <atomic>
-#include <thread>
-
 #include "read_trace.h"
 #include "sim_device.h"
 
@@ -11,6 +8,13 @@ namespace windrow::testing {
 namespace {
 
 using TraceOfAWorker = PoolOf<1>;
+
+/// Ops run on the threads that push them.
+class SerialTrace : public ::testing::Test {
+ protected:
+  Engine engine{{.policy = Policy::serial}};
+  const Folder folder;
+};
 
 class TraceOfEveryPolicy : public EngineOnEveryPolicy {};
 class TraceOfThreadedPolicies : public EngineOnEveryPolicy {};
@@ -48,8 +52,7 @@ TEST_P(TraceOfThreadedPolicies, AnAsynchronousOpLastsUntilItsOnCompleteIsCalled)
   engine.push([] {}, {read(a), read(b)}, {.name = "after"});
   first.complete();
   second.complete();
-  engine.wait_all();
-  const ReadTrace trace = read_trace(engine);
+  const ReadTrace trace = end_trace(engine);
   for (const char* name : {"first", "second"}) {
     EXPECT_LE(trace.op("meanwhile").end, trace.op(name).end);
     EXPECT_LE(trace.op(name).end, trace.op("after").begin);
@@ -72,9 +75,7 @@ TEST_P(TraceOfThreadedPolicies, AWaitInsideAnOpIsASliceWithinIt) {
       {mutate(a)}, {.name = "outer"});
   while (engine.describe_pending().find("waits inside") == std::string::npos) std::this_thread::yield();
   gate.open();
-  engine.wait_all();
-  engine.trace().stop();
-  const ReadTrace trace = read_trace(engine);
+  const ReadTrace trace = end_trace(engine);
   const auto& outer = trace.op("outer");
   int waits = 0;
   for (const auto& slice : trace.others) {
@@ -100,8 +101,7 @@ TEST_P(TraceOfEveryPolicy, OpsOfOrderedLanesAreThere) {
   engine.push([&] { lane->launch([] {}); }, {mutate(a)}, {.name = "issue", .lane = id});
   engine.push([&] { lane->launch([] {}); }, {read(a), mutate(b)}, {.name = "issue more", .lane = id});
   engine.push([] {}, {read(b)}, {.name = "host"});
-  engine.wait_all();
-  const ReadTrace trace = read_trace(engine);
+  const ReadTrace trace = end_trace(engine);
   EXPECT_EQ(trace.ops.size(), 3u);
   EXPECT_EQ(trace.op("issue").lane, "sim");
   EXPECT_EQ(trace.track_of("issue"), "sim 1");
@@ -110,8 +110,7 @@ TEST_P(TraceOfEveryPolicy, OpsOfOrderedLanesAreThere) {
   EXPECT_EQ(trace.arrows, (Arrows{{"issue", "issue more"}, {"issue more", "host"}}));
 }
 
-TEST(Trace, NamesAreEscaped) {
-  Engine engine({.policy = Policy::serial});
+TEST_F(SerialTrace, NamesAreEscaped) {
   const std::string names[] = {"\"quoted\"", "back\\slash", std::string("a\tb\n\x01", 5),
                                "h\xc3\xa9l\xc3\xa9na \xe2\x86\x92 \xf0\x9f\x8c\xbe"};
   engine.trace().start();
@@ -166,8 +165,7 @@ TEST_F(TraceOfAWorker, AnOpThatRunsAtTheStartOrAtTheStopIsNotPartOfIt) {
   EXPECT_TRUE(trace.arrows.empty());
 }
 
-TEST(Trace, NoArrowLeadsOverAnOpThatIsNotInTheTrace) {
-  Engine engine({.policy = Policy::serial});  // ops run on the threads that push them
+TEST_F(SerialTrace, NoArrowLeadsOverAnOpThatIsNotInTheTrace) {
   const Var a = engine.new_var("a");
   engine.trace().start({.max_ops_per_thread = 2});
   for (const char* name : {"one", "two", "left out"}) engine.push([] {}, {mutate(a)}, {.name = std::string(name)});
@@ -181,8 +179,7 @@ TEST(Trace, NoArrowLeadsOverAnOpThatIsNotInTheTrace) {
 TEST_F(TraceOfAWorker, KeepsNoMoreOpsThanItMayAndSaysHowManyItLeftOut) {
   engine.trace().start({.max_ops_per_thread = 10});
   for (int i = 0; i < 100; ++i) engine.push([] {}, {mutate(a)}, {.name = "op"});
-  engine.wait_all();
-  const ReadTrace trace = read_trace(engine);
+  const ReadTrace trace = end_trace(engine);
   EXPECT_EQ(trace.ops.size(), 10u);
   EXPECT_EQ(trace.left_out, 90);
   EXPECT_EQ(engine.trace().summary().left_out, 90u);
@@ -199,15 +196,12 @@ TEST_F(TraceOfAWorker, OpsWithManyAccessesAndManyOpsFillChunks) {
   engine.push([] {}, many, {.name = "big"});
   engine.push([] {}, many, {.name = "bigger"});
   for (int i = 0; i < 2000; ++i) engine.push([] {}, {mutate(a)}, {.name = "small"});
-  engine.wait_all();
-  const ReadTrace trace = read_trace(engine);
+  const ReadTrace trace = end_trace(engine);
   EXPECT_EQ(trace.ops.size(), 4002u);
   EXPECT_TRUE(trace.arrows.contains({"big", "bigger"}));
 }
 
-TEST(Trace, APathThatCannotBeWrittenIsAnErrorThatNamesIt) {
-  Engine engine({.policy = Policy::serial});
-  const Folder folder;
+TEST_F(SerialTrace, APathThatCannotBeWrittenIsAnErrorThatNamesIt) {
   const std::string nowhere = folder.file("no/such/folder/run.json");
   const std::string text = error_of<Error>([&] { engine.trace().save(nowhere); });
   EXPECT_NE(text.find(nowhere), std::string::npos) << text;
@@ -216,9 +210,7 @@ TEST(Trace, APathThatCannotBeWrittenIsAnErrorThatNamesIt) {
   EXPECT_EQ(folder.files(), std::set<std::string>{"folder"}) << "an unfinished file was left behind";
 }
 
-TEST(Trace, ASavedTraceTakesThePlaceOfAnEarlierOne) {
-  Engine engine({.policy = Policy::serial});
-  const Folder folder;
+TEST_F(SerialTrace, ASavedTraceTakesThePlaceOfAnEarlierOne) {
   engine.trace().start();
   engine.push([] {}, {}, {.name = "one"});
   engine.trace().save(folder.file("run.json"));
@@ -263,37 +255,25 @@ TEST_F(TraceOfAWorker, AnOpBeginsAfterTheRestOfItsWorker) {
   while (rests().size() < 3 || rests().back().count != 0) std::this_thread::yield();
   const std::int64_t rest = rests().back().at;
   engine.push([] {}, {}, {.name = "second"});
-  engine.wait_all();
-  const ReadTrace trace = read_trace(engine);
+  const ReadTrace trace = end_trace(engine);
   EXPECT_LE(trace.op("first").end, rest);
   EXPECT_LE(rest, trace.op("second").begin);
 }
 
-TEST_F(TraceOfAWorker, CountsPendingAndReadyOps) {
+TEST_F(TraceOfAWorker, CountsPendingAndReadyOpsAndBytesThatAreHeld) {
   StuckOp stuck(engine, {mutate(a)});
   for (const int priority : {0, 1, -1, 2, 0}) engine.push([] {}, {mutate(a)}, {.priority = priority});
+  for (const int priority : {1, -1, 0}) engine.push([] {}, {}, {.priority = priority, .bytes = 1000});
   engine.trace().start();  // counts at once
   stuck.let_go();
-  engine.wait_all();
-  engine.trace().stop();  // and at the end
-  const ReadTrace trace = read_trace(engine);
+  const ReadTrace trace = end_trace(engine);  // and at the end
   const auto& pending = trace.counters.at("pending ops");
-  EXPECT_EQ(pending.front().count, 6);
+  EXPECT_EQ(pending.front().count, 9);
   EXPECT_EQ(pending.back().count, 0);
   const auto& ready = trace.counters.at("ready ops");
   EXPECT_EQ(ready.size(), pending.size());
+  EXPECT_EQ(ready.front().count, 3);
   EXPECT_EQ(ready.back().count, 0);
-}
-
-TEST_F(TraceOfAWorker, CountsOpsThatAreReadyAndBytesThatAreHeld) {
-  StuckOp stuck(engine, {});
-  for (const int priority : {1, -1, 0}) engine.push([] {}, {}, {.priority = priority, .bytes = 1000});
-  engine.trace().start();
-  stuck.let_go();
-  engine.wait_all();
-  engine.trace().stop();
-  const ReadTrace trace = read_trace(engine);
-  EXPECT_EQ(trace.counters.at("ready ops").front().count, 3);
   EXPECT_EQ(trace.counters.at("pending bytes").front().count, 3000);
   EXPECT_EQ(trace.counters.at("pending bytes").back().count, 0);
 }

@@ -1,14 +1,11 @@
 // Cycles of waits through everything that can block an op, searches that look at little, and waits of several engines
 // that have no thread left.
-#include <algorithm>
-#include <atomic>
-#include <memory>
 #include <numeric>
 #include <random>
-#include <vector>
 
 #include "core/core.h"
-#include "tests/engine/support.h"
+#include "support.h"
+#include "tests/sanitized.h"
 #include "tests/seed.h"
 #include "wait/wait_graph.h"
 
@@ -23,7 +20,7 @@ class WaitRings : public EngineOnEveryPolicy {
     std::atomic<bool> found = false;
     engine.push(
         [&] {
-          expect_error<WaitCycleError>(wait, "op 'waiting'");
+          expect_error<WaitCycleError>(wait, {"a wait that cannot end: ", "op 'waiting'"});
           found = true;
         },
         {access}, {.name = "waiting"});
@@ -33,16 +30,32 @@ class WaitRings : public EngineOnEveryPolicy {
 };
 WINDROW_EVERY_POLICY(WaitRings);
 
-TEST_P(WaitRings, ThroughAReadThatIsGrantedAreFound) {
-  expect_ring(mutate(a), [&] {
+TEST_P(WaitRings, ThroughReadsTurnsLaunchesAndManyOpsAreFound) {
+  expect_ring(mutate(a), [&] { engine.wait(a); });
+  expect_ring(mutate(a), [&] {  // a read that is granted
     engine.push([] {}, {mutate(a), read(b)});
     engine.wait({mutate(b)});
   });
-}
-
-TEST_P(WaitRings, ThroughTurnsAreFound) {
+  expect_ring(mutate(a), [&] {
+    engine.push([] {}, {read(a), mutate(b)}, {.name = "second"});
+    engine.push([] {}, {read(b), mutate(c)}, {.name = "third"});
+    expect_error<WaitCycleError>([&] { engine.wait(c); }, {"'waiting'", "'second'", "'third'"});
+    engine.wait(c);
+  });
   expect_ring(commute(a), [&] {
     engine.push([] {}, {commute(a), mutate(b)});
+    engine.wait(b);
+  });
+  const Graph graph = engine.capture([&] {
+    engine.push([] {}, {read(a), mutate(b)});
+    engine.push([] {}, {mutate(b)});
+  });
+  expect_ring(mutate(a), [&] {
+    graph.launch();
+    engine.wait(b);
+  });
+  expect_ring(mutate(a), [&] {
+    for (int i = 0; i < 20000; ++i) engine.push([] {}, {mutate(a), mutate(b)});
     engine.wait(b);
   });
 }
@@ -53,17 +66,6 @@ TEST_P(WaitRings, ThroughTurnsOfOpsThatWaitForOthersFirstAreFound) {
   expect_ring(commute(a), [&] {
     engine.push([] {}, {commute(a), mutate(b), read(c)});
     engine.push([&] { stuck.let_go(); }, {});
-    engine.wait(b);
-  });
-}
-
-TEST_P(WaitRings, ThroughALaunchAreFound) {
-  const Graph graph = engine.capture([&] {
-    engine.push([] {}, {read(a), mutate(b)});
-    engine.push([] {}, {mutate(b)});
-  });
-  expect_ring(mutate(a), [&] {
-    graph.launch();
     engine.wait(b);
   });
 }
@@ -185,6 +187,166 @@ TEST_P(WaitsAcrossEngines, RunNoMoreOpsThanThereAreWorkers) {
   ASSERT_TRUE(one.wait_all_for(patience));
   ASSERT_TRUE(two.wait_all_for(patience));
   EXPECT_EQ(crowd.most(), 1);
+}
+
+// Recursion by ops that wait inside: it ends, and takes few threads.
+
+/// How an op comes by the results of those it has pushed.
+enum class Join {
+  at_once,      ///< one wait for all
+  one_by_one,   ///< a wait for each, in the order of the pushes
+  by_an_op,     ///< a wait for an op that reads all of them
+  by_a_launch,  ///< the same with a captured op
+};
+
+struct CallTree {
+  int levels, children;
+  Join join;
+};
+
+/// Counts the leaves of a tree, by an op for each vertex.
+long count_leaves(Engine& engine, const CallTree& tree, int levels) {
+  if (levels == 0) return 1;
+  const auto children = static_cast<std::size_t>(tree.children);
+  std::vector<long> counts(children);
+  std::vector<Var> vars(children);
+  for (std::size_t i = 0; i < children; ++i) {
+    vars[i] = engine.new_var();
+    engine.push([&, i] { counts[i] = count_leaves(engine, tree, levels - 1); }, {mutate(vars[i])});
+  }
+  long sum = 0;
+  const auto add_up = [&] {
+    for (const long count : counts) sum += count;
+  };
+  std::vector<Access> accesses;
+  for (const Var var : vars) accesses.push_back(read(var));
+  switch (tree.join) {
+    case Join::at_once:
+      engine.wait(accesses);
+      add_up();
+      break;
+    case Join::one_by_one:
+      for (const Var var : vars) engine.wait(var);
+      add_up();
+      break;
+    case Join::by_an_op:
+    case Join::by_a_launch: {
+      const Var total = engine.new_var();
+      accesses.push_back(mutate(total));
+      const auto push = [&] { engine.push(add_up, accesses); };
+      if (tree.join == Join::by_an_op) {
+        push();
+      } else {
+        engine.capture(push).launch();
+      }
+      engine.wait(total);
+      engine.retire(total);
+      break;
+    }
+  }
+  for (const Var var : vars) engine.retire(var);
+  return sum;
+}
+
+class Recursion : public EngineOnEveryPolicy {
+ protected:
+  /// The leaves that an engine with these options counts.
+  static long leaves(const EngineOptions& options, const CallTree& tree, std::uint64_t* spares = nullptr) {
+    Engine counts(options);
+    const Var v = counts.new_var();
+    long count = 0;
+    counts.push([&] { count = count_leaves(counts, tree, tree.levels); }, {mutate(v)});
+    if (!counts.wait_for({read(v)}, patience)) return 0;
+    counts.wait(v);
+    EXPECT_GE(counts.stats().waits_in_ops, 1u);
+    if (spares != nullptr) *spares = counts.stats().spare_threads;
+    return count;
+  }
+  static constexpr int deep = sanitized ? 6 : 12, wide = sanitized ? 2 : 4, joined = sanitized ? 5 : 8;
+  static constexpr CallTree trees[] = {{deep, 2, Join::at_once},    {deep, 2, Join::one_by_one},
+                                       {wide, 8, Join::at_once},    {wide, 8, Join::one_by_one},
+                                       {joined, 2, Join::by_an_op}, {joined, 2, Join::by_a_launch}};
+};
+INSTANTIATE_TEST_SUITE_P(All, Recursion,
+                         ::testing::Values(Setup{Policy::serial, 1}, Setup{Policy::pool, 1}, Setup{Policy::pool, 2},
+                                           Setup{Policy::pool, 8}, Setup{Policy::per_device, 1},
+                                           Setup{Policy::per_device, 2}, Setup{Policy::per_device, 8},
+                                           Setup{Policy::chaos, 1}, Setup{Policy::chaos, 2}, Setup{Policy::chaos, 8}),
+                         setup_name);
+
+long leaves_of(const CallTree& tree) {
+  long leaves = 1;
+  for (int level = 0; level < tree.levels; ++level) leaves *= tree.children;
+  return leaves;
+}
+
+TEST_P(Recursion, NeedsFewThreads) {
+  for (const CallTree& tree : trees) {
+    std::uint64_t spares = 0;
+    EXPECT_EQ(leaves(options(), tree, &spares), leaves_of(tree));
+    EXPECT_LE(spares, static_cast<std::uint64_t>(tree.levels * GetParam().workers + 8));
+  }
+}
+
+TEST_P(Recursion, EndsWithoutASpareThread) {
+  for (CallTree tree : trees) {
+    if (tree.children == 2) tree.levels = std::min(tree.levels, 7);
+    EXPECT_EQ(leaves(options({.max_spare_threads = 0}), tree), leaves_of(tree));
+  }
+}
+
+TEST_P(Recursion, DeeperThanAStackTakesSeveralThreads) {
+  constexpr int depth_wanted = sanitized ? 200 : 1000;
+  int depth = 0;
+  std::function<void(int)> descend = [&](int left) {
+    ++depth;
+    if (left == 0) return;
+    const Var inner = engine.new_var();
+    engine.push([&, left] { descend(left - 1); }, {mutate(inner)});
+    engine.wait(inner);
+    engine.retire(inner);
+  };
+  engine.push([&] { descend(depth_wanted); }, {mutate(a)});
+  ASSERT_TRUE(engine.wait_for({read(a)}, patience));
+  EXPECT_EQ(depth, depth_wanted + 1);
+}
+
+TEST_P(Recursion, RunsAboveAWaitOnlyWhatThatDependsOn) {
+  const Var x = engine.new_var("x");
+  int done = 0;
+  engine.push(
+      [&] {
+        // On the stack of this op these two would keep it from going on, and wait for its end.
+        engine.push([&] { engine.wait(x), ++done; }, {mutate(b)});
+        engine.push([] {}, {mutate(a)});
+        engine.push([&] { engine.wait(x), ++done; }, {read(a), mutate(b), mutate(c)});
+        engine.wait(a);
+      },
+      {mutate(x)});
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_EQ(done, 2);
+}
+
+TEST_P(Recursion, FindsARingThroughTheStackOfAWait) {
+  std::atomic<int> rings{0};
+  const auto wait = [&](Var var) { rings += closes_ring(engine, {read(var)}); };
+  engine.push([&] { engine.push([&] { wait(a); }, {mutate(b)}), wait(b); }, {mutate(a)});
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_GE(rings, 1);
+}
+
+/// The variables of a wait are awaited one after the other; what the op waits for is all of them.
+TEST_P(Recursion, FindsARingThroughAnyVariableOfAWait) {
+  std::atomic<int> rings{0};
+  engine.push(
+      [&] {
+        engine.push([&] { rings += closes_ring(engine, {read(c)}); }, {mutate(b)});
+        engine.push([] {}, {mutate(a)});
+        rings += closes_ring(engine, {read(a), read(b)});
+      },
+      {mutate(c)});
+  ASSERT_TRUE(engine.wait_all_for(patience));
+  EXPECT_GE(rings, 1);
 }
 
 }  // namespace

@@ -1,15 +1,7 @@
 #include "windrow/memory/buffer.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
-#include <memory>
-#include <optional>
-#include <thread>
-#include <vector>
 
 #include "tests/engine/support.h"
 #include "tests/memory/counting_allocator.h"
@@ -32,35 +24,38 @@ const std::byte* place_of(Engine& engine, const Buffer& buffer) {
   return buffer.bytes().read();
 }
 
-class BufferOnEveryPolicy : public EveryPolicy {};
+class BufferOnEveryPolicy : public EngineOnEveryPolicy {
+ protected:
+  const std::shared_ptr<CountingAllocator> memory = std::make_shared<CountingAllocator>();
+};
 WINDROW_EVERY_POLICY(BufferOnEveryPolicy);
 
+/// Each push runs its op.
+class BufferTest : public ::testing::Test {
+ protected:
+  const std::shared_ptr<CountingAllocator> memory = std::make_shared<CountingAllocator>();
+  Engine engine{{.policy = Policy::serial}};
+};
+using ArenaTest = BufferTest;
+
 TEST_P(BufferOnEveryPolicy, LivesUntilItsLastReaderIsDone) {
-  auto memory = std::make_shared<CountingAllocator>();
-  std::atomic<int> sum = 0;
+  int sum = 0;
   {
-    Engine engine(options());
-    Var result = engine.new_var("result");
-    {
-      Buffer buffer(engine, memory, 100, "hundred");
-      push_write(engine, buffer);
-      engine.push(
-          [bytes = buffer.bytes(), &sum] {
-            for (int i = 0; i < 100; ++i) sum += static_cast<int>(bytes.read()[i]);
-          },
-          {read(buffer.var()), mutate(result)});
-    }
-    engine.wait(result);
-    EXPECT_EQ(sum, 100);
-    engine.wait_all();
-    EXPECT_EQ(memory->held, 0u);
+    Buffer buffer(engine, memory, 100, "hundred");
+    push_write(engine, buffer);
+    engine.push(
+        [bytes = buffer.bytes(), &sum] {
+          for (int i = 0; i < 100; ++i) sum += static_cast<int>(bytes.read()[i]);
+        },
+        {read(buffer.var()), mutate(a)});
   }
+  engine.wait_all();
+  EXPECT_EQ(sum, 100);
+  EXPECT_EQ(memory->held, 0u);
   EXPECT_EQ(memory->allocations, 1);
 }
 
 TEST_P(BufferOnEveryPolicy, EndsAfterShutdownToo) {
-  auto memory = std::make_shared<CountingAllocator>();
-  Engine engine(options());
   Buffer buffer(engine, memory, 100);
   push_write(engine, buffer);
   engine.shutdown();
@@ -70,8 +65,6 @@ TEST_P(BufferOnEveryPolicy, EndsAfterShutdownToo) {
 }
 
 TEST_P(BufferOnEveryPolicy, FreesWhatAFailedOpWrote) {
-  auto memory = std::make_shared<CountingAllocator>();
-  Engine engine(options());
   {
     Buffer buffer(engine, memory, 100);
     engine.push([bytes = buffer.bytes()] { bytes.write(), throw std::runtime_error("after the write"); },
@@ -81,9 +74,7 @@ TEST_P(BufferOnEveryPolicy, FreesWhatAFailedOpWrote) {
   EXPECT_EQ(memory->held, 0u);
 }
 
-TEST(Buffer, TakesMemoryWithTheFirstWriteAndNotBefore) {
-  auto memory = std::make_shared<CountingAllocator>();
-  Engine engine({.workers = 1});
+TEST_F(BufferTest, TakesMemoryWithTheFirstWriteAndNotBefore) {
   Buffer written(engine, memory, 100), never(engine, memory, 1 << 20);
   EXPECT_EQ(memory->held, 0u);
   push_write(engine, written);
@@ -91,8 +82,7 @@ TEST(Buffer, TakesMemoryWithTheFirstWriteAndNotBefore) {
   EXPECT_EQ(memory->held, 100u);
 }
 
-TEST(Buffer, ReadBeforeAnyWriteFailsTheOpThatReads) {
-  Engine engine({.workers = 1});
+TEST_F(BufferTest, ReadBeforeAnyWriteFailsTheOpThatReads) {
   Buffer buffer(engine, host_allocator(), 100, "blank");
   Var out = engine.new_var("out");
   engine.push([bytes = buffer.bytes()] { bytes.read(); }, {read(buffer.var()), overwrite(out)}, {.name = "look"});
@@ -100,9 +90,7 @@ TEST(Buffer, ReadBeforeAnyWriteFailsTheOpThatReads) {
                         {"op 'look'", "buffer 'blank' is read before anything was written to it"});
 }
 
-TEST(Buffer, MovesAndFreesWhatItReplaces) {
-  auto memory = std::make_shared<CountingAllocator>();
-  Engine engine({.policy = Policy::serial});
+TEST_F(BufferTest, MovesAndFreesWhatItReplaces) {
   Buffer a(engine, memory, 100), b(engine, memory, 10);
   for (Buffer* buffer : {&a, &b}) push_write(engine, *buffer);
   const Var kept = b.var();
@@ -112,8 +100,7 @@ TEST(Buffer, MovesAndFreesWhatItReplaces) {
   EXPECT_EQ(a.size(), 10u);
 }
 
-TEST(Buffer, MovedFromNamesNothing) {
-  Engine engine({.policy = Policy::serial});
+TEST_F(BufferTest, MovedFromNamesNothing) {
   Buffer a(engine, host_allocator(), 8);
   const Buffer b = std::move(a);
   EXPECT_FALSE(a.var());
@@ -134,9 +121,7 @@ TEST(Buffer, OutlivesThePoolHandleItCameFrom) {
   EXPECT_EQ(below->held, 0u);
 }
 
-TEST(Arena, GivesItsBlockBackWithTheLastOfItsBuffers) {
-  auto memory = std::make_shared<CountingAllocator>();
-  Engine engine({.policy = Policy::serial});
+TEST_F(ArenaTest, GivesItsBlockBackWithTheLastOfItsBuffers) {
   std::optional<Arena> arena(std::in_place, engine, memory, 256);
   std::optional<Buffer> a = arena->cut(100, "a"), b = arena->cut(100, "b");
   EXPECT_EQ(arena->left(), 0u);
@@ -150,8 +135,7 @@ TEST(Arena, GivesItsBlockBackWithTheLastOfItsBuffers) {
   EXPECT_EQ(memory->held, 0u);
 }
 
-TEST(Arena, RefusesMoreThanItHas) {
-  Engine engine({.policy = Policy::serial});
+TEST_F(ArenaTest, RefusesMoreThanItHas) {
   Arena arena(engine, host_allocator(), 192);
   Buffer first = arena.cut(65);
   EXPECT_EQ(error_of<MisuseError>([&] { arena.cut(65, "second"); }),
@@ -231,9 +215,7 @@ TEST(Checking, LetsOpsWriteFirstToWhatHasEndedMeanwhile) {
   EXPECT_EQ(memory->held, 0u);
 }
 
-TEST(Arena, LaysBuffersWhereTheCallerSays) {
-  Engine engine;
-  const auto memory = std::make_shared<CountingAllocator>();
+TEST_F(ArenaTest, LaysBuffersWhereTheCallerSays) {
   {
     Buffer first(engine, memory, 64, "first"), second(engine, memory, 32, "second"), third(engine, memory, 32, "third");
     {
@@ -258,9 +240,7 @@ TEST(Arena, LaysBuffersWhereTheCallerSays) {
   EXPECT_EQ(memory->held, 0U);
 }
 
-TEST(Arena, NeverGivesOnePlaceTwice) {
-  auto memory = std::make_shared<CountingAllocator>();
-  Engine engine({.policy = Policy::serial});
+TEST_F(ArenaTest, NeverGivesOnePlaceTwice) {
   Arena arena(engine, memory, 100);
   Buffer empty = arena.cut(0), full = arena.cut(64);
   EXPECT_EQ(place_of(engine, full) - place_of(engine, empty), 64);

@@ -1,9 +1,4 @@
 // Buffers that end inside a capture: each launch frees their bytes, and the graph owns what is left of them.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <optional>
-#include <thread>
 
 #include "tests/engine/support.h"
 #include "tests/memory/counting_allocator.h"

@@ -1,13 +1,9 @@
 #include "windrow/memory/pool.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <map>
 #include <random>
-#include <thread>
 
 #include "tests/engine/support.h"
 #include "tests/memory/counting_allocator.h"

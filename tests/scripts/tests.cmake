@@ -4,8 +4,7 @@ if(NOT WINDROW_PROGRAMS)
 endif()
 windrow_test(
   scripts_test
-  SOURCES scripts/ddp_test.cc scripts/gpu_test.cc scripts/images_test.cc scripts/measure_test.cc scripts/peers_test.cc
-          scripts/size_test.cc scripts/timeline_test.cc
+  SOURCES scripts/scripts_test.cc
   LINKS
   DEFINITIONS WINDROW_BIN="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}" WINDROW_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ${fake_plugin})
 add_dependencies(scripts_test windrow windrow-perf windrow_no_work)

@@ -1,19 +1,14 @@
-#include "windrow/engine/internal/function.h"
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <set>
 #include <stdexcept>
-#include <thread>
-#include <vector>
 
-namespace windrow {
+#include "engine/src/record/ports.h"
+#include "support.h"
+#include "windrow/engine/internal/function.h"
+#include "windrow/engine/var.h"
+
+namespace windrow::testing {
 namespace {
 
 /// Too large for the inside of a Function.
@@ -129,5 +124,89 @@ TEST(Function, MayEndBehindWhatItsThreadKeeps) {
 }
 #endif
 
+// Names of ops and variables, from whatever text there is.
+
+TEST(OpNames, AreMadeOfAnyText) {
+  const char* const pointer = "pointer";
+  char array[8] = "array";
+  char* const to_array = array;
+  const std::string text = "text";
+  EXPECT_EQ(OpName(pointer).text(), "pointer");
+  EXPECT_EQ(OpName(to_array).text(), "array");
+  EXPECT_EQ(OpName(array).text(), "array");
+  EXPECT_EQ(OpName(text.c_str()).text(), "text");
+  EXPECT_EQ(OpName(text).text(), "text");
+  EXPECT_EQ(OpName(std::string_view(text)).text(), "text");
+  EXPECT_EQ(OpName("literal").text(), "literal");
+  EXPECT_EQ(OpName(static_cast<const char*>(nullptr)).text(), "");
+}
+
+TEST(OpNames, OutliveTextThatIsNoLiteral) {
+  char array[8] = "before";
+  const OpName name(array), of_pointer(static_cast<const char*>(array));
+  array[0] = 'x';
+  EXPECT_EQ(name.text(), "before");
+  EXPECT_EQ(of_pointer.text(), "before");
+  EXPECT_EQ(std::string(name.c_str()), "before");
+}
+
+static_assert([] {
+  constexpr OpName name("literal");
+  return name.text().size();
+}() == 7);
+
+// Threads' own ends of an engine: taken with the first use, given back with the thread.
+
+/// Uses an engine as its thread ends.
+struct UsesAtItsEnd {
+  Ports* ports = nullptr;
+  ~UsesAtItsEnd() {
+    if (ports != nullptr) ports->mine();
+  }
+};
+
+int count(const Ports& ports) {
+  int ports_there_are = 0;
+  for (const Port* port = ports.first(); port != nullptr; port = port->next) ++ports_there_are;
+  return ports_there_are;
+}
+
+constexpr std::uint32_t no_engine = ~std::uint32_t{0};
+
+TEST(PortsTest, AreGivenBackByThreadsThatUseThemInThreadLocalDestructors) {
+  Ports ports(no_engine);
+  for (const bool used_before : {true, false}) {
+    for (int i = 0; i < 20; ++i) {
+      std::thread([&] {
+        thread_local UsesAtItsEnd late;
+        late.ports = &ports;
+        if (used_before) ports.mine();
+      }).join();
+    }
+  }
+  EXPECT_EQ(count(ports), 1);
+}
+
+TEST(PortsTest, OfThreadsThatTheEngineStartsAreGivenBackToo) {
+  Ports ports(no_engine);
+  for (int i = 0; i < 20; ++i) {
+    ports
+        .start_thread([&] {
+          thread_local UsesAtItsEnd late;
+          late.ports = &ports;
+        })
+        .join();
+  }
+  EXPECT_EQ(count(ports), 1);
+}
+
+TEST(PortsTest, NoThreadNumbersItsOpsLikeWaits) {
+  for (const std::uint32_t thread : {0u, 1u, 0xfffeu, 0xffffu, 0x10000u, 0x1fffeu, 0xffffffffu}) {
+    EXPECT_LT(OpRecord::first_id(thread), OpRecord::first_wait_id) << thread;
+  }
+  EXPECT_EQ(OpRecord::first_id(0), 0u);
+  EXPECT_NE(OpRecord::first_id(0xfffe), OpRecord::first_id(0));
+}
+
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -1,13 +1,9 @@
 // Coroutines that await variables.
-#include "windrow/engine/coroutine.h"
-
-#include <atomic>
-#include <memory>
-#include <optional>
-#include <string>
-#include <thread>
+#include <stdexcept>
 
 #include "support.h"
+#include "windrow/engine/coroutine.h"
+#include "windrow/engine/sender.h"
 
 namespace windrow::testing {
 namespace {
@@ -183,6 +179,171 @@ TEST_P(CoroutineTest, OneThatIsDestroyedWhileItAwaitsIsNotResumed) {
   held.complete();
   ASSERT_TRUE(engine.wait_all_for(patience));
   EXPECT_FALSE(resumed);
+}
+
+// Ops as senders, with a receiver written by hand.
+
+/// How an operation completed.
+struct Told {
+  Gate gate;
+  int values = 0, stops = 0;
+  std::string error;
+};
+
+struct Receiver {
+  Told* told;
+
+  void set_value() && noexcept { ++told->values, told->gate.open(); }
+  void set_stopped() && noexcept { ++told->stops, told->gate.open(); }
+  void set_error(std::exception_ptr error) && noexcept {
+    try {
+      std::rethrow_exception(std::move(error));
+    } catch (const std::exception& e) {
+      told->error = e.what();
+    }
+    told->gate.open();
+  }
+};
+
+/// Calls a function when the op has run.
+struct OnValue {
+  std::function<void()> call;
+  void set_value() && noexcept {
+    const auto last = std::move(call);  // `this` may go with the operation
+    last();
+  }
+  void set_stopped() && noexcept { ADD_FAILURE(); }
+  void set_error(std::exception_ptr) && noexcept { ADD_FAILURE(); }
+};
+
+class SenderTest : public EngineOnEveryPolicy {
+ protected:
+  Told told;
+};
+WINDROW_EVERY_POLICY(SenderTest);
+
+TEST_P(SenderTest, NothingIsPushedBeforeStart) {
+  int value = 0;
+  auto operation = push_sender(engine, [&] { ++value; }, {mutate(a)}).connect(Receiver{&told});
+  engine.wait(a);
+  EXPECT_EQ(value, 0);
+  operation.start();
+  ASSERT_TRUE(told.gate.pass());
+  EXPECT_EQ(value, 1);
+  EXPECT_EQ(told.values, 1);
+}
+
+TEST_P(SenderTest, ItIsTiedIntoTheOrderOfTheEngine) {
+  int value = 0, seen = 0;
+  engine.push([&] { value = 1; }, {mutate(a)});
+  auto operation = push_sender(engine, [&] { value *= 10; }, {mutate(a)}).connect(Receiver{&told});
+  operation.start();
+  engine.push([&] { seen = value; }, {read(a)});
+  engine.wait_all();
+  EXPECT_EQ(seen, 10);
+  EXPECT_EQ(told.values, 1);
+}
+
+TEST_P(SenderTest, AThrowIsAnErrorAndPoisonsAsUsual) {
+  auto operation = push_sender(engine, [] { throw std::runtime_error("boom"); }, {mutate(a)}, {.name = "load"})
+                       .connect(Receiver{&told});
+  operation.start();
+  ASSERT_TRUE(told.gate.pass());
+  EXPECT_TRUE(told.error.starts_with("op 'load' (pushed at ")) << told.error;
+  EXPECT_TRUE(told.error.ends_with("failed: boom")) << told.error;
+  EXPECT_THROW(engine.wait(a), OpError);
+  engine.heal(a);
+  engine.wait_all();  // somebody was told
+}
+
+TEST_P(SenderTest, ASkippedOpIsAnErrorWithItsCause) {
+  bool ran = false;
+  engine.push([] { throw std::runtime_error("boom"); }, {mutate(a)}, {.name = "load"});
+  auto operation =
+      push_sender(engine, [&] { ran = true; }, {read(a), mutate(b)}, {.name = "scale"}).connect(Receiver{&told});
+  operation.start();
+  engine.heal(a);
+  engine.push([] {}, {overwrite(b)});  // what comes later does not hide the error
+  ASSERT_TRUE(told.gate.pass());
+  EXPECT_FALSE(ran);
+  EXPECT_TRUE(told.error.starts_with("op 'scale' (pushed at ")) << told.error;
+  EXPECT_NE(told.error.find(" was skipped because op 'load'"), std::string::npos) << told.error;
+}
+
+TEST_P(SenderTest, ACancelledOpIsStopped) {
+  {
+    auto sender = push_sender(engine, [] {}, {mutate(a)}, {.stop = stopped()});  // which owns the token from here on
+    auto operation = std::move(sender).connect(Receiver{&told});
+    operation.start();
+    ASSERT_TRUE(told.gate.pass());
+    EXPECT_EQ(told.stops, 1);
+  }
+  Told later;
+  auto operation = push_sender(engine, [] {}, {read(a)}).connect(Receiver{&later});
+  operation.start();
+  ASSERT_TRUE(later.gate.pass());
+  EXPECT_EQ(later.stops, 1);
+  EXPECT_EQ(engine.stats().cancelled, 1u);
+}
+
+TEST_P(SenderTest, ARefusedPushIsAnError) {
+  auto operation = push_sender(engine, [] {}, {mutate(Var())}, {.name = "wrong"}).connect(Receiver{&told});
+  operation.start();
+  ASSERT_TRUE(told.gate.pass());
+  EXPECT_NE(told.error.find("op 'wrong'"), std::string::npos) << told.error;
+  EXPECT_NE(told.error.find("names an empty Var"), std::string::npos) << told.error;
+}
+
+TEST_P(SenderTest, TheReceiverMayEndTheOperation) {
+  for (int i = 0; i < 100; ++i) {
+    std::unique_ptr<PushOperation<OnValue>> operation;
+    Gate ended;
+    const auto end = [&] { operation.reset(), ended.open(); };
+    operation.reset(new PushOperation<OnValue>(push_sender(engine, [] {}, {mutate(a)}).connect(OnValue{end})));
+    operation->start();
+    ASSERT_TRUE(ended.pass());
+    engine.wait_all();
+  }
+}
+
+TEST_P(SenderTest, TheReceiverMayEndTheLastOwnerOfTheEngine) {
+  for (int i = 0; i < 10; ++i) {
+    Gate ended;
+    auto mine = std::make_shared<Engine>(opens_at_its_end(options(), ended));
+    const Var v = mine->new_var();
+    Engine& alive = *mine;
+    auto operation = push_sender(alive, [] {}, {mutate(v)}).connect(OnValue{[last = std::move(mine)] {}});
+    operation.start();
+    ASSERT_TRUE(ended.pass());
+  }
+}
+
+TEST_P(SenderTest, ShutdownForStopsThoseThatHaveNotBegun) {
+  HeldOp held(engine, {mutate(a)});
+  int value = 0;
+  auto operation = push_sender(engine, [&] { ++value; }, {mutate(a)}).connect(Receiver{&told});
+  operation.start();
+  const bool in_time = engine.shutdown_for(0s, [&](const std::string&) { held.complete(); });
+  EXPECT_TRUE(in_time || engine.shutdown_for(patience));
+  ASSERT_TRUE(told.gate.pass());
+  EXPECT_EQ(told.stops, 1);
+  EXPECT_EQ(value, 0);
+}
+
+TEST_P(SenderTest, ManyOperationsCompleteOnceEach) {
+  constexpr int many = 200;
+  std::vector<std::unique_ptr<Told>> all;
+  std::vector<std::unique_ptr<PushOperation<Receiver>>> operations;
+  int value = 0;
+  for (int i = 0; i < many; ++i) {
+    all.push_back(std::make_unique<Told>());
+    operations.emplace_back(new PushOperation<Receiver>(
+        push_sender(engine, [&] { ++value; }, {mutate(a)}).connect(Receiver{all.back().get()})));
+    operations.back()->start();
+  }
+  engine.wait_all();
+  EXPECT_EQ(value, many);
+  for (const auto& one : all) EXPECT_EQ(one->values, 1);
 }
 
 }  // namespace
