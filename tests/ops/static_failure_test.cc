@@ -1,6 +1,5 @@
 // Failures in replays: what they reach, and what they leave.
-#include "tests/ops/every_order.h"
-#include "windrow/ops/static.h"
+#include "tests/ops/mlp.h"
 
 namespace windrow::testing {
 namespace {
