@@ -1,9 +1,7 @@
 // Gradients of which less than all bits travel.
-#include <memory>
 
 #include "tests/memory/counting_allocator.h"
 #include "tests/training/members.h"
-#include "windrow/training/data_parallel.h"
 
 namespace windrow::testing {
 namespace {
@@ -94,7 +92,7 @@ TEST(Compression, WhatAParameterIsOwedArrivesWhicheverOthersAStepHas) {
     for (Device& device : devices) device.memory = memory;
     const LocalGroup group(devices);
     std::size_t first = 0, last = 0;  // bytes in use
-    in_threads(members, [&](int rank) {
+    on_threads(members, [&](int rank) {
       Parameters parameters(group[rank].device(), 1);
       for (int p = 0; p < parameters_in_all; ++p) parameters.add(std::to_string(p), rows, width, Initial::zeros());
       DataParallel parallel(group[rank], parameters, {.compression = {.form = form, .share = 0.5}});
