@@ -1,38 +1,53 @@
-// A folder for the files of a test.
+// A folder for each test, because tests of one or several builds run concurrently; and what its files hold.
 #pragma once
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <set>
+#include <stdexcept>
 #include <string>
 
 namespace windrow::testing {
 
-/// A new folder. The destructor removes it.
-class Folder {
- public:
-  Folder() {
-    std::string name = ::testing::TempDir() + "windrow_XXXXXX";
-    path_ = ::mkdtemp(name.data());
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
+inline std::string read_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
 
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
+/// A new folder. The destructor removes it.
+struct TestFolder {
+  TestFolder() {
+    std::string name = ::testing::TempDir() + "windrow_XXXXXX";
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder for the test");
+    path = name;
+  }
+  ~TestFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  TestFolder(const TestFolder&) = delete;
+  TestFolder& operator=(const TestFolder&) = delete;
+
+  std::string file(const std::string& name) const { return (path / name).string(); }
   std::set<std::string> files() const {
     std::set<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) names.insert(entry.path().filename().string());
+    for (const auto& entry : std::filesystem::directory_iterator(path)) names.insert(entry.path().filename().string());
     return names;
   }
 
- private:
-  std::filesystem::path path_;
+  std::filesystem::path path;
+};
+
+/// A test with a folder of its own.
+class FileTest : public ::testing::Test {
+  const TestFolder own_;
+
+ protected:
+  const std::filesystem::path& folder = own_.path;
 };
 
 }  // namespace windrow::testing

@@ -1,7 +1,6 @@
 // A recurrent network whose backward pass a test can stop.
 #pragma once
 
-#include <chrono>
 #include <future>
 #include <stdexcept>
 

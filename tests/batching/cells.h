@@ -11,18 +11,7 @@ struct TreeLstm : windrow::TreeLstm {
   static constexpr Index vocabulary = 7, e = 3, h = 4, classes = 5;
 
   explicit TreeLstm(Parameters& parameters) : windrow::TreeLstm(parameters, {vocabulary, e, h, classes}) {
-    for (const char* name : {"words", "bias", "head_bias"}) draw(parameters.value(parameters.find(name)));
-  }
-
- private:
-  /// Sets values that are large enough to affect results, where the model starts with small values or zeros.
-  static void draw(const Tensor& value) {
-    std::mt19937 random(static_cast<unsigned>(value.width()));
-    std::vector<float> values;
-    for (Index i = 0; i < value.rows() * value.width(); ++i) {
-      values.push_back(static_cast<float>(random() % 2001) / 1000 - 1);
-    }
-    value.set(values);
+    draw_values(parameters, 1);
   }
 };
 
@@ -286,6 +275,14 @@ inline GraphData random_graph(std::int32_t vertices, std::size_t arity, Form for
     data.edge_indices["relation"].push_back(static_cast<std::int32_t>(of_edges() % 3));
     for (int k = 0; k < 2; ++k) data.edge_values["weight"].push_back(static_cast<float>(of_edges() % 2001) / 1000 - 1);
   }
+  return data;
+}
+
+/// One of each of these sizes.
+inline std::vector<GraphData> random_graphs(const std::vector<std::int32_t>& sizes, std::size_t arity, Form form,
+                                            std::mt19937& random) {
+  std::vector<GraphData> data;
+  for (const std::int32_t vertices : sizes) data.push_back(random_graph(vertices, arity, form, random));
   return data;
 }
 

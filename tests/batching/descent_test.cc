@@ -1,5 +1,4 @@
 // Steps of gradient descent: against a dense oracle, of increments that are small, and those that are skipped.
-#include <chrono>
 #include <future>
 
 #include "tests/batching/trainer.h"
@@ -105,9 +104,7 @@ TEST_P(Descent, WithDecayIsThatOfADenseGradient) {
     }
     EXPECT_EQ(s.parameters.sgd(0.125, 0.5), static_cast<std::uint64_t>(step));
     const auto after = values_of(s.parameters);
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      for (std::size_t k = 0; k < expected[i].size(); ++k) EXPECT_NEAR(after[i][k], expected[i][k], 1e-5) << i << k;
-    }
+    for (std::size_t i = 0; i < expected.size(); ++i) expect_near(after[i], expected[i], 1e-5);
   }
 }
 

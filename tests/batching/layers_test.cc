@@ -2,10 +2,8 @@
 // as the oracle computes them, and what they cost.
 #include "windrow/models/layers.h"
 
-#include "tests/batching/cells.h"
 #include "tests/batching/check_minibatch.h"
 #include "tests/batching/layers_cell.h"
-#include "tests/batching/mixed_cell.h"
 
 namespace windrow::testing {
 namespace {

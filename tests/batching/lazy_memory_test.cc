@@ -145,8 +145,7 @@ TEST(LazyBeam, ForgetsWhatIsUnnamedAfterEarlyValuesThatAreNamed) {
   const LazyCell attend_too = attend_in(other);
   state = encoded.back();
   for (int t = 0; t < steps; ++t) state = attend_too({state}, {}, encoded);
-  const std::vector<float> expected = state.value();
-  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(seen.back()[i], expected[i], 1e-5);
+  expect_near(seen.back(), state.value(), 1e-5);
 }
 
 /// A service that computes another small formula for each request.

@@ -1,8 +1,6 @@
 // What computes may end in any order: what is left is an error that says so, and nothing that is gone is touched. Who
 // holds a minibatch's memory, and until when.
-#include <memory>
 
-#include "tests/batching/cells.h"
 #include "tests/batching/trainer.h"
 #include "tests/memory/counting_allocator.h"
 #include "windrow/engine/reduction.h"

@@ -1,7 +1,6 @@
 // What each optimisation saves, in counts that no clock is needed for.
 #include <sstream>
 
-#include "tests/batching/cells.h"
 #include "tests/batching/oracle.h"
 #include "tests/batching/trainer.h"
 
@@ -10,9 +9,7 @@ namespace {
 
 std::vector<GraphData> ten_trees() {
   std::mt19937 random(1);
-  std::vector<GraphData> graphs;
-  for (int i = 0; i < 10; ++i) graphs.push_back(random_graph(20, 2, Form::trees, random));
-  return graphs;
+  return random_graphs(std::vector<std::int32_t>(10, 20), 2, Form::trees, random);
 }
 
 /// Of a minibatch of trees with and without.
@@ -98,18 +95,14 @@ TEST(StepTimes, OfOperatorsAddUpToThoseOfTheirKindIfTheyAreAskedFor) {
   EXPECT_EQ(untimed.runner.stats().times.product_ns + untimed.runner.stats().times.move_bytes, 0);
 }
 
-TEST(Optimisations, EagerAndLazyBatchingNeedFewerBatches) {
-  Counts counts;
-  const RunnerStats with = counts.of({});
-  EXPECT_LT(with.batches, counts.of({.eager = false}).batches);
-  EXPECT_LT(with.batches, counts.of({.lazy = false}).batches);
-}
-
-TEST(Optimisations, SlotsNeedNoGathersBeforeWhatLooksAtChildren) {
+TEST(Optimisations, NeedFewerBatchesAndSlotsNoGathersBeforeWhatLooksAtChildren) {
   Counts counts;
   const RunnerStats with = counts.of({});
   EXPECT_EQ(counts.steps("gather"), 0);
   EXPECT_GT(counts.steps("scatter"), 0);
+  EXPECT_LT(with.batches, counts.of({.eager = false}).batches);
+  EXPECT_LT(with.batches, counts.of({.lazy = false}).batches);
+  EXPECT_LT(with.batches, 0.5 * static_cast<double>(counts.of({.fusion = false}).batches)) << "many steps at a time";
   const RunnerStats without = counts.of({.slots = false});
   EXPECT_GT(counts.steps("gather"), 0);
   EXPECT_EQ(counts.steps("scatter"), 0);
@@ -133,11 +126,6 @@ TEST(Optimisations, SharingTakesLessMemoryAndChangesNoBits) {
   }
   EXPECT_EQ(gradients[0], gradients[1]);
   EXPECT_LT(bytes[true], 0.5 * static_cast<double>(bytes[false]));
-}
-
-TEST(Optimisations, FusionRunsManyStepsAtATime) {
-  Counts counts;
-  EXPECT_LT(counts.of({}).batches, 0.5 * static_cast<double>(counts.of({.fusion = false}).batches));
 }
 
 /// Rows that many tables hold, of which a vertex has any.

@@ -1,12 +1,8 @@
 // Batches against the oracle: values, losses and gradients over random graphs, of cells and of random functions.
-#include "tests/batching/oracle.h"
 
-#include "tests/batching/attending_cell.h"
-#include "tests/batching/cells.h"
 #include "tests/batching/check_minibatch.h"
-#include "tests/batching/mixed_cell.h"
+#include "tests/batching/layers_cell.h"
 #include "tests/batching/random_function.h"
-#include "tests/batching/seeing_cell.h"
 
 namespace windrow::testing {
 namespace {

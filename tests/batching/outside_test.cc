@@ -55,10 +55,8 @@ class Networks : public ::testing::Test, protected OnHost {
     EXPECT_EQ(error_of<MisuseError>(call), said);
   }
   static std::vector<GraphData> drawn() {
-    std::vector<GraphData> all;
     std::mt19937 random(1);
-    for (std::int32_t vertices : {5, 0, 9, 1}) all.push_back(random_graph(vertices, any_arity, Form::dag, random));
-    return all;
+    return random_graphs({5, 0, 9, 1}, any_arity, Form::dag, random);
   }
   static std::vector<float> inputs(const std::vector<GraphData>& graphs) {
     std::vector<float> all;
@@ -123,11 +121,8 @@ TEST_F(Networks, OutputsTakeGradientsFromElsewhere) {
   EXPECT_NEAR(second.loss(), at_once.loss(), 1e-6);
   runner.backward(first, {{"h", second.gradient("h")}}, Runner::Gradients::add);
   const auto found = gradients();
-  for (std::size_t p = 0; p < expected.size(); ++p) {
-    for (std::size_t i = 0; i < expected[p].size(); ++i) EXPECT_NEAR(found[p][i], expected[p][i], 1e-5);
-  }
-  const std::vector<float> of_x = first.gradient("rows").get();
-  for (std::size_t i = 0; i < of_x.size(); ++i) EXPECT_NEAR(of_x[i], expected_of_x[i], 1e-5);
+  for (std::size_t p = 0; p < expected.size(); ++p) expect_near(found[p], expected[p], 1e-5);
+  expect_near(first.gradient("rows").get(), expected_of_x, 1e-5);
 }
 
 TEST_F(Networks, OutputsMayBeNamedTwice) {
@@ -196,10 +191,8 @@ TEST_F(Networks, OutputsMayGoThroughAStatic) {
   std::mt19937 random(1);
   for (int minibatch = 0; minibatch < 6; ++minibatch) {
     SCOPED_TRACE(minibatch);
-    std::vector<GraphData> others;  // other graphs each time, of 9 or 12 vertices
-    for (std::int32_t vertices : {5, 0, minibatch % 2 == 0 ? 4 : 7}) {
-      others.push_back(random_graph(vertices, any_arity, Form::dag, random));
-    }
+    // Other graphs each time, of 9 or 12 vertices.
+    const auto others = random_graphs({5, 0, minibatch % 2 == 0 ? 4 : 7}, any_arity, Form::dag, random);
     const Graphs whole(by_row, others), below(without_head, others);
     const GivenTensors rows = of(tensor(inputs(others), Cell::in));
     const double expected = at_once.differentiate(whole.pointers, rows).loss();

@@ -2,34 +2,20 @@
 // Start here; the cells that tests compute are in cells.h.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <array>
-#include <atomic>
-#include <cmath>
 #include <functional>
-#include <limits>
 #include <map>
 #include <numeric>
-#include <optional>
-#include <random>
 #include <set>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "tests/engine/support.h"
 #include "tests/ops/cases.h"
 #include "tests/sanitized.h"
-#include "tests/seed.h"
 #include "windrow/batching/lazy_cell.h"
 #include "windrow/batching/runner.h"
 #include "windrow/ops/apply.h"
 
 namespace windrow::testing {
 
-using Floats = std::vector<float>;
 using Ints = std::vector<std::int32_t>;
 
 /// Vertices with these children.
@@ -87,6 +73,22 @@ inline std::vector<std::vector<float>> values_of(const Parameters& parameters) {
   std::vector<std::vector<float>> values;
   for (std::size_t i = 0; i < parameters.size(); ++i) values.push_back(parameters.value(parameters[i]).get());
   return values;
+}
+
+/// Sets each element of all parameters to of(element).
+template <class Of>
+void change_values(const Parameters& parameters, Of of) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor value = parameters.value(parameters[i]);
+    Floats all = value.get();
+    std::ranges::transform(all, all.begin(), of);
+    value.set(all);
+  }
+}
+/// Draws numbers in [-1, 1] that cannot be missed, where networks start with small ones or none.
+inline void draw_values(const Parameters& parameters, unsigned seed) {
+  std::mt19937 random(seed);
+  change_values(parameters, [&](float) { return static_cast<float>(random() % 2001) / 1000 - 1; });
 }
 
 /// What most tests begin with: an engine, the host as its device, and a set of parameters.

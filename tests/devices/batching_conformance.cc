@@ -1,10 +1,7 @@
 // Vertex functions on a device: values, losses, gradients and errors, against the oracle and the host.
-#include "tests/batching/attending_cell.h"
 #include "tests/batching/check_minibatch.h"
 #include "tests/batching/layers_cell.h"
-#include "tests/batching/mixed_cell.h"
 #include "tests/batching/random_function.h"
-#include "tests/batching/seeing_cell.h"
 #include "tests/devices/conformance.h"
 #include "tests/ops/planted.h"
 
@@ -73,9 +70,7 @@ TEST_P(OnDeviceInFull, ComputesRandomFunctions) {
     const VertexFunction function("random", {.arity = body.arity}, [&](Vertex& v) { body(v); });
     Oracle oracle(parameters, [&](OracleVertex& v) { body(v); });
     Runner runner(device, function, parameters);
-    std::vector<GraphData> data;
-    for (std::int32_t vertices : {1, 9, 0, 14}) data.push_back(random_graph(vertices, body.arity, Form::dag, random));
-    check_minibatch(runner, parameters, oracle, function, data);
+    check_minibatch(runner, parameters, oracle, function, random_graphs({1, 9, 0, 14}, body.arity, Form::dag, random));
     if (HasFatalFailure()) return;
   }
 }

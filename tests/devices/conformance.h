@@ -5,8 +5,6 @@
 //   INSTANTIATE_TEST_SUITE_P(Host, OnDevice, ::testing::ValuesIn(cases), case_name);
 #pragma once
 
-#include <memory>
-
 #include "tests/batching/support.h"
 #include "windrow/ops/random.h"
 

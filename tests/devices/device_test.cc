@@ -1,15 +1,9 @@
 // The conformance suite on the host and on a simulated device, and what only the simulated device shows. Back ends of
 // devices: one that is written with the public headers alone, and which back end a device gets.
-#include <gtest/gtest.h>
 
-#include <atomic>
-
-#include "tests/batching/cells.h"
 #include "tests/batching/check_minibatch.h"
-#include "tests/batching/oracle.h"
 #include "tests/devices/conformance.h"
 #include "tests/devices/simulated.h"
-#include "tests/engine/support.h"
 #include "windrow/batching/backend.h"
 #include "windrow/batching/internal/execution.h"
 #include "windrow/memory/pool.h"
@@ -95,9 +89,7 @@ TEST(SimulatedDevice, IssuesAChainWithoutWaitingForIt) {
   for (int i = 0; i < 100; ++i) x = apply(made.device, op::add, {.in = {x, one}});
   // The temporaries are freed and used again while none of their work has run.
   const auto& pool = dynamic_cast<const Pool&>(*made.device.memory);
-  const auto until = std::chrono::steady_clock::now() + patience;
-  while (pool.stats().reused < 90 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
-  EXPECT_GE(pool.stats().reused, 90u);
+  EXPECT_TRUE(comes_true([&] { return pool.stats().reused >= 90; }));
   EXPECT_LE(pool.stats().peak_in_use, 6 * aligned_size(Pool::rounded(8), pool.alignment()));
   made.lane->let_go();
   EXPECT_EQ(x.get(), (Floats{101, 101}));
@@ -150,9 +142,7 @@ TEST(SimulatedDevice, TakesMemoryBackAfterMinibatches) {
       EXPECT_LT(x, 0);
     }
     engine.wait_all();
-    const auto until = std::chrono::steady_clock::now() + patience;
-    while (made.memory->held() > 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
-    EXPECT_EQ(made.memory->held(), 0u);
+    EXPECT_TRUE(comes_true([&] { return made.memory->held() == 0; }));
   }
 }
 
@@ -299,10 +289,8 @@ TEST(OwnBackend, ComputesTheMinibatchesOfItsDevice) {
   const VertexFunction function("tree_lstm", {.arity = 2}, [&](Vertex& v) { cell(v); });
   Oracle oracle(parameters, [&](OracleVertex& v) { cell(v); });
   std::mt19937 random(1);
-  std::vector<GraphData> data;
-  for (const std::int32_t vertices : {1, 9, 14}) data.push_back(random_graph(vertices, 2, Form::trees, random));
   Runner runner(made.device, function, parameters);
-  check_minibatch(runner, parameters, oracle, function, data);
+  check_minibatch(runner, parameters, oracle, function, random_graphs({1, 9, 14}, 2, Form::trees, random));
   EXPECT_EQ(counts.plans, runner.stats().plans);
   EXPECT_EQ(counts.minibatches, runner.stats().minibatches);
   EXPECT_GT(counts.segments, 3 * counts.minibatches);

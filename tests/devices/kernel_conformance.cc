@@ -69,15 +69,19 @@ TEST_P(OnDevice, ComputesEveryOperatorAsTheReferenceDoes) {
   }
 }
 
-TEST_P(OnDevice, ComputesElementwiseOperatorsInPlace) {
+TEST_P(OnDevice, ComputesElementwiseOperatorsInPlaceOfAnyOperand) {
   for (const Operator* op : op::all()) {
     if (op->locality != Locality::elementwise || op->updates) continue;
-    std::mt19937 random(first_seed());
-    const Application c = random_case(*op, 7, random);
-    Applied applied(device, c);
     SCOPED_TRACE(std::string(op->name.text()));
-    apply(device, *op, applied.made, applied.made.in[0]);
-    expect_close(values_of(applied.made.in[0]), evaluate(reference_kernels(), *op, c), 1e-5);
+    std::mt19937 random(first_seed());
+    for (const Index rows : {7, 40}) {
+      const Application c = random_case(*op, rows, random);
+      for (std::size_t place = 0; place < c.in.size(); ++place) {
+        Applied applied(device, c);
+        apply(device, *op, applied.made, applied.made.in[place]);
+        expect_close(values_of(applied.made.in[place]), evaluate(reference_kernels(), *op, c), 1e-5);
+      }
+    }
   }
 }
 

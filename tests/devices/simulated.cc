@@ -1,6 +1,5 @@
 #include "tests/devices/simulated.h"
 
-#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <set>

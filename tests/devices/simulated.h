@@ -2,9 +2,7 @@
 // kernels, which run when the lane reaches them.
 #pragma once
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 
 #include "tests/engine/sim_device.h"
 #include "tests/twice_mapped.h"

@@ -70,6 +70,8 @@ TEST_P(OnDevice, ReplaysRandomOperatorsToTheBitsOfFreshRuns) {
   }
 }
 
+/// A cell with a memory: h' = tanh(x W + h U + b) * sigmoid(c), c' = c + h'. Sentences are of any length; their losses
+/// are of the last h, and of c for every second one.
 TEST_P(OnDevice, DifferentiatesBlocksAsOperators) {
   Generator draws(engine, 3);
   const auto drawn = [&](Index rows, Index width) {
@@ -77,32 +79,44 @@ TEST_P(OnDevice, DifferentiatesBlocksAsOperators) {
     draws.uniform(tensor, -1, 1);
     return tensor;
   };
-  const Tensor weights = drawn(4, 4), bias = drawn(1, 4), start = drawn(3, 4);
-  const auto layer = [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
-    const Tensor sum = tape.apply(op::add_bias, {.in = {tape.apply(op::matmul, {.in = {of.in[0], weights}}), bias}});
-    return {tape.apply(op::tanh, {.in = {sum}})};
+  const Tensor w = drawn(5, 5), u = drawn(5, 5), b = drawn(1, 5), start = drawn(3, 5);
+  const auto cell = [&](Tape& tape, const StaticInputs& of) -> std::vector<Tensor> {
+    const auto product = [&](std::size_t k, const Tensor& by) {
+      return tape.apply(op::matmul, {.in = {of.in[k], by}});
+    };
+    const Tensor sum = tape.apply(op::add, {.in = {product(0, w), product(1, u)}});
+    const Tensor inner = tape.apply(op::tanh, {.in = {tape.apply(op::add_bias, {.in = {sum, b}})}});
+    const Tensor next = tape.apply(op::mul, {.in = {inner, tape.apply(op::sigmoid, {.in = {of.in[2]}})}});
+    return {next, tape.apply(op::add, {.in = {of.in[2], next}})};
   };
-  const auto gradients = [&](int depth, const StaticBlock::Body& call) {
+  const auto differentiated = [&](const std::vector<Tensor>& words, const StaticBlock::Body& call) {
     Tape tape(device);
-    for (const Tensor& tensor : {weights, bias, start}) tape.watch(tensor);
-    Tensor x = start;
-    for (int i = 0; i < depth; ++i) x = call(tape, {.in = {x}})[0];
-    tape.backward(x);
-    std::vector<std::vector<float>> all;
-    for (const Tensor& tensor : {weights, bias, start}) all.push_back(tape.gradient(tensor)->get());
+    std::vector<Tensor> watched = {w, u, b}, state = {start, start};
+    watched.insert(watched.end(), words.begin(), words.end());
+    for (const Tensor& tensor : watched) tape.watch(tensor);
+    for (const Tensor& word : words) state = call(tape, {.in = {word, state[0], state[1]}});
+    Tensor loss = tape.apply(op::square, {.in = {state[0]}});
+    if (words.size() % 2 == 0) loss = tape.apply(op::add, {.in = {loss, state[1]}});
+    tape.backward(loss);
+    std::vector<Floats> all = {loss.get()};
+    for (const Tensor& tensor : watched) all.push_back(tape.gradient(tensor)->get());
     return all;
   };
   for (const StaticOptions::Order order : every_order) {
-    StaticBlock block(device, {weights, bias}, layer, {.order = order});
-    for (const int depth : {3, 1, 5}) {
-      const auto expected = gradients(depth, layer);
-      const auto got = gradients(depth, [&](Tape& tape, const StaticInputs& of) { return block(tape, of); });
-      for (std::size_t k = 0; k < expected.size(); ++k) {
-        for (std::size_t i = 0; i < expected[k].size(); ++i) EXPECT_NEAR(got[k][i], expected[k][i], 1e-4);
-      }
+    StaticBlock block(device, {w, u, b}, cell, {.order = order});
+    std::uint64_t calls = 0;
+    for (const std::size_t length : {1, 4, 2, 3, 1}) {
+      std::vector<Tensor> words;
+      while (words.size() < length) words.push_back(drawn(3, 5));
+      calls += length;
+      const auto expected = differentiated(words, cell);
+      const auto got = differentiated(words, [&](Tape& tape, const StaticInputs& of) { return block(tape, of); });
+      for (std::size_t k = 0; k < expected.size(); ++k) expect_near(got[k], expected[k], 1e-4);
     }
     EXPECT_EQ(block.forward().recorded, 1U);
-    EXPECT_EQ(block.backward().recorded, 1U);
+    EXPECT_EQ(block.forward().replayed, calls - 1);
+    EXPECT_EQ(block.backward().recorded + block.backward().replayed, calls);
+    EXPECT_LE(block.backward().recorded, 4U);  // of h or c or both; the first word has no earlier state to pass it to
   }
 }
 

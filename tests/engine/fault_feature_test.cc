@@ -136,7 +136,7 @@ TEST_P(FeatureFault, WhileOpsMayBeCalledOffAndCarryBytes) {
 }
 
 TEST_P(FeatureFault, WhileOpsAreTracedAndReported) {
-  const Folder folder;
+  const TestFolder folder;
   const std::string file = folder.file("run.json");
   try_program([&](Trial& trial) {
     attempt([&] { trial.engine.trace().start(); });

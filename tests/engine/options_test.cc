@@ -225,7 +225,7 @@ class SystemLimitsTest : public ::testing::Test {
     return found.threads();
   }
 
-  const Folder root_;
+  const TestFolder root_;
 };
 
 TEST_F(SystemLimitsTest, AreNoneWhereNoFileStatesThem) {

@@ -162,7 +162,7 @@ inline ReadTrace read_trace_file(const std::string& path) {
 
 /// Saves the engine's trace and reads it back.
 inline ReadTrace read_trace(Engine& engine) {
-  const Folder folder;
+  const TestFolder folder;
   engine.trace().save(folder.file("run.json"));
   EXPECT_EQ(folder.files(), std::set<std::string>{"run.json"}) << "it leaves something behind";
   return read_trace_file(folder.file("run.json"));

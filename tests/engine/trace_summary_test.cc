@@ -189,7 +189,7 @@ class TraceInEnvironment {
 };
 
 TEST(TraceByEnvironment, EachEngineSavesATraceOfItsOwnAtItsEnd) {
-  const Folder folder;
+  const TestFolder folder;
   {
     const TraceInEnvironment environment(folder.file("run.json"));
     Engine first({.policy = Policy::serial});
@@ -211,7 +211,7 @@ TEST(TraceByEnvironment, AnEngineWhoseTraceCannotBeSavedEndsAllTheSame) {
 /// Run as root, a program that saved to a device replaced it.
 TEST(TraceFile, ADeviceIsWrittenAndNotReplaced) {
   Engine engine({.policy = Policy::serial});
-  const Folder folder;
+  const TestFolder folder;
   const std::string full = folder.file("full");
   std::filesystem::create_symlink("/dev/full", full);
   engine.trace().start({.all_arrows = true});
@@ -224,7 +224,7 @@ TEST(TraceFile, ADeviceIsWrittenAndNotReplaced) {
 // What is left out of the file of a trace, and how its numbers are written.
 
 std::string saved_trace(Engine& engine) {
-  const Folder folder;
+  const TestFolder folder;
   engine.trace().save(folder.file("run.json"));
   std::ifstream in(folder.file("run.json"));
   return std::string(std::istreambuf_iterator<char>(in), {});

@@ -13,7 +13,7 @@ using TraceOfAWorker = PoolOf<1>;
 class SerialTrace : public ::testing::Test {
  protected:
   Engine engine{{.policy = Policy::serial}};
-  const Folder folder;
+  const TestFolder folder;
 };
 
 class TraceOfEveryPolicy : public EngineOnEveryPolicy {};

@@ -1,19 +1,10 @@
 // The conditional random field: against sums and maxima over all sequences of tags, and in the tagger.
-#include <limits>
-
-#include "tests/batching/cells.h"
-#include "tests/batching/layers_cell.h"
-#include "tests/ops/cases.h"
-#include "tests/seed.h"
-#include "windrow/batching/lazy.h"
+#include "tests/batching/support.h"
 #include "windrow/models/internal/tagger.h"
 #include "windrow/models/layers.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::first_seed;
-using testing::Values;
 
 using Tags = std::vector<std::int32_t>;
 
@@ -61,14 +52,12 @@ struct Scores {
 };
 
 /// With values that cannot be missed, and a forbidden transition.
-void draw(Parameters& parameters) {
-  std::mt19937 random(first_seed());
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    const Type type = parameters[p].type();
-    Values values = testing::random_row(type.rows.number() * type.width, random);
-    if (parameters.name(parameters[p]) == "crf transitions") values[1] = -1e30f;
-    parameters.value(parameters[p]).set({values.begin(), values.end()});
-  }
+void draw(const Parameters& parameters) {
+  draw_values(parameters, first_seed());
+  const Tensor transitions = parameters.value(parameters.find("crf transitions"));
+  Floats values = transitions.get();
+  values[1] = -1e30f;
+  transitions.set(values);
 }
 
 Values values_of(const Parameters& parameters, const std::string& name) {
@@ -105,13 +94,12 @@ struct LazyCrf {
 TEST(Crf, IsTheSumOverAllSequencesInLazyExpressions) {
   SCOPED_TRACE("seed " + std::to_string(first_seed()));
   constexpr std::int32_t tags = 3;
-  Engine engine{{.workers = 2}};
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
+  OnHost s;
+  Parameters& parameters = s.parameters;
   const Parameter table = parameters.add("emissions", 5, tags, Initial::zeros());
   const Crf crf(parameters, "crf", tags);
   draw(parameters);
-  LazyGraph graph(host, parameters);
+  LazyGraph graph(s.host, parameters);
   for (const Tags& gold : {Tags{2}, Tags{0, 2}, Tags{1, 1, 2}, Tags{2, 0, 2, 1, 0}}) {
     SCOPED_TRACE("length " + std::to_string(gold.size()));
     graph.clear();
@@ -132,9 +120,8 @@ TEST(Crf, IsTheSumOverAllSequencesInLazyExpressions) {
 TEST(Crf, TagsSentencesAsWhole) {
   SCOPED_TRACE("seed " + std::to_string(first_seed()));
   constexpr std::int32_t tags = 3;
-  Engine engine{{.workers = 2}};
-  const Device host = host_device(engine);
-  Parameters parameters(host, 1);
+  OnHost s;
+  Parameters& parameters = s.parameters;
   const Tagger tagger(parameters, {.vocabulary = 5, .tags = tags, .embedding = 2, .hidden = 3, .crf = true});
   draw(parameters);
   const std::vector<TaggerInput> sentences = {
@@ -142,20 +129,18 @@ TEST(Crf, TagsSentencesAsWhole) {
   const VertexFunction function = tagger.function();
   std::vector<GraphData> data;
   for (const TaggerInput& sentence : sentences) data.push_back(tagger.graph(sentence));
-  const testing::Graphs graphs(function, data);
-  Runner runner(host, function, parameters);
-  const Minibatch minibatch = runner.run(graphs.pointers);
+  const Minibatch minibatch = s.computed(function, data);
   const std::vector<float> logits = minibatch.output("logits").get();
   const Tags found = tagger.tags(minibatch);
   double loss = 0;
   std::size_t vertex = 0;  // of the minibatch
-  for (std::size_t s = 0; s < sentences.size(); ++s) {
-    const auto& kinds = data[s].kinds;
+  for (std::size_t number = 0; number < sentences.size(); ++number) {
+    const auto& kinds = data[number].kinds;
     const auto first = vertex + static_cast<std::size_t>(std::find(kinds.begin(), kinds.end(),
                                                                    static_cast<std::int32_t>(tagger.tag_kind())) -
                                                          kinds.begin());
     vertex += kinds.size();
-    const std::size_t words = sentences[s].words.size();
+    const std::size_t words = sentences[number].words.size();
     if (words == 0) continue;
     const auto row = logits.begin() + static_cast<std::ptrdiff_t>(first * tags);
     const Scores scores{tags,
@@ -163,7 +148,7 @@ TEST(Crf, TagsSentencesAsWhole) {
                         values_of(parameters, "crf transitions"),
                         values_of(parameters, "crf start"),
                         values_of(parameters, "crf stop")};
-    loss += scores.loss(sentences[s].tags);
+    loss += scores.loss(sentences[number].tags);
     EXPECT_EQ(Tags(found.begin() + static_cast<std::ptrdiff_t>(first),
                    found.begin() + static_cast<std::ptrdiff_t>(first + words)),
               scores.best(words));
@@ -172,4 +157,4 @@ TEST(Crf, TagsSentencesAsWhole) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

@@ -3,34 +3,22 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <random>
 #include <set>
 #include <sstream>
-#include <stdexcept>
-#include <vector>
 
 #include "tests/engine/support.h"
+#include "tests/folder.h"
 #include "windrow/models/datasets.h"
 
 namespace windrow::testing {
 
-/// A new folder with the given texts by file name. The destructor removes it.
-struct TextFolder {
+/// A new folder with the given texts by file name.
+struct TextFolder : TestFolder {
   explicit TextFolder(const std::map<std::string, std::string>& texts) {
-    std::string name = ::testing::TempDir() + "windrow_XXXXXX";
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder for the test");
-    path = name;
     for (const auto& [file, text] : texts) std::ofstream(path / file) << text;
   }
-  ~TextFolder() { std::filesystem::remove_all(path); }
-  TextFolder(const TextFolder&) = delete;
-  TextFolder& operator=(const TextFolder&) = delete;
-
-  std::filesystem::path path;
 };
 
 template <class Read>

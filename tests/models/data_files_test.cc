@@ -1,8 +1,9 @@
 // Files of data as they are published: which ones are read, under which names, compressed or not, and what is left out.
+// The published data themselves, where WINDROW_DATA names the folder that holds them: their known counts. Data are
+// under terms of their own, so none are here.
 #include <zlib.h>
 
 #include "tests/models/training.h"
-#include "windrow/models/datasets.h"
 #include "windrow/models/saved_model.h"
 
 namespace windrow::testing {
@@ -30,20 +31,19 @@ WorkloadOptions small_options(const WorkloadKind& kind, const std::filesystem::p
   return options;
 }
 
-Workload small_workload(Engine& engine, const std::string& name, const std::filesystem::path& folder,
-                        const std::string& training = {}, const std::string& validation = {}) {
+HostWorkload small_workload(const std::string& name, const std::filesystem::path& folder,
+                            const std::string& training = {}, const std::string& validation = {}) {
   WorkloadOptions options = small_options(workload_kind(name), folder);
   options.training_file = training;
   options.validation_file = validation;
-  return make_workload(name, host_device(engine), options);
+  return HostWorkload(name, options);
 }
 
 using Sizes = std::pair<std::size_t, std::size_t>;
 Sizes sizes_of_sets(const std::string& name, const std::filesystem::path& folder, const std::string& training = {},
                     const std::string& validation = {}) {
-  Engine engine;
-  const Workload workload = small_workload(engine, name, folder, training, validation);
-  return {workload.training.size(), workload.validation.size()};
+  const HostWorkload made = small_workload(name, folder, training, validation);
+  return {made.workload.training.size(), made.workload.validation.size()};
 }
 
 std::string generated_text(const std::string& kind, std::size_t samples) {
@@ -80,8 +80,8 @@ TEST(DataFiles, AreFoundUnderTheirPublishedNamesAndNoOthersAreRead) {
         return ending.empty() ? generated_text(kind, samples) : gzipped(generated_text(kind, samples));
       };
       const TextFolder folder({{training + ending, text(3)}, {validation + ending, text(2)}, {"test.txt", "("}});
-      Engine engine;
-      const Workload workload = small_workload(engine, kind, folder.path);
+      const HostWorkload made = small_workload(kind, folder.path);
+      const Workload& workload = made.workload;
       EXPECT_EQ(workload.training.size(), 3u) << kind << training;  // also of pieces of four words
       EXPECT_EQ(workload.training_source.files, std::vector{folder.path / (training + ending)});
       EXPECT_EQ(workload.validation_source.files, std::vector{folder.path / (validation + ending)});
@@ -216,8 +216,8 @@ TEST(DataFiles, LeaveOutWhatTheyCountAndName) {
   for (int i = 0; i < 151; ++i) texts["train.de"] += "so ";
   texts["train.en"] += "so";
   const TextFolder folder(texts);
-  Engine engine;
-  const Workload workload = small_workload(engine, "seq2seq", folder.path);
+  const HostWorkload made = small_workload("seq2seq", folder.path);
+  const Workload& workload = made.workload;
   EXPECT_EQ(workload.training.size(), 2u);
   const auto& left_out = workload.training_source.left_out;
   ASSERT_EQ(left_out.size(), 2u);
@@ -230,7 +230,7 @@ TEST(DataFiles, LeaveOutWhatTheyCountAndName) {
   std::ofstream(folder.path / "train.de") << texts["train.de"].substr(texts["train.de"].find("so ")) << "\n";
   std::ofstream(folder.path / "train.en") << "so\n";
   EXPECT_EQ(
-      refusal([&] { small_workload(engine, "seq2seq", folder.path); }),
+      refusal([&] { small_workload("seq2seq", folder.path); }),
       folder.path.string() + ": all 1 training sentences have more than 150 words; expected at least one that has not");
 }
 
@@ -245,6 +245,59 @@ TEST(ListOps, MayHaveTheValueBehindTheTreeAndAFirstLineOfNames) {
   std::istringstream wrong("[SM 5 6 ]\t2\n");
   EXPECT_EQ(refusal([&] { read_listops(wrong, "t"); }), "t:1:11: value 2; expected 1, the value of the tree");
 }
+
+/// Empty if WINDROW_DATA is not set.
+std::filesystem::path file(const char* name) {
+  const char* const folder = std::getenv("WINDROW_DATA");
+  return folder == nullptr ? std::filesystem::path() : std::filesystem::path(folder) / name;
+}
+
+/// Why a test of this file has to be skipped; empty if it need not be.
+std::string absence(const char* name) {
+  if (file(name).empty()) return "WINDROW_DATA names no folder with published data";
+  return std::filesystem::exists(file(name)) ? "" : file(name).string() + " does not exist";
+}
+
+struct Load {
+  const char *name, *folder, *file, *validation_file;
+  std::size_t training, validation;
+  double units, flops;  ///< of the training set
+};
+
+void PrintTo(const Load& load, std::ostream* out) { *out << load.name; }
+
+class PublishedWorkload : public ::testing::TestWithParam<Load> {};
+
+TEST_P(PublishedWorkload, HasItsTrainingAndValidationSets) {
+  const Load& expected = GetParam();
+  const std::string needed = std::string(expected.folder) + "/" + expected.file;
+  if (const std::string why = absence(needed.c_str()); !why.empty()) GTEST_SKIP() << why;
+  const HostWorkload made(expected.name, {.data = file(expected.folder).string(),
+                                          .training_file = expected.file,
+                                          .validation_file = expected.validation_file});
+  const Workload& workload = made.workload;
+  double units = 0, flops = 0;
+  for (const Sample& sample : workload.training) units += static_cast<double>(sample.units), flops += sample.flops;
+  EXPECT_EQ(workload.training.size(), expected.training);
+  EXPECT_EQ(workload.validation.size(), expected.validation);
+  EXPECT_EQ(units, expected.units);
+  EXPECT_NEAR(flops / units, expected.flops, 5e-3 * expected.flops);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, PublishedWorkload,
+    ::testing::Values(Load{"tree-lstm", "sst", "train.txt", "dev.txt", 8544, 1101, 8544, 26.7e6},
+                      Load{"fixed-lstm", "ptb", "valid.txt", "test.txt", 1152, 1287, 73728, 14.4e6},
+                      Load{"var-lstm", "ptb", "valid.txt", "test.txt", 3370, 3761, 73760, 6.15e6},
+                      Load{"bilstm", "wikiner", "all.txt", "", 1527, 169, 1527, 47.0e6},
+                      Load{"bilstm-char", "wikiner", "all.txt", "", 1527, 169, 1527, 63.6e6},
+                      Load{"dag", "ud-ewt", "dev.conllu", "test.conllu", 2001, 2077, 2001, 10.7e6},
+                      Load{"parser", "ud-ewt", "dev.conllu", "test.conllu", 1970, 2077, 1970, 17.9e6}),
+    [](const auto& load) {
+      std::string name = load.param.name;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace windrow::testing

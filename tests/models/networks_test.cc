@@ -4,36 +4,21 @@
 #include "networks/graph_lstm.h"
 #include "tests/batching/check_minibatch.h"
 #include "tests/batching/layers_cell.h"
-#include "tests/engine/support.h"
-#include "tests/seed.h"
-#include "windrow/batching/lazy.h"
 #include "windrow/models/internal/tagger.h"
 #include "windrow/models/internal/tree_fc.h"
 #include "windrow/models/language_model.h"
 #include "windrow/models/layers.h"
 #include "windrow/models/seq2seq.h"
-#include "windrow/models/tree_lstm.h"
 
-namespace windrow {
+namespace windrow::testing {
 namespace {
-
-using testing::check_minibatch;
-using testing::dense;
-using testing::error_of;
-using testing::expect_close;
-using testing::first_seed;
-using testing::Form;
-using testing::Oracle;
-using testing::OracleVertex;
-using testing::random_graph;
-using testing::Values;
 
 /// A network with what it needs. Its function is of one kind, or tells kinds apart by a second argument.
 template <class Network>
-struct Checked {
+struct Checked : OnHost {
   template <class... Sizes>
   explicit Checked(const Sizes&... sizes) : network(parameters, sizes...) {
-    for (std::size_t i = 0; i < parameters.size(); ++i) draw(parameters.value(parameters[i]));
+    draw_values(parameters, 3);
   }
 
   void check(const std::vector<GraphData>& data, const VertexFunction::Shape& shape = {}) {
@@ -50,21 +35,7 @@ struct Checked {
     check_minibatch(runner, parameters, oracle, function, data);
   }
 
-  Engine engine{{.workers = 2}};
-  Device host = host_device(engine);
-  Parameters parameters{host, 3};
   Network network;
-
- private:
-  /// Values that cannot be missed, where networks start with small ones or none.
-  static void draw(const Tensor& value) {
-    std::mt19937 random(static_cast<unsigned>(value.width()));
-    std::vector<float> values;
-    for (Index i = 0; i < value.rows() * value.width(); ++i) {
-      values.push_back(static_cast<float>(random() % 2001) / 1000 - 1);
-    }
-    value.set(values);
-  }
 };
 
 /// Gated recurrent units along chains.
@@ -85,28 +56,16 @@ struct GruChain {
 
 TEST(Gru, ComputesWhatTheOracleDoes) {
   std::mt19937 random(1);
-  std::vector<GraphData> data;
-  for (const std::int32_t vertices : {1, 5, 0, 9}) data.push_back(random_graph(vertices, 1, Form::trees, random));
-  Checked<GruChain>().check(data, {.arity = 1});
-}
-
-TEST(TreeLstm, ComputesWhatTheOracleDoes) {
-  std::mt19937 random(1);
-  std::vector<GraphData> data;
-  for (const std::int32_t vertices : {1, 9, 0, 23, 2}) data.push_back(random_graph(vertices, 2, Form::trees, random));
-  Checked<TreeLstm>(TreeLstmSizes{7, 3, 4, 5}).check(data, {.arity = 2});
+  Checked<GruChain>().check(random_graphs({1, 5, 0, 9}, 1, Form::trees, random), {.arity = 1});
 }
 
 TEST(ChildSumTreeLstm, ComputesWhatTheOracleDoes) {
   std::mt19937 random(1);
-  std::vector<GraphData> data;
-  for (const std::int32_t vertices : {1, 9, 0, 23, 2}) {
-    data.push_back(random_graph(vertices, any_arity, Form::trees, random));
-    data.push_back(random_graph(vertices, any_arity, Form::dag, random));
-  }
   for (const auto children : {ChildSumTreeLstm::Children::sum, ChildSumTreeLstm::Children::attention}) {
-    Checked<ChildSumTreeLstm> network(TreeLstmSizes{7, 3, 4, 5}, children);
-    network.check(data);
+    for (const Form form : {Form::trees, Form::dag}) {
+      Checked<ChildSumTreeLstm> network(TreeLstmSizes{7, 3, 4, 5}, children);
+      network.check(random_graphs({1, 9, 0, 23, 2}, any_arity, form, random));
+    }
   }
 }
 
@@ -186,22 +145,18 @@ TEST(DeepSets, ComputeWhatTheOracleDoes) {
 TEST(GraphLstm, ComputesWhatTheOracleDoes) {
   std::mt19937 random(1);
   Checked<GraphLstm> network(GraphLstmSizes{7, 3, 3, 4, 5});
-  std::vector<GraphData> data;
-  for (const std::int32_t vertices : {1, 9, 0, 23, 2}) {
-    GraphData graph = random_graph(vertices, any_arity, Form::dag, random);
+  std::vector<GraphData> data = random_graphs({1, 9, 0, 23, 2}, any_arity, Form::dag, random);
+  for (GraphData& graph : data) {
     for (std::int32_t& word : graph.indices["word"]) word = std::max(word, 0);
-    data.push_back(graph);
   }
   network.check(data);
 }
 
 constexpr Index from = 3, hidden = 4;
 
-class BuildingBlocks : public ::testing::Test {
+class BuildingBlocks : public ::testing::Test, protected OnHost {
  protected:
-  Engine engine{{.workers = 2}};
-  Device host = host_device(engine);
-  Parameters parameters{host, first_seed()};
+  BuildingBlocks() : OnHost({.workers = 2}, first_seed()) {}
   LazyGraph graph{host, parameters};
 };
 
@@ -236,14 +191,14 @@ TEST_F(BuildingBlocks, GrusAreWhatTheirFormulasSay) {
 
 TEST_F(BuildingBlocks, AParameterSetMayHoldSeveralTreeLstms) {
   const TreeLstmSizes sizes{.vocabulary = 5, .embedding = from, .hidden = hidden, .classes = 3};
-  const TreeLstm question(parameters, sizes, "question "), answer(parameters, sizes, "answer ");
+  const windrow::TreeLstm question(parameters, sizes, "question "), answer(parameters, sizes, "answer ");
   const ChildSumTreeLstm third(parameters, sizes, ChildSumTreeLstm::Children::attention, "third ");
   for (const std::string name : {"question words", "answer words", "third attention score"}) {
     EXPECT_EQ(parameters.name(parameters.find(name)), name);
   }
-  EXPECT_NE(error_of<MisuseError>([&] { TreeLstm(parameters, sizes, "answer "); }), "");
+  EXPECT_NE(error_of<MisuseError>([&] { windrow::TreeLstm(parameters, sizes, "answer "); }), "");
   const std::pair none(graph.zeros(hidden), graph.zeros(hidden));
-  const auto of = [&](const TreeLstm& tree) { return tree.cell(tree.read(graph.index(3)), none, none).first; };
+  const auto of = [&](const windrow::TreeLstm& tree) { return tree.cell(tree.read(graph.index(3)), none, none).first; };
   graph.backward(std::vector{row_sum(of(question) * of(answer))});
   for (const char* const name : {"question leaf", "answer leaf"}) {
     const Values gradient = dense(parameters, parameters.find(name));
@@ -278,4 +233,4 @@ TEST_F(BuildingBlocks, AttentionIsToListsOfAnyLength) {
 }
 
 }  // namespace
-}  // namespace windrow
+}  // namespace windrow::testing

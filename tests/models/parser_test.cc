@@ -1,7 +1,6 @@
-// The transition parser: what it learns, how its sentences batch, and that each is parsed as if it were alone.
+// The transition parser: what it learns, how its sentences batch, and that each is parsed as if it were alone. The
+// arc-hybrid system against all trees of few words, and all ways to build trees.
 #include "tests/models/training.h"
-#include "tests/ops/cases.h"
-#include "windrow/models/datasets.h"
 #include "windrow/models/dependency_parser.h"
 
 namespace windrow::testing {
@@ -13,13 +12,10 @@ std::vector<DependencySentence> sentences_of_parser(std::size_t sentences, std::
 }
 
 /// A parser that knows so many generated sentences, at a size for tests.
-struct Small {
+struct Small : OnHost {
   explicit Small(std::size_t sentences, std::uint64_t seed = 1) : treebank(sentences_of_parser(sentences, seed)) {}
 
-  Engine engine;
-  Device host = host_device(engine);
   std::vector<DependencySentence> treebank;
-  Parameters parameters{host, 1};
   DependencyParser parser{parameters, treebank, {.word = 16, .tag = 8, .hidden = 16, .scorer = 16}};
 };
 
@@ -92,22 +88,20 @@ TEST(DependencyParser, GivesTheRelationRootIfAndOnlyIfTheHeadIsTheRoot) {
 TEST(DependencyParser, LearnsFromTreebanksWithoutARootsOwnRelation) {
   for (const auto& [of_root, of_others] :
        {std::pair("ROOT", "dep"), {"dep", "root"}, {"root", "root"}, {"root:x", "dep"}}) {
-    Engine engine;
-    const Device host = host_device(engine);
-    Parameters parameters(host, 1);
+    OnHost s;
     const std::vector<DependencySentence> treebank = {{.forms = {"a", "b", "c"},
                                                        .tags = {"X", "Y", "X"},
                                                        .heads = {2, 0, 2},
                                                        .relations = {of_others, of_root, of_others}}};
-    const DependencyParser parser(parameters, treebank, {.word = 4, .tag = 4, .hidden = 4, .scorer = 4});
+    const DependencyParser parser(s.parameters, treebank, {.word = 4, .tag = 4, .hidden = 4, .scorer = 4});
     const DependencyParser::Sentence sentence = parser.numbered(treebank[0]);
-    LazyGraph graph(host, parameters);
+    LazyGraph graph(s.host, s.parameters);
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
       std::vector<LazyTask<DependencyParser::Learned>> tasks;
       tasks.push_back(parser.learn(graph, sentence, seed));
       const DependencyParser::Learned learned = std::move(run(graph, std::move(tasks)).front());
       EXPECT_TRUE(std::isfinite(learned.loss)) << of_root;
-      if (!learned.losses.empty()) graph.backward(learned.losses), parameters.sgd(0.1);
+      if (!learned.losses.empty()) graph.backward(learned.losses), s.parameters.sgd(0.1);
       graph.clear();
     }
     const DependencyTree tree = parser.parse(graph, treebank).front();
@@ -128,9 +122,8 @@ TEST(ParserWorkload, TrainsOnProjectiveSentencesAndValidatesOnAll) {
   }
   crossed += "\n";
   const TextFolder folder({{"train.conllu", straight + crossed + straight}, {"dev.conllu", crossed}});
-  Engine engine;
-  Workload workload =
-      make_workload("parser", host_device(engine), {.data = folder.path.string(), .sizes = small_sizes});
+  const HostWorkload made("parser", {.data = folder.path.string(), .sizes = small_sizes});
+  const Workload& workload = made.workload;
   EXPECT_EQ(workload.training.size(), 2u);
   ASSERT_EQ(workload.validation.size(), 1u);
   EXPECT_EQ(workload.validation[0].labels, 4);
@@ -139,14 +132,13 @@ TEST(ParserWorkload, TrainsOnProjectiveSentencesAndValidatesOnAll) {
   EXPECT_EQ(workload.training_source.left_out[0].why, "not projective");
   EXPECT_TRUE(workload.validation_source.left_out.empty());
   const TextFolder none({{"train.conllu", crossed}, {"dev.conllu", crossed}});
-  EXPECT_EQ(error_of<DataError>([&] { make_workload("parser", host_device(engine), {.data = none.path.string()}); }),
+  EXPECT_EQ(error_of<DataError>([&] { HostWorkload("parser", {.data = none.path.string()}); }),
             (none.path / "train.conllu").string() + ": 0 of 1 training sentences are projective; expected at least 1");
 }
 
 TEST(ParserWorkload, HasNoGraphsInAdvance) {
-  Engine engine;
-  Workload workload = make_workload("parser", host_device(engine), {.samples = 1, .sizes = small_sizes});
-  EXPECT_EQ(error_of<MisuseError>([&] { workload.network->typed_graphs(8); }),
+  const HostWorkload made("parser", {.samples = 1, .sizes = small_sizes});
+  EXPECT_EQ(error_of<MisuseError>([&] { made.workload.network->typed_graphs(8); }),
             "parser: builds its graphs while it runs; expected a model whose graphs are known in advance");
 }
 
@@ -154,6 +146,90 @@ TEST(Parser, NumbersItsActions) {
   EXPECT_EQ(Parser::action(0), (ParserAction{Transition::shift, 0}));
   EXPECT_EQ(Parser::action(2), (ParserAction{Transition::right, 0}));
   EXPECT_EQ(Parser::action(3), (ParserAction{Transition::left, 1}));
+}
+
+using Heads = std::vector<std::int32_t>;
+
+/// One root, to which the heads of all words lead.
+bool is_tree(const Heads& heads) {
+  if (std::count(heads.begin(), heads.end(), 0) != 1) return false;
+  for (std::int32_t word : heads) {
+    for (std::size_t steps = 0; word != 0; word = heads[static_cast<std::size_t>(word) - 1]) {
+      if (++steps > heads.size()) return false;
+    }
+  }
+  return true;
+}
+
+bool projective_tree(const Heads& heads) {
+  return is_tree(heads) && projective({.forms = {}, .tags = {}, .heads = heads});
+}
+
+/// Calls `visit` with each projective tree of so many words.
+void each_tree(std::int32_t words, const std::function<void(const Heads&)>& visit) {
+  Heads heads(static_cast<std::size_t>(words), 0);
+  while (true) {
+    if (projective_tree(heads)) visit(heads);
+    auto digit = heads.begin();
+    while (digit != heads.end() && *digit == words) *digit++ = 0;
+    if (digit == heads.end()) return;
+    ++*digit;
+  }
+}
+
+/// The most arcs that can be right in the end, found by trying everything; checks what each step costs on the way.
+int most_right(const ArcHybrid& state, const Heads& gold) {
+  if (state.final()) {
+    int right = 0;
+    for (std::size_t i = 0; i < gold.size(); ++i) right += state.heads()[i] == gold[i];
+    return right;
+  }
+  int most = 0, after[3] = {-1, -1, -1};
+  for (const Transition transition : all_transitions) {
+    if (!state.legal(transition)) continue;
+    ArcHybrid next = state;
+    next.apply(transition);
+    const int right = most_right(next, gold);
+    after[static_cast<std::size_t>(transition)] = right;
+    most = std::max(most, right);
+  }
+  for (const Transition transition : all_transitions) {
+    const int right = after[static_cast<std::size_t>(transition)];
+    if (right >= 0) {
+      EXPECT_EQ(state.cost(transition, gold), most - right);
+    }
+  }
+  return most;
+}
+
+TEST(Transitions, CostTheArcsThatCanNoLongerBeHad) {
+  const int known[] = {1, 2, 7, 30, 143};
+  for (std::int32_t words = 1; words <= 5; ++words) {
+    int trees = 0;
+    each_tree(words, [&](const Heads& gold) {
+      ++trees;
+      if (::testing::Test::HasFailure()) return;
+      EXPECT_EQ(most_right(ArcHybrid(words), gold), words);
+    });
+    EXPECT_EQ(trees, known[words - 1]);
+  }
+}
+
+TEST(Transitions, BuildAProjectiveTreeWhateverIsChosen) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 1000; ++i) {
+    const auto words = static_cast<std::int32_t>(1 + random() % 12);
+    ArcHybrid state(words);
+    for (std::int32_t step = 0; step < 2 * words; ++step) {
+      ASSERT_FALSE(state.final());
+      Transition transition{};
+      do transition = all_transitions[random() % 3];
+      while (!state.legal(transition));
+      state.apply(transition);
+    }
+    ASSERT_TRUE(state.final());
+    ASSERT_TRUE(projective_tree(state.heads()));
+  }
 }
 
 }  // namespace

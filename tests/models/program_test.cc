@@ -1,11 +1,9 @@
 // Programs in files: they give the bits of the functions that were saved, and damaged ones are refused, or run.
 #include "windrow/training/program.h"
 
-#include "tests/batching/attending_cell.h"
+#include "tests/batching/mixed_cell.h"
 #include "tests/batching/random_function.h"
 #include "tests/models/training.h"
-#include "tests/sanitized.h"
-#include "tests/seed.h"
 #include "windrow/batching/internal/ir.h"
 #include "windrow/models/internal/image_classifier.h"
 #include "windrow/training/internal/record.h"

@@ -1,9 +1,7 @@
 // Models that are made again from checkpoints, and their predictions; and models that begin with the weights of trained
 // ones: whatever their words and labels are, and their numbers.
-#include "tests/models/data.h"
+#include "tests/models/training.h"
 #include "windrow/models/saved_model.h"
-#include "windrow/models/trainer.h"
-#include "windrow/training/tensor_file.h"
 
 namespace windrow::testing {
 namespace {
@@ -11,7 +9,6 @@ namespace {
 WorkloadOptions small(std::size_t samples) { return {.samples = samples, .sizes = {{"hidden", 16}}}; }
 
 TEST(Predictions, AreMadeByExactlyTheKindsThatSayWhatTheyRead) {
-  Engine engine({.workers = 1});
   const std::string line[] = {"[MAX 2 9 [MIN 4 7 ] ]"};
   std::string able;
   for (const WorkloadKind& kind : workload_kinds()) {
@@ -22,25 +19,20 @@ TEST(Predictions, AreMadeByExactlyTheKindsThatSayWhatTheyRead) {
     for (const WorkloadSize& size : kind.sizes) {
       if (size.name == "vocabulary") options.sizes["vocabulary"] = 40;
     }
-    const Workload workload = make_workload(kind.name, host_device(engine), options);
-    if (!kind.input.empty()) {
-      EXPECT_EQ(workload.network->predict(line).size(), 1u) << kind.name;
-      continue;
-    }
-    try {
-      workload.network->predict(line);
-      ADD_FAILURE() << kind.name;
-    } catch (const MisuseError& error) {
-      EXPECT_EQ(error.what(), "this model predicts nothing from texts; expected one of " + able);
+    const HostWorkload made(kind.name, options, {.workers = 1});
+    const auto predict = [&] { return made.workload.network->predict(line).size(); };
+    if (kind.input.empty()) {
+      EXPECT_EQ(error_of<MisuseError>(predict), "this model predicts nothing from texts; expected one of " + able);
+    } else {
+      EXPECT_EQ(predict(), 1u) << kind.name;
     }
   }
 }
 
 TEST(Predictions, OfListsAreValuesOfTheListAndItsParts) {
-  Engine engine({.workers = 2});
-  Workload workload = make_workload("listops", host_device(engine), small(600));
-  Trainer trainer(host_device(engine), workload, {.optimiser = {.rate = workload.kind->learning_rate}});
-  for (int epoch = 0; epoch < 3; ++epoch) trainer.train();
+  Training run("listops", small(600), {.optimiser = {.rate = workload_kind("listops").learning_rate}});
+  run.train(3);
+  const Workload& workload = run.workload;
   const std::string lines[] = {"[MAX 2 9 [MIN 4 7 ] ]", "4\t[MIN 4 7 ]"};
   const std::vector<Prediction> predictions = workload.network->predict(lines, {.parts = true});
   EXPECT_TRUE(workload.network->predict(lines)[0].parts.empty());
@@ -63,12 +55,11 @@ TEST(Predictions, OfListsAreValuesOfTheListAndItsParts) {
 }
 
 TEST(Predictions, OfSentencesAreTreesWithOneRoot) {
-  Engine engine({.workers = 2});
   WorkloadOptions options = small(64);
   options.sizes["scorer"] = 16;
-  Workload workload = make_workload("parser", host_device(engine), options);
-  Trainer trainer(host_device(engine), workload, {.optimiser = {.rate = workload.kind->learning_rate}});
-  trainer.train();
+  Training run("parser", options, {.optimiser = {.rate = workload_kind("parser").learning_rate}});
+  run.train(1);
+  const Workload& workload = run.workload;
   const std::string known = workload.vocabularies.at("words")[3], tag = workload.vocabularies.at("usual tags")[3];
   ASSERT_FALSE(tag.empty());
   const std::string lines[] = {known + " zebra|NOUN zebra", "a|b|X"};
@@ -99,16 +90,10 @@ void PrintTo(const TunedModel& value, std::ostream* out) {
   for (const std::string& one : value.options.switches) *out << " " << one;
 }
 
-void fill_randomly(Workload& workload, std::uint32_t seed) {
+void fill_randomly(const Workload& workload, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<float> draw(-0.3f, 0.3f);
-  Parameters& parameters = *workload.parameters;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    Tensor value = parameters.value(parameters[i]);
-    std::vector<float> numbers = value.get();
-    std::ranges::generate(numbers, [&] { return draw(random); });
-    value.set(numbers);
-  }
+  change_values(*workload.parameters, [&](float) { return draw(random); });
 }
 
 class EveryTunedModel : public ::testing::TestWithParam<TunedModel> {
@@ -155,8 +140,7 @@ TEST_P(EveryTunedModel, KeepsWhatTheTrainedOneDoesNotName) {
   fill_randomly(trained, 1);
   fill_randomly(other, 2);
   const Parameters& parameters = *other.parameters;
-  std::vector<std::vector<float>> before;
-  for (std::size_t i = 0; i < parameters.size(); ++i) before.push_back(parameters.value(parameters[i]).get());
+  const std::vector<Floats> before = parameters_of(other);
   take_weights(other, trained);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const std::string& name = parameters.name(parameters[i]);

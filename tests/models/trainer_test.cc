@@ -1,14 +1,10 @@
-// Training of workloads, of which a Tree-LSTM stands for all; see workloads_test.cc for each.
+// Training of workloads, of which a Tree-LSTM stands for all; see workloads_test.cc for each. Trainers that go on from
+// checkpoints.
 #include "windrow/models/trainer.h"
-
-#include <iterator>
-#include <memory>
-#include <optional>
-#include <span>
-#include <thread>
 
 #include "tests/models/training.h"
 #include "windrow/comm/local.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow::testing {
 namespace {
@@ -18,14 +14,9 @@ WorkloadOptions of_trees(std::size_t samples, std::uint64_t seed, Index width = 
 }
 
 /// A Tree-LSTM with what it needs.
-struct Trees {
-  explicit Trees(const WorkloadOptions& options, TrainerOptions trainer_options = {.minibatch = 16})
-      : workload(make_workload("tree-lstm", host_device(engine), options)),
-        trainer(host_device(engine), workload, trainer_options) {}
-
-  Engine engine;
-  Workload workload;
-  Trainer trainer;
+struct Trees : Training {
+  explicit Trees(const WorkloadOptions& options, const TrainerOptions& training = {.minibatch = 16})
+      : Training("tree-lstm", options, training) {}
 };
 
 TEST(Trainer, ComputesOneVertexAtATimeUnbatched) {
@@ -102,7 +93,7 @@ TEST(Trainer, CountsCorrectLabelsAndRoots) {
   WorkloadOptions options = of_trees(0, 1);
   options.data = folder.path.string();
   Trees trees(options, {.minibatch = 2, .optimiser = {.rate = 0.5}});
-  for (int pass = 0; pass < 50; ++pass) trees.trainer.train();
+  trees.train(50);
   const std::vector<Metric> metrics = trees.trainer.evaluate();
   ASSERT_EQ(metrics.size(), 2u);
   EXPECT_EQ(metrics[0].name, "root accuracy");
@@ -128,22 +119,18 @@ std::vector<std::vector<float>> trained_by(int members, const std::string& model
   const std::vector<Device> devices = host_devices(engine, members);
   const LocalGroup group(devices);
   std::vector<std::vector<float>> results(devices.size());
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < members; ++rank) {
-    threads.emplace_back([&, rank] {
-      const Device& device = devices[static_cast<std::size_t>(rank)];
-      Workload workload = make_workload(model, device, options);
-      Trainer trainer(
-          device, workload,
-          {.minibatch = 7, .micro_batches = micro_batches, .optimiser = {.rate = 0.05}, .group = group[rank]});
-      for (int epoch = 0; epoch < 2; ++epoch) trainer.train();
-      EXPECT_EQ(trainer.minibatches(), 2 * ((workload.training.size() + 6) / 7)) << "of member " << rank;
-      for (const std::vector<float>& values : parameters_of(workload)) {
-        std::ranges::copy(values, std::back_inserter(results[static_cast<std::size_t>(rank)]));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  on_threads(members, [&](int rank) {
+    const Device& device = devices[static_cast<std::size_t>(rank)];
+    Workload workload = make_workload(model, device, options);
+    Trainer trainer(
+        device, workload,
+        {.minibatch = 7, .micro_batches = micro_batches, .optimiser = {.rate = 0.05}, .group = group[rank]});
+    for (int epoch = 0; epoch < 2; ++epoch) trainer.train();
+    EXPECT_EQ(trainer.minibatches(), 2 * ((workload.training.size() + 6) / 7)) << "of member " << rank;
+    for (const std::vector<float>& values : parameters_of(workload)) {
+      std::ranges::copy(values, std::back_inserter(results[static_cast<std::size_t>(rank)]));
+    }
+  });
   return results;
 }
 
@@ -157,8 +144,7 @@ TEST(Trainer, MembersOfAGroupDrawAndTrainAsOneDoes) {
     for (const int members : {2, 3}) {
       const auto results = trained_by(members, model, options, members == 2 ? 2 : 1);
       for (const std::vector<float>& result : results) EXPECT_EQ(result, results.front());
-      ASSERT_EQ(results.front().size(), expected.size());
-      for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(results.front()[i], expected[i], 1e-4) << i;
+      expect_near(results.front(), expected, 1e-4);
     }
   }
 }
@@ -170,24 +156,18 @@ TEST(Trainer, ComputesAMinibatchInPartsThatTakeLessMemory) {
     if (model == "mlp") options.sizes = {};
     if (model != "parser" && model != "mlp") options.dropout = {.element = 0.4, .word = 0.2};
     const auto trained = [&](std::size_t parts, std::int64_t& peak) {
-      Engine engine;
-      Workload workload = make_workload(model, host_device(engine), options);
-      Trainer trainer(host_device(engine), workload,
-                      {.minibatch = 7, .micro_batches = parts, .optimiser = {.rate = 0.01}});
-      const double loss = trainer.train().loss + trainer.train().loss;
-      peak = trainer.stats().peak_bytes;
-      EXPECT_EQ(trainer.minibatches(), 6u);
-      std::vector<float> all = {static_cast<float>(loss)};
-      for (const std::vector<float>& values : parameters_of(workload))
-        std::ranges::copy(values, std::back_inserter(all));
+      Training run(model, options, {.minibatch = 7, .micro_batches = parts, .optimiser = {.rate = 0.01}});
+      std::vector<Floats> all = {{static_cast<float>(run.train(1) + run.train(1))}};
+      peak = run.trainer.stats().peak_bytes;
+      EXPECT_EQ(run.trainer.minibatches(), 6u);
+      std::ranges::copy(parameters_of(run.workload), std::back_inserter(all));
       return all;
     };
     std::int64_t peak = 0, less = 0;
-    const std::vector<float> expected = trained(1, peak);
+    const std::vector<Floats> expected = trained(1, peak);
     for (const std::size_t parts : {3, 100}) {
-      const std::vector<float> result = trained(parts, less);
-      ASSERT_EQ(result.size(), expected.size());
-      for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(result[i], expected[i], 1e-4) << i;
+      const std::vector<Floats> result = trained(parts, less);
+      for (std::size_t p = 0; p < expected.size(); ++p) expect_near(result[p], expected[p], 1e-4);
       EXPECT_LT(less, peak) << parts;
     }
   }
@@ -195,18 +175,16 @@ TEST(Trainer, ComputesAMinibatchInPartsThatTakeLessMemory) {
 
 /// The margin loss of a sentence that is parsed right is none.
 TEST(Trainer, KeepsTheGradientsOfPartsBesideOneWithoutALoss) {
-  Engine engine;
-  Workload workload = make_workload("parser", host_device(engine), of_trees(8, 3));
-  Parameters& parameters = *workload.parameters;
-  Trainer trainer(host_device(engine), workload, {.minibatch = 1, .optimiser = {.rate = 0.02}});
-  const std::unique_ptr<Learner> learner = workload.network->learner({});
+  Training run("parser", of_trees(8, 3), {.minibatch = 1, .optimiser = {.rate = 0.02}});
+  Parameters& parameters = *run.workload.parameters;
+  const std::unique_ptr<Learner> learner = run.workload.network->learner({});
   const auto loss_of = [&](std::size_t sample) {
     parameters.set_minibatches(0);  // each time with the same words dropped
     return learner->differentiate(std::span(&sample, 1))();
   };
   std::optional<std::size_t> with, without;
   for (int epoch = 0; epoch < 200 && !(with && without); ++epoch) {
-    trainer.train();
+    run.train(1);
     with = without = {};
     for (std::size_t sample = 0; sample < 8; ++sample) (loss_of(sample) > 0 ? with : without) = sample;
   }
@@ -252,6 +230,137 @@ TEST(Trainer, RefusesWhatCannotTrain) {
     EXPECT_EQ(error_of<MisuseError>([&] { trains(without); }), "trainer: no training samples; expected at least one");
   }
   EXPECT_FALSE(without.evaluate().empty());
+}
+
+struct ResumedCase {
+  const char* name;
+  WorkloadOptions options = {};
+  TrainerOptions training = {.minibatch = 8};
+};
+void PrintTo(const ResumedCase& value, std::ostream* out) { *out << value.name; }
+
+/// A trainer of a case.
+struct Resumed : Training {
+  explicit Resumed(const ResumedCase& of, int workers = 2)
+      : Training(of.name, of.options, of.training, {.policy = Policy::pool, .workers = workers}) {}
+};
+
+struct Result {
+  std::vector<std::vector<float>> parameters;
+  std::vector<double> losses, scores;
+  friend bool operator==(const Result&, const Result&) = default;
+};
+
+constexpr int epochs = 3;
+
+void add_epoch(Resumed& run, Result& result, const Trainer::Between& between = {}) {
+  result.losses.push_back(run.trainer.train_epoch(between).loss);
+  for (const Metric& metric : run.trainer.evaluate()) result.scores.push_back(metric.value);
+}
+
+void finish(Resumed& run, Result& result) {
+  while (run.trainer.epochs() < epochs) add_epoch(run, result);
+  result.parameters = parameters_of(run.workload);
+}
+
+/// Saves once, in the middle of an epoch.
+Trainer::Between saving_to(CheckpointWriter& writer, Trainer& trainer, Trainer::Then then) {
+  return [&writer, &trainer, then, saved = false](const Trainer::Pass& so_far) mutable {
+    if (saved || so_far.samples < 20) return Trainer::Then::go_on;
+    saved = true;
+    trainer.save(writer);
+    return then;
+  };
+}
+
+class Resuming : public ::testing::TestWithParam<ResumedCase> {};
+
+/// Stops in the second epoch.
+TEST_P(Resuming, GivesTheBitsThatSavingAndGoingOnGives) {
+  const ResumedCase& of = GetParam();
+  const TextFolder other({}), folder({});
+  Resumed straight(of);
+  Result expected;
+  add_epoch(straight, expected);
+  {
+    CheckpointWriter writer(other.path);
+    add_epoch(straight, expected, saving_to(writer, straight.trainer, Trainer::Then::go_on));
+  }
+  finish(straight, expected);
+
+  Result result;
+  {
+    Resumed run(of);
+    add_epoch(run, result);
+    CheckpointWriter writer(folder.path);
+    run.trainer.train_epoch(saving_to(writer, run.trainer, Trainer::Then::stop));
+    EXPECT_TRUE(run.trainer.in_epoch());
+  }
+  Resumed later(of, 1);
+  const NewestCheckpoint newest = CheckpointFolder(folder.path).newest();
+  ASSERT_TRUE(newest.checkpoint);
+  later.trainer.resume(*newest.checkpoint);
+  EXPECT_EQ(later.trainer.epochs(), 1u);
+  finish(later, result);
+  EXPECT_EQ(result.losses, expected.losses);
+  EXPECT_EQ(result.scores, expected.scores);
+  EXPECT_TRUE(result.parameters == expected.parameters);
+}
+
+WorkloadOptions small(std::map<std::string, Index> more = {{"embedding", 8}}, DropoutRates dropout = {}) {
+  more.merge(std::map<std::string, Index>{{"hidden", 8}});
+  return {.seed = 3, .samples = 40, .sizes = std::move(more), .dropout = dropout};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Resuming,
+    ::testing::Values(ResumedCase{"tree-lstm", small()},
+                      ResumedCase{
+                          "tree-lstm",
+                          small({{"embedding", 8}}, {.element = 0.3, .word = 0.1}),
+                          {.minibatch = 8,
+                           .micro_batches = 3,
+                           .method = Method::adam(),
+                           .optimiser = {.rate = LearningRate::cosine(1e-2, 15), .clip_norm = 1, .accumulate = 2},
+                           .averages = AveragesOptions{.decay = 0.9},
+                           .runner = {.schedule = SchedulePolicy::complete}}},
+                      ResumedCase{"var-lstm",
+                                  small({{"embedding", 8}, {"vocabulary", 50}}, {.element = 0.3}),
+                                  {.minibatch = 8, .method = Method::momentum()}},
+                      ResumedCase{"bilstm-char",
+                                  small({{"embedding", 8}, {"character-embedding", 4}, {"character-hidden", 8}}),
+                                  {.minibatch = 8, .method = Method::adagrad()}},
+                      ResumedCase{"listops",
+                                  small(std::map<std::string, Index>()),
+                                  {.minibatch = 8, .method = Method::rmsprop(), .runner = {.own_types = 1}}},
+                      ResumedCase{"dag", small(), {.minibatch = 8, .runner = {.schedule = SchedulePolicy::complete}}},
+                      ResumedCase{"seq2seq", small(), {.minibatch = 8, .method = Method::adam()}},
+                      ResumedCase{"parser", small({{"embedding", 8}, {"tag-embedding", 4}, {"scorer", 8}})}));
+
+TEST(Trainer, RefusesCheckpointsOfOtherTrainers) {
+  const ResumedCase of{"tree-lstm", small()};
+  const TextFolder folder({});
+  {
+    Resumed run(of);
+    run.trainer.train_epoch({});
+    CheckpointWriter writer(folder.path);
+    run.trainer.save(writer);
+  }
+  const NewestCheckpoint newest = CheckpointFolder(folder.path).newest();
+  const auto refused = [&](const ResumedCase& other) {
+    Resumed run(other);
+    const std::string text = error_of<FileError>([&] { run.trainer.resume(*newest.checkpoint); });
+    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+    return text.substr(text.find(": ") + 2);
+  };
+  EXPECT_EQ(refused({"tree-lstm", small({{"hidden", 9}, {"embedding", 8}})}),
+            "tensor 'leaf' is 8 x 24 of F32; expected 8 x 27 of F32");
+  EXPECT_EQ(refused({"tree-lstm", of.options, {.minibatch = 8, .method = Method::adam()}}),
+            "of optimiser sgd; expected adam");
+  EXPECT_EQ(refused({"var-lstm", small({{"embedding", 8}, {"vocabulary", 50}})}).substr(0, 12), "tensor 'word");
+  WorkloadOptions fewer = of.options;
+  fewer.samples = 30;
+  EXPECT_NE(refused({"tree-lstm", fewer}), "");
 }
 
 }  // namespace

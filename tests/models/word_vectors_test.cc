@@ -2,10 +2,7 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
-#include <thread>
-
-#include "tests/models/data.h"
-#include "tests/seed.h"
+#include "tests/models/training.h"
 #include "windrow/models/saved_model.h"
 
 namespace windrow::testing {
@@ -144,7 +141,6 @@ TEST(WordVectors, ThatAreDamagedAtRandomDoNoHarm) {
 
 TEST(WordVectors, BecomeTheRowsOfAModelsEmbedding) {
   const std::filesystem::path file = std::filesystem::path(::testing::TempDir()) / "windrow_vectors.txt";
-  Engine engine({.workers = 1});
   for (const WorkloadKind& kind : workload_kinds()) {
     WorkloadOptions options{.samples = 16, .sizes = {{"hidden", 4}}};
     for (const WorkloadSize& size : kind.sizes) {
@@ -152,7 +148,8 @@ TEST(WordVectors, BecomeTheRowsOfAModelsEmbedding) {
       if (size.name == "vocabulary") options.sizes["vocabulary"] = 40;
       if (size.name == "leaves") options.sizes["leaves"] = 4;
     }
-    Workload workload = make_workload(kind.name, host_device(engine), options);
+    HostWorkload made(kind.name, options, {.workers = 1});
+    Workload& workload = made.workload;
     EXPECT_EQ(workload.embedding.has_value(), kind.embeds_words) << kind.name;
     if (!workload.embedding) continue;
     const WordEmbedding& embedding = *workload.embedding;

@@ -2,35 +2,13 @@
 #include "windrow/ops/apply.h"
 
 #include <filesystem>
-#include <iterator>
-#include <limits>
-#include <optional>
-#include <stdexcept>
 
-#include "tests/engine/support.h"
-#include "tests/memory/counting_allocator.h"
+#include "tests/ops/host_tensors.h"
 
 namespace windrow::testing {
 namespace {
 
-using Floats = std::vector<float>;
-
-class Apply : public ::testing::Test {
- protected:
-  Engine engine{{.policy = Policy::pool, .workers = 2}};
-  Device host = host_device(engine);
-
-  Tensor tensor(Index rows, Index width, Floats values, OpName name = "tensor") {
-    Tensor made(host, rows, width, name);
-    made.set(std::move(values));
-    return made;
-  }
-  IntTensor ints(Index rows, Index width, std::vector<std::int32_t> values) {
-    IntTensor made(host, rows, width, "ints");
-    made.set(std::move(values));
-    return made;
-  }
-};
+using Apply = HostTensors;
 
 TEST_F(Apply, OperandsOfNoRowsGiveNoRows) {
   const Tensor x = tensor(0, 3, {}), w = tensor(3, 2, {1, 2, 3, 4, 5, 6});
@@ -146,7 +124,7 @@ TEST_F(Apply, UpdatesDemandToBeAdded) {
 }
 
 TEST_F(Apply, StatesHaveTheResultsShapeAndOverlapNothing) {
-  const auto of_width = [&](Index width) { return tensor(1, width, Floats(static_cast<std::size_t>(width), 0)); };
+  const auto of_width = [&](Index width) { return filled(1, width, 0); };
   const Tensor x = of_width(1), w = of_width(1), m = of_width(1), numbers = of_width(StepNumbers::count);
   const std::vector<std::vector<Tensor>> all_wrong = {{}, {m, m}, {x}, {w}, {of_width(2)}};
   for (const std::vector<Tensor>& wrong : all_wrong) {
@@ -188,10 +166,8 @@ TEST_F(Apply, FindsOperatorsByTheirNames) {
 TEST_F(Apply, AnIndexOutOfRangePoisonsTheResult) {
   const Tensor table = tensor(2, 1, {1, 2});
   const Tensor rows = apply(host, op::embedding, {.in = {table}, .indices = {ints(2, 1, {0, 2})}});
-  const std::string text = error_of<OpError>([&] { rows.get(); });
-  EXPECT_NE(text.find("op 'embedding' (pushed at "), std::string::npos) << text;
-  EXPECT_NE(text.find("apply_test.cc:"), std::string::npos) << text;
-  EXPECT_NE(text.find("index 2 at row 1; expected 0 to 1"), std::string::npos) << text;
+  expect_error<OpError>([&] { rows.get(); },
+                        {"op 'embedding' (pushed at ", "apply_test.cc:", "index 2 at row 1; expected 0 to 1"});
   EXPECT_EQ(table.get(), (Floats{1, 2}));
 }
 

@@ -103,9 +103,7 @@ inline Make with_scalars(int operands) {
   };
 }
 
-/// The cases of what models are made of beyond cases.cc: activations, losses, normalisation, broadcasting.
-const Makes& makes_of_layers();
-/// The cases of training: see training_cases.cc.
-const Makes& makes_of_training();
+/// See model_cases.cc.
+const Makes& makes_of_models();
 
 }  // namespace windrow::testing

@@ -1,4 +1,3 @@
-
 #include <stdexcept>
 
 #include "tests/ops/case_maker.h"
@@ -220,7 +219,7 @@ Values random_values(const Type& type, std::mt19937& random) {
 Application random_case(const Operator& op, Index rows, std::mt19937& random, Numbers numbers) {
   const std::string name(op.name.text());
   Make make;
-  for (const Makes* table : {&makes(), &makes_of_layers(), &makes_of_training()}) {
+  for (const Makes* table : {&makes(), &makes_of_models()}) {
     if (const auto found = table->find(name); found != table->end()) make = found->second;
   }
   if (!make && op.index_inputs == 0 && op.attributes.empty()) make = elementwise(static_cast<int>(op.inputs));

@@ -6,7 +6,6 @@
 #include <limits>
 #include <random>
 #include <span>
-#include <vector>
 
 #include "tests/engine/support.h"
 #include "tests/seed.h"
@@ -17,6 +16,7 @@ namespace windrow::testing {
 
 /// The values of a matrix, row by row, without gaps between rows.
 using Values = std::vector<double>;
+using Floats = std::vector<float>;
 
 inline std::size_t elements(const Type& type) { return static_cast<std::size_t>(type.rows.number() * type.width); }
 
@@ -146,6 +146,12 @@ inline void expect_close(const Values& actual, const Values& expected, double to
     ASSERT_LE(std::abs(actual[i] - expected[i]), limit)
         << "element " << i << " is " << actual[i] << ", expected " << expected[i];
   }
+}
+/// Expects differences of at most `tolerance`.
+template <class Actual, class Expected>
+void expect_near(const Actual& actual, const Expected& expected, double tolerance) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], tolerance) << "element " << i;
 }
 
 }  // namespace windrow::testing

@@ -4,7 +4,6 @@
 #include "tests/ops/cases.h"
 #include "tests/sanitized.h"
 #include "windrow/ops/apply.h"
-#include "windrow/ops/random.h"
 
 namespace windrow::testing {
 namespace {
@@ -95,34 +94,6 @@ TEST(Cut, NamesRowsOfTheWholeInErrors) {
   indices.set(words);
   apply(host, op::gather_rows, {.in = {table}, .indices = {indices}}, out);
   expect_error<OpError>([&] { out.get(); }, "index 17 at row " + std::to_string(rows - 2));
-}
-
-/// Some of a training step, large enough to be cut.
-std::vector<float> trained(int workers) {
-  Engine engine({.policy = Policy::pool, .workers = workers});
-  const Device host = host_device(engine);
-  Generator generator(engine, 1);
-  Tensor x(host, 192, 512, "x"), w(host, 512, 384, "w"), wanted(host, 192, 384, "wanted");
-  for (const Tensor& tensor : {x, w, wanted}) generator.uniform(tensor, -1, 1);
-  for (int step = 0; step < 2; ++step) {
-    const Tensor y = apply(host, op::tanh, {.in = {apply(host, op::matmul, {.in = {x, w}})}});
-    const Tensor off = apply(host, op::sub, {.in = {y, wanted}});
-    const Tensor slope = apply(host, op::tanh_gradient, {.in = {y, off}});
-    const Tensor dw = apply(host, op::matmul_tn, {.in = {x, slope}});
-    const Tensor dx = apply(host, op::matmul_nt, {.in = {slope, w}});
-    apply(host, op::sgd, {.in = {dw}, .attributes = op::at_rate(0.01), .write = Write::add}, w);
-    apply(host, op::sgd, {.in = {dx}, .attributes = op::at_rate(0.01), .write = Write::add}, x);
-  }
-  std::vector<float> result = w.get();
-  const std::vector<float> rest = x.get();
-  result.insert(result.end(), rest.begin(), rest.end());
-  return result;
-}
-
-TEST(Cut, GivesTheSameBitsForAnyNumberOfWorkers) {
-  const std::vector<float> alone = trained(1);
-  EXPECT_EQ(trained(2), alone);
-  EXPECT_EQ(trained(8), alone);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
-// A training step of a multilayer perceptron, written with operators and a tape.
+// A training step of a multilayer perceptron, written with operators and a tape; and a fixture for tests of recordings
+// that run with every policy, and replay in every order.
 #pragma once
 
-#include <vector>
-
+#include "tests/engine/support.h"
 #include "windrow/ops/random.h"
 #include "windrow/ops/static.h"
 #include "windrow/ops/tape.h"
@@ -109,4 +109,22 @@ std::vector<float> trained(const Device& host, Mlp& mlp, int steps, const Step& 
 inline constexpr StaticOptions::Order every_order[] = {StaticOptions::Order::parallel, StaticOptions::Order::serial,
                                                        StaticOptions::Order::breadth_first};
 
+class InEveryOrder : public ::testing::TestWithParam<std::tuple<testing::Setup, StaticOptions::Order>> {
+ protected:
+  static int workers() { return std::get<testing::Setup>(GetParam()).workers; }
+
+  Engine engine{{.policy = std::get<testing::Setup>(GetParam()).policy, .workers = workers()}};
+  const Device host = host_device(engine);
+
+  Static recorded(Static::Body body, StaticOptions options = {}) const {
+    options.order = std::get<StaticOptions::Order>(GetParam());
+    return {host, std::move(body), options};
+  }
+};
+
 }  // namespace windrow::testing
+
+#define WINDROW_EVERY_ORDER(fixture)                                                              \
+  INSTANTIATE_TEST_SUITE_P(All, fixture,                                                          \
+                           ::testing::Combine(::testing::ValuesIn(windrow::testing::every_setup), \
+                                              ::testing::ValuesIn(windrow::testing::every_order)))

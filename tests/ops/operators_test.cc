@@ -50,7 +50,6 @@ std::string operator_name(const ::testing::TestParamInfo<const Operator*>& about
   return std::string(about.param->name.text());
 }
 
-class OverwritingOperator : public EveryOperator {};
 class ElementwiseOperator : public EveryOperator {};
 class RowwiseOperator : public EveryOperator {};
 class SummingOperator : public EveryOperator {};
@@ -58,7 +57,6 @@ class DifferentiableOperator : public EveryOperator {};
 class ZeroKeepingOperator : public EveryOperator {};
 
 INSTANTIATE_TEST_SUITE_P(All, EveryOperator, operators_that([](auto&) { return true; }), operator_name);
-INSTANTIATE_TEST_SUITE_P(All, OverwritingOperator, operators_that([](auto& o) { return !o.updates; }), operator_name);
 INSTANTIATE_TEST_SUITE_P(All, ElementwiseOperator,
                          operators_that([](auto& o) { return o.locality == Locality::elementwise; }), operator_name);
 INSTANTIATE_TEST_SUITE_P(All, RowwiseOperator,
@@ -94,16 +92,10 @@ TEST_P(EveryOperator, GivesOnTheHostWhatTheReferenceGives) {
       expect_close(run_host(op(), c, before, Write::add, random()), evaluate(reference_kernels(), op(), c, before),
                    1e-5);
       if (op().updates) return;
-      expect_close(run_host(op(), c, before, Write::overwrite, random()), evaluate(reference_kernels(), op(), c), 1e-5);
+      const Values unread(before.size(), std::numeric_limits<double>::quiet_NaN());
+      expect_close(run_host(op(), c, unread, Write::overwrite, random()), evaluate(reference_kernels(), op(), c), 1e-5);
     });
   }
-}
-
-TEST_P(OverwritingOperator, DoesNotLookAtWhatWasThere) {
-  each_case(Numbers::real, [&](const Application& c, std::mt19937& random) {
-    const Values nan(elements(type_of(c)), std::numeric_limits<double>::quiet_NaN());
-    for (double value : run_host(op(), c, nan, Write::overwrite, random())) ASSERT_TRUE(std::isfinite(value));
-  });
 }
 
 /// Rows [begin, end) of the operands and indices that `op` does not take whole.
@@ -128,16 +120,6 @@ Index rows_of(const Operator& op, const Application& c) {
   return c.signature.indices.empty() ? 0 : c.signature.indices[0].rows.number();
 }
 
-TEST_P(RowwiseOperator, GivesRowsAsItGivesThemAlone) {
-  each_case(Numbers::real, [&](const Application& c, std::mt19937& random) {
-    const Index rows = rows_of(op(), c), cut = static_cast<Index>(random() % static_cast<unsigned>(rows + 1));
-    Values parts = evaluate(reference_kernels(), op(), part(op(), c, 0, cut));
-    const Values rest = evaluate(reference_kernels(), op(), part(op(), c, cut, rows));
-    parts.insert(parts.end(), rest.begin(), rest.end());
-    EXPECT_EQ(parts, evaluate(reference_kernels(), op(), c));
-  });
-}
-
 TEST_P(RowwiseOperator, GivesOnTheHostEachRowTheBitsThatItHasAlone) {
   if (&op() == &op::matmul || &op() == &op::matmul_nt) return;  // oneDNN takes another path for a single row
   each_case(Numbers::real, [&](const Application& c, std::mt19937& random) {
@@ -151,25 +133,18 @@ TEST_P(RowwiseOperator, GivesOnTheHostEachRowTheBitsThatItHasAlone) {
   });
 }
 
-TEST_P(SummingOperator, AddsUpOverParts) {
-  each_case(Numbers::whole, [&](const Application& c, std::mt19937& random) {
-    const Index rows = rows_of(op(), c), cut = static_cast<Index>(random() % static_cast<unsigned>(rows + 1));
-    const Values before(elements(type_of(c)), 1.0);
-    const Values first = evaluate(reference_kernels(), op(), part(op(), c, 0, cut), before);
-    expect_close(evaluate(reference_kernels(), op(), part(op(), c, cut, rows), first),
-                 evaluate(reference_kernels(), op(), c, before), 1e-12);
-  });
-}
-
 TEST_P(SummingOperator, GivesOnTheHostTheBitsOfItsPartsAddedInOrder) {
-  if (&op() == &op::matmul_tn) return;  // oneDNN adds in an order of its own
   each_case(Numbers::real, [&](const Application& c, std::mt19937& random) {
     const Index rows = rows_of(op(), c), cut = static_cast<Index>(random() % static_cast<unsigned>(rows + 1));
-    if (rows > rows_of_block) return;  // blocks are added up in another order
     const Values before = random_before(op(), c, random);
-    const Values first = run_host(op(), part(op(), c, 0, cut), before, Write::add, random());
-    EXPECT_EQ(run_host(op(), part(op(), c, cut, rows), first, Write::add, random()),
-              run_host(op(), c, before, Write::add, random()));
+    const Values first = run_host(op(), part(op(), c, 0, cut), before, Write::add, random()),
+                 both = run_host(op(), part(op(), c, cut, rows), first, Write::add, random()),
+                 whole = run_host(op(), c, before, Write::add, random());
+    expect_close(both, whole, 1e-5);
+    // oneDNN adds in an order of its own, and so do blocks.
+    if (&op() != &op::matmul_tn && rows <= rows_of_block) {
+      EXPECT_EQ(both, whole);
+    }
   });
 }
 
@@ -184,22 +159,6 @@ TEST_P(ElementwiseOperator, GivesEachElementWhatItGivesItAlone) {
       for (std::size_t k = 0; k < c.in.size(); ++k) alone.in[k] = {c.in[k][at]};
       const double value = run_host(op(), alone, {before[at]}, Write::add, 1)[0];
       ASSERT_EQ(value, together[at]) << "element " << at;  // to the bit
-    }
-  });
-}
-
-TEST_P(ElementwiseOperator, MayBeAppliedInPlaceOfAnyOperand) {
-  if (op().updates) return;  // always in place
-  each_case(Numbers::real, [&](const Application& c, std::mt19937&) {
-    const Type type = type_of(c);
-    const Values expected = run_host(op(), c, Values(elements(type)), Write::overwrite, 1);
-    for (std::size_t place = 0; place < c.in.size(); ++place) {
-      std::vector<Strided<float>> in;
-      for (const Values& values : c.in) in.emplace_back(type, values, 0);
-      std::vector<Matrix<const float>> inputs;
-      for (auto& matrix : in) inputs.push_back(matrix.matrix());
-      host_kernels().find(op())({inputs, {}, in[place].matrix(), c.signature.attributes, Write::overwrite});
-      ASSERT_EQ(in[place].values(), expected);
     }
   });
 }

@@ -1,14 +1,8 @@
 // What print_source() prints and refuses, and its names and literals. That printed programs give the bits of the
 // library is tested by tests/programs/export_test.cc, which compiles one.
-#include <limits>
-#include <random>
-
 #include "print/names.h"
-#include "tests/engine/support.h"
-#include "tests/seed.h"
+#include "tests/ops/host_tensors.h"
 #include "windrow/ops/apply.h"
-#include "windrow/ops/operators.h"
-#include "windrow/ops/random.h"
 #include "windrow/ops/static.h"
 
 namespace windrow::testing {
@@ -16,7 +10,7 @@ namespace {
 
 using print::Identifiers, print::identifier, print::literal, print::quoted;
 
-class StaticSource : public ::testing::Test {
+class StaticSource : public HostTensors {
  protected:
   StaticProgram program(Static::Body body) const {
     return {.name = "two layers",
@@ -31,8 +25,6 @@ class StaticSource : public ::testing::Test {
     return error_of<MisuseError>([&] { print_source(host, refused); });
   }
 
-  Engine engine;
-  const Device host = host_device(engine);
   const Tensor w{host, 3, 3};
 };
 

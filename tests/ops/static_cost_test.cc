@@ -1,9 +1,8 @@
 // What recordings cost: allocations of a replay, counted; and bodies whose allocations fail.
 #include <new>
-#include <thread>
 
 #include "tests/engine/faults.h"
-#include "tests/ops/every_order.h"
+#include "tests/ops/mlp.h"
 #include "tests/sanitized.h"
 
 namespace windrow::testing {

@@ -2,17 +2,11 @@
 // gradients themselves; and backward passes of parts of programs.
 #include "windrow/ops/tape.h"
 
-#include <cmath>
-
-#include "tests/ops/drawn_tensors.h"
-#include "windrow/ops/kernel.h"
+#include "tests/ops/host_tensors.h"
 #include "windrow/ops/static.h"
 
 namespace windrow::testing {
 namespace {
-
-using Doubles = std::vector<double>;
-using Floats = std::vector<float>;
 
 /// One application in a program; operands are numbers of earlier values.
 struct TapedStep {
@@ -28,7 +22,7 @@ struct TapedProgram {
   std::vector<TapedStep> steps;
 };
 
-double loss_of(const TapedProgram& program, std::vector<Doubles> values) {
+double loss_of(const TapedProgram& program, std::vector<Values> values) {
   std::vector<Type> types = program.inputs;
   for (const TapedStep& step : program.steps) {
     Application application;
@@ -49,21 +43,19 @@ double loss_of(const TapedProgram& program, std::vector<Doubles> values) {
   return loss;
 }
 
-class TapeTest : public ::testing::Test {
+class TapeTest : public HostTensors {
  protected:
-  Tensor input(const Type& type, const Doubles& values) const {
-    const Tensor tensor(host_, type.rows.number(), type.width, "input");
-    tensor.set(Floats(values.begin(), values.end()));
-    return tensor;
+  Tensor input(const Type& type, const Values& values) const {
+    return tensor(type.rows.number(), type.width, {values.begin(), values.end()});
   }
 
   /// Compares the gradients of all inputs.
   void expect_right_gradients(const TapedProgram& program) const {
-    std::vector<Doubles> values;
+    std::vector<Values> values;
     std::vector<Tensor> tensors;
-    Tape tape(host_);
+    Tape tape(host);
     for (const Type& type : program.inputs) {
-      Doubles& elements = values.emplace_back();
+      Values& elements = values.emplace_back();
       for (Index i = 0; i < type.rows.number() * type.width; ++i) {
         elements.push_back(std::sin(static_cast<double>(3 * i + 7 * static_cast<Index>(values.size()))));
       }
@@ -74,7 +66,7 @@ class TapeTest : public ::testing::Test {
       Operands operands{.attributes = step.attributes};
       for (const std::size_t operand : step.in) operands.in.push_back(tensors[operand]);
       if (!step.indices.empty()) {
-        operands.indices.emplace_back(host_, static_cast<Index>(step.indices.size()), 1);
+        operands.indices.emplace_back(host, static_cast<Index>(step.indices.size()), 1);
         operands.indices.back().set(step.indices);
       }
       tensors.push_back(tape.apply(*step.op, operands));
@@ -86,7 +78,7 @@ class TapeTest : public ::testing::Test {
       ASSERT_EQ(gradient.size(), values[k].size());
       for (std::size_t i = 0; i < gradient.size(); ++i) {
         const auto at = [&](double shift) {
-          std::vector<Doubles> shifted = values;
+          std::vector<Values> shifted = values;
           shifted[k][i] += shift;
           return loss_of(program, std::move(shifted));
         };
@@ -96,8 +88,6 @@ class TapeTest : public ::testing::Test {
     }
   }
 
-  Engine engine_{{.policy = Policy::pool, .workers = 2}};
-  const Device host_ = host_device(engine_);
   const Type rows_ = {Rows::count(3), 4};
 };
 
@@ -148,15 +138,15 @@ TEST_F(TapeTest, DifferentiatesRandomPrograms) {
 }
 
 TEST_F(TapeTest, AppliesAllOperatorsAsItIsTold) {
-  const Tensor x = input(rows_, Doubles(12, 1)), y = input(rows_, Doubles(12, 2));
+  const Tensor x = input(rows_, Values(12, 1)), y = input(rows_, Values(12, 2));
   std::vector<std::string> applied;
   std::vector<Tensor> made;
-  Tape tape(host_, [&](const Operator& op, const Operands& operands, const Tensor* out, auto pushed_at) {
+  Tape tape(host, [&](const Operator& op, const Operands& operands, const Tensor* out, auto pushed_at) {
     applied.emplace_back(op.name.text());
     if (operands.write == Write::add) applied.back() += " added";
-    if (out == nullptr) made.emplace_back(host_, x.rows(), x.width());  // all are of one shape
+    if (out == nullptr) made.emplace_back(host, x.rows(), x.width());  // all are of one shape
     const Tensor result = out == nullptr ? made.back() : *out;
-    apply(host_, op, operands, result, pushed_at);
+    apply(host, op, operands, result, pushed_at);
     return result;
   });
   tape.watch(x);
@@ -170,9 +160,9 @@ TEST_F(TapeTest, AppliesAllOperatorsAsItIsTold) {
 }
 
 TEST_F(TapeTest, GivesNoGradientWhereTheLossDoesNotDepend) {
-  const Tensor x = input(rows_, Doubles(12, 1)), unused = input(rows_, Doubles(12, 1)),
-               data = input(rows_, Doubles(12, 2));
-  Tape tape(host_);
+  const Tensor x = input(rows_, Values(12, 1)), unused = input(rows_, Values(12, 1)),
+               data = input(rows_, Values(12, 2));
+  Tape tape(host);
   tape.watch(x);
   tape.watch(unused);
   const Tensor y = tape.apply(op::mul, {.in = {x, data}});
@@ -185,31 +175,31 @@ TEST_F(TapeTest, GivesNoGradientWhereTheLossDoesNotDepend) {
 }
 
 TEST_F(TapeTest, RefusesMisuse) {
-  const Tensor x = input(rows_, Doubles(12, 1));
-  Tape tape(host_);
+  const Tensor x = input(rows_, Values(12, 1));
+  Tape tape(host);
   expect_error<MisuseError>([&] { tape.watch(x.row_range(0, 1)); }, "a part");
   tape.watch(x);
   expect_error<MisuseError>([&] { tape.apply(op::neg, {.in = {x.row_range(0, 1)}}); }, "neg");
   expect_error<MisuseError>([&] { tape.apply(op::neg, {.in = {x}, .write = Write::add}); }, "Write::add");
   expect_error<MisuseError>([&] { tape.gradient(x); }, "before");
-  expect_error<MisuseError>([&] { tape.backward(input(rows_, Doubles(12, 1))); }, "depends");
+  expect_error<MisuseError>([&] { tape.backward(input(rows_, Values(12, 1))); }, "depends");
   tape.backward(tape.apply(op::neg, {.in = {x}}));
   expect_error<MisuseError>([&] { tape.backward(x); }, "after backward()");
   expect_error<MisuseError>([&] { tape.apply(op::neg, {.in = {x}}); }, "new tape");
-  Tape other(host_);
+  Tape other(host);
   other.watch(x);
   const Tensor slope = other.apply(op::neg, {.in = {other.apply(op::tanh_gradient, {.in = {x, x}})}});
-  const std::uint64_t pushed = engine_.stats().pushed;
+  const std::uint64_t pushed = engine.stats().pushed;
   expect_error<MisuseError>([&] { other.backward(slope); }, "tanh_gradient");
-  EXPECT_EQ(engine_.stats().pushed, pushed);
+  EXPECT_EQ(engine.stats().pushed, pushed);
   other.backward(other.apply(op::neg, {.in = {x}}));  // which is on no path through it
   EXPECT_EQ(other.gradient(x)->get(), Floats(12, -1));
   expect_error<MisuseError>([&] { other.gradient(x.row_range(0, 1)); }, "a view");
 }
 
 TEST_F(TapeTest, RefusesToWatchATensorThatWasUsed) {
-  const Tensor x = input(rows_, Doubles(12, 1)), w = input(rows_, Doubles(12, 2)), v = input(rows_, Doubles(12, 3));
-  Tape tape(host_);
+  const Tensor x = input(rows_, Values(12, 1)), w = input(rows_, Values(12, 2)), v = input(rows_, Values(12, 3));
+  Tape tape(host);
   tape.watch(x);
   tape.apply(op::mul, {.in = {x, w}});
   expect_error<MisuseError>([&] { tape.watch(w); }, "first use");
@@ -224,10 +214,10 @@ TEST_F(TapeTest, RefusesToWatchATensorThatWasUsed) {
 
 TEST_F(TapeTest, RefusesABackwardPassOverWhatWasModifiedInPlace) {
   const auto change = [&](const Tensor& tensor) {
-    apply(host_, op::scale, {.in = {tensor}, .attributes = op::scaled_by(2)}, tensor);
+    apply(host, op::scale, {.in = {tensor}, .attributes = op::scaled_by(2)}, tensor);
   };
   const auto said = [&](auto program) {
-    Tape tape(host_);
+    Tape tape(host);
     return error_of<MisuseError>([&] { program(tape); });
   };
   const Tensor x = input({Rows::count(2), 3}, {1, 2, 3, 4, 5, 6}), w = input({Rows::count(2), 3}, {6, 5, 4, 3, 2, 1});
@@ -246,8 +236,7 @@ TEST_F(TapeTest, RefusesABackwardPassOverWhatWasModifiedInPlace) {
               tape.backward(y);
             }),
             "Tape: backward(): operand 1 of mul" + end);
-  IntTensor labels(host_, 2, 1, "labels");
-  labels.set({0, 1});
+  const IntTensor labels = ints(2, 1, {0, 1});
   EXPECT_EQ(said([&](Tape& tape) {
               tape.watch(x);
               const Tensor y = tape.apply(op::pick, {.in = {x}, .indices = {labels}});
@@ -257,9 +246,9 @@ TEST_F(TapeTest, RefusesABackwardPassOverWhatWasModifiedInPlace) {
             "Tape: backward(): index operand 0 of pick" + end);
   EXPECT_EQ(said([&](Tape& tape) {
               tape.watch(x);
-              const Tensor y = input({Rows::count(2), 3}, Doubles(6, 0));
+              const Tensor y = input({Rows::count(2), 3}, Values(6, 0));
               tape.note({x}, {y}, [](const auto& given, const auto&, auto) { return Tape::Gradients{given[0]}; });
-              engine_.push([] {}, {mutate(y.var())}, {.name = "an op of the program"});
+              engine.push([] {}, {mutate(y.var())}, {.name = "an op of the program"});
               tape.backward(y);
             }),
             "Tape: backward(): the result of what was noted" + end);
@@ -267,7 +256,7 @@ TEST_F(TapeTest, RefusesABackwardPassOverWhatWasModifiedInPlace) {
 
 TEST_F(TapeTest, LetsBeWrittenWhatNoGradientIsComputedFrom) {
   const Tensor x = input({Rows::count(1), 2}, {1, 2}), w = input({Rows::count(1), 2}, {3, 4});
-  Tape tape(host_);
+  Tape tape(host);
   tape.watch(x);
   const Tensor y = tape.apply(op::add, {.in = {tape.apply(op::mul, {.in = {x, w}}), w}});
   const Tensor unused = tape.apply(op::tanh, {.in = {x}});
@@ -280,11 +269,11 @@ TEST_F(TapeTest, LetsBeWrittenWhatNoGradientIsComputedFrom) {
 TEST_F(TapeTest, RefusesInTheBodyOfAStaticWhatWasModifiedInPlace) {
   const Tensor x = input({Rows::count(1), 2}, {1, 2});
   for (const bool changes : {false, true}) {
-    Static step(host_, [&](const StaticInputs& inputs) -> std::vector<Tensor> {
-      Tape tape(host_);
+    Static step(host, [&](const StaticInputs& inputs) -> std::vector<Tensor> {
+      Tape tape(host);
       tape.watch(inputs.in[0]);
       const Tensor y = tape.apply(op::tanh, {.in = {inputs.in[0]}});
-      apply(host_, op::scale, {.in = {y}, .attributes = op::scaled_by(2)}, changes ? y : Tensor(host_, 1, 2, "other"));
+      apply(host, op::scale, {.in = {y}, .attributes = op::scaled_by(2)}, changes ? y : Tensor(host, 1, 2, "other"));
       tape.backward(y);
       return {*tape.gradient(inputs.in[0])};
     });
@@ -296,21 +285,21 @@ TEST_F(TapeTest, RefusesInTheBodyOfAStaticWhatWasModifiedInPlace) {
   }
 }
 
-class TapeNotes : public DrawnTensors {};
+using TapeNotes = HostTensors;
 
 TEST_F(TapeNotes, CallFunctionsThatComputeGradients) {
   const Tensor x = drawn(2, 3), y = drawn(2, 3);
   for (const bool both : {false, true}) {
-    Tape tape(host_);
+    Tape tape(host);
     tape.watch(x);
     if (both) tape.watch(y);
     int calls = 0;
-    const Tensor result = apply(host_, op::mul, {.in = {x, y}});
+    const Tensor result = apply(host, op::mul, {.in = {x, y}});
     tape.note({x, y}, {result}, [&](const Tape::Gradients& given, const std::vector<bool>& wanted, auto) {
       ++calls;
       EXPECT_EQ(wanted, (std::vector<bool>{true, both}));
-      return Tape::Gradients{apply(host_, op::mul, {.in = {*given[0], y}}),
-                             apply(host_, op::mul, {.in = {*given[0], x}})};
+      return Tape::Gradients{apply(host, op::mul, {.in = {*given[0], y}}),
+                             apply(host, op::mul, {.in = {*given[0], x}})};
     });
     // x has an earlier gradient and a later one besides.
     const Tensor sum = tape.apply(op::add, {.in = {tape.apply(op::square, {.in = {result}}), x}});
@@ -325,15 +314,15 @@ TEST_F(TapeNotes, CallFunctionsThatComputeGradients) {
 }
 
 TEST_F(TapeNotes, CopyGradientsThatFunctionsWriteAgain) {
-  const Tensor x = drawn(2, 3), kept(host_, 2, 3, "kept");
-  Tape tape(host_);
+  const Tensor x = drawn(2, 3), kept(host, 2, 3, "kept");
+  Tape tape(host);
   tape.watch(x);
   Tensor sum = tape.apply(op::neg, {.in = {x}});
   for (float factor = 1; factor < 4; ++factor) {
     const Attributes by = op::scaled_by(factor);
-    const Tensor scaled = apply(host_, op::scale, {.in = {x}, .attributes = by});
+    const Tensor scaled = apply(host, op::scale, {.in = {x}, .attributes = by});
     tape.note({x}, {scaled}, [=, this](const Tape::Gradients& given, const std::vector<bool>&, auto) {
-      apply(host_, op::scale, {.in = {*given[0]}, .attributes = by}, kept);
+      apply(host, op::scale, {.in = {*given[0]}, .attributes = by}, kept);
       return Tape::Gradients{kept};
     });
     sum = tape.apply(op::add, {.in = {sum, scaled}});
@@ -348,7 +337,7 @@ TEST_F(TapeNotes, RefuseWhatTheyCannotNote) {
     static_cast<void>(given);
     return Tape::Gradients(wanted.size() + 1);
   };
-  Tape tape(host_);
+  Tape tape(host);
   tape.watch(x);
   expect_error<MisuseError>([&] { tape.note({x}, {y}, {}); }, "without a function");
   expect_error<MisuseError>([&] { tape.note({x}, {x}, none); }, "which the tape knows");
@@ -361,7 +350,7 @@ TEST_F(TapeNotes, RefuseWhatTheyCannotNote) {
   expect_error<MisuseError>([&] { tape.backward(sum); }, "returned 2 gradients for 1 operands");
   EXPECT_FALSE(tape.gradient(x));
   expect_error<MisuseError>([&] { tape.note({x}, {drawn(1, 1)}, none); }, "after backward()");
-  Tape wrong(host_);
+  Tape wrong(host);
   wrong.watch(x);
   const Tensor z = drawn(1, 1);
   wrong.note({x}, {z}, [&](const auto& given, const auto&, auto) { return Tape::Gradients{*given[0]}; });
@@ -370,7 +359,7 @@ TEST_F(TapeNotes, RefuseWhatTheyCannotNote) {
 
 TEST_F(TapeNotes, GoBackFromGivenGradients) {
   const Tensor x = drawn(2, 3), given = drawn(2, 3), constant = drawn(2, 3);
-  Tape tape(host_);
+  Tape tape(host);
   tape.watch(x);
   const Tensor square = tape.apply(op::square, {.in = {x}}), other = tape.apply(op::neg, {.in = {x}});
   // One result twice, a watched tensor, a result without a gradient, and one that depends on nothing.
@@ -380,11 +369,11 @@ TEST_F(TapeNotes, GoBackFromGivenGradients) {
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(gradient[i], g[i] + 4 * a[i] * g[i], 1e-5);
   EXPECT_EQ(given.get(), g);
 
-  Tape nothing(host_);
+  Tape nothing(host);
   nothing.watch(x);
   nothing.backward_from({constant}, {given});
   EXPECT_FALSE(nothing.gradient(x));
-  Tape refused(host_);
+  Tape refused(host);
   refused.watch(x);
   expect_error<MisuseError>([&] { refused.backward_from({x}, {}); }, "expected one for each");
   expect_error<MisuseError>([&] { refused.backward_from({x}, {drawn(1, 3)}); }, "is 1 x 3; expected 2 x 3");

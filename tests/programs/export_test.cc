@@ -1,5 +1,4 @@
 // windrow export, and that C++ which print_source() prints compiles and gives the bits of the library.
-#include <algorithm>
 #include <random>
 
 #include "tests/programs/programs.h"

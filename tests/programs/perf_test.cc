@@ -1,6 +1,5 @@
 // What benchmarks are made of: systems that run every op, hazards, child processes, METG, turns, and
 // the tagger with manual batching.
-#include <set>
 
 #include "batching/hand_tagger.h"
 #include "batching/interleaved_runs.h"
@@ -10,7 +9,6 @@
 #include "engine/process.h"
 #include "engine/trial.h"
 #include "tests/batching/cells.h"
-#include "tests/ops/cases.h"
 #include "windrow/engine/error.h"
 #include "windrow/models/internal/tagger.h"
 

@@ -1,21 +1,15 @@
-// Shared by tests of the programs: a folder for each test, runs through the shell, and the output of a run.
+// Shared by tests of the programs: runs through the shell, and the output of a run.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
+#include "tests/folder.h"
 #include "tests/programs/texts.h"
 
 // What the messages of windrow list. All of it is spelled out, so that a change is seen.
@@ -32,11 +26,6 @@ struct Outcome {
   std::string out, err;
   int status;
 };
-
-inline std::string read_file(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 /// What a program printed. Expects that it succeeded and printed no errors.
 inline std::string output_of(const Outcome& outcome) {
@@ -63,16 +52,8 @@ inline void expect_refused(const Outcome& outcome, const std::string& error) {
   EXPECT_EQ(outcome.out, "");
 }
 
-/// A test with a folder of its own, because tests of one or several builds run concurrently.
-class Programs : public ::testing::Test {
+class Programs : public FileTest {
  protected:
-  Programs() {
-    std::string name = ::testing::TempDir() + "windrow_XXXXXX";
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder for the test");
-    folder = name;
-  }
-  ~Programs() override { std::filesystem::remove_all(folder); }
-
   /// Runs a program through the shell. `to` may redirect its output.
   Outcome run(const std::string& command, const std::string& to = {}) const {
     return run_from("'" WINDROW_BIN "'/", command, to);
@@ -103,6 +84,8 @@ class Programs : public ::testing::Test {
   /// Runs a program in the test's folder through the shell.
   Outcome run_there(const std::string& command) const { return run_from("'" + folder.string() + "'/", command); }
 
+  /// The flag that saves a training in the test's folder.
+  std::string saving() const { return " --save '" + (folder / "run").string() + "' "; }
   /// The path of a file in the test's folder, as a word for the shell.
   std::string in(const std::string& name) const { return "'" + (folder / name).string() + "' "; }
 
@@ -111,8 +94,6 @@ class Programs : public ::testing::Test {
     EXPECT_EQ(run("windrow train " + model + " --save " + in(name)).err, "");
     return in(name);
   }
-
-  std::filesystem::path folder;
 
  private:
   Outcome run_from(const std::string& where, const std::string& command, const std::string& to = {}) const {

@@ -159,7 +159,6 @@ TEST_F(Train, SaysIfItsOutputCannotBeWritten) {
 
 class Signalled : public Programs {
  protected:
-  std::string saving() const { return " --save '" + (folder / "run").string() + "' "; }
   std::string reporting() const { return " --report '" + (folder / "run").string() + "' "; }
   /// Runs windrow with these arguments in a shell, as the process $p, and `commands` when the test `begun` holds.
   Outcome beside(const std::string& arguments, const std::string& begun, const std::string& commands,

@@ -202,28 +202,22 @@ TEST_F(SavedModels, PredictForAllLinesThatTheyCanReadAndNameTheOthers) {
   const Outcome plain = run_command(predict + " <" + file);
   EXPECT_EQ(plain.status, 2);
   expect_match(plain.err, errors);
-  const std::vector<std::string> labelled = lines_of({plain.out, "", 0});
-  ASSERT_EQ(labelled.size(), 150u);
-  for (std::size_t i = 1; i <= 150; ++i) {
-    const std::string& line = labelled[i - 1];
-    if (bad.contains(i)) {
-      EXPECT_EQ(line, "");
-    } else {
-      EXPECT_TRUE(line.ends_with("  [MAX " + std::to_string(i % 10) + " ]")) << line;
-    }
-  }
   const Outcome json = run_command(predict + " --json <" + file);
   EXPECT_EQ(json.status, 2);
   EXPECT_EQ(json.err, plain.err);
-  const std::vector<std::string> records = lines_of({json.out, "", 0});
+  const std::vector<std::string> labelled = lines_of({plain.out, "", 0}), records = lines_of({json.out, "", 0});
+  ASSERT_EQ(labelled.size(), 150u);
   ASSERT_EQ(records.size(), 150u);
   for (std::size_t i = 1; i <= 150; ++i) {
-    const std::string& record = records[i - 1];
+    const std::string &line = labelled[i - 1], &record = records[i - 1], number = std::to_string(i);
+    const std::string text = "[MAX " + std::to_string(i % 10) + " ]";
     if (bad.contains(i)) {
+      EXPECT_EQ(line, "");
       EXPECT_EQ(field(record, "line"), i);
-      expect_has(record, "\"error\": \"input " + std::to_string(i) + ":");
+      expect_has(record, "\"error\": \"input " + number + ":");
     } else {
-      expect_has(record, "\"text\": \"[MAX " + std::to_string(i % 10) + " ]\"");
+      EXPECT_TRUE(line.ends_with("  " + text)) << line;
+      expect_has(record, "\"text\": \"" + text + "\"");
     }
   }
   const Outcome bytes = run_command(predict + " --json --text \"$(printf '\\377')\" --text '[MAX 1 ]'");
@@ -240,15 +234,11 @@ TEST_F(SavedModels, PredictForAllLinesThatTheyCanReadAndNameTheOthers) {
 }
 
 TEST_F(SavedModels, PredictWithTheAccuracyThatTrainingPrinted) {
-  std::filesystem::create_directory(folder / "data");
   const std::string text = windrow::generate_tagged_sentences(200, 1);
-  std::ofstream(folder / "data/all.txt") << text;
-  const std::string run_folder = in("run");
+  write("all.txt", text);
   const std::string sizes = " --hidden 16 --embedding 16 --character-hidden 16";
   const Outcome trained =
-      run("windrow train bilstm-char" + sizes + " --optimiser adam --rate 0.01 --batch 16 --epochs 4 --data '" +
-          (folder / "data").string() + "' --save " + run_folder);
-  ASSERT_EQ(trained.err, "");
+      train("bilstm-char" + sizes + " --optimiser adam --rate 0.01 --batch 16 --epochs 4 --data data");
   std::ofstream words(folder / "words.txt");
   std::vector<std::string> tags;
   const std::vector<std::string> sentences = lines_of(Outcome{text, "", 0});
@@ -260,7 +250,7 @@ TEST_F(SavedModels, PredictWithTheAccuracyThatTrainingPrinted) {
     tags.insert(tags.end(), sentence.tags.begin(), sentence.tags.end());
   }
   words.close();
-  const Outcome predicted = run_command("'" WINDROW_BIN "'/windrow predict " + run_folder + " <" + in("words.txt"));
+  const Outcome predicted = windrow_there("predict run < words.txt");
   std::vector<std::string> told;
   for (const std::string& line : lines_of(predicted)) {
     if (!line.empty()) told.push_back(line.substr(0, line.find(' ')));

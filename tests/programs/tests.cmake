@@ -9,10 +9,9 @@ foreach(room ops memory engine)
 endforeach()
 windrow_test(
   programs_test
-  SOURCES programs/arguments_test.cc programs/benchmarks_test.cc programs/commands_test.cc programs/data_test.cc
-          programs/devices_test.cc programs/export_test.cc programs/kill_test.cc programs/members_test.cc
-          programs/predict_test.cc programs/programs_test.cc programs/runs_test.cc programs/scores_test.cc
-          programs/training_test.cc
+  SOURCES programs/benchmarks_test.cc programs/commands_test.cc programs/data_test.cc programs/devices_test.cc
+          programs/export_test.cc programs/kill_test.cc programs/members_test.cc programs/predict_test.cc
+          programs/programs_test.cc programs/runs_test.cc programs/scores_test.cc programs/training_test.cc
   LINKS windrow::models
   DEFINITIONS WINDROW_BIN="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}" WINDROW_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
               WINDROW_COMPILER="${CMAKE_CXX_COMPILER}"

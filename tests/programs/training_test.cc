@@ -11,7 +11,6 @@ class TrainingPrograms : public Programs {
   std::string train(const std::string& more) const {
     return "windrow train tree-lstm --hidden 8 --embedding 8 --samples 400 --optimiser adam --dropout 0.2 " + more;
   }
-  std::string saving() const { return " --save '" + (folder / "run").string() + "' "; }
 };
 
 TEST_F(TrainingPrograms, GoOnAsIfTheyHadNotStopped) {

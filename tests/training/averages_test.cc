@@ -1,11 +1,5 @@
 // Averages of parameters, and learning rates.
-#include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
-#include <string>
-
-#include "tests/engine/support.h"
 #include "tests/training/rows_model.h"
 #include "windrow/ops/static.h"
 #include "windrow/training/learning_rate.h"

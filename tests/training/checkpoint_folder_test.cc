@@ -23,13 +23,13 @@ class CheckpointFolderTest : public FileTest {
     for (const std::uint64_t step : steps) writer.write(KnownCheckpoint{step}.contents());
   }
   void change(const std::string& name, std::size_t byte) {
-    std::string content = content_of(run / name);
+    std::string content = read_file(run / name);
     content.at(byte) ^= 1;
     put(run / name, content);
   }
   /// A manifest in which a text is replaced, with a checksum that fits.
   void replace_in_manifest(const std::string& name, const std::string& from, const std::string& to) {
-    std::string content = content_of(run / name);
+    std::string content = read_file(run / name);
     ASSERT_NE(content.find(from), content.npos) << content;
     content.replace(content.find(from), from.size(), to);
     put(run / name, content);
@@ -111,7 +111,7 @@ TEST_F(CheckpointFolderTest, SkipsDamagedCheckpointsAndSaysWhy) {
   write({1, 2, 3, 4, 5});
   fs::resize_file(run / "000000000005.json", 100);
   fs::remove(run / "000000000004.safetensors");
-  change("000000000003.safetensors", content_of(run / "000000000003.safetensors").size() - 1);
+  change("000000000003.safetensors", read_file(run / "000000000003.safetensors").size() - 1);
   const NewestCheckpoint newest = checkpoints.newest();
   ASSERT_TRUE(newest.checkpoint);
   EXPECT_EQ(*newest.checkpoint, KnownCheckpoint{2});
@@ -151,7 +151,7 @@ TEST_F(CheckpointFolderTest, FindsTheCheckpointThatReplacesTheNewestWhileItLoads
 
 TEST_F(CheckpointFolderTest, RefusesManifestsOfOtherFormats) {
   write({1});
-  const std::string name = "000000000001.json", good = content_of(run / name);
+  const std::string name = "000000000001.json", good = read_file(run / name);
   const auto refusal = [&](const std::string& from, const std::string& to) {
     put(run / name, good);
     replace_in_manifest(name, from, to);
@@ -194,11 +194,11 @@ TEST_F(CheckpointFolderTest, OpensWhatAnotherProgramHasWrittenAgain) {
 
 TEST_F(CheckpointFolderTest, OpensManifestsThatSayNothingOfShapes) {
   write({1});
-  const std::string name = "000000000001.json", good = content_of(run / name);
+  const std::string name = "000000000001.json", good = read_file(run / name);
   const std::size_t shapes = good.find("\"shapes\"");
   replace_in_manifest(name, good.substr(shapes, good.find("\"tensors\"") - shapes), "");
   EXPECT_EQ(*checkpoints.newest().checkpoint, KnownCheckpoint{1});
-  std::string content = content_of(run / "000000000001.safetensors");
+  std::string content = read_file(run / "000000000001.safetensors");
   content.replace(content.find("[8, 5]"), 6, "[5, 8]");
   put(run / "000000000001.safetensors", content);
   EXPECT_TRUE(reason(1).starts_with("000000000001.safetensors: header has checksum ")) << reason(1);

@@ -1,9 +1,7 @@
 // Gradients of which less than all bits travel.
-#include <memory>
 
 #include "tests/memory/counting_allocator.h"
 #include "tests/training/members.h"
-#include "windrow/training/data_parallel.h"
 
 namespace windrow::testing {
 namespace {

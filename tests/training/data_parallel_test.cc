@@ -1,14 +1,11 @@
 // Data-parallel training and sharded updates, with members in threads of one process.
 #include "windrow/training/data_parallel.h"
 
-#include <memory>
-
 #include "tests/batching/blocked_chain.h"
 #include "tests/devices/simulated.h"
 #include "tests/training/files.h"
 #include "tests/training/members.h"
 #include "windrow/comm/mpi.h"
-#include "windrow/training/checkpoint.h"
 #include "windrow/training/internal/deal.h"
 #include "windrow/training/internal/simulation.h"
 #include "windrow/training/optimiser.h"
@@ -127,7 +124,7 @@ void expect_sums_while_passes_wait(const Parameter BlockedChain::*parameter, int
     if (++calls < call) return;
     for (const Awaited& sum : sums) sum.wait();
   });
-  in_threads(2, [&](int rank) {
+  on_threads(2, [&](int rank) {
     BlockedChain& chain = *chains[static_cast<std::size_t>(rank)];
     DataParallel parallel(group[rank], chain.parameters, {.bucket_bytes = 1});
     Optimiser optimiser(chain.parameters, Method::sgd(), {.rate = 0.1});
@@ -177,7 +174,7 @@ TEST(DataParallel, FailsTheStepOfAllIfTheBackwardPassOfOneFailsAfterASum) {
     sum.wait();
     if (!failed.exchange(true)) throw Error("the backward pass fails");
   });
-  in_threads(2, [&](int rank) {
+  on_threads(2, [&](int rank) {
     BlockedChain& chain = *chains[static_cast<std::size_t>(rank)];
     DataParallel parallel(group[rank], chain.parameters, {.bucket_bytes = 1});
     Optimiser optimiser(chain.parameters, Method::sgd(), {.rate = 0.1});
@@ -219,7 +216,7 @@ TEST(DataParallel, RefusesWhatANestedGroupLacksWhenItIsMade) {
   Engine engine({.workers = 2});
   const LocalGroup inner(host_devices(engine, 2)), outer(host_devices(engine, 1));
   const NestedGroup nested({inner[0], inner[1]}, outer[0]);
-  in_threads(2, [&](int rank) {
+  on_threads(2, [&](int rank) {
     Parameters parameters(nested[rank].device(), 1);
     Optimiser optimiser(parameters, Method::sgd());
     const auto made = [&](const DataParallelOptions& options) {
@@ -290,14 +287,14 @@ TEST_F(ShardedCheckpoints, AreThoseOfAnUpdateThatIsNotShardedAndGoOnWithAnyNumbe
   trained({.sharded = true, .to = sharded});
   trained({.to = whole});
   const std::string file = "000000000001.safetensors";
-  EXPECT_EQ(content_of(sharded / file), content_of(whole / file));
+  EXPECT_EQ(read_file(sharded / file), read_file(whole / file));
   for (const int members : {1, 2, 4}) {
     SCOPED_TRACE(members);
     expect_equal({.members = members, .steps = 3, .from = sharded});
   }
   expect_equal({.members = 3, .steps = 3, .from = sharded, .restores_first = true});
   trained({.members = 2, .sharded = true, .steps = 0, .from = sharded, .to = later});
-  EXPECT_EQ(content_of(later / file), content_of(whole / file));
+  EXPECT_EQ(read_file(later / file), read_file(whole / file));
 }
 
 /// Also if it is not sharded.

@@ -27,7 +27,7 @@ class FileFuzzTest : public FileTest {
     const FaultyCalls calls;
     CheckpointWriter(folder / "run", {}, calls).write(known.contents());
     for (const std::string& name : {manifest_file, tensor_file}) {
-      original[name] = content_of(folder / name);
+      original[name] = read_file(folder / name);
     }
   }
 

@@ -1,9 +1,8 @@
-// Shared by tests of files: a folder for each test, checkpoints of known content, and system calls that fail, are
+// Shared by tests of files: checkpoints of known content, and system calls that fail, are
 // counted, or touch no disk.
 #pragma once
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,20 +10,16 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <random>
-#include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/folder.h"
 #include "tests/sanitized.h"
 #include "tests/seed.h"
 #include "windrow/engine/error.h"
@@ -32,11 +27,6 @@
 #include "windrow/training/internal/file_calls.h"
 
 namespace windrow::testing {
-
-inline std::string content_of(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 inline void put(const std::filesystem::path& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
@@ -71,19 +61,6 @@ std::vector<T> read_like(const TensorFile& file, const std::string& name, const 
   file.read(name, shape, std::span(like));
   return like;
 }
-
-/// A test with a folder of its own.
-class FileTest : public ::testing::Test {
- protected:
-  FileTest() {
-    std::string name = ::testing::TempDir() + "windrow_XXXXXX";
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder for the test");
-    folder = name;
-  }
-  ~FileTest() override { std::filesystem::remove_all(folder); }
-
-  std::filesystem::path folder;
-};
 
 /// What happens to one call.
 enum class Fault {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
 
 #include "tests/training/rows_model.h"
 #include "windrow/comm/local.h"
@@ -10,13 +9,6 @@
 #include "windrow/training/data_parallel.h"
 
 namespace windrow::testing {
-
-/// Calls body(rank) in a thread for each member.
-inline void in_threads(int members, const std::function<void(int rank)>& body) {
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < members; ++rank) threads.emplace_back([&body, rank] { body(rank); });
-  for (std::thread& thread : threads) thread.join();
-}
 
 /// Calls body(model, communicator) in a thread for each member; each has an engine of its own. The matrices are so
 /// large that their sums are cut.
@@ -31,7 +23,7 @@ inline void with_members(int members, RowsModel::Options options,
     devices.push_back(models.back()->host);
   }
   const LocalGroup group(devices);
-  in_threads(members, [&](int rank) { body(*models[static_cast<std::size_t>(rank)], group[rank]); });
+  on_threads(members, [&](int rank) { body(*models[static_cast<std::size_t>(rank)], group[rank]); });
 }
 
 /// The same with parameters of each member, on one engine.
@@ -39,7 +31,7 @@ inline void with_parameters(int members, const std::function<void(Parameters&, c
                             const EngineOptions& options = {.workers = 2}) {
   Engine engine(options);
   const LocalGroup group(host_devices(engine, members));
-  in_threads(members, [&](int rank) {
+  on_threads(members, [&](int rank) {
     Parameters parameters(group[rank].device(), 1);
     body(parameters, group[rank]);
   });

@@ -1,18 +1,14 @@
 // Steps in virtual time, against formulas.
 #include "windrow/training/internal/simulation.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <functional>
-#include <optional>
-#include <stdexcept>
-#include <tuple>
+
+#include "tests/engine/support.h"
 
 namespace windrow::testing {
 namespace {
 
-using namespace std::chrono_literals;
 using Time = VirtualClock::Time;
 
 /// Layers of 1 MB, whose sum takes `sum` with two members: neither gaps nor latencies.
@@ -130,49 +126,12 @@ TEST(Simulation, TheSameSeedGivesTheSameTimes) {
   EXPECT_NE(times(1), times(2));
 }
 
-TEST(VirtualTime, OpsBeginWhenThoseBeforeThemHaveEnded) {
+TEST(VirtualTime, NamesTheOpsThatNothingEnds) {
   VirtualClock clock;
-  VirtualLane one(clock), two(clock);
-  Engine& engine = clock.engine();
-  const Var x = engine.new_var("x"), y = engine.new_var("y");
-  std::vector<Time> times;
-  const auto op = [&](VirtualLane& lane, Time takes, AccessList accesses) {
-    engine.push_async([&lane, takes](OnComplete done) { lane.run(takes, std::move(done)); }, accesses);
-  };
-  op(one, 3us, {mutate(x)});
-  op(one, 4us, {mutate(y)});  // waits for the device
-  op(two, 5us, {read(x)});    // waits for x
-  engine.push([&] { times.push_back(clock.now()); }, {mutate(x)});
-  engine.push([&] { times.push_back(clock.now()); }, {mutate(y)});
-  EXPECT_TRUE(times.empty());
-  clock.run();
-  EXPECT_EQ(times, (std::vector<Time>{7us, 8us}));
   std::optional<OnComplete> forgotten;
-  engine.push_async([&](OnComplete done) { forgotten.emplace(std::move(done)); }, {mutate(x)}, {.name = "forgotten"});
-  try {
-    clock.run();
-    ADD_FAILURE() << "an op that nothing ends was not noticed";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("forgotten"), std::string::npos) << error.what();
-  }
+  clock.engine().push_async([&](OnComplete done) { forgotten.emplace(std::move(done)); }, {}, {.name = "forgotten"});
+  expect_error<Error>([&] { clock.run(); }, "forgotten");
   (*forgotten)();
-}
-
-TEST(VirtualTime, RunUntilLeavesPendingOpsToTheNextRun) {
-  VirtualClock clock;
-  VirtualLane lane(clock);
-  const Var x = clock.engine().new_var("x");
-  int ended = 0;
-  for (int i = 0; i < 3; ++i) {
-    clock.engine().push_async([&](OnComplete done) { lane.run(2us, std::move(done)); }, {mutate(x)});
-    clock.engine().push([&] { ++ended; }, {read(x)});
-  }
-  clock.run_until([&] { return ended == 2; });
-  EXPECT_EQ(ended, 2);
-  EXPECT_EQ(clock.now(), 4us);
-  clock.run();
-  EXPECT_EQ(ended, 3);
-  EXPECT_EQ(clock.now(), 6us);
 }
 
 TEST(Simulation, RefusesWhatItCannotSimulate) {
@@ -181,12 +140,7 @@ TEST(Simulation, RefusesWhatItCannotSimulate) {
   const auto refuses = [&good](const std::string& says, const std::function<void(SimulationOptions&)>& change) {
     SimulationOptions options = good;
     change(options);
-    try {
-      simulate(options);
-      ADD_FAILURE() << says;
-    } catch (const MisuseError& error) {
-      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
-    }
+    expect_error<MisuseError>([&] { simulate(options); }, says);
   };
   refuses("no layers", [](auto& o) { o.layers.clear(); });
   refuses("6 bytes of a layer", [](auto& o) { o.layers[0].bytes = 6; });

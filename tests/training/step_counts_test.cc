@@ -1,12 +1,9 @@
-// Which steps the bias correction of adam counts: those of each parameter, and of each row of a table.
-#include <memory>
-
-#include "tests/batching/support.h"
+// Which steps the bias correction of adam counts: those of each parameter, and of each row of a table. Steps of tables.
+// Optimisers in the body of a Static: replayed steps count on, and follow the schedule.
+#include "tests/batching/tied_cell.h"
 #include "tests/training/files.h"
 #include "tests/training/members.h"
 #include "windrow/ops/static.h"
-#include "windrow/training/checkpoint.h"
-#include "windrow/training/data_parallel.h"
 #include "windrow/training/optimiser.h"
 
 namespace windrow::testing {
@@ -67,7 +64,7 @@ struct Trained : OnHost {
   Optimiser optimiser{parameters, Method::adam(), {.rate = rate}};
 };
 
-void expect_near(const Floats& values, const OracleTable& expected) {
+void expect_oracle(const Floats& values, const OracleTable& expected) {
   for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected.elements[i].value(), 2e-6) << i;
 }
 
@@ -83,7 +80,7 @@ TEST(StepCounts, AreThoseOfEachRowWhetherGradientsAreDenseOrByRows) {
       trained.step(change, finite);
       if (finite) oracle.step(change);
     }
-    expect_near(trained.values(), oracle);
+    expect_oracle(trained.values(), oracle);
   }
 }
 
@@ -158,39 +155,12 @@ TEST_F(StepCountFiles, WithoutThemCountTheStepsOfTheOptimiser) {
   EXPECT_EQ(train(all, 4, without), whole.values());
 }
 
-TEST(StepCounts, GoOnInRecordedSteps) {
-  Trained fresh, recorded;
-  const auto make = [](Trained& trained) {
-    return [&trained](const StaticInputs& in) -> std::vector<Tensor> {
-      trained.parameters.set_gradient(trained.table, in.in[0]);
-      if (in.in.size() > 1) trained.parameters.set_gradient(trained.other, in.in[1]);
-      trained.optimiser.step(1);
-      trained.parameters.forget_gradients();
-      return {};
-    };
-  };
-  Static step(recorded.host, make(recorded));
-  const auto run = [](Trained& trained, const auto& body) {
-    for (int k = 0; k < 60; ++k) {
-      StaticInputs in{
-          .in = {trained.tensor(Floats(table_rows * table_width, static_cast<float>(k % 7) - 3), table_width)}};
-      if (k >= 40) in.in.push_back(trained.tensor({1, static_cast<float>(k % 5) - 2}, 2));
-      body(in);
-    }
-    Floats all = trained.values();
-    for (const float value : trained.parameters.value(trained.other).get()) all.push_back(value);
-    return all;
-  };
-  EXPECT_EQ(run(recorded, [&](const StaticInputs& in) { step(in); }), run(fresh, make(fresh)));
-  EXPECT_EQ(recorded.optimiser.progress().steps_of, (std::map<std::string, std::uint64_t>{{"other", 20}}));
-}
-
 TEST(StepCounts, AreEqualAtAllMembersOfAGroupShardedOrNot) {
   for (const bool sharded : {false, true}) {
     std::array<Trained, 3> members;
     const LocalGroup group({members[0].host, members[1].host, members[2].host});
     std::vector<OracleTable> oracles(3);
-    in_threads(3, [&](int member) {
+    on_threads(3, [&](int member) {
       const auto rank = static_cast<std::size_t>(member);
       Trained& own = members[rank];
       DataParallel parallel(group[member], own.parameters, {.sharded = sharded ? &own.optimiser : nullptr});
@@ -211,58 +181,24 @@ TEST(StepCounts, AreEqualAtAllMembersOfAGroupShardedOrNot) {
         part.rows.empty() ? void(own.parameters.begin_minibatch()) : own.give(part);
         own.optimiser.step(parallel.combine(rank == 0 ? 1 : 0));
       }
-      expect_near(own.values(), oracles[rank]);
+      expect_oracle(own.values(), oracles[rank]);
     });
     EXPECT_EQ(members[1].values(), members[0].values());
     EXPECT_EQ(members[2].values(), members[0].values());
   }
 }
 
-/// The same loss of a table, by lookups or by products with the numbers of times that each row is looked up.
-class TableModel : public OnHost {
- public:
-  enum class Form { lookups, products };
-  TableModel(Form form, bool tied) : form_(form), tied_(tied) {}
-
-  void differentiate(std::uint32_t seed) {
-    std::mt19937 random(seed);
-    GraphData data = leaves(samples);
-    for (std::size_t v = 0; v < samples; ++v) {
-      Floats of_word(rows, 0), of_bag(rows, 0);
-      const auto word = random() % (rows - 1);  // the last row is in no sample
-      data.indices["word"].push_back(static_cast<std::int32_t>(word));
-      ++of_word[word];
-      for (int i = 0; i < 3; ++i) {
-        const auto row = static_cast<std::int32_t>(random() % rows) - 1;
-        data.indices["bag"].push_back(row);
-        if (row >= 0) ++of_bag[static_cast<std::size_t>(row)];
-      }
-      for (const auto& [name, counts] : {std::pair("words", &of_word), {"bags", &of_bag}}) {
-        data.values[name].insert(data.values[name].end(), counts->begin(), counts->end());
-      }
-      data.indices["label"].push_back(static_cast<std::int32_t>(random() % rows));
-    }
-    const InputGraph graph(function, data);
-    runner.differentiate(std::vector<const InputGraph*>{&graph});
+/// A table that is looked up, in bags and alone, and multiplied if it is tied.
+struct Tied : OnHost {
+  explicit Tied(bool tied) : cell(parameters, tied) {}
+  void differentiate(unsigned seed) {
+    const Graphs graphs(function, {some_words(6, seed)});
+    runner.differentiate(graphs.pointers);
   }
-  Floats values() const { return parameters.value(table).get(); }
+  Floats values() const { return parameters.value(cell.table).get(); }
 
- private:
-  void compute(Vertex& v) const {
-    const bool looks_up = form_ == Form::lookups;
-    const Expr word = looks_up ? embedding(table, v.pull_index("word")) : matmul(v.pull("words", rows), table);
-    const Expr bag =
-        looks_up ? embedding_bag(table, v.pull_index("bag", Presence::always, 3)) : matmul(v.pull("bags", rows), table);
-    const Expr x = word + tanh(bag);
-    v.loss(row_sum(square(x)));
-    if (tied_) v.loss(softmax_cross_entropy(matmul_nt(x, table), v.pull_index("label")));
-  }
-
-  static constexpr std::size_t samples = 6, rows = 5;
-  const Form form_;
-  const bool tied_;
-  Parameter table = parameters.add("table", rows, 4, Initial::uniform(-1, 1));
-  VertexFunction function{"tables", {}, [this](Vertex& v) { compute(v); }};
+  const TiedCell cell;
+  VertexFunction function{"tied", {}, [this](Vertex& v) { cell(v); }};
   Runner runner{host, function, parameters};
 };
 
@@ -275,20 +211,103 @@ TEST(Tables, TakeTheStepsOfDenseGradients) {
         SCOPED_TRACE(method.name + (tied ? ", tied" : "") + (tables == Tables::lazy ? ", lazy" : ""));
         const OptimiserOptions options{
             .rate = 0.05, .penalty = 0.01, .clip_norm = 2, .accumulate = accumulate, .tables = tables};
-        TableModel one(TableModel::Form::lookups, tied), other(TableModel::Form::products, tied);
+        Tied one(tied), other(tied), gradients(tied);  // the last one computes what the second one is given
         Optimiser of_one(one.parameters, method, options), of_other(other.parameters, method, options);
-        for (std::uint32_t step = 0; step < 4; ++step) {
-          one.differentiate(first_seed() + step);
-          other.differentiate(first_seed() + step);
+        for (unsigned seed = first_seed(); seed < first_seed() + 4; ++seed) {
+          gradients.parameters.value(gradients.cell.table).set(one.values());
+          gradients.differentiate(seed);
+          other.parameters.begin_minibatch();
+          other.parameters.add_gradient(
+              other.cell.table,
+              other.tensor(gradients.parameters.dense_gradient(gradients.cell.table).get(), TiedCell::width));
+          one.differentiate(seed);
           of_one.step(6);
           of_other.step(6);
         }
-        const Floats values = one.values(), expected = other.values();
         // Where a gradient is nearly zero, a step of adam or rmsprop magnifies its rounding errors.
-        for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], 1e-4) << i;
+        expect_near(one.values(), other.values(), 1e-4);
       }
     }
   }
+}
+
+/// Two parameters whose gradients are inputs of steps; the second one gets its first gradient late.
+struct GivenGradients : OnHost {
+  GivenGradients(const EngineOptions& on, const Method& method, const OptimiserOptions& options,
+                 const ParametersOptions& of_parameters = {})
+      : OnHost(on, 3, of_parameters), optimiser(parameters, method, options) {}
+
+  std::vector<Tensor> step(const StaticInputs& inputs) {
+    parameters.set_gradient(first, inputs.in[0]);
+    if (inputs.in.size() > 1) parameters.set_gradient(late, inputs.in[1]);
+    optimiser.step(3);
+    parameters.forget_gradients();
+    return {};
+  }
+  template <class Step>
+  std::vector<Floats> train(int steps, const Step& step_by) {
+    for (int k = 0; k < steps; ++k) {
+      Floats gradient;
+      for (int i = 0; i < 15; ++i) gradient.push_back(static_cast<float>((i * 7 + k) % 13) / 13 - 0.5f);
+      StaticInputs inputs{.in = {tensor(gradient, 3)}};
+      if (k >= steps - 20) inputs.in.push_back(tensor({1, static_cast<float>(k % 5) - 2}, 2));
+      step_by(inputs);
+    }
+    return values_of(parameters);
+  }
+
+  Parameter first = parameters.add("first", 5, 3, Initial::uniform(-1, 1)),
+            late = parameters.add("late", 1, 2, Initial::zeros());
+  Optimiser optimiser;
+};
+
+class RecordedSteps : public EveryPolicy {};
+WINDROW_EVERY_POLICY(RecordedSteps);
+
+TEST_P(RecordedSteps, EqualFreshOnesForManySteps) {
+  constexpr int steps = thread_sanitized ? 100 : 1000;
+  const OptimiserOptions how{.rate = LearningRate::cosine(0.05, 700, 0.001), .decay = 0.01, .clip_norm = 0.2};
+  for (const Method& method : {Method::adam(), Method::momentum()}) {
+    GivenGradients fresh({.policy = Policy::serial}, method, how);
+    const auto expected = fresh.train(steps, [&](const StaticInputs& inputs) { fresh.step(inputs); });
+    for (const StaticOptions::Order order : {StaticOptions::Order::parallel, StaticOptions::Order::serial}) {
+      GivenGradients model(options(), method, how);
+      Static step(model.host, [&](const StaticInputs& inputs) { return model.step(inputs); }, {.order = order});
+      EXPECT_EQ(model.train(steps, [&](const StaticInputs& inputs) { step(inputs); }), expected);
+      EXPECT_EQ(step.stats().recorded, 2U);
+      EXPECT_EQ(model.optimiser.progress().steps, steps);
+      EXPECT_EQ(model.optimiser.progress().steps_of, (std::map<std::string, std::uint64_t>{{"late", 20}}));
+      EXPECT_EQ(model.optimiser.rate(), fresh.optimiser.rate());
+    }
+  }
+}
+
+/// The error of recording a step.
+std::string error_of_step(const OptimiserOptions& options, const ParametersOptions& of_parameters) {
+  GivenGradients model({.policy = Policy::serial}, Method::sgd(), options, of_parameters);
+  Static step(model.host, [&](const StaticInputs& inputs) { return model.step(inputs); });
+  const std::string error =
+      error_of<MisuseError>([&] { model.train(1, [&](const StaticInputs& inputs) { step(inputs); }); });
+  EXPECT_FALSE(model.optimiser.between_steps());
+  return error;
+}
+
+TEST(RecordedStep, RefusesWhatReplaysWouldNotDo) {
+  EXPECT_NE(error_of_step({.accumulate = 2}, {}).find("accumulate"), std::string::npos);
+  EXPECT_NE(error_of_step({}, {.non_finite = NonFinite::skip}).find("NonFinite::skip"), std::string::npos);
+  GivenGradients collects({.policy = Policy::serial}, Method::sgd(), {.accumulate = 2});
+  collects.train(1, [&](const StaticInputs& inputs) { collects.step(inputs); });
+  Static finishes(collects.host, [&](const StaticInputs&) -> std::vector<Tensor> {
+    collects.optimiser.finish();
+    return {};
+  });
+  expect_error<MisuseError>([&] { finishes(); }, "Optimiser::finish()");
+  EXPECT_TRUE(collects.optimiser.between_steps());
+  Static step(collects.host, [&](const StaticInputs&) -> std::vector<Tensor> {
+    return {collects.parameters.value(collects.parameters.add("later", 1, 1, Initial::zeros()))};
+  });
+  expect_error<MisuseError>([&] { step(); }, "Parameters::add()");
+  EXPECT_EQ(collects.parameters.size(), 2U);
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "windrow/training/tensor_file.h"
 
-#include <cstdlib>
-
 #include "tests/training/files.h"
 
 namespace windrow::testing {
@@ -69,7 +67,7 @@ TEST_F(TensorFileTest, HasTheLayoutOfTheFormat) {
   const std::string header =
       R"({"__metadata__": {"k": "v"},"b": {"data_offsets": [0, 8],"dtype": "F32","shape": [1, 2]}})";
   const std::string padding((8 - header.size() % 8) % 8, ' ');
-  const std::string content = content_of(path);
+  const std::string content = read_file(path);
   EXPECT_EQ(content.substr(0, content.size() - 8), file_of(header + padding, 0));
   EXPECT_EQ(content.substr(content.size() - 8), std::string("\0\0\x80\x3f\0\0\0\x40", 8));
   EXPECT_EQ(content.size() % 8, 0u);
@@ -80,7 +78,7 @@ TEST_F(TensorFileTest, MayHaveNoTensors) {
   const TensorFile file(path);
   EXPECT_TRUE(file.tensors().empty());
   EXPECT_EQ(file.sums(), sums);
-  EXPECT_EQ(sums.bytes, content_of(path).size());
+  EXPECT_EQ(sums.bytes, read_file(path).size());
 }
 
 TEST_F(TensorFileTest, HasTheSumsThatTheWriterTold) {
@@ -90,7 +88,7 @@ TEST_F(TensorFileTest, HasTheSumsThatTheWriterTold) {
   const TensorFileSums sums = write_tensor_file(path, {.tensors = {{"l", {300'000}, large}, {"s", {3}, small}}});
   EXPECT_EQ(TensorFile(path).sums(), sums);
 
-  std::string content = content_of(path);
+  std::string content = read_file(path);
   content[content.size() - 30] ^= 1;
   put(path, content);
   const TensorFileSums changed = TensorFile(path).sums();
@@ -245,7 +243,7 @@ TEST_F(TensorFileTest, NoticesAFileThatShrinksWhileItIsOpen) {
   std::vector<float> values(100'000);
   write_tensor_file(path, {.tensors = {{"w", {100'000}, values}}});
   const TensorFile file(path);
-  const std::uint64_t size = content_of(path).size();
+  const std::uint64_t size = read_file(path).size();
   std::filesystem::resize_file(path, size - 1);
   EXPECT_NE(error_of([&] { file.read("w", {100'000}, values); }).find("while being read"), std::string::npos);
   EXPECT_NE(error_of([&] { file.sums(); }).find("while being read"), std::string::npos);

@@ -1,6 +1,5 @@
 #include "windrow/training/internal/whole_file.h"
 
-#include <fcntl.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
@@ -32,17 +31,17 @@ class WholeFileTest : public FileTest {
 TEST_F(WholeFileTest, CreatesAndReplacesAlsoFromTheCurrentFolder) {
   const FileCalls& calls = FileCalls::of_system();
   write(path, "old", calls);
-  EXPECT_EQ(content_of(path), "old");
+  EXPECT_EQ(read_file(path), "old");
   write(path, "newer", calls);
-  EXPECT_EQ(content_of(path), "newer");
+  EXPECT_EQ(read_file(path), "newer");
   write(path, "", calls);
-  EXPECT_EQ(content_of(path), "");
+  EXPECT_EQ(read_file(path), "");
   EXPECT_EQ(names_in(folder), std::vector<std::string>{"a.json"});
   const fs::path before = fs::current_path();
   fs::current_path(folder);
   write("a.json", "text");
   fs::current_path(before);
-  EXPECT_EQ(content_of(path), "text");
+  EXPECT_EQ(read_file(path), "text");
 }
 
 TEST_F(WholeFileTest, LeavesTheOldFileUntilTheCommit) {
@@ -50,10 +49,10 @@ TEST_F(WholeFileTest, LeavesTheOldFileUntilTheCommit) {
   {
     WholeFile file(path);
     file.write("new");
-    EXPECT_EQ(content_of(path), "old");
+    EXPECT_EQ(read_file(path), "old");
     EXPECT_EQ(names_in(folder).size(), 2u);
   }
-  EXPECT_EQ(content_of(path), "old");
+  EXPECT_EQ(read_file(path), "old");
   EXPECT_EQ(names_in(folder), std::vector<std::string>{"a.json"});
 }
 
@@ -63,7 +62,7 @@ TEST_F(WholeFileTest, KeepsThePermissionsOfTheOldFileOrThoseOfTheUmask) {
     ASSERT_EQ(chmod(path.c_str(), kept), 0);
     write(path, "new");
     EXPECT_EQ(mode(), kept);
-    EXPECT_EQ(content_of(path), "new");
+    EXPECT_EQ(read_file(path), "new");
   }
   fs::remove(path);
   const mode_t before = umask(027);
@@ -78,7 +77,7 @@ TEST_F(WholeFileTest, KeepsALinkAndReplacesItsTarget) {
   fs::create_symlink("there/target", path);
   write(path, "new");
   EXPECT_TRUE(fs::is_symlink(path));
-  EXPECT_EQ(content_of(folder / "there/target"), "new");
+  EXPECT_EQ(read_file(folder / "there/target"), "new");
   EXPECT_EQ(names_in(folder / "there").size(), 1u);
 }
 
@@ -100,7 +99,7 @@ TEST_F(WholeFileTest, PassesOverTheFilesOfKilledProcesses) {
   const std::string left = "a.json." + std::to_string(getpid()) + "-0.new";
   put(folder / left, "of a process of the same number");
   write(path, "new");
-  EXPECT_EQ(content_of(path), "new");
+  EXPECT_EQ(read_file(path), "new");
   EXPECT_EQ(names_in(folder), (std::vector<std::string>{"a.json", left}));
 }
 
@@ -121,12 +120,12 @@ TEST_F(WholeFileTest, LeavesTheOldFileWhateverCallFails) {
       SCOPED_TRACE(calls.victim());
       ASSERT_EQ(names_in(folder), std::vector<std::string>{"a.json"});
       if (calls.victim() == "close " + folder.filename().string()) {
-        EXPECT_EQ(content_of(path), "new");  // and nothing was lost
+        EXPECT_EQ(read_file(path), "new");  // and nothing was lost
         continue;
       }
       ++failures;
       const bool after_the_rename = calls.victim() == "fsync " + folder.filename().string();
-      EXPECT_EQ(content_of(path), after_the_rename ? "new" : "old");
+      EXPECT_EQ(read_file(path), after_the_rename ? "new" : "old");
       EXPECT_EQ(message.find('\n'), message.npos);
       EXPECT_TRUE(message.starts_with(folder.string())) << message;
       EXPECT_TRUE(message.ends_with(std::string(" failed: ") + strerror(error))) << message;
@@ -153,14 +152,14 @@ TEST_F(WholeFileTest, AcceptsAFileSystemThatCannotSyncFolders) {
   };
   const NoFolders calls;
   write(path, "new", calls);
-  EXPECT_EQ(content_of(path), "new");
+  EXPECT_EQ(read_file(path), "new");
 }
 
 TEST_F(WholeFileTest, ReportsADiskThatIsReallyFull) {
   if (mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=64k") != 0) GTEST_SKIP() << "mount: " << strerror(errno);
   put(path, "old");
   const std::string error = error_of([&] { write(path, std::string(200'000, 'x')); });
-  const std::string old = content_of(path);
+  const std::string old = read_file(path);
   const std::vector<std::string> names = names_in(folder);
   ASSERT_EQ(umount(folder.c_str()), 0);
   EXPECT_TRUE(error.ends_with("write failed: No space left on device")) << error;

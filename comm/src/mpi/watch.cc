@@ -71,7 +71,7 @@ int outside(const char* name, auto... arguments) {
   return (call.mpi().*Function)(arguments...);
 }
 
-const char* name_of(CallKind kind) {
+const char* mpi_name_of(CallKind kind) {
   constexpr const char* names[] = {
       "MPI_Iallreduce", "MPI_Ireduce", "MPI_Ibcast", "MPI_Iallgather", "MPI_Ireduce_scatter_block",
       "MPI_Ialltoall",  "MPI_Isend",   "MPI_Irecv"};
@@ -87,7 +87,7 @@ constexpr MpiCalls watched = {
     .duplicate = [](MpiGroup* g, MpiGroup** made) { return outside<&MpiCalls::duplicate>("MPI_Comm_dup", g, made); },
     .release = [](MpiGroup* g) { return outside<&MpiCalls::release>("MPI_Comm_free", g); },
     .begin = [](MpiGroup* g, const MpiTransfer* what,
-                MpiRequest** r) { return outside<&MpiCalls::begin>(name_of(what->kind), g, what, r); },
+                MpiRequest** r) { return outside<&MpiCalls::begin>(mpi_name_of(what->kind), g, what, r); },
     .test = [](MpiRequest** r, int* done) { return outside<&MpiCalls::test>("MPI_Test", r, done); },
     .cancel = [](MpiRequest** r) { return outside<&MpiCalls::cancel>("MPI_Cancel", r); },
 };

@@ -46,7 +46,7 @@ bool writes(const NcclPart& part, std::size_t piece) {
   }
 }
 
-const char* name_of(CallKind kind) {
+const char* nccl_name_of(CallKind kind) {
   constexpr const char* names[] = {"ncclAllReduce",     "ncclReduce", "ncclBroadcast", "ncclAllGather",
                                    "ncclReduceScatter", "",           "ncclSend",      "ncclRecv"};
   return names[static_cast<std::size_t>(kind)];
@@ -173,7 +173,7 @@ void NcclClique::transfer(const Seat& seat, const NcclPart& part, const std::vec
   const Call& call = part.call;
   const bool two_ends = has_two_ends(call.kind);
   const auto begin = [&](const NcclTransfer& what) {
-    if (const int error = calls_.begin(&what); error != nccl_in_progress) require(error, name_of(what.kind));
+    if (const int error = calls_.begin(&what); error != nccl_in_progress) require(error, nccl_name_of(what.kind));
   };
   for (std::size_t i = 0; i < call.shapes.size(); ++i) {
     const auto count = static_cast<std::size_t>(call.shapes[i].rows * call.shapes[i].width);

@@ -107,9 +107,8 @@ class Static {
   void heal(std::source_location from = std::source_location::current());
 
   /// From the next call on, `more` runs behind the body, with the same inputs; what it returns is returned behind the
-  /// body's. Drops all recordings, since the plan of a longer program is another one. Throws MisuseError for an empty
-  /// function, and in the body of a Static; then nothing changes.
-  void append(Body more);
+  /// body's. Drops all recordings. Throws MisuseError for an empty function, and in the body of a Static.
+  [[deprecated("make another Static whose body does both")]] void append(Body more);
 
   StaticStats stats() const;
 
