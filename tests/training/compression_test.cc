@@ -90,7 +90,7 @@ TEST(Compression, WhatAParameterIsOwedArrivesWhicheverOthersAStepHas) {
   for (Device& device : devices) device.memory = memory;
   const LocalGroup group(devices);
   std::size_t first = 0, last = 0;  // bytes in use
-  in_threads(members, [&](int rank) {
+  on_threads(members, [&](int rank) {
     Parameters parameters(group[rank].device(), 1);
     for (int p = 0; p < parameters_in_all; ++p) parameters.add(std::to_string(p), rows, width, Initial::zeros());
     DataParallel parallel(group[rank], parameters, {.compression = rounded});
