@@ -17,7 +17,7 @@ using namespace windrow;
 using perf::chosen, perf::with_all;
 
 void print(const perf::Record& record, bool json) {
-  program::print("%s\n", (json ? record.json() : record.text()).c_str());
+  program::print("%s\n", (json ? perf::json(record) : perf::text(record)).c_str());
 }
 
 void add_json(CLI::App& command, bool& json) {
