@@ -344,7 +344,7 @@ void run(const ExplainArguments& arguments) {
 
 }  // namespace
 
-Command add_explain(CLI::App& app) {
+void add_explain(CLI::App& app) {
   const auto to = std::make_shared<ExplainArguments>();
   CLI::App& command = *app.add_subcommand("explain",
                                           "Prints what the speed of a model depends on: batches, critical path, shares "
@@ -359,7 +359,7 @@ Command add_explain(CLI::App& app) {
   flag(command, "--seconds", to->seconds, "Time to train, and time to measure the machine", positive_number());
   toggle(command, "--json", to->json, "Prints a JSON object; counts are sums over all minibatches");
   command.footer(command.get_footer() + "\n\n" + schedule_policies_text());
-  return [to] { run(*to); };
+  computes(command, [to] { run(*to); });
 }
 
 }  // namespace windrow::program
