@@ -247,7 +247,7 @@ void print_speed(const std::vector<Work>& all, int workers) {
 }
 
 void add_facts(Record& record, const BatchFacts& facts) {
-  RecordValue::List types, levels;
+  RecordValue::List types;
   for (const BatchFacts::Type& type : facts.types) {
     types.push_back(Record()
                         .set("name", type.name)
@@ -255,12 +255,9 @@ void add_facts(Record& record, const BatchFacts& facts) {
                         .set("batches", type.batches)
                         .set("flops_per_vertex", type.flops));
   }
-  for (const BatchFacts::Level& level : facts.levels) {
-    levels.push_back(Record().set("vertices", level.vertices).set("batches", level.batches));
-  }
   const BatchFacts::Causes& causes = facts.causes;
   record.set("minibatches", facts.minibatches).set("vertices", facts.vertices);
-  record.set("batches", facts.batches).set("groups", facts.groups).set("types", types).set("levels", levels);
+  record.set("batches", facts.batches).set("groups", facts.groups).set("types", types);
   record.set("causes", Record()
                            .set("types", causes.types)
                            .set("dependencies", causes.dependencies)
