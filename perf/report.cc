@@ -2,48 +2,34 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <nlohmann/json.hpp>
+
+#include "program.h"
 
 namespace windrow::perf {
 namespace {
 
-std::string quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+std::string shown(const Record& value) {
+  if (value.is_number_float() && std::isfinite(value.get<double>())) {
+    return program::formatted("%.6g", value.get<double>());
+  }
+  return value.dump(-1, ' ', false, Record::error_handler_t::replace);
 }
 
 }  // namespace
 
-Record& Record::add(const std::string& field, const std::string& text) {
-  fields_.push_back({field, text, quoted(text)});
-  return *this;
-}
-
-Record& Record::add(const std::string& field, std::int64_t number) {
-  fields_.push_back({field, std::to_string(number), std::to_string(number)});
-  return *this;
-}
-
-Record& Record::add(const std::string& field, double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", number);
-  const std::string shown = std::isfinite(number) ? text : "null";
-  fields_.push_back({field, shown, shown});
-  return *this;
-}
-
-std::string Record::json() const {
-  std::string result = "{";
-  for (const Field& field : fields_) {
-    result += (result.size() > 1 ? ", " : "") + quoted(field.name) + ": " + field.json;
+std::string json(const Record& record) {
+  std::string result;
+  for (const auto& [name, value] : record.items()) {
+    result += (result.empty() ? "{" : ", ") + Record(name).dump() + ": " + shown(value);
   }
   return result + "}";
 }
 
-std::string Record::text() const {
+std::string text(const Record& record) {
   std::string result;
-  for (const Field& field : fields_) {
-    result += field.name + std::string(24 - std::min<std::size_t>(field.name.size(), 23), ' ') + field.text + '\n';
+  for (const auto& [name, value] : record.items()) {
+    result += name + std::string(24 - std::min<std::size_t>(name.size(), 23), ' ') +
+              (value.is_string() ? value.get<std::string>() : shown(value)) + '\n';
   }
   return result;
 }

@@ -90,33 +90,32 @@ class Contestant {
   Record record() const {
     const double best = most(rates_);
     const double flops = (options_.inference ? 1 : 3) * last_.flops / static_cast<double>(last_.units);
-    Record record;
-    record.add("model", options_.model);
-    if (options_.inference) record.add("mode", "inference");
-    record.add("workers", static_cast<std::int64_t>(workers_));
-    record.add("unit", workload_.kind->unit);
-    record.add("units_per_s", best).add("units_per_s_median", median_of(rates_)).add("flops_per_unit", flops);
-    record.add("peak_gflops", peak_.gflops()).add("peak_share", best * flops / (peak_.gflops() * 1e9));
-    if (!delivered_.empty()) record.add("construction_ns_per_vertex", median_of(construction_ns_));
-    record.add("schedule_ns_per_vertex", median_of(schedule_ns_)).add("batches_per_minibatch", median_of(batches_));
-    record.add("vertices_per_unit", vertices_per_unit());
-    if (!options_.inference) record.add("unbatched_units_per_s", most(unbatched_));
-    record.add("peak_rss_mb", peak_resident_bytes() / 1024 / 1024).add("formula", workload_.formula);
-    if (!workload_.kind->cells.empty()) {
-      const std::string& cell = options_.workload.cell;
-      record.add("cell", cell.empty() ? workload_.kind->cells.front() : cell);
-    }
-    if (workload_.kind->has_graph_mode) record.add("graph", options_.workload.graph_mode.value_or(true) ? "on" : "off");
-    for (const WorkloadSize& size : workload_.kind->sizes) {
-      const auto given = options_.workload.sizes.find(size.name);
-      const Index value = given == options_.workload.sizes.end() ? size.preset : given->second;
-      record.add(size.name, static_cast<std::int64_t>(value));
-    }
-    record.add("batch", static_cast<std::int64_t>(options_.trainer.minibatch));
-    record.add("policy", std::string(to_string(options_.policy)));
-    record.add("schedule", std::string(to_string(options_.trainer.runner.schedule)));
-    if (!options_.without.empty()) record.add("without", options_.without);
-    return record.add("data", options_.workload.data.empty() ? "generated" : options_.workload.data);
+    const WorkloadKind& kind = *workload_.kind;
+    const WorkloadOptions& options = workload_.options;
+    Record record = {{"model", options_.model}};
+    if (options_.inference) record["mode"] = "inference";
+    record.update({{"workers", workers_},
+                   {"unit", kind.unit},
+                   {"units_per_s", best},
+                   {"units_per_s_median", median_of(rates_)},
+                   {"flops_per_unit", flops},
+                   {"peak_gflops", peak_.gflops()},
+                   {"peak_share", best * flops / (peak_.gflops() * 1e9)}});
+    if (!delivered_.empty()) record["construction_ns_per_vertex"] = median_of(construction_ns_);
+    record.update({{"schedule_ns_per_vertex", median_of(schedule_ns_)},
+                   {"batches_per_minibatch", median_of(batches_)},
+                   {"vertices_per_unit", vertices_per_unit()}});
+    if (!options_.inference) record["unbatched_units_per_s"] = most(unbatched_);
+    record.update({{"peak_rss_mb", peak_resident_bytes() / 1024 / 1024}, {"formula", workload_.formula}});
+    if (!kind.cells.empty()) record["cell"] = options.cell;
+    if (kind.has_graph_mode) record["graph"] = options.graph_mode.value_or(true) ? "on" : "off";
+    for (const WorkloadSize& size : kind.sizes) record[size.name] = options.size(size.name.c_str());
+    record.update({{"batch", options_.trainer.minibatch},
+                   {"policy", to_string(options_.policy)},
+                   {"schedule", to_string(options_.trainer.runner.schedule)}});
+    if (!options_.without.empty()) record["without"] = options_.without;
+    record["data"] = options.data.empty() ? "generated" : options.data;
+    return record;
   }
 
  private:

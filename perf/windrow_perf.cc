@@ -1,6 +1,7 @@
 // The program `windrow-perf`: the benchmarks. Start here.
 #include <algorithm>
 #include <map>
+#include <memory>
 
 #include "batching/commands.h"
 #include "batching/tables.h"
@@ -17,7 +18,7 @@ using namespace windrow;
 using perf::chosen, perf::with_all;
 
 void print(const perf::Record& record, bool json) {
-  program::print("%s\n", (json ? record.json() : record.text()).c_str());
+  program::print("%s\n", (json ? perf::json(record) : perf::text(record)).c_str());
 }
 
 void add_json(CLI::App& command, bool& json) {
@@ -47,8 +48,10 @@ struct TrainArguments {
   }
 };
 
-CLI::App* add_train(CLI::App& app, TrainArguments& to) {
+void add_train(CLI::App& app) {
   using namespace program;
+  const auto arguments = std::make_shared<TrainArguments>();
+  TrainArguments& to = *arguments;
   CLI::App& train =
       *app.add_subcommand("train", "Training throughput, also as a share of the machine's peak in matrix products");
   flag(train, "--model", to.models, "Models to train", some_of(with_all(workload_names())))->required();
@@ -86,7 +89,7 @@ CLI::App* add_train(CLI::App& app, TrainArguments& to) {
       "parameter update. It excludes reading and checking the data and sorting the graphs by level.\n"
       "With --inference it includes building minibatches, the forward pass and the validation scores;\n"
       "flops_per_unit is the formula itself, and there is no unbatched run.");
-  return &train;
+  computes(train, [arguments] { arguments->run(); });
 }
 
 struct EngineArguments {
@@ -116,8 +119,10 @@ struct EngineArguments {
   }
 };
 
-CLI::App* add_engine(CLI::App& app, EngineArguments& to) {
+void add_engine(CLI::App& app) {
   using namespace program;
+  const auto arguments = std::make_shared<EngineArguments>();
+  EngineArguments& to = *arguments;
   CLI::App& engine =
       *app.add_subcommand("engine", "Cost per op of Windrow's engine and of other task systems, measured in turn");
   perf::EngineBenchmark& benchmark = to.benchmark;
@@ -177,7 +182,7 @@ CLI::App* add_engine(CLI::App& app, EngineArguments& to) {
       "more than others.\n"
       "Peers must be enabled when CMake configures the build, for example with\n"
       "-DWINDROW_PEERS='openmp;tbb;tbb-graph;starpu;taskflow;taskflow-graph' -DWINDROW_TASKFLOW=DIR");
-  return &engine;
+  computes(engine, [arguments] { arguments->run(); });
 }
 
 struct GpuArguments {
@@ -195,8 +200,10 @@ struct GpuArguments {
   }
 };
 
-CLI::App* add_gpu(CLI::App& app, GpuArguments& to) {
+void add_gpu(CLI::App& app) {
   using namespace program;
+  const auto arguments = std::make_shared<GpuArguments>();
+  GpuArguments& to = *arguments;
   CLI::App& gpu = *app.add_subcommand("gpu", "Training and inference on a CUDA device, and where the time goes");
   add_device_flags(gpu, to.gpu.device);
   add_levels_flags(gpu, to.gpu.device);
@@ -214,7 +221,7 @@ CLI::App* add_gpu(CLI::App& app, GpuArguments& to) {
          "Let kernels and copies do nothing: what remains is the host's time. Needs no device");
   add_json(gpu, to.json);
   gpu.footer(perf::gpu_fields);
-  return &gpu;
+  computes(gpu, [arguments] { arguments->run(); });
 }
 
 struct CommArguments {
@@ -233,8 +240,10 @@ struct CommArguments {
   }
 };
 
-CLI::App* add_comm(CLI::App& app, CommArguments& to) {
+void add_comm(CLI::App& app) {
   using namespace program;
+  const auto arguments = std::make_shared<CommArguments>();
+  CommArguments& to = *arguments;
   CLI::App& comm = *app.add_subcommand(
       "comm", "Collectives beside bare MPI, and data-parallel steps of processes beside simulated ones");
   flag(comm, "--processes", to.processes, "Processes that mpirun starts; several numbers are measured in turn",
@@ -249,7 +258,7 @@ CLI::App* add_comm(CLI::App& app, CommArguments& to) {
   flag(comm, "--steps", perceptron.steps, "Likewise: steps of a repetition", whole_number(1, 1 << 20));
   add_json(comm, to.json);
   comm.footer(perf::comm_fields);
-  return &comm;
+  computes(comm, [arguments] { arguments->run(); });
 }
 
 /// Commands of earlier versions, and what replaces them.
@@ -273,20 +282,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   app.require_subcommand(1);
-  TrainArguments train;
-  EngineArguments engine;
-  GpuArguments gpu;
-  CommArguments comm;
-  const CLI::App* train_command = add_train(app, train);
-  add_engine(app, engine);
-  const CLI::App* gpu_command = add_gpu(app, gpu);
-  const CLI::App* comm_command = add_comm(app, comm);
-  const std::function<bool()> table = perf::add_tables(app);
-  return program::run(app, argc, argv, [&] {
-    program::require_address_space();
-    if (table()) return;
-    if (gpu_command->parsed()) return gpu.run();
-    if (comm_command->parsed()) return comm.run();
-    train_command->parsed() ? train.run() : engine.run();
-  });
+  add_train(app);
+  add_engine(app);
+  add_gpu(app);
+  add_comm(app);
+  perf::add_tables(app);
+  return program::run(app, argc, argv);
 }

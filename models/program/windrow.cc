@@ -3,12 +3,10 @@
 #include <malloc.h>
 
 #include <CLI/CLI.hpp>
-#include <map>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "program/commands/commands.h"
-#include "program/commands/export.h"
 #include "program/output/program.h"
 
 int main(int argc, char** argv) {
@@ -23,32 +21,15 @@ int main(int argc, char** argv) {
       "windrow");
   app.set_version_flag("--version", "windrow " + program::version_text(), "Print the version and exit");
   app.require_subcommand(1);
-  const auto computing = [](program::Command command) -> program::Command {
-    return [command = std::move(command)] {
-      program::require_address_space();
-      command();
-    };
-  };
-  std::map<std::string, program::Command> commands;
-  commands["train"] = computing(program::add_train(app));
-  commands["resume"] = [resume = program::add_resume(app), train = commands["train"]] {
-    resume();
-    train();
-  };
-  commands["eval"] = computing(program::add_eval(app));
-  commands["predict"] = computing(program::add_predict(app));
-  commands["sample"] = computing(program::add_sample(app));
-  commands["export"] = computing(program::add_export(app));
-  commands["explain"] = computing(program::add_explain(app));
-  commands["schedule"] = computing(program::add_schedule(app));
-  commands["simulate"] = program::add_simulate(app);
-  commands["devices"] = program::add_devices(app);
-  commands["completion"] = program::add_completion(app);
-  commands["man"] = program::add_man(app);
+  for (const auto add : {program::add_train, program::add_resume, program::add_eval, program::add_predict,
+                         program::add_sample, program::add_export, program::add_explain, program::add_schedule,
+                         program::add_simulate, program::add_devices, program::add_completion, program::add_man}) {
+    add(app);
+  }
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (!words.empty() && words.front() == "complete") {
     program::complete(app, {words.begin() + 1, words.end()});
     return 0;
   }
-  return program::run(app, argc, argv, [&] { commands.at(app.get_subcommands().front()->get_name())(); });
+  return program::run(app, argc, argv);
 }

@@ -5,6 +5,7 @@
 
 #include "batching/tables.h"
 #include "flags.h"
+#include "program.h"
 
 namespace windrow::perf {
 namespace {
@@ -110,10 +111,12 @@ void add_models(CLI::App& table, const Command& command, TableArguments& to) {
   if (command.measure == ablation) table.footer(table.get_footer() + "\n\n" + optimisations_text());
 }
 
-CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
+void add_table(CLI::App& app, const Command& command) {
   using namespace program;
   using Takes = Command::Takes;
   CLI::App& table = *app.add_subcommand(command.name, command.about);
+  const auto arguments = std::make_shared<TableArguments>();
+  TableArguments& to = *arguments;
   WorkloadOptions& workload = to.table.workload;
   to.batch = command.batch;
   to.hidden = command.hidden;
@@ -139,7 +142,7 @@ CLI::App* add_table(CLI::App& app, const Command& command, TableArguments& to) {
        models ? whole_number(1, 1024) : whole_numbers(1, 1024));
   flag(table, "--repetitions", to.table.repetitions, "Measurements of each variant", whole_number(1, 1 << 20));
   toggle(table, "--json", to.json, "Print one JSON object per row");
-  return &table;
+  computes(table, [&command, arguments] { run(command, *arguments); });
 }
 
 }  // namespace
@@ -159,17 +162,8 @@ void require_one_model(const std::vector<std::string>& models, const WorkloadOpt
   throw MisuseError("--data with several models; expected one model, because each has its own files");
 }
 
-std::function<bool()> add_tables(CLI::App& app) {
-  std::vector<std::function<bool()>> all;
-  for (const Command& command : commands) {
-    const auto arguments = std::make_shared<TableArguments>();
-    const CLI::App* const table = add_table(app, command, *arguments);
-    all.push_back([&command, arguments, table] {
-      if (table->parsed()) run(command, *arguments);
-      return table->parsed();
-    });
-  }
-  return [all] { return std::any_of(all.begin(), all.end(), [](const auto& one) { return one(); }); };
+void add_tables(CLI::App& app) {
+  for (const Command& command : commands) add_table(app, command);
 }
 
 }  // namespace windrow::perf

@@ -1,7 +1,6 @@
 // The commands of `windrow-perf` that print tables.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,9 +9,8 @@
 
 namespace windrow::perf {
 
-/// Adds the commands to the program. Returns a function that runs the parsed command, and returns false if none was
-/// parsed.
-std::function<bool()> add_tables(CLI::App& app);
+/// Adds the commands to the program.
+void add_tables(CLI::App& app);
 
 /// The names and "all".
 std::vector<std::string> with_all(std::vector<std::string> names);

@@ -50,9 +50,9 @@ std::string Table::json() const {
   for (const std::vector<Entry>& row : rows_) {
     Record record;
     for (std::size_t c = 0; c < row.size(); ++c) {
-      std::visit([&](const auto& value) { record.add(columns_[c].name, value); }, row[c]);
+      std::visit([&](const auto& value) { record[columns_[c].name] = value; }, row[c]);
     }
-    text += record.json() + "\n";
+    text += perf::json(record) + "\n";
   }
   return text;
 }

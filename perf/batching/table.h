@@ -25,7 +25,7 @@ class Table {
 
   /// Numbers are aligned right; "-" stands for a number that is not finite.
   std::string markdown() const;
-  /// One object per row, each on its own line. Numbers have six digits; null stands for one that is not finite.
+  /// One object per row, each on its own line. Null stands for one that is not finite.
   std::string json() const;
 
  private:

@@ -49,20 +49,14 @@ void run_bare_mpi() {
     return request;
   };
   for (int i = 0; i < calls_together; ++i) finish(mpi, begin(i));
-  const double began = clock_seconds();
-  for (int i = 0; i < calls_in_turn; ++i) finish(mpi, begin(0));
-  const double in_turn = clock_seconds();
-  for (int i = 0; i < calls_in_turn; i += calls_together) {
-    std::array<MpiRequest*, calls_together> requests{};
-    for (int k = 0; k < calls_together; ++k) requests[static_cast<std::size_t>(k)] = begin(k);
-    for (MpiRequest* const request : requests) finish(mpi, request);
-  }
-  const double together = clock_seconds();
+  measure_calls(
+      rank, [&] { finish(mpi, begin(0)); },
+      [&] {
+        std::array<MpiRequest*, calls_together> requests{};
+        for (int k = 0; k < calls_together; ++k) requests[static_cast<std::size_t>(k)] = begin(k);
+        for (MpiRequest* const request : requests) finish(mpi, request);
+      });
   require(mpi.finalize());
-  if (rank > 0) return;
-  program::print("in_turn_us %.3f\n", (in_turn - began) / calls_in_turn * 1e6);
-  constexpr int rounds = (calls_in_turn + calls_together - 1) / calls_together;
-  program::print("together_us %.3f\n", (together - in_turn) / (rounds * calls_together) * 1e6);
 }
 
 }  // namespace windrow::perf

@@ -7,7 +7,6 @@
 // The role `perceptron` is for people: perceptron.cc, in the processes that mpirun has started.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,8 +33,6 @@ struct CommOptions {
 /// Describes the fields of the records, for --help.
 extern const char* const comm_fields;
 
-using Report = std::function<void(const Record&)>;
-
 /// The whole benchmark.
 void measure_comm(const CommOptions& options, const Report& report);
 
@@ -57,6 +54,9 @@ std::optional<Record> measure_perceptron(const PerceptronOptions& options);
 /// Bytes of the calls whose overhead is measured, how many follow each other, and how many are under way together.
 inline constexpr std::size_t call_bytes = 4096;
 inline constexpr int calls_in_turn = 400, calls_together = 32;
+
+/// Measures calls that follow each other, and groups of `calls_together` calls, and prints both at rank 0.
+void measure_calls(int rank, const std::function<void()>& call, const std::function<void()>& group);
 
 /// Seconds since some moment.
 double clock_seconds();

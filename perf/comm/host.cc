@@ -64,17 +64,12 @@ void measure_local(const CommOptions& options, const Report& report) {
     // Both tensors are read and written once.
     sums.push_back(4.0 * sizeof(float) * elements * rounds / (clock_seconds() - began) / 1e9);
   }
-  report(Record()
-             .add("measurement", std::string("local"))
-             .add("members", std::int64_t{2})
-             .add("bytes", static_cast<std::int64_t>(call_bytes))
-             .add("us_per_call", median_of(calls)));
-  report(Record()
-             .add("measurement", std::string("sums"))
-             .add("threads", std::int64_t{threads})
-             .add("gb_per_s", median_of(sums))
-             .add("memory_gb_per_s", median_of(peaks))
-             .add("share", median_of(sums) / median_of(peaks)));
+  report({{"measurement", "local"}, {"members", 2}, {"bytes", call_bytes}, {"us_per_call", median_of(calls)}});
+  report({{"measurement", "sums"},
+          {"threads", threads},
+          {"gb_per_s", median_of(sums)},
+          {"memory_gb_per_s", median_of(peaks)},
+          {"share", median_of(sums) / median_of(peaks)}});
 }
 
 }  // namespace windrow::perf

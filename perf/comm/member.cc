@@ -20,7 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 using Time = VirtualClock::Time;
 
-void measure_calls(MpiWorld& world) {
+void measure_own_calls(MpiWorld& world) {
   Engine engine({.workers = 1});
   const Communicator group = world.group(host_device(engine));
   std::vector<Tensor> tensors;
@@ -30,21 +30,16 @@ void measure_calls(MpiWorld& world) {
     group.all_reduce(tensors.back());
   }
   group.barrier();
-  const double began = clock_seconds();
-  for (int i = 0; i < calls_in_turn; ++i) {
-    group.all_reduce(tensors[0]);
-    engine.wait(tensors[0].var());
-  }
-  const double in_turn = clock_seconds();
-  constexpr int rounds = (calls_in_turn + calls_together - 1) / calls_together;
-  for (int i = 0; i < rounds; ++i) {
-    for (const Tensor& tensor : tensors) group.all_reduce(tensor);
-    engine.wait_all();
-  }
-  const double together = clock_seconds();
-  if (world.rank() > 0) return;
-  program::print("in_turn_us %.3f\n", (in_turn - began) / calls_in_turn * 1e6);
-  program::print("together_us %.3f\n", (together - in_turn) / (rounds * calls_together) * 1e6);
+  measure_calls(
+      world.rank(),
+      [&] {
+        group.all_reduce(tensors[0]);
+        engine.wait(tensors[0].var());
+      },
+      [&] {
+        for (const Tensor& tensor : tensors) group.all_reduce(tensor);
+        engine.wait_all();
+      });
 }
 
 constexpr std::size_t layer_bytes = 2 << 20;
@@ -181,7 +176,7 @@ void measure_steps(MpiWorld& world, const std::string& name, Time forward) {
 
 void run_member() {
   MpiWorld world;
-  measure_calls(world);
+  measure_own_calls(world);
   measure_steps(world, "computation", 3ms);
   measure_steps(world, "network", 300us);
 }

@@ -124,18 +124,17 @@ std::optional<Record> measure_perceptron(const PerceptronOptions& options) {
   }
   runs.run(options.repetitions);
   if (world.rank() > 0) return std::nullopt;
-  return Record()
-      .add("system", std::string("windrow"))
-      .add("processes", std::int64_t{world.size()})
-      .add("layers", std::int64_t{options.layers})
-      .add("width", options.width)
-      .add("batch", options.batch)
-      .add("step_ms", runs.median(0))
-      .add("computation_ms", runs.median(1))
-      .add("communication_ms", runs.median(2))
-      .add("hidden", 1 - (runs.ratio(0, 2) - runs.ratio(1, 2)))
-      .add("loss_first", first)
-      .add("loss_last", last);
+  return Record{{"system", "windrow"},
+                {"processes", world.size()},
+                {"layers", options.layers},
+                {"width", options.width},
+                {"batch", options.batch},
+                {"step_ms", runs.median(0)},
+                {"computation_ms", runs.median(1)},
+                {"communication_ms", runs.median(2)},
+                {"hidden", 1 - (runs.ratio(0, 2) - runs.ratio(1, 2))},
+                {"loss_first", first},
+                {"loss_last", last}};
 }
 
 }  // namespace windrow::perf

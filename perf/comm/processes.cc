@@ -9,6 +9,7 @@
 
 #include "batching/interleaved_runs.h"
 #include "comm/comm.h"
+#include "program.h"
 #include "windrow/engine/error.h"
 
 namespace windrow::perf {
@@ -68,6 +69,18 @@ const char* const comm_fields =
     "  loss_first        the first loss, of a sample of rank 0, and\n"
     "  loss_last         that after the steps of one repetition: the same in perf/peers/torch_ddp.py";
 
+void measure_calls(int rank, const std::function<void()>& call, const std::function<void()>& group) {
+  constexpr int groups = (calls_in_turn + calls_together - 1) / calls_together;
+  const double began = clock_seconds();
+  for (int i = 0; i < calls_in_turn; ++i) call();
+  const double in_turn = clock_seconds();
+  for (int i = 0; i < groups; ++i) group();
+  const double together = clock_seconds();
+  if (rank > 0) return;
+  program::print("in_turn_us %.3f\n", (in_turn - began) / calls_in_turn * 1e6);
+  program::print("together_us %.3f\n", (together - in_turn) / (groups * calls_together) * 1e6);
+}
+
 double clock_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -88,25 +101,18 @@ void measure_comm(const CommOptions& options, const Report& report) {
       for (const char* const role : {"bare", "member"}) run(processes, role, values);
     }
     const auto median = [&](const std::string& name) { return values[name].empty() ? 0 : median_of(values[name]); };
-    Record calls;
-    calls.add("measurement", std::string("calls")).add("processes", std::int64_t{processes});
-    calls.add("bytes", static_cast<std::int64_t>(call_bytes));
+    Record calls = {{"measurement", "calls"}, {"processes", processes}, {"bytes", call_bytes}};
     for (const std::string how : {"together", "in_turn"}) {
       const double bare = median("bare_" + how + "_us"), own = median("member_" + how + "_us");
-      calls.add(how + "_bare_us", bare).add(how + "_us", own).add(how + "_overhead_us", own - bare);
+      calls.update({{how + "_bare_us", bare}, {how + "_us", own}, {how + "_overhead_us", own - bare}});
     }
     report(calls);
     for (const std::string limit : {"computation", "network"}) {
-      const std::string name = "member_" + limit + "_";
-      report(Record()
-                 .add("measurement", std::string("steps"))
-                 .add("processes", std::int64_t{processes})
-                 .add("limit", limit)
-                 .add("real_ms", median(name + "real_ms"))
-                 .add("simulated_ms", median(name + "simulated_ms"))
-                 .add("ratio", median(name + "ratio"))
-                 .add("hidden", median(name + "hidden"))
-                 .add("gb_per_s", median(name + "gb_per_s")));
+      Record steps = {{"measurement", "steps"}, {"processes", processes}, {"limit", limit}};
+      for (const char* const field : {"real_ms", "simulated_ms", "ratio", "hidden", "gb_per_s"}) {
+        steps[field] = median("member_" + limit + "_" + field);
+      }
+      report(steps);
     }
   }
 }

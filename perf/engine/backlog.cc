@@ -26,8 +26,10 @@ void measure_backlog(const EngineBenchmark& options, const Report& report) {
       if (!holds_a_backlog(system)) continue;
       const double bytes = in_child([&] { return growth(options, contest.pattern, system); });
       Record record = record_of(options, contest.pattern, system);
-      record.add("backlog", options.ops).add("bytes_per_op", bytes / static_cast<double>(options.ops));
-      report(record.add("rss_mb", bytes / 1024 / 1024));
+      record.update({{"backlog", options.ops},
+                     {"bytes_per_op", bytes / static_cast<double>(options.ops)},
+                     {"rss_mb", bytes / 1024 / 1024}});
+      report(record);
     }
   }
 }

@@ -37,13 +37,18 @@ class EngineContestant {
     };
     Record record = record_of(options_, trial_->pattern(), trial_->system());
     const double median = percentile(total_, 0.5);
-    record.add("ns_per_op", median).add("p05", percentile(total_, 0.05)).add("p95", percentile(total_, 0.95));
-    record.add("push_ns", percentile(push_, 0.5)).add("push_p50", latency(0.5)).add("push_p999", latency(0.999));
-    record.add("rss_mb", rss_ / 1024 / 1024);
+    record.update({{"ns_per_op", median},
+                   {"p05", percentile(total_, 0.05)},
+                   {"p95", percentile(total_, 0.95)},
+                   {"push_ns", percentile(push_, 0.5)},
+                   {"push_p50", latency(0.5)},
+                   {"push_p999", latency(0.999)},
+                   {"rss_mb", rss_ / 1024 / 1024}});
     if (options_.task_ns > 0) {
-      record.add("efficiency", static_cast<double>(options_.task_ns) / options_.workers / median);
+      record["efficiency"] = static_cast<double>(options_.task_ns) / options_.workers / median;
     }
-    return record.add("task_ns", options_.task_ns).add("ops", options_.ops);
+    record.update({{"task_ns", options_.task_ns}, {"ops", options_.ops}});
+    return record;
   }
 
  private:
@@ -80,10 +85,10 @@ std::vector<Contest> contests_of(const EngineBenchmark& options, const std::vect
 }
 
 Record record_of(const EngineBenchmark& options, const Pattern& pattern, const std::string& system) {
-  Record record;
-  record.add("system", system).add("pattern", pattern.name);
-  if (pattern.width > 0) record.add("width", static_cast<std::int64_t>(pattern.width));
-  return record.add("workers", static_cast<std::int64_t>(options.workers));
+  Record record = {{"system", system}, {"pattern", pattern.name}};
+  if (pattern.width > 0) record["width"] = pattern.width;
+  record["workers"] = options.workers;
+  return record;
 }
 
 void benchmark_engines(const EngineBenchmark& options, const Report& report) {

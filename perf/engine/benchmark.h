@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -34,9 +33,6 @@ struct Contest {
 /// The patterns are those of the options, or `meant` if the options name none. Throws MisuseError for a name that is
 /// unknown or not in this build, and for a pattern that a system cannot run, unless such systems are left out.
 std::vector<Contest> contests_of(const EngineBenchmark& options, const std::vector<std::string>& meant);
-
-/// Called with each record as soon as it is complete.
-using Report = std::function<void(const Record&)>;
 
 /// The first fields of every record.
 Record record_of(const EngineBenchmark& options, const Pattern& pattern, const std::string& system);

@@ -51,9 +51,12 @@ class MetgSweep {
 
   Record record(double peak) const {
     Record record = record_of(options_, trial_.pattern(), trial_.system());
-    record.add("metg_ns", metg_of(curve_, kept * peak)).add("shortest_efficiency", curve_.front().share);
-    record.add("longest_efficiency", curve_.back().share).add("peak_efficiency", peak);
-    return record.add("ops", options_.ops);
+    record.update({{"metg_ns", metg_of(curve_, kept * peak)},
+                   {"shortest_efficiency", curve_.front().share},
+                   {"longest_efficiency", curve_.back().share},
+                   {"peak_efficiency", peak},
+                   {"ops", options_.ops}});
+    return record;
   }
 
  private:

@@ -86,18 +86,23 @@ class Measurement {
     const auto passes = static_cast<double>(options_.passes);
     const double minibatches = static_cast<double>(after.minibatches - before.minibatches) / passes;
     const double schedule_ms = static_cast<double>(after.schedule_ns - before.schedule_ns) * 1e-6 / passes;
-    Record record;
-    record.add("model", of_.model).add("mode", options_.inference ? "inference" : "training");
     const program::DeviceFlags& device = options_.device;
-    record.add("device", device.device).add("levels", device.levels + (device.graphs ? ", graphs" : ""));
-    record.add("precision", device.precision);
-    if (of_.hidden != 0) record.add("hidden", std::int64_t{of_.hidden});
-    record.add("batch", std::int64_t{of_.batch}).add("unit", workload_.kind->unit);
-    record.add("units_per_s", best.units / best.ms * 1e3).add("gflops", best.flops / best.ms * 1e-6);
-    record.add("minibatch_ms", best.ms / minibatches).add("schedule_ms", schedule_ms / minibatches);
+    Record record = {{"model", of_.model},
+                     {"mode", options_.inference ? "inference" : "training"},
+                     {"device", device.device},
+                     {"levels", device.levels + (device.graphs ? ", graphs" : "")},
+                     {"precision", device.precision}};
+    if (of_.hidden != 0) record["hidden"] = of_.hidden;
+    record.update({{"batch", of_.batch},
+                   {"unit", workload_.kind->unit},
+                   {"units_per_s", best.units / best.ms * 1e3},
+                   {"gflops", best.flops / best.ms * 1e-6},
+                   {"minibatch_ms", best.ms / minibatches},
+                   {"schedule_ms", schedule_ms / minibatches}});
     add_device_time(record);
-    if (options_.inference && of_.batch == 1) record.add("latency_ms", latency_ms());
-    return record.add("data", options_.workload.data.empty() ? "generated" : options_.workload.data);
+    if (options_.inference && of_.batch == 1) record["latency_ms"] = latency_ms();
+    record["data"] = options_.workload.data.empty() ? "generated" : options_.workload.data;
+    return record;
   }
 
  private:
@@ -173,9 +178,11 @@ class Measurement {
     for (const TraceSummary::Track& track : summary.tracks) {
       if (track.name == device_.name + " device") busy = milliseconds(track.busy);
     }
-    record.add("launch_floor_us", floor * 1e3).add("calls_per_minibatch", calls / minibatches);
-    record.add("traced_ms", traced / minibatches).add("device_ms", busy / minibatches);
-    record.add("idle_share", std::max(1 - busy / traced, 0.0));
+    record.update({{"launch_floor_us", floor * 1e3},
+                   {"calls_per_minibatch", calls / minibatches},
+                   {"traced_ms", traced / minibatches},
+                   {"device_ms", busy / minibatches},
+                   {"idle_share", std::max(1 - busy / traced, 0.0)}});
   }
 
   const GpuOptions& options_;
@@ -213,7 +220,7 @@ void leave_out_work() {
   ::setenv("WINDROW_CUDA_CACHE", "", 1);
 }
 
-void measure_gpu(const GpuOptions& options, const std::function<void(const Record&)>& report) {
+void measure_gpu(const GpuOptions& options, const Report& report) {
   if (options.device.device == "cpu") {
     throw MisuseError("device cpu; expected one of CUDA: windrow-perf train measures the host");
   }

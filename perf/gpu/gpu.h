@@ -1,7 +1,6 @@
 // Training and inference on a CUDA device: throughput, and where the time goes. `windrow-perf gpu`.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,7 +26,7 @@ void leave_out_work();
 
 /// Measures each model with each size and batch size, and reports a record for each. Throws what opening the device,
 /// reading and training throw.
-void measure_gpu(const GpuOptions& options, const std::function<void(const Record&)>& report);
+void measure_gpu(const GpuOptions& options, const Report& report);
 
 /// What the fields of a record mean, for --help.
 extern const char* const gpu_fields;

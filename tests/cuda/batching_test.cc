@@ -137,7 +137,7 @@ class SumOfLogits final : public GraphScore {
       sum_ = std::accumulate(values.begin(), values.end(), sum_);
     };
   }
-  std::vector<Metric> metrics() const override { return {{"sum", sum_}}; }
+  std::vector<Metric> metrics(double) const override { return {{"sum", sum_}}; }
 
  private:
   double sum_ = 0;

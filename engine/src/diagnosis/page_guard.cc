@@ -1,6 +1,5 @@
 #include "diagnosis/page_guard.h"
 
-#if defined(__linux__)
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -126,18 +125,3 @@ bool PageGuard::open() {
 void each_mutex_of_page_guards(EachMutex f) { f(immortal<Ranges>().mutex); }
 
 }  // namespace windrow
-
-#else
-
-namespace windrow {
-
-bool PageGuard::fits(std::span<const std::byte>) { return false; }
-PageGuard::PageGuard(std::span<std::byte>) : range_(nullptr) {}
-PageGuard::~PageGuard() = default;
-void PageGuard::shut() {}
-bool PageGuard::open() { return false; }
-void each_mutex_of_page_guards(EachMutex) {}
-
-}  // namespace windrow
-
-#endif

@@ -1,4 +1,4 @@
-// Detects reads, by pages that fault when a certain thread touches them. Linux only; elsewhere no bytes fit.
+// Detects reads, by pages that fault when a certain thread touches them.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,7 @@
 #include "windrow/engine/internal/system_limits.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -12,18 +14,12 @@
 
 #include "windrow/engine/engine.h"
 
-#if defined(__linux__)
-#include <sched.h>
-#endif
-
 namespace windrow {
 namespace {
 
 int allowed_cores() {
-#if defined(__linux__)
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-#endif
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 

@@ -1,13 +1,11 @@
 #include "record/asymmetric_fence.h"
 
-#include <chrono>
-#include <thread>
-
-#if defined(__linux__)
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#endif
+
+#include <chrono>
+#include <thread>
 
 namespace windrow {
 
@@ -15,7 +13,7 @@ namespace windrow {
 std::atomic<bool> AsymmetricFence::is_asymmetric_{AsymmetricFence::set_up()};
 
 bool AsymmetricFence::set_up() noexcept {
-#if defined(__linux__) && !defined(__SANITIZE_THREAD__)
+#if !defined(__SANITIZE_THREAD__)
   return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 #else
   return false;
@@ -28,9 +26,7 @@ void AsymmetricFence::heavy() noexcept {
 #else
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!is_asymmetric_.load(std::memory_order_relaxed)) return;
-#if defined(__linux__)
   if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0) return;
-#endif
   // The system no longer permits the call. After this sleep the writes that other threads made before it are visible:
   // no processor holds back a write for so long.
   std::this_thread::sleep_for(std::chrono::milliseconds(20));

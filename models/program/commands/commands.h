@@ -1,7 +1,6 @@
-// The commands of `windrow`: each function adds one; what it returns runs it, once the arguments have been parsed.
+// The commands of `windrow`: each function adds one to the app, which runs it when it has parsed its arguments.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,23 +10,22 @@ class App;
 
 namespace windrow::program {
 
-using Command = std::function<void()>;
-
-Command add_train(CLI::App& app);
-/// Has the app parse the arguments of `windrow train` that go on with a training; run the command train then.
-Command add_resume(CLI::App& app);
+void add_train(CLI::App& app);
+/// Has the app parse, and so run, the arguments of `windrow train` that go on with a training.
+void add_resume(CLI::App& app);
 // Use a trained model.
-Command add_eval(CLI::App& app);
-Command add_predict(CLI::App& app);
-Command add_sample(CLI::App& app);
+void add_eval(CLI::App& app);
+void add_predict(CLI::App& app);
+void add_sample(CLI::App& app);
+void add_export(CLI::App& app);
 // Look at models and machines.
-Command add_explain(CLI::App& app);
-Command add_schedule(CLI::App& app);
-Command add_simulate(CLI::App& app);
-Command add_devices(CLI::App& app);
-Command add_completion(CLI::App& app);
+void add_explain(CLI::App& app);
+void add_schedule(CLI::App& app);
+void add_simulate(CLI::App& app);
+void add_devices(CLI::App& app);
+void add_completion(CLI::App& app);
 /// Add it last: it describes all commands of the app.
-Command add_man(CLI::App& app);
+void add_man(CLI::App& app);
 
 /// Prints what can stand in place of the last word, for the scripts of add_completion(): a line for each word, a tab,
 /// and what it means; or ":files" or ":folders".

@@ -102,7 +102,7 @@ void complete(const CLI::App& app, std::vector<std::string> words) {
   complete_flag(**command, typed);
 }
 
-Command add_completion(CLI::App& app) {
+void add_completion(CLI::App& app) {
   const auto shell = std::make_shared<std::string>();
   CLI::App& command = *app.add_subcommand("completion", "Prints a script that completes this program's arguments.");
   flag(command, "shell", *shell, "Shell that reads the script", one_of({"bash", "zsh", "fish"}))->required();
@@ -111,7 +111,7 @@ Command add_completion(CLI::App& app) {
       "  bash  source <(windrow completion bash)\n"
       "  zsh   source <(windrow completion zsh)\n"
       "  fish  windrow completion fish | source");
-  return [shell] { print_text(*shell == "bash" ? bash : *shell == "zsh" ? zsh : fish); };
+  command.callback([shell] { print_text(*shell == "bash" ? bash : *shell == "zsh" ? zsh : fish); });
 }
 
 }  // namespace windrow::program

@@ -247,7 +247,7 @@ void print_speed(const std::vector<Work>& all, int workers) {
 }
 
 void add_facts(Record& record, const BatchFacts& facts) {
-  RecordValue::List types, levels;
+  RecordValue::List types;
   for (const BatchFacts::Type& type : facts.types) {
     types.push_back(Record()
                         .set("name", type.name)
@@ -255,12 +255,9 @@ void add_facts(Record& record, const BatchFacts& facts) {
                         .set("batches", type.batches)
                         .set("flops_per_vertex", type.flops));
   }
-  for (const BatchFacts::Level& level : facts.levels) {
-    levels.push_back(Record().set("vertices", level.vertices).set("batches", level.batches));
-  }
   const BatchFacts::Causes& causes = facts.causes;
   record.set("minibatches", facts.minibatches).set("vertices", facts.vertices);
-  record.set("batches", facts.batches).set("groups", facts.groups).set("types", types).set("levels", levels);
+  record.set("batches", facts.batches).set("groups", facts.groups).set("types", types);
   record.set("causes", Record()
                            .set("types", causes.types)
                            .set("dependencies", causes.dependencies)
@@ -344,7 +341,7 @@ void run(const ExplainArguments& arguments) {
 
 }  // namespace
 
-Command add_explain(CLI::App& app) {
+void add_explain(CLI::App& app) {
   const auto to = std::make_shared<ExplainArguments>();
   CLI::App& command = *app.add_subcommand("explain",
                                           "Prints what the speed of a model depends on: batches, critical path, shares "
@@ -359,7 +356,7 @@ Command add_explain(CLI::App& app) {
   flag(command, "--seconds", to->seconds, "Time to train, and time to measure the machine", positive_number());
   toggle(command, "--json", to->json, "Prints a JSON object; counts are sums over all minibatches");
   command.footer(command.get_footer() + "\n\n" + schedule_policies_text());
-  return [to] { run(*to); };
+  computes(command, [to] { run(*to); });
 }
 
 }  // namespace windrow::program

@@ -1,9 +1,9 @@
-#include "program/commands/export.h"
-
 #include <memory>
 #include <string>
 
+#include "program/commands/commands.h"
 #include "program/options/flags.h"
+#include "program/output/program.h"
 #include "program/training/saving.h"
 #include "windrow/engine/error.h"
 #include "windrow/models/saved_model.h"
@@ -30,7 +30,7 @@ void export_folder(const ExportArguments& arguments) {
 
 }  // namespace
 
-std::function<void()> add_export(CLI::App& app) {
+void add_export(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
       "export", "Writes a trained model as one file, which a program runs without the code of the model.");
   const auto to = std::make_shared<ExportArguments>();
@@ -43,7 +43,7 @@ std::function<void()> add_export(CLI::App& app) {
   command.footer(
       "windrow::load_program() of windrow/training/program.h reads the file, and gives the bits of the library. It\n"
       "holds the vertex function with its weights, the vocabularies and the labels.");
-  return [to] { export_folder(*to); };
+  computes(command, [to] { export_folder(*to); });
 }
 
 }  // namespace windrow::program

@@ -80,9 +80,10 @@ std::string manual_page(const CLI::App& app) {
 
 }  // namespace
 
-Command add_man(CLI::App& app) {
-  app.add_subcommand("man", "Prints the manual page, for man -l -.");
-  return [&app] { print_text(manual_page(app)); };
+void add_man(CLI::App& app) {
+  app.add_subcommand("man", "Prints the manual page, for man -l -.")->callback([&app] {
+    print_text(manual_page(app));
+  });
 }
 
 }  // namespace windrow::program

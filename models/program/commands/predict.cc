@@ -93,8 +93,7 @@ void evaluate(const ModelArguments& arguments) {
   Loaded loaded(arguments, model, checkpoint);
   if (loaded.workload.validation.empty()) throw MisuseError("no validation set; expected one");
   Trainer trainer(loaded.device, loaded.workload, {.minibatch = arguments.minibatch});
-  std::optional<Silence> silence;
-  if (arguments.json) silence.emplace();
+  const Silence silence(arguments.json);
   print_text(model.name + ", " + data_text(model.options) + ": minibatch " + grouped(checkpoint.step) + ", on " +
              grouped(loaded.workload.validation.size()) + " validation " + loaded.workload.kind->sample + "s" +
              of_files(loaded.workload.validation_source, model.options) + "\n" + left_out_text(loaded.workload));
@@ -317,7 +316,7 @@ void predict(const ModelArguments& arguments, const CLI::App& program) {
 
 }  // namespace
 
-Command add_eval(CLI::App& app) {
+void add_eval(CLI::App& app) {
   CLI::App& eval = *app.add_subcommand("eval", "Scores a trained model on a validation set.");
   const auto to = std::make_shared<ModelArguments>();
   add_model_flags(eval, *to);
@@ -328,10 +327,10 @@ Command add_eval(CLI::App& app) {
       ->default_str("generated data");
   flag(eval, "--batch", to->minibatch, "Samples per minibatch", whole_number(1, 1 << 20));
   toggle(eval, "--json", to->json, "Prints an object of JSON; shares are from 0 to 1");
-  return [to] { evaluate(*to); };
+  computes(eval, [to] { evaluate(*to); });
 }
 
-Command add_predict(CLI::App& app) {
+void add_predict(CLI::App& app) {
   CLI::App& predict_command =
       *app.add_subcommand("predict", "Predicts for texts with a trained model: a line of input each.");
   const auto to = std::make_shared<ModelArguments>();
@@ -350,10 +349,10 @@ Command add_predict(CLI::App& app) {
     if (!kind.input.empty()) inputs += "\n" + wrapped("  " + kind.name + ": " + kind.input, 110, 4);
   }
   predict_command.footer(inputs);
-  return [to, &app] { predict(*to, app); };
+  computes(predict_command, [to, &app] { predict(*to, app); });
 }
 
-Command add_sample(CLI::App& app) {
+void add_sample(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("sample", "Writes sentences by a trained language model: a line each.");
   const auto to = std::make_shared<SampleArguments>();
   add_model_flags(command, *to);
@@ -364,7 +363,7 @@ Command add_sample(CLI::App& app) {
   flag(command, "--max-words", to->sampling.longest,
        "Words drawn for a sentence, which is cut off there if it has not ended before", whole_number(1, 1 << 20));
   command.add_option("--start", to->start, "Words that each sentence begins with")->type_name("TEXT:words");
-  return [to] { sample(*to); };
+  computes(command, [to] { sample(*to); });
 }
 
 }  // namespace windrow::program

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
-#include <optional>
 
 #include "program/commands/commands.h"
 #include "program/options/devices.h"
@@ -50,8 +49,7 @@ void print_row(const std::vector<TypedGraph>& minibatches, SchedulePolicy policy
 void run(const ScheduleArguments& arguments) {
   Engine engine;
   const ToldOnce once(engine);
-  std::optional<Silence> silence;
-  if (arguments.json) silence.emplace();
+  const Silence silence(arguments.json);
   const Workload workload =
       make_workload(arguments.model, open_device(engine, {.device = arguments.device}), arguments.workload);
   const std::vector<TypedGraph> minibatches = workload.network->typed_graphs(arguments.batch);
@@ -72,7 +70,7 @@ void run(const ScheduleArguments& arguments) {
 
 }  // namespace
 
-Command add_schedule(CLI::App& app) {
+void add_schedule(CLI::App& app) {
   const auto arguments = std::make_shared<ScheduleArguments>();
   CLI::App& command =
       *app.add_subcommand("schedule", "Prints how many batches a minibatch takes under each schedule policy.");
@@ -84,7 +82,7 @@ Command add_schedule(CLI::App& app) {
   flag(command, "--batch", arguments->batch, "Samples per minibatch", whole_number(1, 1 << 20));
   toggle(command, "--json", arguments->json, "Prints a line of JSON for each policy");
   command.footer(command.get_footer() + "\n\n" + schedule_policies_text());
-  return [arguments] { run(*arguments); };
+  computes(command, [arguments] { run(*arguments); });
 }
 
 }  // namespace windrow::program

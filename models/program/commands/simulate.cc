@@ -182,7 +182,7 @@ void run(const SimulateArguments& arguments) {
 
 }  // namespace
 
-Command add_simulate(CLI::App& app) {
+void add_simulate(CLI::App& app) {
   const auto to = std::make_shared<SimulateArguments>();
   CLI::App& command = *app.add_subcommand(
       "simulate", "Predicts data-parallel steps on many devices: the real schedule, in virtual time.");
@@ -229,13 +229,13 @@ Command add_simulate(CLI::App& app) {
       "\n"
       "The engine, the buckets, the parts and the queue of collectives are those of 'windrow train'. Devices and\n"
       "network are simulated; the model is described in docs/scaling.md.");
-  return [to, sizes = std::vector<const CLI::Option*>{layers, parameters}] {
+  command.callback([to, sizes = std::vector<const CLI::Option*>{layers, parameters}] {
     for (const CLI::Option* size : sizes) {
       if (size->count() == 0 || to->model == "uniform") continue;
       throw MisuseError(size->get_name() + ": --model " + to->model + " has its own; expected --model uniform");
     }
     run(*to);
-  };
+  });
 }
 
 }  // namespace windrow::program

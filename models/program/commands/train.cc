@@ -243,8 +243,7 @@ void save_trace(Engine& engine, const std::string& file) {
 /// Trains as one member. Returns the signal that stopped it, or 0.
 int train_member(const CLI::App& command, Arguments arguments, Engine& engine, const Member& member) {
   require_same_flags(command, member);
-  std::optional<Silence> silence;
-  if (arguments.json) silence.emplace();
+  const Silence silence(arguments.json);
   if (!member.leads) arguments.report = arguments.trace = "";
   std::optional<Reporting> own_reporting;
   std::optional<Saving> own_saving;
@@ -344,14 +343,14 @@ int train_model(const CLI::App& command, const Arguments& arguments) {
 
 }  // namespace
 
-Command add_train(CLI::App& app) {
+void add_train(CLI::App& app) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App& train = *app.add_subcommand(
       "train", "Trains a model and prints the training loss and the validation scores of each epoch.");
   add_flags(train, *arguments);
-  return [arguments, &train] {
+  computes(train, [arguments, &train] {
     if (const int signal = train_model(train, *arguments)) end_by(signal);
-  };
+  });
 }
 
 }  // namespace windrow::program

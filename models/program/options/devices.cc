@@ -134,12 +134,12 @@ Device open_device(Engine& engine, const DeviceFlags& flags) {
   return cuda::open_device(engine, std::stoi(flags.device.substr(cuda_prefix.size())), options).device;
 }
 
-std::function<void()> add_devices(CLI::App& app) {
+void add_devices(CLI::App& app) {
   CLI::App& command =
       *app.add_subcommand("devices", "Lists the devices of this machine; or says why none of CUDA can be used.");
   const auto json = std::make_shared<bool>(false);
   toggle(command, "--json", *json, "Prints a line of JSON for each device");
-  return [json] { *json ? print_devices_as_json() : print_devices(); };
+  command.callback([json] { *json ? print_devices_as_json() : print_devices(); });
 }
 
 }  // namespace windrow::program

@@ -19,16 +19,6 @@ void each_child(const TypedGraph& graph, std::int32_t vertex, Body body) {
   }
 }
 
-/// By vertex. `order` has children before their consumers.
-std::vector<std::size_t> levels_of(const TypedGraph& graph, const std::vector<std::int32_t>& order) {
-  std::vector<std::size_t> level(graph.type.size(), 0);
-  for (const std::int32_t vertex : order) {
-    each_child(graph, vertex,
-               [&](std::int32_t child) { level[at(vertex)] = std::max(level[at(vertex)], level[at(child)] + 1); });
-  }
-  return level;
-}
-
 void add_path(BatchFacts& to, const TypedGraph& graph, const std::vector<std::int32_t>& order) {
   struct Path {
     double flops = 0;
@@ -50,22 +40,6 @@ void add_path(BatchFacts& to, const TypedGraph& graph, const std::vector<std::in
   }
   to.path_flops += longest.flops;
   to.path_vertices += longest.vertices;
-}
-
-void add_group(BatchFacts& to, std::vector<BatchFacts::Type>& types, const TypedGraph& graph,
-               const Schedule& schedule) {
-  const std::vector<std::size_t> level = levels_of(graph, schedule.order);
-  for (const Schedule::Batch& batch : schedule.batches) {
-    std::size_t highest = 0;
-    for (auto i = batch.begin; i < batch.end; ++i) highest = std::max(highest, level[at(schedule.order[at(i)])]);
-    if (to.levels.size() <= highest) to.levels.resize(highest + 1);
-    ++to.levels[highest].batches;
-    ++types[at(batch.type)].batches;
-    types[at(batch.type)].vertices += batch.end - batch.begin;
-  }
-  for (const std::size_t of_vertex : level) ++to.levels[of_vertex].vertices;
-  to.batches += static_cast<std::int64_t>(schedule.batches.size());
-  to.vertices += graph.vertices();
 }
 
 }  // namespace
@@ -90,7 +64,15 @@ void add(BatchFacts& to, const GroupedMinibatch& minibatch, SchedulePolicy polic
   const TypedGraph all = joined(minibatch.groups);
   const Schedule whole = make_schedule(all, policy);
   const std::int64_t before = to.batches;
-  for (const TypedGraph& group : minibatch.groups) add_group(to, types, group, make_schedule(group, policy));
+  for (const TypedGraph& group : minibatch.groups) {
+    const Schedule schedule = make_schedule(group, policy);
+    for (const Schedule::Batch& batch : schedule.batches) {
+      ++types[at(batch.type)].batches;
+      types[at(batch.type)].vertices += batch.end - batch.begin;
+    }
+    to.batches += static_cast<std::int64_t>(schedule.batches.size());
+    to.vertices += group.vertices();
+  }
   const std::int64_t fewest = fewest_batches(all), in_one = static_cast<std::int64_t>(whole.batches.size());
   const std::int64_t occur =
       std::count_if(types.begin(), types.end(), [](const BatchFacts::Type& type) { return type.vertices > 0; });

@@ -16,13 +16,8 @@ struct BatchFacts {
     std::int64_t vertices = 0, batches = 0;
     std::int64_t flops = 0;  ///< of a vertex, forward and backward: an estimate
   };
-  /// The vertices whose longest path down has so many vertices below them.
-  struct Level {
-    std::int64_t vertices = 0, batches = 0;  ///< a batch counts at the level of its highest vertex
-  };
   std::int64_t minibatches = 0, vertices = 0, batches = 0, groups = 0;
-  std::vector<Type> types = {};    ///< that occur
-  std::vector<Level> levels = {};  ///< upwards
+  std::vector<Type> types = {};  ///< that occur
   /// Why there are so many batches; the sum is `batches`.
   struct Causes {
     std::int64_t types = 0;         ///< one for each type that occurs: a batch has one type

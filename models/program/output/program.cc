@@ -93,6 +93,14 @@ void parse_arguments(CLI::App& app, int argc, char** argv) {
   app.parse(arguments);
 }
 
+void require_address_space() {
+  constexpr rlim_t mebibyte = rlim_t{1} << 20, least = 512 * mebibyte;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= least) return;
+  throw MisuseError("address space is limited to " + std::to_string(limit.rlim_cur / mebibyte) +
+                    " MiB; expected at least " + std::to_string(least / mebibyte) + " MiB (ulimit -v)");
+}
+
 }  // namespace
 
 std::exception_ptr cause_of(const std::exception_ptr& error) {
@@ -127,7 +135,7 @@ std::string why(const std::exception_ptr& error) {
   }
 }
 
-Silence::Silence() : before_(std::exchange(silent, true)) {}
+Silence::Silence(bool wanted) : before_(std::exchange(silent, silent || wanted)) {}
 Silence::~Silence() { silent = before_; }
 bool Silence::here() { return silent; }
 
@@ -169,15 +177,14 @@ ToldOnce::~ToldOnce() {
   }
 }
 
-void require_address_space() {
-  constexpr rlim_t mebibyte = rlim_t{1} << 20, least = 512 * mebibyte;
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= least) return;
-  throw MisuseError("address space is limited to " + std::to_string(limit.rlim_cur / mebibyte) +
-                    " MiB; expected at least " + std::to_string(least / mebibyte) + " MiB (ulimit -v)");
+void computes(CLI::App& command, std::function<void()> body) {
+  command.callback([body = std::move(body)] {
+    require_address_space();
+    body();
+  });
 }
 
-int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
+int run(CLI::App& app, int argc, char** argv) {
   hold_standard_streams();
   load_unwinder();
   lay_out_help(app);
@@ -185,7 +192,6 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body)
   try {
     try {
       parse_arguments(app, argc, argv);
-      body();
       return 0;
     } catch (const CLI::CallForVersion& version) {
       print("%s\n", version.what());

@@ -49,19 +49,19 @@ std::string why(const std::exception_ptr& error);
 void print_error(const CLI::App& app, const std::string& why);
 /// The text, which begins with the rank.
 std::string naming_rank(int rank, const std::string& why);
-/// What a body throws if all errors were printed: by this process, or by another one.
+/// What a command throws if all errors were printed: by this process, or by another one.
 struct ErrorsPrinted {
   bool here = false;
 };
-/// Prints the error in a body, as run() prints what a body throws, but at once: run() lets a process of higher rank
+/// Prints the error in a command, as run() prints what that throws, but at once: run() lets a process of higher rank
 /// than 0 wait first, since it may be one of several that fail for the same reason. For processes that have agreed on
 /// the one that prints.
 [[nodiscard]] ErrorsPrinted printed(const std::exception_ptr& error);
 
-/// While it exists, print() prints nothing in this thread.
+/// While it exists, print() prints nothing in this thread, if that is wanted.
 class Silence {
  public:
-  Silence();
+  explicit Silence(bool wanted);
   ~Silence();
   static bool here();  ///< whether this thread is silent
   Silence(const Silence&) = delete;
@@ -71,10 +71,10 @@ class Silence {
   const bool before_;
 };
 
-/// Throws MisuseError if the address space of the process is limited to less than the smallest model needs with two
-/// workers. Below that, libraries of kernels end the process by a signal, which nothing here can catch. For commands
-/// that compute.
-void require_address_space();
+/// Has the command call the body once its arguments are parsed. Throws MisuseError then if the address space of the
+/// process is limited to less than the smallest model needs with two workers: below that, libraries of kernels end the
+/// process by a signal, which nothing here can catch.
+void computes(CLI::App& command, std::function<void()> body);
 
 /// Construct after an engine. If an exception ends both, other failures of the engine are not reported: they usually
 /// have the same cause as the exception, such as lack of memory.
@@ -90,9 +90,9 @@ class ToldOnce {
   const int exceptions_ = std::uncaught_exceptions();
 };
 
-/// Parses the arguments, then runs the body. Returns the exit status. It is 2 for wrong arguments and for whatever the
-/// body throws; a line that begins with the program's name says why, as print_error() does, and in a process of higher
-/// rank than 0 its rank.
-int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body);
+/// Parses the arguments, and so runs a command. Returns the exit status. It is 2 for wrong arguments and for whatever a
+/// command throws; a line that begins with the program's name says why, as print_error() does, and in a process of
+/// higher rank than 0 its rank.
+int run(CLI::App& app, int argc, char** argv);
 
 }  // namespace windrow::program

@@ -91,8 +91,7 @@ int run_threads(const MemberGroup& group, const std::function<int(const Member&)
   const auto run = [&](std::size_t number) {
     const Communicator& own = group.members[number];
     const Member member{own.device(), own, own.rank() == 0, group.collectives};
-    std::optional<Silence> silence;
-    if (number > 0) silence.emplace();
+    const Silence silence(number > 0);
     try {
       const int returned = body(member);
       if (number == 0) result = returned;
@@ -199,8 +198,7 @@ int run_in_world(Engine& engine, const DeviceFlags& flags, const MemberFlags& me
                       " processes were started together, but MPI finds each of them alone; expected the mpirun of the "
                       "MPI library that windrow was built with");
   }
-  std::optional<Silence> silence;
-  if (world.rank() > 0) silence.emplace();
+  const Silence silence(world.rank() > 0);
   const Device host = host_device(engine);
   std::optional<Communicator> processes, failed_processes;
   try {

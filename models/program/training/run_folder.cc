@@ -133,7 +133,7 @@ void save_options(const CLI::App& command, const std::string& folder, const Work
   write_file(options_file(folder), record.json());
 }
 
-Command add_resume(CLI::App& app) {
+void add_resume(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
       "resume",
       "Continues a training from its newest checkpoint, with the options that it had; flags of windrow train "
@@ -141,11 +141,11 @@ Command add_resume(CLI::App& app) {
   const auto run = std::make_shared<std::string>();
   flag(command, "run", *run, "Folder of checkpoints, which windrow train --save has written", folder())->required();
   command.allow_extras();
-  return [&app, &command, run] {
+  command.callback([&app, &command, run] {
     std::vector<std::string> arguments = resuming_arguments(*run, command.remaining());
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
     app.parse(arguments);
-  };
+  });
 }
 
 Record metrics_record(const std::vector<Metric>& metrics) {

@@ -87,18 +87,15 @@ GraphNetwork::Texts::Input input_of(const std::string& line, const std::string& 
 Workload make_listops(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const auto generate = [](std::size_t trees, std::uint64_t seed) { return generate_listops(trees, seed); };
   auto trees = make_split<ListOpsTree>(kind, device, options, {read_listops, read_listops}, generate);
-  Workload workload{.kind = &kind,
-                    .formula = "2 h^2 per argument, 4 h^2 + 20 h per list",
-                    .parameters = std::make_unique<Parameters>(device, options.seed)};
-  const DeepSets model(*workload.parameters, {listops_symbols, options.size("hidden"), listops_labels});
-  auto network = std::make_unique<GraphNetwork>(device, *workload.parameters, model.function(), make_root_accuracy);
-  network->texts = {.labels = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}, .read = input_of};
-  return with_samples({device, std::move(workload), std::move(network)}, std::move(trees),
-                      [&](const ListOpsTree& tree) {
-                        const GraphData graph = with_kinds(tree.graph);
-                        const auto lists = std::count(graph.kinds.begin(), graph.kinds.end(), DeepSets::list);
-                        return Draft{graph, 1, model.flops(lists, static_cast<std::int64_t>(graph.children.size()))};
-                      });
+  GraphWorkload made(kind, device, options, "2 h^2 per argument, 4 h^2 + 20 h per list");
+  const DeepSets model(made.parameters(), {listops_symbols, options.size("hidden"), listops_labels});
+  made.set_network(model.function(), make_root_accuracy);
+  made.network->texts = {.labels = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}, .read = input_of};
+  return with_samples(std::move(made), std::move(trees), [&](const ListOpsTree& tree) {
+    const GraphData graph = with_kinds(tree.graph);
+    const auto lists = std::count(graph.kinds.begin(), graph.kinds.end(), DeepSets::list);
+    return Draft{graph, 1, model.flops(lists, static_cast<std::int64_t>(graph.children.size()))};
+  });
 }
 
 }  // namespace

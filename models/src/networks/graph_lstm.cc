@@ -71,24 +71,20 @@ Draft draft_of(GraphData graph, const GraphLstm& model) {
 
 Workload make_dag(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   auto sentences = make_split<DependencySentence>(kind, device, options, {read_conllu, read_conllu}, generate_conllu);
-  VocabularySource vocabularies(options);
-  const GraphNumbering numbering(sentences.training, vocabularies);
-  Workload workload{.kind = &kind,
-                    .formula = "6 h e + 2 h labels per vertex, 2 h e + 6 h^2 per vertex with children, 4 h^2 per edge",
-                    .parameters = std::make_unique<Parameters>(device, options.seed),
-                    .vocabularies = vocabularies.all()};
-  const GraphLstm model(*workload.parameters,
+  GraphWorkload made(kind, device, options,
+                     "6 h e + 2 h labels per vertex, 2 h e + 6 h^2 per vertex with children, 4 h^2 per edge");
+  const GraphNumbering numbering(sentences.training, made.vocabularies);
+  const GraphLstm model(made.parameters(),
                         {numbering.words.size(), numbering.relations.size(), options.size("embedding"),
                          options.size("hidden"), numbering.labels.size()});
   // With a label that the model does not know, no answer is right.
-  const auto score = [] { return make_accuracy(Vocabulary::unknown + 1); };
-  auto network = std::make_unique<GraphNetwork>(device, *workload.parameters, model.function(), score);
-  workload.embedding = embedding_of(*workload.parameters, "words", numbering.words);
+  made.set_network(model.function(), [] { return make_accuracy(Vocabulary::unknown + 1); });
+  made.workload.embedding = embedding_of(made.parameters(), "words", numbering.words);
   const std::vector<std::string> labels = numbering.labels.words();
-  workload.named_axes = {rows_of(*workload.parameters, "relations", "relations", numbering.relations.words()),
-                         columns_of(*workload.parameters, "head", "labels", labels),
-                         columns_of(*workload.parameters, "head_bias", "labels", labels)};
-  return with_samples({device, std::move(workload), std::move(network)}, std::move(sentences),
+  made.workload.named_axes = {rows_of(made.parameters(), "relations", "relations", numbering.relations.words()),
+                              columns_of(made.parameters(), "head", "labels", labels),
+                              columns_of(made.parameters(), "head_bias", "labels", labels)};
+  return with_samples(std::move(made), std::move(sentences),
                       [&](const DependencySentence& sentence) { return draft_of(numbering.graph(sentence), model); });
 }
 

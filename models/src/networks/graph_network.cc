@@ -31,7 +31,7 @@ class GraphNetwork::ValidationScore final : public Score {
   }
   std::vector<Metric> metrics() override {
     finish(std::exchange(last_, std::nullopt));
-    return score_->metrics();
+    return score_->metrics(loss().value_or(0));
   }
   std::optional<double> loss() const override {
     if (labels_ == 0) return {};

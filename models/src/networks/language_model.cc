@@ -210,8 +210,9 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
     throw MisuseError(kind.name + ": vocabulary " + std::to_string(vocabulary) + "; expected at least 2");
   }
   Split<Sentence> text = text_of(kind, device, options, steps);
-  VocabularySource vocabularies(options);
-  const Vocabulary words = vocabularies.get("words", [&] { return Vocabulary(text.training | std::views::join, 1); });
+  GraphWorkload made(kind, device, options, "8 h e + 2 h vocabulary per word, 8 h^2 per word that follows another");
+  const Vocabulary words =
+      made.vocabularies.get("words", [&] { return Vocabulary(text.training | std::views::join, 1); });
   const WordNumbering numbering(words, vocabulary);
   const auto sequences = [&](const std::vector<Sentence>& part) {
     return steps == 0 ? by_sentence(part, numbering) : in_pieces(part, numbering, steps);
@@ -222,32 +223,29 @@ Workload make_language_model(const WorkloadKind& kind, const Device& device, con
     refuse_short(files_of(kind, options).training, text.training, steps);
   }
   if (options.data.empty()) split.training.resize(std::min(split.training.size(), options.samples));
-  Workload workload{.kind = &kind,
-                    .formula = "8 h e + 2 h vocabulary per word, 8 h^2 per word that follows another",
-                    .parameters = std::make_unique<Parameters>(device, options.seed),
-                    .vocabularies = vocabularies.all()};
-  const LanguageModel model(*workload.parameters, {.vocabulary = vocabulary,
-                                                   .embedding = options.size("embedding"),
-                                                   .hidden = options.size("hidden"),
-                                                   .dropout = options.dropout,
-                                                   .tied = options.switches.contains("tied")});
-  auto network = std::make_unique<GraphNetwork>(device, *workload.parameters, model.function(), make_perplexity);
-  const auto texts = std::make_shared<LanguageTexts>(device, *workload.parameters, model, numbering);
-  network->write = [texts](std::span<const std::string> lines, const PredictOptions& how) {
+  const LanguageModel model(made.parameters(), {.vocabulary = vocabulary,
+                                                .embedding = options.size("embedding"),
+                                                .hidden = options.size("hidden"),
+                                                .dropout = options.dropout,
+                                                .tied = options.switches.contains("tied")});
+  made.set_network(model.function(), make_perplexity);
+  const auto texts = std::make_shared<LanguageTexts>(device, made.parameters(), model, numbering);
+  made.network->write = [texts](std::span<const std::string> lines, const PredictOptions& how) {
     return texts->score(lines, how);
   };
-  network->sample = [texts](const std::string& start, const SamplingOptions& how) { return texts->sample(start, how); };
+  made.network->sample = [texts](const std::string& start, const SamplingOptions& how) {
+    return texts->sample(start, how);
+  };
   constexpr std::size_t first = WordNumbering::end + 1;
-  workload.embedding = embedding_of(*workload.parameters, "words", words, first);
-  workload.named_axes = {columns_of(*workload.parameters, "head_bias", "words", words.words(), first)};
+  made.workload.embedding = embedding_of(made.parameters(), "words", words, first);
+  made.workload.named_axes = {columns_of(made.parameters(), "head_bias", "words", words.words(), first)};
   if (!options.switches.contains("tied")) {
-    workload.named_axes.push_back(columns_of(*workload.parameters, "head", "words", words.words(), first));
+    made.workload.named_axes.push_back(columns_of(made.parameters(), "head", "words", words.words(), first));
   }
-  return with_samples({device, std::move(workload), std::move(network)}, std::move(split),
-                      [&](const Numbers& sequence) {
-                        const auto length = static_cast<std::int64_t>(sequence.size()) - 1;
-                        return Draft{LanguageModel::graph(sequence), length, model.flops(length)};
-                      });
+  return with_samples(std::move(made), std::move(split), [&](const Numbers& sequence) {
+    const auto length = static_cast<std::int64_t>(sequence.size()) - 1;
+    return Draft{LanguageModel::graph(sequence), length, model.flops(length)};
+  });
 }
 
 WorkloadSize vocabulary(Index preset) { return {"vocabulary", "Vocabulary size", preset}; }

@@ -150,15 +150,12 @@ GraphData draw_sentence(const Lexicon& lexicon, const Zipf& ranks, Draws& draws)
 }
 
 Workload make_lattice(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
-  Workload workload{.kind = &kind,
-                    .formula =
-                        "6 h e + 8 h per character, 6 h^2 per character but the first, 2 h e per character where "
-                        "words end, 6 h e + 8 h^2 per word",
-                    .parameters = std::make_unique<Parameters>(device, options.seed)};
-  const LatticeLstm model(*workload.parameters,
+  GraphWorkload made(kind, device, options,
+                     "6 h e + 8 h per character, 6 h^2 per character but the first, 2 h e per character where words "
+                     "end, 6 h e + 8 h^2 per word");
+  const LatticeLstm model(made.parameters(),
                           {alphabet, lexicon_words, options.size("embedding"), options.size("hidden"), lattice_tags});
-  auto network =
-      std::make_unique<GraphNetwork>(device, *workload.parameters, model.function(), [] { return make_accuracy(0); });
+  made.set_network(model.function(), [] { return make_accuracy(0); });
   const Lexicon lexicon;
   const Zipf ranks(lexicon_words, 1.8);
   Split<GraphData> sentences = generate_split(options, [&](std::size_t count, std::uint64_t seed, const char*) {
@@ -167,10 +164,9 @@ Workload make_lattice(const WorkloadKind& kind, const Device& device, const Work
     while (drawn.size() < count) drawn.push_back(draw_sentence(lexicon, ranks, draws));
     return drawn;
   });
-  return with_samples({device, std::move(workload), std::move(network)}, std::move(sentences),
-                      [&](const GraphData& sentence) {
-                        return Draft{sentence, 1, model.flops(sentence)};
-                      });
+  return with_samples(std::move(made), std::move(sentences), [&](const GraphData& sentence) {
+    return Draft{sentence, 1, model.flops(sentence)};
+  });
 }
 
 }  // namespace

@@ -64,19 +64,16 @@ GraphData draw_tree(std::size_t leaves, Draws& draws) {
 Workload make_tree_fc(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   const Index leaves = options.size("leaves");
   if (leaves < 2) throw MisuseError("tree-fc: leaves " + std::to_string(leaves) + "; expected at least 2");
-  Workload workload{.kind = &kind,
-                    .formula = "4 h^2 per inner vertex, 8 h per tree",
-                    .parameters = std::make_unique<Parameters>(device, options.seed)};
-  const TreeFc model(*workload.parameters, {leaf_words, options.size("hidden"), classes});
-  auto network =
-      std::make_unique<GraphNetwork>(device, *workload.parameters, model.function(), [] { return make_accuracy(0); });
+  GraphWorkload made(kind, device, options, "4 h^2 per inner vertex, 8 h per tree");
+  const TreeFc model(made.parameters(), {leaf_words, options.size("hidden"), classes});
+  made.set_network(model.function(), [] { return make_accuracy(0); });
   Split<GraphData> trees = generate_split(options, [&](std::size_t count, std::uint64_t seed, const char*) {
     Draws draws(seed);
     std::vector<GraphData> drawn;
     while (drawn.size() < count) drawn.push_back(draw_tree(static_cast<std::size_t>(leaves), draws));
     return drawn;
   });
-  return with_samples({device, std::move(workload), std::move(network)}, std::move(trees), [&](const GraphData& tree) {
+  return with_samples(std::move(made), std::move(trees), [&](const GraphData& tree) {
     return Draft{tree, 1, model.flops(leaves)};
   });
 }

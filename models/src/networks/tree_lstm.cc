@@ -184,23 +184,19 @@ Split<LabelledTree> trees_of(const WorkloadKind& kind, const Device& device, con
 
 Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   Split<LabelledTree> trees = trees_of(kind, device, options);
-  VocabularySource vocabularies(options);
-  const Vocabulary words = vocabularies.get("words", [&] { return vocabulary_of(trees.training); });
-  Workload workload{.kind = &kind,
-                    .parameters = std::make_unique<Parameters>(device, options.seed),
-                    .vocabularies = vocabularies.all()};
-  const Cell cell = cell_of(options, *workload.parameters, words.size());
-  workload.formula = cell.formula;
-  auto network = std::make_unique<GraphNetwork>(device, *workload.parameters, cell.function, make_root_accuracy);
-  network->texts = texts_of(words, label_names(options.size("classes")));
-  workload.embedding = embedding_of(*workload.parameters, "words", words);
+  GraphWorkload made(kind, device, options, "");
+  const Vocabulary words = made.vocabularies.get("words", [&] { return vocabulary_of(trees.training); });
+  const Cell cell = cell_of(options, made.parameters(), words.size());
   const std::vector<std::string> labels = label_names(options.size("classes"));
-  workload.named_axes = {columns_of(*workload.parameters, "head", "labels", labels, 0),
-                         columns_of(*workload.parameters, "head_bias", "labels", labels, 0)};
-  return with_samples({device, std::move(workload), std::move(network)}, std::move(trees),
-                      [&](const LabelledTree& tree) {
-                        return Draft{numbered(tree, words), 1, cell.flops(shape_of(tree))};
-                      });
+  made.set_network(cell.function, make_root_accuracy);
+  made.network->texts = texts_of(words, labels);
+  made.workload.formula = cell.formula;
+  made.workload.embedding = embedding_of(made.parameters(), "words", words);
+  made.workload.named_axes = {columns_of(made.parameters(), "head", "labels", labels, 0),
+                              columns_of(made.parameters(), "head_bias", "labels", labels, 0)};
+  return with_samples(std::move(made), std::move(trees), [&](const LabelledTree& tree) {
+    return Draft{numbered(tree, words), 1, cell.flops(shape_of(tree))};
+  });
 }
 
 }  // namespace

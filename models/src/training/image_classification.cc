@@ -18,17 +18,12 @@ namespace {
 
 constexpr Index classes_of_digits = 10;
 
-[[noreturn]] void refuse_graphs_of_images() {
-  throw MisuseError("a model of images: it has no graphs of vertices; expected a model of graphs");
-}
-
 class ImageNetwork final : public Network {
  public:
   ImageNetwork(const Device& device, Parameters& parameters, ImageClassifier classifier, bool graph_mode)
       : device_(device), parameters_(parameters), classifier_(std::move(classifier)), graph_mode_(graph_mode) {}
 
   std::unique_ptr<Learner> learner(const RunnerOptions& options) override;
-  std::vector<TypedGraph> typed_graphs(std::size_t) const override { refuse_graphs_of_images(); }
   std::int64_t fingerprint() const override {
     std::string all;
     for (const LabelledImages* images : {training.get(), validation.get()}) {
@@ -131,7 +126,6 @@ class ImageNetwork::ImageLearner final : public Learner {
             .ops = recorded_ ? minibatches_ * static_cast<std::int64_t>(recorded_->stats().ops) : 0,
             .peak_bytes = static_cast<std::int64_t>(peak_bytes_)};
   }
-  GroupedMinibatch grouped(SampleNumbers) override { refuse_graphs_of_images(); }
 
  private:
   /// The loss, and the gradients of the parameters.

@@ -12,10 +12,6 @@ namespace {
 
 using Treebank = std::vector<DependencySentence>;
 
-[[noreturn]] void refuse_graphs() {
-  throw MisuseError("parser: builds its graphs while it runs; expected a model whose graphs are known in advance");
-}
-
 class ParserNetwork final : public Network {
  public:
   ParserNetwork(const Device& device, Parameters& parameters, DependencyParser parser)
@@ -23,7 +19,6 @@ class ParserNetwork final : public Network {
 
   std::unique_ptr<Learner> learner(const RunnerOptions& options) override;
   std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
-  std::vector<TypedGraph> typed_graphs(std::size_t) const override { refuse_graphs(); }
   std::int64_t fingerprint() const override;
 
   std::vector<DependencyParser::Sentence> training;
@@ -117,7 +112,6 @@ class ParserNetwork::ParserLearner final : public Learner {
   }
   std::unique_ptr<Score> score() override { return std::make_unique<Attachment>(network_, options_); }
   RunnerStats stats() const override { return graph_.stats().runner; }
-  GroupedMinibatch grouped(SampleNumbers) override { refuse_graphs(); }
   void forget() override { graph_.forget(); }
 
  private:

@@ -13,20 +13,7 @@ namespace {
 
 class Perplexity final : public GraphScore {
  public:
-  std::function<void()> pending(const Minibatch& minibatch, std::vector<const LabelledGraph*> graphs) override {
-    return [this, loss = minibatch.pending_loss(), graphs = std::move(graphs)] {
-      loss_ += loss();
-      for (const LabelledGraph* graph : graphs) labels_ += count_labels(graph->labels());
-    };
-  }
-  std::vector<Metric> metrics() const override {
-    const double mean = labels_ == 0 ? 0 : loss_ / static_cast<double>(labels_);
-    return {{"perplexity", std::exp(mean), Metric::Unit::count}};
-  }
-
- private:
-  double loss_ = 0;
-  std::int64_t labels_ = 0;
+  std::vector<Metric> metrics(double mean_loss) const override { return {perplexity_of(mean_loss)}; }
 };
 
 /// The columns with the highest scores, from the first one on that may be an answer.
@@ -69,7 +56,7 @@ class ByAnswers : public GraphScore {
 class Accuracy : public ByAnswers {
  public:
   Accuracy(const char* name, Answers answers) : ByAnswers(std::move(answers)), name_(name) {}
-  std::vector<Metric> metrics() const override { return {{name_, all_.share()}}; }
+  std::vector<Metric> metrics(double) const override { return {{name_, all_.share()}}; }
 
  protected:
   void add_answers(std::span<const std::int32_t> labels, const std::vector<std::int32_t>& answers) override {
@@ -84,8 +71,8 @@ class Accuracy : public ByAnswers {
 class RootAccuracy final : public Accuracy {
  public:
   RootAccuracy() : Accuracy("all-node accuracy", highest(0)) {}
-  std::vector<Metric> metrics() const override {
-    return {{"root accuracy", root_.share()}, Accuracy::metrics().front()};
+  std::vector<Metric> metrics(double mean_loss) const override {
+    return {{"root accuracy", root_.share()}, Accuracy::metrics(mean_loss).front()};
   }
 
  private:
@@ -101,10 +88,10 @@ class TaggingScore final : public Accuracy {
  public:
   TaggingScore(const std::vector<std::string>& tags, Answers answers)
       : Accuracy("accuracy", std::move(answers)), tags_(tags) {}
-  std::vector<Metric> metrics() const override {
+  std::vector<Metric> metrics(double mean_loss) const override {
     const std::int64_t either = there_ + told_;
     const double f1 = either == 0 ? 0 : 2 * static_cast<double>(found_) / static_cast<double>(either);
-    return {Accuracy::metrics().front(), {"entity F1", f1}};
+    return {Accuracy::metrics(mean_loss).front(), {"entity F1", f1}};
   }
 
  private:
@@ -151,6 +138,7 @@ class TaggingScore final : public Accuracy {
 
 }  // namespace
 
+Metric perplexity_of(double mean_loss) { return {"perplexity", std::exp(mean_loss), Metric::Unit::count}; }
 std::unique_ptr<GraphScore> make_perplexity() { return std::make_unique<Perplexity>(); }
 std::unique_ptr<GraphScore> make_accuracy(Index first) {
   return std::make_unique<Accuracy>("accuracy", highest(first));

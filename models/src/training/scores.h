@@ -25,6 +25,7 @@ struct AnswerCount {
 };
 
 /// e to the power of the mean loss per label.
+Metric perplexity_of(double mean_loss);
 std::unique_ptr<GraphScore> make_perplexity();
 
 /// Asks a minibatch for the answers of its vertices, and returns what waits for them; any number for vertices without a

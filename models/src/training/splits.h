@@ -7,6 +7,7 @@
 #include <ranges>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/parallel_map.h"
@@ -157,11 +158,24 @@ void add_fingerprint(std::string& to, const Part& part) {
   to += std::to_string(fingerprint({reinterpret_cast<const char*>(part.data()), sizeof(part[0]) * part.size()})) + ' ';
 }
 
-/// A workload of a vertex function, before it has samples.
+/// A workload of a vertex function, before it has samples. The device and the options must outlive it.
 struct GraphWorkload {
+  GraphWorkload(const WorkloadKind& kind, const Device& of, const WorkloadOptions& options, std::string formula)
+      : device(of),
+        vocabularies(options),
+        workload{.kind = &kind,
+                 .formula = std::move(formula),
+                 .parameters = std::make_unique<Parameters>(of, options.seed)} {}
+
+  Parameters& parameters() { return *workload.parameters; }
+  void set_network(VertexFunction function, GraphNetwork::MakeScore score) {
+    network = std::make_unique<GraphNetwork>(device, parameters(), std::move(function), std::move(score));
+  }
+
   const Device& device;
-  Workload workload;  ///< `named_axes` get that of `embedding`
-  std::unique_ptr<GraphNetwork> network;
+  VocabularySource vocabularies;
+  Workload workload;  ///< with_samples() sets `vocabularies`, and adds the axis of `embedding`
+  std::unique_ptr<GraphNetwork> network = nullptr;
 };
 /// Input of a sample. Its labels are the index "label" of the graph.
 struct Draft {
@@ -185,21 +199,21 @@ void add_samples(std::vector<MadeSample> made, std::vector<LabelledGraph>& graph
 /// packed graphs, while add_samples() stores them together.
 template <class T, class DraftOf>
 Workload with_samples(GraphWorkload made, Split<T> split, DraftOf draft_of) {
-  auto& [device, workload, network] = made;
+  Workload& workload = made.workload;
+  workload.vocabularies = made.vocabularies.all();
   workload.training_source = std::move(split.training_source);
   workload.validation_source = std::move(split.validation_source);
   if (workload.embedding) workload.named_axes.push_back(rows_of(*workload.embedding));
-  const auto add = [&, &on = device, &to = *network, &kind = *workload.kind](
-                       std::vector<T>& part, std::vector<LabelledGraph>& graphs, std::vector<Sample>& samples) {
+  const auto add = [&](std::vector<T>& part, std::vector<LabelledGraph>& graphs, std::vector<Sample>& samples) {
     const auto make = [&](std::size_t i) {
       const T one = std::move(part[i]);
-      return sample_of(to.function(), draft_of(one), kind.sample + " " + std::to_string(i + 1));
+      return sample_of(made.network->function(), draft_of(one), workload.kind->sample + " " + std::to_string(i + 1));
     };
-    run_in_op(on.engine, [&] { add_samples(parallel_map(part.size(), make), graphs, samples); });
+    run_in_op(made.device.engine, [&] { add_samples(parallel_map(part.size(), make), graphs, samples); });
   };
-  add(split.training, network->training, workload.training);
-  add(split.validation, network->validation, workload.validation);
-  workload.network = std::move(network);
+  add(split.training, made.network->training, workload.training);
+  add(split.validation, made.network->validation, workload.validation);
+  workload.network = std::move(made.network);
   return std::move(workload);
 }
 

@@ -78,8 +78,9 @@ std::vector<NamedAxis> axes_of_tagger(const Parameters& parameters, const Tagger
 Workload make_tagging(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   auto sentences = make_split<TaggedSentence>(kind, device, options, {read_tagged_sentences, read_tagged_sentences},
                                               generate_tagged_sentences);
-  VocabularySource vocabularies(options);
-  const TagNumbering numbering(sentences.training, vocabularies);
+  GraphWorkload made(kind, device, options,
+                     "8 h (input + h) per LSTM step, 8 h input for a first step, 4 h tags per word");
+  const TagNumbering numbering(sentences.training, made.vocabularies);
   TaggerSizes sizes{.vocabulary = numbering.words.size(),
                     .tags = numbering.tags.size(),
                     .embedding = options.size("embedding"),
@@ -93,21 +94,15 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
     sizes.character_embedding = options.size("character-embedding");
     sizes.character_hidden = options.size("character-hidden");
   }
-  Workload workload{.kind = &kind,
-                    .formula = "8 h (input + h) per LSTM step, 8 h input for a first step, 4 h tags per word",
-                    .parameters = std::make_unique<Parameters>(device, options.seed),
-                    .vocabularies = vocabularies.all()};
-  const Tagger model(*workload.parameters, sizes);
+  const Tagger model(made.parameters(), sizes);
   const Answers answers = [model](const Minibatch& minibatch) { return model.pending_tags(minibatch); };
   std::vector<std::string> scored_tags = numbering.tag_names();
   scored_tags[Vocabulary::unknown] = "B-unknown";  // an entity that is never found
-  auto network = std::make_unique<GraphNetwork>(device, *workload.parameters, model.function(), [scored_tags, answers] {
-    return make_tagging_score(scored_tags, answers);
-  });
-  workload.embedding = embedding_of(*workload.parameters, "words", numbering.words);
-  workload.named_axes = axes_of_tagger(*workload.parameters, sizes, numbering);
+  made.set_network(model.function(), [scored_tags, answers] { return make_tagging_score(scored_tags, answers); });
+  made.workload.embedding = embedding_of(made.parameters(), "words", numbering.words);
+  made.workload.named_axes = axes_of_tagger(made.parameters(), sizes, numbering);
   const std::int32_t rare = sizes.characters > 0 ? -1 : Vocabulary::unknown;
-  network->texts = GraphNetwork::Texts{
+  made.network->texts = GraphNetwork::Texts{
       .labels = numbering.tag_names(),
       .read =
           [numbering, model, rare](const std::string& line, const std::string& name) {
@@ -123,11 +118,10 @@ Workload make_tagging(const WorkloadKind& kind, const Device& device, const Work
             return input;
           },
       .numbers = [model](const Minibatch& minibatch) { return model.tags(minibatch); }};
-  return with_samples({device, std::move(workload), std::move(network)}, std::move(sentences),
-                      [&](const TaggedSentence& sentence) {
-                        const TaggerInput input = numbering.input(sentence, rare);
-                        return Draft{model.graph(input), 1, model.flops(input)};
-                      });
+  return with_samples(std::move(made), std::move(sentences), [&](const TaggedSentence& sentence) {
+    const TaggerInput input = numbering.input(sentence, rare);
+    return Draft{model.graph(input), 1, model.flops(input)};
+  });
 }
 
 WorkloadSwitch crf() { return {"crf", "Tag sentences as a whole, by a conditional random field"}; }

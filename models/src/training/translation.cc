@@ -96,9 +96,7 @@ class TranslationScore final : public GraphScore {
   explicit TranslationScore(std::shared_ptr<const Translation> of) : of_(std::move(of)) {}
 
   std::function<void()> pending(const Minibatch& minibatch, std::vector<const LabelledGraph*> graphs) override {
-    return [this, add_loss = perplexity_->pending(minibatch, graphs), margin_of = minibatch.output("margin"),
-            graphs = std::move(graphs)] {
-      add_loss();
+    return [this, margin_of = minibatch.output("margin"), graphs = std::move(graphs)] {
       const std::vector<float> margins = margin_of.get();
       auto margin = margins.begin();
       std::vector<std::vector<std::int32_t>> sentences;
@@ -117,15 +115,14 @@ class TranslationScore final : public GraphScore {
       }
     };
   }
-  std::vector<Metric> metrics() const override {
-    return {perplexity_->metrics().front(),
+  std::vector<Metric> metrics(double mean_loss) const override {
+    return {perplexity_of(mean_loss),
             {"token accuracy", static_cast<double>(right_) / static_cast<double>(std::max<std::int64_t>(words_, 1))},
             {"BLEU", bleu_.score(), Metric::Unit::count}};
   }
 
  private:
   const std::shared_ptr<const Translation> of_;
-  const std::unique_ptr<GraphScore> perplexity_ = make_perplexity();
   std::int64_t words_ = 0, right_ = 0;
   std::optional<Translator> translator_;
   Bleu bleu_;
@@ -162,41 +159,33 @@ std::vector<Prediction> translate(const Translation& with, std::span<const std::
 
 Workload make_translation(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   Split<SentencePair> pairs = pairs_of(device, options);
-  VocabularySource vocabularies(options);
-  const Languages languages(pairs.training, vocabularies);
-  Pairs references = pairs.validation;
-  Workload workload{.kind = &kind,
-                    .formula =
-                        "16 h e + 4 h^2 per source word, 16 h^2 per source word that follows another, "
-                        "8 h e + 8 h^2 + 2 h vocabulary per step, 16 h^2 per step that follows another, "
-                        "2 h per step and source word",
-                    .parameters = std::make_unique<Parameters>(device, options.seed),
-                    .vocabularies = vocabularies.all()};
-  const Seq2Seq model(*workload.parameters, {.source = languages.source.size(),
-                                             .target = languages.target.size(),
-                                             .embedding = options.size("embedding"),
-                                             .hidden = options.size("hidden"),
-                                             .dropout = options.dropout});
-  const auto of = std::make_shared<const Translation>(
-      Translation{device, *workload.parameters, model, languages, std::move(references)});
-  auto network = std::make_unique<GraphNetwork>(device, *workload.parameters, model.function(),
-                                                [of] { return std::make_unique<TranslationScore>(of); });
-  network->write = [of](std::span<const std::string> lines, const PredictOptions& how) {
+  GraphWorkload made(kind, device, options,
+                     "16 h e + 4 h^2 per source word, 16 h^2 per source word that follows another, 8 h e + 8 h^2 + "
+                     "2 h vocabulary per step, 16 h^2 per step that follows another, 2 h per step and source word");
+  const Languages languages(pairs.training, made.vocabularies);
+  const Seq2Seq model(made.parameters(), {.source = languages.source.size(),
+                                          .target = languages.target.size(),
+                                          .embedding = options.size("embedding"),
+                                          .hidden = options.size("hidden"),
+                                          .dropout = options.dropout});
+  const auto of =
+      std::make_shared<const Translation>(Translation{device, made.parameters(), model, languages, pairs.validation});
+  made.set_network(model.function(), [of] { return std::make_unique<TranslationScore>(of); });
+  made.network->write = [of](std::span<const std::string> lines, const PredictOptions& how) {
     return translate(*of, lines, how);
   };
   constexpr std::size_t first = SentenceVocabulary::end + 1;
-  const auto &source_words = workload.vocabularies.at("source"), &target_words = workload.vocabularies.at("target");
-  workload.named_axes = {rows_of(*workload.parameters, "source words", "source words", source_words, first),
-                         rows_of(*workload.parameters, "target words", "target words", target_words, first),
-                         columns_of(*workload.parameters, "head", "target words", target_words, first),
-                         columns_of(*workload.parameters, "head_bias", "target words", target_words, first)};
-  return with_samples({device, std::move(workload), std::move(network)}, std::move(pairs),
-                      [&](const SentencePair& pair) {
-                        const auto [source, target] = languages.numbered(pair);
-                        const auto steps = static_cast<std::int64_t>(target.size()) - 1;
-                        return Draft{Seq2Seq::graph(source, target), steps,
-                                     model.flops(static_cast<std::int64_t>(source.size()), steps)};
-                      });
+  const Vocabularies& words = made.vocabularies.all();
+  const auto &source_words = words.at("source"), &target_words = words.at("target");
+  made.workload.named_axes = {rows_of(made.parameters(), "source words", "source words", source_words, first),
+                              rows_of(made.parameters(), "target words", "target words", target_words, first),
+                              columns_of(made.parameters(), "head", "target words", target_words, first),
+                              columns_of(made.parameters(), "head_bias", "target words", target_words, first)};
+  return with_samples(std::move(made), std::move(pairs), [&](const SentencePair& pair) {
+    const auto [source, target] = languages.numbered(pair);
+    const auto steps = static_cast<std::int64_t>(target.size()) - 1;
+    return Draft{Seq2Seq::graph(source, target), steps, model.flops(static_cast<std::int64_t>(source.size()), steps)};
+  });
 }
 
 }  // namespace

@@ -105,7 +105,15 @@ std::string kinds_that(bool (*can)(const WorkloadKind&)) {
   return list(all_kinds() | std::views::filter(can), [](const WorkloadKind& kind) { return kind.name; });
 }
 
+[[noreturn]] void refuse_graphs() {
+  throw MisuseError("this model's graphs are not known before it runs; expected one of " +
+                    kinds_that([](const WorkloadKind& kind) { return kind.graphs_known; }));
+}
+
 }  // namespace
+
+std::vector<TypedGraph> Network::typed_graphs(std::size_t) const { refuse_graphs(); }
+GroupedMinibatch Learner::grouped(SampleNumbers) { refuse_graphs(); }
 
 std::vector<Prediction> Network::predict(std::span<const std::string>, const PredictOptions&) {
   throw MisuseError("this model predicts nothing from texts; expected one of " +

@@ -217,7 +217,7 @@ class Learner {
   virtual RunnerStats stats() const = 0;
   /// How a minibatch of training samples would be divided; see Runner::grouped(). Throws MisuseError if graphs are
   /// built only as the program runs.
-  virtual GroupedMinibatch grouped(SampleNumbers training) = 0;
+  virtual GroupedMinibatch grouped(SampleNumbers training);
   /// Forgets what results depend on besides parameters and samples, as Runner::forget() does, so that it continues as a
   /// new learner of the same network does.
   virtual void forget() {}
@@ -282,7 +282,7 @@ class Network {
   virtual std::unique_ptr<Learner> learner(const RunnerOptions& options) = 0;
   /// The training graphs in minibatches, as input for schedules. Throws MisuseError if graphs are built only as the
   /// program runs, and for minibatches of 0 graphs.
-  virtual std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const = 0;
+  virtual std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const;
   /// Of the training and the validation samples, as fingerprint() of a text: different if one differs.
   virtual std::int64_t fingerprint() const = 0;
   /// The names of the labels that predict() chooses from.

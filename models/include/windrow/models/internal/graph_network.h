@@ -28,8 +28,11 @@ class GraphScore {
   /// Asks a minibatch that runs over these graphs for what the score needs, so that the device computes it before
   /// minibatches that are started later. Returns a function that waits for this, and adds it; the score and the graphs
   /// must outlive it.
-  virtual std::function<void()> pending(const Minibatch& minibatch, std::vector<const LabelledGraph*> graphs) = 0;
-  virtual std::vector<Metric> metrics() const = 0;
+  virtual std::function<void()> pending(const Minibatch&, std::vector<const LabelledGraph*>) {
+    return [] {};
+  }
+  /// `mean_loss`: per label, of all minibatches; 0 without labels.
+  virtual std::vector<Metric> metrics(double mean_loss) const = 0;
 };
 
 /// An owner; must end before its parameters.
