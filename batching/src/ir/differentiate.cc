@@ -243,7 +243,7 @@ class Differentiation {
 Program differentiate(const Program& program, const Differentiated& what) {
   const auto& kinds = program.function->kinds;
   if (what.outputs.empty() &&
-      std::all_of(kinds.begin(), kinds.end(), [](const Kind& kind) { return kind.losses.empty(); })) {
+      std::all_of(kinds.begin(), kinds.end(), [](const VertexKind& kind) { return kind.losses.empty(); })) {
     throw MisuseError(program.function->name + ": has no loss; expected one to differentiate");
   }
   return Differentiation(program, what).run();

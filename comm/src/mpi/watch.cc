@@ -28,7 +28,7 @@ const MpiCalls& mpi_calls() {
   return *static_cast<const MpiCalls*>(opened.table);
 }
 
-struct MpiWatch::State {
+struct MpiWatch::Shared {
   const MpiCalls& mpi;
   const std::chrono::nanoseconds patience;
   const GiveUp give_up;
@@ -48,7 +48,7 @@ struct MpiWatch::State {
 
 namespace {
 
-thread_local MpiWatch::State* state_of_this_thread = nullptr;
+thread_local MpiWatch::Shared* state_of_this_thread = nullptr;
 
 /// One call of MPI, which is made outside the lock.
 class Outside {
@@ -69,7 +69,7 @@ class Outside {
   const MpiCalls& mpi() const { return state_.mpi; }
 
  private:
-  MpiWatch::State& state_;
+  MpiWatch::Shared& state_;
 };
 
 /// The name of a function of the table, in MPI.
@@ -111,7 +111,7 @@ MpiCalls watched_calls() {
 }  // namespace
 
 MpiWatch::MpiWatch(const MpiCalls& mpi, std::chrono::nanoseconds patience, GiveUp give_up)
-    : state_(new State{.mpi = mpi, .patience = patience, .give_up = std::move(give_up)}) {
+    : state_(new Shared{.mpi = mpi, .patience = patience, .give_up = std::move(give_up)}) {
   std::thread([state = state_] { state->watch(); }).detach();
 }
 
@@ -144,7 +144,7 @@ std::string mpi_text(int error) {
   return text.data();
 }
 
-void MpiWatch::State::watch() {
+void MpiWatch::Shared::watch() {
   using Clock = std::chrono::steady_clock;
   std::shared_ptr<void> kept;  // to the end of this thread, outside the lock
   std::uint64_t seen = 0;
