@@ -1,7 +1,7 @@
 // A cell of the operators that layers are made of, written once for vertex functions, lazy expressions and the oracle.
 #pragma once
 
-#include "tests/batching/seeing_cell.h"
+#include "tests/batching/image_cell.h"
 #include "windrow/batching/vertex_function.h"
 
 namespace windrow::testing {

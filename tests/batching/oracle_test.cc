@@ -4,9 +4,9 @@
 #include "tests/batching/attending_cell.h"
 #include "tests/batching/cells.h"
 #include "tests/batching/check_minibatch.h"
+#include "tests/batching/image_cell.h"
 #include "tests/batching/mixed_cell.h"
 #include "tests/batching/random_function.h"
-#include "tests/batching/seeing_cell.h"
 
 namespace windrow::testing {
 namespace {
@@ -58,7 +58,7 @@ class EveryCell : public ::testing::Test {
   }
 };
 using Cells = ::testing::Types<TreeLstm, OddCell, WideCell, PassingCell, ChildSumCell, MixedCell, AttendingCell, Kinds,
-                               SeeingCell>;
+                               ImageCell>;
 TYPED_TEST_SUITE(EveryCell, Cells);
 
 /// In one op or many, in groups and by single vertices.

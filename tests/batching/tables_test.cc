@@ -1,8 +1,8 @@
 // Tables that are used in several ways at once: bags of indices, lookups and products; and whole parameters.
 #include "tests/batching/cells.h"
 #include "tests/batching/check_minibatch.h"
+#include "tests/batching/image_cell.h"
 #include "tests/batching/layers_cell.h"
-#include "tests/batching/seeing_cell.h"
 
 namespace windrow::testing {
 namespace {
