@@ -256,18 +256,16 @@ class Check {
   Type applied(Node& node) const {
     require(node.op != nullptr && !node.in.empty(), "an operator without operands");
     node.attributes = op::remade(*node.op, node.attributes);
-    Signature signature{.attributes = node.attributes};
     for (const Value in : node.in) {
       require(0 <= in && at(in) < at_, "an operand that is not computed before its use");
-      signature.in.push_back(kind_->nodes[at(in)].type);
     }
     const IndexField* structure = nullptr;
     for (const std::size_t pull : node.indices) {
       require(std::ranges::count(kind_->index_pulls, pull) == 1, "an input that its kind does not pull");
       const IndexField& field = function_.index_pulls[pull];
-      signature.indices.push_back({field.rows, field.width});
       if (field.holds != IndexField::Holds::input) structure = &field;
     }
+    const Signature signature = signature_of(function_, kind_->nodes, node);
     const Type type = infer(*node.op, signature);
     if (structure == nullptr || structure->holds_dropout()) check_locality(*node.op, signature, type);
     require(structure == nullptr || reads(node, *structure), "an operator with indices that it does not read");

@@ -52,11 +52,7 @@ void note_index_ranges(const ir::Function& function, ir::VertexKind& kind) {
   kind.index_ranges.assign(kind.index_pulls.size(), {INT32_MIN, INT32_MAX});
   for (const Node& node : kind.nodes) {
     if (node.code != Code::apply || node.op->index_range == nullptr) continue;
-    Signature signature{.attributes = node.attributes};
-    for (Value in : node.in) signature.in.push_back(kind.nodes[ir::at(in)].type);
-    for (std::size_t pull : node.indices) {
-      signature.indices.push_back({function.index_pulls[pull].rows, function.index_pulls[pull].width});
-    }
+    const Signature signature = ir::signature_of(function, kind.nodes, node);
     for (std::size_t k = 0; k < node.indices.size(); ++k) {
       const auto place = std::ranges::find(kind.index_pulls, node.indices[k]) - kind.index_pulls.begin();
       IndexRange& range = kind.index_ranges[static_cast<std::size_t>(place)];
@@ -216,6 +212,15 @@ VertexFunction::VertexFunction(std::string name, const std::vector<VertexFunctio
   std::vector<const ir::Function*> functions;
   for (const VertexFunction& kind : kinds) functions.push_back(kind.function_.get());
   function_ = std::make_shared<const ir::Function>(ir::with_kinds(std::move(name), functions));
+}
+
+Signature ir::signature_of(const Function& function, const std::vector<Node>& nodes, const Node& node) {
+  Signature signature{.attributes = node.attributes};
+  for (const Value in : node.in) signature.in.push_back(nodes[at(in)].type);
+  for (const std::size_t pull : node.indices) {
+    signature.indices.push_back({function.index_pulls[pull].rows, function.index_pulls[pull].width});
+  }
+  return signature;
 }
 
 void ir::finish(Function& function) {

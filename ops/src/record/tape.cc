@@ -11,11 +11,6 @@
 #include "record/recorder.h"
 
 namespace windrow {
-namespace {
-
-Type taped_type(const auto& tensor) { return {Rows::count(tensor.rows()), tensor.width()}; }
-
-}  // namespace
 
 class Tape::Impl {
  public:
@@ -265,10 +260,7 @@ class Tape::Impl {
   }
   static GradientTerms terms_of(const TapeEntry& step) {
     require_gradient(*step.op);
-    Signature signature{.attributes = step.operands.attributes};
-    for (const Tensor& tensor : step.operands.in) signature.in.push_back(taped_type(tensor));
-    for (const IntTensor& tensor : step.operands.indices) signature.indices.push_back(taped_type(tensor));
-    return step.op->gradients(signature);
+    return step.op->gradients(signature_of(step.operands));
   }
 
   /// If a noted function throws, no gradient is left that lacks a part.

@@ -156,6 +156,9 @@ struct Function {
   std::vector<VertexKind> kinds;
 };
 
+/// What the node applies its operator to. `nodes`: its operands are among them.
+Signature signature_of(const Function& function, const std::vector<Node>& nodes, const Node& node);
+
 /// For files: what the outputs need, without losses and what only they need.
 Function for_outputs(const Function& function);
 /// Makes a vertex function of one that was read from a file, which has these parameters. Of types, it needs those of
