@@ -70,10 +70,10 @@ using comm::Nested;
 
 class NestedMember final : public Member {
  public:
-  struct Place {
+  struct InProcesses {
     int process, processes;
   };
-  NestedMember(Nested nested, Place place) : nested_(std::move(nested)), place_(place) {}
+  NestedMember(Nested nested, InProcesses place) : nested_(std::move(nested)), place_(place) {}
 
   int rank() const override { return place_.process * nested_.inner.size() + nested_.inner.rank(); }
   int size() const override { return place_.processes * nested_.inner.size(); }
@@ -127,7 +127,7 @@ class NestedMember final : public Member {
 
  private:
   const Nested nested_;
-  const Place place_;
+  const InProcesses place_;
 };
 
 /// If the first group breaks, so does the second one.
@@ -172,7 +172,7 @@ NestedGroup::NestedGroup(const std::vector<Communicator>& inner, const Communica
                   .most_between = outer.member()->most_elements(comm::CallKind::all_reduce)};
     if (members_.empty()) nested.outer = outer;
     members_.emplace_back(each.device(), std::make_shared<NestedMember>(
-                                             std::move(nested), NestedMember::Place{outer.rank(), outer.size()}));
+                                             std::move(nested), NestedMember::InProcesses{outer.rank(), outer.size()}));
   }
 }
 

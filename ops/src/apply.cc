@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
-#include "inline_array.h"
 #include "record/recorder.h"
 #include "windrow/ops/internal/cut.h"
+#include "windrow/ops/internal/inline_array.h"
 
 namespace windrow {
 namespace {
@@ -14,14 +14,6 @@ namespace {
 template <class T>
 Type type_of(const TensorOf<T>& tensor) {
   return {Rows::count(tensor.rows()), tensor.width()};
-}
-
-Signature signature_of(const Operands& operands) {
-  Signature signature;
-  for (const Tensor& tensor : operands.in) signature.in.push_back(type_of(tensor));
-  for (const IntTensor& tensor : operands.indices) signature.indices.push_back(type_of(tensor));
-  signature.attributes = operands.attributes;
-  return signature;
 }
 
 /// The function of the pushed op. Holds views, which do not keep buffers alive.
@@ -171,6 +163,13 @@ void require_fit(const Device& device, const Operator& op, const Operands& opera
 }
 
 }  // namespace
+
+Signature signature_of(const Operands& operands) {
+  Signature signature{.attributes = operands.attributes};
+  for (const Tensor& tensor : operands.in) signature.in.push_back(type_of(tensor));
+  for (const IntTensor& tensor : operands.indices) signature.indices.push_back(type_of(tensor));
+  return signature;
+}
 
 void apply(const Device& device, const Operator& op, const Operands& operands, const Tensor& out,
            std::source_location pushed_at) {

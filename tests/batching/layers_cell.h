@@ -38,7 +38,7 @@ inline Row add_channel_bias(const Row& images, const RowOperand& bias) {
   return apply(op::add_channel_bias, {images, bias});
 }
 
-struct SeeingCell {
+struct ImageCell {
   static constexpr std::size_t arity = 2;
   static constexpr Index in = 2, h = 12, classes = 5;
   static constexpr op::Window2d around{
@@ -47,7 +47,7 @@ struct SeeingCell {
       .channels = 3, .height = 4, .width = 4, .window_height = 2, .window_width = 2, .stride = 2};
   Parameter image, filters, bias, head;
 
-  explicit SeeingCell(Parameters& p)
+  explicit ImageCell(Parameters& p)
       : image(p.add("image", in + h, around.image(), Initial::uniform(-1, 1))),
         filters(p.add("filters", quarters.channels, around.window(), Initial::uniform(-1, 1))),
         bias(p.add("bias", 1, quarters.channels, Initial::uniform(-1, 1))),

@@ -54,7 +54,7 @@ class EveryCell : public ::testing::Test {
   }
 };
 using Cells = ::testing::Types<TreeLstm, OddCell, WideCell, PassingCell, ChildSumCell, MixedCell, AttendingCell, Kinds,
-                               SeeingCell>;
+                               ImageCell>;
 TYPED_TEST_SUITE(EveryCell, Cells);
 
 /// In one op or many, in groups and by single vertices.

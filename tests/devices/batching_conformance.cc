@@ -1,5 +1,6 @@
 // Vertex functions on a device: values, losses, gradients and errors, against the oracle and the host.
 #include "tests/batching/check_minibatch.h"
+#include "tests/batching/image_cell.h"
 #include "tests/batching/layers_cell.h"
 #include "tests/batching/random_function.h"
 #include "tests/devices/conformance.h"
@@ -57,7 +58,7 @@ TEST_P(OnDeviceInFull, ComputesVerticesWithAnyNumberOfChildren) {
 TEST_P(OnDeviceInFull, ComputesAttention) { check_forms<AttendingCell>(device); }
 TEST_P(OnDeviceInFull, ComputesProductsOfProducts) { check_forms<ChainCell>(device); }
 TEST_P(OnDeviceInFull, ComputesVerticesOfSeveralKinds) { check_forms<Kinds>(device); }
-TEST_P(OnDeviceInFull, ComputesVerticesThatSeeImages) { check_forms<SeeingCell>(device); }
+TEST_P(OnDeviceInFull, ComputesVerticesThatSeeImages) { check_forms<ImageCell>(device); }
 
 TEST_P(OnDeviceInFull, ComputesLayers) { check_cell<LayersCell>(device, Form::dag, first_seed()); }
 

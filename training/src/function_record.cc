@@ -11,7 +11,7 @@
 namespace windrow {
 namespace {
 
-using ir::Code, ir::Field, ir::IndexField, ir::Kind, ir::Node;
+using ir::Code, ir::Field, ir::IndexField, ir::VertexKind, ir::Node;
 using List = RecordValue::List;
 
 // In the order of the enumerators that they name.
@@ -41,7 +41,7 @@ void set_rows(Record& record, const Rows& rows) {
 }
 
 Record record_of(const Node& node);
-Record record_of(const Kind& kind);
+Record record_of(const VertexKind& kind);
 
 Record record_of(const Field& field) {
   Record record;
@@ -95,7 +95,7 @@ Record record_of(const Node& node) {
   }
 }
 
-Record record_of(const Kind& kind) {
+Record record_of(const VertexKind& kind) {
   Record record;
   record.set("name", kind.name).set("arity", kind.arity).set("per_edge", kind.per_edge);
   record.set("nodes", records_of(kind.nodes)).set("scattered", list_of(kind.scattered));
@@ -184,14 +184,14 @@ Node read_node(const Record& record, const KernelTable<float>& kernels) {
   return node;
 }
 
-Kind read_kind(const Record& record, const KernelTable<float>& kernels) {
-  Kind kind{.name = record.at("name").text(),
-            .arity = record.at("arity").count(),
-            .per_edge = record.at("per_edge").count(),
-            .scattered = read_numbers<ir::Value>(record.at("scattered")),
-            .pushes = read_numbers<ir::Value>(record.at("pushes")),
-            .pulls = read_numbers<std::size_t>(record.at("pulls")),
-            .index_pulls = read_numbers<std::size_t>(record.at("index_pulls"))};
+VertexKind read_kind(const Record& record, const KernelTable<float>& kernels) {
+  VertexKind kind{.name = record.at("name").text(),
+                  .arity = record.at("arity").count(),
+                  .per_edge = record.at("per_edge").count(),
+                  .scattered = read_numbers<ir::Value>(record.at("scattered")),
+                  .pushes = read_numbers<ir::Value>(record.at("pushes")),
+                  .pulls = read_numbers<std::size_t>(record.at("pulls")),
+                  .index_pulls = read_numbers<std::size_t>(record.at("index_pulls"))};
   for (const RecordValue& node : record.at("nodes").list()) kind.nodes.push_back(read_node(node.record(), kernels));
   return kind;
 }

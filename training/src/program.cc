@@ -79,7 +79,7 @@ LoadedProgram program_in(const Device& device, const TensorFile& file, const Rec
                         .outputs = {},
                         .lists = {}};
   const ir::Function& function = ir::function_of(program.function);
-  for (const ir::Kind& kind : function.kinds) program.kinds.push_back(kind.name);
+  for (const ir::VertexKind& kind : function.kinds) program.kinds.push_back(kind.name);
   for (const ir::IndexField& field : function.index_pulls) {
     if (field.holds != ir::IndexField::Holds::input) continue;
     (field.rows == Rows::edges() ? program.edge_indices : program.indices).push_back({field.name, field.width});

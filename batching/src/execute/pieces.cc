@@ -54,7 +54,7 @@ void Pieces::backward() {
   links_.clear();
   before_ = turned(std::move(behind_));
   waited_ = 0;
-  std::vector<Block> first = turned(cut(Phase::back_eager));
+  std::vector<Stretch> first = turned(cut(Phase::back_eager));
   if (!first.front().parts.empty()) append_phase(std::move(first), 0, wait_until(batch_count()));
   chain(Phase::back_level, Way::down);
   phase_behind(Phase::back_lazy, Way::down);
@@ -92,9 +92,9 @@ PhaseRows Pieces::batch(Phase phase, Index number) const {
   return {phase, batch.type, batch.begin, batch.end, number};
 }
 
-/// Returns a single block, which may have no parts, if the phase is not enough work for several.
-std::vector<Pieces::Block> Pieces::cut(Phase phase) const {
-  Block whole{0, std::max<Index>(0, batch_count() - 1)};
+/// Returns a single stretch, which may have no parts, if the phase is not enough work for several.
+std::vector<Pieces::Stretch> Pieces::cut(Phase phase) const {
+  Stretch whole{0, std::max<Index>(0, batch_count() - 1)};
   Index work = 0;
   for (std::size_t t = 0; t < plan_.types.size(); ++t) {
     const PhaseRows part{phase, t, layout_.begin(t, group_), layout_.begin(t, group_ + 1)};
@@ -105,13 +105,13 @@ std::vector<Pieces::Block> Pieces::cut(Phase phase) const {
   const Index count = std::min(work / options_.op_flops, most_cuts_);
   if (count < 2 || (!options_.streaming && !options_.splitting)) return {std::move(whole)};
   const Index worth = work / count;
-  std::vector<Block> blocks;
+  std::vector<Stretch> stretches;
   Index room = 0;
   for (Index b = 0; b < batch_count(); ++b) {
     PhaseRows rest = batch(phase, b);
     for (Index more = 0; (more = work_of(plan_, layout_, rest)) > 0;) {
       if (room <= 0) {
-        blocks.push_back({b, b});
+        stretches.push_back({b, b});
         room = worth;
       }
       const Index rows = rest.end - rest.begin;
@@ -120,22 +120,22 @@ std::vector<Pieces::Block> Pieces::cut(Phase phase) const {
       const PhaseRows some{phase, rest.type, rest.begin, rest.begin + taken};
       room = taken < rows ? 0 : room - more;
       rest.begin = some.end;
-      blocks.back().last = b;
-      join(blocks.back().parts, some);
+      stretches.back().last = b;
+      join(stretches.back().parts, some);
     }
   }
-  return blocks;
+  return stretches;
 }
 
-/// The same blocks, for a chain in the opposite direction.
-std::vector<Pieces::Block> Pieces::turned(std::vector<Block> blocks) const {
-  std::reverse(blocks.begin(), blocks.end());
-  for (Block& block : blocks) {
-    const Index first = batch_count() - 1 - block.last;
-    block.last = batch_count() - 1 - block.first;
-    block.first = first;
+/// The same stretches, for a chain in the opposite direction.
+std::vector<Pieces::Stretch> Pieces::turned(std::vector<Stretch> stretches) const {
+  std::reverse(stretches.begin(), stretches.end());
+  for (Stretch& stretch : stretches) {
+    const Index first = batch_count() - 1 - stretch.last;
+    stretch.last = batch_count() - 1 - stretch.first;
+    stretch.first = first;
   }
-  return blocks;
+  return stretches;
 }
 
 std::size_t Pieces::add(std::vector<PhaseRows> parts, std::vector<std::size_t> after, bool chain) {
@@ -150,7 +150,7 @@ void Pieces::close() {
   open_ = false;
 }
 
-/// Returns the blocks before the chain that begin with this batch or earlier and were not waited for yet.
+/// Returns the stretches before the chain that begin with this batch or earlier and were not waited for yet.
 std::vector<std::size_t> Pieces::wait_until(Index batch) {
   std::vector<std::size_t> after;
   for (; waited_ < before_.size() && before_[waited_].first <= batch; ++waited_) {
@@ -210,39 +210,39 @@ void Pieces::chain(Phase phase, Way way) {
 // --- Phases that take all batches at once
 
 /// Appends a phase to the chain.
-void Pieces::append_phase(std::vector<Block> blocks, Index first, const std::vector<std::size_t>& after) {
+void Pieces::append_phase(std::vector<Stretch> stretches, Index first, const std::vector<std::size_t>& after) {
   std::vector<std::vector<PhaseRows>> parts;
-  for (Block& block : blocks) parts.push_back(std::move(block.parts));
+  for (Stretch& stretch : stretches) parts.push_back(std::move(stretch.parts));
   if (parts.size() > 1) return append_side_by_side(std::move(parts), first, after);
   if (!parts.front().empty()) append(parts.front(), first, after);
 }
 
 void Pieces::phase_before(Phase phase) {
-  std::vector<Block> blocks = cut(phase);
-  if (blocks.size() == 1 || !options_.streaming) return append_phase(std::move(blocks), 0, {});
-  for (Block& block : blocks) block.piece = add(std::move(block.parts), begin_, false);
-  before_ = std::move(blocks);
+  std::vector<Stretch> stretches = cut(phase);
+  if (stretches.size() == 1 || !options_.streaming) return append_phase(std::move(stretches), 0, {});
+  for (Stretch& stretch : stretches) stretch.piece = add(std::move(stretch.parts), begin_, false);
+  before_ = std::move(stretches);
 }
 
 void Pieces::phase_behind(Phase phase, Way way) {
-  std::vector<Block> blocks = way == Way::up ? cut(phase) : turned(cut(phase));
+  std::vector<Stretch> stretches = way == Way::up ? cut(phase) : turned(cut(phase));
   behind_.clear();
-  if (blocks.size() == 1 || !options_.streaming) {
-    if (blocks.front().parts.empty()) return;
-    return append_phase(std::move(blocks), batch_count() - 1, wait_until(batch_count()));
+  if (stretches.size() == 1 || !options_.streaming) {
+    if (stretches.front().parts.empty()) return;
+    return append_phase(std::move(stretches), batch_count() - 1, wait_until(batch_count()));
   }
   close();
-  for (Block& block : blocks) {
+  for (Stretch& stretch : stretches) {
     const auto link =
-        std::find_if(links_.rbegin(), links_.rend(), [&](const Link& one) { return one.first <= block.last; });
+        std::find_if(links_.rbegin(), links_.rend(), [&](const Link& one) { return one.first <= stretch.last; });
     std::vector<std::size_t> after = link == links_.rend() ? begin_ : link->pieces;
-    for (std::size_t k = link == links_.rend() ? 0 : link->waited; k < before_.size() && before_[k].first <= block.last;
-         ++k) {
+    for (std::size_t k = link == links_.rend() ? 0 : link->waited;
+         k < before_.size() && before_[k].first <= stretch.last; ++k) {
       after.push_back(before_[k].piece);
     }
-    block.piece = add(std::move(block.parts), std::move(after), false);
+    stretch.piece = add(std::move(stretch.parts), std::move(after), false);
   }
-  behind_ = std::move(blocks);
+  behind_ = std::move(stretches);
 }
 
 }  // namespace windrow

@@ -2,11 +2,11 @@
 //
 // Children hand states to consumers in later batches of the schedule, so the batches form a chain: upwards in the
 // forward phases, downwards in the backward phases. A phase that takes all batches at once (eager, lazy, back_lazy) is
-// appended to the chain if it is little work, and back_eager always. Otherwise it is cut into blocks of neighbouring
-// batches. With streaming, these run beside the chain: a block of an earlier phase must be finished when the chain
-// reaches its first batch, and a block of a later phase may begin when the chain has left its last batch. A batch with
-// much work is cut by rows. In order (Execution::Ops), there is a piece for each pass, or for each part of a pass that
-// ends where a gradient has its operands.
+// appended to the chain if it is little work, and back_eager always. Otherwise it is cut into stretches of neighbouring
+// batches. With streaming, these run beside the chain: a stretch of an earlier phase must be finished when the chain
+// reaches its first batch, and a stretch of a later phase may begin when the chain has left its last batch. A batch
+// with much work is cut by rows. In order (Execution::Ops), there is a piece for each pass, or for each part of a pass
+// that ends where a gradient has its operands.
 #pragma once
 
 #include <set>
@@ -49,7 +49,7 @@ class Pieces {
 
  private:
   /// PhaseRows of a phase beside the chain. Batches are numbered in the order in which the chain takes them.
-  struct Block {
+  struct Stretch {
     Index first = 0, last = 0;
     std::vector<PhaseRows> parts = {};
     std::size_t piece = 0;
@@ -57,20 +57,20 @@ class Pieces {
   struct Link {
     Index first;
     std::vector<std::size_t> pieces;  // several pieces that share the rows of one batch, or one piece for some batches
-    std::size_t waited;               // the number of blocks before the chain that were waited for
+    std::size_t waited;               // the number of stretches before the chain that were waited for
   };
   enum class Way { up, down };
 
   Index batch_count() const { return static_cast<Index>(batches_.size()); }
   PhaseRows batch(Phase phase, Index number) const;
-  std::vector<Block> cut(Phase phase) const;
-  std::vector<Block> turned(std::vector<Block> blocks) const;
+  std::vector<Stretch> cut(Phase phase) const;
+  std::vector<Stretch> turned(std::vector<Stretch> stretches) const;
   void phase_before(Phase phase);
   void chain(Phase phase, Way way);
   void phase_behind(Phase phase, Way way);
   std::size_t add(std::vector<PhaseRows> parts, std::vector<std::size_t> after, bool chain);
   std::vector<std::size_t> wait_until(Index batch);
-  void append_phase(std::vector<Block> blocks, Index first, const std::vector<std::size_t>& after);
+  void append_phase(std::vector<Stretch> stretches, Index first, const std::vector<std::size_t>& after);
   void append(const std::vector<PhaseRows>& parts, Index first, const std::vector<std::size_t>& after);
   void append_side_by_side(std::vector<std::vector<PhaseRows>> parts, Index first,
                            const std::vector<std::size_t>& after);
@@ -84,9 +84,9 @@ class Pieces {
   const Index most_cuts_;
   std::vector<Piece> pieces_;
   // The current chain:
-  std::vector<std::size_t> begin_;      // pieces that all of it waits for
-  std::vector<Block> before_, behind_;  // blocks of the phases before and after it
-  std::size_t waited_ = 0;              // the number of blocks in before_ that it waits for so far
+  std::vector<std::size_t> begin_;        // pieces that all of it waits for
+  std::vector<Stretch> before_, behind_;  // stretches of the phases before and after it
+  std::size_t waited_ = 0;                // the number of stretches in before_ that it waits for so far
   std::vector<Link> links_;
   std::vector<std::size_t> end_;  // pieces that the next link waits for
   bool open_ = false;             // whether more work is appended to the last link

@@ -86,11 +86,11 @@ void Push::resume() {
 
 void Push::passes(Passes passes) {
   if (in_order() && passes != Passes::forward) options_.ends = ends_in_order();
-  std::vector<Group> groups;
+  std::vector<GroupPieces> groups;
   for (Index g = 0; g < layout().groups; ++g) groups.push_back(group(g, passes));
   if (passes != Passes::forward) find_early();
   const bool looks = passes != Passes::backward && (in_order() || !early_.empty());
-  for (const Group& one : groups) {
+  for (const GroupPieces& one : groups) {
     const bool last = &one == &groups.back();
     for (std::size_t i = 0; i <= one.pieces.all().size(); ++i) {
       if (last && looks && i == one.forward) losses();
@@ -101,8 +101,8 @@ void Push::passes(Passes passes) {
   if (!in_order() && !early_.empty()) gradients(When::early);
 }
 
-Push::Group Push::group(Index number, Passes passes) {
-  Group made{.pieces = Pieces(plan(), layout(), number, options_)};
+Push::GroupPieces Push::group(Index number, Passes passes) {
+  GroupPieces made{.pieces = Pieces(plan(), layout(), number, options_)};
   if (passes != Passes::backward) made.pieces.forward();
   made.forward = made.pieces.all().size();
   const std::vector<std::size_t> last_of_forward = made.pieces.last();
@@ -118,7 +118,7 @@ Push::Group Push::group(Index number, Passes passes) {
   return made;
 }
 
-void Push::piece(const Group& group, std::size_t number) {
+void Push::piece(const GroupPieces& group, std::size_t number) {
   const Piece& piece = group.pieces.all()[number];
   for (const PhaseRows& part : piece.parts) count(part);
   std::vector<Access> accesses;

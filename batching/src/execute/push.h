@@ -39,24 +39,23 @@ class Push {
  private:
   enum class When { early, late };
   /// The pieces of a group, and for each of them, side by side, the variable that its op writes.
-  struct Group {
+  struct GroupPieces {
     Pieces pieces;
     std::size_t forward = 0;  ///< how many of them are of the forward pass
-    std::vector<std::size_t> last_of_forward = {};
     std::vector<Var> done = {};
   };
   bool in_order() const { return execution_->in_order(); }
   const Plan& plan() const { return execution_->plan(); }
   const Layout& layout() const { return execution_->layout(); }
-  Group group(Index number, Passes passes);
-  void piece(const Group& group, std::size_t number);
+  GroupPieces group(Index number, Passes passes);
+  void piece(const GroupPieces& group, std::size_t number);
   void count(const PhaseRows& part);
   void losses();
 
   // Gradients of parameters.
   Index batches_left(const TensorStep& step) const;
   std::set<Index> ends_in_order() const;
-  void note_ends(const Group& group);
+  void note_ends(const GroupPieces& group);
   bool may_be_early(const TensorStep& step) const;
   void find_early();
   void gradients(When when, std::optional<std::size_t> due = std::nullopt);

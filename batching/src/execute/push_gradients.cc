@@ -48,7 +48,7 @@ std::set<Index> Push::ends_in_order() const {
 }
 
 /// Notes after which ops of the group the gradients of parameters can be computed.
-void Push::note_ends(const Group& group) {
+void Push::note_ends(const GroupPieces& group) {
   for (const TensorStep& step : plan().after) {
     if (step.vertex_type >= 0) phase_ends_.try_emplace({static_cast<std::size_t>(step.vertex_type), step.after});
   }

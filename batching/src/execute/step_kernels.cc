@@ -3,33 +3,16 @@
 #include "execute/step_kernels.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <optional>
-#include <span>
 
 #include "execute/post_mortem.h"
 #include "execute/scratch.h"
 #include "execute/step_clock.h"
+#include "windrow/ops/internal/inline_array.h"
 #include "windrow/ops/operators.h"
 
 namespace windrow {
-namespace {
-
-/// Elements on the stack, or on the heap if there are more than `few`. Few, because they are initialised at each use.
-template <class T, std::size_t few>
-class FewOrMany {
- public:
-  explicit FewOrMany(std::size_t size) : size_(size), many_(size > few ? size : 0) {}
-  std::span<T> span() { return {size_ > few ? many_.data() : few_.data(), size_}; }
-
- private:
-  const std::size_t size_;
-  std::array<T, few> few_;
-  std::vector<T> many_;
-};
-
-}  // namespace
 
 PlanOptions Execution::options_for(PlanOptions options) {
   options.slots = options.sharing = options.fusion = false;
@@ -114,21 +97,18 @@ void StepKernels::fill(Matrix<float> out, float value, Write write, Lane* lane) 
 }
 
 void StepKernels::run_kernel(const Step& step, const At& at, Matrix<float> out) const {
-  FewOrMany<Matrix<const float>, 4> inputs(step.in.size());
-  const auto in = inputs.span();
   const bool without_copy = step.without_copy.op != nullptr && !of_.needs(step.in[1].number);
-  for (std::size_t k = 0; k < in.size(); ++k) {
-    in[k] = of_.operand(without_copy && k == 1 ? step.without_copy.factor : step.in[k], at);
-  }
-  FewOrMany<Matrix<const std::int32_t>, 4> index_inputs(step.indices.size());
-  const auto indices = index_inputs.span();
-  for (std::size_t k = 0; k < indices.size(); ++k) {
+  const InlineArray<Matrix<const float>, 4> in(step.in.size(), [&](std::size_t k) {
+    return of_.operand(without_copy && k == 1 ? step.without_copy.factor : step.in[k], at);
+  });
+  const InlineArray<Matrix<const std::int32_t>, 4> indices(step.indices.size(), [&](std::size_t k) {
     const std::size_t pull = step.indices[k];
     const auto& column = of_.layout_.types[at.type].indices[pull];
     const std::int32_t* const first =
         of_.in_order() ? of_.word(of_.packed_.indices[at.type][pull]) : column.elements.data();
-    indices[k] = {first + at.rows.begin * column.width, at.rows.end - at.rows.begin, column.width, column.width};
-  }
+    return Matrix<const std::int32_t>{first + at.rows.begin * column.width, at.rows.end - at.rows.begin, column.width,
+                                      column.width};
+  });
   const Kernel<float> kernel = without_copy ? step.without_copy.kernel : kernel_of(step);
   const KernelCall<float> call{
       in, indices, out, step.attributes, step.write, without_copy ? step.without_copy.op : step.op, at.lane};

@@ -145,16 +145,10 @@ Value Builder::apply(const Operator& op, std::vector<Value> in, std::vector<std:
             .in = std::move(in),
             .indices = std::move(indices),
             .attributes = attributes};
-  Signature signature{.attributes = attributes};
   for (Value value : node.in) {
-    signature.in.push_back(at(value).type);
     if (at(value).of_vertices()) node.vertex_type = at(value).vertex_type;
   }
-  for (std::size_t pull : node.indices) {
-    const IndexField& field = function_.index_pulls[pull];
-    signature.indices.push_back({field.rows, field.width});
-  }
-  node.type = infer(op, signature);
+  node.type = infer(op, signature_of(function_, nodes_, node));
   if (!node.of_vertices()) node.vertex_type = -1;
   const auto zero = [&](std::size_t k) { return at(node.in[k]).zero(); };
   if (node.of_vertices() && vanishes(op, node.in)) return fill(node.vertex_type, node.type, 0);

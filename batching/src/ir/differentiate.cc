@@ -144,16 +144,6 @@ class Differentiation {
     return elsewhere ? builder_.apply(op::scale, {value}, {}, op::scaled_by(1)) : value;
   }
 
-  Signature signature_of(const Node& node) const {
-    Signature signature{.attributes = node.attributes};
-    for (Value in : node.in) signature.in.push_back(program_.at(in).type);
-    for (std::size_t pull : node.indices) {
-      const IndexField& field = program_.function->index_pulls[pull];
-      signature.indices.push_back({field.rows, field.width});
-    }
-    return signature;
-  }
-
   void differentiate_operator(Value value, const Node& node, Value gradient) {
     const bool needed = std::any_of(node.in.begin(), node.in.end(), [&](Value in) { return varies_[at(in)] != 0; });
     if (!needed) return;
@@ -161,7 +151,7 @@ class Differentiation {
       throw MisuseError(program_.function->name + ": " + std::string(node.op->name.text()) + why);
     };
     if (node.op->gradients == nullptr) refuse(" has no gradient; expected an operator that has one");
-    const GradientTerms rules = node.op->gradients(signature_of(node));
+    const GradientTerms rules = node.op->gradients(signature_of(*program_.function, program_.nodes, node));
     if (rules.size() != node.in.size()) refuse(" has gradients for another number of operands than it has");
     for (std::size_t k = 0; k < node.in.size(); ++k) {
       if (!rules[k] || varies_[at(node.in[k])] == 0) continue;
@@ -243,7 +233,7 @@ class Differentiation {
 Program differentiate(const Program& program, const Differentiated& what) {
   const auto& kinds = program.function->kinds;
   if (what.outputs.empty() &&
-      std::all_of(kinds.begin(), kinds.end(), [](const Kind& kind) { return kind.losses.empty(); })) {
+      std::all_of(kinds.begin(), kinds.end(), [](const VertexKind& kind) { return kind.losses.empty(); })) {
     throw MisuseError(program.function->name + ": has no loss; expected one to differentiate");
   }
   return Differentiation(program, what).run();

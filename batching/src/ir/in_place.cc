@@ -29,7 +29,7 @@ class InPlace {
     std::vector<Value> moved;
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
       const Node& node = program_.nodes[i];
-      if (is_gathered(static_cast<Value>(i)) && stays[at(part_of(static_cast<Value>(i)).gathered)] != 0 &&
+      if (is_gathered(static_cast<Value>(i)) && stays[at(slice_of(static_cast<Value>(i)).gathered)] != 0 &&
           is_added(static_cast<Value>(i))) {
         const Value ones = builder.fill(node.vertex_type, {Rows::vertices(), 1}, 1);
         moved.push_back(builder.add(copied_in_place(static_cast<Value>(i), ones)));
@@ -37,7 +37,7 @@ class InPlace {
       }
       Node copy = node;
       const Value state = state_operand(node);
-      if (state != no_value && stays[at(part_of(state).gathered)] != 0) copy = in_place(node, state);
+      if (state != no_value && stays[at(slice_of(state).gathered)] != 0) copy = in_place(node, state);
       for (Value& in : copy.in) in = moved[at(in)];
       moved.push_back(copy.code == Code::scatter ? builder.append(std::move(copy)) : builder.add(std::move(copy)));
     }
@@ -55,19 +55,19 @@ class InPlace {
   IndexField::Holds holds(const Node& n) const { return program_.function->index_pulls[n.indices[0]].holds; }
 
   /// Some columns of a gathered value.
-  struct Part {
+  struct GatherSlice {
     Value gathered;
     Index begin;
   };
-  Part part_of(Value value) const {
-    Part part{value, 0};
-    for (; node(part.gathered).is(op::slice); part.gathered = node(part.gathered).in[0]) {
-      part.begin += node(part.gathered).attributes.sizes[0];
+  GatherSlice slice_of(Value value) const {
+    GatherSlice slice{value, 0};
+    for (; node(slice.gathered).is(op::slice); slice.gathered = node(slice.gathered).in[0]) {
+      slice.begin += node(slice.gathered).attributes.sizes[0];
     }
-    return part;
+    return slice;
   }
   bool is_gathered(Value value) const {
-    const Node& n = node(part_of(value).gathered);
+    const Node& n = node(slice_of(value).gathered);
     return n.code == Code::gather && n.of_edges();
   }
 
@@ -76,12 +76,12 @@ class InPlace {
     Index child, begin;
   };
   std::optional<Columns> columns_of(Value value) const {
-    const auto [gathered, begin] = part_of(value);
+    const auto [gathered, begin] = slice_of(value);
     const Node& n = node(gathered);
     const Index width = program_.function->states[n.number].width, count = node(value).type.width;
     if (width == 0 || count == 0 || begin / width != (begin + count - 1) / width) return std::nullopt;
     const VertexType type = program_.types[static_cast<std::size_t>(n.vertex_type)];
-    const Kind& kind = kind_of(*program_.function, type);
+    const VertexKind& kind = kind_of(*program_.function, type);
     std::uint32_t from = children(*program_.function, type) & kind.gathered[n.number];
     from &= ~((1u << kind.arity) - 1);
     for (Index k = begin / width; k > 0; --k) from &= from - 1;
@@ -142,7 +142,7 @@ class InPlace {
     return {.code = dot ? Code::gather_dot : Code::gather_weighted_sum,
             .type = n.type,
             .vertex_type = n.vertex_type,
-            .number = node(part_of(state).gathered).number,
+            .number = node(slice_of(state).gathered).number,
             .child = columns.child,
             .in = {dot ? row_of_dot(n, state) : node(n.in[0]).in[1]},
             .at = {columns.begin}};
@@ -155,7 +155,7 @@ class InPlace {
     return {.code = Code::gather_weighted_sum,
             .type = n.type,
             .vertex_type = n.vertex_type,
-            .number = node(part_of(state).gathered).number,
+            .number = node(slice_of(state).gathered).number,
             .child = columns.child,
             .in = {number},
             .at = {columns.begin}};

@@ -33,7 +33,7 @@ class SeveralKinds {
       if (field.holds == IndexField::Holds::row) field.tensor = tensors[tensor];
       if (field.holds == IndexField::Holds::gradient_row) field.tensor = outputs[tensor];
     }
-    Kind kind = part.kinds[0];
+    VertexKind kind = part.kinds[0];
     const std::uint32_t first_site = sites_;
     for (Node& node : kind.nodes) {
       if (drops_by_sample(part, node)) {
@@ -57,7 +57,7 @@ class SeveralKinds {
 
   Function take() {
     if (whole_.kinds.empty()) refuse("is put together of no functions; expected one or more");
-    for (Kind& kind : whole_.kinds) {  // later parts may have added states and outputs
+    for (VertexKind& kind : whole_.kinds) {  // later parts may have added states and outputs
       kind.scattered.resize(whole_.states.size(), no_value);
       kind.gathered.resize(whole_.states.size(), 0);
       kind.pushes.resize(whole_.outputs.size(), no_value);
@@ -123,7 +123,7 @@ Function with_kinds(std::string name, const std::vector<const Function*>& parts)
 void check_complete(const Function& function) {
   for (std::size_t s = 0; s < function.states.size(); ++s) {
     const bool scattered = std::any_of(function.kinds.begin(), function.kinds.end(),
-                                       [&](const Kind& kind) { return kind.scattered[s] != no_value; });
+                                       [&](const VertexKind& kind) { return kind.scattered[s] != no_value; });
     if (scattered) continue;
     throw MisuseError(function.name + ": state '" + function.states[s].name + "' is never scattered; expected once");
   }

@@ -81,7 +81,7 @@ class Specialisation {
   Builder& builder_;
   const int type_;
   const VertexType mask_;
-  const Kind& kind_;
+  const VertexKind& kind_;
   std::vector<Value> map_;
 };
 

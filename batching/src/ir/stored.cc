@@ -22,7 +22,7 @@ struct NeededByOutputs {
         index_pulls(function.index_pulls.size()),
         tensors(function.tensors.size()),
         parameters(function.parameters.size()) {
-    for (const Kind& kind : function.kinds) nodes.emplace_back(kind.nodes.size());
+    for (const VertexKind& kind : function.kinds) nodes.emplace_back(kind.nodes.size());
     while (mark(function)) continue;
   }
 
@@ -34,7 +34,7 @@ struct NeededByOutputs {
   bool mark(const Function& function) {
     bool more = false;
     for (std::size_t k = 0; k < function.kinds.size(); ++k) {
-      const Kind& kind = function.kinds[k];
+      const VertexKind& kind = function.kinds[k];
       const auto root = [&](Value value) {
         if (value != no_value) nodes[k][at(value)] = 1;
       };
@@ -102,7 +102,7 @@ class Check {
     for (Field& field : function_.tensors) field.rows = Rows::count(0);
     for (const Field& field : function_.pulls) check_pull(field);
     for (const IndexField& field : function_.index_pulls) check_pull(field);
-    for (Kind& kind : function_.kinds) check(kind);
+    for (VertexKind& kind : function_.kinds) check(kind);
     finish(function_);
     check_complete(function_);
   }
@@ -154,7 +154,7 @@ class Check {
     }
   }
 
-  void check(Kind& kind) {
+  void check(VertexKind& kind) {
     kind_ = &kind;
     check_numbers(kind.pulls, function_.pulls);
     check_numbers(kind.index_pulls, function_.index_pulls);
@@ -256,18 +256,16 @@ class Check {
   Type applied(Node& node) const {
     require(node.op != nullptr && !node.in.empty(), "an operator without operands");
     node.attributes = op::remade(*node.op, node.attributes);
-    Signature signature{.attributes = node.attributes};
     for (const Value in : node.in) {
       require(0 <= in && at(in) < at_, "an operand that is not computed before its use");
-      signature.in.push_back(kind_->nodes[at(in)].type);
     }
     const IndexField* structure = nullptr;
     for (const std::size_t pull : node.indices) {
       require(std::ranges::count(kind_->index_pulls, pull) == 1, "an input that its kind does not pull");
       const IndexField& field = function_.index_pulls[pull];
-      signature.indices.push_back({field.rows, field.width});
       if (field.holds != IndexField::Holds::input) structure = &field;
     }
+    const Signature signature = signature_of(function_, kind_->nodes, node);
     const Type type = infer(*node.op, signature);
     if (structure == nullptr || structure->holds_dropout()) check_locality(*node.op, signature, type);
     require(structure == nullptr || reads(node, *structure), "an operator with indices that it does not read");
@@ -300,7 +298,7 @@ class Check {
 
   Function& function_;
   const std::vector<Parameter>& parameters_;
-  Kind* kind_ = nullptr;
+  VertexKind* kind_ = nullptr;
   std::size_t at_ = 0, nodes_ = 0;              // the current node; all so far
   std::set<std::size_t> counted_;               // parameters of the kind
   Index elements_, constants_, of_parameters_;  // of the kind
@@ -319,7 +317,7 @@ Function for_outputs(const Function& whole) {
     if (field.holds == IndexField::Holds::row) field.tensor = tensors[field.tensor];
   }
   for (std::size_t k = 0; k < function.kinds.size(); ++k) {
-    Kind& kind = function.kinds[k];
+    VertexKind& kind = function.kinds[k];
     const Numbers values = keep(kind.nodes, needed.nodes[k]);
     keep(kind.scattered, needed.states);
     const auto renumber = [&](Value& value) {

@@ -221,16 +221,9 @@ std::optional<Expr> Tracing::with_row(const Operator& op, std::span<const Operan
 Expr Tracing::add(const Operator& op, const std::vector<Operand>& in, std::span<const IndexExpr> indices,
                   const Attributes& attributes) {
   Node node{.code = Code::apply, .type = {Rows::vertices(), 0}, .op = &op, .attributes = attributes};
-  Signature signature{.attributes = attributes};
-  for (const Operand& operand : in) {
-    signature.in.push_back(operand.type());
-    node.in.push_back(value_of(operand));
-  }
-  for (const IndexExpr& index : indices) {
-    signature.indices.push_back(index.type());
-    node.indices.push_back(index.pull_);
-  }
-  node.type = told([&] { return infer(op, signature); });
+  for (const Operand& operand : in) node.in.push_back(value_of(operand));
+  for (const IndexExpr& index : indices) node.indices.push_back(index.pull_);
+  node.type = told([&] { return infer(op, signature_of(function, kind().nodes, node)); });
   return expr(std::move(node));
 }
 

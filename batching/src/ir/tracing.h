@@ -40,7 +40,7 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
   Function function;  ///< of one kind
 
   Tracing(std::string name, const VertexFunction::Shape& shape);
-  Kind& kind() { return function.kinds[0]; }
+  VertexKind& kind() { return function.kinds[0]; }
 
   Expr expr(Node node);
   Expr expr_of(Value value);

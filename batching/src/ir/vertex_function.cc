@@ -32,7 +32,7 @@ void check_input(const ir::Function& function, const std::string& name, Index wi
 }
 
 /// A vertex type has a bit for each child and for each optional index of the vertex.
-void check_types(const ir::Function& function, const ir::Kind& kind) {
+void check_types(const ir::Function& function, const ir::VertexKind& kind) {
   std::size_t bits = std::min<std::size_t>(kind.arity, UINT32_MAX) + std::min<std::size_t>(kind.per_edge, UINT32_MAX);
   for (const std::size_t pull : kind.index_pulls) bits += function.index_pulls[pull].has_type_bit() ? 1 : 0;
   if (bits >= ir::type_bits) {
@@ -41,22 +41,18 @@ void check_types(const ir::Function& function, const ir::Kind& kind) {
   }
 }
 
-void note_what_is_gathered(const ir::Function& function, ir::Kind& kind) {
+void note_what_is_gathered(const ir::Function& function, ir::VertexKind& kind) {
   kind.gathered.assign(function.states.size(), 0);
   for (const Node& node : kind.nodes) {
     if (node.code == Code::gather) kind.gathered[node.number] |= 1u << node.child;
   }
 }
 
-void note_index_ranges(const ir::Function& function, ir::Kind& kind) {
+void note_index_ranges(const ir::Function& function, ir::VertexKind& kind) {
   kind.index_ranges.assign(kind.index_pulls.size(), {INT32_MIN, INT32_MAX});
   for (const Node& node : kind.nodes) {
     if (node.code != Code::apply || node.op->index_range == nullptr) continue;
-    Signature signature{.attributes = node.attributes};
-    for (Value in : node.in) signature.in.push_back(kind.nodes[ir::at(in)].type);
-    for (std::size_t pull : node.indices) {
-      signature.indices.push_back({function.index_pulls[pull].rows, function.index_pulls[pull].width});
-    }
+    const Signature signature = ir::signature_of(function, kind.nodes, node);
     for (std::size_t k = 0; k < node.indices.size(); ++k) {
       const auto place = std::ranges::find(kind.index_pulls, node.indices[k]) - kind.index_pulls.begin();
       IndexRange& range = kind.index_ranges[static_cast<std::size_t>(place)];
@@ -92,7 +88,7 @@ Expr Vertex::gather(std::size_t k, const State& state) {
   const ir::Function& f = tracing_->function;
   check_state("gather", state);
   const std::string what = "gather(" + std::to_string(k) + ") of state '" + f.states[state.number_].name + "'";
-  const ir::Kind& kind = tracing_->kind();
+  const ir::VertexKind& kind = tracing_->kind();
   if (k >= kind.arity) {
     if (kind.any_number() && kind.arity == 0) refuse(f, what + " in a function of any arity; expected each");
     refuse(f, what + "; expected less than " + std::to_string(kind.arity) +
@@ -109,7 +105,7 @@ Expr Vertex::each(const State& state, std::size_t k) {
   const ir::Function& f = tracing_->function;
   const std::string what = "each of state '" + f.states[state.number_].name + "'";
   check_any_arity(what);
-  const ir::Kind& kind = tracing_->kind();
+  const ir::VertexKind& kind = tracing_->kind();
   if (k >= kind.per_edge) {
     refuse(f, what + ", child " + std::to_string(k) + " of an edge; expected less than " +
                   std::to_string(kind.per_edge) + ", the children of an edge");
@@ -218,8 +214,17 @@ VertexFunction::VertexFunction(std::string name, const std::vector<VertexFunctio
   function_ = std::make_shared<const ir::Function>(ir::with_kinds(std::move(name), functions));
 }
 
+Signature ir::signature_of(const Function& function, const std::vector<Node>& nodes, const Node& node) {
+  Signature signature{.attributes = node.attributes};
+  for (const Value in : node.in) signature.in.push_back(nodes[at(in)].type);
+  for (const std::size_t pull : node.indices) {
+    signature.indices.push_back({function.index_pulls[pull].rows, function.index_pulls[pull].width});
+  }
+  return signature;
+}
+
 void ir::finish(Function& function) {
-  for (Kind& kind : function.kinds) {
+  for (VertexKind& kind : function.kinds) {
     check_types(function, kind);
     note_what_is_gathered(function, kind);
     note_index_ranges(function, kind);

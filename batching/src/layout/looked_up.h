@@ -22,7 +22,4 @@ struct LookedUp {
   std::size_t each() const { return rows.rows() == 0 ? 1 : row_of.size() / static_cast<std::size_t>(rows.rows()); }
 };
 
-/// The rows without those that looked nothing up. Pushes the ops that make them.
-Gradient::Rows gradient_rows(const Device& device, const LookedUp& looked_up);
-
 }  // namespace windrow

@@ -53,7 +53,7 @@ class Probe final : public CellInputs {
   Cell& cell_;
 };
 
-std::int64_t flops_of(const ir::Kind& kind) {
+std::int64_t flops_of(const ir::VertexKind& kind) {
   std::int64_t flops = 0;
   for (const ir::Node& node : kind.nodes) {
     if (!node.is(op::matmul)) continue;
@@ -83,7 +83,7 @@ Cell::Cell(std::string called, std::function<void(CellBody&)> computes, const Pa
                       std::to_string(ir::type_bits - 1) + " together");
   }
   const ir::Function& function = ir::function_of(probed);
-  const ir::Kind& kind = function.kinds[0];
+  const ir::VertexKind& kind = function.kinds[0];
   const auto of_elements = [](const ir::Node& node) { return node.type.rows == Rows::edges(); };
   if (each.empty() && std::ranges::any_of(kind.nodes, of_elements)) {
     throw MisuseError(name + ": to_children in a cell without a list; expected a body that calls each()");
@@ -187,7 +187,7 @@ void Record::call(Cell& cell, std::span<const OperandRef> operands, std::span<co
   const bool fits = operands.size() == cell.operands.size() && indices.size() == cell.indices.size() &&
                     results.size() == cell.results.size() &&
                     (list.empty() || (!cell.each.empty() && list.size() % cell.each.size() == 0));
-  if (state_ != State::open) [[unlikely]]
+  if (stage_ != Stage::open) [[unlikely]]
     refuse_to_record(cell.name);
   if (!fits) [[unlikely]]
     refuse_call(cell, operands.size(), indices.size(), list.size(), results.size());

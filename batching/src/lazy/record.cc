@@ -36,7 +36,7 @@ Record::~Record() = default;
 
 void Record::close() {
   clear();
-  state_ = State::closed;
+  stage_ = Stage::closed;
   epochs_.reset();
   cells_.clear();
   own_cells_.clear();
@@ -52,7 +52,7 @@ void Record::clear() {
   dropouts_ = 0;
   counted_.reset();
   suspended.clear();
-  state_ = State::open;
+  stage_ = Stage::open;
   ++minibatch_;
   epochs_->clear();
 }
@@ -75,7 +75,7 @@ void Record::forget_keys() {
 void Record::refuse(const LazyExpr& expr, std::string_view what) const {
   expr.record(what);
   if (expr.record_ != this) throw MisuseError(std::string(what) + ": an expression of another lazy graph");
-  if (state_ == State::closed) throw MisuseError(std::string(what) + ": an expression of a lazy graph that is gone");
+  if (stage_ == Stage::closed) throw MisuseError(std::string(what) + ": an expression of a lazy graph that is gone");
   throw MisuseError(std::string(what) + ": an expression from before clear(); expected one recorded since");
 }
 
@@ -116,13 +116,13 @@ Inferred Record::infer(const Key& key) const {
 }
 
 void Record::refuse_to_record(std::string_view what) const {
-  throw MisuseError(std::string(what) + (state_ == State::closed
+  throw MisuseError(std::string(what) + (stage_ == Stage::closed
                                              ? ": an operand of a lazy graph that is gone"
                                              : ": recorded after backward(); expected clear() between them"));
 }
 
 LazyExpr Record::add_input(std::span<const float> values, std::source_location from) {
-  if (state_ != State::open) refuse_to_record("input");
+  if (stage_ != Stage::open) refuse_to_record("input");
   const Key key = {.attributes = {.made_by = "input", .sizes = {static_cast<Index>(values.size()), 0}}};
   const std::int32_t data = nodes_.all_values.end();
   if (at(data) + values.size() > INT32_MAX) throw MisuseError("inputs of 2^31 numbers; expected fewer");
@@ -162,7 +162,7 @@ LazyExpr Record::apply(const Operator& op, std::span<const OperandRef> in, std::
                        const Attributes& attributes, std::source_location from) {
   const Written written{op, in, indices, attributes};
   Record& record = record_of(written);
-  if (record.state_ != State::open) record.refuse_to_record(op.name.text());
+  if (record.stage_ != Stage::open) record.refuse_to_record(op.name.text());
   record.take_operands(written);
   Nodes& nodes = record.nodes_;
   const std::uint32_t* known = nodes.keys.following([&](const Key& key) { return record.is(key, written); });

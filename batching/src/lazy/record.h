@@ -50,7 +50,7 @@ class Record : public Uses {
     }
   };
   std::optional<DropoutKeys> next_dropout() {
-    if (use_ == LazyOptions::For::inference || state_ == State::closed) return std::nullopt;
+    if (use_ == LazyOptions::For::inference || stage_ == Stage::closed) return std::nullopt;
     const std::uint64_t draw = parameters_->draw(counted_.value_or(parameters_->minibatches()));
     return DropoutKeys{parameters_->seed(), {static_cast<std::int32_t>(draw), dropouts_++, graph_}};
   }
@@ -76,7 +76,7 @@ class Record : public Uses {
   }
   void clear();
   /// Forbids recording until clear().
-  void seal() { state_ = State::differentiated; }
+  void seal() { stage_ = Stage::differentiated; }
 
   Epochs& epochs() { return *epochs_; }
 
@@ -95,7 +95,7 @@ class Record : public Uses {
   void forget_keys();
   /// The node of an expression. Throws MisuseError if it is of another graph, or from before clear().
   NodeId checked(const LazyExpr& expr, std::string_view what) const {
-    if (expr.record_ != this || expr.minibatch_ != minibatch_ || state_ == State::closed) [[unlikely]]
+    if (expr.record_ != this || expr.minibatch_ != minibatch_ || stage_ == Stage::closed) [[unlikely]]
       refuse(expr, what);
     return expr.node_;
   }
@@ -141,7 +141,7 @@ class Record : public Uses {
 
   std::uint32_t minibatch_ = 0;
   std::uint32_t flushes_ = 0;  // see age()
-  enum class State : std::uint8_t { open, differentiated, closed } state_ = State::open;
+  enum class Stage : std::uint8_t { open, differentiated, closed } stage_ = Stage::open;
   std::shared_ptr<ParameterStores> parameters_;  // null when closed
   Weights weights_;
   Nodes nodes_;

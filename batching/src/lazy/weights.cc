@@ -13,20 +13,20 @@ namespace windrow {
 /// A list of steps, so that no depth of operations needs a deep stack. The last step makes the result.
 struct LazyWeight::Made {
   /// Takes a parameter, or applies an operator to the results of earlier steps.
-  struct Step {
+  struct Term {
     std::optional<Parameter> parameter = {};
     const Operator* op = nullptr;
     Attributes attributes = {};
     std::vector<std::size_t> in = {};
 
-    friend bool operator==(const Step& a, const Step& b) {
+    friend bool operator==(const Term& a, const Term& b) {
       const auto same_parameter = [&] {
         return !a.parameter || ParameterStore::name_of(*a.parameter) == ParameterStore::name_of(*b.parameter);
       };
       return a.op == b.op && a.in == b.in && a.attributes == b.attributes && same_parameter();
     }
   };
-  std::vector<Step> steps;
+  std::vector<Term> steps;
 
   const std::optional<Parameter>& alone() const { return steps.back().parameter; }
 };
@@ -38,12 +38,12 @@ LazyWeight LazyWeightTypes::apply(const Operator& op, const LazyWeight&, std::in
                                   std::initializer_list<NoIndices> indices, const Attributes& attributes) {
   if (indices.size() > 0) throw MisuseError(std::string(op.name.text()) + " of parameters alone; expected no indices");
   Signature signature{.attributes = attributes};
-  std::vector<LazyWeight::Made::Step> steps;
-  LazyWeight::Made::Step last{.op = &op, .attributes = attributes};
+  std::vector<LazyWeight::Made::Term> steps;
+  LazyWeight::Made::Term last{.op = &op, .attributes = attributes};
   for (const LazyWeight& operand : in) {
     signature.in.push_back(operand.type());
     const std::size_t first = steps.size();
-    for (LazyWeight::Made::Step step : operand.made_->steps) {
+    for (LazyWeight::Made::Term step : operand.made_->steps) {
       for (std::size_t& number : step.in) number += first;
       steps.push_back(std::move(step));
     }
@@ -77,7 +77,7 @@ LazyWeight apply(const Operator& op, std::initializer_list<LazyWeight> in,
 
 Expr Vertex::parameter(const LazyWeight& weight) {
   std::vector<Expr> results;
-  for (const LazyWeight::Made::Step& step : weight.made_->steps) {
+  for (const LazyWeight::Made::Term& step : weight.made_->steps) {
     std::vector<Operand> in;
     for (const std::size_t number : step.in) in.emplace_back(results[number]);
     results.push_back(step.parameter ? parameter(*step.parameter) : apply(*step.op, in, {}, step.attributes));
@@ -94,7 +94,7 @@ std::int32_t Weights::number_of(const LazyWeight& weight, const ParameterStores&
   });
   const auto number = first_made + static_cast<std::int32_t>(known - made_.begin());
   if (known != made_.end()) return number;
-  for (const LazyWeight::Made::Step& step : weight.made_->steps) {
+  for (const LazyWeight::Made::Term& step : weight.made_->steps) {
     if (step.parameter) parameters.number_of(*step.parameter);  // refuses those of other sets
   }
   made_.push_back(weight);
@@ -108,7 +108,7 @@ Type Weights::type_of(std::int32_t number, const ParameterStores& parameters) co
 void Weights::add_parameters(std::int32_t number, const ParameterStores& parameters,
                              std::vector<std::int32_t>& to) const {
   if (number < first_made) return to.push_back(number);
-  for (const LazyWeight::Made::Step& step : made(number).made_->steps) {
+  for (const LazyWeight::Made::Term& step : made(number).made_->steps) {
     if (step.parameter) to.push_back(parameters.number_of(*step.parameter));
   }
 }

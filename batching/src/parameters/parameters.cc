@@ -181,26 +181,6 @@ void ParameterStore::add_kept_gradients(std::vector<Access>& reads) const {
   if (!sources_.empty()) reads.push_back(read(sources_.back()->over.var()));
 }
 
-Gradient::Rows gradient_rows(const Device& device, const LookedUp& looked_up) {
-  const auto& [row_of, rows, from, segments] = looked_up;
-  const std::size_t each = looked_up.each();
-  const auto indices = [&, from = from](std::vector<std::int32_t> elements) {
-    const IntTensor tensor(device, static_cast<Index>(elements.size()), 1, "rows");
-    tensor.set(std::move(elements), from);
-    return tensor;
-  };
-  std::vector<std::int32_t> present, rows_of_present;
-  for (std::size_t r = 0; r < row_of.size(); ++r) {
-    if (row_of[r] == -1) continue;
-    present.push_back(static_cast<std::int32_t>(r / each));
-    rows_of_present.push_back(row_of[r]);
-  }
-  if (present.size() == row_of.size() && each == 1) return {indices(row_of), rows};
-  const Tensor of_present(device, static_cast<Index>(present.size()), rows.width(), "rows");
-  apply(device, op::gather_rows, {.in = {rows}, .indices = {indices(std::move(present))}}, of_present, from);
-  return {indices(std::move(rows_of_present)), of_present};
-}
-
 void ParameterStore::forget_gradients() {
   for (Entry& entry : entries_) {
     entry.gradient = {};
@@ -249,9 +229,8 @@ const Tensor& Parameters::value(const Parameter& parameter) const { return store
 
 const Gradient& Parameters::gradient(const Parameter& parameter) const {
   ParameterStore::Entry& of = store_->own(parameter);
-  while (of.gradient.rows.size() < of.lookups.size()) {
-    of.gradient.rows.push_back(gradient_rows(device(), of.lookups[of.gradient.rows.size()]));
-  }
+  if (of.lookups.empty() || !of.gradient.rows.empty()) return of.gradient;
+  if (auto rows = store_->summed_lookups(of, of.lookups.front().from)) of.gradient.rows.push_back(std::move(*rows));
   return of.gradient;
 }
 

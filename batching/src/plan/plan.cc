@@ -69,7 +69,7 @@ class Planner {
     }
     for (std::size_t t = 0; t < tasks.size(); ++t) {
       TypePlan& type = plan_.types.emplace_back();
-      const ir::Kind& kind = ir::kind_of(*program().function, program().types[t]);
+      const ir::VertexKind& kind = ir::kind_of(*program().function, program().types[t]);
       const std::size_t links = 2 * program().function->states.size();
       type.by_number = kind.arity;
       type.per_edge = kind.per_edge;
@@ -175,7 +175,7 @@ class Planner {
   void add_slots(const Node& n, const TypePlan& plan, ChildSlots& slots) const {
     const ir::Function& f = *program().function;
     const ir::VertexType type = program().types[static_cast<std::size_t>(n.vertex_type)];
-    const ir::Kind& kind = ir::kind_of(f, type);
+    const ir::VertexKind& kind = ir::kind_of(f, type);
     const std::uint32_t from = ir::children(f, type) & kind.gathered[n.number];
     slots.width = n.type.width;
     Index next = 0;

@@ -64,7 +64,7 @@ Roots::Roots(const ir::Program& program) : joins_(program.nodes.size(), 0) {
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {  // operands of views have their roots by now
     const Node& node = program.nodes[i];
     if (!node.is_view()) continue;
-    const Part of = parts_[at(node.in[0])];
+    const Position of = parts_[at(node.in[0])];
     parts_[i] = {of.root, of.column + node.attributes.sizes[0]};
   }
 }
@@ -77,7 +77,7 @@ Steps::Steps(const ir::Program& program, const Roots& roots, const PlanOptions& 
 }
 
 Place Steps::provisional(Value value) const {
-  const Roots::Part part = roots_.of(value);
+  const Roots::Position part = roots_.of(value);
   return {Place::In::arena, at(part.root), part.column, node(value).type.width, rate_of(node(value))};
 }
 

@@ -19,16 +19,16 @@ class Roots {
  public:
   explicit Roots(const ir::Program& program);
 
-  struct Part {
+  struct Position {
     ir::Value root;
     Index column;
   };
-  Part of(ir::Value value) const { return parts_[ir::at(value)]; }
+  Position of(ir::Value value) const { return parts_[ir::at(value)]; }
   /// Whether it is computed in the place of the sum that uses it.
   bool joins(ir::Value value) const { return joins_[ir::at(value)] != 0; }
 
  private:
-  std::vector<Part> parts_;
+  std::vector<Position> parts_;
   std::vector<char> joins_;
 };
 

@@ -70,7 +70,7 @@ namespace {
 
 /// The kind, and what distinguishes the type from others of its kind.
 std::string name_of(const ir::Function& function, ir::VertexType type, bool general) {
-  const ir::Kind& kind = ir::kind_of(function, type);
+  const ir::VertexKind& kind = ir::kind_of(function, type);
   if (general) return kind.name + ", other combinations";
   std::string name = kind.name;
   const int children = std::popcount(ir::children(function, type));

@@ -94,7 +94,11 @@ void Runner::add_gradients(Execution& execution, std::source_location from) {
   }
   for (const Plan::Rows& rows : execution.plan().rows) {
     const bool of_parameter = rows.of == ir::Program::Rows::Of::parameter;
-    if (of_parameter) parameters_->entry(numbers_[rows.number]).depends = true;
+    if (of_parameter) {
+      ParameterStore::Entry& entry = parameters_->entry(numbers_[rows.number]);
+      entry.depends = true;
+      entry.gradient.rows.clear();  // they were the sums of fewer lookups
+    }
     auto left = rows_left(execution, rows, from);
     if (!left) continue;
     auto& lookups =

@@ -13,7 +13,7 @@ namespace windrow {
 namespace {
 
 /// A state that the consumer's kind gathers from child k, but the child's kind does not scatter.
-std::optional<std::size_t> missing_state(const ir::Kind& consumer, std::size_t k, const ir::Kind& child) {
+std::optional<std::size_t> missing_state(const ir::VertexKind& consumer, std::size_t k, const ir::VertexKind& child) {
   const std::size_t bit = k < consumer.arity ? k : consumer.arity + (k - consumer.arity) % consumer.per_edge;
   for (std::size_t s = 0; s < consumer.gathered.size(); ++s) {
     if ((consumer.gathered[s] >> bit & 1u) != 0 && child.scattered[s] == ir::no_value) return s;
@@ -71,7 +71,7 @@ void InputGraph::Loading::check_children() const {
     const auto vertex = [&] { return "vertex " + number(v); };
     if (last < first) refuse(vertex() + ": its children end before they begin; expected child_begin to ascend");
     if (last > begin.back()) refuse(vertex() + ": its children end behind the last; expected child_begin to ascend");
-    const ir::Kind& kind = kind_of(static_cast<std::size_t>(v));
+    const ir::VertexKind& kind = kind_of(static_cast<std::size_t>(v));
     if (!kind.any_number() && static_cast<std::size_t>(last - first) > kind.arity) {
       refuse(vertex() + " has " + number(last - first) + " children; expected at most " +
              number(static_cast<std::int64_t>(kind.arity)) + ", the arity of " + kind.name);
@@ -82,7 +82,7 @@ void InputGraph::Loading::check_children() const {
 }
 
 /// An edge leads to all its children, or it is missing as a whole.
-void InputGraph::Loading::check_edges(std::int32_t v, const ir::Kind& kind) const {
+void InputGraph::Loading::check_edges(std::int32_t v, const ir::VertexKind& kind) const {
   if (kind.per_edge < 2) return;
   const auto first = data_.child_begin[static_cast<std::size_t>(v)] + static_cast<std::int32_t>(kind.arity);
   const auto last = data_.child_begin[static_cast<std::size_t>(v) + 1];
@@ -110,7 +110,8 @@ void InputGraph::Loading::check_child(std::int32_t v, std::int32_t e) const {
            "; expected 0 to " + number(vertices() - 1) + ", or " + number(no_child) + " for none");
   }
   if (function_.kinds.size() == 1) return;
-  const ir::Kind &kind = kind_of(static_cast<std::size_t>(v)), &of_child = kind_of(static_cast<std::size_t>(child));
+  const ir::VertexKind &kind = kind_of(static_cast<std::size_t>(v)),
+                       &of_child = kind_of(static_cast<std::size_t>(child));
   const auto missing = missing_state(kind, static_cast<std::size_t>(k), of_child);
   if (!missing) return;
   refuse("vertex " + number(v) + ", child " + number(k) + ": " + kind.name + " gathers '" +
@@ -122,7 +123,7 @@ void InputGraph::Loading::find_types() {
   std::vector<ir::VertexType> types(static_cast<std::size_t>(vertices()));
   for (std::size_t v = 0; v < types.size(); ++v) {
     const std::size_t number = kind_number(v);
-    const ir::Kind& kind = function_.kinds[number];
+    const ir::VertexKind& kind = function_.kinds[number];
     const ir::VertexType edges = ((ir::VertexType{1} << kind.per_edge) - 1) << kind.arity;
     ir::VertexType type = static_cast<ir::VertexType>(number) << ir::type_bits;
     const auto first = static_cast<std::size_t>(data_.child_begin[v]);
@@ -134,7 +135,7 @@ void InputGraph::Loading::find_types() {
   }
   for (std::size_t k = 0; k < function_.kinds.size(); ++k) {
     if (has_kind_[k] == 0) continue;
-    const ir::Kind& kind = function_.kinds[k];
+    const ir::VertexKind& kind = function_.kinds[k];
     std::size_t bit = kind.child_bits();
     for (std::size_t pull : kind.index_pulls) {
       const ir::IndexField& field = function_.index_pulls[pull];
@@ -164,7 +165,7 @@ void InputGraph::Loading::number_types(const std::vector<ir::VertexType>& types)
 /// So that no kernel sees an index that its operator does not accept.
 void InputGraph::Loading::check_indices() const {
   for (std::size_t k = 0; k < function_.kinds.size(); ++k) {
-    const ir::Kind& kind = function_.kinds[k];
+    const ir::VertexKind& kind = function_.kinds[k];
     for (std::size_t i = 0; i < kind.index_pulls.size() && has_kind_[k] != 0; ++i) {
       const ir::IndexField& field = function_.index_pulls[kind.index_pulls[i]];
       const IndexRange range = kind.index_ranges[i];

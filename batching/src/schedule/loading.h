@@ -35,10 +35,10 @@ class InputGraph::Loading {
   std::size_t kind_number(std::size_t v) const {
     return data_.kinds.empty() ? 0 : static_cast<std::size_t>(data_.kinds[v]);
   }
-  const ir::Kind& kind_of(std::size_t v) const { return function_.kinds[kind_number(v)]; }
+  const ir::VertexKind& kind_of(std::size_t v) const { return function_.kinds[kind_number(v)]; }
   void number_types(const std::vector<ir::VertexType>& types);
   void check_child(std::int32_t v, std::int32_t e) const;
-  void check_edges(std::int32_t v, const ir::Kind& kind) const;
+  void check_edges(std::int32_t v, const ir::VertexKind& kind) const;
   /// Null if the input is missing and not needed.
   template <class T, class Field>
   const std::vector<T>* input(const std::map<std::string, std::vector<T>>& vertices,

@@ -152,7 +152,7 @@ bool MpiGroupState::end_calls(Series& series) {
   while (!series.announced.empty() && arrived(&series.announced.front()->request)) {
     changed = true;
     Begun& call = *series.announced.front();
-    if (call.step == Begun::Step::reasons) {
+    if (call.step == Begun::Round::reasons) {
       const auto begun = std::move(series.announced.front());
       series.announced.pop_front();
       begun->part->fail(reason(*begun));
@@ -167,7 +167,7 @@ bool MpiGroupState::end_calls(Series& series) {
         continue;
       }
       call.gathered = nullptr;
-      call.step = Begun::Step::data;
+      call.step = Begun::Round::data;
       if (call.part->call.scheduled()) {
         schedule(std::move(series.announced.front()));
         series.announced.pop_front();
@@ -179,7 +179,7 @@ bool MpiGroupState::end_calls(Series& series) {
       continue;
     }
     // All members see that the call fails, and tell each other why.
-    call.step = Begun::Step::reasons;
+    call.step = Begun::Round::reasons;
     call.reasons.resize(static_cast<std::size_t>(size_) + 1);
     MpiNote& own = call.reasons.back();
     own.rank = rank_;

@@ -92,7 +92,7 @@ class MpiGroupState {
     // Hash, whether an operand failed, and data of eager calls: of this member, then of all members; see part_words().
     std::unique_ptr<std::int64_t[]> gathered = {};
     MpiRequest* request = nullptr;
-    enum class Step : std::uint8_t { announcement, reasons, data } step = Step::announcement;
+    enum class Round : std::uint8_t { announcement, reasons, data } step = Round::announcement;
     std::vector<MpiNote> reasons = {};         // why the call fails, by rank
     std::vector<std::byte> in = {}, out = {};  // pieces that are not dense, or are several
     // Of a scheduled call:

@@ -19,7 +19,7 @@ const MpiCalls& mpi_calls() {
   return *static_cast<const MpiCalls*>(opened.table);
 }
 
-struct MpiWatch::State {
+struct MpiWatch::Shared {
   const MpiCalls& mpi;
   const std::chrono::nanoseconds patience;
   const GiveUp give_up;
@@ -39,7 +39,7 @@ struct MpiWatch::State {
 
 namespace {
 
-thread_local MpiWatch::State* state_of_this_thread = nullptr;
+thread_local MpiWatch::Shared* state_of_this_thread = nullptr;
 
 /// One call of MPI, which is made outside the lock.
 class Outside {
@@ -60,7 +60,7 @@ class Outside {
   const MpiCalls& mpi() const { return state_.mpi; }
 
  private:
-  MpiWatch::State& state_;
+  MpiWatch::Shared& state_;
 };
 
 /// Calls a function of the table; `name` is its name in MPI.
@@ -95,7 +95,7 @@ constexpr MpiCalls watched = {
 }  // namespace
 
 MpiWatch::MpiWatch(const MpiCalls& mpi, std::chrono::nanoseconds patience, GiveUp give_up)
-    : state_(new State{.mpi = mpi, .patience = patience, .give_up = std::move(give_up)}) {
+    : state_(new Shared{.mpi = mpi, .patience = patience, .give_up = std::move(give_up)}) {
   std::thread([state = state_] { state->watch(); }).detach();
 }
 
@@ -125,7 +125,7 @@ std::string mpi_text(int error) {
   return text.data();
 }
 
-void MpiWatch::State::watch() {
+void MpiWatch::Shared::watch() {
   using Clock = std::chrono::steady_clock;
   std::shared_ptr<void> kept;  // to the end of this thread, outside the lock
   std::uint64_t seen = 0;

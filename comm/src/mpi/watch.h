@@ -37,10 +37,10 @@ class MpiWatch {
   /// The name of the function that this thread has called last, in MPI.
   static const char* last_call();
 
-  struct State;
+  struct Shared;
 
  private:
-  const std::shared_ptr<State> state_;  // shared with the watching thread
+  const std::shared_ptr<Shared> state_;  // shared with the watching thread
 };
 
 /// MPI's text for an error of one of these functions. For the thread inside run().

@@ -66,7 +66,7 @@ std::string nccl_text(const NcclCalls& calls, int error) {
   return text.data();
 }
 
-NcclClique::NcclClique(const NcclCalls& calls, const std::vector<Place>& places, int size)
+NcclClique::NcclClique(const NcclCalls& calls, const std::vector<RankAndDevice>& places, int size)
     : calls_(calls), size_(size) {
   for (const auto& [rank, device] : places) seats_.push_back({.rank = rank, .device = device});
 }

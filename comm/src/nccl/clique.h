@@ -31,11 +31,11 @@ struct NcclPart {
 /// An owner. Threads: one, except for abort() and events. What fails throws CommError; then the clique is of no use.
 class NcclClique {
  public:
-  struct Place {
+  struct RankAndDevice {
     int rank, device;
   };
   /// `size`: members in all processes.
-  NcclClique(const NcclCalls& calls, const std::vector<Place>& places, int size);
+  NcclClique(const NcclCalls& calls, const std::vector<RankAndDevice>& places, int size);
   /// Frees what the devices do not use any more.
   ~NcclClique();
   NcclClique(const NcclClique&) = delete;

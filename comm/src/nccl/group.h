@@ -25,7 +25,7 @@ namespace windrow::comm {
 class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
  public:
   struct Setup {
-    std::vector<NcclClique::Place> places = {};
+    std::vector<NcclClique::RankAndDevice> places = {};
     int size = 0;  ///< members in all processes
     NcclId id = {};
     NcclOptions options = {};

@@ -99,7 +99,7 @@ void BackPressure::hold_back(Port& port) {
   std::uint64_t pending = count();
   if (pending <= std::max(most, port.allowance)) return;
   core_.front.ports.hand_over();
-  const ThreadQueue::Place place(by_ops);
+  const ThreadQueue::Waiter place(by_ops);
   for (Patience patience(core_); pending > most / 2 || !place.is_first(); pending = count()) {
     patience.nap(std::max(pending, most / 2 + 1) - most / 2);
     if (patience.is_over()) {
@@ -119,7 +119,7 @@ PendingBytes::Share BackPressure::take_bytes(std::uint64_t bytes) {
     if (auto share = pending_bytes.try_take(bytes)) return std::move(*share);
   }
   core_.front.ports.hand_over();
-  const ThreadQueue::Place place(by_bytes);
+  const ThreadQueue::Waiter place(by_bytes);
   for (Patience patience(core_); !patience.is_over();) {
     patience.nap(pending_bytes.too_many());
     if (!place.is_first()) continue;

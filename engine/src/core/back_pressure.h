@@ -14,25 +14,25 @@ class Core;
 /// no memory.
 class ThreadQueue {
  public:
-  /// A thread's place in the queue. Lives on that thread's stack while the thread is held back.
-  class Place {
+  /// A thread in the queue. Lives on that thread's stack while the thread is held back.
+  class Waiter {
    public:
-    explicit Place(ThreadQueue& among) : among_(among) {
+    explicit Waiter(ThreadQueue& among) : among_(among) {
       MutexLock lock(among_.mutex_);
-      Place** link = &among_.first_;
+      Waiter** link = &among_.first_;
       while (*link != nullptr) link = &(*link)->next_;
       *link = this;
       among_.any_.store(true, std::memory_order_relaxed);
     }
-    ~Place() {
+    ~Waiter() {
       MutexLock lock(among_.mutex_);
-      Place** link = &among_.first_;
+      Waiter** link = &among_.first_;
       while (*link != this) link = &(*link)->next_;
       *link = next_;
       among_.any_.store(among_.first_ != nullptr, std::memory_order_relaxed);
     }
-    Place(const Place&) = delete;
-    Place& operator=(const Place&) = delete;
+    Waiter(const Waiter&) = delete;
+    Waiter& operator=(const Waiter&) = delete;
 
     bool is_first() const {
       MutexLock lock(among_.mutex_);
@@ -41,7 +41,7 @@ class ThreadQueue {
 
    private:
     ThreadQueue& among_;
-    Place* next_ = nullptr;  // guarded by among_.mutex_
+    Waiter* next_ = nullptr;  // guarded by among_.mutex_
   };
 
   /// Whether threads are in the queue. Another thread may enter or leave it at any time.
@@ -62,7 +62,7 @@ class ThreadQueue {
  private:
   std::atomic<bool> told_{false}, any_{false};
   Mutex mutex_;
-  Place* first_ WINDROW_GUARDED_BY(mutex_) = nullptr;
+  Waiter* first_ WINDROW_GUARDED_BY(mutex_) = nullptr;
 };
 
 class BackPressure {

@@ -76,7 +76,7 @@ std::string PendingReport::state(std::size_t op, Depth depth) const {
   return "is ready, and no worker has taken it up";
 }
 
-std::string PendingReport::waits_for(const Block& block, Depth depth) const {
+std::string PendingReport::waits_for(const Obstacle& block, Depth depth) const {
   std::string text = "waits for " + name_of(*block.var);
   if (depth == Depth::alone) return text;
   return text + ", held by " + site(*queues_.ops[block.holder].info) + ", which " + state(block.holder, Depth::alone);

@@ -19,7 +19,7 @@ class PendingReport {
 
  private:
   /// A place at a variable that is not granted, and the op that holds the variable.
-  struct Block {
+  struct Obstacle {
     VarState* var = nullptr;
     std::size_t holder = PendingQueues::nobody;
   };
@@ -27,11 +27,11 @@ class PendingReport {
   /// Says what the op does; `with_holders` also says what the ops do that keep it from continuing.
   enum class Depth { alone, with_holders };
   std::string state(std::size_t op, Depth depth) const;
-  std::string waits_for(const Block& block, Depth depth) const;
+  std::string waits_for(const Obstacle& block, Depth depth) const;
   std::string waits_inside(std::size_t op, Depth depth) const;
 
   const PendingQueues queues_;
-  std::vector<Block>
+  std::vector<Obstacle>
       blocks_;  // by op: one place that is not granted, or whose turn another op has; empty if there is none
 };
 

@@ -77,7 +77,7 @@ OpRecord& PriorityQueue::take_best() noexcept {
 
 OpRecord& PriorityQueue::take_oldest() noexcept {
   const auto age = [&](const OpRecord& op) { return (puts_ - op.stamp()) & std::numeric_limits<std::int32_t>::max(); };
-  Place oldest;
+  InRun oldest;
   for (std::size_t i = 0; i < used_; ++i) {
     OpRecord* before = nullptr;
     for (OpRecord* op = runs_[i].first; op != nullptr; before = op, op = static_cast<OpRecord*>(op->next_ready)) {
@@ -87,7 +87,7 @@ OpRecord& PriorityQueue::take_oldest() noexcept {
   return take_from(oldest);
 }
 
-OpRecord& PriorityQueue::take_from(const Place& place) noexcept {
+OpRecord& PriorityQueue::take_from(const InRun& place) noexcept {
   auto* const next = static_cast<OpRecord*>(place.op->next_ready);
   if (place.before != nullptr) {
     place.before->next_ready = next;

@@ -32,7 +32,7 @@ class PriorityQueue {
     OpRecord* last = nullptr;
   };
   /// An op in its run, and the one before it there.
-  struct Place {
+  struct InRun {
     Run* run = nullptr;
     OpRecord* before = nullptr;
     OpRecord* op = nullptr;
@@ -43,7 +43,7 @@ class PriorityQueue {
   void find_best();
   OpRecord& take_best() noexcept;
   OpRecord& take_oldest() noexcept;
-  OpRecord& take_from(const Place& place) noexcept;
+  OpRecord& take_from(const InRun& place) noexcept;
   /// The number of takes that may pass over other ops. It grows with the queue, which take_oldest() searches.
   std::size_t patience() const { return aging_takes + count_ / 4; }
 

@@ -178,7 +178,7 @@ void Forks::ask_lanes(Core& core) {
     lane.passage = std::make_shared<Passage>();
     lane.passage->serial = last.serial;
     last.lane->when_reached(last, [passage = lane.passage](const std::exception_ptr& error) {
-      passage->state = error ? Passage::State::failed : Passage::State::passed;
+      passage->state = error ? Passage::Outcome::failed : Passage::Outcome::passed;
     });
   }
 }
@@ -186,7 +186,7 @@ void Forks::ask_lanes(Core& core) {
 bool Forks::has_passed(const LaneState& lane) {
   const Point last = lane.last();
   return !last ||
-         (lane.passage && lane.passage->serial == last.serial && lane.passage->state == Passage::State::passed);
+         (lane.passage && lane.passage->serial == last.serial && lane.passage->state == Passage::Outcome::passed);
 }
 
 /// To be called with the engine's `lanes.mutex` held.

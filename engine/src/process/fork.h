@@ -97,9 +97,9 @@ class ForkGate {
 
 /// Whether a device has passed the last point of a lane.
 struct Passage {
-  enum class State { awaited, passed, failed };
+  enum class Outcome { awaited, passed, failed };
   std::uint64_t serial = 0;  ///< the point's serial number
-  std::atomic<State> state{State::awaited};
+  std::atomic<Outcome> state{Outcome::awaited};
 };
 
 /// The engines of the process. A thread that forks holds the mutex from its last look at the engines until the copy is

@@ -87,7 +87,7 @@ std::string RingSearch::describe(std::size_t last) const {
   };
   std::vector<const OpRecord*> ring;  // waits and gates are no ops
   for (std::size_t i = last; i != nobody; i = walk_[i].blocked_by) {
-    const Step& step = walk_[i];
+    const Visit& step = walk_[i];
     if (step.blocked_by == nobody || step.at.op->id() < OpRecord::first_wait_id) ring.push_back(step.at.op);
   }
   std::string text = "a wait that cannot end: " + label(*ring.back());

@@ -33,7 +33,7 @@ class RingSearch {
  private:
   static constexpr std::size_t nobody = static_cast<std::size_t>(-1);
 
-  struct Step {
+  struct Visit {
     WaitGraph::Blocked at;
     std::size_t blocked_by;  ///< index of a step
     bool waits_inside;       ///< whether the op has begun, and so holds its turns
@@ -52,7 +52,7 @@ class RingSearch {
   const std::size_t most_;
   /// In whatever order the search meets them. WaitGraph runs one search at a time, and nothing else stops two engines.
   std::map<Core*, Ports::Stopped> stopped_;
-  std::vector<Step> walk_;
+  std::vector<Visit> walk_;
   std::unordered_set<const OpRecord*> known_, mine_;
   std::size_t ring_ = nobody;  ///< the step that leads back to one of the first ops
 };

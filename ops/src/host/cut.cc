@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "host/host.h"
-#include "inline_array.h"
 #include "windrow/engine/error.h"
 #include "windrow/engine/parallel.h"
+#include "windrow/ops/internal/inline_array.h"
 #include "windrow/ops/internal/row_sums.h"
 #include "windrow/ops/operators.h"
 

@@ -221,7 +221,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace windrow {
 
-#define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);
 WINDROW_FORMULAS(WINDROW_EXPORT)
 WINDROW_OTHERS(WINDROW_EXPORT)
 HWY_EXPORT(add_scaled);
@@ -236,7 +235,6 @@ void descend(float* to, const float* gradient, Index n, float rate, float decay)
 }
 
 void add_host_elementwise(KernelTable<float>& table) {
-#define WINDROW_ADD(NAME) table.add(op::NAME, [](const HostCall& call) { HWY_DYNAMIC_DISPATCH(NAME)(call); });
   WINDROW_FORMULAS(WINDROW_ADD)
   WINDROW_OTHERS(WINDROW_ADD)
 }

@@ -92,13 +92,7 @@ namespace windrow {
 
 #define WINDROW_KERNELS(X) X(layer_norm) X(layer_norm_gradient) X(rms_norm) X(rms_norm_gradient)
 
-#define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);
-WINDROW_KERNELS(WINDROW_EXPORT)
-
-void add_host_norm(KernelTable<float>& table) {
-#define WINDROW_ADD(NAME) table.add(op::NAME, [](const HostCall& call) { HWY_DYNAMIC_DISPATCH(NAME)(call); });
-  WINDROW_KERNELS(WINDROW_ADD)
-}
+WINDROW_HOST_KERNELS(add_host_norm, WINDROW_KERNELS)
 
 }  // namespace windrow
 #endif  // HWY_ONCE

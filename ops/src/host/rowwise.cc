@@ -176,22 +176,6 @@ void hinge_gradient(const HostCall& k) {
   }
 }
 
-/// For some columns of a segment: the first NaN or otherwise the first maximum, and the number of rows before it.
-struct Top {
-  V value, place;
-};
-template <class Load>
-HWY_INLINE Top top_of(Index first, Index last, Load load) {
-  Top top{load(first), hn::Zero(d)};
-  for (Index r = first + 1; r < last; ++r) {
-    const V x = load(r);
-    const auto higher = hn::Or(hn::Gt(x, top.value), hn::AndNot(hn::IsNaN(top.value), hn::IsNaN(x)));
-    top.value = hn::IfThenElse(higher, x, top.value);
-    top.place = hn::IfThenElse(higher, hn::Set(d, static_cast<float>(r - first)), top.place);
-  }
-  return top;
-}
-
 /// Writes part(top) for each non-empty segment.
 template <class Part>
 HWY_INLINE void write_tops(const HostCall& k, Part part) {
@@ -349,18 +333,12 @@ namespace windrow {
   X(gather_dot) X(gather_weighted_sum)
 // clang-format on
 
-#define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);
-WINDROW_KERNELS(WINDROW_EXPORT)
+WINDROW_HOST_KERNELS(add_host_rowwise, WINDROW_KERNELS)
 HWY_EXPORT(take_larger);
 HWY_EXPORT(sum_elements);
 
 void take_larger(float* to, const float* from, Index n) { HWY_DYNAMIC_DISPATCH(take_larger)(to, from, n); }
 float sum_elements(const float* x, Index n) { return HWY_DYNAMIC_DISPATCH(sum_elements)(x, n); }
-
-void add_host_rowwise(KernelTable<float>& table) {
-#define WINDROW_ADD(NAME) table.add(op::NAME, [](const HostCall& call) { HWY_DYNAMIC_DISPATCH(NAME)(call); });
-  WINDROW_KERNELS(WINDROW_ADD)
-}
 
 }  // namespace windrow
 #endif  // HWY_ONCE

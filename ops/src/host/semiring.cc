@@ -171,20 +171,10 @@ void log_matmul_weight_gradient(const HostCall& k) {
   for (Index i = 0; i < k.out.rows; ++i) std::copy_n(sums.row(i), k.out.width, k.out.row(i));
 }
 
-/// The first NaN or otherwise the first maximum, and its number.
-struct Best {
-  V value, place;
-};
+/// The largest term.
 template <class Load>
-HWY_INLINE Best best_of(const float* x, Index inner, Load load) {
-  Best best{hn::Add(hn::Set(d, x[0]), load(0)), hn::Zero(d)};
-  for (Index i = 1; i < inner; ++i) {
-    const V next = hn::Add(hn::Set(d, x[i]), load(i));
-    const auto better = hn::Or(hn::Gt(next, best.value), hn::AndNot(hn::IsNaN(best.value), hn::IsNaN(next)));
-    best.value = hn::IfThenElse(better, next, best.value);
-    best.place = hn::IfThenElse(better, hn::Set(d, static_cast<float>(i)), best.place);
-  }
-  return best;
+HWY_INLINE Top best_of(const float* x, Index inner, Load load) {
+  return top_of(0, inner, [&](Index i) HWY_ATTR { return hn::Add(hn::Set(d, x[i]), load(i)); });
 }
 
 void max_matmul(const HostCall& k) {
@@ -247,13 +237,7 @@ namespace windrow {
   X(max_matmul_weight_gradient) X(argmax_matmul)
 // clang-format on
 
-#define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);
-WINDROW_KERNELS(WINDROW_EXPORT)
-
-void add_host_semirings(KernelTable<float>& table) {
-#define WINDROW_ADD(NAME) table.add(op::NAME, [](const HostCall& call) { HWY_DYNAMIC_DISPATCH(NAME)(call); });
-  WINDROW_KERNELS(WINDROW_ADD)
-}
+WINDROW_HOST_KERNELS(add_host_semirings, WINDROW_KERNELS)
 
 }  // namespace windrow
 #endif  // HWY_ONCE

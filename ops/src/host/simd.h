@@ -238,7 +238,32 @@ HWY_INLINE void write_scalars(const HostCall& k, Value value) {
   for (Index r = 0; r < k.out.rows; ++r) write_scalar(k, r, value(r));
 }
 
+/// For some columns of rows, or terms of sums: the first NaN or otherwise the first maximum, and the number of those
+/// before it.
+struct Top {
+  V value, place;
+};
+/// Of load(i) for i in [first, last), which is not empty.
+template <class Load>
+HWY_INLINE Top top_of(Index first, Index last, Load load) {
+  Top top{load(first), hn::Zero(d)};
+  for (Index i = first + 1; i < last; ++i) {
+    const V x = load(i);
+    const auto higher = hn::Or(hn::Gt(x, top.value), hn::AndNot(hn::IsNaN(top.value), hn::IsNaN(x)));
+    top.value = hn::IfThenElse(higher, x, top.value);
+    top.place = hn::IfThenElse(higher, hn::Set(d, static_cast<float>(i - first)), top.place);
+  }
+  return top;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace windrow
 HWY_AFTER_NAMESPACE();
+
+// Defines ADD(table), which adds the kernels of KERNELS(X), each named like its operator. To be used in HWY_ONCE.
+#define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);
+#define WINDROW_ADD(NAME) table.add(op::NAME, [](const HostCall& call) { HWY_DYNAMIC_DISPATCH(NAME)(call); });
+#define WINDROW_HOST_KERNELS(ADD, KERNELS) \
+  KERNELS(WINDROW_EXPORT)                  \
+  void ADD(KernelTable<float>& table) { KERNELS(WINDROW_ADD) }
 #endif  // once for each instruction set

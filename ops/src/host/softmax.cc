@@ -259,13 +259,7 @@ namespace windrow {
   X(smoothed_cross_entropy) X(smoothed_cross_entropy_gradient) X(log_sum_exp) X(log_sum_exp_gradient)
 // clang-format on
 
-#define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);
-WINDROW_KERNELS(WINDROW_EXPORT)
-
-void add_host_softmax(KernelTable<float>& table) {
-#define WINDROW_ADD(NAME) table.add(op::NAME, [](const HostCall& call) { HWY_DYNAMIC_DISPATCH(NAME)(call); });
-  WINDROW_KERNELS(WINDROW_ADD)
-}
+WINDROW_HOST_KERNELS(add_host_softmax, WINDROW_KERNELS)
 
 }  // namespace windrow
 #endif  // HWY_ONCE

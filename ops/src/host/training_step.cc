@@ -293,11 +293,9 @@ void limit_norm(const HostCall& k) {
   X(momentum_step_rows)    \
   X(adagrad_step_rows) X(rmsprop_step_rows) X(adam_step_rows) X(count_step_rows) X(squared_norm)
 
-#define WINDROW_EXPORT(NAME) HWY_EXPORT(NAME);
 WINDROW_KERNELS(WINDROW_EXPORT)
 
 void add_host_training_steps(KernelTable<float>& table) {
-#define WINDROW_ADD(NAME) table.add(op::NAME, [](const HostCall& call) { HWY_DYNAMIC_DISPATCH(NAME)(call); });
   WINDROW_KERNELS(WINDROW_ADD)
   table.add(op::limit_norm, limit_norm);
 }

@@ -17,18 +17,11 @@ Type infer_top_k(const Operator& op, const Signature& s) {
   }
   return {s.in[0].rows, k * columns};
 }
-Type infer_top_k_gradient(const Operator& op, const Signature& s) {
-  require(s.in[1] == infer_top_k(op, s), op, s, "an operand, then a gradient of the result's shape");
-  return s.in[0];
-}
 Type infer_sample(const Operator& op, const Signature& s) {
   require_index(3, op, s);
   require(0 < s.in[0].width && s.in[0].width <= dropout_width_limit, op, s, "a width of 1 to 262144");
   return {s.in[0].rows, 1};
 }
-
-/// Numbers of columns are constant wherever they have a slope.
-Terms of_places(const Signature&) { return {std::nullopt}; }
 
 }  // namespace
 
@@ -38,11 +31,14 @@ constinit const Operator top_k = rowwise({.name = "top_k",
                                           .zero = 0b1,
                                           .attributes = "largest"});
 constinit const Operator top_k_gradient = rowwise(
-    {.name = "top_k_gradient", .inputs = 2, .infer = infer_top_k_gradient, .zero = 0b10, .attributes = "largest"});
+    {.name = "top_k_gradient", .inputs = 2, .infer = like_operand<infer_top_k>, .zero = 0b10, .attributes = "largest"});
 constinit const Operator arg_top_k =
-    rowwise({.name = "arg_top_k", .infer = infer_top_k, .gradients = of_places, .attributes = "largest"});
-constinit const Operator sample = rowwise(
-    {.name = "sample", .index_inputs = 1, .infer = infer_sample, .gradients = of_places, .attributes = "drawn_by"});
+    rowwise({.name = "arg_top_k", .infer = infer_top_k, .gradients = terms<no_gradient>, .attributes = "largest"});
+constinit const Operator sample = rowwise({.name = "sample",
+                                           .index_inputs = 1,
+                                           .infer = infer_sample,
+                                           .gradients = terms<no_gradient>,
+                                           .attributes = "drawn_by"});
 
 Attributes largest(Index k, Index columns, Order order) {
   if (k < 1 || columns < 1 || k > INT32_MAX || columns > INT32_MAX) {

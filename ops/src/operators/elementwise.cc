@@ -8,38 +8,12 @@
 namespace windrow::op {
 namespace {
 
-Terms of_add(const Signature&) { return {passed_on(), passed_on()}; }
-Terms of_sub(const Signature&) { return {passed_on(), GradientTerm{&neg, {gradient()}}}; }
-Terms of_mul(const Signature&) {
-  return {GradientTerm{&mul, {gradient(), y()}}, GradientTerm{&mul, {gradient(), x()}}};
-}
-Terms of_div(const Signature&) {
-  return {GradientTerm{&div, {gradient(), y()}}, GradientTerm{&div_gradient, {result(), y(), gradient()}}};
-}
-Terms of_maximum(const Signature&) {
-  return {GradientTerm{&maximum_gradient, {x(), y(), gradient()}},
-          GradientTerm{&maximum_gradient_strict, {y(), x(), gradient()}}};
-}
-// The rules of maximum, with exchanged operands.
-Terms of_minimum(const Signature&) {
-  return {GradientTerm{&maximum_gradient, {y(), x(), gradient()}},
-          GradientTerm{&maximum_gradient_strict, {x(), y(), gradient()}}};
-}
-Terms of_log_add_exp(const Signature&) {
-  return {GradientTerm{&log_add_exp_gradient, {x(), y(), gradient()}},
-          GradientTerm{&log_add_exp_gradient, {y(), x(), gradient()}}};
-}
 Terms of_scale_shift(const Signature& s) {
   const double factor = s.attributes.values[0];
-  return {factor == 1 ? passed_on() : GradientTerm{&scale, {gradient()}, {}, scaled_by(factor)}};
+  return {factor == 1 ? passed_on(s) : GradientTerm{&scale, {gradient()}, {}, scaled_by(factor)}};
 }
-Terms of_stop_gradient(const Signature&) { return {std::nullopt}; }
 Terms of_reverse_gradient(const Signature& s) {
   return {GradientTerm{&scale, {gradient()}, {}, scaled_by(-s.attributes.values[0])}};
-}
-Terms of_binary_cross_entropy(const Signature&) {
-  return {GradientTerm{&binary_cross_entropy_gradient, {x(), y(), gradient()}},
-          GradientTerm{&binary_cross_entropy_target_gradient, {x(), gradient()}}};
 }
 
 }  // namespace
@@ -58,15 +32,20 @@ static consteval Operator elementwise(OpName name, std::size_t inputs, unsigned 
           .scalar = scalar};
 }
 
-constinit const Operator add = elementwise("add", 2, 0, "x + y", of_add);
-constinit const Operator sub = elementwise("sub", 2, 0, "x - y", of_sub);
-constinit const Operator mul = elementwise("mul", 2, 0b11, "x * y", of_mul);
-constinit const Operator div = elementwise("div", 2, 0, "x / y", of_div);
-constinit const Operator maximum = elementwise("maximum", 2, 0, "x < y || y != y ? y : x", of_maximum);
-constinit const Operator minimum = elementwise("minimum", 2, 0, "y < x || y != y ? y : x", of_minimum);
+constinit const Operator add = elementwise("add", 2, 0, "x + y", terms<passed_on, passed_on>);
+constinit const Operator sub = elementwise("sub", 2, 0, "x - y", terms<passed_on, by<neg, gradient>>);
+constinit const Operator mul = elementwise("mul", 2, 0b11, "x * y", terms<by<mul, gradient, y>, by<mul, gradient, x>>);
+constinit const Operator div =
+    elementwise("div", 2, 0, "x / y", terms<by<div, gradient, y>, by<div_gradient, result, y, gradient>>);
+constinit const Operator maximum =
+    elementwise("maximum", 2, 0, "x < y || y != y ? y : x",
+                terms<by<maximum_gradient, x, y, gradient>, by<maximum_gradient_strict, y, x, gradient>>);
+constinit const Operator minimum =
+    elementwise("minimum", 2, 0, "y < x || y != y ? y : x",
+                terms<by<maximum_gradient, y, x, gradient>, by<maximum_gradient_strict, x, y, gradient>>);
 constinit const Operator log_add_exp =
     elementwise("log_add_exp", 2, 0, "(x < y || y != y ? y : x) + log1p(exp(x == y ? decltype(x)(0) : -fabs(x - y)))",
-                of_log_add_exp);
+                terms<by<log_add_exp_gradient, x, y, gradient>, by<log_add_exp_gradient, y, x, gradient>>);
 constinit const Operator neg = elementwise("neg", 1, 0b1, "-x", term<neg, gradient>);
 constinit const Operator scale = elementwise("scale", 1, 0b1, "a * x", term<scale, gradient>, "scaled_by");
 constinit const Operator scale_shift =
@@ -86,10 +65,10 @@ constinit const Operator softplus =
     elementwise("softplus", 1, 0, "(x < 0 ? 0 : x) + log1p(exp(-fabs(x)))", term<softplus_gradient, x, gradient>);
 constinit const Operator log_sigmoid =
     elementwise("log_sigmoid", 1, 0, "(x < 0 ? x : 0) - log1p(exp(-fabs(x)))", term<log_sigmoid_gradient, x, gradient>);
-constinit const Operator binary_cross_entropy =
-    elementwise("binary_cross_entropy", 2, 0,
-                "y < 0 || y > 1 ? (x - x) / (y - y) : fabs(x) * (x < 0 ? y : 1 - y) + log1p(exp(-fabs(x)))",
-                of_binary_cross_entropy);
+constinit const Operator binary_cross_entropy = elementwise(
+    "binary_cross_entropy", 2, 0,
+    "y < 0 || y > 1 ? (x - x) / (y - y) : fabs(x) * (x < 0 ? y : 1 - y) + log1p(exp(-fabs(x)))",
+    terms<by<binary_cross_entropy_gradient, x, y, gradient>, by<binary_cross_entropy_target_gradient, x, gradient>>);
 // gelu(x) = x * sigmoid(v) for v = sqrt(8 / pi) * (x + 0.044715 * x^3), since (1 + tanh(v / 2)) / 2 = sigmoid(v).
 #define WINDROW_GELU_V(X) "decltype(x)(1.5957691216057308) * (" X " + decltype(x)(0.044715) * " X " * " X " * " X ")"
 constinit const Operator gelu =
@@ -129,7 +108,7 @@ constinit const Operator pow = elementwise("pow", 1, 0, "(x < 0 ? b : 1) * exp(a
 constinit const Operator pow_gradient = elementwise(
     "pow_gradient", 2, 0, "y * a * (x < 0 ? -b : 1) * (a == 1 ? 1 : exp((a - 1) * log(b == 0 ? x : fabs(x))))", nullptr,
     "to_power");
-constinit const Operator stop_gradient = elementwise("stop_gradient", 1, 0b1, "x", of_stop_gradient);
+constinit const Operator stop_gradient = elementwise("stop_gradient", 1, 0b1, "x", terms<no_gradient>);
 constinit const Operator reverse_gradient =
     elementwise("reverse_gradient", 1, 0b1, "x", of_reverse_gradient, "scaled_by");
 constinit const Operator tanh_gradient = elementwise("tanh_gradient", 2, 0b10, "y * (1 - x * x)");

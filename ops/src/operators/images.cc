@@ -47,10 +47,6 @@ Type infer_max_pool2d(const Operator& op, const Signature& s) {
   require_width(window.image(), 0, op, s);
   return {s.in[0].rows, window.channels * window.positions()};
 }
-Type infer_max_pool2d_gradient(const Operator& op, const Signature& s) {
-  require(s.in[1] == infer_max_pool2d(op, s), op, s, "images, then a gradient of the result's shape");
-  return s.in[0];
-}
 Type infer_add_channel_bias(const Operator& op, const Signature& s) {
   const Index channels = s.in[1].width;
   require(s.in[1].rows == Rows::count(1) && channels > 0 && s.in[0].width % channels == 0, op, s,
@@ -63,12 +59,8 @@ Type infer_add_channel_bias_gradient(const Operator& op, const Signature& s) {
   return {Rows::count(1), channels};
 }
 
-Terms of_conv2d(const Signature& s) {
-  return {GradientTerm{&conv2d_data_gradient, {gradient(), y()}, {}, s.attributes},
-          GradientTerm{&conv2d_filter_gradient, {x(), gradient()}, {}, s.attributes}};
-}
 Terms of_add_channel_bias(const Signature& s) {
-  return {passed_on(), GradientTerm{&add_channel_bias_gradient, {gradient()}, {}, to_width(s.in[1].width)}};
+  return {passed_on(s), GradientTerm{&add_channel_bias_gradient, {gradient()}, {}, to_width(s.in[1].width)}};
 }
 
 void require_sizes(const Window2d& w) {
@@ -82,13 +74,14 @@ void require_sizes(const Window2d& w) {
 
 }  // namespace
 
-constinit const Operator conv2d = rowwise({.name = "conv2d",
-                                           .inputs = 2,
-                                           .infer = infer_conv2d,
-                                           .gradients = of_conv2d,
-                                           .whole = 0b10,
-                                           .zero = 0b11,
-                                           .attributes = "sliding"});
+constinit const Operator conv2d =
+    rowwise({.name = "conv2d",
+             .inputs = 2,
+             .infer = infer_conv2d,
+             .gradients = terms<by<conv2d_data_gradient, gradient, y>, by<conv2d_filter_gradient, x, gradient>>,
+             .whole = 0b10,
+             .zero = 0b11,
+             .attributes = "sliding"});
 constinit const Operator conv2d_data_gradient = rowwise({.name = "conv2d_data_gradient",
                                                          .inputs = 2,
                                                          .infer = infer_data_gradient,
@@ -107,7 +100,7 @@ constinit const Operator max_pool2d = rowwise({.name = "max_pool2d",
                                                .attributes = "sliding"});
 constinit const Operator max_pool2d_gradient = rowwise({.name = "max_pool2d_gradient",
                                                         .inputs = 2,
-                                                        .infer = infer_max_pool2d_gradient,
+                                                        .infer = like_operand<infer_max_pool2d>,
                                                         .zero = 0b10,
                                                         .attributes = "sliding"});
 constinit const Operator add_channel_bias = rowwise({.name = "add_channel_bias",

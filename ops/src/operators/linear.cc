@@ -29,7 +29,6 @@ Type infer_row_operand(const Operator& op, const Signature& s) {
 }
 Type infer_column_dot(const Operator& op, const Signature& s) { return {Rows::count(1), same_shape(op, s).width}; }
 Type infer_column_sum(const Operator&, const Signature& s) { return {Rows::count(1), s.in[0].width}; }
-Type infer_row_sum(const Operator&, const Signature& s) { return {s.in[0].rows, 1}; }
 Type infer_spread_rows(const Operator& op, const Signature& s) {
   require(s.in[0].rows == Rows::count(1), op, s, "one row");
   return {s.attributes.rows, s.in[0].width};
@@ -39,22 +38,6 @@ Type infer_spread_columns(const Operator& op, const Signature& s) {
   return {s.in[0].rows, s.attributes.sizes[0]};
 }
 
-Terms of_matmul(const Signature&) {
-  return {GradientTerm{&matmul_nt, {gradient(), y()}}, GradientTerm{&matmul_tn, {x(), gradient()}}};
-}
-Terms of_matmul_nt(const Signature&) {
-  return {GradientTerm{&matmul, {gradient(), y()}}, GradientTerm{&matmul_tn, {gradient(), x()}}};
-}
-Terms of_matmul_tn(const Signature&) {
-  return {GradientTerm{&matmul_nt, {y(), gradient()}}, GradientTerm{&matmul, {x(), gradient()}}};
-}
-Terms of_add_bias(const Signature&) { return {passed_on(), GradientTerm{&column_sum, {gradient()}}}; }
-Terms of_mul_row(const Signature&) {
-  return {GradientTerm{&mul_row, {gradient(), y()}}, GradientTerm{&column_dot, {x(), gradient()}}};
-}
-Terms of_column_dot(const Signature&) {
-  return {GradientTerm{&mul_row, {y(), gradient()}}, GradientTerm{&mul_row, {x(), gradient()}}};
-}
 Terms of_column_sum(const Signature& s) {
   return {GradientTerm{&spread_rows, {gradient()}, {}, to_rows(s.in[0].rows)}};
 }
@@ -64,24 +47,35 @@ Terms of_row_sum(const Signature& s) {
 
 }  // namespace
 
-constinit const Operator matmul = rowwise(
-    {.name = "matmul", .inputs = 2, .infer = infer_matmul, .gradients = of_matmul, .whole = 0b10, .zero = 0b11});
+constinit const Operator matmul = rowwise({.name = "matmul",
+                                           .inputs = 2,
+                                           .infer = infer_matmul,
+                                           .gradients = terms<by<matmul_nt, gradient, y>, by<matmul_tn, x, gradient>>,
+                                           .whole = 0b10,
+                                           .zero = 0b11});
 constinit const Operator matmul_nt = rowwise({.name = "matmul_nt",
                                               .inputs = 2,
                                               .infer = infer_matmul_nt,
-                                              .gradients = of_matmul_nt,
+                                              .gradients = terms<by<matmul, gradient, y>, by<matmul_tn, gradient, x>>,
                                               .whole = 0b10,
                                               .zero = 0b11});
 constinit const Operator matmul_tn =
-    sum_of_rows({.name = "matmul_tn", .inputs = 2, .infer = infer_matmul_tn, .gradients = of_matmul_tn, .zero = 0b11});
+    sum_of_rows({.name = "matmul_tn",
+                 .inputs = 2,
+                 .infer = infer_matmul_tn,
+                 .gradients = terms<by<matmul_nt, y, gradient>, by<matmul, x, gradient>>,
+                 .zero = 0b11});
 constinit const Operator transpose{
     .name = "transpose", .infer = infer_transpose, .gradients = term<transpose, gradient>, .zero = 0b1};
-constinit const Operator add_bias =
-    rowwise({.name = "add_bias", .inputs = 2, .infer = infer_row_operand, .gradients = of_add_bias, .whole = 0b10});
+constinit const Operator add_bias = rowwise({.name = "add_bias",
+                                             .inputs = 2,
+                                             .infer = infer_row_operand,
+                                             .gradients = terms<passed_on, by<column_sum, gradient>>,
+                                             .whole = 0b10});
 constinit const Operator column_sum = sum_of_rows(
     {.name = "column_sum", .infer = infer_column_sum, .gradients = of_column_sum, .zero = 0b1, .columnwise = true});
 constinit const Operator row_sum =
-    rowwise({.name = "row_sum", .infer = infer_row_sum, .gradients = of_row_sum, .zero = 0b1});
+    rowwise({.name = "row_sum", .infer = one_column, .gradients = of_row_sum, .zero = 0b1});
 constinit const Operator spread_rows{.name = "spread_rows",
                                      .infer = infer_spread_rows,
                                      .gradients = term<column_sum, gradient>,
@@ -93,14 +87,19 @@ constinit const Operator spread_columns = rowwise({.name = "spread_columns",
                                                    .zero = 0b1,
                                                    .attributes = "to_width"});
 
-constinit const Operator mul_row = rowwise(
-    {.name = "mul_row", .inputs = 2, .infer = infer_row_operand, .gradients = of_mul_row, .whole = 0b10, .zero = 0b11});
-constinit const Operator column_dot = sum_of_rows({.name = "column_dot",
-                                                   .inputs = 2,
-                                                   .infer = infer_column_dot,
-                                                   .gradients = of_column_dot,
-                                                   .zero = 0b11,
-                                                   .columnwise = true});
+constinit const Operator mul_row = rowwise({.name = "mul_row",
+                                            .inputs = 2,
+                                            .infer = infer_row_operand,
+                                            .gradients = terms<by<mul_row, gradient, y>, by<column_dot, x, gradient>>,
+                                            .whole = 0b10,
+                                            .zero = 0b11});
+constinit const Operator column_dot =
+    sum_of_rows({.name = "column_dot",
+                 .inputs = 2,
+                 .infer = infer_column_dot,
+                 .gradients = terms<by<mul_row, y, gradient>, by<mul_row, x, gradient>>,
+                 .zero = 0b11,
+                 .columnwise = true});
 
 Attributes to_rows(Rows rows) { return {.made_by = "to_rows", .rows = rows}; }
 Attributes to_width(Index width) {

@@ -10,22 +10,12 @@
 namespace windrow::op {
 namespace {
 
-Type infer_cross_entropy(const Operator& op, const Signature& s) {
-  require_index(1, op, s);
-  return {s.in[0].rows, 1};
-}
-Type infer_cross_entropy_gradient(const Operator& op, const Signature& s) {
-  require(s.in[1] == infer_cross_entropy(op, s), op, s, "logits, and a gradient of width 1 for each row");
-  return s.in[0];
-}
-Type infer_log_sum_exp(const Operator&, const Signature& s) { return {s.in[0].rows, 1}; }
 Type infer_log_sum_exp_gradient(const Operator& op, const Signature& s) {
   const Type of_row{s.in[0].rows, 1};
   require(s.in[1] == of_row && s.in[2] == of_row, op, s,
           "a result and a gradient of width 1 for each row of the first");
   return s.in[0];
 }
-Type infer_squared_distance(const Operator& op, const Signature& s) { return {same_shape(op, s).rows, 1}; }
 Type infer_squared_distance_gradient(const Operator& op, const Signature& s) {
   const Type& type = s.in[0];
   require(s.in[1] == type && s.in[2] == Type{type.rows, 1}, op, s,
@@ -37,11 +27,6 @@ Type infer_dropout(const Operator& op, const Signature& s) {
   require_index(has_seeds ? 5 : 3, op, s);
   require(s.in[0].width <= dropout_width_limit, op, s, "a width of at most 262144");
   return s.in[0];
-}
-
-Terms of_squared_distance(const Signature&) {
-  return {GradientTerm{&squared_distance_gradient, {x(), y(), gradient()}},
-          GradientTerm{&squared_distance_gradient, {y(), x(), gradient()}}};
 }
 
 /// A label, or -1 for none.
@@ -58,47 +43,50 @@ constinit const Operator log_softmax =
 constinit const Operator log_softmax_gradient =
     rowwise({.name = "log_softmax_gradient", .inputs = 2, .infer = same_shape, .zero = 0b10});
 constinit const Operator squared_distance = rowwise(
-    {.name = "squared_distance", .inputs = 2, .infer = infer_squared_distance, .gradients = of_squared_distance});
+    {.name = "squared_distance",
+     .inputs = 2,
+     .infer = column_of_two,
+     .gradients = terms<by<squared_distance_gradient, x, y, gradient>, by<squared_distance_gradient, y, x, gradient>>});
 constinit const Operator squared_distance_gradient = rowwise(
     {.name = "squared_distance_gradient", .inputs = 3, .infer = infer_squared_distance_gradient, .zero = 0b100});
 constinit const Operator softmax_cross_entropy =
     rowwise({.name = "softmax_cross_entropy",
              .index_inputs = 1,
-             .infer = infer_cross_entropy,
+             .infer = one_column_by_index,
              .gradients = term<softmax_cross_entropy_gradient, x, gradient>,
              .index_range = labels});
 constinit const Operator softmax_cross_entropy_gradient = rowwise({.name = "softmax_cross_entropy_gradient",
                                                                    .inputs = 2,
                                                                    .index_inputs = 1,
-                                                                   .infer = infer_cross_entropy_gradient,
+                                                                   .infer = like_operand<one_column_by_index>,
                                                                    .zero = 0b10});
 constinit const Operator smoothed_cross_entropy =
     rowwise({.name = "smoothed_cross_entropy",
              .index_inputs = 1,
-             .infer = infer_cross_entropy,
+             .infer = one_column_by_index,
              .gradients = term<smoothed_cross_entropy_gradient, x, gradient>,
              .attributes = "smoothed_by",
              .index_range = labels});
 constinit const Operator smoothed_cross_entropy_gradient = rowwise({.name = "smoothed_cross_entropy_gradient",
                                                                     .inputs = 2,
                                                                     .index_inputs = 1,
-                                                                    .infer = infer_cross_entropy_gradient,
+                                                                    .infer = like_operand<one_column_by_index>,
                                                                     .zero = 0b10,
                                                                     .attributes = "smoothed_by"});
 constinit const Operator hinge = rowwise({.name = "hinge",
                                           .index_inputs = 1,
-                                          .infer = infer_cross_entropy,
+                                          .infer = one_column_by_index,
                                           .gradients = term<hinge_gradient, x, gradient>,
                                           .attributes = "with_margin",
                                           .index_range = labels});
 constinit const Operator hinge_gradient = rowwise({.name = "hinge_gradient",
                                                    .inputs = 2,
                                                    .index_inputs = 1,
-                                                   .infer = infer_cross_entropy_gradient,
+                                                   .infer = like_operand<one_column_by_index>,
                                                    .zero = 0b10,
                                                    .attributes = "with_margin"});
-constinit const Operator log_sum_exp = rowwise(
-    {.name = "log_sum_exp", .infer = infer_log_sum_exp, .gradients = term<log_sum_exp_gradient, x, result, gradient>});
+constinit const Operator log_sum_exp =
+    rowwise({.name = "log_sum_exp", .infer = one_column, .gradients = term<log_sum_exp_gradient, x, result, gradient>});
 constinit const Operator log_sum_exp_gradient =
     rowwise({.name = "log_sum_exp_gradient", .inputs = 3, .infer = infer_log_sum_exp_gradient, .zero = 0b100});
 constinit const Operator dropout = rowwise({.name = "dropout",

@@ -6,7 +6,6 @@
 #include "windrow/ops/operators.h"
 
 namespace windrow::op {
-namespace {}  // namespace
 
 constinit const Operator layer_norm = rowwise({.name = "layer_norm",
                                                .infer = same_shape,

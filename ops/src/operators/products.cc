@@ -8,7 +8,6 @@
 namespace windrow::op {
 namespace {
 
-Type infer_row_dot(const Operator& op, const Signature& s) { return {same_shape(op, s).rows, 1}; }
 Type infer_mul_columns(const Operator& op, const Signature& s) {
   require(s.in[1] == Type{s.in[0].rows, 1}, op, s, "a second of width 1, with a row for each of the first");
   return s.in[0];
@@ -20,12 +19,6 @@ Type infer_matmul_each(const Operator& op, const Signature& s) {
   return {x.rows, rows * columns};
 }
 
-Terms of_row_dot(const Signature&) {
-  return {GradientTerm{&mul_columns, {y(), gradient()}}, GradientTerm{&mul_columns, {x(), gradient()}}};
-}
-Terms of_mul_columns(const Signature&) {
-  return {GradientTerm{&mul_columns, {gradient(), y()}}, GradientTerm{&row_dot, {gradient(), x()}}};
-}
 Terms of_matmul_each(const Signature& s) {
   const auto [rows, inner, columns] = product_sizes(s.attributes);
   return {GradientTerm{&matmul_each_nt, {gradient(), y()}, {}, product_of(rows, columns, inner)},
@@ -56,8 +49,10 @@ static consteval Operator product(OpName name, Type (*infer)(const Operator&, co
           .attributes = attributes};
 }
 
-constinit const Operator row_dot = product("row_dot", infer_row_dot, of_row_dot);
-constinit const Operator mul_columns = product("mul_columns", infer_mul_columns, of_mul_columns);
+constinit const Operator row_dot =
+    product("row_dot", column_of_two, terms<by<mul_columns, y, gradient>, by<mul_columns, x, gradient>>);
+constinit const Operator mul_columns =
+    product("mul_columns", infer_mul_columns, terms<by<mul_columns, gradient, y>, by<row_dot, gradient, x>>);
 constinit const Operator matmul_each = product("matmul_each", infer_matmul_each, of_matmul_each, "product_of");
 constinit const Operator matmul_each_nt = product("matmul_each_nt", infer_matmul_each, of_matmul_each_nt, "product_of");
 constinit const Operator matmul_each_tn = product("matmul_each_tn", infer_matmul_each, of_matmul_each_tn, "product_of");

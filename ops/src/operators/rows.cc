@@ -85,19 +85,10 @@ Type infer_place(const Operator& op, const Signature& s) {
   }
   return {s.in[0].rows, width};
 }
-Type infer_pick(const Operator& op, const Signature& s) {
-  require_index(1, op, s);
-  return {s.in[0].rows, 1};
-}
 Type infer_pick_gradient(const Operator& op, const Signature& s) {
   require_index(1, op, s);
   require(s.in[0].width == 1, op, s, "a width of 1");
   return {s.in[0].rows, s.attributes.sizes[0]};
-}
-Type infer_row_max(const Operator&, const Signature& s) { return {s.in[0].rows, 1}; }
-Type infer_row_max_gradient(const Operator& op, const Signature& s) {
-  require(s.in[1] == infer_row_max(op, s), op, s, "an operand, then a gradient of width 1 for each row");
-  return s.in[0];
 }
 Type infer_segments(const Operator& op, const Signature& s) {
   require(s.indices[0].width == 2, op, s, "indices of width 2: begin and end of each segment");
@@ -106,10 +97,6 @@ Type infer_segments(const Operator& op, const Signature& s) {
 Type infer_segment_spread(const Operator& op, const Signature& s) {
   require_index(2, op, s);
   return {s.attributes.rows, s.in[0].width};
-}
-Type infer_segment_max_gradient(const Operator& op, const Signature& s) {
-  require(infer_segments(op, s) == s.in[1], op, s, "an operand, then a gradient of the result's shape");
-  return s.in[0];
 }
 Terms of_gather(const Signature& s) { return {GradientTerm{&scatter_rows, {gradient()}, {0}, to_rows(s.in[0].rows)}}; }
 Terms of_embedding_bag(const Signature& s) {
@@ -189,16 +176,16 @@ constinit const Operator place =
 
 constinit const Operator pick = rowwise({.name = "pick",
                                          .index_inputs = 1,
-                                         .infer = infer_pick,
+                                         .infer = one_column_by_index,
                                          .gradients = of_pick,
                                          .zero = 0b1,
                                          .index_range = columns_or_none});
 constinit const Operator pick_gradient = rowwise(
     {.name = "pick_gradient", .index_inputs = 1, .infer = infer_pick_gradient, .zero = 0b1, .attributes = "to_width"});
 constinit const Operator row_max =
-    rowwise({.name = "row_max", .infer = infer_row_max, .gradients = term<row_max_gradient, x, gradient>, .zero = 0b1});
+    rowwise({.name = "row_max", .infer = one_column, .gradients = term<row_max_gradient, x, gradient>, .zero = 0b1});
 constinit const Operator row_max_gradient =
-    rowwise({.name = "row_max_gradient", .inputs = 2, .infer = infer_row_max_gradient, .zero = 0b10});
+    rowwise({.name = "row_max_gradient", .inputs = 2, .infer = like_operand<one_column>, .zero = 0b10});
 
 /// A reduction of the rows of each segment.
 static consteval Operator reduction(OpName name, Terms (*gradients)(const Signature&)) {
@@ -236,7 +223,7 @@ constinit const Operator segment_spread_mean = sum_of_rows({.name = "segment_spr
                                                             .columnwise = true,
                                                             .attributes = "to_rows"});
 constinit const Operator segment_max_gradient{
-    .name = "segment_max_gradient", .inputs = 2, .index_inputs = 1, .infer = infer_segment_max_gradient};
+    .name = "segment_max_gradient", .inputs = 2, .index_inputs = 1, .infer = like_operand<infer_segments>};
 constinit const Operator sgd_rows{.name = "sgd_rows",
                                   .inputs = Operator::any_number,
                                   .index_inputs = 2,

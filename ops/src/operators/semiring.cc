@@ -38,28 +38,25 @@ Type infer_choice_weight_gradient(const Operator& op, const Signature& s) {
   return s.in[1];
 }
 
-Terms of_log_matmul(const Signature&) {
-  return {GradientTerm{&log_matmul_gradient, {x(), y(), result(), gradient()}},
-          GradientTerm{&log_matmul_weight_gradient, {x(), y(), result(), gradient()}}};
-}
-
-Terms of_max_matmul(const Signature&) {
-  return {GradientTerm{&max_matmul_gradient, {x(), y(), gradient()}},
-          GradientTerm{&max_matmul_weight_gradient, {x(), y(), gradient()}}};
-}
-
-Terms of_argmax(const Signature&) { return {std::nullopt, std::nullopt}; }
-
 }  // namespace
 
-constinit const Operator log_matmul =
-    rowwise({.name = "log_matmul", .inputs = 2, .infer = infer_product, .gradients = of_log_matmul, .whole = 0b10});
+constinit const Operator log_matmul = rowwise(
+    {.name = "log_matmul",
+     .inputs = 2,
+     .infer = infer_product,
+     .gradients =
+         terms<by<log_matmul_gradient, x, y, result, gradient>, by<log_matmul_weight_gradient, x, y, result, gradient>>,
+     .whole = 0b10});
 constinit const Operator log_matmul_gradient =
     rowwise({.name = "log_matmul_gradient", .inputs = 4, .infer = infer_gradient, .whole = 0b10, .zero = 0b1000});
 constinit const Operator log_matmul_weight_gradient = sum_of_rows(
     {.name = "log_matmul_weight_gradient", .inputs = 4, .infer = infer_weight_gradient, .whole = 0b10, .zero = 0b1000});
-constinit const Operator max_matmul =
-    rowwise({.name = "max_matmul", .inputs = 2, .infer = infer_product, .gradients = of_max_matmul, .whole = 0b10});
+constinit const Operator max_matmul = rowwise(
+    {.name = "max_matmul",
+     .inputs = 2,
+     .infer = infer_product,
+     .gradients = terms<by<max_matmul_gradient, x, y, gradient>, by<max_matmul_weight_gradient, x, y, gradient>>,
+     .whole = 0b10});
 constinit const Operator max_matmul_gradient =
     rowwise({.name = "max_matmul_gradient", .inputs = 3, .infer = infer_choice_gradient, .whole = 0b10, .zero = 0b100});
 constinit const Operator max_matmul_weight_gradient = sum_of_rows({.name = "max_matmul_weight_gradient",
@@ -67,7 +64,10 @@ constinit const Operator max_matmul_weight_gradient = sum_of_rows({.name = "max_
                                                                    .infer = infer_choice_weight_gradient,
                                                                    .whole = 0b10,
                                                                    .zero = 0b100});
-constinit const Operator argmax_matmul =
-    rowwise({.name = "argmax_matmul", .inputs = 2, .infer = infer_product, .gradients = of_argmax, .whole = 0b10});
+constinit const Operator argmax_matmul = rowwise({.name = "argmax_matmul",
+                                                  .inputs = 2,
+                                                  .infer = infer_product,
+                                                  .gradients = terms<no_gradient, no_gradient>,
+                                                  .whole = 0b10});
 
 }  // namespace windrow::op

@@ -13,6 +13,9 @@
 
 namespace windrow {
 
+/// The shapes to which an operator is applied.
+Signature signature_of(const Operands& operands);
+
 /// What a recorder has noted.
 struct RecordedOps {
   /// A variable that ops access, and the buffer behind it, if there is one. The recording holds each buffer once.

@@ -58,7 +58,7 @@ class Analysis {
     find_inner();
     if (options_.order == Order::breadth_first) order_by_depth();
     Replay made = lay_out();
-    const std::vector<Group> parts = groups();
+    const std::vector<OpRun> parts = groups();
     find_listed(parts);
     const auto run = std::make_shared<ReplayedOps>();
     if (!parallel()) run->turn.emplace(engine_, host_allocator(), 0, OpName("turn"));
@@ -71,7 +71,7 @@ class Analysis {
 
  private:
   /// Ops [first, end), which become one op of the graph.
-  struct Group {
+  struct OpRun {
     std::size_t first, end;
   };
 
@@ -223,8 +223,8 @@ class Analysis {
   }
 
   /// With `parallel` each op by itself; otherwise neighbours of one lane together.
-  std::vector<Group> groups() const {
-    std::vector<Group> all;
+  std::vector<OpRun> groups() const {
+    std::vector<OpRun> all;
     for (std::size_t i = 0; i < ops_.size(); ++i) {
       const bool begins = all.empty() || parallel() || ops_[i].options.lane != ops_[i - 1].options.lane ||
                           runs_alone(ops_[i]) || runs_alone(ops_[i - 1]);
@@ -235,7 +235,7 @@ class Analysis {
   }
 
   /// The turn orders groups, so they list an inner item only where a failure must pass from one to another.
-  void find_listed(const std::vector<Group>& groups) {
+  void find_listed(const std::vector<OpRun>& groups) {
     listed_.assign(items_.size(), parallel());
     std::vector<std::size_t> last(items_.size(), groups.size());  // by item: a group that uses it
     for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -249,7 +249,7 @@ class Analysis {
   }
 
   /// A variable that the first op of the group overwrites is overwritten.
-  std::vector<Access> accesses(const Group& group) const {
+  std::vector<Access> accesses(const OpRun& group) const {
     std::vector<Use> all;
     for (std::size_t i = group.first; i < group.end; ++i) {
       for (const Use& use : ops_[i].uses) {
@@ -268,7 +268,7 @@ class Analysis {
   }
 
   /// Of several ops, the highest priority.
-  PushOptions options_of(const Group& group) const {
+  PushOptions options_of(const OpRun& group) const {
     PushOptions options = ops_[group.first].options;
     if (parallel() || runs_alone(ops_[group.first])) return options;
     for (std::size_t i = group.first; i < group.end; ++i) {
@@ -281,7 +281,7 @@ class Analysis {
 
   /// Of a group on a lane that captures: each run of operators, since other ops may copy from memory of the host, which
   /// must not be captured.
-  void capture_runs(const Group& group, std::vector<CapturedRun>& runs) const {
+  void capture_runs(const OpRun& group, std::vector<CapturedRun>& runs) const {
     Lane* const lane = engine_.lane(ops_[group.first].options.lane);
     if (parallel() || !options_.capture || dynamic_cast<CapturingLane*>(lane) == nullptr) return;
     for (std::size_t i = group.first; i < group.end; ++i) {
@@ -291,8 +291,8 @@ class Analysis {
     }
   }
 
-  void capture(const std::vector<Group>& groups, const std::shared_ptr<ReplayedOps>& run, Replay& made) {
-    for (const Group& group : groups) {
+  void capture(const std::vector<OpRun>& groups, const std::shared_ptr<ReplayedOps>& run, Replay& made) {
+    for (const OpRun& group : groups) {
       std::vector<Access> of_all = accesses(group);
       if (run->turn) of_all.push_back(overwrite(run->turn->var()));  // replays overlap nowhere, nor do groups
       made.accesses += of_all.size();

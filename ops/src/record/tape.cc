@@ -11,11 +11,6 @@
 #include "record/recorder.h"
 
 namespace windrow {
-namespace {
-
-Type taped_type(const auto& tensor) { return {Rows::count(tensor.rows()), tensor.width()}; }
-
-}  // namespace
 
 class Tape::Impl {
  public:
@@ -132,7 +127,7 @@ class Tape::Impl {
     std::vector<std::uint64_t> of_tensors;  ///< operands, index operands, results
   };
   /// An operator and its result, or what was noted.
-  struct Step {
+  struct TapeEntry {
     const Operator* op = nullptr;
     Operands operands;
     std::vector<Tensor> results;
@@ -157,7 +152,7 @@ class Tape::Impl {
   }
   /// Throws if something was written since that the gradients of the step are computed from, or if results were written
   /// again: what used them has other values than the step computed.
-  void require_unchanged(const Step& step) const {
+  void require_unchanged(const TapeEntry& step) const {
     const auto& [recorder, versions] = step.versions;
     if (recorder != Recorder::here()) return;
     const std::size_t in = step.operands.in.size(), indices = step.operands.indices.size();
@@ -243,7 +238,7 @@ class Tape::Impl {
     std::unordered_map<const Buffer*, bool> on_path;  // false: noted functions may give it a gradient, or none
     for (const Tensor& result : from) on_path[result.buffer().get()] = true;
     for (std::size_t i = steps_.size(); i-- > 0;) {
-      Step& step = steps_[i];
+      TapeEntry& step = steps_[i];
       const auto is_on_path = [&](const Tensor& tensor) { return on_path.contains(tensor.buffer().get()); };
       if (std::ranges::none_of(step.results, is_on_path)) continue;
       const bool certain = step.op != nullptr && on_path[step.results.front().buffer().get()];
@@ -263,12 +258,9 @@ class Tape::Impl {
     if (op.gradients == nullptr)
       throw MisuseError("Tape: operator " + std::string(op.name.text()) + " has no gradient");
   }
-  static GradientTerms terms_of(const Step& step) {
+  static GradientTerms terms_of(const TapeEntry& step) {
     require_gradient(*step.op);
-    Signature signature{.attributes = step.operands.attributes};
-    for (const Tensor& tensor : step.operands.in) signature.in.push_back(taped_type(tensor));
-    for (const IntTensor& tensor : step.operands.indices) signature.indices.push_back(taped_type(tensor));
-    return step.op->gradients(signature);
+    return step.op->gradients(signature_of(step.operands));
   }
 
   /// If a noted function throws, no gradient is left that lacks a part.
@@ -284,7 +276,7 @@ class Tape::Impl {
 
   void go_through_steps(std::source_location pushed_at) {
     for (; !steps_.empty(); steps_.pop_back()) {
-      const Step& step = steps_.back();
+      const TapeEntry& step = steps_.back();
       Gradients of_results;
       for (const Tensor& result : step.results) of_results.push_back(find(result)->gradient);
       if (std::ranges::any_of(of_results, [](const auto& gradient) { return gradient.has_value(); })) {
@@ -297,7 +289,7 @@ class Tape::Impl {
     }
   }
 
-  void differentiate_noted(const Step& step, const Gradients& of_results, std::source_location pushed_at) {
+  void differentiate_noted(const TapeEntry& step, const Gradients& of_results, std::source_location pushed_at) {
     const std::vector<Tensor>& operands = step.operands.in;
     std::vector<bool> wanted;
     for (const Tensor& operand : operands) wanted.push_back(find(operand) != nullptr);
@@ -328,7 +320,7 @@ class Tape::Impl {
     to.gradient = to.gradient ? apply_new(op::add, {.in = {*to.gradient, gradient}}, pushed_at) : gradient;
   }
 
-  void differentiate(const Step& step, const Tensor& gradient, std::source_location pushed_at) {
+  void differentiate(const TapeEntry& step, const Tensor& gradient, std::source_location pushed_at) {
     require_gradient(*step.op);
     for (std::size_t k = 0; k < step.terms.size(); ++k) {
       Value* const operand = find(step.operands.in[k]);
@@ -336,7 +328,7 @@ class Tape::Impl {
     }
   }
 
-  void add_term(Value& to, const GradientTerm& term, const Step& step, const Tensor& gradient,
+  void add_term(Value& to, const GradientTerm& term, const TapeEntry& step, const Tensor& gradient,
                 std::source_location pushed_at) const {
     const auto named = [&](const Ref& ref) {
       if (ref.of == Ref::Of::operand) return step.operands.in[ref.number];
@@ -354,7 +346,7 @@ class Tape::Impl {
   std::unordered_map<const Buffer*, Value> values_;  // by the buffer, which the value holds
   /// Buffers of operands that depend on nothing that was watched by then. They may end.
   std::set<std::weak_ptr<Buffer>, std::owner_less<>> used_;
-  std::vector<Step> steps_;
+  std::vector<TapeEntry> steps_;
   bool over_ = false;
 };
 

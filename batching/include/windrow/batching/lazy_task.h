@@ -40,6 +40,59 @@
 
 namespace windrow {
 
+namespace lazy {
+template <class T>
+struct PromiseOf;
+}  // namespace lazy
+
+template <class T = void>
+class LazyTask;
+/// The results of several tasks: a vector, or void.
+template <class T>
+using LazyResults = std::conditional_t<std::is_void_v<T>, void, std::vector<T>>;
+template <class T>
+LazyResults<T> run(LazyGraph& graph, std::vector<LazyTask<T>> tasks,
+                   std::source_location from = std::source_location::current());
+
+/// A coroutine that has not started, or waits. An owner: it can be moved, and its destructor destroys an unfinished
+/// coroutine.
+template <class T>
+class [[nodiscard]] LazyTask {
+ public:
+  using promise_type = lazy::PromiseOf<T>;
+
+  explicit LazyTask(std::coroutine_handle<promise_type> task) : task_(task) {}
+  LazyTask(LazyTask&& other) noexcept : task_(std::exchange(other.task_, nullptr)) {}
+  LazyTask& operator=(LazyTask other) noexcept {
+    std::swap(task_, other.task_);
+    return *this;
+  }
+  ~LazyTask() {
+    if (task_) task_.destroy();
+  }
+
+  // A task can await another task: that starts it, and co_await returns its result.
+  bool await_ready() const noexcept { return false; }
+  template <class P>
+  void await_suspend(std::coroutine_handle<P> behind) {
+    if (!task_) throw MisuseError("co_await: a task that was moved from; expected one that has not begun");
+    task_.promise().behind = behind;
+    task_.promise().next = behind.promise().next;
+    *task_.promise().next = task_;
+  }
+  T await_resume() { return result(); }
+
+ private:
+  template <class U>
+  friend LazyResults<U> run(LazyGraph& graph, std::vector<LazyTask<U>> tasks, std::source_location from);
+  T result() {
+    if (task_.promise().error) std::rethrow_exception(task_.promise().error);
+    return task_.promise().take();
+  }
+
+  std::coroutine_handle<promise_type> task_;
+};
+
 /// The awaitable of value(); co_await in a LazyTask returns std::vector<float>, and throws as LazyExpr::value does.
 class LazyValue {
  public:
@@ -61,15 +114,6 @@ class LazyValue {
 inline LazyValue value(LazyExpr expr, std::source_location from = std::source_location::current()) {
   return {std::move(expr), from};
 }
-
-template <class T>
-class LazyTask;
-/// The results of several tasks: a vector, or void.
-template <class T>
-using LazyResults = std::conditional_t<std::is_void_v<T>, void, std::vector<T>>;
-template <class T>
-LazyResults<T> run(LazyGraph& graph, std::vector<LazyTask<T>> tasks,
-                   std::source_location from = std::source_location::current());
 
 namespace lazy {
 
@@ -122,45 +166,6 @@ void resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& ta
 std::coroutine_handle<>& next_of(LazyGraph& graph);
 
 }  // namespace lazy
-
-/// A coroutine that has not started, or waits. An owner: it can be moved, and its destructor destroys an unfinished
-/// coroutine.
-template <class T = void>
-class [[nodiscard]] LazyTask {
- public:
-  using promise_type = lazy::PromiseOf<T>;
-
-  explicit LazyTask(std::coroutine_handle<promise_type> task) : task_(task) {}
-  LazyTask(LazyTask&& other) noexcept : task_(std::exchange(other.task_, nullptr)) {}
-  LazyTask& operator=(LazyTask other) noexcept {
-    std::swap(task_, other.task_);
-    return *this;
-  }
-  ~LazyTask() {
-    if (task_) task_.destroy();
-  }
-
-  // A task can await another task: that starts it, and co_await returns its result.
-  bool await_ready() const noexcept { return false; }
-  template <class P>
-  void await_suspend(std::coroutine_handle<P> behind) {
-    if (!task_) throw MisuseError("co_await: a task that was moved from; expected one that has not begun");
-    task_.promise().behind = behind;
-    task_.promise().next = behind.promise().next;
-    *task_.promise().next = task_;
-  }
-  T await_resume() { return result(); }
-
- private:
-  template <class U>
-  friend LazyResults<U> run(LazyGraph& graph, std::vector<LazyTask<U>> tasks, std::source_location from);
-  T result() {
-    if (task_.promise().error) std::rethrow_exception(task_.promise().error);
-    return task_.promise().take();
-  }
-
-  std::coroutine_handle<promise_type> task_;
-};
 
 template <class T>
 LazyTask<T> lazy::PromiseOf<T>::get_return_object() {

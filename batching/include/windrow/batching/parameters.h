@@ -88,7 +88,7 @@ class Parameters {
   const std::string& name(const Parameter& parameter) const;
   const Tensor& value(const Parameter& parameter) const;
   /// The gradient from the last minibatch that was differentiated; valid until the next one is. It has no parts if the
-  /// loss does not depend on the parameter. Pushes ops that write the row numbers of lookups.
+  /// loss does not depend on the parameter, or if no lookup used it. Pushes the ops that add up rows of lookups.
   const Gradient& gradient(const Parameter& parameter) const;
   /// The gradient as one new dense tensor of the parameter's shape; zero where the loss does not depend on the
   /// parameter. Pushes the ops that add it up.
@@ -284,8 +284,8 @@ inline Parameter Parameters::add_product(const std::string& name, Index from, In
 struct Gradient {
   /// A dense part, of the parameter's shape.
   std::optional<Tensor> all = {};
-  /// A sparse part from lookups in a table: row r of `rows` belongs to row of[r] of the parameter. Several may belong
-  /// to one row.
+  /// A sparse part from lookups in a table: row r of `rows` belongs to row of[r] of the parameter. Rows ascend, and
+  /// none occurs twice.
   struct Rows {
     IntTensor of;
     Tensor rows;

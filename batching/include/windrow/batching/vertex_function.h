@@ -45,6 +45,7 @@
 namespace windrow {
 
 class LazyWeight;
+class Vertex;
 class VertexFunction;
 namespace lazy {
 class CellInputs;
@@ -57,6 +58,38 @@ VertexFunction vertex_function_of(Function function, const std::vector<Parameter
 
 /// The arity of a function whose vertices may have any number of children.
 inline constexpr std::size_t any_arity = static_cast<std::size_t>(-1);
+
+/// A handle to a traced function.
+class VertexFunction {
+ public:
+  struct Shape {
+    /// The most children a vertex may have, or any_arity.
+    std::size_t arity = 0;
+    /// For any_arity: how many children precede the edges. They are gathered by number.
+    std::size_t fixed = 0;
+    /// For any_arity: how many children an edge leads to, at least 1. GraphData lists them one after the other.
+    std::size_t per_edge = 1;
+  };
+  /// Traces `body`. Throws MisuseError if `body` is empty or misuses the Vertex, if `fixed` or `per_edge` is used with
+  /// a fixed arity, or if the arity (fixed + per_edge for any_arity) plus the number of optional indices exceeds 31.
+  VertexFunction(std::string name, Shape shape, const std::function<void(Vertex&)>& body);
+  /// Combines functions into one with several kinds. A state, input, tensor or output name that occurs in several kinds
+  /// denotes the same thing. Throws MisuseError if there are no functions, if one has several kinds itself, or if one
+  /// name has two shapes.
+  VertexFunction(std::string name, const std::vector<VertexFunction>& kinds);
+
+  const std::string& name() const;
+  std::size_t kinds() const;
+
+ private:
+  friend class InputGraph;
+  friend class Runner;
+  friend const ir::Function& ir::function_of(const VertexFunction& function);
+  friend VertexFunction ir::vertex_function_of(ir::Function function, const std::vector<Parameter>& parameters);
+  explicit VertexFunction(std::shared_ptr<const ir::Function> function) : function_(std::move(function)) {}
+
+  std::shared_ptr<const ir::Function> function_;
+};
 
 /// Whether all vertices (or edges) have an index, or some have -1 instead.
 enum class Presence { always, sometimes };
@@ -130,38 +163,6 @@ class Vertex {
   IndexExpr pull_index_rows(const std::string& name, const Type& type, Presence presence);
 
   std::shared_ptr<ir::Tracing> tracing_;
-};
-
-/// A handle to a traced function.
-class VertexFunction {
- public:
-  struct Shape {
-    /// The most children a vertex may have, or any_arity.
-    std::size_t arity = 0;
-    /// For any_arity: how many children precede the edges. They are gathered by number.
-    std::size_t fixed = 0;
-    /// For any_arity: how many children an edge leads to, at least 1. GraphData lists them one after the other.
-    std::size_t per_edge = 1;
-  };
-  /// Traces `body`. Throws MisuseError if `body` is empty or misuses the Vertex, if `fixed` or `per_edge` is used with
-  /// a fixed arity, or if the arity (fixed + per_edge for any_arity) plus the number of optional indices exceeds 31.
-  VertexFunction(std::string name, Shape shape, const std::function<void(Vertex&)>& body);
-  /// Combines functions into one with several kinds. A state, input, tensor or output name that occurs in several kinds
-  /// denotes the same thing. Throws MisuseError if there are no functions, if one has several kinds itself, or if one
-  /// name has two shapes.
-  VertexFunction(std::string name, const std::vector<VertexFunction>& kinds);
-
-  const std::string& name() const;
-  std::size_t kinds() const;
-
- private:
-  friend class InputGraph;
-  friend class Runner;
-  friend const ir::Function& ir::function_of(const VertexFunction& function);
-  friend VertexFunction ir::vertex_function_of(ir::Function function, const std::vector<Parameter>& parameters);
-  explicit VertexFunction(std::shared_ptr<const ir::Function> function) : function_(std::move(function)) {}
-
-  std::shared_ptr<const ir::Function> function_;
 };
 
 }  // namespace windrow

@@ -40,48 +40,9 @@
 
 namespace windrow {
 
-/// How a step follows from a gradient. A value.
-///
-/// To write one of your own, define an operator of the form of op::adam_step (operators.h), add its kernel to the
-/// device's table, and name it here: examples/own_optimiser.cc.
-struct Method {
-  std::string name;      ///< of the state in checkpoints
-  const Operator* step;  ///< for a gradient of the parameter's shape
-  /// For the gradient of some rows of a table; null: such gradients are made dense. One with a third operand gets the
-  /// steps that each row of the table has taken, as op::adam_step_rows.
-  const Operator* step_rows = nullptr;
-  float initial = 0;  ///< the value of all states before the first step
-  /// Sets the members from StepNumbers::first on, for a step of the parameter counted from 1; null: they stay as they
-  /// are. Steps that lack the parameter, or that were skipped, do not count.
-  std::function<void(std::uint64_t step, StepNumbers& numbers)> coefficients = nullptr;
-
-  static Method sgd();
-  struct Momentum {
-    double momentum = 0.9;
-    enum class Form { heavy_ball, nesterov } form = Form::heavy_ball;
-  };
-  /// Sutskever et al. 2013, in PyTorch's form.
-  static Method momentum(Momentum options);
-  static Method momentum() { return momentum(Momentum()); }
-  struct Adagrad {
-    double initial = 0, epsilon = 1e-10;
-  };
-  /// Duchi et al. 2011.
-  static Method adagrad(Adagrad options);
-  static Method adagrad() { return adagrad(Adagrad()); }
-  struct RmsProp {
-    double smoothing = 0.99, epsilon = 1e-8;
-  };
-  /// Tieleman and Hinton 2012; without momentum.
-  static Method rmsprop(RmsProp options);
-  static Method rmsprop() { return rmsprop(RmsProp()); }
-  struct Adam {
-    double first = 0.9, second = 0.999, epsilon = 1e-8;
-  };
-  /// Kingma and Ba 2015. With OptimiserOptions::decay it is AdamW (Loshchilov and Hutter 2019).
-  static Method adam(Adam options);
-  static Method adam() { return adam(Adam()); }
-};
+struct Method;
+class Shards;
+struct StepCounts;
 
 struct OptimiserOptions {
   LearningRate rate = 0.01;
@@ -118,9 +79,6 @@ struct OptimiserTensor {
   std::string name;  ///< such as "adam.0/embedding"
   Tensor tensor;
 };
-
-class Shards;
-struct StepCounts;
 
 /// An owner.
 class Optimiser {
@@ -183,6 +141,49 @@ class Optimiser {
 
   class Impl;
   const std::unique_ptr<Impl> impl_;
+};
+
+/// How a step follows from a gradient. A value.
+///
+/// To write one of your own, define an operator of the form of op::adam_step (operators.h), add its kernel to the
+/// device's table, and name it here: examples/own_optimiser.cc.
+struct Method {
+  std::string name;      ///< of the state in checkpoints
+  const Operator* step;  ///< for a gradient of the parameter's shape
+  /// For the gradient of some rows of a table; null: such gradients are made dense. One with a third operand gets the
+  /// steps that each row of the table has taken, as op::adam_step_rows.
+  const Operator* step_rows = nullptr;
+  float initial = 0;  ///< the value of all states before the first step
+  /// Sets the members from StepNumbers::first on, for a step of the parameter counted from 1; null: they stay as they
+  /// are. Steps that lack the parameter, or that were skipped, do not count.
+  std::function<void(std::uint64_t step, StepNumbers& numbers)> coefficients = nullptr;
+
+  static Method sgd();
+  struct Momentum {
+    double momentum = 0.9;
+    enum class Form { heavy_ball, nesterov } form = Form::heavy_ball;
+  };
+  /// Sutskever et al. 2013, in PyTorch's form.
+  static Method momentum(Momentum options);
+  static Method momentum() { return momentum(Momentum()); }
+  struct Adagrad {
+    double initial = 0, epsilon = 1e-10;
+  };
+  /// Duchi et al. 2011.
+  static Method adagrad(Adagrad options);
+  static Method adagrad() { return adagrad(Adagrad()); }
+  struct RmsProp {
+    double smoothing = 0.99, epsilon = 1e-8;
+  };
+  /// Tieleman and Hinton 2012; without momentum.
+  static Method rmsprop(RmsProp options);
+  static Method rmsprop() { return rmsprop(RmsProp()); }
+  struct Adam {
+    double first = 0.9, second = 0.999, epsilon = 1e-8;
+  };
+  /// Kingma and Ba 2015. With OptimiserOptions::decay it is AdamW (Loshchilov and Hutter 2019).
+  static Method adam(Adam options);
+  static Method adam() { return adam(Adam()); }
 };
 
 // Averages of parameters over steps, which often score better than the parameters of the last step.

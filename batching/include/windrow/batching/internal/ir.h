@@ -118,7 +118,7 @@ struct IndexField {
 };
 
 /// The computation for vertices of one kind, as traced.
-struct Kind {
+struct VertexKind {
   std::string name = {};
   std::size_t arity = 0;     ///< the most children that are gathered by number
   std::size_t per_edge = 0;  ///< children of an edge; 0 for a function of fixed arity
@@ -153,8 +153,11 @@ struct Function {
   std::vector<Field> states, pulls, outputs;
   std::vector<Field> tensors;  ///< given to each call
   std::vector<IndexField> index_pulls;
-  std::vector<Kind> kinds;
+  std::vector<VertexKind> kinds;
 };
+
+/// What the node applies its operator to. `nodes`: its operands are among them.
+Signature signature_of(const Function& function, const std::vector<Node>& nodes, const Node& node);
 
 /// For files: what the outputs need, without losses and what only they need.
 Function for_outputs(const Function& function);
@@ -178,13 +181,15 @@ inline bool by_rows(const Operator& op) {
 using VertexType = std::uint64_t;
 inline constexpr std::size_t type_bits = 32;
 inline std::size_t kind_of(VertexType type) { return static_cast<std::size_t>(type >> type_bits); }
-inline const Kind& kind_of(const Function& function, VertexType type) { return function.kinds[kind_of(type)]; }
+inline const VertexKind& kind_of(const Function& function, VertexType type) { return function.kinds[kind_of(type)]; }
 inline bool has_child(VertexType type, std::size_t k) { return (type >> k & 1u) != 0; }
 /// Whether the vertex has edges, which only vertices of any arity have.
-inline bool has_edges(const Kind& kind, VertexType type) { return kind.any_number() && has_child(type, kind.arity); }
+inline bool has_edges(const VertexKind& kind, VertexType type) {
+  return kind.any_number() && has_child(type, kind.arity);
+}
 inline bool has_index(const Function& function, VertexType type, std::size_t pull) {
   if (!function.index_pulls[pull].has_type_bit()) return true;
-  const Kind& kind = kind_of(function, type);
+  const VertexKind& kind = kind_of(function, type);
   std::size_t bit = kind.child_bits();
   for (std::size_t other : kind.index_pulls) {
     if (other == pull) break;
@@ -198,7 +203,7 @@ inline VertexType with_all_children(const Function& function, VertexType type) {
 }
 /// The type with all children and all optional indices.
 inline VertexType general(const Function& function, VertexType type) {
-  const Kind& kind = kind_of(function, type);
+  const VertexKind& kind = kind_of(function, type);
   std::size_t bit = kind.child_bits();
   for (std::size_t pull : kind.index_pulls) {
     if (function.index_pulls[pull].has_type_bit()) type |= VertexType{1} << bit++;

@@ -1,5 +1,6 @@
-// An array, such as the operands of one call, which takes no memory from the heap for up to six elements.
+// An array, such as the operands of one call, which takes no memory from the heap for a few elements.
 #pragma once
+#include "windrow/engine/internal/requirements.h"
 
 #include <array>
 #include <cstddef>
@@ -8,7 +9,8 @@
 
 namespace windrow {
 
-template <class T>
+/// Up to `few` elements lie within the array. Few, because they are initialised at each use.
+template <class T, std::size_t few = 6>
 class InlineArray {
  public:
   /// The elements one(0) to one(count - 1).
@@ -25,7 +27,7 @@ class InlineArray {
 
  private:
   std::size_t count_;
-  std::array<T, 6> inline_;
+  std::array<T, few> inline_;
   std::vector<T> heap_;  // all elements if there are more
 };
 
