@@ -1,6 +1,5 @@
 // Vertex functions on a device: values, losses, gradients and errors, against the oracle and the host.
 #include "tests/batching/check_minibatch.h"
-#include "tests/batching/image_cell.h"
 #include "tests/batching/layers_cell.h"
 #include "tests/batching/random_function.h"
 #include "tests/devices/conformance.h"
