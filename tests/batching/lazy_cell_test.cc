@@ -1,5 +1,5 @@
-// CellGraph of lazy expressions: they give what their operations give, also by lists of several results of one cell,
-// and are one kind each.
+// Cells of lazy expressions: they give what their operations give, also by lists of several results of one cell, and
+// are one kind each.
 #include "windrow/batching/lazy_cell.h"
 
 #include "tests/batching/cells.h"

@@ -1,4 +1,4 @@
-// Capture and replay. The oracle (player.h) compares what programs of graphs compute.
+// Capture and replay. The oracle (machine.h) compares what programs of graphs compute.
 #include "support.h"
 
 namespace windrow::testing {
