@@ -266,8 +266,7 @@ const std::map<std::string, std::string> replaced = {
     {"data-parallel", "mpirun -n 2 windrow-perf comm --role perceptron"},
     {"hand", "windrow-perf schedules --manual --batch 1,2,4,8,16,32,64"},
     {"memory", "windrow-perf ablation --times --model tree-lstm --batch 1,16,64,256"},
-    {"mlp", "windrow-perf train --workers 1,2,8"},
-    {"optimisers", "windrow-perf train"},
+    {"mlp", "windrow-perf train --model mlp --workers 1,2,8"},
     {"overhead", "windrow-perf train --model tree-fc,tree-lstm"},
     {"replay", "windrow-perf static"},
     {"serial", "windrow-perf schedules --model fixed-lstm --batch 1,2,4,8,16,32,64,128"}};

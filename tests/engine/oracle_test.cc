@@ -59,6 +59,7 @@ TEST_P(Oracle, TheSameInLongProgramsWithGraphs) {
 TEST(OracleOfRandomShapes, TheResultIsThatOfTheSerialOrder) {
   const char* const given = std::getenv("WINDROW_TEST_OPS");
   double left = given == nullptr ? 1e4 : std::strtod(given, nullptr);
+  ASSERT_GT(left, 0) << "WINDROW_TEST_OPS: " << given << "; expected a number of ops";
   for (std::uint64_t seed = first_seed(); left > 0 && !HasFailure(); ++seed) {
     SCOPED_TRACE("alone with WINDROW_TEST_OPS=1 WINDROW_TEST_SEED=" + std::to_string(seed));
     std::mt19937_64 random(seed);

@@ -102,9 +102,6 @@ TEST_F(MemberPrograms, GiveTheSameResultsAndCheckpointsWithAShardedUpdate) {
 TEST_F(MemberPrograms, RefuseWhatMembersCannotDo) {
   const std::string two = "--devices cpu:0,cpu:1 ", both = "; expected one of both",
                     names = "expected cpu:N or cuda:N, with different numbers below 64, separated by commas" TRAIN_HELP,
-                    removed =
-                        "--compress largest: removed, with --compress-share and --compress-threshold; expected "
-                        "none or bfloat16",
                     no_mpirun = ": not started by mpirun; expected mpirun -n PROCESSES windrow ...";
   expect_refusals(train(""), {{"--devices cpu:0,cpu:0", "--devices: 'cpu:0,cpu:0'; " + names},
                               {"--devices cpu:00", "--devices: 'cpu:00'; " + names},
@@ -113,8 +110,6 @@ TEST_F(MemberPrograms, RefuseWhatMembersCannotDo) {
                               {"--local-steps 2", "--local-steps; expected --devices or --comm mpi, too"},
                               {two + "--sharded --local-steps 2", "--sharded and --local-steps" + both},
                               {two + "--sharded --compress bfloat16", "--sharded and --compress" + both},
-                              {two + "--compress largest", removed},
-                              {two + "--compress-share 0.2", removed},
                               {two + "--data /tmp", "--data excludes --samples" TRAIN_HELP},
                               {two + "--memory-limit 5000000", "--memory-limit and --devices" + both},
                               {"--comm nccl", "--comm nccl" + no_mpirun},

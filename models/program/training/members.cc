@@ -250,11 +250,7 @@ void add_member_flags(CLI::App& command, MemberFlags& to) {
        whole_number(1, 86400));
   flag(command, "--compress", to.compress,
        "How gradients travel between members: none, or rounded to 16 bits; what is lost is added to the next gradient",
-       one_of({"none", "bfloat16", "largest"}));
-  for (const char* removed : {"--compress-share", "--compress-threshold"}) {
-    command.add_option(
-        removed, [&to](const CLI::results_t&) { return to.compress_largest = true; }, "Removed");
-  }
+       one_of({"none", "bfloat16"}));
   flag(command, "--local-steps", to.local_steps,
        "Steps that members take alone before their parameters are averaged; 1: gradients are summed in each step",
        whole_number(1, 1 << 20));
@@ -268,8 +264,6 @@ void set_members(TrainerOptions& options, const MemberFlags& flags) {
   const auto refuse = [](bool refused, const std::string& why) {
     if (refused) throw MisuseError(why);
   };
-  refuse(flags.compress_largest || flags.compress == "largest",
-         "--compress largest: removed, with --compress-share and --compress-threshold; expected none or bfloat16");
   refuse(local && compress, "--local-steps and --compress; expected one of both");
   refuse(local && options.optimiser.accumulate > 1, "--local-steps and --accumulate; expected one of both");
   refuse(flags.sharded && local, "--sharded and --local-steps; expected one of both");

@@ -18,7 +18,6 @@ struct MemberFlags {
   std::string comm = "none";
   int timeout = 600;  ///< seconds
   std::string compress = "none";
-  bool compress_largest = false;  ///< by an option that was removed
   std::size_t local_steps = 1;
   bool sharded = false;
 };
