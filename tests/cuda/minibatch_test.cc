@@ -51,7 +51,7 @@ Cost cost_of(const std::string& model, std::size_t batch, Index hidden, cuda::Le
   epoch();
   epoch();
   Cost cost = epoch();
-  for (int more = 0; more < 20 && cost.allocations > 0; ++more) cost.allocations = epoch().allocations;
+  for (int more = 0; more < 20 && cost.allocations > 0; ++more) cost = epoch();  // an allocation may synchronise
   for (const TypedGraph& graph : workload.network->typed_graphs(batch)) {
     cost.levels += make_schedule(graph, SchedulePolicy::level).batches.size() - 1;  // without the leaves
   }
