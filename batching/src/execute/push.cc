@@ -188,7 +188,9 @@ void Push::losses() {
     return;
   }
   losses_ = execution_->add_op_var();
-  std::vector<Access> accesses = {read(execution_->memory()), overwrite(*losses_)};
+  std::vector<Access> accesses;
+  accesses.reserve(2 + forward_ends_.size() + execution_->inputs().size());
+  accesses.insert(accesses.end(), {read(execution_->memory()), overwrite(*losses_)});
   for (Var end : forward_ends_) accesses.push_back(read(end));
   for (Var input : execution_->inputs()) accesses.push_back(read(input));
   push("loss", accesses, [execution = execution_] { Losses(*execution).finish(); });

@@ -175,6 +175,7 @@ Access Push::write_access(std::size_t tensor) {
 /// What a group of devices combines early waits for the device, and not for what is issued there meanwhile.
 void Push::tensor(const TensorStep& step, When when, int priority) {
   std::vector<Access> accesses;
+  accesses.reserve(step.step.in.size() + 3);  // as many as usually follow
   for (const Place& place : step.step.in) {
     if (place.in == Place::In::tensor) accesses.push_back(read(execution_->tensor(place.number).var()));
   }
