@@ -152,8 +152,7 @@ Execution::Range Execution::range(std::size_t type, Rate rate, Range vertices) c
   return {begin[static_cast<std::size_t>(vertices.begin)], begin[static_cast<std::size_t>(vertices.end)]};
 }
 
-/// Inlined, since it takes a large part of the time of small steps.
-[[gnu::always_inline]] inline Matrix<float> Execution::find(const Place& place, const At& at) const {
+Matrix<float> Execution::place(const Place& place, const At& at) const {
   const TypePlan& type = plan_->types[at.type];
   const Range rows = place.rate == at.rate ? at.rows : Range{0, layout_.count(at.type, place.rate)};
   const Index count = rows.end - rows.begin;
@@ -183,9 +182,8 @@ Execution::Range Execution::range(std::size_t type, Rate rate, Range vertices) c
   return {region(at.type, number) + rows.begin * stride + place.column, count, place.width, stride};
 }
 
-Matrix<float> Execution::place(const Place& place, const At& at) const { return find(place, at); }
-
-Matrix<const float> Execution::operand(const Place& from, const At& at) const {
+/// Calls nothing, since it takes a large part of the time of small steps.
+[[gnu::flatten]] Matrix<const float> Execution::operand(const Place& from, const At& at) const {
   if (from.in == Place::In::tensor) {
     const Matrix<const float> whole = tensors_[from.number].view().read(at.lane);
     return {whole.data + from.column, whole.rows, from.width, whole.stride};
@@ -197,7 +195,7 @@ Matrix<const float> Execution::operand(const Place& from, const At& at) const {
                                           : column.elements.data();
     return {first + rows.begin * column.width + from.column, rows.end - rows.begin, from.width, column.width};
   }
-  return find(from, at);
+  return place(from, at);
 }
 
 }  // namespace windrow

@@ -253,7 +253,6 @@ class Execution : public std::enable_shared_from_this<Execution> {
   void copy_output(std::size_t output, const std::vector<std::int32_t>& row_of, Matrix<float> out) const;
 
   // Steps.
-  Matrix<float> find(const Place& place, const At& at) const;
   void run_op(const std::vector<PhaseRows>& stage, Lane* lane);
   template <class Visit>
   void each_segment(const PhaseRows& rows, At at, Visit visit) const;
