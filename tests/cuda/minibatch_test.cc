@@ -21,22 +21,23 @@ struct Cost {
   std::uint64_t allocations;                               // of the runtime, pinned ones too
 };
 
-/// Calls of the third epoch: the first ones compile kernels. How many minibatches are in flight at a time, and so how
-/// much memory they take, is up to the threads; so allocations are those of the first epoch from there that needs none,
-/// if one of twenty does. Kernels do nothing.
+/// Calls of four minibatches, of all samples each, so that no order of samples changes the number of levels. They are
+/// counted in the third epoch: the first ones compile kernels. How many minibatches are in flight at a time, and so how
+/// much memory they take, is up to the threads; so the cost is that of the first epoch from there that allocates
+/// nothing, if one of twenty does. Kernels do nothing.
 Cost cost_of(const std::string& model, std::size_t batch, Index hidden, cuda::Levels levels = cuda::Levels::launches) {
   // The fake memory is not paged, so ranges that are in use may leave no room for a large one.
   fake::reset({.memory = std::size_t{1} << 30, .kernels_run = false});
   Engine engine({.policy = Policy::pool, .workers = 2});
   const Device device = cuda::open_device(engine, 0, {.levels = levels}).device;
-  WorkloadOptions options{.seed = 1, .samples = 4 * batch};
+  WorkloadOptions options{.seed = 1, .samples = batch};
   options.sizes["hidden"] = options.sizes["embedding"] = hidden;
   Workload workload = make_workload(model, device, options);
   Trainer trainer(device, workload, {.minibatch = batch, .optimiser = {.rate = 0.05}});
   const auto epoch = [&]() -> Cost {
     const fake::Counters before = fake::counters();
     const std::int64_t trained = trainer.stats().minibatches;
-    trainer.train();
+    trainer.train(4 * batch);
     engine.wait_all();
     const fake::Counters after = fake::counters();
     return {
@@ -53,7 +54,8 @@ Cost cost_of(const std::string& model, std::size_t batch, Index hidden, cuda::Le
   Cost cost = epoch();
   for (int more = 0; more < 20 && cost.allocations > 0; ++more) cost = epoch();  // an allocation may synchronise
   for (const TypedGraph& graph : workload.network->typed_graphs(batch)) {
-    cost.levels += make_schedule(graph, SchedulePolicy::level).batches.size() - 1;  // without the leaves
+    const std::size_t levels = make_schedule(graph, SchedulePolicy::level).batches.size() - 1;  // without the leaves
+    cost.levels += cost.minibatches * levels;
   }
   return cost;
 }
