@@ -9,12 +9,6 @@ namespace {
 class GraphLife : public EngineOnEveryPolicy {};
 WINDROW_EVERY_POLICY(GraphLife);
 
-/// Calls a function when it goes.
-struct AtEnd {
-  std::function<void()> call;
-  ~AtEnd() { call(); }
-};
-
 TEST(GraphTurns, AnOpThatIsReadyIsNotHiddenBehindOneThatItsWorkerGoesOnWith) {
   Engine engine({.policy = Policy::pool, .workers = 4});
   const Var a = engine.new_var("a"), b = engine.new_var("b"), c = engine.new_var("c");

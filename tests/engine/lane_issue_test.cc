@@ -211,30 +211,18 @@ TEST_P(ThreadedLaneIssueTest, CapturesMayHoldTheLastOwnerOfTheEngine) {
   ended.await();
 }
 
-/// Retires a variable and pushes an op when it ends.
-struct Retiring {
-  Retiring(Engine& of, Var ends, Var changes, int& to) : engine(&of), own(ends), other(changes), count(&to) {}
-  Retiring(Retiring&& from) noexcept : Retiring(*from.engine, from.own, from.other, *from.count) {
-    from.engine = nullptr;
-  }
-  Retiring& operator=(Retiring&&) = delete;
-  ~Retiring() {
-    if (engine == nullptr) return;
-    engine->retire(own);
-    engine->push([to = count] { ++*to; }, {mutate(other)});
-  }
-  Engine* engine;
-  Var own, other;
-  int* count;
-};
-
 TEST_P(LaneIssueTest, CapturesMayRetireAndPushWhenTheyEnd) {
   int ended = 0;
+  const auto retires_and_pushes = [&] {
+    return std::make_unique<AtEnd>([&, own = engine.new_var()] {
+      engine.retire(own);
+      engine.push([&] { ++ended; }, {mutate(b)});
+    });
+  };
   for (int i = 0; i < 50; ++i) {
-    engine.push([&, on_end = Retiring(engine, engine.new_var(), b, ended)] { lane->launch([] {}); }, {mutate(a)},
-                {.lane = on_lane});
+    engine.push([&, on_end = retires_and_pushes()] { lane->launch([] {}); }, {mutate(a)}, {.lane = on_lane});
     engine.push_async(
-        [&, on_end = Retiring(engine, engine.new_var(), b, ended)](OnComplete done) {
+        [&, on_end = retires_and_pushes()](OnComplete done) {
           lane->launch([token = std::make_shared<OnComplete>(std::move(done))] { (*token)(); });
         },
         {mutate(a)}, {.lane = on_lane});

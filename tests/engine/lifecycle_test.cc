@@ -157,18 +157,14 @@ TEST_P(LifecycleTest, CapturesThatEndOnACompletingThreadMayPushWhileTheEngineDra
   {
     Engine drained(options());
     const Var v = drained.new_var();
-    struct Owner {
-      Engine* engine;
-      int* freed;
-      ~Owner() {
-        const Var inner = engine->new_var();
-        engine->push([freed = freed] { ++*freed; }, {mutate(inner)});
-        engine->retire(inner);
-      }
+    const auto push = [&] {
+      const Var inner = drained.new_var();
+      drained.push([&] { ++freed; }, {mutate(inner)});
+      drained.retire(inner);
     };
     std::jthread completer;
     drained.push_async(
-        [&completer, owner = std::make_unique<Owner>(&drained, &freed)](OnComplete done) {
+        [&completer, owner = std::make_unique<AtEnd>(push)](OnComplete done) {
           completer = std::jthread([done = std::move(done)]() mutable {
             std::this_thread::sleep_for(10ms);  // shutdown has begun
             done();
@@ -182,11 +178,8 @@ TEST_P(LifecycleTest, CapturesThatEndOnACompletingThreadMayPushWhileTheEngineDra
 
 TEST_P(LifecycleTest, CapturesOfARefusedPushEndOutsideTheEngine) {
   engine.retire(a);
-  struct Owner {
-    Engine* engine;
-    ~Owner() { EXPECT_TRUE(engine->wait_all_for(patience)); }
-  };
-  EXPECT_THROW(engine.push([owner = std::make_unique<Owner>(&engine)] {}, {read(a)}), MisuseError);
+  const auto wait = [&] { EXPECT_TRUE(engine.wait_all_for(patience)); };
+  EXPECT_THROW(engine.push([owner = std::make_unique<AtEnd>(wait)] {}, {read(a)}), MisuseError);
   auto last = std::make_shared<Engine>(options());
   Engine& alive = *last;
   const Var w = alive.new_var();

@@ -146,13 +146,16 @@ class StuckOp {
   Gate runs_, go_, left_;
 };
 
+/// Calls a function when it goes.
+struct AtEnd {
+  std::function<void()> call;
+  ~AtEnd() { call(); }
+};
+
 /// The options of an engine that opens the gate when it has ended.
 inline EngineOptions opens_at_its_end(EngineOptions options, Gate& gate) {
-  struct Watch {
-    Gate* ended;
-    ~Watch() { ended->open(); }
-  };
-  options.on_thread_start = [watch = std::make_shared<Watch>(&gate)] {};  // kept as long as the engine lives
+  // Kept as long as the engine lives.
+  options.on_thread_start = [watch = std::make_shared<AtEnd>([&gate] { gate.open(); })] {};
   return options;
 }
 

@@ -59,15 +59,10 @@ TEST_P(WaitTest, AWaitWithALimitRunsIntoItAndClosesNoRing) {
 
 TEST_P(WaitTest, CapturesThatWaitForTheirOwnOpAreARing) {
   std::atomic<int> rings{0};
-  struct Owner {
-    Engine* engine;
-    Var var;
-    std::atomic<int>* rings;
-    ~Owner() { *rings += closes_ring(*engine, {read(var)}); }
-  };
+  const auto wait = [&] { rings += closes_ring(engine, {read(a)}); };
   std::jthread completer;
-  engine.push([owner = std::make_unique<Owner>(&engine, a, &rings)] {}, {mutate(a)});
-  engine.push_async([&completer, owner = std::make_unique<Owner>(&engine, a, &rings)](
+  engine.push([owner = std::make_unique<AtEnd>(wait)] {}, {mutate(a)});
+  engine.push_async([&completer, owner = std::make_unique<AtEnd>(wait)](
                         OnComplete done) { completer = std::jthread([done = std::move(done)]() mutable { done(); }); },
                     {mutate(a)});
   ASSERT_TRUE(engine.wait_all_for(patience));
