@@ -272,18 +272,14 @@ class Exit : public EachPolicy {
 };
 WINDROW_EACH_POLICY(Exit);
 
-TEST_P(Exit, ByMainRunsWhatIsPendingBeforeLibrariesEnd) {
-  expect_end([] {
-    busy_engine(GetParam(), 100);
-    std::exit(0);
-  });
-}
-
-TEST_P(Exit, ByAnotherThreadRunsWhatIsPendingBeforeLibrariesEnd) {
-  expect_end([] {
-    busy_engine(GetParam(), 100);
-    std::thread([] { use_library(), std::exit(0); }).join();
-  });
+TEST_P(Exit, ByMainOrAnotherThreadRunsWhatIsPendingBeforeLibrariesEnd) {
+  for (const bool by_main : {true, false}) {
+    expect_end([=] {
+      busy_engine(GetParam(), 100);
+      if (by_main) std::exit(0);
+      std::thread([] { use_library(), std::exit(0); }).join();
+    });
+  }
 }
 
 TEST_P(Exit, InsideAnOpEndsTheProcess) {

@@ -298,25 +298,20 @@ TEST(Trace, ArrowsLeadFromKindToKindOfSharedAccess) {
 }
 
 TEST(Trace, EachThreadIsATrackWithAName) {
-  Engine pool({.policy = Policy::pool, .workers = 1});
-  pool.trace().start();
-  pool.push([] {}, {}, {.name = "op"});
-  pool.wait_all();
-  EXPECT_EQ(read_trace(pool).track_of("op"), "worker 1");
-
-  Engine lanes({.policy = Policy::per_device, .workers = 1});
-  const LaneId copies = lanes.add_lane(HostLane{.name = "copies"});
-  lanes.trace().start();
-  lanes.push([] {}, {}, {.name = "op"});
-  lanes.push([] {}, {}, {.name = "copy", .lane = copies});
-  lanes.wait_all();
-  EXPECT_EQ(read_trace(lanes).track_of("op"), "host 1");
-  EXPECT_EQ(read_trace(lanes).track_of("copy"), "copies 1");
-
-  Engine serial({.policy = Policy::serial});
-  serial.trace().start();
-  serial.push([] {}, {}, {.name = "op"});
-  EXPECT_EQ(read_trace(serial).track_of("op"), "thread 1");
+  const std::pair<Policy, const char*> all[] = {
+      {Policy::pool, "worker 1"}, {Policy::per_device, "host 1"}, {Policy::serial, "thread 1"}};
+  for (const auto& [policy, track] : all) {
+    Engine engine({.policy = policy, .workers = 1});
+    const LaneId copies = engine.add_lane(HostLane{.name = "copies"});
+    engine.trace().start();
+    engine.push([] {}, {}, {.name = "op"});
+    engine.push([] {}, {}, {.name = "copy", .lane = copies});
+    const ReadTrace trace = end_trace(engine);
+    EXPECT_EQ(trace.track_of("op"), track);
+    if (policy == Policy::per_device) {
+      EXPECT_EQ(trace.track_of("copy"), "copies 1");
+    }
+  }
 }
 
 }  // namespace
