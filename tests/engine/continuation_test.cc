@@ -53,17 +53,15 @@ class Task {
 class CoroutineTest : public EngineOnEveryPolicy {};
 WINDROW_EVERY_POLICY(CoroutineTest);
 
-Task add_up(Engine& engine, Var var, int& value, int& sum) {
-  for (int i = 0; i < 3; ++i) {
-    engine.push([&] { ++value; }, {mutate(var)});
-    co_await engine.ready(var);
-    sum += value;
-  }
-}
-
 TEST_P(CoroutineTest, AReadyVariableHoldsAllThatWasPushedBefore) {
   int value = 0, sum = 0;
-  Task task = add_up(engine, a, value, sum);
+  Task task = [](Engine& of, Var var, int& count, int& total) -> Task {
+    for (int i = 0; i < 3; ++i) {
+      of.push([&] { ++count; }, {mutate(var)});
+      co_await of.ready(var);
+      total += count;
+    }
+  }(engine, a, value, sum);
   ASSERT_TRUE(task.ends());
   EXPECT_EQ(sum, 1 + 2 + 3);
 }

@@ -112,35 +112,33 @@ TEST_P(ForkedEngines, EveryEngineOfTheProcessIsCopied) {
 
 TEST_P(ForkedEngines, ThreadsThatPushAndWaitGoOn) {
   Engine engine(options({.max_pending_ops = 64}));
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> threads;
-  std::vector<std::uint64_t> counts(3);
-  for (std::uint64_t& count : counts) {
-    threads.emplace_back([&engine, &stop, &count, pauses = !threads.empty()] {
-      const Var v = engine.new_var();
-      std::uint64_t pushed = 0;
-      while (!stop) {
-        engine.push([&count] { ++count; }, {mutate(v)});
-        ++pushed;
-        if (!pauses) continue;  // so there always is something pending
-        if (pushed % 7 == 0) engine.retire(engine.new_var("short-lived"));
-        if (pushed % 16 == 0) engine.wait(v);
-        if (pushed % 50 == 0) engine.stats();
-        if (pushed % 64 == 0) engine.wait_all();
-      }
-      engine.wait(v);
-      EXPECT_EQ(engine.version(v), pushed);
-      EXPECT_EQ(count, pushed);
+  struct Pusher {
+    Var v;
+    std::uint64_t pushed = 0, count = 0;
+  };
+  std::array<Pusher, 3> pushers;
+  std::vector<std::function<void()>> bodies;
+  for (Pusher& my : pushers) {
+    my.v = engine.new_var();
+    bodies.emplace_back([&engine, &my, pauses = !bodies.empty()] {
+      engine.push([&my] { ++my.count; }, {mutate(my.v)});
+      ++my.pushed;
+      if (!pauses) return;  // so there always is something pending
+      if (my.pushed % 7 == 0) engine.retire(engine.new_var("short-lived"));
+      if (my.pushed % 16 == 0) engine.wait(my.v);
+      if (my.pushed % 50 == 0) engine.stats();
+      if (my.pushed % 64 == 0) engine.wait_all();
     });
   }
-  for (int i = 0; i < 20; ++i) {
-    const ChildBesideThreads child([&] {
-      CHILD_EXPECT(works(engine));
-      engine.shutdown();
-    });
+  fork_beside(20, bodies, [&] {
+    CHILD_EXPECT(works(engine));
+    engine.shutdown();
+  });
+  for (const Pusher& each : pushers) {
+    engine.wait(each.v);
+    EXPECT_EQ(engine.version(each.v), each.pushed);
+    EXPECT_EQ(each.count, each.pushed);
   }
-  stop = true;
-  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_P(ForkTest, SoDoThreadsThatExchangeLargeFunctions) {

@@ -12,12 +12,9 @@ class LaneTest : public EngineOnEveryPolicy {
   std::shared_ptr<SimLane> far = std::make_shared<SimLane>("far", 2);
   LaneId on_one = engine.add_lane(one), on_two = engine.add_lane(two), on_far = engine.add_lane(far);
 
-  /// Ops of lane `one`: each launches work, which may take long, or fails the lane.
+  /// Ops of lane `one`: each launches work, or fails the lane.
   void push_work(std::function<void()> work, AccessList accesses) {
     engine.push([this, work] { one->launch(work); }, accesses, {.lane = on_one});
-  }
-  void push_slow(std::function<void()> work, AccessList accesses) {
-    push_work([work] { std::this_thread::sleep_for(5ms), work(); }, accesses);
   }
   void push_failure(AccessList accesses) {
     push_work([] { throw std::runtime_error("device lost"); }, accesses);
@@ -81,7 +78,7 @@ TEST_P(ThreadedLaneTest, ASuccessorOnAnotherLaneWaitsThereAndBlocksNoHostThread)
 
 TEST_P(LaneTest, LanesThatCannotWaitForEachOtherMeetOnTheHost) {
   int value = 0, seen = 0;
-  push_slow([&] { value = 7; }, {mutate(a)});
+  push_work([&] { std::this_thread::sleep_for(5ms), value = 7; }, {mutate(a)});
   engine.push([&] { far->launch([&] { seen = value; }); }, {read(a), mutate(b)}, {.lane = on_far});
   engine.wait(b);
   EXPECT_EQ(seen, 7);

@@ -143,10 +143,6 @@ TEST(Aging, TheOrderIsByPriorityButForOneInThirtyTwoOrFewer) {
 
 class HandOver : public EngineOnEveryPolicy {
  protected:
-  /// Without waiting for the engine.
-  static bool becomes(const std::atomic<int>& count, int expected) {
-    return comes_true([&] { return count == expected; });
-  }
   /// Threads of the engine that have nothing to do sleep by then.
   static void let_workers_sleep() { std::this_thread::sleep_for(30ms); }
   /// So that the thread hands over large groups from now on.
@@ -181,7 +177,7 @@ TEST_P(HandOver, OpsOfAllKindsRunAlthoughTheThreadBlocks) {
     const Var var = vars[static_cast<std::size_t>(i * 7 % 50)];
     engine.push([&] { ++ran; }, {i % 3 == 0 ? read(var) : mutate(var)}, {.priority = i % 5 - 2});
   }
-  EXPECT_TRUE(becomes(ran, 1000));
+  EXPECT_TRUE(comes_true([&] { return ran == 1000; }));
 }
 
 /// Beside it sleep threads that fell asleep when nothing was kept back.
@@ -194,10 +190,10 @@ TEST_P(HandOver, AnOpThatWaitsFindsWhatAnotherThreadKeeps) {
     std::atomic<int> began{0}, ran{0};
     std::promise<void> pushed;
     engine.push([&] { ++began, pushed.get_future().wait(), engine.wait(a); }, {});
-    ASSERT_TRUE(becomes(began, 1));
+    ASSERT_TRUE(comes_true([&] { return began == 1; }));
     engine.push([&] { ++ran; }, {mutate(a)});
     pushed.set_value();
-    ASSERT_TRUE(becomes(ran, 1));
+    ASSERT_TRUE(comes_true([&] { return ran == 1; }));
     engine.wait_all();
   }
 }
@@ -211,7 +207,7 @@ TEST_P(HandOver, IsNotStarvedByOpsWithoutEnd) {
   };
   for (int i = 0; i < 10; ++i) again();
   for (int i = 0; i < 10; ++i) engine.push([&] { ++ran; }, {});
-  EXPECT_TRUE(becomes(ran, 10));
+  EXPECT_TRUE(comes_true([&] { return ran == 10; }));
   stop = true;
   engine.wait_all();
 }
@@ -220,7 +216,7 @@ TEST_P(HandOver, AThreadThatIsHeldBackGoesOn) {
   Engine held_back(options({.max_pending_ops = 200, .max_pending_bytes = 10000}));
   std::atomic<int> ran{0};
   for (int i = 0; i < 5000; ++i) held_back.push([&] { ++ran; }, {}, {.bytes = 100});
-  EXPECT_TRUE(becomes(ran, 5000));
+  EXPECT_TRUE(comes_true([&] { return ran == 5000; }));
 }
 
 // Workers that fall asleep just as ops come: each op begins although nobody waits for it in the engine.

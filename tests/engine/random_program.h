@@ -145,14 +145,10 @@ struct Sight {
 /// The last writer of a cell on which ops have commuted, since the last one is unknown.
 inline constexpr int some_of_several = -2;
 
-inline bool commutes(const Step& step) {
-  return step.accesses.size() == 1 && step.accesses[0].second == AccessKind::commute;
-}
-
 /// Applies a step to the cells that it was granted.
 inline void apply(const Step& step, const std::vector<Cell*>& cells, Sight& sight) {
   sight.ran = true;
-  if (commutes(step)) {
+  if (step.accesses.size() == 1 && step.accesses[0].second == AccessKind::commute) {
     cells[0]->value += mix(1, static_cast<std::uint64_t>(step.id));
     cells[0]->last_writer = some_of_several;
     return;

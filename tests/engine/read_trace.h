@@ -126,7 +126,9 @@ inline ReadTrace::Slice slice_of(const json& event) {
           .end = begin + length};
 }
 
-inline ReadTrace parse_trace(std::istream& in) {
+inline ReadTrace read_trace_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  EXPECT_TRUE(in) << "no file " << path;
   const json all = json::parse(in);
   ReadTrace trace;
   ArrowReader arrows;
@@ -152,12 +154,6 @@ inline ReadTrace parse_trace(std::istream& in) {
   EXPECT_EQ(all.at("otherData").at("ops"), trace.ops.size());
   expect_no_overlap(trace);
   return trace;
-}
-
-inline ReadTrace read_trace_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  EXPECT_TRUE(in) << "no file " << path;
-  return parse_trace(in);
 }
 
 /// Saves the engine's trace and reads it back.

@@ -39,7 +39,7 @@ TEST_P(WaitRings, ThroughReadsTurnsLaunchesAndManyOpsAreFound) {
   expect_ring(mutate(a), [&] {
     engine.push([] {}, {read(a), mutate(b)}, {.name = "second"});
     engine.push([] {}, {read(b), mutate(c)}, {.name = "third"});
-    expect_error<WaitCycleError>([&] { engine.wait(c); }, {"'waiting'", "'second'", "'third'"});
+    expect_error<WaitCycleError>([&] { engine.wait(c); }, {"'waiting'", "'second'", "'third'", "which waits for"});
     engine.wait(c);
   });
   expect_ring(commute(a), [&] {

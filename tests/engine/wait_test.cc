@@ -147,12 +147,7 @@ TEST_F(WaitRingTest, TwoOpsThatWaitForEachOtherAreARing) {
   const auto body = [&](Gate& mine, Gate& other, Var wanted) {
     mine.open();
     other.await();
-    try {
-      engine.wait(wanted);
-    } catch (const WaitCycleError& e) {
-      EXPECT_NE(std::string(e.what()).find("which waits for"), std::string::npos);
-      ++rings;
-    }
+    rings += closes_ring(engine, {read(wanted)});
   };
   engine.push([&] { body(first_runs, second_runs, b); }, {mutate(a)}, {.name = "one"});
   engine.push([&] { body(second_runs, first_runs, a); }, {mutate(b)}, {.name = "two"});
