@@ -15,8 +15,7 @@ WINDROW_EVERY_POLICY(LifecycleTest);
 TEST_P(LifecycleTest, ARetiredVariableIsRefusedAtOnceAndForEver) {
   engine.retire(a);
   const auto push = [&] { engine.push([] {}, {mutate(b), mutate(a)}, {.name = "late"}); };
-  const std::string text = error_of<MisuseError>(push);
-  EXPECT_NE(text.find("op 'late' (pushed at "), std::string::npos) << text;
+  const std::string text = expect_error<MisuseError>(push, "op 'late' (pushed at ");
   EXPECT_TRUE(text.ends_with("names variable 'a', which was retired") ||
               text.ends_with("a variable, which was retired"))
       << text;

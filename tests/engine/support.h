@@ -267,19 +267,21 @@ FailurePtr expect_root(Call&& call) {
   return nullptr;
 }
 
-/// Expects an exception of this type whose text contains the parts.
+/// Expects an exception of this type whose text contains the parts. Returns the text.
 template <class E, class Call>
-void expect_error(Call&& call, std::initializer_list<std::string_view> parts,
-                  std::source_location at = std::source_location::current()) {
+std::string expect_error(Call&& call, std::initializer_list<std::string_view> parts,
+                         std::source_location at = std::source_location::current()) {
   const std::string text = error_of<E>(call);
   for (const std::string_view part : parts) {
     if (text.find(part) != std::string::npos) continue;
     ADD_FAILURE_AT(at.file_name(), static_cast<int>(at.line())) << "'" << part << "' is not in: " << text;
   }
+  return text;
 }
 template <class E, class Call>
-void expect_error(Call&& call, std::string_view part, std::source_location at = std::source_location::current()) {
-  expect_error<E>(call, {part}, at);
+std::string expect_error(Call&& call, std::string_view part,
+                         std::source_location at = std::source_location::current()) {
+  return expect_error<E>(call, {part}, at);
 }
 
 }  // namespace windrow::testing
