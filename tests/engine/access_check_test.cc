@@ -1,13 +1,11 @@
 // Checking mode: EngineOptions::check and Engine::watch.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <csetjmp>
 #include <csignal>
 #include <cstdlib>
 #include <span>
-
-#if defined(__linux__)
-#include <sys/mman.h>
-#include <unistd.h>
-#endif
 
 #include "sim_device.h"
 #include "support.h"
@@ -161,8 +159,6 @@ TEST_P(AccessCheckTest, WithoutCheckNothingIsWatched) {
   plain.wait_all();
 }
 
-#if defined(__linux__)
-
 /// Whole pages of ints.
 class Pages {
  public:
@@ -257,8 +253,6 @@ TEST(PageGuardDeathTest, FaultsElsewhereGoToTheHandlerBefore) {
   };
   EXPECT_EXIT(play(), ::testing::ExitedWithCode(0), "");
 }
-
-#endif
 
 }  // namespace
 }  // namespace windrow::testing

@@ -101,8 +101,7 @@ TEST_P(PushedVersion, ChangesWithEachPushThatWritesAndWithNoOther) {
   }
   gate.open();
   engine.wait_all();
-  const Var none;
-  EXPECT_THROW(engine.pushed_version(none), MisuseError);
+  EXPECT_THROW(engine.pushed_version(Var()), MisuseError);
   engine.retire(a);
   EXPECT_THROW(engine.pushed_version(a), MisuseError);
 }

@@ -85,21 +85,6 @@ inline void drain(Trial& trial) {
   expect_it_ends(trial.engine);
 }
 
-using Program = std::function<void(Trial&)>;
-
-inline void run_trial(const EngineOptions& options, const faults::Plan& plan, const Program& program) {
-  Engine engine(options);
-  Trial trial{engine};
-  {
-    const faults::Armed armed(plan);
-    program(trial);
-  }
-  expect_it_ends(engine);
-  EXPECT_EQ(trial.ran, trial.accepted);
-  EXPECT_EQ(Captured::alive(), 0);
-  expect_it_works(engine);
-}
-
 /// Runs `trial(plan)` repeatedly, each time in a new thread: the first allocation fails, then the second, and so on
 /// until none fails. The strides grow, faster if WINDROW_FAULT_STRIDES is small; the environment may set that. No run
 /// may leave allocated blocks.
@@ -133,8 +118,20 @@ class EveryFault : public ::testing::TestWithParam<std::tuple<Policy, faults::Wh
     more.workers = policy() == Policy::per_device ? 1 : 2;
     return more;
   }
-  static void try_program(const Program& program, const EngineOptions& options = EveryFault::options()) {
-    with_each_fault(plan(), [&](const faults::Plan& plan) { run_trial(options, plan, program); });
+  static void try_program(const std::function<void(Trial&)>& program,
+                          const EngineOptions& options = EveryFault::options()) {
+    with_each_fault(plan(), [&](const faults::Plan& plan) {
+      Engine engine(options);
+      Trial trial{engine};
+      {
+        const faults::Armed armed(plan);
+        program(trial);
+      }
+      expect_it_ends(engine);
+      EXPECT_EQ(trial.ran, trial.accepted);
+      EXPECT_EQ(Captured::alive(), 0);
+      expect_it_works(engine);
+    });
   }
 };
 

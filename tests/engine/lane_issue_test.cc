@@ -23,10 +23,7 @@ class LaneIssueTest : public EngineOnEveryPolicy {
     push_work([] { throw std::runtime_error("device lost"); }, {mutate(a)});
   }
 
-  void TearDown() override {
-    lane->let_go();
-    other->let_go();
-  }
+  void TearDown() override { lane->let_go(); }
 };
 WINDROW_EVERY_POLICY(LaneIssueTest);
 class ThreadedLaneIssueTest : public LaneIssueTest {};

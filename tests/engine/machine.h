@@ -28,7 +28,8 @@ class Machine {
   void push(const Step& step) {
     const std::vector<Access> accesses = accesses_of(step);
     Sight& sight = sights[static_cast<std::size_t>(step.id)];
-    const std::stop_token stop = stop_of(step);
+    const std::stop_token stop =
+        step.stop == Stop::of_first_variable ? slot(step.accesses[0]).stop.get_token() : stopped();
     PushOptions options{
         .name = named ? OpName(name_of(step)) : "step", .priority = step.priority, .run_always = step.run_always};
     if (step.stop != Stop::none) options.stop = stop;
@@ -79,10 +80,6 @@ class Machine {
     std::vector<Access> accesses;
     for (const auto& access : step.accesses) accesses.push_back({slot(access).var, access.second});
     return accesses;
-  }
-
-  std::stop_token stop_of(const Step& step) {
-    return step.stop == Stop::of_first_variable ? slot(step.accesses[0]).stop.get_token() : stopped();
   }
 
   Work work_of(const Step& step) {
@@ -235,21 +232,6 @@ inline std::string difference(Machine& machine, const Interpreter& expected) {
   return {};
 }
 
-/// Runs the steps on the interpreter in the order in which they were pushed, and compares the final states and what
-/// each wait reported.
-inline std::string difference_in_order(Machine& machine, const std::vector<Step>& steps,
-                                       const std::vector<std::size_t>& order) {
-  Interpreter expected;
-  std::string told;
-  for (const std::size_t i : order) {
-    const bool poisoned = expected.run(steps[i]);
-    if (!is_wait(steps[i]) || !machine.sights[i].ran) continue;
-    if (machine.sights[i].poisoned != poisoned) told = "what the wait of step " + std::to_string(i) + " was told";
-  }
-  const std::string at_end = difference(machine, expected);
-  return told.empty() ? at_end : told;
-}
-
 /// Runs the steps on the machine; they must not move. A captured graph is extended before its first launch, launched up
 /// to three times at once, and launched again later, also inside another capture.
 class Player {
@@ -356,12 +338,22 @@ struct Played {
   std::string difference;  ///< between the engine's outcome and the interpreter's; empty if there is none
 };
 
+/// Runs the steps on the interpreter in the order in which they were pushed, and compares the final states and what
+/// each wait reported.
 inline Played play(const EngineOptions& options, const Play& how) {
   const std::vector<Step> steps = random_program(how.seed, how.steps, how.features);
   Machine machine(options, how.features.lanes, steps.size());
   const std::vector<std::size_t> order = how.features.graphs ? Player(machine, steps, how.seed).play(how.pushers)
                                                              : push_in_agreed_order(machine, steps, how.pushers);
-  return {order.size(), difference_in_order(machine, steps, order)};
+  Interpreter expected;
+  std::string told;
+  for (const std::size_t i : order) {
+    const bool poisoned = expected.run(steps[i]);
+    if (!is_wait(steps[i]) || !machine.sights[i].ran) continue;
+    if (machine.sights[i].poisoned != poisoned) told = "what the wait of step " + std::to_string(i) + " was told";
+  }
+  const std::string at_end = difference(machine, expected);
+  return {order.size(), told.empty() ? at_end : told};
 }
 
 }  // namespace windrow::testing

@@ -16,30 +16,6 @@
 namespace windrow::testing {
 namespace {
 
-/// While it lives, the variable has this value, or none.
-class Environment {
- public:
-  Environment(const char* variable, const char* value) : variable_(variable) {
-    if (const char* before = std::getenv(variable)) before_ = before;
-    set(value);
-  }
-  ~Environment() { set(before_ ? before_->c_str() : nullptr); }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-
- private:
-  void set(const char* value) {
-    if (value == nullptr) {
-      unsetenv(variable_);
-    } else {
-      setenv(variable_, value, 1);
-    }
-  }
-
-  const char* const variable_;
-  std::optional<std::string> before_;
-};
-
 TEST(Environment, ChoosesThePolicy) {
   for (const Policy policy : {Policy::serial, Policy::pool, Policy::per_device, Policy::chaos}) {
     const Environment set("WINDROW_POLICY", std::string(to_string(policy)).c_str());

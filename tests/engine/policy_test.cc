@@ -8,18 +8,6 @@
 namespace windrow::testing {
 namespace {
 
-/// The order in which `count` independent ops run that all become ready at one moment.
-std::vector<int> order_of_independent_ops(EngineOptions options, int count) {
-  Engine engine(std::move(options));
-  const Var start = engine.new_var();
-  std::vector<int> order;  // of one worker
-  StuckOp stuck(engine, {mutate(start)});
-  for (int i = 0; i < count; ++i) engine.push([&, i] { order.push_back(i); }, {read(start)});
-  stuck.let_go();
-  engine.wait_all();
-  return order;
-}
-
 TEST(SerialPolicy, AnOpHasRunOnTheCallersThreadWhenPushReturns) {
   Engine engine({.policy = Policy::serial});
   const Var v = engine.new_var();
@@ -158,7 +146,13 @@ TEST(ChaosPolicy, TheSeedDrawsTheOrder) {
   for (int i = 0; i < 64; ++i) straight[i] = i;
   std::set<std::vector<int>> orders;
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
-    auto order = order_of_independent_ops({.policy = Policy::chaos, .workers = 1, .chaos_seed = seed}, 64);
+    Engine engine({.policy = Policy::chaos, .workers = 1, .chaos_seed = seed});
+    const Var start = engine.new_var();
+    std::vector<int> order;  // of independent ops that all become ready at one moment
+    StuckOp stuck(engine, {mutate(start)});
+    for (int i = 0; i < 64; ++i) engine.push([&, i] { order.push_back(i); }, {read(start)});
+    stuck.let_go();
+    engine.wait_all();
     EXPECT_NE(order, straight) << "seed " << seed;
     orders.insert(order);
     std::sort(order.begin(), order.end());

@@ -171,4 +171,11 @@ inline ReadTrace end_trace(Engine& engine) {
   return read_trace(engine);
 }
 
+/// Ops run on the threads that push them.
+class SerialTrace : public ::testing::Test {
+ protected:
+  Engine engine{{.policy = Policy::serial}};
+  const TestFolder folder;
+};
+
 }  // namespace windrow::testing

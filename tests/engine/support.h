@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <initializer_list>
@@ -183,6 +184,30 @@ inline bool closes_ring(Engine& engine, AccessList accesses) {
   }
   return false;
 }
+
+/// While it lives, the variable has this value, or none.
+class Environment {
+ public:
+  Environment(const char* variable, const char* value) : variable_(variable) {
+    if (const char* before = std::getenv(variable)) before_ = before;
+    set(value);
+  }
+  ~Environment() { set(before_ ? before_->c_str() : nullptr); }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+ private:
+  void set(const char* value) {
+    if (value == nullptr) {
+      unsetenv(variable_);
+    } else {
+      setenv(variable_, value, 1);
+    }
+  }
+
+  const char* const variable_;
+  std::optional<std::string> before_;
+};
 
 struct Setup {
   Policy policy;

@@ -181,17 +181,10 @@ TEST(TraceSummary, OfNothingIsEmpty) {
   EXPECT_FALSE(to_string(engine.trace().summary()).empty());
 }
 
-/// WINDROW_TRACE, while it lives.
-class TraceInEnvironment {
- public:
-  explicit TraceInEnvironment(const std::string& path) { setenv("WINDROW_TRACE", path.c_str(), 1); }
-  ~TraceInEnvironment() { unsetenv("WINDROW_TRACE"); }
-};
-
 TEST(TraceByEnvironment, EachEngineSavesATraceOfItsOwnAtItsEnd) {
   const TestFolder folder;
   {
-    const TraceInEnvironment environment(folder.file("run.json"));
+    const Environment trace("WINDROW_TRACE", folder.file("run.json").c_str());
     Engine first({.policy = Policy::serial});
     Engine second({.policy = Policy::pool, .workers = 1});
     first.push([] {}, {}, {.name = "of the first"});
@@ -203,15 +196,15 @@ TEST(TraceByEnvironment, EachEngineSavesATraceOfItsOwnAtItsEnd) {
 }
 
 TEST(TraceByEnvironment, AnEngineWhoseTraceCannotBeSavedEndsAllTheSame) {
-  const TraceInEnvironment environment("/no/such/folder/run.json");
+  const Environment trace("WINDROW_TRACE", "/no/such/folder/run.json");
   Engine engine({.policy = Policy::serial});
   engine.push([] {}, {});
 }
 
+using TraceFile = SerialTrace;
+
 /// Run as root, a program that saved to a device replaced it.
-TEST(TraceFile, ADeviceIsWrittenAndNotReplaced) {
-  Engine engine({.policy = Policy::serial});
-  const TestFolder folder;
+TEST_F(TraceFile, ADeviceIsWrittenAndNotReplaced) {
   const std::string full = folder.file("full");
   std::filesystem::create_symlink("/dev/full", full);
   engine.trace().start({.all_arrows = true});
@@ -240,13 +233,12 @@ Arrows arrows_of(const TraceOptions& options) {
   return read_trace(engine).arrows;
 }
 
-TEST(TraceFile, ShowsTheArrowOfWhatAnOpWaitedForLastUnlessItShowsAll) {
+TEST_F(TraceFile, ShowsTheArrowOfWhatAnOpWaitedForLastUnlessItShowsAll) {
   EXPECT_EQ(arrows_of({}), (Arrows{{"second", "sum"}}));
   EXPECT_EQ(arrows_of({.all_arrows = true}), (Arrows{{"first", "sum"}, {"second", "sum"}}));
 }
 
-TEST(TraceFile, MarksWhereItWasFull) {
-  Engine engine({.policy = Policy::serial});
+TEST_F(TraceFile, MarksWhereItWasFull) {
   const auto saved = [&] { return saved_trace(engine); };
   engine.trace().start({.max_ops_per_thread = 3});
   for (int i = 0; i < 3; ++i) engine.push([] {}, {}, {.name = "op"});
@@ -255,9 +247,8 @@ TEST(TraceFile, MarksWhereItWasFull) {
   EXPECT_NE(saved().find("\"the trace was full: 7 more ops are left out\""), std::string::npos) << saved();
 }
 
-TEST(TraceFile, AndGraphsAsTextDoNotDependOnTheLocale) {
+TEST_F(TraceFile, AndGraphsAsTextDoNotDependOnTheLocale) {
   constexpr int ops = 1200;
-  Engine engine({.policy = Policy::serial});
   const Var a = engine.new_var("a");
   const Graph graph = engine.capture([&] {
     for (int i = 0; i < ops; ++i) engine.push([] {}, {mutate(a)}, {.name = "n"});

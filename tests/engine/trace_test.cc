@@ -9,13 +9,6 @@ namespace {
 
 using TraceOfAWorker = PoolOf<1>;
 
-/// Ops run on the threads that push them.
-class SerialTrace : public ::testing::Test {
- protected:
-  Engine engine{{.policy = Policy::serial}};
-  const TestFolder folder;
-};
-
 class TraceOfEveryPolicy : public EngineOnEveryPolicy {};
 class TraceOfThreadedPolicies : public EngineOnEveryPolicy {};
 WINDROW_EVERY_POLICY(TraceOfEveryPolicy);
