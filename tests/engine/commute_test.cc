@@ -163,12 +163,14 @@ TEST_P(ReductionTest, AddsRunAfterItsEnd) {
   EXPECT_EQ(ran, 20);
 }
 
-TEST(Reductions, HaveTheSameBitsForAnyNumberOfWorkers) {
+using Reductions = PoolOf<2>;
+
+TEST_F(Reductions, HaveTheSameBitsForAnyNumberOfWorkers) {
   const auto sum_with = [](int workers) {
-    Engine engine({.policy = Policy::pool, .workers = workers});
-    Reduction<double> sum(engine, 0);
+    Engine adds({.policy = Policy::pool, .workers = workers});
+    Reduction<double> sum(adds, 0);
     for (int i = 1; i <= 5000; ++i) sum.add([i](double& part) { part += std::sin(i); });
-    engine.wait({sum.read()});
+    adds.wait({sum.read()});
     return sum.value();
   };
   const double one = sum_with(1);
@@ -176,8 +178,7 @@ TEST(Reductions, HaveTheSameBitsForAnyNumberOfWorkers) {
   EXPECT_EQ(sum_with(8), one);
 }
 
-TEST(Reductions, AddSideBySide) {
-  Engine engine({.policy = Policy::pool, .workers = 2});
+TEST_F(Reductions, AddSideBySide) {
   Reduction<int> sum(engine, 0);
   Crowd crowd;
   for (int i = 0; i < 2; ++i) sum.add([&](int& part) { crowd.meet(2), ++part; });
@@ -185,9 +186,8 @@ TEST(Reductions, AddSideBySide) {
   EXPECT_EQ(sum.value(), 2);
 }
 
-TEST(Reductions, CombineAsTheyAreTold) {
-  Engine engine({.policy = Policy::pool, .workers = 2});
-  const auto larger = [](int a, int b) { return std::max(a, b); };
+TEST_F(Reductions, CombineAsTheyAreTold) {
+  const auto larger = [](int one, int other) { return std::max(one, other); };
   Reduction<int, decltype(larger)> most(engine, 0, larger, {.name = "most", .ways = 3});
   for (const int i : {3, 9, 4, 1, 7}) {
     most.add([i](int& part) { part = std::max(part, i); });
@@ -196,8 +196,7 @@ TEST(Reductions, CombineAsTheyAreTold) {
   EXPECT_EQ(most.value(), 9);
 }
 
-TEST(Reductions, SeveralThreadsMayAdd) {
-  Engine engine({.policy = Policy::pool, .workers = 2});
+TEST_F(Reductions, SeveralThreadsMayAdd) {
   Reduction<int> sum(engine, 0);
   on_threads(4, [&](int) {
     for (int i = 0; i < 500; ++i) sum.add([](int& part) { ++part; });

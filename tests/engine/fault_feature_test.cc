@@ -75,14 +75,12 @@ TEST_P(FeatureFault, WhileOpsCommuteAndAreWaitedFor) {
   try_program([](Trial& trial) {
     const Var x = trial.new_var();
     Graph reads;
-    int ops = 0;
     attempt([&] {
       reads = trial.engine.capture([&] {
-        trial.engine.push([&trial] { ++trial.ran; }, {read(x)});
-        trial.engine.push([&trial] { ++trial.ran; }, {mutate(x)});
-        trial.engine.push([&trial] { ++trial.ran; }, {read(x)});
+        for (const Access access : {read(x), mutate(x), read(x)}) {
+          trial.engine.push([&trial] { ++trial.ran; }, {access});
+        }
       });
-      ops = 3;
     });
     std::atomic<bool> open{policy() == Policy::serial};
     const auto hold = [&] {
@@ -94,7 +92,7 @@ TEST_P(FeatureFault, WhileOpsCommuteAndAreWaitedFor) {
       for (int k = 0; k < 1 + i % 3; ++k) trial.push({commute(x)});
       attempt([&] { trial.engine.wait_for({read(x)}, std::chrono::nanoseconds(1)); });
       trial.push({commute(x)});
-      if (reads) trial.accepted += attempt([&] { reads.launch(); }) ? ops : 0;
+      if (reads) trial.accepted += attempt([&] { reads.launch(); }) ? 3 : 0;
     }
     open = true;
     drain(trial);

@@ -1,6 +1,4 @@
 // What an op on an ordered lane may rely on while it issues work, and how much may be in flight.
-#include <future>
-
 #include "sim_device.h"
 #include "support.h"
 
@@ -300,20 +298,16 @@ TEST_P(ThreadedLaneIssueTest, PushesBesideARemovalRunFailOrAreRefused) {
 /// An op that becomes ready when its lane is free again comes before later pushes that were ready all the time.
 TEST_P(LaneIssueTest, TakesTheEarliestPushOfThoseThatAreReady) {
   if (GetParam().policy == Policy::chaos) GTEST_SKIP() << "takes any";
-  std::promise<void> pushed;
+  Gate pushed;
   std::vector<int> order;  // of ops of one lane, one at a time
   const Var held = engine.new_var("held");
   const auto note = [&](int number) { return [&order, number] { order.push_back(number); }; };
-  const bool beside = GetParam().policy != Policy::serial;  // otherwise a push runs the op
-  engine.push(
-      [&, all = pushed.get_future().share()] {
-        if (beside) all.wait();
-      },
-      {mutate(held)}, {.lane = on_lane});
+  if (GetParam().policy == Policy::serial) pushed.open();  // where a push runs the op
+  engine.push([&] { pushed.await(); }, {mutate(held)}, {.lane = on_lane});
   engine.push(note(1), {mutate(a)}, {.lane = on_lane});
   engine.push(note(2), {read(a)}, {.lane = on_lane});
   engine.push(note(3), {mutate(b)}, {.lane = on_lane});
-  pushed.set_value();
+  pushed.open();
   engine.wait_all();
   EXPECT_EQ(order, (std::vector{1, 2, 3}));
   engine.retire(held);

@@ -146,8 +146,7 @@ TEST_P(LaneTest, AnOpThatThrowsWhileIssuingPoisonsLikeAnyOther) {
 
 TEST_P(LaneTest, ARetireWaitsForTheLane) {
   auto data = std::make_unique<int>(0);
-  engine.push([&, p = data.get()] { one->launch([p] { std::this_thread::sleep_for(5ms), *p = 1; }); }, {mutate(a)},
-              {.lane = on_one});
+  push_work([p = data.get()] { std::this_thread::sleep_for(5ms), *p = 1; }, {mutate(a)});
   engine.retire(a, [&] { data.reset(); });
   engine.wait_all();
   EXPECT_EQ(data, nullptr);

@@ -67,6 +67,7 @@ TEST(Environment, IsRefusedWithItsNameItsValueAndWhatWasExpected) {
 
 // The largest and smallest numbers that options can hold are taken as what they mean, or refused; none overflows.
 
+constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
 using Nanoseconds = std::chrono::nanoseconds;
 using TimePoint = std::chrono::steady_clock::time_point;
 
@@ -102,11 +103,10 @@ TEST_P(ExtremeOptions, AnyNumberOfWorkersAndSpareThreadsWorks) {
 }
 
 TEST_P(ExtremeOptions, AnyLimitAndAnyTimeWorks) {
-  constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   use({.policy = GetParam(),
        .workers = 2,
-       .max_pending_ops = most,
-       .max_pending_bytes = most,
+       .max_pending_ops = largest,
+       .max_pending_bytes = largest,
        .push_patience = Nanoseconds::max(),
        .watchdog = Nanoseconds::max(),
        .fork_patience = Nanoseconds::max()});
@@ -141,16 +141,15 @@ TEST_P(ExtremeOptions, AnyDeadlineOfAnOpWorks) {
 }
 
 TEST_P(ExtremeOptions, BytesOfOpsDoNotOverflowTheirSum) {
-  constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   Engine engine({.policy = GetParam(), .workers = 2, .max_pending_bytes = 1000});
   const Var var = engine.new_var("var");
   int ran = 0;
   engine.push(
       [&] {
-        for (int i = 0; i < 4; ++i) engine.push([&] { ++ran; }, {mutate(var)}, {.bytes = most});
+        for (int i = 0; i < 4; ++i) engine.push([&] { ++ran; }, {mutate(var)}, {.bytes = largest});
         EXPECT_GE(engine.stats().pending_bytes, std::uint64_t{1000});
       },
-      {mutate(var)}, {.bytes = most});
+      {mutate(var)}, {.bytes = largest});
   engine.wait_all();
   EXPECT_EQ(ran, 4);
   EXPECT_EQ(engine.stats().pending_bytes, 0u);
@@ -158,7 +157,7 @@ TEST_P(ExtremeOptions, BytesOfOpsDoNotOverflowTheirSum) {
 
 TEST_P(ExtremeOptions, AnyOptionsOfLanesAndTracesWork) {
   Engine engine({.policy = GetParam(), .workers = 2});
-  engine.trace().start({.max_ops_per_thread = std::numeric_limits<std::uint64_t>::max()});
+  engine.trace().start({.max_ops_per_thread = largest});
   const LaneId copies = engine.add_lane(HostLane{.name = "copies", .threads = INT_MAX});
   const LaneId device = engine.add_lane(std::make_shared<SimLane>("device"), {.max_in_flight = UINT32_MAX});
   std::atomic<int> ran = 0;

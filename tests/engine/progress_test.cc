@@ -1,5 +1,4 @@
 // Nothing starves: ops of lower priority have their turn although those of higher priority never end.
-#include <future>
 #include <random>
 
 #include "support.h"
@@ -161,9 +160,9 @@ TEST_P(HandOver, OpsRunAlthoughTheThreadBlocks) {
   for (int round = 0; round < 5; ++round) {
     push_far_ahead();
     if (round % 2 == 0) let_workers_sleep();
-    std::promise<void> ran;
-    engine.push([&] { ran.set_value(); }, {});
-    ASSERT_EQ(ran.get_future().wait_for(patience), std::future_status::ready);
+    Gate ran;
+    engine.push([&] { ran.open(); }, {});
+    ASSERT_TRUE(ran.pass());
   }
 }
 
@@ -188,11 +187,11 @@ TEST_P(HandOver, AnOpThatWaitsFindsWhatAnotherThreadKeeps) {
     push_far_ahead();
     let_workers_sleep();
     std::atomic<int> began{0}, ran{0};
-    std::promise<void> pushed;
-    engine.push([&] { ++began, pushed.get_future().wait(), engine.wait(a); }, {});
+    Gate pushed;
+    engine.push([&] { ++began, pushed.await(), engine.wait(a); }, {});
     ASSERT_TRUE(comes_true([&] { return began == 1; }));
     engine.push([&] { ++ran; }, {mutate(a)});
-    pushed.set_value();
+    pushed.open();
     ASSERT_TRUE(comes_true([&] { return ran == 1; }));
     engine.wait_all();
   }

@@ -136,9 +136,8 @@ TEST(TraceSummary, RowsHoldTheTimesOfAllOpsOfAName) {
   engine.trace().start({.all_arrows = true});
   for (int i = 0; i < 150; ++i)
     engine.push([i] { spin(10 * i); }, {}, {.name = i % 3 == 0 ? OpName("rare") : OpName("often")});
-  engine.trace().stop();
   std::map<std::string, std::vector<std::int64_t>> times;
-  for (const auto& op : read_trace(engine).ops) times[op.name].push_back(op.end - op.begin);
+  for (const auto& op : end_trace(engine).ops) times[op.name].push_back(op.end - op.begin);
   const TraceSummary summary = engine.trace().summary();
   ASSERT_EQ(summary.ops.size(), 2u);
   EXPECT_GE(summary.ops[0].total, summary.ops[1].total);

@@ -69,9 +69,8 @@ TEST_P(WaitTest, CapturesThatWaitForTheirOwnOpAreARing) {
   EXPECT_EQ(rings, 2);
 }
 
-TEST(WaitRing, ARingThroughAnOpInsideWhichAnotherEngineWaitsIsFound) {
-  Engine engine({.policy = Policy::pool, .workers = 2}), serial({.policy = Policy::serial});
-  const Var a = engine.new_var(), b = engine.new_var();
+TEST_F(WaitRingTest, ARingThroughAnOpInsideWhichAnotherEngineWaitsIsFound) {
+  Engine serial({.policy = Policy::serial});
   Gate first_runs, second_runs;
   std::atomic<int> rings{0};
   const auto wait = [&](Var var) { rings += closes_ring(engine, {read(var)}); };
