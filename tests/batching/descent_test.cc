@@ -1,6 +1,4 @@
 // Steps of gradient descent: against a dense oracle, of increments that are small, and those that are skipped.
-#include <future>
-
 #include "tests/batching/trainer.h"
 
 namespace windrow::testing {
@@ -165,14 +163,14 @@ TEST(KeptGradients, LetTheNextMinibatchUseTheMemoryOfTheLast) {
   words.differentiate({{3, 1}, {0, 2}}).loss();
   words.parameters.keep_gradients();
   words.engine.wait_all();
-  std::promise<void> late;
+  Gate late;
   const Var gradient = words.parameters.gradient(words.w).all->var();
-  words.engine.push([done = late.get_future().share()] { done.wait(); }, {mutate(gradient)}, {.name = "late"});
+  words.engine.push([&late] { late.await(); }, {mutate(gradient)}, {.name = "late"});
   const std::size_t before = words.host.memory->use().live;
   const Minibatch next = words.differentiate({{3, 1}, {0, 2}});
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(words.host.memory->use().live, before);
-  late.set_value();
+  late.open();
   EXPECT_EQ(next.loss(), 6);
   words.engine.wait_all();
   EXPECT_GT(words.host.memory->use().live, before) << "as long as there is a handle";

@@ -254,19 +254,16 @@ TEST(LazyDropout, DiffersBetweenTwoGraphsOfOneProgram) {
 }
 
 /// A cell with two masks of elements and one of rows, whose keys follow its indices.
-LazyCell dropping_cell(LazyGraph& graph, const Parameter& words) {
-  return graph.cell("drops", [=](CellBody& cell) {
-    const Expr x = cell.operand(50) + sum_children(cell.each(50));
-    const Expr both = concat(dropout(x, {.rate = 0.5}), dropout(x, {.rate = 0.5}));
-    cell.result(both + embedding(words, cell.index(Presence::sometimes)));
-    cell.result(dropout(x, {.rate = 0.5, .of = Dropout::Of::row}));
-  });
-}
-
 TEST(LazyDropout, OfACellDrawsForEachCall) {
   for (const auto use : {LazyOptions::For::training, LazyOptions::For::inference}) {
     LazyOnes lazy({.use = use});
-    const LazyCell drops = dropping_cell(lazy.graph, lazy.parameters.add("words", 3, 100, Initial::constant(4)));
+    const Parameter words = lazy.parameters.add("words", 3, 100, Initial::constant(4));
+    const LazyCell drops = lazy.graph.cell("drops", [&](CellBody& cell) {
+      const Expr x = cell.operand(50) + sum_children(cell.each(50));
+      const Expr both = concat(dropout(x, {.rate = 0.5}), dropout(x, {.rate = 0.5}));
+      cell.result(both + embedding(words, cell.index(Presence::sometimes)));
+      cell.result(dropout(x, {.rate = 0.5, .of = Dropout::Of::row}));
+    });
     std::set<Floats> masks, rows;
     for (int call = 0; call < 20; ++call) {
       const bool word = call % 2 == 1;

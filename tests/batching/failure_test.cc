@@ -89,8 +89,7 @@ struct Growing : OnHost {
 
 void name_culprits(Growing& s) {
   const GraphData good = s.tree({0, 1, 0, 1, 1, 1, 1, 1});
-  const Graphs graphs(s.function, {good});
-  EXPECT_GT(s.runner.differentiate(graphs.pointers).loss(), 0);
+  EXPECT_GT(s.of({good}).loss(), 0);
   expect_failed(
       s.of({good, s.tree({0, 1, 100, 1, 1, 1, 1, 1})}),
       {"minibatch 1 of growing: the loss of vertex 1 of graph 1 is inf, expected a finite number; the first such "
@@ -126,8 +125,7 @@ TEST_F(Failure, OfALossThatIsAnInputNamesIt) {
 
 TEST_F(Failure, OfALossLeavesParametersAsTheyWere) {
   Growing s;
-  const Graphs graphs(s.function, {s.tree({0, 1, 100, 1, 1, 1, 1, 1})});
-  s.runner.differentiate(graphs.pointers);
+  s.of({s.tree({0, 1, 100, 1, 1, 1, 1, 1})});
   s.parameters.sgd(0.1);
   EXPECT_THROW(s.parameters.value(s.w).get(), OpError);
   s.engine.heal(s.parameters.value(s.w).var());
@@ -136,45 +134,42 @@ TEST_F(Failure, OfALossLeavesParametersAsTheyWere) {
 
 TEST_F(Failure, ByMisuseIsNamedAtTheCall) {
   Watched s, elsewhere;
-  const VertexFunction& function = s.function;
-  const Parameter& w = s.w;
   Device device = s.host;
   Parameters& set = s.parameters;
   Parameters other(device, 1);
   const auto said = [](auto call) { return error_of<MisuseError>(call); };
-  EXPECT_EQ(said([&] { Runner(device, function, other); }),
+  EXPECT_EQ(said([&] { Runner(device, s.function, other); }),
             "watched_sum: parameter 'w' of another set; expected one of this");
   for (const auto& [options, what] : {std::pair(RunnerOptions{.ahead = 0}, "ahead"),
                                       {RunnerOptions{.batch_rows = 0}, "batch_rows"},
                                       {RunnerOptions{.groups = 0}, "groups"},
                                       {RunnerOptions{.group_flops = 0}, "group_flops"}}) {
-    EXPECT_EQ(said([&] { Runner(device, function, set, options); }),
+    EXPECT_EQ(said([&] { Runner(device, s.function, set, options); }),
               "RunnerOptions: " + std::string(what) + " is 0; expected 1 or more");
   }
-  EXPECT_EQ(said([&] { Runner(elsewhere.host, function, set); }),
+  EXPECT_EQ(said([&] { Runner(elsewhere.host, s.function, set); }),
             "watched_sum: its parameters are on another engine than its runner; expected the same");
   EXPECT_EQ(said([&] { set.sgd(std::numeric_limits<double>::infinity()); }),
             "sgd: rate inf, decay 0; expected numbers that a float holds");
   EXPECT_EQ(said([&] { set[1]; }), "there is no parameter 1; expected less than 1");
-  Runner& runner = s.runner;
   const InputGraph* null = nullptr;
   EXPECT_EQ(said([&] {
-              runner.run({&null, 1});
+              s.runner.run({&null, 1});
             }),
             "watched_sum: a graph of another vertex function; expected graphs made for this one");
-  EXPECT_EQ(said([&] { runner.run(elsewhere.graphs.pointers); }),
+  EXPECT_EQ(said([&] { s.runner.run(elsewhere.graphs.pointers); }),
             "watched_sum: a graph of another vertex function; expected graphs made for this one");
-  EXPECT_EQ(said([&] { runner.run({}).output("x"); }),
+  EXPECT_EQ(said([&] { s.runner.run({}).output("x"); }),
             "watched_sum: there is no output 'x'; expected one that the function pushes");
   EXPECT_EQ(said([&] { set.add("w", 1, 1, Initial::zeros()); }), "parameter 'w' is added twice; expected once");
   EXPECT_EQ(said([&] { set.find("v"); }), "there is no parameter 'v'; expected one that was added");
-  EXPECT_EQ(said([&] { other.value(w); }), "parameter 'w' of another set; expected one of this");
+  EXPECT_EQ(said([&] { other.value(s.w); }), "parameter 'w' of another set; expected one of this");
 
-  const VertexFunction lossless("lossless", {}, [&](Vertex& v) { v.push("y", matmul(v.pull("x", 2), w)); });
+  const VertexFunction lossless("lossless", {}, [&](Vertex& v) { v.push("y", matmul(v.pull("x", 2), s.w)); });
   EXPECT_EQ(said([&] { Runner(device, lossless, set).differentiate({}); }),
             "lossless: has no loss; expected one to differentiate");
   const VertexFunction rough("rough", {.arity = 2},
-                             [&](Vertex& v) { v.loss(apply(no_gradient, {matmul(v.pull("x", 2), w)})); });
+                             [&](Vertex& v) { v.loss(apply(no_gradient, {matmul(v.pull("x", 2), s.w)})); });
   const Graphs one(rough, many_trees(1, 1));
   EXPECT_NE(said([&] { Runner(device, rough, set).run(one.pointers); }).find("no_gradient"), std::string::npos)
       << "no kernel";

@@ -226,11 +226,8 @@ TEST(GroupedMinibatches, AreDividedAsTheRunnerDividesThem) {
     v.scatter(s, own);
     v.loss(squared_distance(own, x));
   });
-  const auto make = [&](GraphData data) {
-    data.values["x"].assign(2 * (data.child_begin.size() - 1), 0.5f);
-    return InputGraph(function, data);
-  };
-  const InputGraph tree = make(ones({{}, {}, {0, 1}})), chain = make(ones({{}, {0}}));
+  const InputGraph tree(function, graph_of({{}, {}, {0, 1}}, Floats(6, 0.5f))),
+      chain(function, graph_of({{}, {0}}, Floats(4, 0.5f)));
   const std::vector<const InputGraph*> graphs = {&tree, &tree, &chain, &tree};
   for (const int groups : {1, 2}) {
     Runner runner(on.host, function, on.parameters, {.groups = groups, .group_flops = 1});

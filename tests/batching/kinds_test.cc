@@ -116,44 +116,42 @@ TEST_F(SeveralKinds, CostNothingWhereTheyAreNot) {
   EXPECT_EQ(ops_of(of_both, both, 0), ops_of(of_one, alone, 0));
 }
 
-std::string said_of_body(std::size_t arity, const std::function<void(Vertex&)>& body) {
-  return error_of<MisuseError>([&] { VertexFunction("cell", {.arity = arity}, body); });
+std::string said_of_body(const VertexFunction::Shape& shape, const std::function<void(Vertex&)>& body) {
+  return error_of<MisuseError>([&] { VertexFunction("cell", shape, body); });
 }
 
 TEST_F(AnyArity, IsAskedForAndThenLookedAtAllAtOnce) {
-  EXPECT_EQ(said_of_body(any_arity, [](Vertex& v) { v.gather(0, v.state("h", 2)); }),
+  EXPECT_EQ(said_of_body({.arity = any_arity}, [](Vertex& v) { v.gather(0, v.state("h", 2)); }),
             "cell: gather(0) of state 'h' in a function of any arity; expected each");
-  EXPECT_EQ(said_of_body(2, [](Vertex& v) { v.each(v.state("h", 2)); }),
+  EXPECT_EQ(said_of_body({.arity = 2}, [](Vertex& v) { v.each(v.state("h", 2)); }),
             "cell: each of state 'h' in a function of arity 2; expected one of any_arity, or a gather by child");
-  EXPECT_EQ(said_of_body(2, [](Vertex& v) { v.pull_edge("x", 2); }),
+  EXPECT_EQ(said_of_body({.arity = 2}, [](Vertex& v) { v.pull_edge("x", 2); }),
             "cell: edge input 'x' in a function of arity 2; expected one of any_arity, or a gather by child");
   for (const auto reduce : {windrow::sum_children, windrow::softmax_children, windrow::max_children}) {
-    EXPECT_EQ(said_of_body(any_arity, [&](Vertex& v) { reduce(v.pull("x", 2)); }),
+    EXPECT_EQ(said_of_body({.arity = any_arity}, [&](Vertex& v) { reduce(v.pull("x", 2)); }),
               "cell: a reduction over children of vertices x 2; expected a value of edges");
   }
-  EXPECT_EQ(said_of_body(any_arity, [](Vertex& v) { v.push("x", v.pull_edge("x", 2)); }),
+  EXPECT_EQ(said_of_body({.arity = any_arity}, [](Vertex& v) { v.push("x", v.pull_edge("x", 2)); }),
             "cell: 'x' is of edges; expected a value of the vertex");
-  EXPECT_EQ(said_of_body(2, [](Vertex& v) { to_children(v.pull("x", 2)); }),
+  EXPECT_EQ(said_of_body({.arity = 2}, [](Vertex& v) { to_children(v.pull("x", 2)); }),
             "cell: to_children in a function of arity 2; expected one of any_arity, or a gather by child");
-  EXPECT_EQ(said_of_body(any_arity, [](Vertex& v) { k_max_children(v.pull_edge("x", 2), 0); }),
+  EXPECT_EQ(said_of_body({.arity = any_arity}, [](Vertex& v) { k_max_children(v.pull_edge("x", 2), 0); }),
             "k_max_children: k 0; expected 1 or more");
 }
 
 /// Children that are gathered by number beside edges, and edges to several children.
 TEST_F(AnyArity, HasFixedChildrenAndEdgesThatFit) {
-  const auto traced = [](VertexFunction::Shape shape, const std::function<void(Vertex&, const State&)>& use) {
-    return error_of<MisuseError>([&] { VertexFunction("f", shape, [&](Vertex& v) { use(v, v.state("s", 1)); }); });
-  };
-  const auto nothing = [](Vertex&, const State&) {};
-  EXPECT_EQ(traced({.arity = 2, .fixed = 1}, nothing),
-            "f: `fixed` or `per_edge` with a fixed arity; expected any_arity");
-  EXPECT_EQ(traced({.arity = any_arity, .per_edge = 0}, nothing), "f: edges to 0 children; expected 1 or more");
-  EXPECT_EQ(traced({.arity = any_arity, .fixed = 30, .per_edge = 2}, nothing),
-            "f: arity and optional indices are 32 together; expected 31 at most");
-  EXPECT_EQ(traced({.arity = any_arity, .fixed = 1}, [](Vertex& v, const State& s) { v.gather(1, s); }),
-            "f: gather(1) of state 's'; expected less than 1, the number of fixed children");
-  EXPECT_EQ(traced({.arity = any_arity, .per_edge = 2}, [](Vertex& v, const State& s) { v.each(s, 2); }),
-            "f: each of state 's', child 2 of an edge; expected less than 2, the children of an edge");
+  const auto nothing = [](Vertex&) {};
+  EXPECT_EQ(said_of_body({.arity = 2, .fixed = 1}, nothing),
+            "cell: `fixed` or `per_edge` with a fixed arity; expected any_arity");
+  EXPECT_EQ(said_of_body({.arity = any_arity, .per_edge = 0}, nothing),
+            "cell: edges to 0 children; expected 1 or more");
+  EXPECT_EQ(said_of_body({.arity = any_arity, .fixed = 30, .per_edge = 2}, nothing),
+            "cell: arity and optional indices are 32 together; expected 31 at most");
+  EXPECT_EQ(said_of_body({.arity = any_arity, .fixed = 1}, [](Vertex& v) { v.gather(1, v.state("s", 1)); }),
+            "cell: gather(1) of state 's'; expected less than 1, the number of fixed children");
+  EXPECT_EQ(said_of_body({.arity = any_arity, .per_edge = 2}, [](Vertex& v) { v.each(v.state("s", 1), 2); }),
+            "cell: each of state 's', child 2 of an edge; expected less than 2, the children of an edge");
 
   const VertexFunction pairs("pairs", {.arity = any_arity, .fixed = 1, .per_edge = 2}, [](Vertex& v) {
     const State s = v.state("s", 1);

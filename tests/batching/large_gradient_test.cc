@@ -9,25 +9,24 @@ namespace {
 struct Wide : OnHost {
   static constexpr Index in = 400, out = 512;
 
-  explicit Wide(const EngineOptions& options = {}) : OnHost(options) {
+  explicit Wide(const EngineOptions& options = {}) : OnHost(options) {}
+
+  static std::vector<GraphData> drawn() {
     std::mt19937 random(1);
+    std::vector<GraphData> data(2, leaves(200));
     for (GraphData& graph : data) {
-      graph = leaves(200);
       for (const char* name : {"x", "z"}) {
         for (Index i = 0; i < 200 * in; ++i) {
           graph.values[name].push_back(static_cast<float>(random() % 2001) / 1000 - 1);
         }
       }
     }
+    return data;
   }
 
   std::vector<float> gradient() {
-    runner.differentiate(graphs().pointers);
+    runner.differentiate(graphs.pointers);
     return parameters.gradient(w).all->get();
-  }
-  const Graphs& graphs() {
-    if (!made) made.emplace(function, data);
-    return *made;
   }
 
   Parameter w = parameters.add("w", in, out, Initial::uniform(-0.05f, 0.05f));
@@ -37,8 +36,7 @@ struct Wide : OnHost {
                             v.loss(row_sum(y * z));
                           }};
   Runner runner{host, function, parameters};
-  std::vector<GraphData> data{2};
-  std::optional<Graphs> made;
+  Graphs graphs{function, drawn()};
 };
 
 class LargeGradient : public EveryPolicy {};
@@ -61,7 +59,7 @@ TEST(LargeGradients, AddToWhatIsThere) {
   Wide wide;
   const Tensor ones = wide.tensor(Floats(400 * Wide::out, 1), Wide::out);
   const auto gradient = [&](Runner::Gradients mode) {
-    wide.runner.backward(wide.runner.record(wide.graphs().pointers, {}, {"y"}), {{"y", ones}}, mode);
+    wide.runner.backward(wide.runner.record(wide.graphs.pointers, {}, {"y"}), {{"y", ones}}, mode);
     return wide.parameters.gradient(wide.w).all->get();
   };
   const auto once = gradient(Runner::Gradients::set), twice = gradient(Runner::Gradients::add);

@@ -35,12 +35,6 @@ LazyTask<float> generate(LazyGraph& graph, const Speaker& m, int steps) {
   co_return last;
 }
 
-std::vector<float> generate(LazyGraph& graph, const Speaker& m, int steps, int tasks) {
-  std::vector<LazyTask<float>> all;
-  for (int i = 0; i < tasks; ++i) all.push_back(generate(graph, m, steps));
-  return run(graph, std::move(all));
-}
-
 class LazyMemory : public ::testing::TestWithParam<LazyOptions::For> {};
 
 /// Of the peak above what parameters take: a step's minibatch with its scores, the scores, and as much again that is
@@ -53,7 +47,9 @@ TEST_P(LazyMemory, OfAGenerationDoesNotGrowWithItsSteps) {
       Speaker m(policy);
       const std::size_t before = m.stats().in_use;
       LazyGraph graph(m.host, m.parameters, {.use = GetParam()});
-      generate(graph, m, steps, instances);
+      std::vector<LazyTask<float>> all;
+      for (int i = 0; i < instances; ++i) all.push_back(generate(graph, m, steps));
+      run(graph, std::move(all));
       peak[steps == 80] = m.stats().peak_in_use - before;
       EXPECT_LT(m.stats().in_use - before, 2 * step_bytes);
     }

@@ -46,11 +46,8 @@ TEST(Sharing, KeepsGradientsOfStatesOfWhichNoElementIsRead) {
     v.loss(row_sum(own));
     v.loss(row_sum(slice(child, 0, 0)));
   });
-  const Graphs graphs(function,
-                      {{.child_begin = {0, 0, 1, 2}, .children = {0, 1}, .values = {{"x", {1, 2, 3, 4, 5, 6}}}}});
   const auto gradient = [&](const Optimisations& optimisations) {
-    Runner runner(s.host, function, s.parameters, {.optimisations = optimisations});
-    runner.differentiate(graphs.pointers).loss();
+    s.differentiated(function, {chain_of(3, {1, 2, 3, 4, 5, 6})}, {.optimisations = optimisations}).loss();
     return s.parameters.gradient(w).all->get();
   };
   const std::vector<float> expected = gradient({.sharing = false});
@@ -160,20 +157,6 @@ struct ManyIndices : OnHost {
     }
     return data;
   }
-
-  struct Result {
-    double loss;
-    std::vector<float> sums;
-    std::vector<std::vector<double>> gradients;
-    friend bool operator==(const Result&, const Result&) = default;
-  };
-  Result differentiate(Runner& runner, const GraphData& data) {
-    const Graphs graphs(function, {data});
-    const Minibatch minibatch = runner.differentiate(graphs.pointers);
-    Result result{minibatch.loss(), minibatch.output("sum").get(), {}};
-    for (const Parameter& p : {table, w}) result.gradients.push_back(dense(parameters, p));
-    return result;
-  }
 };
 
 /// What a minibatch costs after some others, of graphs that are all different.
@@ -244,7 +227,7 @@ TEST(ManyTypes, UpToTheBoundArePlannedAllOverAgainForEachNewOne) {
   for (std::int32_t type = 0; type < bound; ++type) {
     GraphData data{.child_begin = {0, 1}, .children = {no_child}};
     for (int i = 0; i < 16; ++i) data.indices[s.name(i)] = {(type >> i & 1) != 0 || i > 4 ? 0 : -1};
-    s.differentiate(runner, data);
+    runner.differentiate(Graphs(s.function, {data}).pointers).loss();
   }
   EXPECT_EQ(runner.stats().plans, bound);
   EXPECT_EQ(runner.stats().planned_types, bound * (bound + 1) / 2);
@@ -254,20 +237,18 @@ TEST(ManyTypes, DoNotSeeTheRowsThatTheyLack) {
   ManyIndices s(2);
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   s.parameters.value(s.table).set({nan, nan, 1, 1, 1, 1});  // a row that nobody looks up
-  Runner runner(s.host, s.function, s.parameters, {.own_types = 0});
   GraphData data = leaves(3);
   data.indices = {{"i0", {-1, 1, -1}}, {"i1", {-1, -1, 2}}};
-  const auto result = s.differentiate(runner, data);
-  EXPECT_EQ(result.sums, (std::vector<float>{0, 0, 1, 1, 1, 1}));
-  EXPECT_EQ(result.gradients[0], (std::vector<double>{0, 0, 2, 2, 2, 2}));
+  const Minibatch minibatch = s.differentiated(s.function, {data}, {.own_types = 0});
+  EXPECT_EQ(minibatch.output("sum").get(), (std::vector<float>{0, 0, 1, 1, 1, 1}));
+  EXPECT_EQ(dense(s.parameters, s.table), (std::vector<double>{0, 0, 2, 2, 2, 2}));
 }
 
 TEST(ManyTypes, NoneOfWhichHasAnIndexLeaveNoGradient) {
   ManyIndices s(1);
-  Runner runner(s.host, s.function, s.parameters, {.own_types = 0});
   GraphData data = leaves(2);
   data.indices = {{"i0", {-1, -1}}};
-  EXPECT_EQ(s.differentiate(runner, data).loss, 0);
+  EXPECT_EQ(s.differentiated(s.function, {data}, {.own_types = 0}).loss(), 0);
   EXPECT_TRUE(s.parameters.gradient(s.table).rows.empty());
 }
 

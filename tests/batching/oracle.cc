@@ -113,9 +113,7 @@ Row OracleVertex::gather(std::size_t k, const OracleState& state) {
   const auto begin = static_cast<std::size_t>(graph_.child_begin[vertex_]);
   const auto end = static_cast<std::size_t>(graph_.child_begin[vertex_ + 1]);
   const std::int32_t child = begin + k < end ? graph_.children[begin + k] : no_child;
-  if (child == no_child) {
-    return {&oracle_, {Rows::count(1), state.width}, std::vector<double>(static_cast<std::size_t>(state.width), 0)};
-  }
+  if (child == no_child) return zeros(state.width);
   oracle_.visit(graph_, static_cast<std::size_t>(child));
   return oracle_.states_.at(static_cast<std::size_t>(child)).at(state.name);
 }
@@ -152,13 +150,8 @@ Row OracleVertex::each(const OracleState& state, std::size_t k) {
 }
 
 Row OracleVertex::pull_edge(const std::string& name, Index width) {
-  return {&oracle_,
-          {Rows::count(static_cast<Index>(edges().size())), width},
-          [&] {
-            const std::vector<float> rows = rows_of_edges(graph_.edge_values.at(name), width);
-            return std::vector<double>(rows.begin(), rows.end());
-          }(),
-          true};
+  const std::vector<float> rows = rows_of_edges(graph_.edge_values.at(name), width);
+  return {&oracle_, {Rows::count(static_cast<Index>(edges().size())), width}, {rows.begin(), rows.end()}, true};
 }
 
 OracleIndex OracleVertex::pull_edge_index(const std::string& name, Presence presence, Index width) {

@@ -13,9 +13,6 @@ constexpr SchedulePolicy later_policies[] = {SchedulePolicy::depth, SchedulePoli
 template <class Cell>
 class EveryCell : public ::testing::Test {
  protected:
-  /// For tests whose ops are divided among threads as those of other tests.
-  static bool adds_no_races() { return thread_sanitized; }
-
   /// The cell on the host, with its function and its oracle.
   struct Made : OnHost {
     using OnHost::OnHost;
@@ -72,7 +69,7 @@ TYPED_TEST(EveryCell, ComputesGraphsAsTheOracleDoes) {
 }
 
 TYPED_TEST(EveryCell, ComputesByEverySchedulesAsTheOracleDoes) {
-  if (this->adds_no_races()) GTEST_SKIP() << "other tests divide the same ops among threads";
+  if (thread_sanitized) GTEST_SKIP() << "other tests divide the same ops among threads";
   for (const SchedulePolicy policy : later_policies) {
     SCOPED_TRACE(to_string(policy));
     this->check(
@@ -98,7 +95,7 @@ TYPED_TEST(EveryCell, ComputesWithoutOptimisationsAsTheOracleDoes) {
 }
 
 TYPED_TEST(EveryCell, ComputesManyTypesOfVerticesAsOneAsTheOracleDoes) {
-  if (this->adds_no_races()) GTEST_SKIP() << "other tests divide the same ops among threads";
+  if (thread_sanitized) GTEST_SKIP() << "other tests divide the same ops among threads";
   this->check({{Form::dag, {.own_types = 0}},
                {Form::any_order, {.groups = 2, .group_flops = 1, .own_types = 1}},
                {Form::trees, {.own_types = 2, .optimisations = {.slots = false}}},
@@ -108,7 +105,7 @@ TYPED_TEST(EveryCell, ComputesManyTypesOfVerticesAsOneAsTheOracleDoes) {
 }
 
 TYPED_TEST(EveryCell, ComputesTheSameBitsWithoutSlots) {
-  if (this->adds_no_races()) GTEST_SKIP() << "other tests divide the same ops among threads";
+  if (thread_sanitized) GTEST_SKIP() << "other tests divide the same ops among threads";
   const Optimisations all = {}, others[] = {{.specialisation = false},
                                             {.eager = false, .lazy = false},
                                             {.sharing = false},

@@ -47,6 +47,9 @@ class Networks : public ::testing::Test, protected OnHost {
   Runner runner{host, without_head, parameters};
   const Graphs graphs{without_head, data};
   const Tensor x = tensor(inputs(data), Cell::in);
+  /// The function with a head, which also has an output.
+  Runner whole{host, by_row, parameters};
+  const Graphs of_rows{by_row, data};
 
   /// What vertices pull as "rows".
   static GivenTensors of(const Tensor& tensor, Ints row_of = {}) { return {{"rows", {tensor, std::move(row_of)}}}; }
@@ -69,22 +72,18 @@ class Networks : public ::testing::Test, protected OnHost {
 };
 
 TEST_F(Networks, GivenTensorsAreInputsLikeThoseOfGraphs) {
-  Runner one(host, by_input, parameters), other(host, by_row, parameters);
-  const Graphs of_input(by_input, data), of_row(by_row, data);
-  const double loss = one.differentiate(of_input.pointers).loss();
+  const double loss = differentiated(by_input, data).loss();
   const auto expected = gradients();
-  EXPECT_EQ(other.differentiate(of_row.pointers, of(x)).loss(), loss);
+  EXPECT_EQ(whole.differentiate(of_rows.pointers, of(x)).loss(), loss);
   EXPECT_EQ(gradients(), expected);
 }
 
 TEST_F(Networks, GivenTensorsHaveTheGradientThatTheOracleSees) {
-  Runner by_rows(host, by_row, parameters);
-  const Graphs of_rows(by_row, data);
   // Two rows, of which vertices pull now this one, now that.
   const std::vector<float> rows = {0.5f, -0.25f, -0.75f, 1};
   std::vector<std::int32_t> row_of;
   for (std::int32_t v = 0; v < 15; ++v) row_of.push_back(v % 3 == 0 ? 1 : 0);
-  const Minibatch minibatch = by_rows.differentiate(of_rows.pointers, of(tensor(rows, Cell::in), row_of));
+  const Minibatch minibatch = whole.differentiate(of_rows.pointers, of(tensor(rows, Cell::in), row_of));
   const std::vector<float> gradient = minibatch.gradient("rows").get();
 
   Oracle oracle(parameters, [&](OracleVertex& v) { v.loss(cell.head(cell.state(v, v.pull("x", Cell::in)))); });
@@ -107,15 +106,12 @@ TEST_F(Networks, GivenTensorsHaveTheGradientThatTheOracleSees) {
 }
 
 TEST_F(Networks, OutputsTakeGradientsFromElsewhere) {
-  Runner whole(host, by_row, parameters);
-  const Graphs of_rows(by_row, data);
   const Minibatch at_once = whole.differentiate(of_rows.pointers, of(x));
   const auto expected = gradients();
   const std::vector<float> expected_of_x = at_once.gradient("rows").get();
 
   Runner above(host, head_alone, parameters);
-  GraphData single{.child_begin = std::vector<std::int32_t>(16, 0)};
-  const Graphs upper(head_alone, {single});
+  const Graphs upper(head_alone, {leaves(15)});
   const Minibatch first = runner.record(graphs.pointers, of(x), {"h"});
   const Minibatch second = above.differentiate(upper.pointers, {{"h", {first.output("h")}}});
   EXPECT_NEAR(second.loss(), at_once.loss(), 1e-6);
@@ -140,10 +136,10 @@ TEST_F(Networks, OutputsAndTheirGradientsMayHaveRowsOfSomeVerticesOnly) {
   kept[9] = row_of[9] = 0;
   std::vector<float> all(15 * Cell::h, 0);
   for (std::size_t c = 0; c < Cell::h; ++c) all[3 * Cell::h + c] = 3, all[9 * Cell::h + c] = 9;
-  const Minibatch whole = runner.record(graphs.pointers, of(x), {"h"});
-  runner.backward(whole, {{"h", tensor(all, Cell::h)}});
+  const Minibatch of_all = runner.record(graphs.pointers, of(x), {"h"});
+  runner.backward(of_all, {{"h", tensor(all, Cell::h)}});
   const auto expected = gradients();
-  const std::vector<float> values = whole.output("h").get();
+  const std::vector<float> values = of_all.output("h").get();
 
   const Minibatch some = runner.record_rows(graphs.pointers, of(x), {{"h", row_of}});
   const std::vector<float> rows = some.output("h", kept).get();
@@ -187,15 +183,14 @@ TEST_F(Networks, OutputsMayGoThroughAStatic) {
     tape.backward(loss);
     return {loss, tape.gradient(h).value(), tape.gradient(weight).value()};
   });
-  Runner at_once(host, by_row, parameters);
   std::mt19937 random(1);
   for (int minibatch = 0; minibatch < 6; ++minibatch) {
     SCOPED_TRACE(minibatch);
     // Other graphs each time, of 9 or 12 vertices.
     const auto others = random_graphs({5, 0, minibatch % 2 == 0 ? 4 : 7}, any_arity, Form::dag, random);
-    const Graphs whole(by_row, others), below(without_head, others);
+    const Graphs at_once(by_row, others), below(without_head, others);
     const GivenTensors rows = of(tensor(inputs(others), Cell::in));
-    const double expected = at_once.differentiate(whole.pointers, rows).loss();
+    const double expected = whole.differentiate(at_once.pointers, rows).loss();
     const auto of_whole = gradients();
     const Minibatch recorded = runner.record(below.pointers, rows, {"h"});
     const std::vector<Tensor> results = head({.in = {recorded.output("h")}});
@@ -212,7 +207,6 @@ TEST_F(Networks, OutputsMayGoThroughAStatic) {
 TEST_F(Networks, OfAMinibatchWithoutVerticesTensorsHaveAnyRows) {
   const Tensor two = tensor({1, 2, 3, 4}, Cell::in), of_h = tensor(std::vector<float>(6, 1), Cell::h);
   const Tensor no_rows(host, 0, Cell::in);
-  Runner whole(host, by_row, parameters);
   const Graphs empty(by_row, {data[1]}), same(without_head, {data[1]});
   for (const Tensor& given : {two, no_rows}) {
     EXPECT_EQ(whole.run(empty.pointers, of(given)).loss(), 0);

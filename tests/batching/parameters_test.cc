@@ -16,31 +16,22 @@ class InitialValues : public ::testing::Test, protected OnHost {
   InitialValues() : OnHost({.workers = 2}, first_seed()) {}
 };
 
-/// Vectors within a matrix: the rows, or the columns.
-struct Vectors {
-  Index count, length;
-  Index step, stride;  ///< from one vector to the next, and from one of its elements to the next
-};
-
-void expect_orthogonal(const std::vector<float>& x, const Vectors& of, double square) {
-  const auto element = [&](Index vector, Index k) {
-    return static_cast<double>(x[static_cast<std::size_t>(vector * of.step + k * of.stride)]);
-  };
-  for (Index i = 0; i < of.count; ++i) {
-    for (Index j = 0; j <= i; ++j) {
-      double dot = 0;
-      for (Index k = 0; k < of.length; ++k) dot += element(i, k) * element(j, k);
-      ASSERT_NEAR(dot, i == j ? square : 0, 1e-5) << i << ", " << j;
-    }
-  }
-}
-
 TEST_F(InitialValues, AreOrthogonalInTheShorterDirection) {
   for (const auto& [rows, width] : {std::pair<Index, Index>{60, 60}, {70, 17}, {17, 70}, {1, 5}, {5, 1}, {0, 3}}) {
     SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width));
     const std::vector<float> x = of(rows, width, Initial::orthogonal(2));
-    const bool tall = rows >= width;
-    expect_orthogonal(x, tall ? Vectors{width, rows, 1, width} : Vectors{rows, width, width, 1}, 4);
+    const Index count = std::min(rows, width), length = std::max(rows, width);
+    const Index step = rows >= width ? 1 : width, stride = rows >= width ? width : 1;  // of columns, or of rows
+    const auto element = [&](Index vector, Index k) {
+      return static_cast<double>(x[static_cast<std::size_t>(vector * step + k * stride)]);
+    };
+    for (Index i = 0; i < count; ++i) {
+      for (Index j = 0; j <= i; ++j) {
+        double dot = 0;
+        for (Index k = 0; k < length; ++k) dot += element(i, k) * element(j, k);
+        ASSERT_NEAR(dot, i == j ? 4 : 0, 1e-5) << i << ", " << j;
+      }
+    }
   }
 }
 

@@ -141,21 +141,17 @@ TEST(Schedule, ByLevelTakesAVertexAsSoonAsItCan) {
   }
 }
 
-/// Chains of recurrent steps, each with an output that nobody waits for: figure 2 of Neubig et al. (2017).
-TypedGraph taggers(std::initializer_list<int> lengths) {
+/// Of chains of recurrent steps, each with an output that nobody waits for: figure 2 of Neubig et al. (2017).
+TEST(Schedule, TheAgendaPutsOffOutputsUntilAllAreThere) {
   GraphMaker maker(2);
-  for (const int length : lengths) {
+  for (const int length : {3, 5, 8}) {
     std::int32_t step = no_child;
     for (int i = 0; i < length; ++i) {
       step = maker.add(0, {step});
       maker.add(1, {step});
     }
   }
-  return std::move(maker.graph);
-}
-
-TEST(Schedule, TheAgendaPutsOffOutputsUntilAllAreThere) {
-  const TypedGraph graph = taggers({3, 5, 8});
+  const TypedGraph& graph = maker.graph;
   EXPECT_EQ(make_schedule(graph, SchedulePolicy::level).batches.size(), 16u);
   EXPECT_EQ(make_schedule(graph, SchedulePolicy::serial).batches.size(), 32u);
   EXPECT_EQ(fewest_batches(graph), 9);

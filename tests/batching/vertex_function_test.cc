@@ -133,23 +133,17 @@ TEST_F(Tracing, RefusesParametersAloneAndMoreTypesThanItCanName) {
   EXPECT_EQ(said_of(nullptr), "cell: no body; expected a function of a Vertex");
 }
 
-/// What a compiler says of a function of two parameters with this body.
-std::string said_by_compiler_of(const std::string& body) {
+TEST(Parameters, AloneAreRefusedByTheCompilerWithWhatToWriteInstead) {
   std::string command =
-      "echo '#include \"windrow/batching/lazy.h\"\nvoid f(windrow::Parameter row, windrow::Parameter w) { " + body +
-      " }' | " + WINDROW_COMPILER + " -std=c++20 -fsyntax-only -x c++";
+      "echo '#include \"windrow/batching/lazy.h\"\nvoid f(windrow::Parameter row, windrow::Parameter w) { "
+      "matmul(row, w); exp(row); row + w; }' | " WINDROW_COMPILER " -std=c++20 -fsyntax-only -x c++";
   for (const char* const room : {"engine", "memory", "ops", "batching"}) {
     command += std::string(" -I") + WINDROW_ROOMS + "/" + room + "/include";
   }
   const auto close = [](std::FILE* file) { ::pclose(file); };
-  const std::unique_ptr<std::FILE, decltype(close)> said(::popen((command + " - 2>&1").c_str(), "r"));
-  std::string text;
-  for (int c = std::fgetc(said.get()); c != EOF; c = std::fgetc(said.get())) text += static_cast<char>(c);
-  return text;
-}
-
-TEST(Parameters, AloneAreRefusedByTheCompilerWithWhatToWriteInstead) {
-  const std::string said = said_by_compiler_of("matmul(row, w); exp(row); row + w;");
+  const std::unique_ptr<std::FILE, decltype(close)> output(::popen((command + " - 2>&1").c_str(), "r"));
+  std::string said;
+  for (int c = std::fgetc(output.get()); c != EOF; c = std::fgetc(output.get())) said += static_cast<char>(c);
   EXPECT_NE(said.find("an operator of parameters alone: make one of them an expression, by Vertex::parameter(w) in a "
                       "vertex function, or by LazyWeight(w) for lazy expressions"),
             std::string::npos)

@@ -10,8 +10,6 @@
 namespace windrow::testing {
 namespace {
 
-using namespace std::chrono_literals;
-
 /// Pushes an op that writes to the buffer.
 void push_write(Engine& engine, const Buffer& buffer, int value = 1) {
   engine.push([bytes = buffer.bytes(), size = buffer.size(), value] { std::memset(bytes.write(), value, size); },

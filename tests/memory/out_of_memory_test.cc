@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <span>
 
 #include "counting_allocator.h"
 #include "tests/engine/support.h"
@@ -23,24 +24,19 @@ std::size_t resident_bytes() {
 
 TEST(HostAllocator, GivesAlignedPiecesOfAllSizesThatDoNotOverlap) {
   const auto host = host_allocator();
-  struct Piece {
-    std::byte* start;
-    std::size_t bytes;
-  };
-  std::vector<Piece> pieces;
+  std::vector<std::span<std::byte>> pieces;
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{100}, mib - 1, mib, mib + 1, 4 * mib - 1,
                                   4 * mib, 4 * mib + 1, 11 * mib + 5}) {
     for (int i = 0; i < 3; ++i) {
-      pieces.push_back({host->allocate(bytes), bytes});
-      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pieces.back().start) % memory_alignment, 0u) << bytes;
-      std::fill_n(pieces.back().start, bytes, std::byte(pieces.size()));
+      pieces.emplace_back(host->allocate(bytes), bytes);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pieces.back().data()) % memory_alignment, 0u) << bytes;
+      std::ranges::fill(pieces.back(), std::byte(pieces.size()));
     }
   }
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const auto [start, bytes] = pieces[i];
-    EXPECT_EQ(std::count(start, start + bytes, std::byte(i + 1)), static_cast<std::ptrdiff_t>(bytes)) << bytes;
+    EXPECT_EQ(std::ranges::count(pieces[i], std::byte(i + 1)), std::ssize(pieces[i])) << pieces[i].size();
   }
-  for (const auto [start, bytes] : pieces) host->deallocate(start, bytes);
+  for (const auto piece : pieces) host->deallocate(piece.data(), piece.size());
 }
 
 /// Also those between others, which the heap would keep.

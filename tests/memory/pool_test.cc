@@ -12,8 +12,6 @@
 namespace windrow::testing {
 namespace {
 
-using namespace std::chrono_literals;
-
 constexpr PoolOptions above_fast = {.below = PoolOptions::Below::fast};
 
 struct CountedPool {

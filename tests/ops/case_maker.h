@@ -37,11 +37,6 @@ class Maker {
       value = numbers_ == Numbers::whole ? static_cast<double>(number(0, 1)) : static_cast<float>(0.5 + value / 5);
     }
   }
-  /// Of whole numbers.
-  void whole_operand(const Type& type) {
-    operand(type);
-    for (double& value : made.in.back()) value = static_cast<double>(number(-2, 2));
-  }
   void index(const Type& type, const std::function<Index()>& value) {
     made.signature.indices.push_back(type);
     std::vector<std::int32_t> values(elements(type));

@@ -36,7 +36,8 @@ void make_gather(Maker& m) {
 /// Of each row, which number its first operand must have.
 void make_gather_where(Maker& m) {
   const Index table = m.number(1, 9);
-  m.whole_operand(counted(table, m.width));
+  m.operand(counted(table, m.width));
+  for (double& value : m.made.in.back()) value = static_cast<double>(m.number(-2, 2));
   m.operand(counted(table, m.width));
   bool row = false;
   m.index(counted(m.rows, 2), [&m, &row, table] { return (row = !row) ? m.number(0, table - 1) : m.number(-1, 2); });
@@ -66,6 +67,7 @@ void make_labels(Maker& m) {
   m.index(counted(m.rows, 1), [&m] { return m.number(-1, m.width - 1); });
 }
 
+void to_own_width(Maker& m) { m.made.signature.attributes = op::to_width(m.width); }
 void one_row(Maker& m) { m.operand(counted(1, m.width)); }
 void nine_rows(Maker& m) { m.operand(counted(9, m.width)); }
 
@@ -105,16 +107,8 @@ const Makes& makes() {
       {"matmul_each", product_of_rows},
       {"matmul_each_nt", product_of_rows},
       {"matmul_each_tn", product_of_rows},
-      {"spread_rows",
-       [](Maker& m) {
-         m.operand(counted(1, m.width));
-         m.made.signature.attributes = op::to_rows(Rows::count(m.rows));
-       }},
-      {"spread_columns",
-       [](Maker& m) {
-         m.operand(counted(m.rows, 1));
-         m.made.signature.attributes = op::to_width(m.width);
-       }},
+      {"spread_rows", parts(one_row, [](Maker& m) { m.made.signature.attributes = op::to_rows(Rows::count(m.rows)); })},
+      {"spread_columns", parts(with_scalars(0), to_own_width)},
       {"gather_rows", make_gather},
       {"embedding", make_gather},
       {"gather_where", make_gather_where},
@@ -136,12 +130,7 @@ const Makes& makes() {
          m.made.signature.attributes = op::at_column(begin, begin + m.width + m.number(0, 20));
        }},
       {"pick", parts(elementwise(1), make_labels)},
-      {"pick_gradient",
-       [](Maker& m) {
-         m.operand(counted(m.rows, 1));
-         make_labels(m);
-         m.made.signature.attributes = op::to_width(m.width);
-       }},
+      {"pick_gradient", parts(with_scalars(0), make_labels, to_own_width)},
       {"row_max_gradient", with_scalars(1)},
       {"conv2d",
        [](Maker& m) {

@@ -1,7 +1,7 @@
 // Operators that are computed in pieces, against the whole.
 #include "windrow/ops/internal/cut.h"
 
-#include "tests/ops/cases.h"
+#include "tests/ops/host_tensors.h"
 #include "tests/sanitized.h"
 #include "windrow/ops/apply.h"
 
@@ -82,17 +82,14 @@ TEST(Cut, SumsWideRowsByColumns) {
   EXPECT_EQ(cut, run_host(op::column_sum, c, before, Write::add, 1));
 }
 
-TEST(Cut, NamesRowsOfTheWholeInErrors) {
-  Engine engine({.policy = Policy::pool, .workers = 2});
-  const Device host = host_device(engine);
+using CutRows = HostTensors;
+
+TEST_F(CutRows, AreNamedAsThoseOfTheWholeInErrors) {
   constexpr Index rows = 5000, width = 256;
-  const Tensor table(host, 10, width, "table"), out(host, rows, width, "out");
-  table.set(std::vector<float>(10 * width, 1.0f));
+  const Tensor table = filled(10, width, 1), out(host, rows, width, "out");
   std::vector<std::int32_t> words(rows, 3);
   words[rows - 2] = 17;
-  const IntTensor indices(host, rows, 1, "words");
-  indices.set(words);
-  apply(host, op::gather_rows, {.in = {table}, .indices = {indices}}, out);
+  apply(host, op::gather_rows, {.in = {table}, .indices = {ints(rows, 1, words)}}, out);
   expect_error<OpError>([&] { out.get(); }, "index 17 at row " + std::to_string(rows - 2));
 }
 

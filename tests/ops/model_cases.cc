@@ -138,11 +138,7 @@ const Makes& makes_of_models() {
       {"rms_norm", parts(elementwise(1), with(op::with_epsilon(0.25)))},
       {"rms_norm_gradient", parts(elementwise(2), with(op::with_epsilon(0.25)))},
       {"mul_row", parts(elementwise(1), [](Maker& m) { m.operand(counted(1, m.width)); })},
-      {"log_sum_exp_gradient",
-       [](Maker& m) {
-         with_scalars(1)(m);
-         m.operand(counted(m.rows, 1));
-       }},
+      {"log_sum_exp_gradient", parts(with_scalars(1), with_scalars(0))},
       {"log_matmul", log_product()},
       {"log_matmul_gradient", log_product(2)},
       {"log_matmul_weight_gradient", log_product(2)},

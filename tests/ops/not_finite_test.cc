@@ -188,10 +188,7 @@ TEST(Choices, RefuseNumbersOutOfRange) {
             "top_k: the 0 largest of 1 columns; expected 1 to 2147483647");
   EXPECT_THROW(op::largest(Index{1} << 40, Index{1} << 40), MisuseError);
   EXPECT_EQ(error_of<MisuseError>([] { op::drawn_by(1, 65536); }), "sample: site 65536; expected 0 to 65535");
-  Application c{.signature = {.in = {counted(1, 2)}, .indices = {counted(1, 2)}, .attributes = {}}};
-  c.signature.in = {counted(3, 2)};
-  c.in = {Values(6, 1)};
-  c.indices = {{0, 3}};
+  const Application c{{.in = {counted(3, 2)}, .indices = {counted(1, 2)}}, {Values(6, 1)}, {{0, 3}}};
   EXPECT_EQ(error_of<MisuseError>([&] { run_host(op::embedding_bag, c, Values(2), Write::overwrite, 1); }),
             "index 3 at row 0; expected -1 to 2");
 }

@@ -17,8 +17,8 @@ class Scalars : public ::testing::Test {
   static void SetUpTestSuite() {
     std::string name = (std::filesystem::temp_directory_path() / "windrow-scalar-XXXXXX").string();
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder() = name;
-    const std::filesystem::path source = folder() / "scalar.cc", made = folder() / "scalar.so";
+    folder_ = name;
+    const std::filesystem::path source = folder_ / "scalar.cc", made = folder_ / "scalar.so";
     std::ofstream out(source);
     out << "#include <cmath>\nusing namespace std;\n";
     for (const Operator* op : op::all()) {
@@ -34,30 +34,24 @@ class Scalars : public ::testing::Test {
                                 " -std=c++20 -O1 -Wall -Wextra -Werror -fPIC -shared -o " + made.string() + " " +
                                 source.string();
     ASSERT_EQ(std::system(command.c_str()), 0) << command;
-    library() = ::dlopen(made.c_str(), RTLD_NOW);
-    ASSERT_NE(library(), nullptr) << ::dlerror();
+    library_ = ::dlopen(made.c_str(), RTLD_NOW);
+    ASSERT_NE(library_, nullptr) << ::dlerror();
   }
   static void TearDownTestSuite() {
-    if (library() != nullptr) ::dlclose(library());
-    std::filesystem::remove_all(folder());
+    if (library_ != nullptr) ::dlclose(library_);
+    std::filesystem::remove_all(folder_);
   }
 
   static double value(const Operator& op, const Attributes& attributes, std::vector<double> operands, double old) {
     const std::string name = "scalar_" + std::string(op.name.text());
-    const auto scalar = reinterpret_cast<Scalar>(::dlsym(library(), name.c_str()));
+    const auto scalar = reinterpret_cast<Scalar>(::dlsym(library_, name.c_str()));
     EXPECT_NE(scalar, nullptr) << name;
     operands.resize(3, std::numeric_limits<double>::quiet_NaN());
     return scalar(operands[0], operands[1], operands[2], attributes.values[0], attributes.values[1], old);
   }
 
-  static std::filesystem::path& folder() {
-    static std::filesystem::path kept;
-    return kept;
-  }
-  static void*& library() {
-    static void* kept = nullptr;
-    return kept;
-  }
+  inline static std::filesystem::path folder_;
+  inline static void* library_ = nullptr;
 };
 
 TEST_F(Scalars, BelongToExactlyTheElementwiseOperators) {

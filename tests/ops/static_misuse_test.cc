@@ -77,10 +77,7 @@ TEST_F(StaticMisuse, TakesAnotherViewOfItsOwnInput) {
   Static step(host, [&](const StaticInputs& call) -> std::vector<Tensor> {
     return {apply(host, op::neg, {.in = {call.in[0]}}), call.in[0]};
   });
-  const Tensor x(host, 4, 64);  // whose rows are not dense in memory
-  Floats values(4 * 64);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
-  x.set(values);
+  const Tensor x = drawn(4, 64);  // whose rows are not dense in memory
   const Tensor own = step({.in = {x}})[1];
   const Tensor dense(own.buffer(), 4, 64, 0);
   Floats expected = dense.get();
@@ -187,15 +184,29 @@ TEST_F(StaticMisuse, IsRecordedBeforeACapture) {
 class StaticFailures : public InEveryOrder {};
 WINDROW_EVERY_ORDER(StaticFailures);
 
+/// Three numbers in a table, and an index that is there and one that is not.
+struct LookUp {
+  explicit LookUp(Engine& engine) : host(host_device(engine)) {
+    table.set({10, 20, 30});
+    good.set({1});
+    bad.set({7});
+  }
+  std::vector<Tensor> operator()(const StaticInputs& call) const {
+    return {apply(host, op::gather_rows, {.in = {table}, .indices = call.indices})};
+  }
+
+  Device host;
+  Tensor table{host, 3, 1, "table"};
+  IntTensor good{host, 1, 1}, bad{host, 1, 1};
+};
+
 TEST_P(StaticFailures, AreOverWhenTheProgramGoesOnWithOtherInputs) {
-  const Tensor table(host, 3, 1, "table");
-  table.set({10, 20, 30});
+  const LookUp of_table(engine);
   Static look_up = recorded([&](const StaticInputs& call) -> std::vector<Tensor> {
-    const Tensor rows = apply(host, op::gather_rows, {.in = {table}, .indices = call.indices});
+    const Tensor rows = of_table(call)[0];
     return {apply(host, op::softmax, {.in = {apply(host, op::softmax, {.in = {rows}})}})};
   });
-  const IntTensor one(host, 1, 1, "one"), two(host, 2, 1, "two");
-  one.set({1});
+  const IntTensor &one = of_table.good, two(host, 2, 1, "two");
   two.set({1, 7});
   look_up({.indices = {one}});
   const Tensor failed = look_up({.indices = {two}})[0];
@@ -215,22 +226,6 @@ TEST_P(StaticFailures, AreOverWhenTheProgramGoesOnWithOtherInputs) {
   engine.wait_all();
   EXPECT_EQ(look_up.stats().recorded, 2U);
 }
-
-/// Three numbers in a table, and an index that is there and one that is not.
-struct LookUp {
-  explicit LookUp(Engine& engine) : host(host_device(engine)) {
-    table.set({10, 20, 30});
-    good.set({1});
-    bad.set({7});
-  }
-  std::vector<Tensor> operator()(const StaticInputs& call) const {
-    return {apply(host, op::gather_rows, {.in = {table}, .indices = call.indices})};
-  }
-
-  Device host;
-  Tensor table{host, 3, 1, "table"};
-  IntTensor good{host, 1, 1}, bad{host, 1, 1};
-};
 
 TEST_P(StaticFailures, OfANestedStaticAreOverWhenTheProgramGoesOn) {
   const LookUp of_table(engine);

@@ -45,10 +45,6 @@ double loss_of(const TapedProgram& program, std::vector<Values> values) {
 
 class TapeTest : public HostTensors {
  protected:
-  Tensor input(const Type& type, const Values& values) const {
-    return tensor(type.rows.number(), type.width, {values.begin(), values.end()});
-  }
-
   /// Compares the gradients of all inputs.
   void expect_right_gradients(const TapedProgram& program) const {
     std::vector<Values> values;
@@ -59,7 +55,7 @@ class TapeTest : public HostTensors {
       for (Index i = 0; i < type.rows.number() * type.width; ++i) {
         elements.push_back(std::sin(static_cast<double>(3 * i + 7 * static_cast<Index>(values.size()))));
       }
-      tensors.push_back(input(type, elements));
+      tensors.push_back(tensor(type.rows.number(), type.width, {elements.begin(), elements.end()}));
       tape.watch(tensors.back());
     }
     for (const TapedStep& step : program.steps) {
@@ -138,7 +134,7 @@ TEST_F(TapeTest, DifferentiatesRandomPrograms) {
 }
 
 TEST_F(TapeTest, AppliesAllOperatorsAsItIsTold) {
-  const Tensor x = input(rows_, Values(12, 1)), y = input(rows_, Values(12, 2));
+  const Tensor x = filled(3, 4, 1), y = filled(3, 4, 2);
   std::vector<std::string> applied;
   std::vector<Tensor> made;
   Tape tape(host, [&](const Operator& op, const Operands& operands, const Tensor* out, auto pushed_at) {
@@ -160,8 +156,7 @@ TEST_F(TapeTest, AppliesAllOperatorsAsItIsTold) {
 }
 
 TEST_F(TapeTest, GivesNoGradientWhereTheLossDoesNotDepend) {
-  const Tensor x = input(rows_, Values(12, 1)), unused = input(rows_, Values(12, 1)),
-               data = input(rows_, Values(12, 2));
+  const Tensor x = filled(3, 4, 1), unused = filled(3, 4, 1), data = filled(3, 4, 2);
   Tape tape(host);
   tape.watch(x);
   tape.watch(unused);
@@ -175,14 +170,14 @@ TEST_F(TapeTest, GivesNoGradientWhereTheLossDoesNotDepend) {
 }
 
 TEST_F(TapeTest, RefusesMisuse) {
-  const Tensor x = input(rows_, Values(12, 1));
+  const Tensor x = filled(3, 4, 1);
   Tape tape(host);
   expect_error<MisuseError>([&] { tape.watch(x.row_range(0, 1)); }, "a part");
   tape.watch(x);
   expect_error<MisuseError>([&] { tape.apply(op::neg, {.in = {x.row_range(0, 1)}}); }, "neg");
   expect_error<MisuseError>([&] { tape.apply(op::neg, {.in = {x}, .write = Write::add}); }, "Write::add");
   expect_error<MisuseError>([&] { tape.gradient(x); }, "before");
-  expect_error<MisuseError>([&] { tape.backward(input(rows_, Values(12, 1))); }, "depends");
+  expect_error<MisuseError>([&] { tape.backward(filled(3, 4, 1)); }, "depends");
   tape.backward(tape.apply(op::neg, {.in = {x}}));
   expect_error<MisuseError>([&] { tape.backward(x); }, "after backward()");
   expect_error<MisuseError>([&] { tape.apply(op::neg, {.in = {x}}); }, "new tape");
@@ -198,7 +193,7 @@ TEST_F(TapeTest, RefusesMisuse) {
 }
 
 TEST_F(TapeTest, RefusesToWatchATensorThatWasUsed) {
-  const Tensor x = input(rows_, Values(12, 1)), w = input(rows_, Values(12, 2)), v = input(rows_, Values(12, 3));
+  const Tensor x = filled(3, 4, 1), w = filled(3, 4, 2), v = filled(3, 4, 3);
   Tape tape(host);
   tape.watch(x);
   tape.apply(op::mul, {.in = {x, w}});
@@ -220,7 +215,7 @@ TEST_F(TapeTest, RefusesABackwardPassOverWhatWasModifiedInPlace) {
     Tape tape(host);
     return error_of<MisuseError>([&] { program(tape); });
   };
-  const Tensor x = input({Rows::count(2), 3}, {1, 2, 3, 4, 5, 6}), w = input({Rows::count(2), 3}, {6, 5, 4, 3, 2, 1});
+  const Tensor x = tensor(2, 3, {1, 2, 3, 4, 5, 6}), w = tensor(2, 3, {6, 5, 4, 3, 2, 1});
   const std::string end = " was modified in place after it was noted; expected the same value until backward()";
   EXPECT_EQ(said([&](Tape& tape) {
               tape.watch(x);
@@ -246,7 +241,7 @@ TEST_F(TapeTest, RefusesABackwardPassOverWhatWasModifiedInPlace) {
             "Tape: backward(): index operand 0 of pick" + end);
   EXPECT_EQ(said([&](Tape& tape) {
               tape.watch(x);
-              const Tensor y = input({Rows::count(2), 3}, Values(6, 0));
+              const Tensor y = filled(2, 3, 0);
               tape.note({x}, {y}, [](const auto& given, const auto&, auto) { return Tape::Gradients{given[0]}; });
               engine.push([] {}, {mutate(y.var())}, {.name = "an op of the program"});
               tape.backward(y);
@@ -255,7 +250,7 @@ TEST_F(TapeTest, RefusesABackwardPassOverWhatWasModifiedInPlace) {
 }
 
 TEST_F(TapeTest, LetsBeWrittenWhatNoGradientIsComputedFrom) {
-  const Tensor x = input({Rows::count(1), 2}, {1, 2}), w = input({Rows::count(1), 2}, {3, 4});
+  const Tensor x = tensor(1, 2, {1, 2}), w = tensor(1, 2, {3, 4});
   Tape tape(host);
   tape.watch(x);
   const Tensor y = tape.apply(op::add, {.in = {tape.apply(op::mul, {.in = {x, w}}), w}});
@@ -267,7 +262,7 @@ TEST_F(TapeTest, LetsBeWrittenWhatNoGradientIsComputedFrom) {
 }
 
 TEST_F(TapeTest, RefusesInTheBodyOfAStaticWhatWasModifiedInPlace) {
-  const Tensor x = input({Rows::count(1), 2}, {1, 2});
+  const Tensor x = tensor(1, 2, {1, 2});
   for (const bool changes : {false, true}) {
     Static step(host, [&](const StaticInputs& inputs) -> std::vector<Tensor> {
       Tape tape(host);
