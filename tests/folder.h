@@ -18,6 +18,12 @@ inline std::string read_file(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+inline std::set<std::string> names_in(const std::filesystem::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.insert(entry.path().filename().string());
+  return names;
+}
+
 /// A new folder. The destructor removes it.
 struct TestFolder {
   TestFolder() {
@@ -33,11 +39,7 @@ struct TestFolder {
   TestFolder& operator=(const TestFolder&) = delete;
 
   std::string file(const std::string& name) const { return (path / name).string(); }
-  std::set<std::string> files() const {
-    std::set<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(path)) names.insert(entry.path().filename().string());
-    return names;
-  }
+  std::set<std::string> files() const { return names_in(path); }
 
   std::filesystem::path path;
 };

@@ -324,9 +324,7 @@ TEST(FakeMpi, GroupsWhoseMembersHaveAllEndedAreFreed) {
       engine.push([] { std::this_thread::sleep_for(20ms); }, {mutate(x.var())});
       member.all_reduce(x);
     }
-    for (int look = 0; job.kept_groups() > 3 * groups_of_the_lasting_one && look < 3000; ++look) {
-      std::this_thread::sleep_for(10ms);
-    }
+    comes_true([&] { return job.kept_groups() <= 3 * groups_of_the_lasting_one; });
     EXPECT_EQ(job.kept_groups(), 3 * groups_of_the_lasting_one);
     all.arrive_and_wait();
     lasting.exchange({});

@@ -6,9 +6,9 @@
 #include <numeric>
 #include <span>
 
+#include "tests/batching/support.h"
 #include "tests/cuda/support.h"
 #include "windrow/batching/lazy.h"
-#include "windrow/batching/runner.h"
 #include "windrow/engine/trace.h"
 #include "windrow/models/internal/graph_network.h"
 #include "windrow/models/trainer.h"
@@ -16,8 +16,6 @@
 
 namespace windrow::testing {
 namespace {
-
-using Floats = std::vector<float>;
 
 /// So many steps that they are divided into several kernels, which pass values through memory.
 class LongCell {
@@ -37,13 +35,7 @@ class LongCell {
 };
 
 /// Two leaves; a vertex above one or both of them; a vertex above that.
-GraphData small_tree(bool both) {
-  GraphData data;
-  data.child_begin = {0, 0, 0, both ? 2 : 1, both ? 3 : 2};
-  data.children = both ? std::vector<std::int32_t>{0, 1, 2} : std::vector<std::int32_t>{0, 2};
-  data.values["x"] = std::vector<float>(4 * 8, 0.3f);
-  return data;
-}
+GraphData small_tree(bool both) { return graph_of({{}, {}, both ? Ints{0, 1} : Ints{0}, {2}}, Floats(4 * 8, 0.3f)); }
 
 std::vector<float> outputs(const Device& device, const std::vector<bool>& trees) {
   Parameters parameters(device, 1);
@@ -52,9 +44,8 @@ std::vector<float> outputs(const Device& device, const std::vector<bool>& trees)
   Runner runner(device, function, parameters, {});
   std::vector<float> all;
   for (const bool both : trees) {
-    const InputGraph graph(function, small_tree(both));
-    const InputGraph* const graphs[] = {&graph};
-    const std::vector<float> y = runner.run(graphs).output("y").get();
+    const Graphs graphs(function, {small_tree(both)});
+    const std::vector<float> y = runner.run(graphs.pointers).output("y").get();
     all.insert(all.end(), y.begin(), y.end());
   }
   return all;
@@ -75,15 +66,13 @@ TEST(CudaLevels, AreComputedWhereATypeHasNoRows) {
   EXPECT_LT(launches_of(cuda::Levels::together), launches_of(cuda::Levels::launches));  // the kernel is used
   const cuda::OpenDevice opened = cuda::open_device(engine, 0, {.levels = cuda::Levels::together});
   const std::vector<float> found = outputs(opened.device, trees);
-  ASSERT_EQ(found.size(), expected.size());
-  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5f) << i;
+  expect_near(found, expected, 1e-5);
 }
 
 /// The mean loss of the second epoch.
 double loss_of_training(const std::string& model, const Device& device, Index hidden, std::size_t samples = 64) {
-  WorkloadOptions options{.seed = 1, .samples = samples};
-  options.sizes["hidden"] = options.sizes["embedding"] = hidden;
-  Workload workload = make_workload(model, device, options);
+  Workload workload = make_workload(
+      model, device, {.seed = 1, .samples = samples, .sizes = {{"hidden", hidden}, {"embedding", hidden}}});
   Trainer trainer(device, workload, {.minibatch = 32, .optimiser = {.rate = 0.1}});
   trainer.train();
   return trainer.train().loss;
@@ -159,10 +148,8 @@ VertexFunction two_kinds(Parameter weights) {
 }
 
 GraphData vertex_of_kind(std::int32_t kind) {
-  GraphData data;
-  data.child_begin = {0, 0};
+  GraphData data = leaves(1, Floats(8, 0.5f));
   data.kinds = {kind};
-  data.values["x"] = Floats(8, 0.5f);
   data.indices["label"] = {1};
   return data;
 }
@@ -255,11 +242,11 @@ std::vector<Floats> values_of(const std::vector<LazyExpr>& expressions) {
   return all;
 }
 
-void expect_near(const std::vector<Floats>& found, const std::vector<Floats>& expected) {
+void expect_all_near(const std::vector<Floats>& found, const std::vector<Floats>& expected) {
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
-    ASSERT_EQ(found[i].size(), expected[i].size()) << i;
-    for (std::size_t k = 0; k < found[i].size(); ++k) EXPECT_NEAR(found[i][k], expected[i][k], 1e-5f) << i << ' ' << k;
+    SCOPED_TRACE(i);
+    expect_near(found[i], expected[i], 1e-5);
   }
 }
 
@@ -275,8 +262,8 @@ std::uint64_t copies_of_values(int count, Index width) {
   graph.flush();
   engine.wait_all();
   const std::uint64_t before = fake::counters().copies;
-  expect_near(values_of(scores), expected);
-  expect_near(values_of(scores), expected);
+  expect_all_near(values_of(scores), expected);
+  expect_all_near(values_of(scores), expected);
   return fake::counters().copies - before;
 }
 
@@ -301,13 +288,13 @@ TEST(CudaLazyValues, AreThoseOfTheFlushThatComputedThem) {
     std::vector<LazyExpr> losses, expected_losses;
     for (int flush = 0; flush < 3; ++flush) {
       const std::vector<LazyExpr> scores = on_device.scores(graph, 20), expected = on_host.scores(expected_graph, 20);
-      expect_near(values_of(scores), values_of(expected));
+      expect_all_near(values_of(scores), values_of(expected));
       losses.push_back(softmax_cross_entropy(scores[3], graph.index(flush)));
       expected_losses.push_back(softmax_cross_entropy(expected[3], expected_graph.index(flush)));
     }
     graph.backward(losses);
     expected_graph.backward(expected_losses);
-    expect_near(values_of(losses), values_of(expected_losses));
+    expect_all_near(values_of(losses), values_of(expected_losses));
     on_device.parameters.sgd(0.5);
     on_host.parameters.sgd(0.5);
     graph.clear();

@@ -1,16 +1,10 @@
 // Kernels that are kept on disk, and those that compute all levels of a pass, for a device as large as an H100.
 #include "backend/code.h"
 
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-
 #include "backend/fusion.h"
 #include "tests/cuda/plans.h"
 #include "tests/cuda/support.h"
-#include "tests/sanitized.h"
+#include "tests/folder.h"
 
 namespace windrow::testing {
 namespace {
@@ -18,16 +12,10 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Kept kernels lie in a folder of the test's own.
-class CudaCode : public ::testing::Test {
+class CudaCode : public FileTest {
  protected:
-  CudaCode() : folder_(fs::temp_directory_path() / ("windrow-code-" + std::to_string(::getpid()))) {
-    fs::remove_all(folder_);
-    ::setenv("WINDROW_CUDA_CACHE", folder_.c_str(), 1);
-  }
-  ~CudaCode() override {
-    ::setenv("WINDROW_CUDA_CACHE", WINDROW_FAKE_CACHE, 1);
-    fs::remove_all(folder_);
-  }
+  CudaCode() { ::setenv("WINDROW_CUDA_CACHE", kept_.c_str(), 1); }
+  ~CudaCode() override { ::setenv("WINDROW_CUDA_CACHE", WINDROW_FAKE_CACHE, 1); }
 
   /// How often a new device compiles the source.
   static std::uint64_t compilations(const fake::Options& options = {}, const std::string& source = source_of_kernel) {
@@ -37,22 +25,15 @@ class CudaCode : public ::testing::Test {
     return fake::counters().compilations;
   }
   fs::path only_file() const {
-    EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
-    return fs::directory_iterator(folder_)->path();
-  }
-  static std::string read(const fs::path& file) {
-    std::ifstream in(file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-  static void write(const fs::path& file, const std::string& text) {
-    std::ofstream(file, std::ios::binary | std::ios::trunc) << text;
+    EXPECT_EQ(std::distance(fs::directory_iterator(kept_), {}), 1);
+    return fs::directory_iterator(kept_)->path();
   }
 
   /// What the fake runtime wants of a kernel.
   static constexpr const char* source_of_kernel =
       "extern \"C\" const unsigned k_argument_bytes = 8;\nextern \"C\" void k(const void*) {}\n"
       "extern \"C\" void k_accesses(const void*, void*, void*) {}\n";
-  const fs::path folder_;
+  const fs::path kept_ = folder / "kept";  // which the first compilation makes
 };
 
 TEST_F(CudaCode, IsCompiledOnce) {
@@ -63,12 +44,12 @@ TEST_F(CudaCode, IsCompiledOnce) {
 TEST_F(CudaCode, IsMadeAnewWhereItsFileIsDamaged) {
   EXPECT_EQ(compilations(), 1u);
   const fs::path file = only_file();
-  const std::string whole = read(file);
+  const std::string whole = read_file(file);
   const std::size_t code = whole.find('\0') + 1;
   const auto damage = [&](const std::string& text, const std::string& what) {
-    write(file, text);
+    std::ofstream(file, std::ios::binary) << text;
     EXPECT_EQ(compilations(), 1u) << what;
-    EXPECT_NE(read(file), text) << what;
+    EXPECT_NE(read_file(file), text) << what;
     EXPECT_EQ(compilations(), 0u) << what;  // the file was replaced
   };
   for (const std::size_t at :

@@ -50,24 +50,10 @@ std::vector<std::vector<float>> results(fake::Threads threads) {
   for (const Operator* op : op::all()) {
     std::mt19937 random(first_seed());
     const Application c = random_case(*op, thread_sanitized ? 10 : 40, random);
-    Operands operands{.attributes = c.signature.attributes};
-    for (std::size_t k = 0; k < c.in.size(); ++k) {
-      const Type& type = c.signature.in[k];
-      operands.in.push_back(Tensor(device, type.rows.number(), type.width));
-      operands.in.back().set({c.in[k].begin(), c.in[k].end()});
-    }
-    for (std::size_t k = 0; k < c.indices.size(); ++k) {
-      const Type& type = c.signature.indices[k];
-      operands.indices.push_back(IntTensor(device, type.rows.number(), type.width));
-      operands.indices.back().set(c.indices[k]);
-    }
+    Operands operands = Applied(device, c, Applied::Form::whole).made;
     operands.write = Write::add;
     const Type type = infer(*op, c.signature);
-    const auto half = [&] {
-      const Tensor tensor(device, type.rows.number(), type.width);
-      tensor.set(std::vector<float>(elements(type), 0.5f));
-      return tensor;
-    };
+    const auto half = [&] { return filled(device, type.rows.number(), type.width, 0.5f); };
     while (operands.states.size() < op->states) operands.states.push_back(half());
     const Tensor out = half();
     apply(device, *op, operands, out);

@@ -5,15 +5,12 @@
 // engine and device work.
 #include <optional>
 
+#include "tests/batching/support.h"
 #include "tests/cuda/support.h"
 #include "tests/engine/fault_trial.h"
-#include "windrow/batching/runner.h"
-#include "windrow/batching/vertex_function.h"
 
 namespace windrow::testing {
 namespace {
-
-using Floats = std::vector<float>;
 
 thread_local std::optional<faults::Sheltered> shelter_of_call;
 thread_local int calls_inside = 0;
@@ -113,13 +110,8 @@ TEST(CudaFaults, WhileAMinibatchIsDifferentiated) {
       v.push("y", y);
     });
     Runner runner(opened.device, function, parameters, {});
-    GraphData data;
-    data.child_begin = {0, 0, 1, 2};
-    data.children = {0, 1};
-    data.values["x"] = Floats(3 * 8, 0.5f);
-    const InputGraph graph(function, data);
-    const InputGraph* const graphs[] = {&graph};
-    return runner.run(graphs).output("y").get();
+    const Graphs graphs(function, {chain_of(3, Floats(3 * 8, 0.5f))});
+    return runner.run(graphs.pointers).output("y").get();
   });
 }
 

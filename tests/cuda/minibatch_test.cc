@@ -30,9 +30,8 @@ Cost cost_of(const std::string& model, std::size_t batch, Index hidden, cuda::Le
   fake::reset({.memory = std::size_t{1} << 30, .kernels_run = false});
   Engine engine({.policy = Policy::pool, .workers = 2});
   const Device device = cuda::open_device(engine, 0, {.levels = levels}).device;
-  WorkloadOptions options{.seed = 1, .samples = batch};
-  options.sizes["hidden"] = options.sizes["embedding"] = hidden;
-  Workload workload = make_workload(model, device, options);
+  Workload workload =
+      make_workload(model, device, {.seed = 1, .samples = batch, .sizes = {{"hidden", hidden}, {"embedding", hidden}}});
   Trainer trainer(device, workload, {.minibatch = batch, .optimiser = {.rate = 0.05}});
   const auto epoch = [&]() -> Cost {
     const fake::Counters before = fake::counters();
@@ -61,6 +60,8 @@ Cost cost_of(const std::string& model, std::size_t batch, Index hidden, cuda::Le
 }
 
 using CudaMinibatch = OnFakeDevice;
+
+const WorkloadOptions few_small_trees = {.seed = 1, .samples = 16, .sizes = {{"hidden", 8}, {"embedding", 8}}};
 
 /// Per level: a fused kernel and two products, forward and backward.
 TEST_F(CudaMinibatch, OfTreesTakesFewCalls) {
@@ -94,9 +95,7 @@ TEST_F(CudaMinibatch, MayGiveTheNarrowLevelsToTheKernel) {
 
 TEST_F(CudaMinibatch, MakesGraphsOnceForMinibatchesOfOneShape) {
   const Device device = open({}, {.levels = cuda::Levels::launches, .graphs = true});
-  WorkloadOptions options{.seed = 1, .samples = 16};
-  options.sizes["hidden"] = options.sizes["embedding"] = 8;
-  Workload workload = make_workload("tree-lstm", device, options);
+  Workload workload = make_workload("tree-lstm", device, few_small_trees);
   const auto learner = workload.network->learner({});
   std::vector<double> losses;
   const auto step = [&](std::initializer_list<std::size_t> samples) {
@@ -118,9 +117,7 @@ TEST_F(CudaMinibatch, MakesGraphsOnceForMinibatchesOfOneShape) {
 /// A step is issued when the host has looked at the losses, while the device computes gradients.
 TEST_F(CudaMinibatch, StepsDoNotWaitForTheBackwardPass) {
   const Device device = open({}, {.levels = cuda::Levels::launches});
-  WorkloadOptions options{.seed = 1, .samples = 16};
-  options.sizes["hidden"] = options.sizes["embedding"] = 8;
-  Workload workload = make_workload("tree-lstm", device, options);
+  Workload workload = make_workload("tree-lstm", device, few_small_trees);
   const auto learner = workload.network->learner({});
   std::vector<std::size_t> samples(16);
   std::iota(samples.begin(), samples.end(), 0);
@@ -137,8 +134,7 @@ TEST_F(CudaMinibatch, StepsDoNotWaitForTheBackwardPass) {
   before = calls();
   const Learner::Loss loss = learner->differentiate(samples);
   workload.parameters->sgd(0.1);
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (calls() < before + whole && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  comes_true([&] { return calls() >= before + whole; });
   EXPECT_EQ(calls(), before + whole);
   fake::hold_at("");
   EXPECT_GT(loss(), 0);
@@ -185,8 +181,7 @@ constexpr auto serial = StaticOptions::Order::serial;
 /// A layer: its product, and a sum of columns, which takes a workspace.
 struct Layer {
   explicit Layer(const Device& device, StaticOptions options = {.order = serial})
-      : x(device, 300, 4, "x"), weight(device, 4, 8, "weight"), step(device, body(device), options) {
-    weight.set(std::vector<float>(32, 0.5f));
+      : x(device, 300, 4, "x"), weight(filled(device, 4, 8, 0.5f)), step(device, body(device), options) {
     set(1);
   }
   void set(float value) const { x.set(std::vector<float>(1200, value)); }
@@ -220,8 +215,7 @@ TEST_F(CudaRecording, OfAPerceptronIsAFewGraphs) {
   const Device device = open();
   Mlp mlp(device);
   Static step(device, [&](const StaticInputs& batch) { return mlp.step(batch); }, {.order = serial});
-  const Tensor images(device, 16, 12, "images");
-  images.set(std::vector<float>(192, 0.5f));
+  const Tensor images = filled(device, 16, 12, 0.5f);
   const IntTensor labels(device, 16, 1, "labels");
   labels.set(std::vector<std::int32_t>(16, 1));
   const auto run = [&](int times) {

@@ -37,9 +37,7 @@ inline std::shared_ptr<const Plan> plan_of(const std::string& model, const std::
   Engine engine({.policy = Policy::serial});
   Device device = host_device(engine);
   device.backend = std::make_shared<KeepingBackend>(plans);
-  WorkloadOptions options{.seed = 1, .samples = 8, .cell = cell};
-  options.sizes["hidden"] = 256;
-  Workload workload = make_workload(model, device, options);
+  Workload workload = make_workload(model, device, {.seed = 1, .samples = 8, .cell = cell, .sizes = {{"hidden", 256}}});
   Trainer trainer(device, workload, {.minibatch = 8, .optimiser = {.rate = 0.05}});
   error_of<Error>([&] { trainer.train(8); });
   EXPECT_FALSE(plans.empty()) << model;

@@ -49,11 +49,7 @@ class Cuda : public ::testing::Test {
 
 /// Returns when the device was given so many kernels since `before`, whether or not they have run.
 void wait_for_launches(const fake::Counters& before, std::uint64_t count) {
-  const auto until = std::chrono::steady_clock::now() + patience;
-  while (fake::counters().launches < before.launches + count && std::chrono::steady_clock::now() < until) {
-    std::this_thread::yield();
-  }
-  ASSERT_GE(fake::counters().launches, before.launches + count);
+  ASSERT_TRUE(comes_true([&] { return fake::counters().launches >= before.launches + count; }));
 }
 
 /// Waits until the calls of all ops of a lane have returned.

@@ -59,6 +59,36 @@ class OnDevice : public ::testing::TestWithParam<DeviceCase> {
   }
 };
 
+/// The operands of a case as tensors of the device, every second one as columns of a wider tensor, unless all are
+/// whole.
+class Applied {
+ public:
+  enum class Form { parts, whole };
+
+  Applied(const Device& device, const Application& c, Form form = Form::parts) : device_(device) {
+    for (std::size_t k = 0; k < c.in.size(); ++k) {
+      const std::vector<float> values(c.in[k].begin(), c.in[k].end());
+      made.in.push_back(view<float>(c.signature.in[k], form == Form::parts && k % 2 == 1));
+      made.in.back().set(values);
+    }
+    for (std::size_t k = 0; k < c.indices.size(); ++k) {
+      made.indices.push_back(view<std::int32_t>(c.signature.indices[k], false));
+      made.indices.back().set(c.indices[k]);
+    }
+    made.attributes = c.signature.attributes;
+  }
+  template <class T>
+  TensorOf<T> view(const Type& type, bool part) const {
+    const TensorOf<T> whole(device_, type.rows.number(), type.width + (part ? 5 : 0));
+    return part ? whole.column_range(2, 2 + type.width) : whole;
+  }
+
+  Operands made;
+
+ private:
+  const Device& device_;
+};
+
 /// For what takes long: instantiated for fewer policies.
 class OnDeviceInFull : public OnDevice {};
 

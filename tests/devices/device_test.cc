@@ -4,6 +4,7 @@
 #include "tests/batching/check_minibatch.h"
 #include "tests/devices/conformance.h"
 #include "tests/devices/simulated.h"
+#include "tests/filled.h"
 #include "windrow/batching/backend.h"
 #include "windrow/batching/internal/execution.h"
 #include "windrow/memory/pool.h"
@@ -70,8 +71,7 @@ INSTANTIATE_TEST_SUITE_P(All, OnCheckedDevice, ::testing::ValuesIn(cases()), cas
 TEST(SimulatedDeviceDeathTest, MemoryIsOutOfTheHostsReach) {
   Engine engine({.policy = Policy::serial});
   const SimulatedDevice made = simulated_device(engine);
-  const Tensor x(made.device, 1, 1);
-  x.set({1});
+  const Tensor x = filled(made.device, 1, 1, 1);
   const volatile float* address = nullptr;
   engine.push([&, view = x.view()](OpContext& op) { address = view.read(op.lane()).data; }, {read(x.var())},
               {.lane = made.device.lane});
@@ -81,8 +81,7 @@ TEST(SimulatedDeviceDeathTest, MemoryIsOutOfTheHostsReach) {
 TEST(SimulatedDevice, IssuesAChainWithoutWaitingForIt) {
   Engine engine({.policy = Policy::pool, .workers = 1});
   const SimulatedDevice made = simulated_device(engine);
-  const Tensor one(made.device, 1, 2);
-  one.set({1, 1});
+  const Tensor one = filled(made.device, 1, 2, 1);
   engine.wait_all();
   made.lane->hold();
   Tensor x = one;
@@ -157,13 +156,11 @@ TEST(SimulatedDevice, FreesMemoryBehindTheWorkOfOtherLanes) {
     const Var done = engine.new_var("done");
     second->hold();
     {
-      const Tensor x(made.device, 1, 1000);
-      x.set(Floats(1000, 1));
+      const Tensor x = filled(made.device, 1, 1000, 1);
       engine.push([seen, view = x.view()](OpContext& op) { view.download(op.lane(), seen->data()); },
                   {read(x.var()), overwrite(done)}, {.lane = copies});
     }
-    const Tensor y(made.device, 1, 1000);
-    y.set(Floats(1000, 2));
+    const Tensor y = filled(made.device, 1, 1000, 2);
     EXPECT_FALSE(engine.wait_for({read(done)}, std::chrono::milliseconds(20)));
     second->let_go();
     engine.wait(done);
@@ -214,8 +211,7 @@ TEST(SimulatedDevice, GivesKernelsTheWorkspaceThatTheyAskFor) {
   Engine engine({.policy = Policy::pool, .workers = 1});
   SimulatedDevice made = simulated_device(engine, {.pool = false});
   made.device.kernels.add(op::relu, Kernel<float>(copy_twice, workspace_of));
-  const Tensor x(made.device, 1, 100);
-  x.set(Floats(100, 7));
+  const Tensor x = filled(made.device, 1, 100, 7);
   EXPECT_EQ(apply(made.device, op::relu, {.in = {x}}).get(), Floats(100, 7));
   EXPECT_EQ(asked_for, 400u);
   // Another lane would use the workspace out of order.

@@ -6,33 +6,6 @@
 namespace windrow::testing {
 namespace {
 
-/// The operands of a case as tensors of the device, every second one as columns of a wider tensor.
-class Applied {
- public:
-  Applied(const Device& device, const Application& c) : device_(device) {
-    for (std::size_t k = 0; k < c.in.size(); ++k) {
-      const std::vector<float> values(c.in[k].begin(), c.in[k].end());
-      made.in.push_back(view<float>(c.signature.in[k], k % 2 == 1));
-      made.in.back().set(values);
-    }
-    for (std::size_t k = 0; k < c.indices.size(); ++k) {
-      made.indices.push_back(view<std::int32_t>(c.signature.indices[k], false));
-      made.indices.back().set(c.indices[k]);
-    }
-    made.attributes = c.signature.attributes;
-  }
-  template <class T>
-  TensorOf<T> view(const Type& type, bool part) const {
-    const TensorOf<T> whole(device_, type.rows.number(), type.width + (part ? 5 : 0));
-    return part ? whole.column_range(2, 2 + type.width) : whole;
-  }
-
-  Operands made;
-
- private:
-  const Device& device_;
-};
-
 Values values_of(const Tensor& tensor) {
   const std::vector<float> values = tensor.get();
   return {values.begin(), values.end()};

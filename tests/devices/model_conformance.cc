@@ -33,11 +33,8 @@ void compare(const Device& device, const std::string& name, const std::string& c
                                               {"leaves", 6},           {"steps", 5},         {"character-embedding", 4},
                                               {"character-hidden", 4}, {"tag-embedding", 4}, {"scorer", 8}};
   WorkloadOptions options{.seed = 3, .samples = 20, .cell = cell};
-  for (const WorkloadKind& kind : workload_kinds()) {
-    if (kind.name != name) continue;
-    for (const WorkloadSize& size : kind.sizes) {
-      if (small.count(size.name) > 0) options.sizes[size.name] = small.at(size.name);
-    }
+  for (const WorkloadSize& size : workload_kind(name).sizes) {
+    if (small.contains(size.name)) options.sizes[size.name] = small.at(size.name);
   }
   if (!switched_on.empty()) options.switches.insert(switched_on);
   if (switched_on == "tied") options.sizes["embedding"] = options.sizes["hidden"];
@@ -81,9 +78,7 @@ TEST_P(OnDevice, RunsAProgramOfAFileAsTheFunctionThatWasSaved) {
   const GraphData data = graphs_of(workload).texts->read("(2 (2 (2 w1) (2 w2)) (2 (2 w3) (2 w4)))", "text").graph;
   const auto logits = [&](const VertexFunction& of, Parameters& parameters) {
     Runner runner(device, of, parameters);
-    const InputGraph graph(of, data);
-    const InputGraph* const graphs[] = {&graph};
-    return runner.run(graphs).output("logits").get();
+    return runner.run(Graphs(of, {data}).pointers).output("logits").get();
   };
   EXPECT_EQ(logits(program.function, *program.parameters), logits(function, *workload.parameters));
 }
@@ -158,12 +153,11 @@ std::vector<double> train(const Device& device, const ParameterSets& sets, const
     const Expr before = cell.operand(h);
     cell.result(model.read(word, before) * model.decoder.bias);
   });
-  std::vector<InputGraph> made;
-  for (const auto& sentence : sentences) made.emplace_back(function, Model::graph(sentence));
-  std::vector<const InputGraph*> graphs;
-  for (const InputGraph& one : made) graphs.push_back(&one);
+  std::vector<GraphData> data;
+  for (const auto& sentence : sentences) data.push_back(Model::graph(sentence));
+  const Graphs graphs(function, data);
   for (int i = 0; i < 3; ++i) {
-    losses.push_back(runner.differentiate(graphs).loss());
+    losses.push_back(runner.differentiate(graphs.pointers).loss());
     step();
     std::vector<LazyExpr> terms;
     for (const auto& sentence : sentences) {

@@ -10,15 +10,12 @@ namespace windrow::testing {
 namespace {
 
 std::string gzipped(const std::string& text) {
-  const std::string file = ::testing::TempDir() + "windrow_gzipped";
+  const TestFolder folder;
+  const std::string file = folder.file("gzipped");
   gzFile to = gzopen(file.c_str(), "wb");
   gzwrite(to, text.data(), static_cast<unsigned>(text.size()));
   gzclose(to);
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream all;
-  all << in.rdbuf();
-  std::filesystem::remove(file);
-  return all.str();
+  return read_file(file);
 }
 
 /// The options of a small model.

@@ -83,14 +83,13 @@ TEST(TreeFc, HasCompleteTrees) {
 }
 
 TEST(LanguageModel, ComputesWhatTheOracleDoes) {
-  Checked<LanguageModel> network(LanguageModelSizes{5, 3, 4});
-  network.check({LanguageModel::graph({1, 2, 3, 4, 0}), LanguageModel::graph({1, 2}), LanguageModel::graph({4, 2, 3}),
-                 LanguageModel::graph({})});
-}
-
-TEST(LanguageModel, WithTiedWordsComputesWhatTheOracleDoes) {
-  Checked<LanguageModel> network(LanguageModelSizes{.vocabulary = 5, .embedding = 3, .hidden = 3, .tied = true});
-  network.check({LanguageModel::graph({1, 2, 3, 4, 0}), LanguageModel::graph({1, 2}), LanguageModel::graph({4, 2, 3})});
+  for (const bool tied : {false, true}) {
+    SCOPED_TRACE(tied ? "tied words" : "words apart");
+    Checked<LanguageModel> network(
+        LanguageModelSizes{.vocabulary = 5, .embedding = 3, .hidden = tied ? 3 : 4, .tied = tied});
+    network.check({LanguageModel::graph({1, 2, 3, 4, 0}), LanguageModel::graph({1, 2}), LanguageModel::graph({4, 2, 3}),
+                   LanguageModel::graph({})});
+  }
 }
 
 TEST(Tagger, ComputesWhatTheOracleDoes) {

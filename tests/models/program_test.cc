@@ -152,8 +152,7 @@ TEST_F(Programs, ComputeImagesAsTheClassifiersDo) {
     const std::vector<float> expected = classifier.logits(apply_op, tensor).get();
     Runner runner(host, program.function, *program.parameters);
     const std::vector<float> logits = outputs_of(runner, program.function, {data}).at("logits");
-    ASSERT_EQ(logits.size(), expected.size());
-    for (std::size_t i = 0; i < logits.size(); ++i) EXPECT_NEAR(logits[i], expected[i], 1e-5);
+    testing::expect_near(logits, expected, 1e-5);
   }
 }
 
@@ -213,8 +212,7 @@ class DamagedPrograms : public Programs {
       v.push("largest", clamp(x, -1, 1));
     });
     save_program(file, {.function = {"all", {mixed, leaf}}, .parameters = parameters, .lists = {{"words", {"a"}}}});
-    std::ifstream in(file, std::ios::binary);
-    bytes = {std::istreambuf_iterator<char>(in), {}};
+    bytes = testing::read_file(file);
     const TensorFile whole(file);
     record = Record::parse(whole.metadata().at("windrow program"), "program");
     for (const StoredTensor& tensor : whole.tensors()) {

@@ -25,12 +25,16 @@ TEST(Sentences, KeepWhateverBytesAWordHas) {
   EXPECT_EQ(parsed(read_sentences, "a " + word + "\n"), (std::vector<Sentence>{{"a", word}}));
 }
 
-TEST(Sentences, MayBeLong) {
-  constexpr std::size_t words = 1000000;
+std::string words(std::size_t count) {
   std::string text;
-  for (std::size_t i = 0; i < words; ++i) text += "a ";
-  EXPECT_EQ(parsed(read_sentences, text)[0].size(), words);
-  EXPECT_EQ(parsed(read_sentences, std::string(words, 'a'))[0][0].size(), words);
+  for (std::size_t i = 0; i < count; ++i) text += "a ";
+  return text;
+}
+
+TEST(Sentences, MayBeLong) {
+  constexpr std::size_t many = 1000000;
+  EXPECT_EQ(parsed(read_sentences, words(many))[0].size(), many);
+  EXPECT_EQ(parsed(read_sentences, std::string(many, 'a'))[0][0].size(), many);
 }
 
 TEST(Sentences, AreRefusedWhereThereAreNone) {
@@ -146,11 +150,6 @@ TEST(ParallelText, PairsLinesOfOneNumber) {
             expected);
 }
 
-std::string words(std::size_t count) {
-  std::string text;
-  for (std::size_t i = 0; i < count; ++i) text += "a ";
-  return text;
-}
 std::string no_utf8(const std::string& place, const std::string& byte) {
   return place + ": byte 0x" + byte + " begins no character of UTF-8; expected text in UTF-8";
 }
@@ -185,14 +184,13 @@ TEST(ParallelText, HasLinesOfAThousandWords) {
 }
 
 TEST(ParallelText, IsReadFromTwoFiles) {
-  const std::filesystem::path folder = ::testing::TempDir(), source = folder / "pair.de", target = folder / "pair.en";
-  std::ofstream(source) << "ja\n";
-  std::ofstream(target) << "yes\nno\n";
+  const TextFolder folder({{"pair.de", "ja\n"}, {"pair.en", "yes\nno\n"}});
+  const std::filesystem::path source = folder.path / "pair.de", target = folder.path / "pair.en";
   EXPECT_EQ(refusal([&] { read_parallel_text(source, target); }),
             source.string() + ": 1 line, but " + target.string() + ": 2 lines" + as_many);
   EXPECT_EQ(read_parallel_text(source, source), (std::vector<SentencePair>{{{"ja"}, {"ja"}}}));
-  EXPECT_EQ(refusal([&] { read_parallel_text(source, folder / "none.en"); }),
-            (folder / "none.en").string() + ": no such file; expected a file of sentences, one per line");
+  EXPECT_EQ(refusal([&] { read_parallel_text(source, folder.path / "none.en"); }),
+            (folder.path / "none.en").string() + ": no such file; expected a file of sentences, one per line");
 }
 
 TEST(ParallelText, IsFoundByItsLanguages) {

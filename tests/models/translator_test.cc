@@ -25,9 +25,7 @@ struct RandomNetwork : OnHost {
 
   Minibatch run(const Words& source, Words target) {
     target.insert(target.begin(), begin);
-    const InputGraph graph(function, Seq2Seq::graph(source, target));
-    const InputGraph* graphs[] = {&graph};
-    return runner.run(graphs);
+    return runner.run(Graphs(function, {Seq2Seq::graph(source, target)}).pointers);
   }
   /// The best words one by one, up to the end mark or to `longest`.
   Words greedy(const Words& source, std::size_t longest) {
@@ -216,9 +214,7 @@ struct RandomLanguage : OnHost {
   /// By the vertex function, from an end mark.
   double log_probability(DrawnWords words) {
     words.insert(words.begin(), end_mark);
-    const InputGraph graph(function, LanguageModel::graph(words));
-    const InputGraph* graphs[] = {&graph};
-    return -runner.run(graphs).loss();
+    return -runner.run(Graphs(function, {LanguageModel::graph(words)}).pointers).loss();
   }
   /// Of each word that may follow these: those that can be drawn, at a temperature.
   std::map<std::int32_t, double> next(DrawnWords words, double temperature = 1) {

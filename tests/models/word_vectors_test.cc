@@ -85,8 +85,8 @@ TEST(WordVectors, LeaveLinesOutThatAreNoneAndCountThem) {
 
 /// Compressed, and through a pipe.
 TEST(WordVectors, AreReadFromCompressedFilesAndPipes) {
-  const std::filesystem::path folder = ::testing::TempDir(), file = folder / "windrow_v.gz",
-                              pipe = folder / "windrow_p";
+  const TestFolder folder;
+  const std::string file = folder.file("v.gz"), pipe = folder.file("p");
   std::vector<float> numbers(2);
   const WordVectorTable table = {
       .width = 2, .numbers = numbers, .row_of = [](std::string_view) { return std::int64_t{0}; }};
@@ -95,13 +95,10 @@ TEST(WordVectors, AreReadFromCompressedFilesAndPipes) {
   gzclose(to);
   EXPECT_EQ(read_word_vectors(file, table).rows, 1);
   EXPECT_EQ(numbers, (std::vector<float>{1, 2}));
-  std::filesystem::remove(pipe);
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   std::jthread writer([&] { std::ofstream(pipe) << "cat 3 4\n"; });
   EXPECT_EQ(read_word_vectors(pipe, table).rows, 1);
   EXPECT_EQ(numbers, (std::vector<float>{3, 4}));
-  std::filesystem::remove(pipe);
-  std::filesystem::remove(file);
 }
 
 /// Damage gives a refusal in one line, or finite numbers.
@@ -140,7 +137,8 @@ TEST(WordVectors, ThatAreDamagedAtRandomDoNoHarm) {
 }
 
 TEST(WordVectors, BecomeTheRowsOfAModelsEmbedding) {
-  const std::filesystem::path file = std::filesystem::path(::testing::TempDir()) / "windrow_vectors.txt";
+  const TestFolder folder;
+  const std::string file = folder.file("vectors.txt");
   for (const WorkloadKind& kind : workload_kinds()) {
     WorkloadOptions options{.samples = 16, .sizes = {{"hidden", 4}}};
     for (const WorkloadSize& size : kind.sizes) {
@@ -177,7 +175,6 @@ TEST(WordVectors, BecomeTheRowsOfAModelsEmbedding) {
     EXPECT_EQ(set_word_vectors(workload, file).rows, saved);
     EXPECT_EQ(value.get(), expected) << kind.name;
   }
-  std::filesystem::remove(file);
 }
 
 }  // namespace

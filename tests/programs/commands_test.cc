@@ -30,24 +30,23 @@ TEST_F(Explain, SaysWhatMakesBatchesAndWhereTheTimeGoes) {
 
 TEST_F(Explain, GivesCountsThatAddUpAsJson) {
   for (const std::string flags : {"listops --schedule agenda", "bilstm-char --batch 8"}) {
-    const auto lines =
-        lines_of(run("windrow explain " + flags + " --samples 40 --hidden 8 --workers 1 --seconds 0.01 --json"));
-    ASSERT_EQ(lines.size(), 1u);
-    const std::string causes = lines[0].substr(lines[0].find("\"causes\""));
+    const std::string line =
+        line_of(run("windrow explain " + flags + " --samples 40 --hidden 8 --workers 1 --seconds 0.01 --json"));
+    const std::string causes = line.substr(line.find("\"causes\""));
     double sum = 0;
     for (const char* const cause : {"types", "dependencies", "schedule", "groups"}) sum += field(causes, cause);
-    EXPECT_EQ(sum, field(lines[0], "batches")) << lines[0];
-    const double share = field(lines[0], "share_of_work");
-    EXPECT_TRUE(0 < share && share < 1) << lines[0];
+    EXPECT_EQ(sum, field(line, "batches")) << line;
+    const double share = field(line, "share_of_work");
+    EXPECT_TRUE(0 < share && share < 1) << line;
     double time = 0;
-    const std::string shares = lines[0].substr(lines[0].find("\"shares_of_time\""));
+    const std::string shares = line.substr(line.find("\"shares_of_time\""));
     for (const char* const kind : {"products", "arithmetic", "moves", "rest"}) time += field(shares, kind);
-    EXPECT_NEAR(time, 1, 1e-6) << lines[0];
+    EXPECT_NEAR(time, 1, 1e-6) << line;
     for (const char* const rates : {"\"achieved_per_worker\"", "\"machine_per_worker\""}) {
-      const std::string by_kind = lines[0].substr(lines[0].find(rates));
+      const std::string by_kind = line.substr(line.find(rates));
       for (const char* const kind : {"products", "arithmetic", "moves"}) EXPECT_GT(field(by_kind, kind), 0) << rates;
     }
-    const std::string op = lines[0].substr(lines[0].find("\"operators\""));
+    const std::string op = line.substr(line.find("\"operators\""));
     expect_has_all(op, {"\"kind\": \"products\",\"ms_per_minibatch\"", "\"name\": \"matmul\""});
     EXPECT_GT(field(op, "share_of_time"), 0) << op;
     EXPECT_GT(field(op, "achieved_per_worker"), 0) << op;
@@ -62,10 +61,9 @@ TEST_F(Explain, SaysOfAModelThatBuildsItsGraphsAsItRunsWhatItDid) {
                    "^parser, generated data: 2 minibatches of 6 sentences\n"
                    "per minibatch: [0-9.]+ vertices in [0-9.]+ batches");
   expect_has(outcome, "\nproducts ");
-  const auto lines = lines_of(run(command + " --json"));
-  ASSERT_EQ(lines.size(), 1u);
-  EXPECT_GT(field(lines[0], "parts"), 2 * field(lines[0], "minibatches")) << "steps of a sentence follow each other";
-  EXPECT_GT(field(lines[0].substr(lines[0].find("\"achieved_per_worker\"")), "moves"), 0) << lines[0];
+  const std::string line = line_of(run(command + " --json"));
+  EXPECT_GT(field(line, "parts"), 2 * field(line, "minibatches")) << "steps of a sentence follow each other";
+  EXPECT_GT(field(line.substr(line.find("\"achieved_per_worker\"")), "moves"), 0) << line;
 }
 
 TEST_F(Explain, SaysOfAModelWithoutGraphsWhichOpsTakeTheTime) {
@@ -77,20 +75,9 @@ TEST_F(Explain, SaysOfAModelWithoutGraphsWhichOpsTakeTheTime) {
     expect_has_match(outcome, part);
   }
   expect_lacks(outcome, "builds its graphs");
-  const auto lines = lines_of(run(command + " --json"));
-  ASSERT_EQ(lines.size(), 1u);
-  EXPECT_GT(field(lines[0], "minibatches"), 0);
-  EXPECT_GT(field(lines[0], "products_by_formula"), 0);
-}
-
-/// The words of a line, but for percent signs.
-std::vector<std::string> words_without_units(const std::string& line) {
-  std::istringstream text(line);
-  std::vector<std::string> words;
-  for (std::string word; text >> word;) {
-    if (word != "%") words.push_back(word);
-  }
-  return words;
+  const std::string line = line_of(run(command + " --json"));
+  EXPECT_GT(field(line, "minibatches"), 0);
+  EXPECT_GT(field(line, "products_by_formula"), 0);
 }
 
 TEST_F(Simulate, PrintsTheTablesOfTheDocument) {
@@ -136,6 +123,12 @@ TEST_F(Simulate, RefusesInOneLine) {
        {"--parameters 100000 --part 0.01",
         "simulate: more than 10000000 parts in all steps; expected larger parts, smaller layers or fewer "
         "steps"}});
+}
+
+/// The flags that a help lists.
+std::vector<std::string> flags_of(const std::string& help) {
+  static const std::regex flag("\n  (--[a-z-]+)");
+  return {std::sregex_token_iterator(help.begin(), help.end(), flag, 1), {}};
 }
 
 class Completion : public Programs {
@@ -187,13 +180,10 @@ TEST_F(Manual, HasNoLineThatATerminalOf80ColumnsBreaks) {
 
 /// Each shell gets its answers from the same request.
 TEST_F(Completion, OfAllShellsAsksTheProgramWhichKnowsEveryFlag) {
-  const std::string help = run("windrow train --help").out, answers = run("windrow complete train dag --").out;
-  const std::regex flag("\n  (--[a-z-]+)");
-  int seen = 0;
-  for (std::sregex_iterator it(help.begin(), help.end(), flag), end; it != end; ++it, ++seen) {
-    expect_has("\n" + answers, "\n" + (*it)[1].str() + "\t");
-  }
-  EXPECT_GT(seen, 20);
+  const std::string answers = "\n" + run("windrow complete train dag --").out;
+  const std::vector<std::string> flags = flags_of(run("windrow train --help").out);
+  for (const std::string& flag : flags) expect_has(answers, "\n" + flag + "\t");
+  EXPECT_GT(flags.size(), 20u);
   EXPECT_EQ(run("windrow complete train dag --cell=ch").out, "--cell=child-sum\tCell, for models that offer several\n");
   for (const std::string shell : {"bash", "zsh", "fish"})
     expect_has(output("windrow completion " + shell), " complete ");
@@ -205,10 +195,8 @@ TEST_F(Manual, NamesEveryFlagAndIsCleanRoff) {
   const std::string page = std::regex_replace(manual, std::regex("\\\\-"), "-");
   for (const std::string command :
        {"train", "eval", "predict", "sample", "export", "explain", "schedule", "completion"}) {
-    const std::string help = run("windrow " + command + " --help").out;
-    const std::regex flag("\n  (--[a-z-]+)");
-    for (std::sregex_iterator it(help.begin(), help.end(), flag), end; it != end; ++it) {
-      EXPECT_NE(page.find("\\fB" + (*it)[1].str() + "\\fR"), std::string::npos) << command << (*it)[1];
+    for (const std::string& flag : flags_of(run("windrow " + command + " --help").out)) {
+      EXPECT_NE(page.find("\\fB" + flag + "\\fR"), std::string::npos) << command << flag;
     }
   }
   std::ofstream(folder / "windrow.1") << manual;

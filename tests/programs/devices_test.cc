@@ -23,11 +23,9 @@ TEST_F(DevicesOfPrograms, SayInOneLineWhatIsMissing) {
   for (const std::string command : {"windrow train tree-lstm", "windrow schedule tree-lstm", "windrow-perf gpu"}) {
     expect_refused(run(command + " --device cuda:0"), command.substr(0, command.find(' ')) + ": " + missing);
   }
-  const Outcome listed = run("windrow devices");
-  expect_match(listed.out, "device .*\ncpu .*\n.*\n");
-  EXPECT_TRUE(listed.out.ends_with(missing)) << listed.out;
-  EXPECT_EQ(listed.err, "");
-  EXPECT_EQ(listed.status, 0);
+  const std::string listed = output("windrow devices");
+  expect_match(listed, "device .*\ncpu .*\n.*\n");
+  EXPECT_TRUE(listed.ends_with(missing)) << listed;
 }
 
 TEST_F(DevicesOfPrograms, AreNoOtherLibraries) {
@@ -79,20 +77,17 @@ TEST_F(DevicesOfPrograms, AreMeasuredWithEachModel) {
 TEST_F(DevicesOfPrograms, AreMeasured) {
   use_plugin(WINDROW_FAKE_PLUGIN);
   const std::string command = "windrow-perf gpu --samples 16 --hidden 8 --batch 8 --passes 1 --json ";
-  const auto records = lines_of(run(command + "--levels launches"));
-  ASSERT_EQ(records.size(), 1u);
-  const auto together = lines_of(run(command + "--levels together --precision tf32"));
-  ASSERT_EQ(together.size(), 1u);
-  EXPECT_LT(field(together[0], "calls_per_minibatch"), field(records[0], "calls_per_minibatch"));
-  EXPECT_GT(field(records[0], "device_ms"), 0);
-  const auto graphs = lines_of(run(command + "--levels launches --graphs"));
-  ASSERT_EQ(graphs.size(), 1u);
-  EXPECT_LT(field(graphs[0], "calls_per_minibatch"), field(records[0], "calls_per_minibatch") / 2);
-  EXPECT_GT(field(graphs[0], "device_ms"), 0);
-  for (const auto* of : {&records, &together, &graphs}) {
-    EXPECT_LT(field(of->front(), "device_ms"), field(of->front(), "traced_ms")) << of->front();
-    EXPECT_GE(field(of->front(), "idle_share"), 0) << of->front();
-    EXPECT_LT(field(of->front(), "idle_share"), 1) << of->front();
+  const std::string record = line_of(run(command + "--levels launches"));
+  const std::string together = line_of(run(command + "--levels together --precision tf32"));
+  EXPECT_LT(field(together, "calls_per_minibatch"), field(record, "calls_per_minibatch"));
+  EXPECT_GT(field(record, "device_ms"), 0);
+  const std::string graphs = line_of(run(command + "--levels launches --graphs"));
+  EXPECT_LT(field(graphs, "calls_per_minibatch"), field(record, "calls_per_minibatch") / 2);
+  EXPECT_GT(field(graphs, "device_ms"), 0);
+  for (const std::string* const of : {&record, &together, &graphs}) {
+    EXPECT_LT(field(*of, "device_ms"), field(*of, "traced_ms")) << *of;
+    EXPECT_GE(field(*of, "idle_share"), 0) << *of;
+    EXPECT_LT(field(*of, "idle_share"), 1) << *of;
   }
 }
 
@@ -103,10 +98,9 @@ TEST_F(DevicesOfPrograms, AreMeasuredWithFullMinibatchesAlone) {
       "--batch ";
   for (const std::string mode : {"", " --inference"}) {
     for (const int batch : {3, 7, 64}) {  // none divides the number of samples
-      const auto records = lines_of(run(command + std::to_string(batch) + mode));
-      ASSERT_EQ(records.size(), 1u);
-      const double units = field(records[0], "units_per_s") * field(records[0], "minibatch_ms") * 1e-3;
-      EXPECT_NEAR(units, 8 * batch, 0.01 * batch) << records[0];
+      const std::string record = line_of(run(command + std::to_string(batch) + mode));
+      const double units = field(record, "units_per_s") * field(record, "minibatch_ms") * 1e-3;
+      EXPECT_NEAR(units, 8 * batch, 0.01 * batch) << record;
     }
   }
   expect_match(refusal_of(run(command + "1024")),

@@ -13,20 +13,19 @@ namespace {
 
 class Export : public Programs {
  protected:
-  std::string at(const std::string& name) const { return "'" + (folder / name).string() + "'"; }
   void train(const std::string& flags) const {
     std::filesystem::remove_all(folder / "run");
-    output("windrow train " + flags + " --hidden 8 --epochs 1 --save " + at("run"));
+    output("windrow train " + flags + " --hidden 8 --epochs 1 --save " + in("run"));
   }
   void refused(const std::string& flags, const std::string& says) const {
-    expect_has(refusal_of(run("windrow export " + at("run") + " " + flags)), says);
+    expect_has(refusal_of(run("windrow export " + in("run") + " " + flags)), says);
     EXPECT_FALSE(std::filesystem::exists(folder / "file"));
   }
 };
 
 TEST_F(Export, WritesOneFileThatPredictsAsTheModelDoes) {
   train("listops --samples 32");
-  output("windrow export " + at("run") + " --to " + at("file"));
+  output("windrow export " + in("run") + " --to " + in("file"));
   Engine engine;
   const Device host = host_device(engine);
   const LoadedProgram program = load_program(host, folder / "file");
@@ -47,17 +46,17 @@ TEST_F(Export, RefusesModelsWithoutOutputsAndFlagsOfPrintedSource) {
   train("mlp --samples 8");
   refused("", "--to");
   for (const char* const old : {"--out tree", "--batch 3", "--name x"}) {
-    refused("--to " + at("file") + " " + old, "one file of data and not as C++ source; expected --to FILE");
+    refused("--to " + in("file") + " " + old, "one file of data and not as C++ source; expected --to FILE");
   }
   refused("--out tree", "no --to; expected a file");
-  refused("--to " + at("none/file"), "none");
-  EXPECT_EQ(run("windrow export " + at("run") + " --to " + at("images")).err, "");
+  refused("--to " + in("none/file"), "none");
+  EXPECT_EQ(run("windrow export " + in("run") + " --to " + in("images")).err, "");
   train("parser --samples 4 --embedding 8");
-  refused("--to " + at("file"), "this model cannot be exported");
+  refused("--to " + in("file"), "this model cannot be exported");
   train("var-lstm --samples 4 --embedding 8");
-  refused("--to " + at("file"), "it pushes no output");
+  refused("--to " + in("file"), "it pushes no output");
   std::filesystem::create_directory(folder / "run/empty");
-  EXPECT_EQ(run("windrow export " + at("run/empty") + " --to " + at("file")).status, 2) << "no checkpoint";
+  EXPECT_EQ(run("windrow export " + in("run/empty") + " --to " + in("file")).status, 2) << "no checkpoint";
 }
 
 class PrintedPrograms : public Programs {};

@@ -54,8 +54,7 @@ TEST_F(MemberPrograms, TrainWithAccumulatedCompressedAndLocalGradients) {
 TEST_F(MemberPrograms, StopTogetherAtASignalAndHaveSavedWhatTheySay) {
   const std::string endless = train("--epochs 1000000 --samples 64 --devices cpu:0,cpu:1 --comm-timeout 5 --save '" +
                                     (folder / "run").string() + "' --resume");
-  const std::string once = train("--epochs 1 --samples 64 --save " + in("run"));
-  EXPECT_EQ(run(once).err, "");
+  EXPECT_EQ(run(train("--epochs 1 --samples 64 --save " + in("run"))).err, "");
   for (const std::string seconds : {"0", "0.03", "0.06", "0.09"}) {
     SCOPED_TRACE(seconds);
     const Outcome outcome =
@@ -158,15 +157,14 @@ TEST_F(MemberPrograms, OfTwoProcessesGiveTheBitsOfTwoDevices) {
 }
 
 TEST_F(MemberPrograms, OfTwoProcessesWithTwoDevicesEachGiveTheBitsOfFourDevices) {
-  const auto saved = [&](const std::string& where) { return " --save '" + (folder / where).string() + "'"; };
   const std::string checkpoint = "000000000026.safetensors";
   const std::string two = train("--comm mpi --batch 16 --devices cpu:0,cpu:1");
-  const Outcome nested = run_processes(2, two + saved("nested"));
+  const Outcome nested = run_processes(2, two + " --save " + in("nested"));
   EXPECT_EQ(nested.status, 0) << nested.err;
   expect_has(nested.out,
              "\n4 devices, 2 in each of 2 processes: cpu:0,cpu:1; gradients are summed by MPI between "
              "processes, and within each by the host\n");
-  const Outcome four = run(train("--batch 16 --devices cpu:0,cpu:1,cpu:2,cpu:3" + saved("four")));
+  const Outcome four = run(train("--batch 16 --devices cpu:0,cpu:1,cpu:2,cpu:3 --save " + in("four")));
   const std::vector<std::string> epochs = epochs_of(four.out);
   ASSERT_EQ(epochs.size(), 2u) << four.out << four.err;
   EXPECT_EQ(epochs_of(nested.out), epochs);

@@ -129,10 +129,8 @@ class LanguageModels : public Programs {
     }
   }
   void train(const std::string& model) {
-    ASSERT_EQ(run("windrow train " + model + " --hidden 8 --embedding 8 --vocabulary 40 --epochs 2 --batch 16 " +
-                  "--optimiser adam --rate 0.02 --data " + data + " --save " + trained)
-                  .err,
-              "");
+    saved_model(model + " --hidden 8 --embedding 8 --vocabulary 40 --epochs 2 --batch 16 --optimiser adam --rate 0.02" +
+                " --data " + data);
   }
 
   const std::string data = in("data"), trained = in("run");
@@ -167,8 +165,7 @@ TEST_F(LanguageModels, PrintALineForEachLineWhateverBytesItHas) {
   train("fixed-lstm --tied --steps 16");
   const std::string bytes = "printf 'we\\0 sat\\n\\n\\377 the \\302\\205\\r\\n' | '" WINDROW_BIN "'/windrow predict ";
   const Outcome outcome = run_command(bytes + trained);
-  EXPECT_EQ(outcome.err, "windrow: input 2: no word; expected a sentence\n");
-  EXPECT_EQ(outcome.status, 2);
+  expect_failed(outcome, "windrow: input 2: no word; expected a sentence\n");
   const std::vector<std::string> lines = lines_of({outcome.out, "", 0});
   ASSERT_EQ(lines.size(), 3u) << outcome.out;
   expect_has(lines[0], " for 3 tokens (1 unknown), perplexity ");
@@ -198,9 +195,8 @@ TEST_F(LanguageModels, AreAskedForSentencesThatCanBeDrawn) {
   for (const std::string wrong : {"--temperature -1", "--temperature nan", "--temperature 1e999", "--temperature ''",
                                   "--lines -1", "--lines 0", "--max-words 0", "--seed -1"}) {
     const Outcome outcome = run(sample + " " + wrong);
-    EXPECT_EQ(outcome.status, 2) << wrong;
     EXPECT_EQ(outcome.out, "");
-    expect_match(outcome.err, "windrow: --[a-z-]+: '.*; expected a .*\n");
+    expect_match(refusal_of(outcome), "windrow: --[a-z-]+: '.*; expected a .*\n");
   }
   const std::string lists = saved_model("listops --hidden 4 --samples 16 --epochs 1", "lists");
   expect_refused(run("windrow sample " + lists),

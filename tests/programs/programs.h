@@ -104,13 +104,36 @@ class Programs : public FileTest {
   }
 };
 
+/// The lines that a program printed. Expects that it succeeded and printed no errors.
+inline std::vector<std::string> lines_of(const Outcome& outcome) {
+  std::istringstream text(output_of(outcome));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+/// The same of a program that prints one line.
+inline std::string line_of(const Outcome& outcome) {
+  const std::vector<std::string> lines = lines_of(outcome);
+  EXPECT_EQ(lines.size(), 1u) << outcome.out;
+  return lines.size() == 1 ? lines[0] : "";
+}
+
+/// The words of a line, but for percent signs.
+inline std::vector<std::string> words_without_units(const std::string& line) {
+  std::istringstream text(line);
+  std::vector<std::string> words;
+  for (std::string word; text >> word;) {
+    if (word != "%") words.push_back(word);
+  }
+  return words;
+}
+
 /// The lines of epochs that windrow train printed, without the throughput, which differs.
 inline std::vector<std::string> epochs_of(const std::string& out) {
   std::vector<std::string> epochs;
   const std::regex line("( +[0-9]+ .* %) +[0-9]+");
-  std::istringstream text(out);
   std::smatch match;
-  for (std::string one; std::getline(text, one);) {
+  for (const std::string& one : lines_of({out, "", 0})) {
     if (std::regex_match(one, match, line)) epochs.push_back(match[1]);
   }
   return epochs;
@@ -121,14 +144,6 @@ inline double field(const std::string& line, const std::string& name) {
   const std::size_t at = line.find("\"" + name + "\": ");
   EXPECT_NE(at, std::string::npos) << name << " in " << line;
   return at == std::string::npos ? 0 : std::atof(line.c_str() + at + name.size() + 4);
-}
-
-/// Its lines.
-inline std::vector<std::string> lines_of(const Outcome& outcome) {
-  std::istringstream text(output_of(outcome));
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(text, line);) lines.push_back(line);
-  return lines;
 }
 
 }  // namespace windrow::testing

@@ -9,7 +9,7 @@ namespace windrow::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using Names = std::vector<std::string>;
+using FileNames = std::set<std::string>;
 using Steps = std::vector<std::uint64_t>;
 
 class CheckpointFolderTest : public FileTest {
@@ -53,8 +53,8 @@ TEST_F(CheckpointFolderTest, GivesBackTheNewestCheckpoint) {
   EXPECT_EQ(checkpoints.steps(), (Steps{1, 2, 30}));
   EXPECT_EQ(checkpoints.load(2), KnownCheckpoint{2});
   EXPECT_EQ(names_in(run),
-            (Names{"000000000001.json", "000000000001.safetensors", "000000000002.json", "000000000002.safetensors",
-                   "000000000030.json", "000000000030.safetensors", "lock"}));
+            (FileNames{"000000000001.json", "000000000001.safetensors", "000000000002.json", "000000000002.safetensors",
+                       "000000000030.json", "000000000030.safetensors", "lock"}));
 }
 
 TEST_F(CheckpointFolderTest, TakesStepsOfAnySize) {
@@ -212,10 +212,11 @@ TEST_F(CheckpointFolderTest, RefusesAManifestUnderAnotherName) {
 
 TEST_F(CheckpointFolderTest, RemovesWhatInterruptedWritesLeft) {
   write({1});
-  const Names strangers = {"best.safetensors", "notes.json", "x.json.12-0.new", "000000000009.txt", "9.safetensors"};
+  const FileNames strangers = {"best.safetensors", "notes.json", "x.json.12-0.new", "000000000009.txt",
+                               "9.safetensors"};
   for (const std::string& name : strangers) put(run / name, "a file of the user");
-  const Names leftovers = {"000000000009.safetensors", "000000000009-2.safetensors", "000000000001-2.safetensors",
-                           "000000000009.safetensors.12-0.new", "000000000009.json.12-3.new"};
+  const FileNames leftovers = {"000000000009.safetensors", "000000000009-2.safetensors", "000000000001-2.safetensors",
+                               "000000000009.safetensors.12-0.new", "000000000009.json.12-3.new"};
   for (const std::string& name : leftovers) put(run / name, "part");
   EXPECT_EQ(*checkpoints.newest().checkpoint, KnownCheckpoint{1});
   EXPECT_EQ(names_in(run).size(), 3 + strangers.size() + leftovers.size());

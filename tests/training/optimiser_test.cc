@@ -78,9 +78,8 @@ TEST(Optimiser, TakesTheStepsOfPyTorch) {
         for (std::uint64_t i = 0; i < one.options.accumulate; ++i) {
           train(model, optimiser, model.draw_samples(3));
         }
-        const Floats values = model.values();
-        ASSERT_EQ(values.size(), expected.size());
-        for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], expected[i], 1e-5) << "value " << i;
+        expect_near(model.values(), expected, 1e-5);
+        if (HasFatalFailure()) return;
       }
       EXPECT_EQ(optimiser.progress().steps, steps.size());
     }

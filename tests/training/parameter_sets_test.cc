@@ -12,10 +12,7 @@ struct Program {
       : encoder(host, 1, {.non_finite = non_finite, .name = "encoder"}),
         decoder(host, 2, {.non_finite = non_finite, .name = "decoder"}) {}
 
-  void differentiate(const Floats& x) {
-    const InputGraph graph(function, leaves(1, x));
-    runner.differentiate(std::vector<const InputGraph*>{&graph});
-  }
+  void differentiate(const Floats& x) { runner.differentiate(Graphs(function, {leaves(1, x)}).pointers); }
   Floats in() const { return encoder.value(of_encoder).get(); }
   Floats out() const { return decoder.value(of_decoder).get(); }
 

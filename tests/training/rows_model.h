@@ -49,8 +49,7 @@ struct RowsModel : OnHost {
       of_table.insert(of_table.end(), sample.of_table.begin(), sample.of_table.end());
       of_matrix.insert(of_matrix.end(), sample.of_matrix.begin(), sample.of_matrix.end());
     }
-    const InputGraph graph(function, data);
-    runner.differentiate(std::vector<const InputGraph*>{&graph});
+    runner.differentiate(Graphs(function, {data}).pointers);
   }
   /// Those of the matrix, then those of the table.
   Floats values() const {
