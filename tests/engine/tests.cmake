@@ -7,15 +7,33 @@ windrow_test(
           engine/graph_life_test.cc engine/graph_test.cc engine/lane_issue_test.cc engine/lane_test.cc
           engine/lifecycle_test.cc engine/options_test.cc engine/oracle_test.cc engine/parallel_test.cc
           engine/parts_test.cc engine/policy_test.cc engine/progress_test.cc engine/trace_summary_test.cc
-          engine/trace_test.cc engine/wait_rings_test.cc engine/wait_test.cc engine/watchdog_test.cc
+          engine/trace_test.cc engine/value_test.cc engine/wait_rings_test.cc engine/wait_test.cc engine/watchdog_test.cc
   LINKS windrow::engine nlohmann_json::nlohmann_json
   INSIDE engine
   DEFINITIONS WINDROW_ORACLE_OPS=${oracle_ops})
-add_test(NAME engine.refuses_throwing_destructors
-         COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -fsyntax-only -I${PROJECT_SOURCE_DIR}/engine/include
-                 ${CMAKE_CURRENT_SOURCE_DIR}/engine/throwing_destructor.cc)
-set_tests_properties(engine.refuses_throwing_destructors PROPERTIES PASS_REGULAR_EXPRESSION
-                                                                    "has a destructor that may throw")
+# Programs that must not compile, with what the compiler says.
+function(windrow_refuses name source definition message)
+  add_test(NAME engine.refuses_${name}
+           COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -fsyntax-only -I${PROJECT_SOURCE_DIR}/engine/include ${definition}
+                   ${CMAKE_CURRENT_SOURCE_DIR}/engine/${source})
+  set_tests_properties(engine.refuses_${name} PROPERTIES PASS_REGULAR_EXPRESSION ${message})
+endfunction()
+windrow_refuses(throwing_destructors throwing_destructor.cc "" "has a destructor that may throw")
+windrow_refuses(forgotten_accesses must_not_compile.cc -DCASE=1 "has more parameters than the op has accesses")
+windrow_refuses(unused_accesses must_not_compile.cc -DCASE=2 "has fewer parameters than the op has accesses")
+windrow_refuses(changes_of_what_is_read must_not_compile.cc -DCASE=3 "its access is a read, which gives const T&")
+windrow_refuses(changes_of_copies must_not_compile.cc -DCASE=4 "is a copy, so changes would be lost")
+windrow_refuses(another_order must_not_compile.cc -DCASE=5 "accesses are passed in the order of the list")
+windrow_refuses(generic_functions must_not_compile.cc -DCASE=6 "assignment of read-only|cannot assign to variable")
+windrow_refuses(changes_of_ranges_that_are_read must_not_compile.cc -DCASE=7 "does not take what its access gives")
+windrow_refuses(changes_of_constants must_not_compile.cc -DCASE=8 "discards qualifiers|drops .const. qualifier")
+windrow_refuses(runs_without_result must_not_compile.cc -DCASE=9 "the function of run\\(\\) returns nothing")
+windrow_refuses(results_that_no_value_stores must_not_compile.cc -DCASE=10 "expected a type with a default constructor")
+windrow_refuses(declared_ops must_not_compile.cc -DCASE=11 "has more parameters than the op has accesses")
+windrow_refuses(reductions must_not_compile.cc -DCASE=12 "its access is a read, which gives const T&")
+add_test(NAME engine.compiles_what_it_must
+         COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -fsyntax-only -I${PROJECT_SOURCE_DIR}/engine/include -DCASE=0
+                 ${CMAKE_CURRENT_SOURCE_DIR}/engine/must_not_compile.cc)
 windrow_test(
   fault_test
   SOURCES engine/fault_feature_test.cc engine/fault_test.cc engine/faults.cc

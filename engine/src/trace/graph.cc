@@ -78,8 +78,12 @@ class TraceReader {
 
   void read_places(const TraceRecord& record, const std::byte* accesses, std::uint32_t op) {
     for (std::uint32_t i = 0; i < record.accesses; ++i) {
-      TracedPlace& place = places_.emplace_back(TracedPlace{{}, op, record.retires});
-      std::memcpy(&place.access, accesses + i * sizeof(VarPlace), sizeof(VarPlace));
+      TracedAccess access;
+      std::memcpy(&access, accesses + i * sizeof access, sizeof access);
+      places_.push_back({access.place, op, record.retires});
+      if (access.value == nullptr || op == no_op || record.retires) continue;
+      std::string& changes = graph_.ops[op].changes;
+      changes += (changes.empty() ? "" : ", ") + name_of(access.value, access.index);
     }
   }
 
@@ -218,7 +222,7 @@ class TraceReader {
     ordered.reserve(order.size());
     for (const std::uint32_t i : order) {
       place_of[i] = static_cast<std::uint32_t>(ordered.size());
-      ordered.push_back(graph_.ops[i]);
+      ordered.push_back(std::move(graph_.ops[i]));
     }
     graph_.ops = std::move(ordered);
     for (auto& [from, to] : graph_.dependences) {

@@ -111,7 +111,9 @@ class JsonWriter {
                                         << ",\"dur\":" << microseconds(op.end - op.begin) << ",\"args\":{\"op\":\""
                                         << op.id << "\",\"pushed_at\":" << quoted(push_site(*op.info))
                                         << ",\"outcome\":\"" << to_string(op.outcome)
-                                        << "\",\"lane\":" << quoted(op.info->lane->host.name) << "}}";
+                                        << "\",\"lane\":" << quoted(op.info->lane->host.name);
+    if (!op.changes.empty()) out_ << ",\"changes\":" << quoted(op.changes);
+    out_ << "}}";
     for (; arrived_ < arrivals_.size() && arrows_[arrivals_[arrived_]].to == index; ++arrived_) {
       write_arrow("f", arrivals_[arrived_], op.track, op.begin);
     }

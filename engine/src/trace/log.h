@@ -48,6 +48,21 @@ struct TraceRecord {
   const OpInfo* info = nullptr;  ///< lives as long as the engine
 };
 
+/// An access of a record: its place, and the value (Engine::new_var) that the op changes there, if it changes one.
+struct TracedAccess {
+  VarPlace place;
+  const char* value = nullptr;  ///< its name, which lives as long as the process; null if there is none
+  std::int32_t index = 0;
+
+  TracedAccess() = default;
+  /// To be called while the op has access, or while the place is a wait's.
+  explicit TracedAccess(const VarPlace& at) : place(at) {
+    if ((at.exclusive == 0 && at.commutes == 0) || at.var->index == VarState::no_value) return;
+    value = at.var->name;
+    index = at.var->index;
+  }
+};
+
 /// Written by one thread at a time, read by any.
 class TraceLog {
  public:
@@ -89,7 +104,7 @@ class TraceLog {
     std::memcpy(at_, &record, sizeof record);
     auto* accesses = at_ + sizeof record;
     for (std::uint32_t i = 0; i < record.accesses; ++i) {
-      const VarPlace access = access_of(i);
+      const TracedAccess access(access_of(i));
       std::memcpy(accesses + i * sizeof access, &access, sizeof access);
     }
     at_ += bytes;
@@ -109,7 +124,7 @@ class TraceLog {
   void each_mutex(EachMutex f) { f(mutex_); }  // see fork.h
 
   static std::size_t bytes_of(const TraceRecord& record) {
-    return sizeof(TraceRecord) + record.accesses * sizeof(VarPlace);
+    return sizeof(TraceRecord) + record.accesses * sizeof(TracedAccess);
   }
 
  private:

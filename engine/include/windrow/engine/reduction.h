@@ -1,4 +1,10 @@
 // Sums, maxima and similar values to which many ops add concurrently.
+//
+//   windrow::Reduction<double> sum(engine, 0.0);
+//   for (std::size_t i = 0; i < tiles.size(); ++i) {
+//     sum.add([](double& part, const Tile& tile) { part += total(tile); }, read(tiles[i]));
+//   }
+//   engine.push([](double sum, Report& report) { report.sum = sum; }, read(sum), mutate(report));
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -13,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "windrow/engine/engine.h"
+#include "windrow/engine/value.h"
 
 namespace windrow {
 
@@ -70,10 +76,34 @@ class Reduction {
     added_ = std::min(added_ + 1, parts_.size());
   }
 
+  /// The same for an op on values (value.h): calls `function(part, ...)` with what the accesses give.
+  template <class F, TypedAccess A>
+  void add(F function, const A& a, const PushOptions& options = {}) {
+    add_typed(std::move(function), options, a);
+  }
+  template <class F, TypedAccess A, TypedAccess B>
+  void add(F function, const A& a, const B& b, const PushOptions& options = {}) {
+    add_typed(std::move(function), options, a, b);
+  }
+  template <class F, TypedAccess A, TypedAccess B, TypedAccess C>
+  void add(F function, const A& a, const B& b, const C& c, const PushOptions& options = {}) {
+    add_typed(std::move(function), options, a, b, c);
+  }
+
   /// The access with which an op or a wait comes after all adds so far. Pushes the op that combines the partial values,
   /// if there are new ones.
   Access read(std::source_location from = std::source_location::current()) { return windrow::read(combined(from)); }
   Access mutate(std::source_location from = std::source_location::current()) { return windrow::mutate(combined(from)); }
+
+  /// As read() and mutate(), for pushes of functions that receive const T& and T&.
+  friend ObjectAccess<T, AccessKind::read> read(Reduction& of,
+                                                std::source_location from = std::source_location::current()) {
+    return {of.combined(from), &of.state_->whole};
+  }
+  friend ObjectAccess<T, AccessKind::mutate> mutate(Reduction& of,
+                                                    std::source_location from = std::source_location::current()) {
+    return {of.combined(from), &of.state_->whole};
+  }
 
   /// The value. Use it only inside an op, or after a wait, with an access from read() or mutate().
   T& value() { return state_->whole; }
@@ -107,6 +137,15 @@ class Reduction {
     std::vector<Part> parts;
   };
 
+  template <class F, class... A>
+  void add_typed(F&& function, const PushOptions& options, const A&... accesses) {
+    std::lock_guard lock(mutex_);
+    const ObjectAccess<T, AccessKind::mutate> part(parts_[next_], &state_->parts[next_].value);
+    engine_->push(std::forward<F>(function), part, accesses..., options);
+    next_ = (next_ + 1) % parts_.size();
+    added_ = std::min(added_ + 1, parts_.size());
+  }
+
   Var combined(std::source_location from) {
     std::lock_guard lock(mutex_);
     if (added_ == 0) return whole_;
@@ -128,14 +167,8 @@ class Reduction {
   }
 
   void end() noexcept {
-    Engine* const engine = engine_.get();
-    if (engine == nullptr) return;
-    try {
-      for (const Var part : parts_) engine->retire(part);
-      engine->retire(whole_);
-    } catch (const std::exception&) {
-      // No memory for the retires: the variables stay until the engine ends.
-    }
+    for (const Var part : parts_) typed::end(engine_, part, state_);
+    typed::end(engine_, whole_, state_);
   }
 
   EngineRef engine_;
