@@ -69,6 +69,17 @@ std::vector<fs::path> sources_of(const std::string& folder) {
   return result;
 }
 
+/// All pages, in Markdown.
+std::vector<fs::path> documents() {
+  std::vector<fs::path> result;
+  for (const char* folder : {".", "docs", "perf/results"}) {
+    for (const auto& entry : fs::directory_iterator(root / folder)) {
+      if (entry.path().extension() == ".md") result.push_back(entry.path());
+    }
+  }
+  return result;
+}
+
 std::vector<std::string> includes_of(const fs::path& file) {
   std::vector<std::string> result;
   for (const std::string& line : lines_of(file)) {
@@ -191,33 +202,54 @@ TEST(Layering, WhatTheDocumentsShowIsWhatIsCompiled) {
   std::string all;
   for (const fs::path& file : sources_of("examples")) all += text_of(file);
   const std::string begin = "```cpp\n", end = "```";
-  for (const char* document : {"README.md", "docs/own_operator.md"}) {
-    const std::string text = text_of(root / document);
-    int snippets = 0;
+  int snippets = 0;
+  for (const fs::path& document : documents()) {
+    const std::string text = text_of(document);
     for (std::size_t at = text.find(begin); at != std::string::npos; at = text.find(begin, at + 1), ++snippets) {
       const std::size_t from = at + begin.size();
       const std::string snippet = text.substr(from, text.find(end, from) - from);
       EXPECT_NE(all.find(snippet), std::string::npos) << document << ", in no example:\n" << snippet;
     }
-    EXPECT_GT(snippets, 0) << document;
   }
+  EXPECT_GT(snippets, 10);
+}
+
+/// The anchor that renderers of Markdown give to a heading.
+std::string anchor_of(const std::string& heading) {
+  std::string anchor;
+  for (const char c : heading) {
+    if (c == ' ' || c == '-') anchor += '-';
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_') anchor += static_cast<char>(std::tolower(c));
+  }
+  return anchor;
+}
+
+std::set<std::string> anchors_of(const fs::path& document) {
+  std::set<std::string> anchors;
+  for (const std::string& line : lines_of(document)) {
+    if (line.starts_with("#")) anchors.insert(anchor_of(line.substr(line.find_first_not_of('#') + 1)));
+  }
+  return anchors;
 }
 
 TEST(Layering, LinksInDocumentsResolve) {
-  int seen = 0;
-  for (const char* folder : {".", "docs", "perf/results"}) {
-    for (const auto& document : fs::directory_iterator(root / folder)) {
-      if (document.path().extension() != ".md") continue;
-      const std::string text = text_of(document.path());
-      for (std::size_t at = text.find("]("); at != std::string::npos; at = text.find("](", at + 1)) {
-        const std::string link = text.substr(at + 2, text.find_first_of(")#", at + 2) - at - 2);
-        if (link.empty() || link.find_first_of(": \n") != std::string::npos) continue;
-        ++seen;
-        EXPECT_TRUE(fs::exists(document.path().parent_path() / link)) << document << " links to " << link;
-      }
+  int files = 0, anchors = 0;
+  for (const fs::path& document : documents()) {
+    const std::string text = text_of(document);
+    for (std::size_t at = text.find("]("); at != std::string::npos; at = text.find("](", at + 1)) {
+      const std::string link = text.substr(at + 2, text.find(')', at + 2) - at - 2);
+      if (link.find_first_of(": \n") != std::string::npos) continue;
+      const std::size_t hash = std::min(link.find('#'), link.size());
+      const fs::path target = hash == 0 ? document : document.parent_path() / link.substr(0, hash);
+      ++files;
+      EXPECT_TRUE(fs::exists(target)) << document << " links to " << link;
+      if (hash == link.size() || target.extension() != ".md") continue;
+      ++anchors;
+      EXPECT_TRUE(anchors_of(target).contains(link.substr(hash + 1))) << document << " links to " << link;
     }
   }
-  EXPECT_GT(seen, 0);
+  EXPECT_GT(files, 50);
+  EXPECT_GT(anchors, 5);
 }
 
 /// The pages of rooms list the files of those whose sources lie in folders.
