@@ -152,6 +152,20 @@ TEST(Documents, MessagesThatTheIndexExplainsAreThoseOfTheSources) {
   EXPECT_GE(messages, 40);
 }
 
+TEST(Documents, ThePageOfPackagesNamesAllThatSetupInstalls) {
+  const std::string page = text_of(root / "docs/install.md");
+  int packages = 0;
+  for (const std::string& line : lines_of(root / "scripts/packages.txt")) {
+    if (line.starts_with("#")) continue;
+    std::istringstream columns(line);
+    for (std::string package; columns >> package; ++packages) {
+      if (package.ends_with("?")) package.pop_back();
+      EXPECT_NE(page.find("`" + package + "`"), std::string::npos) << package;
+    }
+  }
+  EXPECT_GT(packages, 50);
+}
+
 TEST(Documents, NamesForNewcomersFromOtherSystemsExist) {
   std::string headers;
   for (const std::string& room : rooms) {
