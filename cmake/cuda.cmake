@@ -13,6 +13,7 @@ if(CUDAToolkit_VERSION VERSION_LESS 12.8)
                  "${CUDAToolkit_VERSION}; expected 12.8 or later")
   return()
 endif()
+windrow_uses(CUDAToolkit "${CUDAToolkit_VERSION}" LICENSE NOASSERTION PLUG_IN)
 set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
 if(WINDROW_SANITIZE)
   set(CMAKE_CUDA_ARCHITECTURES 90-virtual) # the host's part of the code is all that runs; this is the shortest build

@@ -22,8 +22,12 @@ foreach(line ${moved})
        CONTENT "// Deprecated: include windrow/${new}.h\n#pragma once\n#include \"windrow/${new}.h\"\n")
 endforeach()
 install(DIRECTORY ${PROJECT_BINARY_DIR}/moved/windrow DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
+windrow_write_bill(${PROJECT_BINARY_DIR}/windrow.spdx.json)
+install(FILES ${PROJECT_BINARY_DIR}/windrow.spdx.json DESTINATION ${CMAKE_INSTALL_DATADIR}/windrow)
+install(FILES LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md VERSIONING.md
+        DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY perf/results DESTINATION ${CMAKE_INSTALL_DOCDIR}/perf) # pages link to it
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN site EXCLUDE)
 
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()

@@ -1,21 +1,14 @@
 // The layers of the tree: what each room may include, and facts that need no more than lines of files.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cctype>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
-namespace {
+#include "tests/tree_files.h"
 
-namespace fs = std::filesystem;
-const fs::path root = WINDROW_SOURCE_DIR;
+namespace windrow::testing {
+namespace {
 
 /// What a room may include besides itself and the standard library.
 struct Allowed {
@@ -45,29 +38,6 @@ const std::map<std::string, Allowed> layers = {
       .libraries = {"sys", "unistd.h", "malloc.h", "devices.h", "mpi_calls.h", "program.h", "flags.h", "peak.h",
                     "model.h", "nlohmann", "oneapi", "omp.h", "taskflow", "starpu.h", "dynet"}}},
 };
-
-std::vector<std::string> lines_of(const fs::path& file) {
-  std::ifstream in(file);
-  EXPECT_TRUE(in) << "cannot read " << file;
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
-std::string text_of(const fs::path& file) {
-  std::string text;
-  for (const std::string& line : lines_of(file)) text += line + '\n';
-  return text;
-}
-
-std::vector<fs::path> sources_of(const std::string& folder) {
-  std::vector<fs::path> result;
-  for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
-    const std::string ending = entry.path().extension();
-    if (ending == ".h" || ending == ".cc" || ending == ".cu") result.push_back(entry.path());
-  }
-  return result;
-}
 
 std::vector<std::string> includes_of(const fs::path& file) {
   std::vector<std::string> result;
@@ -157,78 +127,5 @@ TEST(Layering, FilesHoldOneIdea) {
   EXPECT_LE(lines_of(root / "docs/design.md").size(), 250u) << "newcomers read it in ten minutes";
 }
 
-/// A pattern of tests that sanitizers leave out would otherwise match none after a test was renamed; and the documents
-/// would name no proof.
-TEST(Layering, TestsThatSanitizersLeaveOutAndDocumentsNameExist) {
-  std::string tests, named = text_of(root / "tests/sanitizer/tests.cmake");
-  for (const fs::path& file : sources_of("tests")) tests += text_of(file);
-  for (const auto& document : fs::directory_iterator(root / "docs")) {
-    std::istringstream text(document.path().extension() == ".md" ? text_of(document.path()) : "");
-    for (std::string code; std::getline(text.ignore(1 << 20, '`'), code, '`');) {
-      const std::size_t dot = code.find('.');
-      const bool test = dot != std::string::npos && dot + 1 < code.size() && std::isupper(code[0]) != 0 &&
-                        (std::isupper(code[dot + 1]) != 0 || code[dot + 1] == '*');
-      if (test && code.find_first_of(" (<") == std::string::npos) named += " " + code;
-    }
-  }
-  std::istringstream words(named);
-  std::size_t seen = 0;
-  for (std::string word; words >> word;) {
-    word.erase(std::remove(word.begin(), word.end(), '"'), word.end());
-    const std::size_t dot = word.find('.');
-    if (dot == std::string::npos || !(word.starts_with("*/") || std::isupper(word[0]) != 0)) continue;
-    ++seen;
-    std::string suite = word.substr(0, dot), test = word.substr(dot + 1);
-    if (suite.starts_with("*/") || suite.starts_with("All/")) suite = suite.substr(suite.find('/') + 1);
-    for (const std::string& name : {first_part(suite), first_part(test.substr(0, test.find('*')))}) {
-      EXPECT_NE(tests.find(name.substr(0, name.find_first_of("*)"))), std::string::npos) << word << " matches no test";
-    }
-  }
-  EXPECT_GT(seen, 10u);
-}
-
-TEST(Layering, WhatTheDocumentsShowIsWhatIsCompiled) {
-  std::string all;
-  for (const fs::path& file : sources_of("examples")) all += text_of(file);
-  const std::string begin = "```cpp\n", end = "```";
-  for (const char* document : {"README.md", "docs/own_operator.md"}) {
-    const std::string text = text_of(root / document);
-    int snippets = 0;
-    for (std::size_t at = text.find(begin); at != std::string::npos; at = text.find(begin, at + 1), ++snippets) {
-      const std::size_t from = at + begin.size();
-      const std::string snippet = text.substr(from, text.find(end, from) - from);
-      EXPECT_NE(all.find(snippet), std::string::npos) << document << ", in no example:\n" << snippet;
-    }
-    EXPECT_GT(snippets, 0) << document;
-  }
-}
-
-TEST(Layering, LinksInDocumentsResolve) {
-  int seen = 0;
-  for (const char* folder : {".", "docs", "perf/results"}) {
-    for (const auto& document : fs::directory_iterator(root / folder)) {
-      if (document.path().extension() != ".md") continue;
-      const std::string text = text_of(document.path());
-      for (std::size_t at = text.find("]("); at != std::string::npos; at = text.find("](", at + 1)) {
-        const std::string link = text.substr(at + 2, text.find_first_of(")#", at + 2) - at - 2);
-        if (link.empty() || link.find_first_of(": \n") != std::string::npos) continue;
-        ++seen;
-        EXPECT_TRUE(fs::exists(document.path().parent_path() / link)) << document << " links to " << link;
-      }
-    }
-  }
-  EXPECT_GT(seen, 0);
-}
-
-/// The pages of rooms list the files of those whose sources lie in folders.
-TEST(Layering, PagesOfRoomsNameEveryFolder) {
-  for (const char* room : {"engine", "ops", "batching", "comm", "cuda"}) {
-    const std::string page = text_of(root / "docs" / (std::string(room) + ".md"));
-    for (const auto& entry : fs::directory_iterator(root / room / "src")) {
-      const std::string folder = "`" + entry.path().filename().string() + "/`";
-      EXPECT_TRUE(!entry.is_directory() || page.find(folder) != std::string::npos) << room << ": " << folder;
-    }
-  }
-}
-
 }  // namespace
+}  // namespace windrow::testing

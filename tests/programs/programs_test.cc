@@ -57,8 +57,15 @@ TEST_F(Help, ShowsTheAcceptedValuesAndTheDefaultOfEachFlag) {
                   "\n  fusion          run small steps one after another"});
 }
 
-TEST_F(Help, NamesTheVersionAndTheCommit) {
-  expect_match(line_of(run("windrow --version")), "windrow [0-9]+\\.[0-9]+\\.[0-9]+, commit ([0-9a-f]{12,}|unknown)");
+TEST_F(Help, NamesTheVersionOfTheProjectAndTheCommit) {
+  const std::string project = read_file(WINDROW_SOURCE_DIR "/CMakeLists.txt");
+  std::smatch version;
+  ASSERT_TRUE(std::regex_search(project, version, std::regex("project\\(windrow VERSION ([0-9]+\\.[0-9]+\\.[0-9]+) ")));
+  const std::string name = "windrow " + version.str(1);
+  expect_match(line_of(run("windrow --version")),
+               std::regex_replace(name, std::regex("\\."), "\\.") + ", commit ([0-9a-f]{12,}|unknown)");
+  expect_has(output("windrow man"), ".TH WINDROW 1 \"\" \"" + name + "\" ");
+  expect_has(read_file(WINDROW_SOURCE_DIR "/CHANGELOG.md"), "\n## " + version.str(1) + "\n");
 }
 
 TEST_F(Help, BreaksItsLinesOfFlags) {
