@@ -18,7 +18,7 @@ using Arrows = std::set<std::pair<std::string, std::string>>;
 struct ReadTrace {
   /// Times are in nanoseconds.
   struct Slice {
-    std::string name, category, outcome, pushed_at, op, lane;
+    std::string name, category, outcome, pushed_at, op, lane, changes;
     int track = 0;
     std::int64_t begin = 0, end = 0;
   };
@@ -121,6 +121,7 @@ inline ReadTrace::Slice slice_of(const json& event) {
           .pushed_at = args.value("pushed_at", ""),
           .op = args.value("op", ""),
           .lane = args.value("lane", ""),
+          .changes = args.value("changes", ""),
           .track = event.at("tid"),
           .begin = begin,
           .end = begin + length};

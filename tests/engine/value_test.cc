@@ -4,6 +4,7 @@
 #include <numeric>
 #include <random>
 
+#include "read_trace.h"
 #include "support.h"
 #include "tests/seed.h"
 #include "windrow/engine/reduction.h"
@@ -138,19 +139,19 @@ TEST_P(ValuesOnEveryPolicy, ErrorsNameTheValuesThatAnOpChanges) {
   Values<int> y(engine, "y", 8);
   Value<int> x(engine, "x");
   const Var plain = engine.new_var("plain");
-  engine.push([](int&, int&, std::span<int>) { throw Error("boom"); }, overwrite(x), mutate(y[5]),
-              mutate(all(y, 0, 5)), {.name = "blur"});
+  engine.push([](int&, int&, std::span<int>) { throw Error("boom"); }, overwrite(x), mutate(y[5]), mutate(all(y, 0, 5)),
+              {.name = "blur"});
   engine.push([](int, int&) {}, read(y[5]), mutate(y[7]), {.name = "next"});
-  expect_error<OpError>([&] { y[7].get(); },
-                        {"op 'next' on 'y[7]' (pushed at ", " was skipped because op 'blur' on 'x', 'y[5]', 'y[0]', "
-                                                            "'y[1]' and 3 more (pushed at "});
+  expect_error<OpError>([&] { y[7].get(); }, {"op 'next' on 'y[7]' (pushed at ",
+                                              " was skipped because op 'blur' on 'x', 'y[0]', 'y[1]', "
+                                              "'y[2]' and 3 more (pushed at "});
   engine.push([] { throw Error("plain"); }, {mutate(plain)}, {.name = "untyped"});
   expect_error<OpError>([&] { engine.wait(plain); }, {"op 'untyped' (pushed at "});
   try {
     x.get();
     ADD_FAILURE();
   } catch (const OpError& error) {
-    EXPECT_EQ(error.failures().front()->changes, "'x', 'y[5]', 'y[0]', 'y[1]' and 3 more");
+    EXPECT_EQ(error.failures().front()->changes, "'x', 'y[0]', 'y[1]', 'y[2]' and 3 more");
   }
   for (Var var : {plain, x.var()}) engine.heal(var);
   for (std::size_t i = 0; i < y.size(); ++i) y[i].set(0);
@@ -271,6 +272,17 @@ TEST_F(ValuesOfPool, OfAnotherEngineAreRefused) {
   Value<int> x(other, "x");
   expect_error<MisuseError>([&] { engine.push([](int) {}, read(x), {.name = "mixed"}); },
                             {"op 'mixed' ", "names a variable of another engine"});
+}
+
+TEST_F(ValuesOfPool, TracesSayWhichValuesAnOpChanges) {
+  Values<int> tiles(engine, "tiles", 3);
+  Value<int> sum(engine, "sum");
+  engine.trace().start();
+  engine.push([](int, int& t, int& s) { s = ++t; }, read(tiles[0]), mutate(tiles[2]), overwrite(sum), {.name = "both"});
+  engine.push([](int) {}, read(sum), {.name = "reads"});
+  const ReadTrace trace = end_trace(engine);
+  EXPECT_EQ(trace.op("both").changes, "sum, tiles[2]");
+  EXPECT_EQ(trace.op("reads").changes, "");
 }
 
 TEST_F(ValuesOfPool, NamesOfVariablesTakeAnIndex) {

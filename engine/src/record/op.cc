@@ -1,5 +1,6 @@
 #include "record/op.h"
 
+#include <algorithm>
 #include <new>
 
 #include "graph/launch.h"
@@ -25,19 +26,19 @@ std::string name_of(std::string_view name, std::int32_t index) {
 std::string name_of(const VarState& var) { return name_of(var.name.load(), var.index); }
 
 std::string changes_of(OpRecord& op) noexcept try {
-  constexpr int most = 4;
-  std::string text;
-  int more = 0;
-  for (int named = 0; const Dep::Access& access : op.touches()) {
+  std::vector<std::pair<std::string_view, std::int32_t>> values;
+  for (const Dep::Access& access : op.touches()) {
     const VarState& var = var_of(access);
-    if ((!access.exclusive() && !access.commutes()) || var.index == VarState::no_value) continue;
-    if (++named > most) {
-      ++more;
-    } else {
-      text += (text.empty() ? "'" : ", '") + name_of(var) + "'";
-    }
+    const bool changes = access.exclusive() || access.commutes();
+    if (changes && var.index != VarState::no_value) values.emplace_back(var.name.load(), var.index);
   }
-  return more == 0 ? text : text + " and " + std::to_string(more) + " more";
+  std::ranges::sort(values);  // accesses are in the order of memory
+  constexpr std::size_t most = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, values.size()); ++i) {
+    text += (i == 0 ? "'" : ", '") + name_of(values[i].first, values[i].second) + "'";
+  }
+  return values.size() <= most ? text : text + " and " + std::to_string(values.size() - most) + " more";
 } catch (const std::bad_alloc&) {
   return {};
 }

@@ -77,13 +77,18 @@ class TraceReader {
   }
 
   void read_places(const TraceRecord& record, const std::byte* accesses, std::uint32_t op) {
+    std::vector<std::string> changes;
     for (std::uint32_t i = 0; i < record.accesses; ++i) {
       TracedAccess access;
       std::memcpy(&access, accesses + i * sizeof access, sizeof access);
       places_.push_back({access.place, op, record.retires});
-      if (access.value == nullptr || op == no_op || record.retires) continue;
-      std::string& changes = graph_.ops[op].changes;
-      changes += (changes.empty() ? "" : ", ") + name_of(access.value, access.index);
+      if (access.value != nullptr && !record.retires) changes.push_back(name_of(access.value, access.index));
+    }
+    if (op == no_op) return;
+    std::ranges::sort(changes);  // accesses are in the order of memory
+    for (const std::string& value : changes) {
+      std::string& text = graph_.ops[op].changes;
+      text += (text.empty() ? "" : ", ") + value;
     }
   }
 
