@@ -80,7 +80,7 @@ Row concat(const RowList& parts) {
   return all;
 }
 
-/// All functions of a list side by side, for expressions of any kind. `query` is as wide as the list.
+/// All functions of a list side by side, for expressions of any kind. `query` is as family_width as the list.
 template <class Expression>
 Expression all_of_list(const std::vector<Expression>& list, const Expression& query) {
   std::vector<Expression> scores;
@@ -120,12 +120,12 @@ TEST(VertexLists, OfEdgesAndTheVertexAreAsTheOracleComputesThem) {
   }
 }
 
-constexpr Index wide = 3;
+constexpr Index family_width = 3;
 
 /// A table of three rows: those of two children, and that of the vertex that attends to them and to itself.
 struct Family : OnHost {
-  const Parameter table = parameters.add("table", 3, wide, Initial::uniform(-1, 1));
-  const AdditiveAttention additive{parameters, "attention", {wide, wide, 4}};
+  const Parameter table = parameters.add("table", 3, family_width, Initial::uniform(-1, 1));
+  const AdditiveAttention additive{parameters, "attention", {family_width, family_width, 4}};
   LazyGraph graph{host, parameters};
 
   template <class Expression>
@@ -143,11 +143,12 @@ struct Family : OnHost {
   /// `list` makes the list of the root's children and its own value.
   std::vector<Values> by_vertices(std::size_t arity,
                                   const std::function<std::vector<Expr>(Vertex&, const State&, const Expr&)>& list) {
-    const VertexFunction leaf(
-        "leaf", {}, [&](Vertex& v) { v.scatter(v.state("h", wide), tanh(embedding(table, v.pull_index("row")))); });
+    const VertexFunction leaf("leaf", {}, [&](Vertex& v) {
+      v.scatter(v.state("h", family_width), tanh(embedding(table, v.pull_index("row"))));
+    });
     const VertexFunction root("root", {.arity = arity}, [&](Vertex& v) {
       const Expr own = tanh(embedding(table, v.pull_index("row")));
-      v.loss(loss(list(v, v.state("h", wide), own), own));
+      v.loss(loss(list(v, v.state("h", family_width), own), own));
     });
     GraphData data = graph_of({{}, {}, {0, 1}});
     data.kinds = {0, 0, 1};
@@ -183,14 +184,14 @@ TEST(Lists, MeanTheSameInVertexFunctionsLazyExpressionsAndCells) {
   family.graph.clear();
   const LazyCell of_operands = family.graph.cell("of operands", [&](CellBody& cell) {
     std::vector<Expr> list;
-    for (int i = 0; i < 3; ++i) list.push_back(cell.operand(wide));
+    for (int i = 0; i < 3; ++i) list.push_back(cell.operand(family_width));
     cell.result(family.loss(list, list[2]));
   });
   expect_alike(family.lazily([&](const auto& rows) { return of_operands({rows[0], rows[1], rows[2]}); }), expected);
   family.graph.clear();
   const LazyCell of_each = family.graph.cell("of each", [&](CellBody& cell) {
-    const Expr own = cell.operand(wide);
-    cell.result(family.loss(std::vector{cell.each(wide), own}, own));
+    const Expr own = cell.operand(family_width);
+    cell.result(family.loss(std::vector{cell.each(family_width), own}, own));
   });
   expect_alike(family.lazily([&](const auto& rows) { return of_each({rows[2]}, {}, std::span(rows).first(2)); }),
                expected);
