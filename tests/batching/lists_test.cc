@@ -221,6 +221,28 @@ TEST(VertexLists, AreOfTheVertexAloneWhereThereAreNoChildren) {
   EXPECT_EQ(minibatch.output("children").get(), (Floats{0, 0}));
 }
 
+/// In contrast to a child that `each` does not have.
+TEST(Lists, CountMissingChildrenAndEmptyOperandsAsZeros) {
+  OnHost s;
+  const VertexFunction function("pair", {.arity = 2}, [](Vertex& v) {
+    const State state = v.state("h", 1);
+    const Expr own = v.pull("x", 1);
+    v.scatter(state, own);
+    v.push("mean", windrow::mean({v.gather(0, state), v.gather(1, state), own}));
+    v.push("max", windrow::max({v.gather(0, state), own}));
+  });
+  const Minibatch minibatch = s.computed(function, {graph_of({{}, {0}}, {-3, -6})});
+  EXPECT_EQ(minibatch.output("mean").get(), (Floats{-1, -3}));
+  EXPECT_EQ(minibatch.output("max").get(), (Floats{0, -3}));
+
+  LazyGraph graph(s.host, s.parameters);
+  const LazyCell cell = graph.cell("pair", [](CellBody& body) {
+    const Expr left = body.operand(1), right = body.operand(1);
+    body.result(windrow::mean({left, right, windrow::max({left, right})}));
+  });
+  EXPECT_EQ(cell({{}, graph.input({-3})}).value(), (Floats{-1}));
+}
+
 TEST(VertexLists, HideTermsByMasksAndShareAlikeIfAllAreHidden) {
   OnHost s;
   const VertexFunction function("masks", {.arity = any_arity}, [](Vertex& v) {
