@@ -313,5 +313,32 @@ TEST(LazyDropout, OfACellHasTheMaskOfItsValueInGradients) {
   }
 }
 
+/// The masks are those of the same call with a Dropout, in all kinds of expressions.
+TEST(Dropout, ByARateAloneDropsElements) {
+  Chains chains({.rate = 0.25});
+  OnHost s({.workers = 2}, 7);
+  const VertexFunction function("by rate", {.arity = 1}, [](Vertex& v) {
+    const Expr dropped = dropout(v.pull("x", 40), 0.25);
+    v.push("dropped", dropped);
+    v.loss(row_sum(dropped));
+  });
+  const std::vector<GraphData> data = {Chains::chain(3), Chains::chain(5), Chains::chain(1)};
+  EXPECT_EQ(s.differentiated(function, data).output("dropped").get(), chains.dropped(chains.train()));
+  EXPECT_EQ(s.computed(function, data).output("dropped").get(), Floats(360, 1)) << "in inference";
+
+  LazyOnes lazy, other;
+  EXPECT_EQ(dropout(lazy.ones(), 0.25).value(), dropout(other.ones(), {.rate = 0.25}).value());
+  const auto cell_of = [](LazyOnes& on, auto how) {
+    const LazyCell cell =
+        on.graph.cell("drops", [how](CellBody& body) { body.result(dropout(body.operand(50), how)); });
+    return cell({on.ones()}).value();
+  };
+  const Floats dropped = cell_of(lazy, 0.25);
+  EXPECT_EQ(dropped, cell_of(other, Dropout{.rate = 0.25}));
+  EXPECT_NE(dropped, Floats(50, 1));
+  EXPECT_EQ(error_of<MisuseError>([&] { dropout(lazy.ones(), 1.0); }),
+            error_of<MisuseError>([&] { dropout(lazy.ones(), {.rate = 1}); }));
+}
+
 }  // namespace
 }  // namespace windrow::testing

@@ -63,6 +63,18 @@ TEST_F(KindsOfGraphs, AreNumbersOfFunctionsWhoseInputsTheyNeed) {
   InputGraph(function, {.child_begin = {0, 0}, .kinds = {2}});
 }
 
+TEST_F(KindsOfGraphs, AreNamedInErrorsWhereNobodyGaveThem) {
+  data.kinds.clear();
+  EXPECT_EQ(said_of(data),
+            "g: vertex 2 has 2 children; expected at most 1, the arity of make h (kind 0 of 3; GraphData::kinds is "
+            "empty)");
+  data = {.child_begin = {0, 0}};
+  EXPECT_EQ(said_of(data), "g: has no input 'x', which all pulls (kind 0 of 3; GraphData::kinds is empty)");
+  const VertexFunction leaf = maker("h");
+  EXPECT_EQ(error_of<MisuseError>([&] { InputGraph(leaf, data, "g"); }), "g: has no input 'x', which make h pulls")
+      << "a function of one kind needs no kinds";
+}
+
 TEST_F(KindsOfGraphs, ScatterWhatIsGatheredFromThem) {
   InputGraph(function, data);
   data.children = {0, 1, 0};
@@ -127,9 +139,15 @@ TEST_F(AnyArity, IsAskedForAndThenLookedAtAllAtOnce) {
             "cell: each of state 'h' in a function of arity 2; expected one of any_arity, or a gather by child");
   EXPECT_EQ(said_of_body({.arity = 2}, [](Vertex& v) { v.pull_edge("x", 2); }),
             "cell: edge input 'x' in a function of arity 2; expected one of any_arity, or a gather by child");
-  for (const auto reduce : {windrow::sum_children, windrow::softmax_children, windrow::max_children}) {
-    EXPECT_EQ(said_of_body({.arity = any_arity}, [&](Vertex& v) { reduce(v.pull("x", 2)); }),
-              "cell: a reduction over children of vertices x 2; expected a value of edges");
+  using Reduce = Expr (*)(const Expr&);
+  for (const auto& [name, reduce] :
+       std::map<std::string, Reduce>{{"sum_children", windrow::sum_children},
+                                     {"mean_children", windrow::mean_children},
+                                     {"softmax_children", windrow::softmax_children},
+                                     {"log_sum_exp_children", windrow::log_sum_exp_children},
+                                     {"max_children", windrow::max_children}}) {
+    EXPECT_EQ(said_of_body({.arity = any_arity}, [reduce](Vertex& v) { reduce(v.pull("x", 2)); }),
+              "cell: " + name + ": operand vertices x 2; expected a value of edges, such as Vertex::each()");
   }
   EXPECT_EQ(said_of_body({.arity = any_arity}, [](Vertex& v) { v.push("x", v.pull_edge("x", 2)); }),
             "cell: 'x' is of edges; expected a value of the vertex");

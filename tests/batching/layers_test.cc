@@ -257,6 +257,18 @@ TEST(Attention, TakesNoMemoryForAPairOfAQueryAndAKeyBeyondItsScore) {
   EXPECT_LT(training.stats().peak_bytes, states + 5 * mega);
 }
 
+TEST(Attention, ToChildrenAndTheVertexItselfTakesNoMemoryForAPair) {
+  constexpr Index keys = 300, queries = 300, states = keys * 2 * state_width * 4;
+  Reader reader(state_width);
+  const VertexFunction function = reader.function([](const Expr& query, const Expr& key, const Expr& value) {
+    return attend(DotAttention(), query, {key, query}, {value, query});
+  });
+  const Graphs graphs(function, {Reader::data(keys, queries)});
+  Runner runner(reader.host, function, reader.parameters);
+  runner.run(graphs.pointers).loss();
+  EXPECT_LT(runner.stats().peak_bytes, states + 2 * mega);
+}
+
 /// A training needs the hidden rows for its gradients.
 TEST(Attention, TakesNoMemoryForHiddenRowsInInference) {
   constexpr Index keys = 300, queries = 300, states = keys * 2 * state_width * 4;

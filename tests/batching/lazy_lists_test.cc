@@ -132,8 +132,9 @@ TEST_F(LazyLists, AreRefusedAsKeysThatDoNotFit) {
   EXPECT_EQ(said([&] { dot_attention(three[0], three, three, std::span(one).first(1)); }),
             "dot_attention: 1 masks for 3 keys; expected as many");
   EXPECT_EQ(said([&] { dot_attention(one[0], three, three); }),
-            "dot_attention: a query of width 1 and keys of width 3; expected one width");
-  EXPECT_EQ(said([&] { dot_attention(three[0], three, three, three); }), "dot_attention: masks of width 3; expected 1");
+            "dot_attention: the query is vertices x 1, key 0 is vertices x 3; expected one width");
+  EXPECT_EQ(said([&] { dot_attention(three[0], three, three, three); }),
+            "dot_attention: mask 0 is vertices x 3; expected a width of 1");
 }
 
 /// Weighted by themselves.
@@ -213,10 +214,12 @@ TEST_F(LazyLists, RefuseWhatDoesNotFit) {
   const std::vector<LazyExpr> none, one = {graph.input({1})}, two = {graph.input({1}), graph.input({1, 2})};
   const auto said = [](auto call) { return error_of<MisuseError>(call); };
   EXPECT_EQ(said([&] { max(none); }), "max of no expressions; expected one or more");
-  EXPECT_EQ(said([&] { log_sum_exp(two); }), "log_sum_exp of expressions of widths 1 and 2; expected one width");
+  EXPECT_EQ(said([&] { log_sum_exp(two); }),
+            "log_sum_exp: operand 0 is vertices x 1, operand 1 is vertices x 2; expected one width");
   EXPECT_EQ(said([&] { softmax(none); }), "softmax of no expressions; expected one or more");
-  EXPECT_EQ(said([&] { weighted_sum(one, two); }), "weighted_sum of 2 expressions by 1 weights; expected as many");
-  EXPECT_EQ(said([&] { weighted_sum(std::span(two).last(1), one); }), "weighted_sum: weights of width 2; expected 1");
+  EXPECT_EQ(said([&] { weighted_sum(one, two); }), "weighted_sum: 1 weights for 2 values; expected as many");
+  EXPECT_EQ(said([&] { weighted_sum(std::span(two).last(1), one); }),
+            "weighted_sum: weight 0 is vertices x 2; expected a width of 1");
   EXPECT_EQ(said([&] { k_max(one, 2); }), "k_max of 1 expressions: k 2; expected 1 to 1");
   EXPECT_EQ(
       said([&] { conv1d(one, filters, 3); }),

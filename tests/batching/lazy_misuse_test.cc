@@ -129,7 +129,7 @@ TEST_F(LazyMisuse, TellsWhatDoesNotFit) {
   EXPECT_EQ(said_of([&] { graph.index(std::array{1, 2, 3, 4, 5}); }), "an index of 5 numbers; expected at most 4");
   EXPECT_EQ(said_of([&] { graph.backward({}); }), "backward() of no loss; expected one or more");
   EXPECT_EQ(said_of([&] { graph.backward(std::array{x}); }), "backward(): a loss of width 2; expected 1");
-  EXPECT_EQ(said_of([&] { sum({}); }), "sum of no expressions; expected one or more");
+  EXPECT_EQ(said_of([&] { sum(std::span<const LazyExpr>()); }), "sum of no expressions; expected one or more");
   EXPECT_EQ(said_of([&] { apply(op::concat, std::vector<LazyOperand>(32, x), {}); }),
             "concat of 32 expressions; expected 31 at most");
   EXPECT_EQ(said_of([&] { x.scalar(); }), "scalar of an expression of width 2; expected 1");

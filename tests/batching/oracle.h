@@ -149,6 +149,7 @@ inline Row softmax_cross_entropy(const Row& logits, const OracleIndex& label) {
 }
 /// As in inference.
 inline Row dropout(const Row& x, const Dropout&) { return x; }
+inline Row dropout(const Row& x, double) { return x; }
 inline Row dropout(const Row& x, const OracleIndex& keys, double rate, std::uint64_t seed, std::uint32_t site) {
   return apply(op::dropout, {x}, {keys}, op::dropout_by(rate, seed, site));
 }

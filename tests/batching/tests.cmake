@@ -4,6 +4,7 @@ windrow_test(
           batching/large_gradient_test.cc batching/layers_test.cc batching/lazy_cell_test.cc
           batching/lazy_failure_test.cc batching/lazy_lists_test.cc batching/lazy_memory_test.cc
           batching/lazy_misuse_test.cc batching/lazy_task_test.cc batching/lazy_test.cc batching/lifetime_test.cc
+          batching/lists_test.cc
           batching/optimisations_test.cc batching/oracle.cc batching/oracle_test.cc batching/outside_test.cc
           batching/parameters_test.cc batching/runner_test.cc batching/vertex_function_test.cc
   WITHOUT_ENGINE batching/graph_test.cc batching/schedule_test.cc

@@ -190,18 +190,63 @@ TEST_F(BuildingBlocks, GrusAreWhatTheirFormulasSay) {
 
 TEST_F(BuildingBlocks, AParameterSetMayHoldSeveralTreeLstms) {
   const TreeLstmSizes sizes{.vocabulary = 5, .embedding = from, .hidden = hidden, .classes = 3};
-  const windrow::TreeLstm question(parameters, sizes, "question "), answer(parameters, sizes, "answer ");
-  const ChildSumTreeLstm third(parameters, sizes, ChildSumTreeLstm::Children::attention, "third ");
+  const windrow::TreeLstm question(parameters, sizes, "question"), answer(parameters, sizes, "answer");
+  const ChildSumTreeLstm third(parameters, sizes, ChildSumTreeLstm::Children::attention, "third");
   for (const std::string name : {"question words", "answer words", "third attention score"}) {
     EXPECT_EQ(parameters.name(parameters.find(name)), name);
   }
-  EXPECT_NE(error_of<MisuseError>([&] { windrow::TreeLstm(parameters, sizes, "answer "); }), "");
+  EXPECT_NE(error_of<MisuseError>([&] { windrow::TreeLstm(parameters, sizes, "answer"); }), "");
   const std::pair none(graph.zeros(hidden), graph.zeros(hidden));
   const auto of = [&](const windrow::TreeLstm& tree) { return tree.cell(tree.read(graph.index(3)), none, none).first; };
   graph.backward(std::vector{row_sum(of(question) * of(answer))});
   for (const char* const name : {"question leaf", "answer leaf"}) {
     const Values gradient = dense(parameters, parameters.find(name));
     EXPECT_NE(gradient, Values(gradient.size(), 0)) << name;
+  }
+}
+
+/// Checkpoints contain these names: a change of one needs a table that maps the old ones.
+TEST(NamesOfParameters, AreThoseOfTheBlockAndARole) {
+  using Add = std::function<void(Parameters&, const std::string&)>;
+  using Roles = std::vector<std::string>;
+  struct Block {
+    Add add;
+    Roles roles;
+  };
+  const TreeLstmSizes sizes{.vocabulary = 5, .embedding = from, .hidden = hidden, .classes = 3};
+  using Children = ChildSumTreeLstm::Children;
+  const Roles child_sum = {"words", "in", "sum", "bias", "forget", "forget_in", "forget_bias", "head", "head_bias"};
+  Roles attending = child_sum;
+  attending.insert(attending.end(), {"attention", "attention score"});
+  const std::vector<Block> blocks = {
+      {[](auto& p, auto& name) {
+         Lstm(p, name, {from, hidden});
+       },
+       {"in", "recurrent", "bias"}},
+      {[](auto& p, auto& name) {
+         Gru(p, name, {from, hidden});
+       },
+       {"in", "recurrent", "bias", "recurrent bias"}},
+      {[](auto& p, auto& name) {
+         AdditiveAttention(p, name, {hidden, from, 5});
+       },
+       {"query", "key", "score"}},
+      {[](auto& p, auto& name) { Crf(p, name, 4); }, {"transitions", "start", "stop"}},
+      {[&](auto& p, auto& name) { windrow::TreeLstm(p, sizes, name); },
+       {"words", "leaf", "inner", "bias", "forget", "forget_bias", "head", "head_bias"}},
+      {[&](auto& p, auto& name) { ChildSumTreeLstm(p, sizes, Children::sum, name); }, child_sum},
+      {[&](auto& p, auto& name) { ChildSumTreeLstm(p, sizes, Children::attention, name); }, attending}};
+  for (const auto& [add, roles] : blocks) {
+    for (const std::string block : {"left", "left ", ""}) {
+      OnHost s;
+      add(s.parameters, block);
+      ASSERT_EQ(s.parameters.size(), roles.size());
+      for (std::size_t i = 0; i < roles.size(); ++i) {
+        EXPECT_EQ(s.parameters.name(s.parameters[i]), (block.empty() ? "" : "left ") + roles[i]);
+      }
+      add(s.parameters, "right");
+      EXPECT_NE(error_of<MisuseError>([&] { add(s.parameters, block); }), "");
+    }
   }
 }
 
@@ -226,9 +271,9 @@ TEST_F(BuildingBlocks, AttentionIsToListsOfAnyLength) {
   EXPECT_EQ(said([&] { attend(additive, query, keys, keys, std::span(masks).first(2)); }),
             "attend: 2 masks for 21 keys; expected as many");
   EXPECT_EQ(said([&] { attend(DotAttention(), query, keys, keys); }),
-            "dot_attention: a query of width 4 and keys of width 3; expected one width");
+            "dot_attention: the query is vertices x 4, key 0 is vertices x 3; expected one width");
   EXPECT_EQ(said([&] { attend(additive, query, keys, std::span(keys).first(2)); }),
-            "weighted_sum of 2 expressions by 21 weights; expected as many");
+            "weighted_sum: 21 weights for 2 values; expected as many");
 }
 
 }  // namespace

@@ -256,17 +256,20 @@ Expr Tracing::to_children(const Expr& x) {
   return add(op::gather_rows, {x}, {&consumer, 1}, {});
 }
 
-Expr Tracing::over_children(const Operator& op, const Expr& x) {
-  if (x.type().rows != Rows::edges()) {
-    throw MisuseError(function.name + ": a reduction over children of " + to_string(x.type()) +
-                      "; expected a value of edges");
-  }
+void Tracing::check_of_edges(const char* what, const Expr& x) const {
+  if (x.type().rows == Rows::edges()) return;
+  throw MisuseError(function.name + ": " + what + ": operand " + to_string(x.type()) +
+                    "; expected a value of edges, such as Vertex::each()");
+}
+
+Expr Tracing::over_children(const char* what, const Operator& op, const Expr& x) {
+  check_of_edges(what, x);
   const IndexExpr edges = index_expr(structure(IndexField::Holds::edges));
   return add(op, {x}, {&edges, 1}, {});
 }
 
 Expr Tracing::is_first_maximum(const Expr& x) {
-  const Expr place = over_children(op::segment_argmax, x);
+  const Expr place = over_children("k_max_children", op::segment_argmax, x);
   const IndexExpr sibling = index_expr(structure(IndexField::Holds::sibling));
   return add(op::gather_where, {place, constant(x.width(), 1)}, {&sibling, 1}, {});
 }

@@ -57,8 +57,10 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
   void find_gradient();
   /// A row for each edge: the row of its consumer.
   Expr to_children(const Expr& x);
+  /// Throws MisuseError unless x is a value of edges. `what`: the name of the function for errors.
+  void check_of_edges(const char* what, const Expr& x) const;
   /// Reduces the rows of a vertex's edges by an operator on segments.
-  Expr over_children(const Operator& op, const Expr& x);
+  Expr over_children(const char* what, const Operator& op, const Expr& x);
   /// 1 for each element of an edge that is the first to reach the maximum over the edges of its consumer, otherwise 0.
   Expr is_first_maximum(const Expr& x);
   /// The weight of each child in a mean over children.

@@ -193,6 +193,9 @@ static LazyExpr applied_in_pieces(const Operator& op, std::span<const lazy::Oper
 LazyExpr concat(std::span<const LazyOperand> parts, std::source_location from) {
   return applied_in_pieces(op::concat, std::vector<lazy::OperandRef>(parts.begin(), parts.end()), from);
 }
+LazyExpr concat(std::span<const LazyExpr> parts, std::source_location from) {
+  return applied_in_pieces(op::concat, std::vector<lazy::OperandRef>(parts.begin(), parts.end()), from);
+}
 LazyExpr concat(std::initializer_list<lazy::OperandRef> parts, std::source_location from) {
   return applied_in_pieces(op::concat, std::span(parts.begin(), parts.size()), from);
 }

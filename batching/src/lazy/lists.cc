@@ -1,4 +1,6 @@
 // Functions of lists of lazy expressions.
+#include "ir/lists.h"
+
 #include <string>
 
 #include "lazy/record.h"
@@ -6,18 +8,6 @@
 
 namespace windrow {
 namespace {
-
-/// Throws MisuseError unless the list has terms of one width. Returns the width.
-Index width_of(const char* what, std::span<const LazyExpr> terms) {
-  if (terms.empty()) throw MisuseError(std::string(what) + " of no expressions; expected one or more");
-  const Index width = terms[0].width();
-  for (const LazyExpr& term : terms) {
-    if (term.width() == width) continue;
-    throw MisuseError(std::string(what) + " of expressions of widths " + std::to_string(width) + " and " +
-                      std::to_string(term.width()) + "; expected one width");
-  }
-  return width;
-}
 
 /// Joins neighbours until one expression is left.
 template <class Join>
@@ -56,17 +46,17 @@ LazyExpr called(lazy::OwnCell which, const std::vector<Index>& each, std::span<c
 }  // namespace
 
 LazyExpr max(std::span<const LazyExpr> terms, std::source_location from) {
-  width_of("max", terms);
+  width_of_list("max", "operand", terms);
   return joined(op::maximum, terms, from);
 }
 
 LazyExpr log_sum_exp(std::span<const LazyExpr> terms, std::source_location from) {
-  width_of("log_sum_exp", terms);
+  width_of_list("log_sum_exp", "operand", terms);
   return joined(op::log_add_exp, terms, from);
 }
 
 std::vector<LazyExpr> softmax(std::span<const LazyExpr> terms, std::source_location from) {
-  width_of("softmax", terms);
+  width_of_list("softmax", "operand", terms);
   const LazyExpr top = apply(op::stop_gradient, {joined(op::maximum, terms, from)}, {}, {}, from);
   std::vector<LazyExpr> shares;
   for (const LazyExpr& term : terms) {
@@ -77,46 +67,23 @@ std::vector<LazyExpr> softmax(std::span<const LazyExpr> terms, std::source_locat
   return shares;
 }
 
-LazyExpr weighted_sum(std::span<const LazyExpr> weights, std::span<const LazyExpr> values, std::source_location from) {
-  if (weights.size() != values.size()) {
-    throw MisuseError("weighted_sum of " + std::to_string(values.size()) + " expressions by " +
-                      std::to_string(weights.size()) + " weights; expected as many");
-  }
-  const std::vector<Index> each = {width_of("weighted_sum", values), width_of("weighted_sum", weights)};
-  if (each[1] != 1) {
-    throw MisuseError("weighted_sum: weights of width " + std::to_string(each[1]) + "; expected 1");
-  }
-  return called(lazy::OwnCell::weighted_sum, each, {}, {values, weights}, from);
+LazyExpr weighted_sum(ListOf<LazyExpr> weights, ListOf<LazyExpr> values, std::source_location from) {
+  check_weighted_sum<LazyExpr>("weighted_sum", weights, values);
+  return called(lazy::OwnCell::weighted_sum, {values[0].width(), 1}, {}, {values, weights}, from);
 }
 
-LazyExpr dot_attention(const LazyExpr& query, std::span<const LazyExpr> keys, std::span<const LazyExpr> values,
-                       std::span<const LazyExpr> masks, std::source_location from) {
-  const auto refuse = [](const std::string& why) { throw MisuseError("dot_attention: " + why); };
-  const auto require_count = [&](const char* what, std::size_t count) {
-    if (count == keys.size()) return;
-    refuse(std::to_string(count) + " " + what + " for " + std::to_string(keys.size()) + " keys; expected as many");
-  };
-  require_count("values", values.size());
-  std::vector<Index> each = {width_of("dot_attention", keys), width_of("dot_attention", values)};
-  if (query.width() != each[0]) {
-    refuse("a query of width " + std::to_string(query.width()) + " and keys of width " + std::to_string(each[0]) +
-           "; expected one width");
-  }
-  if (!masks.empty()) {
-    require_count("masks", masks.size());
-    each.push_back(width_of("dot_attention", masks));
-    if (each[2] != 1) refuse("masks of width " + std::to_string(each[2]) + "; expected 1");
-  }
+LazyExpr dot_attention(const LazyExpr& query, ListOf<LazyExpr> keys, ListOf<LazyExpr> values, ListOf<LazyExpr> masks,
+                       std::source_location from) {
+  check_attention<LazyExpr>("dot_attention", query, keys, values, masks);
+  std::vector<Index> each = {keys[0].width(), values[0].width()};
+  if (!masks.empty()) each.push_back(1);
   const lazy::OperandRef operand = query;
   return called(lazy::OwnCell::attention, each, {&operand, 1}, {keys, values, masks}, from);
 }
 
 LazyExpr k_max(std::span<const LazyExpr> terms, Index k, std::source_location from) {
-  const Index width = width_of("k_max", terms);
-  if (k < 1 || static_cast<Index>(terms.size()) < k) {
-    throw MisuseError("k_max of " + std::to_string(terms.size()) + " expressions: k " + std::to_string(k) +
-                      "; expected 1 to " + std::to_string(terms.size()));
-  }
+  const Index width = width_of_list("k_max", "operand", terms);
+  check_k_max("k_max", k, terms.size());
   return in_a_tree({terms.begin(), terms.end()}, [&](const LazyExpr& x, const LazyExpr& y) {
     const LazyExpr both = apply(op::concat, {x, y}, {}, {}, from);
     if (both.width() <= k * width) return both;
@@ -126,7 +93,7 @@ LazyExpr k_max(std::span<const LazyExpr> terms, Index k, std::source_location fr
 
 std::vector<LazyExpr> conv1d(std::span<const LazyExpr> values, const Parameter& filters, Index window,
                              std::source_location from) {
-  const Index width = width_of("conv1d", values);
+  const Index width = width_of_list("conv1d", "value", values);
   if (window < 1 || filters.type().rows != Rows::count(window * width)) {
     throw MisuseError("conv1d: values of width " + std::to_string(width) + ", a window of " + std::to_string(window) +
                       ", filters " + to_string(filters.type()) +

@@ -30,7 +30,13 @@ class InputGraph::Loading {
 
  private:
   static std::string number(std::int64_t value) { return std::to_string(value); }
-  [[noreturn]] void refuse(const std::string& why) const { throw MisuseError(graph_.name() + ": " + why); }
+  /// Says if all vertices are of kind 0 since nobody gave kinds, which is then the likely cause.
+  [[noreturn]] void refuse(const std::string& why) const {
+    const bool forgotten = function_.kinds.size() > 1 && data_.kinds.empty();
+    const std::string all_of_0 =
+        forgotten ? " (kind 0 of " + number(std::ssize(function_.kinds)) + "; GraphData::kinds is empty)" : "";
+    throw MisuseError(graph_.name() + ": " + why + all_of_0);
+  }
   std::int32_t vertices() const { return static_cast<std::int32_t>(data_.child_begin.size()) - 1; }
   std::size_t kind_number(std::size_t v) const {
     return data_.kinds.empty() ? 0 : static_cast<std::size_t>(data_.kinds[v]);

@@ -8,9 +8,9 @@ namespace windrow {
 
 Lstm::Lstm(Parameters& parameters, const std::string& name, Sizes sizes)
     : sizes_(sizes),
-      in_(parameters.add_product(name + " in", sizes.from, 4 * sizes.hidden)),
-      recurrent_(parameters.add_product(name + " recurrent", sizes.hidden, 4 * sizes.hidden)),
-      bias_(parameters.add(name + " bias", 1, 4 * sizes.hidden, Initial::zeros())) {
+      in_(parameters.add_product(parameter_name(name, "in"), sizes.from, 4 * sizes.hidden)),
+      recurrent_(parameters.add_product(parameter_name(name, "recurrent"), sizes.hidden, 4 * sizes.hidden)),
+      bias_(parameters.add(parameter_name(name, "bias"), 1, 4 * sizes.hidden, Initial::zeros())) {
   // A positive bias of the forget gate keeps cell states at the start of training (Jozefowicz et al. 2015).
   const auto h = static_cast<std::ptrdiff_t>(sizes.hidden);
   std::vector<float> bias(static_cast<std::size_t>(4 * h), 0);
@@ -25,10 +25,10 @@ double Lstm::flops(std::int64_t steps, std::int64_t sequences) const {
 
 Gru::Gru(Parameters& parameters, const std::string& name, Sizes sizes)
     : sizes_(sizes),
-      in_(parameters.add_product(name + " in", sizes.from, 3 * sizes.hidden)),
-      recurrent_(parameters.add_product(name + " recurrent", sizes.hidden, 3 * sizes.hidden)),
-      bias_(parameters.add(name + " bias", 1, 3 * sizes.hidden, Initial::zeros())),
-      recurrent_bias_(parameters.add(name + " recurrent bias", 1, 3 * sizes.hidden, Initial::zeros())) {}
+      in_(parameters.add_product(parameter_name(name, "in"), sizes.from, 3 * sizes.hidden)),
+      recurrent_(parameters.add_product(parameter_name(name, "recurrent"), sizes.hidden, 3 * sizes.hidden)),
+      bias_(parameters.add(parameter_name(name, "bias"), 1, 3 * sizes.hidden, Initial::zeros())),
+      recurrent_bias_(parameters.add(parameter_name(name, "recurrent bias"), 1, 3 * sizes.hidden, Initial::zeros())) {}
 
 double Gru::flops(std::int64_t steps, std::int64_t sequences) const {
   const auto from = static_cast<double>(sizes_.from), h = static_cast<double>(sizes_.hidden);
@@ -36,13 +36,13 @@ double Gru::flops(std::int64_t steps, std::int64_t sequences) const {
 }
 
 AdditiveAttention::AdditiveAttention(Parameters& parameters, const std::string& name, Sizes sizes)
-    : query_(parameters.add_product(name + " query", sizes.query, sizes.hidden)),
-      key_(parameters.add_product(name + " key", sizes.key, sizes.hidden)),
-      score_(parameters.add_product(name + " score", sizes.hidden, 1)) {}
+    : query_(parameters.add_product(parameter_name(name, "query"), sizes.query, sizes.hidden)),
+      key_(parameters.add_product(parameter_name(name, "key"), sizes.key, sizes.hidden)),
+      score_(parameters.add_product(parameter_name(name, "score"), sizes.hidden, 1)) {}
 
 Crf::Crf(Parameters& parameters, const std::string& name, Index tags)
-    : transitions_(parameters.add(name + " transitions", tags, tags, Initial::zeros())),
-      start_(parameters.add(name + " start", 1, tags, Initial::zeros())),
-      stop_(parameters.add(name + " stop", tags, 1, Initial::zeros())) {}
+    : transitions_(parameters.add(parameter_name(name, "transitions"), tags, tags, Initial::zeros())),
+      start_(parameters.add(parameter_name(name, "start"), 1, tags, Initial::zeros())),
+      stop_(parameters.add(parameter_name(name, "stop"), tags, 1, Initial::zeros())) {}
 
 }  // namespace windrow

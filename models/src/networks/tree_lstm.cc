@@ -21,20 +21,21 @@ double TreeLstm::flops(std::int64_t leaves, std::int64_t inner) const {
 }
 
 ChildSumTreeLstm::ChildSumTreeLstm(Parameters& parameters, TreeLstmSizes sizes, Children children,
-                                   const std::string& prefix)
+                                   const std::string& name)
     : sizes_(sizes),
-      words_(parameters.add(prefix + "words", sizes.vocabulary, sizes.embedding, Initial::uniform(-0.1f, 0.1f))),
-      in_(parameters.add_product(prefix + "in", sizes.embedding, 3 * sizes.hidden)),
-      sum_(parameters.add_product(prefix + "sum", sizes.hidden, 3 * sizes.hidden)),
-      bias_(parameters.add(prefix + "bias", 1, 3 * sizes.hidden, Initial::zeros())),
-      forget_(parameters.add_product(prefix + "forget", sizes.hidden, sizes.hidden)),
-      forget_in_(parameters.add_product(prefix + "forget_in", sizes.embedding, sizes.hidden)),
-      forget_bias_(parameters.add(prefix + "forget_bias", 1, sizes.hidden, Initial::constant(1))),
-      head_(parameters.add_product(prefix + "head", sizes.hidden, sizes.classes)),
-      head_bias_(parameters.add(prefix + "head_bias", 1, sizes.classes, Initial::zeros())) {
+      words_(parameters.add(parameter_name(name, "words"), sizes.vocabulary, sizes.embedding,
+                            Initial::uniform(-0.1f, 0.1f))),
+      in_(parameters.add_product(parameter_name(name, "in"), sizes.embedding, 3 * sizes.hidden)),
+      sum_(parameters.add_product(parameter_name(name, "sum"), sizes.hidden, 3 * sizes.hidden)),
+      bias_(parameters.add(parameter_name(name, "bias"), 1, 3 * sizes.hidden, Initial::zeros())),
+      forget_(parameters.add_product(parameter_name(name, "forget"), sizes.hidden, sizes.hidden)),
+      forget_in_(parameters.add_product(parameter_name(name, "forget_in"), sizes.embedding, sizes.hidden)),
+      forget_bias_(parameters.add(parameter_name(name, "forget_bias"), 1, sizes.hidden, Initial::constant(1))),
+      head_(parameters.add_product(parameter_name(name, "head"), sizes.hidden, sizes.classes)),
+      head_bias_(parameters.add(parameter_name(name, "head_bias"), 1, sizes.classes, Initial::zeros())) {
   if (children == Children::sum) return;
-  attention_ = {parameters.add_product(prefix + "attention", sizes.hidden, sizes.hidden),
-                parameters.add_product(prefix + "attention score", sizes.hidden, 1)};
+  attention_ = {parameters.add_product(parameter_name(name, "attention"), sizes.hidden, sizes.hidden),
+                parameters.add_product(parameter_name(name, "attention score"), sizes.hidden, 1)};
 }
 
 double ChildSumTreeLstm::flops(std::int64_t leaves, std::int64_t inner, std::int64_t edges) const {

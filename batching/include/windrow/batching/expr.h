@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "windrow/batching/internal/expression_operators.h"
 #include "windrow/batching/parameters.h"
@@ -107,7 +108,13 @@ Expr apply(const Operator& op, std::initializer_list<Operand> in, std::initializ
            const Attributes& attributes = {});
 
 // Operators beside those of expression_operators.h. All throw as apply() does.
+/// The operands side by side. If one is a value of edges, so is the result.
 Expr concat(std::span<const Operand> parts);
+Expr concat(std::span<const Expr> parts);
+template <class = void>  // see apply()
+Expr concat(std::initializer_list<Operand> parts) {
+  return concat(std::span(parts.begin(), parts.size()));
+}
 template <std::convertible_to<Operand>... Parts>
 requires(sizeof...(Parts) > 0) Expr concat(const Parts&... parts) {
   const Operand operands[] = {parts...};
@@ -137,5 +144,49 @@ Expr log_sum_exp_children(const Expr& x);
 Expr softmax_children(const Expr& x);
 /// Hands the vertex's value to each of its edges; apply() does so implicitly.
 Expr to_children(const Expr& x);
+
+// Functions of lists, as lazy.h and lazy_cell.h have them for lazy expressions. Lists are vectors, arrays or spans, or
+// in braces, as in windrow::softmax({x, y}).
+//
+// A value of the vertex is one term of the list. A value of edges stands for as many terms as the vertex has children,
+// so the vertex attends to all its children and to itself by
+//
+//   attend(DotAttention(), own, {v.each(h), own}, {v.each(h), own})
+//
+// and f_children(x) is f({x}). The gather of a missing child is a term of zeros. Without terms the result is zero: that
+// of a list of values of edges, for a vertex without children. The expressions of a list have one width. All throw
+// MisuseError, naming the vertex function, for an empty list and for different widths.
+Expr sum(std::span<const Expr> terms);
+Expr mean(std::span<const Expr> terms);
+/// The maximum of each column, NaN if one is NaN. Of equal terms the first one gets the gradient.
+Expr max(std::span<const Expr> terms);
+/// log(sum of exp(x)) of each column; finite for finite terms, -inf if all are.
+Expr log_sum_exp(std::span<const Expr> terms);
+/// The softmax over all terms, for each column: an expression for each of the list, of edges where that one is. For
+/// terms of -1e30 and -inf see softmax_children().
+std::vector<Expr> softmax(std::span<const Expr> terms);
+/// The k largest terms of each column, in the order of the list; the result is k times as wide as a term. For values of
+/// the vertex: see k_max_children() for others. Throws MisuseError for k below 1 and above the length of the list.
+Expr k_max(std::span<const Expr> terms, Index k);
+inline Expr sum(std::initializer_list<Expr> terms) { return sum(std::span(terms.begin(), terms.size())); }
+inline Expr mean(std::initializer_list<Expr> terms) { return mean(std::span(terms.begin(), terms.size())); }
+inline Expr max(std::initializer_list<Expr> terms) { return max(std::span(terms.begin(), terms.size())); }
+inline Expr log_sum_exp(std::initializer_list<Expr> terms) {
+  return log_sum_exp(std::span(terms.begin(), terms.size()));
+}
+inline std::vector<Expr> softmax(std::initializer_list<Expr> terms) {
+  return softmax(std::span(terms.begin(), terms.size()));
+}
+inline Expr k_max(std::initializer_list<Expr> terms, Index k) {
+  return k_max(std::span(terms.begin(), terms.size()), k);
+}
+/// The sum of each value times its weight, an expression of width 1. Throws MisuseError also for lists of two lengths,
+/// and for a value of edges whose weight is none, or the other way round.
+Expr weighted_sum(ListOf<Expr> weights, ListOf<Expr> values);
+/// The sum of the values, weighted by the softmax of the dot products of their keys with the query, a value of the
+/// vertex. `masks`, of width 1, are added to the dot products, if there are any: -1e30 hides a key, 0 does not. Throws
+/// MisuseError as weighted_sum() does, and for a query that is not as wide as the keys. attend() of
+/// windrow/models/layers.h scales the query, and has other scores.
+Expr dot_attention(const Expr& query, ListOf<Expr> keys, ListOf<Expr> values, ListOf<Expr> masks = {});
 
 }  // namespace windrow

@@ -29,7 +29,7 @@ struct GraphData {
   /// children does not exist.
   std::vector<std::int32_t> children = {};
   /// For each vertex, the index of the function that computes it, if the vertex function consists of several; empty if
-  /// all are 0.
+  /// all are 0. Errors of a graph whose function has several kinds say that they are empty.
   std::vector<std::int32_t> kinds = {};
   /// Inputs, by the name by which the vertex function pulls them: the rows of all vertices, contiguous. Rows of
   /// vertices whose kind does not pull the input are ignored.

@@ -328,6 +328,7 @@ LazyExpr apply(const Operator& op, std::initializer_list<lazy::OperandRef> in,
 /// matmul(x, w) + b.
 LazyExpr affine(const lazy::OperandRef& x, const Parameter& w, const Parameter& b);
 LazyExpr concat(std::span<const LazyOperand> parts, std::source_location from = std::source_location::current());
+LazyExpr concat(std::span<const LazyExpr> parts, std::source_location from = std::source_location::current());
 LazyExpr concat(std::initializer_list<lazy::OperandRef> parts,
                 std::source_location from = std::source_location::current());
 template <std::same_as<LazyExpr>... Others>
@@ -340,8 +341,16 @@ LazyExpr embedding(const Parameter& table, const LazyIndex& row,
 LazyExpr mean(const lazy::OperandRef& x);
 
 /// Sum and mean of expressions of one width. Throw MisuseError if there are none. lazy_cell.h has more functions of
-/// lists.
+/// lists, and expr.h has them for vertex functions and cells.
 LazyExpr sum(std::span<const LazyExpr> terms, std::source_location from = std::source_location::current());
 LazyExpr mean(std::span<const LazyExpr> terms, std::source_location from = std::source_location::current());
+inline LazyExpr sum(std::initializer_list<LazyExpr> terms,
+                    std::source_location from = std::source_location::current()) {
+  return sum(std::span(terms.begin(), terms.size()), from);
+}
+inline LazyExpr mean(std::initializer_list<LazyExpr> terms,
+                     std::source_location from = std::source_location::current()) {
+  return mean(std::span(terms.begin(), terms.size()), from);
+}
 
 }  // namespace windrow

@@ -105,9 +105,11 @@ class LazyCell {
 
 // Functions of lists of lazy expressions, of any length: pooling, attention, convolution over a sequence.
 //
-// Beside sum() and mean() of lazy.h. A list of n expressions takes about n operations, in a tree whose depth grows with
-// the logarithm of n, so lists of different lengths share batches. The expressions of a list have one width. All throw
-// MisuseError for an empty list and for different widths. Operators that fail name the line `from`.
+// Beside sum() and mean() of lazy.h; expr.h has those of the first part for vertex functions and cells, under the same
+// names. Lists are vectors, arrays or spans, or in braces, as in windrow::softmax({x, y}). A list of n expressions
+// takes about n operations, in a tree whose depth grows with the logarithm of n, so lists of different lengths share
+// batches. The expressions of a list have one width. All throw MisuseError for an empty list and for different widths.
+// Operators that fail name the line `from`.
 
 /// The maximum of each column, NaN if one is NaN; of equal elements the first one gets the gradient.
 LazyExpr max(std::span<const LazyExpr> terms, std::source_location from = std::source_location::current());
@@ -116,21 +118,39 @@ LazyExpr log_sum_exp(std::span<const LazyExpr> terms, std::source_location from 
 /// The softmax over the list, for each column. A term of -1e30 or -inf gets 0; if all have it, see softmax_children().
 std::vector<LazyExpr> softmax(std::span<const LazyExpr> terms,
                               std::source_location from = std::source_location::current());
+/// The k largest elements of each column, in the order in which they are in the list (k-max pooling, Kalchbrenner et
+/// al. 2014): first those of the first term, then the next ones. The result is k times as wide as a term. Throws
+/// MisuseError for k below 1 and above the length of the list.
+LazyExpr k_max(std::span<const LazyExpr> terms, Index k, std::source_location from = std::source_location::current());
+inline LazyExpr max(std::initializer_list<LazyExpr> terms,
+                    std::source_location from = std::source_location::current()) {
+  return max(std::span(terms.begin(), terms.size()), from);
+}
+inline LazyExpr log_sum_exp(std::initializer_list<LazyExpr> terms,
+                            std::source_location from = std::source_location::current()) {
+  return log_sum_exp(std::span(terms.begin(), terms.size()), from);
+}
+inline std::vector<LazyExpr> softmax(std::initializer_list<LazyExpr> terms,
+                                     std::source_location from = std::source_location::current()) {
+  return softmax(std::span(terms.begin(), terms.size()), from);
+}
+inline LazyExpr k_max(std::initializer_list<LazyExpr> terms, Index k,
+                      std::source_location from = std::source_location::current()) {
+  return k_max(std::span(terms.begin(), terms.size()), k, from);
+}
 /// The sum of each value times its weight, an expression of width 1. One operation, as the call of a cell; values are
 /// copied once for each flush, however many sums there are. Throws MisuseError also for lists of two lengths.
-LazyExpr weighted_sum(std::span<const LazyExpr> weights, std::span<const LazyExpr> values,
+LazyExpr weighted_sum(ListOf<LazyExpr> weights, ListOf<LazyExpr> values,
                       std::source_location from = std::source_location::current());
 /// The sum of the values, weighted by the softmax of the dot products of their keys with the query. `masks`, of width
 /// 1, are added to the dot products, if there are any: -1e30 hides a key, 0 does not. One operation, as the call of a
 /// cell; keys and values are copied once for each flush, however many queries there are. Throws MisuseError also for
 /// lists of different lengths, and for a query that is not as wide as the keys.
-LazyExpr dot_attention(const LazyExpr& query, std::span<const LazyExpr> keys, std::span<const LazyExpr> values,
-                       std::span<const LazyExpr> masks = {},
-                       std::source_location from = std::source_location::current());
-/// The k largest elements of each column, in the order in which they are in the list (k-max pooling, Kalchbrenner et
-/// al. 2014): first those of the first term, then the next ones. The result is k times as wide as a term. Throws
-/// MisuseError for k below 1 and above the length of the list.
-LazyExpr k_max(std::span<const LazyExpr> terms, Index k, std::source_location from = std::source_location::current());
+LazyExpr dot_attention(const LazyExpr& query, ListOf<LazyExpr> keys, ListOf<LazyExpr> values,
+                       ListOf<LazyExpr> masks = {}, std::source_location from = std::source_location::current());
+
+// For lazy expressions alone.
+
 /// A convolution over a sequence: the product of each window of neighbouring values, side by side, with the filters, of
 /// window * width rows. Zeros surround the sequence, so the result has as many expressions as the list: its i-th one
 /// sees the values from i - (window - 1) / 2 on. Throws MisuseError also for a window below 1, and if the filters do

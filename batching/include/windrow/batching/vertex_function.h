@@ -23,6 +23,18 @@
 // A graph can use several functions, such as an encoder and a decoder. They are combined into one function with several
 // kinds; GraphData::kinds says which kind computes each vertex. States are matched by name.
 //
+// Leaves and inner vertices that compute different things have three forms:
+//
+//   One body      Missing children and missing indices (Presence::sometimes) are zeros, as in the example above. The
+//                 form for formulas in which zeros are right, such as sums of products. See TreeLstm in
+//                 windrow/models/tree_lstm.h. Leaves cost as little as with a function of their own; see Types below.
+//   Kinds         VertexFunction("tree", {leaf, inner}): a function each, and GraphData::kinds with 0 or 1 for each
+//                 vertex. The form for different formulas, inputs, outputs or losses, where zeros would be wrong: a
+//                 bias or a softmax over children that a leaf must not have. Each kind pulls only its own inputs.
+//   Two functions Each with a runner and graphs of its own; the second pulls outputs of the first by pull_row(). The
+//                 form for parts that are trained or used apart, such as an encoder that several networks read. Costs a
+//                 minibatch for each, and gradients by Runner::record() and backward().
+//
 // Contract
 //   Types    Values from missing children and missing indices are zero. Since it is known before the run which vertices
 //            lack them, values that are zero for that reason are not computed. So a leaf computes no product with

@@ -54,7 +54,7 @@ class LanguageModel {
   auto logits(auto& v) const {
     const auto word = sizes_.dropout.of_word(embedding(words_, v.pull_index("word")));
     const auto own = lstm_.step(v, lstm_.states(v, "h"), lstm_.project(word));
-    const auto read = dropout(own, {.rate = sizes_.dropout.element});
+    const auto read = dropout(own, sizes_.dropout.element);
     return (head_ ? matmul(read, *head_) : matmul_nt(read, words_)) + head_bias_;
   }
 

@@ -1,4 +1,10 @@
 // Building blocks for networks of your own: LSTM and GRU, attention, conditional random fields. Start here.
+//
+// Names of parameters: a block that was made with NAME names its parameters "NAME ROLE", as parameter_name() does, so
+// Lstm(parameters, "encoder", ...) adds "encoder in", "encoder recurrent" and "encoder bias". A role is a word, or
+// several joined by _ (Gru's "recurrent bias" is older than this rule). A block within a block has the name
+// "NAME PART". Tree-LSTMs may have no name; then a parameter's name is its role. Checkpoints contain these names, so a
+// role never changes.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -8,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -17,6 +24,11 @@
 #include "windrow/batching/parameters.h"
 
 namespace windrow {
+
+/// "BLOCK ROLE", or ROLE alone for a block without a name. A blank at the end of the block's name is not doubled.
+inline std::string parameter_name(const std::string& block, const std::string& role) {
+  return block.empty() || block.back() == ' ' ? block + role : block + " " + role;
+}
 
 // One step of an LSTM (Hochreiter and Schmidhuber 1997, with the forget gates of Gers et al. 2000), and of a gated
 // recurrent unit (Cho et al. 2014): for lazy expressions, and for vertex functions whose first child is the previous
@@ -29,7 +41,7 @@ struct DropoutRates {
 
   /// The embedding of a word, with both.
   auto of_word(const auto& embedded) const {
-    return dropout(dropout(embedded, {.rate = word, .of = Dropout::Of::row}), {.rate = element});
+    return dropout(dropout(embedded, {.rate = word, .of = Dropout::Of::row}), element);
   }
 };
 
@@ -43,7 +55,7 @@ class Lstm {
     Index from, hidden;  ///< widths of inputs and states
   };
 
-  /// Adds its parameters, with names that begin with `name`. Throws MisuseError if these are taken. Forget gates start
+  /// Adds its parameters, named by parameter_name(). Throws MisuseError if these names are taken. Forget gates start
   /// with bias 1 (Jozefowicz et al. 2015).
   Lstm(Parameters& parameters, const std::string& name, Sizes sizes);
 
@@ -95,7 +107,7 @@ class Gru {
     Index from, hidden;  ///< widths of inputs and states
   };
 
-  /// Adds its parameters, with names that begin with `name`. Throws MisuseError if these are taken.
+  /// Adds its parameters, named by parameter_name(). Throws MisuseError if these names are taken.
   Gru(Parameters& parameters, const std::string& name, Sizes sizes);
 
   Index hidden() const { return sizes_.hidden; }
@@ -130,10 +142,12 @@ class Gru {
   Parameter in_, recurrent_, bias_, recurrent_bias_;
 };
 
-// Attention of a query to keys: to a list of lazy expressions, or to the values of a vertex's edges. Any number of
-// keys.
+// Attention of a query to keys: lists of expressions, of any length. In vertex functions and cells, a value of edges in
+// a list stands for the values of all children; see expr.h.
 //
 //   const auto found = attend(AdditiveAttention(...), query, keys, values);
+//   const auto among_all = attend(DotAttention(), own, {v.each(h), own}, {v.each(h), own});  // children and itself
+//   const auto of_two = attend(DotAttention(), own, {left, right}, {left, right});
 //
 // A score tells how well a key fits a query; the result is the sum of the values by the softmax of the scores. What
 // depends on the query alone is computed once, by project().
@@ -155,7 +169,7 @@ class AdditiveAttention {
   struct Sizes {
     Index query, key, hidden;  ///< widths
   };
-  /// Adds its parameters, with names that begin with `name`. Throws MisuseError if these are taken.
+  /// Adds its parameters, named by parameter_name(). Throws MisuseError if these names are taken.
   AdditiveAttention(Parameters& parameters, const std::string& name, Sizes sizes);
 
   auto project(const auto& query) const { return matmul(query, query_); }
@@ -174,18 +188,20 @@ class AdditiveAttention {
   Parameter query_, key_, score_;
 };
 
-/// Attends to lists of one length, which are not empty. `masks` are added to the scores, if there are any: -1e30 hides
-/// a key, 0 does not. Throws MisuseError for other lengths and widths.
-template <class Attention>
-LazyExpr attend(const Attention& attention, const LazyExpr& query, std::span<const LazyExpr> keys,
-                std::span<const LazyExpr> values, std::span<const LazyExpr> masks = {}) {
+/// Attends to lists of one length, which are not empty; a key of edges needs a value of edges. `masks`, of width 1, are
+/// added to the scores, if there are any: -1e30 hides a key, 0 does not. For expressions of any kind. Zero for a vertex
+/// without children whose keys are all of edges. Throws MisuseError for other lengths and widths.
+template <class Attention, class Expression>
+requires std::same_as<Expression, Expr> || std::same_as<Expression, LazyExpr> Expression
+attend(const Attention& attention, const Expression& query, ListOf<std::type_identity_t<Expression>> keys,
+       ListOf<std::type_identity_t<Expression>> values, ListOf<std::type_identity_t<Expression>> masks = {}) {
   if (!masks.empty() && masks.size() != keys.size()) {
     throw MisuseError("attend: " + std::to_string(masks.size()) + " masks for " + std::to_string(keys.size()) +
                       " keys; expected as many");
   }
-  const LazyExpr projected = attention.project(query);
+  const Expression projected = attention.project(query);
   if constexpr (std::same_as<Attention, DotAttention>) return dot_attention(projected, keys, values, masks);
-  std::vector<LazyExpr> scores;
+  std::vector<Expression> scores;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     scores.push_back(attention.score(projected, keys[i]));
     if (!masks.empty()) scores.back() = scores.back() + masks[i];
@@ -193,14 +209,12 @@ LazyExpr attend(const Attention& attention, const LazyExpr& query, std::span<con
   return weighted_sum(softmax(scores), values);
 }
 
-/// Attends from a vertex to its edges: the query is a value of the vertex, keys and values are values of its edges,
-/// such as Vertex::each returns them. Zero for a vertex without children. `mask` is added to the scores: a value of
-/// edges of width 1, in which -1e30 hides a key and 0 does not.
+/// Attends to one key: to all children, if keys and values are of edges, such as Vertex::each returns them.
 template <class Attention>
 Expr attend(const Attention& attention, const Expr& query, const Expr& keys, const Expr& values,
             const std::optional<Expr>& mask = std::nullopt) {
-  const Expr scores = attention.score(attention.project(query), keys);
-  return sum_children(mul_columns(values, softmax_children(mask ? scores + *mask : scores)));
+  if (mask) return attend(attention, query, ListOf<Expr>{keys}, ListOf<Expr>{values}, ListOf<Expr>{*mask});
+  return attend(attention, query, ListOf<Expr>{keys}, ListOf<Expr>{values});
 }
 
 // A linear-chain conditional random field over the tags of a sequence (Lafferty, McCallum and Pereira 2001), for vertex
@@ -223,7 +237,7 @@ Expr attend(const Attention& attention, const Expr& query, const Expr& keys, con
 /// A handle to its parameters. Emissions have a column for each tag. Tags are index operands, and not -1.
 class Crf {
  public:
-  /// Adds its parameters, zeros, with names that begin with `name`. Throws MisuseError if these are taken. A transition
+  /// Adds its parameters, zeros, named by parameter_name(). Throws MisuseError if these names are taken. A transition
   /// of -1e30 is forbidden.
   Crf(Parameters& parameters, const std::string& name, Index tags);
 

@@ -91,7 +91,7 @@ class Seq2Seq {
     const auto context = sum_children(v.each(v.state("annotation", 2 * h)) * softmax_children(scores));
     const auto found = tanh(matmul(concat(own, context), find_));
     v.scatter(found_of, found);
-    return matmul(dropout(found, {.rate = sizes_.dropout.element}), head_) + head_bias_;
+    return matmul(dropout(found, sizes_.dropout.element), head_) + head_bias_;
   }
 
   /// The same network, without dropout: for cells, which cannot drop.

@@ -37,18 +37,19 @@ class TreeLstm {
  public:
   static constexpr std::size_t arity = 2;
 
-  /// Adds its parameters to the set; their names begin with `prefix`, as in "left ". Throws MisuseError if they are
-  /// taken, as by another TreeLstm with that prefix.
-  TreeLstm(Parameters& parameters, TreeLstmSizes sizes, const std::string& prefix = {})
+  /// Adds its parameters to the set, named by parameter_name(); a TreeLstm that is alone in its set needs no name.
+  /// Throws MisuseError if the names are taken, as by another TreeLstm of that name.
+  TreeLstm(Parameters& parameters, TreeLstmSizes sizes, const std::string& name = {})
       : sizes_(sizes),
-        words_(parameters.add(prefix + "words", sizes.vocabulary, sizes.embedding, Initial::uniform(-0.1f, 0.1f))),
-        leaf_(parameters.add_product(prefix + "leaf", sizes.embedding, 3 * sizes.hidden)),
-        inner_(parameters.add_product(prefix + "inner", 2 * sizes.hidden, 3 * sizes.hidden)),
-        bias_(parameters.add(prefix + "bias", 1, 3 * sizes.hidden, Initial::zeros())),
-        forget_(parameters.add_product(prefix + "forget", sizes.hidden, sizes.hidden)),
-        forget_bias_(parameters.add(prefix + "forget_bias", 1, sizes.hidden, Initial::constant(1))),
-        head_(parameters.add_product(prefix + "head", sizes.hidden, sizes.classes)),
-        head_bias_(parameters.add(prefix + "head_bias", 1, sizes.classes, Initial::zeros())) {}
+        words_(parameters.add(parameter_name(name, "words"), sizes.vocabulary, sizes.embedding,
+                              Initial::uniform(-0.1f, 0.1f))),
+        leaf_(parameters.add_product(parameter_name(name, "leaf"), sizes.embedding, 3 * sizes.hidden)),
+        inner_(parameters.add_product(parameter_name(name, "inner"), 2 * sizes.hidden, 3 * sizes.hidden)),
+        bias_(parameters.add(parameter_name(name, "bias"), 1, 3 * sizes.hidden, Initial::zeros())),
+        forget_(parameters.add_product(parameter_name(name, "forget"), sizes.hidden, sizes.hidden)),
+        forget_bias_(parameters.add(parameter_name(name, "forget_bias"), 1, sizes.hidden, Initial::constant(1))),
+        head_(parameters.add_product(parameter_name(name, "head"), sizes.hidden, sizes.classes)),
+        head_bias_(parameters.add(parameter_name(name, "head_bias"), 1, sizes.classes, Initial::zeros())) {}
 
   VertexFunction function() const { return VertexFunction("tree_lstm", {.arity = arity}, *this); }
 
@@ -70,7 +71,7 @@ class TreeLstm {
     return {out * tanh(c), c};
   }
   auto classify(const auto& hidden) const {
-    return matmul(dropout(hidden, {.rate = sizes_.dropout.element}), head_) + head_bias_;
+    return matmul(dropout(hidden, sizes_.dropout.element), head_) + head_bias_;
   }
 
   /// The computation of one vertex. A template, so that other evaluators can run it, such as the oracle of the tests.
@@ -104,9 +105,9 @@ class ChildSumTreeLstm {
   /// What gates read of the children's states.
   enum class Children : std::uint8_t { sum, attention };
 
-  /// Adds its parameters to the set; their names begin with `prefix`. Throws MisuseError if they are taken.
+  /// Adds its parameters to the set, named by parameter_name(). Throws MisuseError if the names are taken.
   ChildSumTreeLstm(Parameters& parameters, TreeLstmSizes sizes, Children children = Children::sum,
-                   const std::string& prefix = {});
+                   const std::string& name = {});
 
   VertexFunction function() const { return VertexFunction("child_sum_tree_lstm", {.arity = arity}, *this); }
 
@@ -122,7 +123,7 @@ class ChildSumTreeLstm {
     const auto own = out * tanh(c);
     v.scatter(h_of, own);
     v.scatter(c_of, c);
-    const auto logits = matmul(dropout(own, {.rate = sizes_.dropout.element}), head_) + head_bias_;
+    const auto logits = matmul(dropout(own, sizes_.dropout.element), head_) + head_bias_;
     v.push("logits", logits);
     v.loss(softmax_cross_entropy(logits, v.pull_index("label")));
   }

@@ -9,7 +9,10 @@
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
+#include <concepts>
 #include <cstdint>
+#include <initializer_list>
+#include <span>
 
 #include "windrow/ops/operators.h"
 
@@ -23,6 +26,16 @@ struct Dropout {
   /// What has a mask of its own. With `sample`, all vertices of a sample drop the same elements, as variational dropout
   /// demands (Gal and Ghahramani 2016). Lazy expressions know no samples: multiply by one dropped expression of ones.
   enum class Mask : std::uint8_t { vertex, sample } mask = Mask::vertex;
+};
+
+/// A list of expressions as an argument: a vector, an array, a span, or expressions in braces. It refers to their
+/// elements, so it must not be stored.
+template <class Expression>
+class ListOf : public std::span<const Expression> {
+ public:
+  ListOf(std::initializer_list<Expression> list) : std::span<const Expression>(list.begin(), list.size()) {}
+  template <std::convertible_to<std::span<const Expression>> List>
+  ListOf(const List& list) : std::span<const Expression>(list) {}
 };
 
 // The functions that only apply the operator of their name, as X(types, name), by what they take.
@@ -172,6 +185,8 @@ class ExpressionOperators {
   /// workers change it, and no two functions draw one mask. Throws MisuseError unless 0 <= rate < 1, and for values of
   /// edges.
   friend Result dropout(const Value& x, const Dropout& how) { return Types::dropout(x, how); }
+  /// The same, of elements, with a mask for each vertex.
+  friend Result dropout(const Value& x, double rate) { return Types::dropout(x, Dropout{.rate = rate}); }
   /// The mask is drawn from three keys per vertex or sample, also in inference; see op::dropout.
   friend Result dropout(const Value& x, const Indices& keys, double rate, std::uint64_t seed, std::uint32_t site) {
     return Types::apply(op::dropout, x, {x}, {keys}, op::dropout_by(rate, seed, site));
@@ -222,6 +237,7 @@ class ExpressionOperators {
   Types::Result layer_norm(const Types::Value& x, double epsilon = 1e-5);                                              \
   Types::Result rms_norm(const Types::Value& x, double epsilon = 1e-5);                                                \
   Types::Result dropout(const Types::Value& x, const Dropout& how);                                                    \
+  Types::Result dropout(const Types::Value& x, double rate);                                                           \
   Types::Result dropout(const Types::Value& x, const Types::Indices& keys, double rate, std::uint64_t seed,            \
                         std::uint32_t site);                                                                           \
   Types::Result smoothed_cross_entropy(const Types::Value& x, const Types::Indices& label, double epsilon);            \

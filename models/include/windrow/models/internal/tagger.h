@@ -101,12 +101,12 @@ class Tagger {
     const Lstm& lstm = words_[kind];
     const auto states = lstm.states(v, "h");
     const auto below = concat(v.gather(1, states.first), v.gather(2, states.first));
-    lstm.step(v, states, lstm.project(dropout(below, {.rate = sizes_.dropout.element})));
+    lstm.step(v, states, lstm.project(dropout(below, sizes_.dropout.element)));
   }
   /// The scores of the tags of a word.
   auto emissions(auto& v) const {
     const auto h = v.state("h", sizes_.hidden);
-    const auto read = dropout(concat(v.gather(0, h), v.gather(1, h)), {.rate = sizes_.dropout.element});
+    const auto read = dropout(concat(v.gather(0, h), v.gather(1, h)), sizes_.dropout.element);
     const auto logits = matmul(read, head_) + head_bias_;
     v.push("logits", logits);
     return logits;
