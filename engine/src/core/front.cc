@@ -59,6 +59,31 @@ std::uint64_t Front::pushed_version(Var var, const PushOptions& how) {
   return Dep::written(state, entry.joiners());
 }
 
+std::vector<Poisoned> Front::poisoned(std::span<const FailurePtr> failures) {
+  if (core_.life.fork_gate.unusable()) return {};
+  FailureLog& log = core_.back.failures;
+  std::vector<VarState*> carriers;
+  variables.for_each([&](VarState& var) {
+    if (log.poison_of(var, failures)) carriers.push_back(&var);
+  });
+  std::vector<Poisoned> result;
+  for (VarState* const var : carriers) {
+    const Entry entry(core_);
+    const std::uint32_t generation = Dep::generation(*var, entry.joiners());
+    if (generation % 2 != 0) continue;  // its retire was pushed
+    // Read after the generation: if another life has begun in between, nobody accepts the handle.
+    FailurePtr poison = log.poison_of(*var, failures);
+    if (poison) result.push_back({Var(var, generation), var->name.load(), std::move(poison)});
+  }
+  return result;
+}
+
+std::vector<Poisoned> OpError::poisoned() const {
+  std::vector<Poisoned> result;
+  if (engine_) engine_->use([&](Core& core) { result = core.front.poisoned(failures()); });
+  return result;
+}
+
 void Front::watch(Var var, std::span<std::byte> bytes, const PushOptions& how) {
   core_.life.refuse_unusable();
   const OpInfo& about = info(ports.mine(), how);

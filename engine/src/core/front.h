@@ -41,11 +41,13 @@ class alignas(64) Front {
   /// The ops that have no handle any more, for the caller to destroy; none while something is pending that may call
   /// them.
   DeclaredOps take_dropped() noexcept WINDROW_EXCLUDES(declared_mutex);
-  void retire(Var var, OpFunction&& last, PushOptions how);
+  /// `owner` is null, or as EngineUse::retire() says.
+  void retire(Var var, OpFunction&& last, PushOptions how, const char* owner = nullptr);
   /// Called when a graph ends: retires a variable of the graph, or one from outside unless a launch has retired it.
   void retire_own(const Var& var) noexcept;
   void retire_captured(CapturedOp& op) noexcept;
   void heal(Var var, const PushOptions& how);
+  void heal(const OpError& failure, PushOptions how);
   MisuseError without_function(const PushOptions& how);
   /// Wraps the function in the rare options of the push (op_limits.h). Blocks while too many bytes are pending.
   template <class... Args>
@@ -53,6 +55,8 @@ class alignas(64) Front {
 
   // ---- variables ----
   Var new_var(OpName name);
+  /// The variables that carry one of these failures or another failure of the same root.
+  std::vector<Poisoned> poisoned(std::span<const FailurePtr> failures);
   void free(VarState& var) { variables.give_back(var); }
   std::uint64_t version(Var var, const PushOptions& how);
   std::uint64_t pushed_version(Var var, const PushOptions& how);

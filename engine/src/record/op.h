@@ -307,6 +307,7 @@ struct Residue {
 /// run and leave.
 ///
 /// `poison` and `version` are written by an op with exclusive access as it leaves. An op that has access may read them.
+/// Others read `poison` with the mutex of the FailureLog, which each write holds.
 struct alignas(64) VarState : Dep::Var {
   alignas(64) FailurePtr poison;
   std::atomic<std::uint64_t> version{0};
@@ -319,7 +320,7 @@ struct alignas(64) VarState : Dep::Var {
   /// the last of them, or null. Guarded by residue_lock.
   Dep::Op* last_for_turn = nullptr;
   bool turn_taken = false;
-  std::int32_t writers = 0;  ///< belongs to AccessCheck
+  std::int16_t writers = 0, async_users = 0;  ///< belong to AccessCheck
 };
 
 /// An op's position among all accesses to one variable. A value.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "windrow/engine/engine.h"
+#include "windrow/engine/internal/engine_use.h"
 
 namespace windrow {
 
@@ -131,8 +132,8 @@ class Reduction {
     Engine* const engine = engine_.get();
     if (engine == nullptr) return;
     try {
-      for (const Var part : parts_) engine->retire(part);
-      engine->retire(whole_);
+      for (const Var part : parts_) EngineUse::retire(*engine, part, "the reduction");
+      EngineUse::retire(*engine, whole_, "the reduction");
     } catch (const std::exception&) {
       // No memory for the retires: the variables stay until the engine ends.
     }
