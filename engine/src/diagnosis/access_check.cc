@@ -85,17 +85,17 @@ void AccessCheck::begin(OpRecord& op) {
     // It is no offence if the program itself has written the bytes.
     if (watched.var->writers == 0 && watched.settled) watched.hash = hash_of(watched.bytes);
   }
-  count(op, 1);
+  count(op, op.is_async(), 1);
   for (Watched& watched : watched_) {
     const bool may_touch = watched.var->async_users > 0 || find_access(op, *watched.var) != nullptr;
     if (watched.guard && !may_touch) watched.guard->shut();
   }
 }
 
-void AccessCheck::count(OpRecord& op, std::int16_t ops) {
+void AccessCheck::count(OpRecord& op, bool async, std::int16_t ops) {
   for (Dep::Access& access : op.touches()) {
     if (access.writes()) var_of(access).writers += ops;
-    if (op.is_async()) var_of(access).async_users += ops;
+    if (async) var_of(access).async_users += ops;
   }
 }
 
@@ -129,13 +129,13 @@ std::exception_ptr AccessCheck::end(OpRecord& op) noexcept {
   }
 }
 
-void AccessCheck::let_go(OpRecord& op, bool settled) {
+void AccessCheck::let_go(OpRecord& op, End how) {
   MutexLock lock(mutex_);
-  count(op, -1);
+  count(op, how != End::of_function, -1);
   for (Watched& watched : watched_) {
     const Dep::Access* const access = find_access(op, *watched.var);
     if (access == nullptr || watched.var->writers > 0) continue;
-    watched.settled &= settled || !access->writes();
+    watched.settled &= how != End::of_issue || !access->writes();
     if (watched.settled) watched.hash = hash_of(watched.bytes);
   }
 }

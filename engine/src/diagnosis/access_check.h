@@ -35,14 +35,20 @@ class AccessCheck {
   void begin(OpRecord& op) WINDROW_EXCLUDES(mutex_);
   /// Called when the op's function has returned. Returns a MisuseError that says what the op has done wrong, or null.
   std::exception_ptr end(OpRecord& op) noexcept WINDROW_EXCLUDES(mutex_);
-  /// Called after end(): the op writes no more. If it is not `settled`, the work that it has issued on its lane may
-  /// still write, until an op begins that comes after that work.
-  void let_go(OpRecord& op, bool settled) WINDROW_EXCLUDES(mutex_);
+  /// How an op ended.
+  enum class End {
+    of_function,  ///< it was no asynchronous op
+    of_async,
+    of_issue,  ///< an asynchronous op on an ordered lane: the work that it has issued goes on
+  };
+  /// Called after end(): the op writes no more. Work that goes on may still write, until an op begins that comes after
+  /// that work.
+  void let_go(OpRecord& op, End how) WINDROW_EXCLUDES(mutex_);
 
   void each_mutex(EachMutex f) { f(mutex_); }  // see fork.h
 
  private:
-  static void count(OpRecord& op, std::int16_t ops);
+  static void count(OpRecord& op, bool async, std::int16_t ops);
 
   struct Watched {
     Watched(const VarState& of, std::span<std::byte> behind);
