@@ -1,21 +1,35 @@
-// The checking mode finds an op that changes a variable without declaring it, and names the op and the variable.
+// The checking mode finds ops that access a variable without declaring it, and says what to declare. Reads are found in
+// whole pages, which page_allocator() gives.
 #include <cstdio>
-#include <span>
-#include <vector>
 
 #include "windrow/engine/engine.h"
+#include "windrow/memory/buffer.h"
+
+namespace {
+
+float* floats(std::byte* bytes) { return reinterpret_cast<float*>(bytes); }
+
+}  // namespace
 
 int main() {
-  std::vector<float> weights(100, 1.0f), sum(1);  // must outlive the engine and its variables
   windrow::Engine engine({.check = true});
-  const windrow::Var w = engine.new_var("weights"), s = engine.new_var("sum");
-  engine.watch(w, std::as_writable_bytes(std::span(weights)));
-  engine.watch(s, std::as_writable_bytes(std::span(sum)));
+  windrow::Buffer weights(engine, windrow::page_allocator(), 100 * sizeof(float), "weights");
+  windrow::Buffer sum(engine, windrow::page_allocator(), sizeof(float), "sum");
+  const windrow::Var w = weights.var(), s = sum.var();
+  engine.push([all = weights.bytes()] { floats(all.write_cleared())[7] = 1; }, {overwrite(w)}, {.name = "load"});
+  engine.push([all = sum.bytes()] { all.write_cleared(); }, {overwrite(s)}, {.name = "begin"});
 
-  engine.push([&] { sum[0] += weights[7], weights[7] = 0; }, {read(w), mutate(s)}, {.name = "add"});
+  const auto add = [all = weights.bytes(), to = sum.bytes()] { *floats(to.update()) += floats(all.update())[7]; };
+  const auto take = [all = weights.bytes(), to = sum.bytes()] {
+    *floats(to.update()) += floats(all.update())[7];
+    floats(all.update())[7] = 0;
+  };
+  engine.push(add, {read(w), mutate(s)}, {.name = "add"});
+  engine.push(add, {mutate(s)}, {.name = "forgets"});
+  engine.push(take, {read(w), overwrite(s)}, {.name = "takes"});
   try {
-    engine.wait(s);
+    engine.wait_all();
   } catch (const windrow::OpError& error) {
-    std::printf("%s\n", error.what());
+    for (const windrow::FailurePtr& failure : error.failures()) std::printf("%s\n", failure->describe().c_str());
   }
 }

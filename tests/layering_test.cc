@@ -19,7 +19,7 @@ const std::map<std::string, Allowed> layers = {
      {.rooms = {},
       .libraries = {"oneapi", "tbb", "concurrentqueue", "nlohmann", "spdlog", "pthread.h", "dlfcn.h", "linux",
                     "sched.h", "sys", "unistd.h"}}},
-    {"memory", {.rooms = {"engine"}, .libraries = {"sys", "malloc.h"}}},
+    {"memory", {.rooms = {"engine"}, .libraries = {"sys", "malloc.h", "unistd.h"}}},
     {"ops", {.rooms = {"engine", "memory"}, .libraries = {"dnnl.h", "hwy"}}},
     {"comm", {.rooms = {"engine", "memory", "ops"}, .libraries = {"mpi.h", "nccl.h"}}},
     {"batching", {.rooms = {"engine", "memory", "ops"}, .libraries = {}}},

@@ -1,6 +1,7 @@
 #include "windrow/memory/allocator.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -19,6 +20,8 @@ constexpr std::size_t least_mapped = std::size_t{1} << 20;
 constexpr std::size_t page = std::size_t{64} << 10;  // a multiple of those of all systems
 /// Larger pieces use pages of this size if the system provides them, which saves page faults and TLB misses.
 constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+std::size_t system_page() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 
 /// Null if there is no memory.
 std::byte* map(std::size_t bytes) {
@@ -52,6 +55,25 @@ class HostAllocator final : public Allocator {
 
  private:
   static constexpr std::align_val_t alignment{memory_alignment};
+};
+
+class PageAllocator final : public Allocator {
+ public:
+  std::string_view name() const override { return "host pages"; }
+  std::size_t alignment() const override { return bytes_of_page; }
+
+  std::byte* allocate(std::size_t bytes) override {
+    void* const start = ::mmap(nullptr, aligned_size(std::max<std::size_t>(bytes, 1), alignment()),
+                               PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start == MAP_FAILED) throw OutOfMemory("host pages: " + std::to_string(bytes) + " bytes are not to be had");
+    return static_cast<std::byte*>(start);
+  }
+  void deallocate(std::byte* start, std::size_t bytes) noexcept override {
+    ::munmap(start, aligned_size(std::max<std::size_t>(bytes, 1), alignment()));
+  }
+
+ private:
+  const std::size_t bytes_of_page = system_page();
 };
 
 /// On the host.
@@ -105,5 +127,7 @@ void trim_heap() noexcept {
 }
 
 std::shared_ptr<Allocator> host_allocator() { return std::make_shared<HostAllocator>(); }
+
+std::shared_ptr<Allocator> page_allocator() { return std::make_shared<PageAllocator>(); }
 
 }  // namespace windrow

@@ -1,11 +1,14 @@
 // Buffers and arenas over blocks. Start here; pool.cc is an allocator that keeps what comes back.
 #include "windrow/memory/buffer.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "windrow/engine/internal/engine_use.h"
 #include "windrow/engine/internal/mutex.h"
 
 namespace windrow {
@@ -112,6 +115,14 @@ struct Bytes::State {
       throw error(of_device() + " is accessed by an op on the host; expected an op of a lane of that device");
     }
   }
+  /// Watches the bytes at `at`, with the rest of their last page if that belongs to them: reads of whole pages are
+  /// seen.
+  void watch(std::byte* at) const {
+    if (!watcher) return;
+    static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t alignment = held()->memory().alignment();
+    watcher.watch(var, {at, alignment % page == 0 ? aligned_size(size, page) : size});
+  }
   std::byte* take(Lane* by) {
     if (!on_host && by != lane) {
       throw error(of_device() + " is written first by an op of lane '" + std::string(by->name()) +
@@ -135,7 +146,7 @@ struct Bytes::State {
     std::byte* const there = to->start();
     std::copy_n(start, size, there);
     keep_for_ever(held());  // with the hold of this state
-    if (watcher) watcher.watch(var, {there, size});
+    watch(there);
     other = std::move(to);
     offset = 0;
     start = there;
@@ -154,7 +165,7 @@ std::byte* Bytes::write(Lane* lane) const {
   if (state_->start == nullptr) {
     std::byte* const start = state_->take(lane);
     // Has no effect if an async op writes after the buffer has ended, from another thread than its function's.
-    if (state_->watcher) state_->watcher.watch(state_->var, {start, state_->size});
+    state_->watch(start);
     state_->start = start;
   }
   return state_->start;
@@ -214,7 +225,7 @@ Buffer::Buffer(EngineRef engine, std::shared_ptr<Block> block, std::size_t offse
   state_ = state.release();
 }
 
-Buffer::Buffer(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, OpName name, LaneId lane)
+Buffer::Buffer(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, VarName name, LaneId lane)
     : Buffer(std::move(engine), std::make_shared<Block>(std::move(memory), bytes), 0, bytes, name, lane) {}
 
 Buffer::Buffer(Buffer&& other) noexcept
@@ -259,7 +270,8 @@ void Buffer::free() noexcept {
   const Var var = std::exchange(var_, {});
   const auto retire_on = [&](LaneId lane) {
     try {
-      engine->retire(var, std::move(end_life), {.name = "free", .lane = lane});
+      EngineUse::retire(*engine, var, "the tensor's handle (or the buffer)", std::move(end_life),
+                        {.name = "free", .lane = lane});
       return true;
     } catch (...) {
       return false;
@@ -289,7 +301,7 @@ Arena::~Arena() {
   if (!own_) block_->let_go();
 }
 
-Buffer Arena::cut(std::size_t bytes, OpName name) {
+Buffer Arena::cut(std::size_t bytes, VarName name) {
   const std::size_t place = aligned_size(std::max<std::size_t>(bytes, 1), block_->memory().alignment());
   if (place > left()) {
     throw MisuseError("arena: buffer '" + std::string(name.text()) + "' of " + std::to_string(place) +

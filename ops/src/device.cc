@@ -26,7 +26,7 @@ Device host_device(Engine& engine, std::size_t memory_limit) {
   Device device = {.name = "host",
                    .engine = engine,
                    .lane = host_lane,
-                   .memory = std::make_shared<Pool>(host_allocator(), pool),
+                   .memory = std::make_shared<Pool>(engine.watcher() ? page_allocator() : host_allocator(), pool),
                    .kernels = host_kernels()};
   count_in_traces(engine, device.memory);
   return device;

@@ -73,7 +73,9 @@ MisuseError bad_range(const char* draw, float a, float b, const char* expected) 
 }  // namespace
 
 Generator::Generator(Engine& engine, std::uint64_t seed, std::uint32_t stream, Site from)
-    : key_(philox_key(seed)), stream_(stream), draws_(engine, host_allocator(), sizeof(std::uint64_t), "generator") {
+    : key_(philox_key(seed)),
+      stream_(stream),
+      draws_(engine, engine.watcher() ? page_allocator() : host_allocator(), sizeof(std::uint64_t), "generator") {
   key_[1] ^= generator_domain;
   engine.push([bytes = draws_.bytes()] { ::new (bytes.write()) std::uint64_t(0); }, {overwrite(var())},
               {.name = "seed", .pushed_at = from});

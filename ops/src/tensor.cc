@@ -32,7 +32,7 @@ void require_range(Index begin, Index end, Index size, const char* what) {
 }  // namespace
 
 template <class T>
-TensorOf<T>::TensorOf(const Device& device, Index rows, Index width, OpName name)
+TensorOf<T>::TensorOf(const Device& device, Index rows, Index width, VarName name)
     : buffer_(std::make_shared<Buffer>(device.engine, device.memory,
                                        bytes_of(rows, width, device.row_stride(width), sizeof(T), name), name,
                                        device.memory_lane())),

@@ -21,8 +21,9 @@ class AccessCheckTest : public EveryPolicy {
   /// What the only op that failed is blamed for.
   std::string offence() {
     const std::string text = error_of<OpError>([&] { engine.wait_all(); });
-    const std::size_t end_of_place = text.rfind(") ");
-    return end_of_place == std::string::npos ? text : text.substr(end_of_place + 2);
+    const std::string_view says = ") failed: ";
+    const std::size_t place = text.find(says);
+    return place == std::string::npos ? text : text.substr(place + says.size());
   }
 
   Engine engine{checking()};
@@ -52,15 +53,17 @@ TEST_P(AccessCheckTest, AnUndeclaredChangeFailsTheOpAndNamesItAndTheVariable) {
   engine.push([&] { x[3] = 7; }, {mutate(b)}, {.name = "sly"});
   const std::string op = "op 'sly' (pushed at " + std::string(__FILE__) + ":" + std::to_string(line) + ")";
   EXPECT_EQ(error_of<OpError>([&] { engine.wait(b); }),
-            op + " failed: " + op + " changed variable 'a', which it did not declare");
+            op + " failed: changed variable 'a', which it did not declare: add mutate(a)");
   expect_root<MisuseError>([&] { engine.wait(b); });
 }
 
 TEST_P(AccessCheckTest, EachChangedVariableIsNamedAndLaterOpsAreNotBlamed) {
   engine.push([&] { x[0] = y[0] = 9; }, {read(b)});
   engine.push([] {}, {read(b)});
-  EXPECT_EQ(offence(),
-            "changed variable 'a', which it did not declare and changed variable 'b', which it declared only to read");
+  EXPECT_EQ(
+      offence(),
+      "changed variable 'a', which it did not declare: add mutate(a); changed variable 'b', which it declared only "
+      "to read: declare overwrite(b), or mutate(b) if it needs the old value");
   EXPECT_EQ(engine.stats().failed, 1u);
 }
 
@@ -102,7 +105,7 @@ TEST_P(AccessCheckTest, AsyncOpsMayWriteUntilTheyAreDone) {
   engine.push([] {}, {mutate(b)});
   engine.wait_all();
   engine.push_async([&](OnComplete done) { x[0] = 8, done(); }, {mutate(b)});
-  EXPECT_EQ(offence(), "changed variable 'a', which it did not declare");
+  EXPECT_EQ(offence(), "changed variable 'a', which it did not declare: add mutate(a)");
 }
 
 TEST_P(AccessCheckTest, WhatADeviceStillWritesIsNobodysOffence) {
@@ -116,7 +119,8 @@ TEST_P(AccessCheckTest, WhatADeviceStillWritesIsNobodysOffence) {
   engine.push([] {}, {read(a)});
   engine.wait_all();
   engine.push([&] { x[0] = 10; }, {mutate(b)});
-  EXPECT_EQ(offence(), "changed variable 'a', which it did not declare") << "an op has come after the device";
+  EXPECT_EQ(offence(), "changed variable 'a', which it did not declare: add mutate(a)")
+      << "an op has come after the device";
 }
 
 TEST_P(AccessCheckTest, AnOpMayWatchWhatItHoldsButNoEarlierLifeOfIt) {
@@ -129,7 +133,7 @@ TEST_P(AccessCheckTest, AnOpMayWatchWhatItHoldsButNoEarlierLifeOfIt) {
   engine.push([&] { EXPECT_NO_THROW(engine.watch(fresh, bytes_of(z))); }, {mutate(fresh)});
   engine.wait_all();
   engine.push([&] { z[0] = 2; }, {});
-  EXPECT_EQ(offence(), "changed variable 'fresh', which it did not declare");
+  EXPECT_EQ(offence(), "changed variable 'fresh', which it did not declare: add mutate(fresh)");
 }
 
 TEST_P(AccessCheckTest, ARetiredVariableIsWatchedNoMore) {
@@ -190,7 +194,7 @@ TEST_P(AccessCheckTest, AnUndeclaredReadOfWholePagesFailsTheOp) {
   EXPECT_EQ(seen, 5);
   seen = 0;
   engine.push([&] { seen = pages[2000]; }, {mutate(q)});
-  EXPECT_EQ(offence(), "read variable 'p', which it did not declare");
+  EXPECT_EQ(offence(), "read variable 'p', which it did not declare: add read(p)");
   EXPECT_EQ(seen, 5);  // it went on
   EXPECT_EQ(pages[2000], 5);
 }
@@ -200,8 +204,41 @@ TEST_P(AccessCheckTest, AnUndeclaredWriteToWholePagesIsAChange) {
   const Var p = engine.new_var("p");
   engine.watch(p, pages.bytes());
   engine.push([&] { pages[0] = 5; }, {mutate(a)});
-  EXPECT_EQ(offence(), "changed variable 'p', which it did not declare");
+  EXPECT_EQ(offence(), "changed variable 'p', which it did not declare: add mutate(p)");
   EXPECT_EQ(pages[0], 5);
+}
+
+TEST_P(AccessCheckTest, VariablesWhoseReadsItCannotSeeAreToldAtOnceAndOncePerName) {
+  Engine other(checking());
+  Pages pages(1);
+  const Var v = other.new_var("v"), again = other.new_var("v"), w = other.new_var("w"), whole = other.new_var("whole");
+  const std::string told = stderr_of([&] {
+    other.watch(v, bytes_of(x));
+    other.watch(v, bytes_of(y));
+    other.watch(again, bytes_of(x));
+    other.watch(whole, pages.bytes());
+    other.watch(w, {});
+    other.watch(w, bytes_of(y));
+  });
+  EXPECT_EQ(std::ranges::count(told, '\n'), 2) << told;
+  for (const char* const part : {"reads of variable 'v'", "reads of variable 'w'", "page_allocator()"}) {
+    EXPECT_NE(told.find(part), std::string::npos) << part << " is not in: " << told;
+  }
+}
+
+TEST_P(AccessCheckTest, PagesThatAnAsynchronousOpUsesStayOpenToSystemCalls) {
+  Pages pages(1);
+  const Var p = engine.new_var("p");
+  engine.watch(p, pages.bytes());
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const auto written = [&] { return write(ends[1], pages.bytes().data(), 1); };
+  HeldOp held(engine, {read(p)});
+  engine.push([&] { EXPECT_EQ(written(), 1); }, {mutate(a)});  // in place of another thread of the held op
+  held.complete();
+  engine.push([&] { EXPECT_EQ(written(), -1); }, {mutate(a)});
+  engine.wait_all();
+  for (const int end : ends) close(end);
 }
 
 TEST_P(AccessCheckTest, OtherThreadsMayReadPagesWhileAnOpRuns) {

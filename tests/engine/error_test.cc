@@ -18,6 +18,21 @@ class ErrorTest : public EngineOnEveryPolicy {
       program(ending);
     });
   }
+  /// The error that the call throws.
+  template <class F>
+  static OpError error(F&& call) {
+    try {
+      call();
+    } catch (const OpError& e) {
+      return e;
+    }
+    throw std::logic_error("no error");
+  }
+  static std::string names_of(const std::vector<Poisoned>& poisoned) {
+    std::string names;
+    for (const Poisoned& one : poisoned) names += (names.empty() ? "" : " ") + one.name;
+    return names;
+  }
   /// Throws an error that nests the origin.
   static void fail_by(const std::exception_ptr& origin, const std::string& what = "lost") {
     try {
@@ -184,6 +199,90 @@ TEST_P(ErrorTest, AnErrorThatIsThrownOnIsNewsAgain) {
   const Var v = other.new_var();
   other.push([&] { std::rethrow_exception(kept); }, {mutate(v)});
   expect_error<OpError>([&] { other.wait_all(); }, "op 'load'");
+}
+
+TEST_P(ErrorTest, PoisonedNamesAllVariablesWithTheFailureAndNoOthers) {
+  const Var d = engine.new_var("d");
+  engine.push(boom, {mutate(a)}, {.name = "load"});
+  engine.push([] {}, {read(a), mutate(b)}, {.name = "scale"});
+  engine.push(boom, {mutate(c)}, {.name = "other"});
+  engine.push([] {}, {mutate(d)});
+  const OpError of_all = error([&] { engine.wait_all(); });
+  EXPECT_EQ(names_of(of_all.poisoned()), "a b c");
+  const OpError of_b = error([&] { engine.wait(b); });
+  const std::vector<Poisoned> poisoned = of_b.poisoned();
+  ASSERT_EQ(names_of(poisoned), "a b");
+  EXPECT_EQ(poisoned[0].var, a);
+  EXPECT_EQ(poisoned[0].failure->name, "load");
+  EXPECT_EQ(poisoned[1].failure->name, "scale");
+  EXPECT_EQ(&poisoned[0].failure->root(), &poisoned[1].failure->root());
+}
+
+TEST_P(ErrorTest, WhatIsHealedOverwrittenOrRetiredIsPoisonedNoMore) {
+  const Var d = engine.new_var("d");
+  engine.push(boom, {mutate(a), mutate(b), mutate(c), mutate(d)});
+  const OpError failure = error([&] { engine.wait_all(); });
+  engine.heal(a);
+  engine.push([] {}, {overwrite(b)});
+  engine.retire(c);
+  engine.wait({read(a), read(b)});
+  EXPECT_EQ(names_of(failure.poisoned()), "d");
+  engine.heal(failure);
+  engine.wait_all();
+  EXPECT_EQ(names_of(failure.poisoned()), "");
+}
+
+TEST_P(ErrorTest, HealOfAFailureHealsAllThatItPoisonsAndCounts) {
+  engine.push(boom, {mutate(a), mutate(b)});
+  engine.push([] {}, {read(a), mutate(c)});
+  const OpError failure = error([&] { engine.wait_all(); });
+  EXPECT_EQ(engine.version(c), 0u) << "skipped";
+  engine.heal(failure);
+  engine.wait_all();
+  for (const Var var : {a, b}) EXPECT_EQ(engine.version(var), 2u);
+  EXPECT_EQ(engine.version(c), 1u);
+  engine.heal(failure);  // there is nothing left to heal
+  engine.wait_all();
+  EXPECT_EQ(engine.version(a), 2u);
+}
+
+TEST_P(ErrorTest, HealOfAFailureLeavesALaterFailureAlone) {
+  engine.push(boom, {mutate(a), mutate(b)});
+  const OpError failure = error([&] { engine.wait_all(); });
+  HeldOp held(engine, {overwrite(a)}, "later");
+  engine.heal(failure);  // behind the op that is about to fail
+  held.drop();
+  const OpError later = error([&] { engine.wait_all(); });
+  EXPECT_EQ(names_of(later.poisoned()), "a");
+  EXPECT_EQ(later.poisoned()[0].failure->name, "later");
+}
+
+TEST_P(ErrorTest, HealOfAFailureRefusesWhereItMeansNothing) {
+  std::optional<OpError> failure;
+  {
+    Engine other(options());
+    const Var var = other.new_var("var");
+    other.push(boom, {mutate(var)});
+    failure = error([&] { other.wait_all(); });
+    expect_error<MisuseError>([&] { engine.heal(*failure); }, "op 'heal'");
+    const auto body = [&] { other.heal(*failure); };
+    expect_error<MisuseError>([&] { other.capture(body); }, "inside a capture");
+    EXPECT_EQ(failure->poisoned().size(), 1u);
+  }
+  EXPECT_EQ(failure->poisoned().size(), 0u) << "the engine is gone";
+}
+
+TEST_P(ErrorTest, PoisonedMayBeAskedWhileOpsFailAndHeal) {
+  engine.push(boom, {mutate(a)});
+  const OpError failure = error([&] { engine.wait(a); });
+  on_threads(3, [&](int number) {
+    for (int i = 0; i < 200; ++i) {
+      if (number == 0) engine.push([] {}, {read(a), mutate(b)}), engine.push([] {}, {overwrite(b)});
+      if (number == 1) engine.retire(engine.new_var("short")), static_cast<void>(failure.poisoned());
+      if (number == 2) static_cast<void>(failure.poisoned());
+    }
+  });
+  EXPECT_EQ(names_of(failure.poisoned()).front(), 'a');
 }
 
 TEST_P(ErrorTest, WhatOnlyAnOpWasToldIsToldOutsideToo) {

@@ -2,6 +2,7 @@
 // end.
 
 #include "tests/engine/support.h"
+#include "windrow/engine/internal/engine_use.h"
 
 namespace windrow::testing {
 namespace {
@@ -108,6 +109,33 @@ TEST_P(GraphLife, ARetireThatThrowsLeavesItsFunction) {
   EXPECT_TRUE(last);
   engine.capture([&] { EXPECT_THROW(engine.retire(a, std::move(last)), MisuseError); });
   EXPECT_TRUE(last);
+}
+
+TEST_P(GraphLife, TheSecondLaunchBehindARetireSaysWhatEndedAndWhere) {
+  const std::string here = std::string(__FILE__) + ":";
+  const int line = __LINE__ + 1;
+  const Graph retires = engine.capture([&] { engine.retire(a); });
+  const Graph ends = engine.capture([&] { EngineUse::retire(engine, b, "the thing"); });
+  for (const Graph& graph : {retires, ends}) graph.launch();
+  const std::string first = "', which was retired by this graph's first launch (captured at " + here;
+  expect_error<MisuseError>([&] { retires.launch(); },
+                            "variable 'a" + first + std::to_string(line) + "): retire it outside the capture");
+  expect_error<MisuseError>([&] { ends.launch(); },
+                            "variable 'b" + first + std::to_string(line + 1) + "): keep the thing alive");
+  engine.wait_all();
+  const Var reused = engine.new_var("reused");  // in the place of one of them
+  expect_error<MisuseError>([&] { retires.launch(); }, "variable 'a");
+  engine.retire(reused);
+}
+
+TEST_P(GraphLife, ARetireOfAnotherGraphOrBesideTheGraphIsNotTakenForItsOwn) {
+  const Graph inner = engine.capture([&] { engine.retire(a); });
+  const Graph outer = engine.capture([&] { inner.launch(); });
+  const Graph late = engine.capture([&] { engine.retire(b); });
+  inner.launch();
+  expect_error<MisuseError>([&] { outer.launch(); }, "retired by the launch of another graph with this retire");
+  engine.retire(b);
+  EXPECT_TRUE(error_of<MisuseError>([&] { late.launch(); }).ends_with("names variable 'b', which was retired"));
 }
 
 TEST_P(GraphLife, NothingIsAppendedBehindARetire) {

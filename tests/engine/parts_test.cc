@@ -1,11 +1,15 @@
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
 #include <set>
 #include <stdexcept>
 
 #include "engine/src/record/ports.h"
 #include "support.h"
 #include "windrow/engine/internal/function.h"
+#include "windrow/engine/reduction.h"
 #include "windrow/engine/var.h"
 
 namespace windrow::testing {
@@ -139,6 +143,23 @@ TEST(OpNames, AreMadeOfAnyText) {
   EXPECT_EQ(OpName(std::string_view(text)).text(), "text");
   EXPECT_EQ(OpName("literal").text(), "literal");
   EXPECT_EQ(OpName(static_cast<const char*>(nullptr)).text(), "");
+}
+
+TEST(OpNames, OfVariablesPassThroughForwardingFunctions) {
+  Engine engine({.check = true});
+  const auto make = [&](auto&&... name) { return engine.new_var(std::forward<decltype(name)>(name)...); };
+  const char array[] = "array";
+  int x = 0;
+  for (const Var var : {make("literal"), std::bind(make, "bound")(), make(array), make(std::string("text")),
+                        make(OpName("kept")), make()}) {
+    engine.watch(var, std::as_writable_bytes(std::span(&x, 1)));
+  }
+  engine.push([&] { ++x; }, {}, {.name = "sly"});
+  expect_error<OpError>([&] { engine.wait_all(); },
+                        {"'literal'", "'bound'", "'array'", "'text'", "'kept'", "variable ''"});
+  std::list<Reduction<int>> sums;
+  sums.emplace_back(engine, 0, std::plus<int>(), ReductionOptions{.name = "sum"});
+  EXPECT_NE(std::make_unique<Reduction<int>>(engine, 1), nullptr);
 }
 
 TEST(OpNames, OutliveTextThatIsNoLiteral) {

@@ -153,6 +153,47 @@ TEST(Checking, FindsAnOpThatTouchesABufferItDidNotDeclare) {
   expect_error<OpError>([&] { engine.wait_all(); }, "changed variable 'a', which it declared only to read");
 }
 
+TEST(Checking, FindsUndeclaredReadsOfBuffersInWholePages) {
+  Engine engine({.check = true});
+  const auto pool = std::make_shared<Pool>(page_allocator());
+  for (const std::shared_ptr<Allocator>& memory : {page_allocator(), std::shared_ptr<Allocator>(pool)}) {
+    Buffer a(engine, memory, 100, "a"), b(engine, memory, 5000, "b");
+    const std::string told = stderr_of([&] { push_write(engine, a), push_write(engine, b), engine.wait_all(); });
+    EXPECT_EQ(told, "");
+    engine.push([from = a.bytes(), to = b.bytes()] { *to.update() = *from.read(); }, {mutate(b.var())});
+    expect_error<OpError>([&] { engine.wait(b.var()); }, "read variable 'a', which it did not declare: add read(a)");
+    engine.heal(b.var());
+    engine.push([from = a.bytes(), to = b.bytes()] { *to.update() = *from.read(); }, {read(a.var()), mutate(b.var())});
+    engine.wait(b.var());
+  }
+}
+
+TEST(Buffers, PassThroughForwardingFunctions) {
+  Engine engine({.policy = Policy::serial});
+  const auto memory = host_allocator();
+  std::vector<Buffer> buffers;
+  buffers.emplace_back(engine, memory, 64, "first");
+  std::optional<Buffer> second;
+  second.emplace(engine, memory, 64, "second", host_lane);
+  const auto third = std::make_unique<Buffer>(engine, memory, 64, "third");
+  const std::pair<const Buffer*, const char*> all[] = {
+      {&buffers.front(), "first"}, {&*second, "second"}, {third.get(), "third"}};
+  for (const auto& [buffer, name] : all) {
+    expect_error<MisuseError>([&] { buffer->bytes().read(); }, "buffer '" + std::string(name) + "'");
+  }
+}
+
+TEST(PageAllocator, GivesWholePages) {
+  const auto pages = page_allocator();
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, pages->alignment(), pages->alignment() + 1}) {
+    std::byte* const start = pages->allocate(bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(start) % pages->alignment(), 0u);
+    std::memset(start, 1, aligned_size(bytes, pages->alignment()));
+    pages->deallocate(start, bytes);
+  }
+  EXPECT_THROW(pages->allocate(std::size_t{1} << 60), OutOfMemory);
+}
+
 TEST(Buffers, AreWrittenFirstByOpsThatOutliveTheirEnginesOwner) {
   auto engine = std::make_shared<Engine>(EngineOptions{.policy = Policy::pool, .workers = 1});
   auto memory = std::make_shared<CountingAllocator>();

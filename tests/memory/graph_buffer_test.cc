@@ -206,6 +206,17 @@ TEST_P(CapturedBuffers, MayOutliveTheirEngineInsideTheirGraph) {
   EXPECT_EQ(memory_.use_count(), 1);
 }
 
+TEST(CapturedBuffers, FromOutsideThatEndInACaptureAreNamedByTheSecondLaunch) {
+  Engine engine({.policy = Policy::serial});
+  std::optional<Buffer> outside(std::in_place, engine, host_allocator(), 64, "outside");
+  const int line = __LINE__ + 1;
+  const Graph graph = engine.capture([&] { outside.reset(); });
+  graph.launch();
+  expect_error<MisuseError>([&] { graph.launch(); },
+                            {"variable 'outside'", "this graph's first launch (captured at " + std::string(__FILE__) +
+                                                       ":" + std::to_string(line) + "): keep the tensor's handle"});
+}
+
 TEST(CapturedBuffersChecked, AreWatchedInEachLaunch) {
   Engine engine({.check = true});
   const Var other = engine.new_var("other");

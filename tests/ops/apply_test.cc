@@ -19,6 +19,40 @@ TEST_F(Apply, OperandsOfNoRowsGiveNoRows) {
   EXPECT_EQ(apply(host, op::column_sum, {.in = {y}}).get(), (Floats{0, 0}));
 }
 
+TEST_F(Apply, TensorsPassThroughForwardingFunctions) {
+  std::vector<Tensor> tensors;
+  tensors.emplace_back(host, 2, 3, "first");
+  std::vector<IntTensor> indices;
+  indices.emplace_back(host, 2, 1, "second");
+  std::optional<Tensor> third;
+  third.emplace(host, 1, 1, "third");
+  const auto fourth = std::make_unique<Tensor>(host, 1, 1, "fourth");
+  expect_error<OpError>([&] { tensors[0].get(); }, "'first'");
+  expect_error<OpError>([&] { indices[0].get(); }, "'second'");
+  expect_error<OpError>([&] { third->get(); }, "'third'");
+  expect_error<OpError>([&] { fourth->get(); }, "'fourth'");
+}
+
+TEST_F(Apply, UndeclaredReadsOfTensorsAreFoundWhereTheEngineChecks) {
+  Engine checking({.check = true});
+  const Device device = host_device(checking);
+  const Tensor x(device, 1, 3, "x"), y(device, 1, 1, "y");
+  x.set({1, 2, 3});
+  checking.push([from = x.view(), to = y.view()] { to.write().row(0)[0] = from.read().row(0)[1]; }, {y.write_access()});
+  expect_error<OpError>([&] { y.get(); }, "read variable 'x', which it did not declare: add read(x)");
+}
+
+TEST_F(Apply, ATensorFromOutsideThatEndsInACaptureIsNamedByTheSecondLaunch) {
+  std::optional<Tensor> outside = tensor(1, 1, {1}, "outside");
+  const Graph graph = engine.capture([&] {
+    apply(host, op::neg, {.in = {*outside}});
+    outside.reset();
+  });
+  graph.launch();
+  expect_error<MisuseError>([&] { graph.launch(); },
+                            {"variable 'outside'", "this graph's first launch", "keep the tensor's handle"});
+}
+
 TEST_F(Apply, RefusesAResultOfAnotherShape) {
   const Tensor x = tensor(1, 3, {1, 2, 3}, "x"), out(host, 1, 2, "out");
   EXPECT_EQ(error_of<MisuseError>([&] { apply(host, op::neg, {.in = {x}}, out); }),

@@ -76,7 +76,9 @@ OpRecord* Back::finish_async(OpRecord& op, Slots* slots) {
   }
   if (ending.error) ending.outcome = Outcome::failed;
   // Even a serial engine does not wait for the point here, since this may be the lane's own thread.
-  if (access_check) access_check->let_go(op, !op.info().lane->ordered);
+  if (access_check) {
+    access_check->let_go(op, op.info().lane->ordered ? AccessCheck::End::of_issue : AccessCheck::End::of_async);
+  }
   return finish(op, ending);
 }
 

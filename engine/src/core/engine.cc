@@ -72,20 +72,15 @@ void EngineRef::refuse() const {
                                      : "the engine is gone; expected one that outlives what computes with it");
 }
 
-Var Engine::new_var(OpName name) { return core_->front.new_var(name); }
-
-Var Engine::new_var(OpName name, std::int32_t index) {
-  if (index < whole_value) throw MisuseError("new_var with index " + std::to_string(index) + "; expected 0 or more");
-  return core_->front.new_var(name, index);
-}
+Var Engine::new_var(VarName name) { return core_->front.new_var(name); }
 
 void Engine::retire(Var var, OpFunction&& last, const PushOptions& options) {
   core_->front.retire(var, std::move(last), options);
 }
 
-Graph Engine::capture(const std::function<void()>& body, OpName name) {
+Graph Engine::capture(const std::function<void()>& body, OpName name, std::source_location from) {
   Graph graph;
-  graph.state_ = core_->launches.capture(body, name);
+  graph.state_ = core_->launches.capture(body, name, from);
   return graph;
 }
 
@@ -102,6 +97,7 @@ void Engine::wait_all() { core_->waits.wait_all(std::nullopt); }
 bool Engine::wait_all_for(std::chrono::nanoseconds patience) { return core_->waits.wait_all(deadline_after(patience)); }
 
 void Engine::heal(Var var, const PushOptions& options) { core_->front.heal(var, options); }
+void Engine::heal(const OpError& failure, const PushOptions& options) { core_->front.heal(failure, options); }
 
 PushRefusal::PushRefusal(Engine& engine, const char* why) : core_(*engine.core_), frame_(Running::innermost()) {
   Port& port = core_.front.ports.mine();
@@ -127,6 +123,9 @@ bool PushRefusal::in_force() const {
 EngineUse::EngineUse(Engine& engine) : core_(*engine.core_) { ++core_.life.visitors; }
 EngineUse::~EngineUse() { --core_.life.visitors; }
 void EngineUse::note_awaited(Engine& engine) { engine.core_->front.ports.mine().completes_ops = true; }
+void EngineUse::retire(Engine& engine, Var var, const char* owner, OpFunction&& last, const PushOptions& options) {
+  engine.core_->front.retire(var, std::move(last), options, owner);
+}
 
 std::uint64_t Engine::version(Var var, std::source_location from) {
   return core_->front.version(var, {.name = "version", .pushed_at = from});

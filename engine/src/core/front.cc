@@ -14,15 +14,15 @@ Front::Front(Core& core)
   fence_.lane = core.lanes.host;
 }
 
-Var Front::new_var(OpName name, std::int32_t index) {
+Var Front::new_var(VarName name) {
   core_.life.refuse_unusable();
-  const Var var = make_var(name, index);
+  const Var var = make_var(name);
   Port& port = ports.mine();
   if (port.busy == Port::Busy::capturing) port.capture->made(var);
   return var;
 }
 
-Var Front::make_var(OpName name, std::int32_t index) {
+Var Front::make_var(VarName name) {
   const auto [var, fresh] = variables.take(number_);
   std::uint32_t generation = 0;
   if (!fresh) try {
@@ -34,7 +34,7 @@ Var Front::make_var(OpName name, std::int32_t index) {
       throw;
     }
   var.name = name.c_str();
-  var.index = index;
+  var.index = name.index();
   return Var(&var, generation);
 }
 
@@ -58,6 +58,31 @@ std::uint64_t Front::pushed_version(Var var, const PushOptions& how) {
   VarState& state = alive(var, how);
   const Entry entry(*this, ports.mine());
   return Dep::written(state, entry.joiners());
+}
+
+std::vector<Poisoned> Front::poisoned(std::span<const FailurePtr> failures) {
+  if (core_.life.fork_gate.unusable()) return {};
+  FailureLog& log = core_.back.failures;
+  std::vector<VarState*> carriers;
+  variables.for_each([&](VarState& var) {
+    if (log.poison_of(var, failures)) carriers.push_back(&var);
+  });
+  std::vector<Poisoned> result;
+  for (VarState* const var : carriers) {
+    const Entry entry(core_);
+    const std::uint32_t generation = Dep::generation(*var, entry.joiners());
+    if (generation % 2 != 0) continue;  // its retire was pushed
+    // Read after the generation: if another life has begun in between, nobody accepts the handle.
+    FailurePtr poison = log.poison_of(*var, failures);
+    if (poison) result.push_back({Var(var, generation), var->name.load(), std::move(poison)});
+  }
+  return result;
+}
+
+std::vector<Poisoned> OpError::poisoned() const {
+  std::vector<Poisoned> result;
+  if (engine_) engine_->use([&](Core& core) { result = core.front.poisoned(failures()); });
+  return result;
 }
 
 void Front::watch(Var var, std::span<std::byte> bytes, const PushOptions& how) {

@@ -41,18 +41,22 @@ class alignas(64) Front {
   /// The ops that have no handle any more, for the caller to destroy; none while something is pending that may call
   /// them.
   DeclaredOps take_dropped() noexcept WINDROW_EXCLUDES(declared_mutex);
-  void retire(Var var, OpFunction&& last, PushOptions how);
+  /// `owner` is null, or as EngineUse::retire() says.
+  void retire(Var var, OpFunction&& last, PushOptions how, const char* owner = nullptr);
   /// Called when a graph ends: retires a variable of the graph, or one from outside unless a launch has retired it.
   void retire_own(const Var& var) noexcept;
   void retire_captured(CapturedOp& op) noexcept;
   void heal(Var var, const PushOptions& how);
+  void heal(const OpError& failure, PushOptions how);
   MisuseError without_function(const PushOptions& how);
   /// Wraps the function in the rare options of the push (op_limits.h). Blocks while too many bytes are pending.
   template <class... Args>
   Function<void(Args...)> with_options(Function<void(Args...)>&& function, const PushOptions& how);
 
   // ---- variables ----
-  Var new_var(OpName name, std::int32_t index = VarState::no_value);
+  Var new_var(VarName name);
+  /// The variables that carry one of these failures or another failure of the same root.
+  std::vector<Poisoned> poisoned(std::span<const FailurePtr> failures);
   void free(VarState& var) { variables.give_back(var); }
   std::uint64_t version(Var var, const PushOptions& how);
   std::uint64_t pushed_version(Var var, const PushOptions& how);
@@ -124,7 +128,7 @@ class alignas(64) Front {
   [[noreturn]] void refuse(Var var, const OpInfo& about) const;
   /// The handle's variable. Throws MisuseError for an empty, foreign or retired one.
   VarState& alive(Var var, const PushOptions& how);
-  Var make_var(OpName name, std::int32_t index);
+  Var make_var(VarName name);
   /// Makes this the lone thread that enters records if there is none; else switches all threads to lock bits.
   void join_others(Port& port);
   /// Captures or pushes the op. Throws MisuseError after shutdown or for a wrong variable, Error if no thread starts.

@@ -63,7 +63,8 @@ void OpLimits::call(AsyncFunction& function, OnComplete done) const {
 void OpContext::throw_if_poisoned() const {
   if (!failure_) return;
   FailureLog::mark_reported({&failure_, 1});
-  throw OpError({failure_});
+  const Running* const frame = Running::innermost();
+  throw OpError({failure_}, frame == nullptr ? nullptr : frame->core->link);
 }
 
 bool OpContext::should_stop() const {

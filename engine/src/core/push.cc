@@ -272,7 +272,7 @@ void Engine::push_async(AsyncFunction function, AccessList accesses, const PushO
   core_->front.push_async(std::move(function), accesses, options);
 }
 
-void Front::retire(Var var, OpFunction&& last, PushOptions how) {
+void Front::retire(Var var, OpFunction&& last, PushOptions how, const char* owner) {
   if (core_.life.fork_gate.unusable()) return last.abandon();  // owners may still end, but nothing runs any more
   how.run_always = true;
   Port& port = ports.mine();
@@ -280,6 +280,7 @@ void Front::retire(Var var, OpFunction&& last, PushOptions how) {
   if (port.busy == Port::Busy::refusing) [[unlikely]]
     lifted.emplace(port);  // an owner may end at any time
   push_listed(port, {info(port, how), how.priority, true}, {overwrite(var)}, FunctionBody{last});
+  if (owner != nullptr && port.busy == Port::Busy::capturing) port.capture->last_is_of(owner);
 }
 
 void Front::retire_captured(CapturedOp& op) noexcept {
@@ -299,6 +300,28 @@ void Front::heal(Var var, const PushOptions& how) {
   Port& port = ports.mine();
   OpFunction no_function;
   push_listed(port, {info(port, how), how.priority}, {overwrite(var)}, FunctionBody{no_function});
+}
+
+void Front::heal(const OpError& failure, PushOptions how) {
+  core_.life.refuse_unusable();
+  Port& port = ports.mine();
+  how.run_always = true;
+  const OpInfo& about = info(port, how);
+  if (failure.engine_ != core_.link) throw MisuseError(site(about) + " is given an error of another engine");
+  if (port.busy == Port::Busy::capturing)
+    throw MisuseError(site(about) + " inside a capture, where nothing has failed");
+  if (port.busy == Port::Busy::refusing) refuse_push(port, about);
+  for (const Poisoned& poisoned : poisoned(failure.failures())) {
+    OpFunction clear([this, var = poisoned.var.state_, failures = failure.failures_] {
+      core_.back.failures.clear_of(*var, *failures);
+    });
+    try {
+      push_listed(port, {about, how.priority}, {mutate(poisoned.var)}, FunctionBody{clear});
+    } catch (const MisuseError&) {
+      const Entry entry(*this, port);
+      if (Dep::generation(*poisoned.var.state_, entry.joiners()) == poisoned.var.generation_) throw;
+    }
+  }
 }
 
 std::shared_ptr<DeclaredState> Front::declare(OpFunction&& function, AccessList accesses, const PushOptions& how) {

@@ -218,7 +218,7 @@ OpRecord* Back::run_with_care(OpRecord& op, const Begin& begin) {
   if (ending.error) ending.outcome = Outcome::failed;
   if (checked) {
     end_check(op, ending.error);
-    access_check->let_go(op, true);
+    access_check->let_go(op, AccessCheck::End::of_function);
     if (ending.error) ending.outcome = Outcome::failed;
   }
   return finish(op, ending);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "diagnosis/engine_log.h"
 #include "lane/lanes.h"
 
 namespace windrow {
@@ -34,9 +35,21 @@ const Dep::Access* find_access(OpRecord& op, const VarState& var) {
   return nullptr;
 }
 
-void add_offence(std::string& offences, const char* verb, const VarState& var, const char* declared) {
-  offences += (offences.empty() ? " " : " and ") + std::string(verb) + " variable '" + name_of(var) +
-              "', which it " + declared;
+enum class Offence { changed_undeclared, changed_read, read_undeclared };
+
+/// What the op did, and what its author should write instead.
+std::string text_of(Offence offence, const VarState& var) {
+  const std::string name = name_of(var), called = " variable '" + name + "', which it ";
+  switch (offence) {
+    case Offence::changed_undeclared:
+      return "changed" + called + "did not declare: add mutate(" + name + ")";
+    case Offence::changed_read:
+      return "changed" + called + "declared only to read: declare overwrite(" + name + "), or mutate(" + name +
+             ") if it needs the old value";
+    case Offence::read_undeclared:
+      break;
+  }
+  return "read" + called + "did not declare: add read(" + name + ")";
 }
 
 }  // namespace
@@ -47,8 +60,16 @@ AccessCheck::Watched::Watched(const VarState& of, std::span<std::byte> behind)
 }
 
 void AccessCheck::watch(const VarState& var, std::span<std::byte> bytes) {
+  const bool sees_reads = bytes.empty() || PageGuard::fits(bytes);
   MutexLock lock(mutex_);
+  const bool warns = !sees_reads && told_.insert(var.name.load()).second;
   watched_.emplace_back(var, bytes);
+  lock.unlock();
+  if (!warns) return;
+  engine_log().warn(
+      "windrow: checking mode cannot see reads of variable '{}' that an op did not declare, since its bytes are not "
+      "whole pages; allocate them with page_allocator()",
+      var.name.load());
 }
 
 void AccessCheck::forget(const VarState& var) {
@@ -64,18 +85,26 @@ void AccessCheck::begin(OpRecord& op) {
     // It is no offence if the program itself has written the bytes.
     if (watched.var->writers == 0 && watched.settled) watched.hash = hash_of(watched.bytes);
   }
-  for (Dep::Access& access : op.touches()) var_of(access).writers += access.writes();
+  count(op, op.is_async(), 1);
   for (Watched& watched : watched_) {
-    if (watched.guard && find_access(op, *watched.var) == nullptr) watched.guard->shut();
+    const bool may_touch = watched.var->async_users > 0 || find_access(op, *watched.var) != nullptr;
+    if (watched.guard && !may_touch) watched.guard->shut();
+  }
+}
+
+void AccessCheck::count(OpRecord& op, bool async, std::int16_t ops) {
+  for (Dep::Access& access : op.touches()) {
+    if (access.writes()) var_of(access).writers += ops;
+    if (async) var_of(access).async_users += ops;
   }
 }
 
 std::exception_ptr AccessCheck::end(OpRecord& op) noexcept {
   std::string offences;
   std::exception_ptr untold;  // set if there was no memory to say what the op did
-  const auto note = [&](const char* did, const VarState& var, const char* declared) {
+  const auto note = [&](Offence offence, const VarState& var) {
     try {
-      add_offence(offences, did, var, declared);
+      offences += (offences.empty() ? "" : "; ") + text_of(offence, var);
     } catch (const std::bad_alloc&) {
       untold = std::current_exception();
     }
@@ -87,26 +116,26 @@ std::exception_ptr AccessCheck::end(OpRecord& op) noexcept {
     const bool declared = find_access(op, *watched.var) != nullptr;
     const std::uint64_t before = std::exchange(watched.hash, hash_of(watched.bytes));
     if (watched.hash != before) {
-      note("changed", *watched.var, declared ? "declared only to read" : "did not declare");
+      note(declared ? Offence::changed_read : Offence::changed_undeclared, *watched.var);
     } else if (touched) {
-      note("read", *watched.var, "did not declare");
+      note(Offence::read_undeclared, *watched.var);
     }
   }
   if (untold || offences.empty()) return untold;
   try {
-    return std::make_exception_ptr(MisuseError(site(op.info()) + offences));
+    return std::make_exception_ptr(MisuseError(offences));
   } catch (const std::bad_alloc&) {
     return std::current_exception();
   }
 }
 
-void AccessCheck::let_go(OpRecord& op, bool settled) {
+void AccessCheck::let_go(OpRecord& op, End how) {
   MutexLock lock(mutex_);
-  for (Dep::Access& access : op.touches()) var_of(access).writers -= access.writes();
+  count(op, how != End::of_function, -1);
   for (Watched& watched : watched_) {
     const Dep::Access* const access = find_access(op, *watched.var);
     if (access == nullptr || watched.var->writers > 0) continue;
-    watched.settled &= settled || !access->writes();
+    watched.settled &= how != End::of_issue || !access->writes();
     if (watched.settled) watched.hash = hash_of(watched.bytes);
   }
 }

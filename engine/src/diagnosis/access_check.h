@@ -6,7 +6,9 @@
 #include <exception>
 #include <list>
 #include <optional>
+#include <set>
 #include <span>
+#include <string_view>
 
 #include "diagnosis/page_guard.h"
 #include "process/fork.h"
@@ -18,12 +20,14 @@ namespace windrow {
 /// Belongs to one engine, which runs its ops one at a time. Any thread may call the members.
 ///
 /// Invariants, under mutex_:
-///   1. VarState::writers counts the ops with write access that have begun and not let go.
+///   1. VarState::writers counts the ops with write access that have begun and not let go, and `async_users` the
+///      asynchronous ones with any access. Pages of the latter stay open: system calls of other threads may use them.
 ///   2. `hash` is the hash of the bytes when the last op that may write them had ended, unless such ops are active, or
 ///      the bytes are not `settled`: a device may be writing to them.
 class AccessCheck {
  public:
-  /// May also be called by an op that has begun.
+  /// May also be called by an op that has begun. Logs a warning, the first for variables of this name, if reads of the
+  /// bytes cannot be seen.
   void watch(const VarState& var, std::span<std::byte> bytes) WINDROW_EXCLUDES(mutex_);
   void forget(const VarState& var) WINDROW_EXCLUDES(mutex_);
 
@@ -31,13 +35,21 @@ class AccessCheck {
   void begin(OpRecord& op) WINDROW_EXCLUDES(mutex_);
   /// Called when the op's function has returned. Returns a MisuseError that says what the op has done wrong, or null.
   std::exception_ptr end(OpRecord& op) noexcept WINDROW_EXCLUDES(mutex_);
-  /// Called after end(): the op writes no more. If it is not `settled`, the work that it has issued on its lane may
-  /// still write, until an op begins that comes after that work.
-  void let_go(OpRecord& op, bool settled) WINDROW_EXCLUDES(mutex_);
+  /// How an op ended.
+  enum class End {
+    of_function,  ///< it was no asynchronous op
+    of_async,
+    of_issue,  ///< an asynchronous op on an ordered lane: the work that it has issued goes on
+  };
+  /// Called after end(): the op writes no more. Work that goes on may still write, until an op begins that comes after
+  /// that work.
+  void let_go(OpRecord& op, End how) WINDROW_EXCLUDES(mutex_);
 
   void each_mutex(EachMutex f) { f(mutex_); }  // see fork.h
 
  private:
+  static void count(OpRecord& op, bool async, std::int16_t ops);
+
   struct Watched {
     Watched(const VarState& of, std::span<std::byte> behind);
 
@@ -50,6 +62,7 @@ class AccessCheck {
 
   Mutex mutex_;
   std::list<Watched> watched_ WINDROW_GUARDED_BY(mutex_);
+  std::set<std::string_view> told_ WINDROW_GUARDED_BY(mutex_);  // names of variables whose reads cannot be seen
 };
 
 }  // namespace windrow

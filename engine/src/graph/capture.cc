@@ -21,7 +21,8 @@ std::shared_ptr<const void> at_end_of_graph(const std::shared_ptr<CoreLink>& lin
 
 }  // namespace
 
-Capture::Capture(GraphState& graph, Port& port) : graph_(graph), core_(graph.core), port_(port) {
+Capture::Capture(GraphState& graph, Port& port, std::source_location from)
+    : graph_(graph), core_(graph.core), port_(port), from_(from) {
   if (port.busy == Port::Busy::refusing) throw MisuseError("a capture: " + std::string(port.refuses_because));
   if (port.busy != Port::Busy::no) throw MisuseError("capture inside a capture, or inside a push, of the same engine");
   if (const std::shared_ptr<GraphPlan> plan = graph.plan_now()) {
@@ -62,12 +63,20 @@ void Capture::add(std::shared_ptr<CapturedOp> op) {
   recorded_.push_back(op);
   try {
     ops_.push_back(op);
-    if (op->retires != CapturedOp::Retires::nothing) retired_.insert(&op->accesses.front().var());
+    if (op->retires != CapturedOp::Retires::nothing) {
+      retired_.insert(&op->accesses.front().var());
+      op->retired = {var_of(op->accesses.front()).name, op->info->pushed_at};
+    }
   } catch (...) {  // the body may continue without the op
     ops_.resize(before);
     recorded_.pop_back();
     throw;
   }
+}
+
+void Capture::last_is_of(const char* owner) {
+  recorded_.back()->retired.owner = owner;
+  recorded_.back()->retired.captured_at = from_;  // the op was pushed by a destructor
 }
 
 void Capture::add(GraphState& graph) {

@@ -28,8 +28,8 @@ class CoreLink {
   template <class F>
   void use(F&& f) {
     ++users_;
+    const Leaves leaves{users_};
     if (!ended_) f(core_);
-    --users_;
   }
   bool ended() const { return ended_; }
   /// Called in a forked child: the threads of other users do not exist.
@@ -41,6 +41,11 @@ class CoreLink {
   }
 
  private:
+  struct Leaves {
+    std::atomic<int>& users;
+    ~Leaves() { --users; }
+  };
+
   Core& core_;
   // Sequentially consistent: a new user sees ended_, or end() sees that user.
   std::atomic<int> users_{0};
@@ -95,7 +100,7 @@ struct DeclaredState {
 class Capture {
  public:
   /// Begins to record ops that come after those of the graph. Throws MisuseError if the thread captures already.
-  Capture(GraphState& graph, Port& port);
+  Capture(GraphState& graph, Port& port, std::source_location from);
   ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
@@ -103,6 +108,8 @@ class Capture {
   /// Accesses need not be canonical. Throws MisuseError for a variable that was retired before in this capture.
   void add(std::shared_ptr<CapturedOp> op);
   void add(GraphState& graph);
+  /// What ended and so made the last recorded op, a retire; see EngineUse::retire().
+  void last_is_of(const char* owner);
   void made(const Var& var);
 
   /// Ends the capture: appends the recorded ops to those of the graph.
@@ -117,6 +124,7 @@ class Capture {
   GraphState& graph_;
   Core& core_;
   Port& port_;
+  const std::source_location from_;
   CapturedOps ops_;
   CapturedOps recorded_;  // those of ops_ that do not come from other graphs
   std::unordered_map<const Dep::Var*, Var> made_;

@@ -11,16 +11,17 @@ Launches::Launches(Core& core) : core_(core) { end_of_graph_.lane = core.lanes.h
 
 // ---- capture ----
 
-std::shared_ptr<GraphState> Launches::capture(const std::function<void()>& body, OpName name) {
+std::shared_ptr<GraphState> Launches::capture(const std::function<void()>& body, OpName name,
+                                              std::source_location from) {
   auto graph = std::make_shared<GraphState>(core_, core_.link, name.text().empty() ? OpName("graph") : name);
-  append(*graph, body);
+  append(*graph, body, from);
   return graph;
 }
 
-void Launches::append(GraphState& graph, const std::function<void()>& body) {
+void Launches::append(GraphState& graph, const std::function<void()>& body, std::source_location from) {
   core_.life.refuse_unusable();
   if (!body) throw MisuseError("capture was given no function");
-  Capture capture(graph, core_.front.ports.mine());
+  Capture capture(graph, core_.front.ports.mine(), from);
   body();
   capture.finish();
 }
@@ -38,6 +39,19 @@ void GraphState::refuse() const {
   refuse_push(port, about);
 }
 
+/// Throws MisuseError if a launch of the graph's ops has retired a variable from outside.
+static void refuse_second_launch(const GraphState& graph, const GraphPlan& plan, const OpInfo& about) {
+  for (const CapturedOp* const op : plan.retiring()) {
+    const void* const by = op->launched_by.load();
+    if (by == nullptr) continue;
+    const auto& [variable, captured_at, owner] = op->retired;
+    throw MisuseError(site(about) + " names variable '" + variable + "', which was retired by " +
+                      (by == &graph ? "this graph's first launch" : "the launch of another graph with this retire") +
+                      " (captured at " + captured_at.file_name() + ":" + std::to_string(captured_at.line()) + "): " +
+                      (owner != nullptr ? "keep " + std::string(owner) + " alive" : "retire it outside the capture"));
+  }
+}
+
 void Launches::launch(GraphState& graph, std::source_location from) {
   Port& port = core_.front.ports.mine();
   if (port.diverted()) [[unlikely]]
@@ -46,6 +60,7 @@ void Launches::launch(GraphState& graph, std::source_location from) {
   std::shared_ptr<GraphPlan> plan = graph.plan_now();
   if (const Life::Phase phase = core_.life.phase; phase != Life::Phase::running) core_.life.check_phase(phase, about);
   if (plan->size() == 0) return;
+  refuse_second_launch(graph, *plan, about);
   for (LaneState* lane : plan->lanes()) {
     if (!lane->started.load(std::memory_order_acquire)) core_.lanes.start(*lane);
   }
@@ -60,6 +75,7 @@ void Launches::launch(GraphState& graph, std::source_location from) {
       if (const Life::Phase phase = core_.life.phase; phase != Life::Phase::running)
         core_.life.check_phase(phase, about);
       join_gates(launch, about, entry, ready);
+      for (CapturedOp* const op : launch.plan().retiring()) op->launched_by = &graph;
     } catch (...) {
       const std::shared_ptr<GraphPlan> kept = std::move(launch.keeps);
       kept->give_back(launch);
@@ -216,7 +232,9 @@ GraphState& Graph::state() const {
 
 void Graph::launch(std::source_location from) const { state().core_there().launches.launch(state(), from); }
 
-void Graph::append(const std::function<void()>& body) const { state().core_there().launches.append(state(), body); }
+void Graph::append(const std::function<void()>& body, std::source_location from) const {
+  state().core_there().launches.append(state(), body, from);
+}
 
 std::size_t Graph::size() const { return state().plan_now()->size(); }
 

@@ -21,8 +21,8 @@ class Launches {
   Launches(const Launches&) = delete;
   Launches& operator=(const Launches&) = delete;
 
-  std::shared_ptr<GraphState> capture(const std::function<void()>& body, OpName name);
-  void append(GraphState& graph, const std::function<void()>& body);
+  std::shared_ptr<GraphState> capture(const std::function<void()>& body, OpName name, std::source_location from);
+  void append(GraphState& graph, const std::function<void()>& body, std::source_location from);
   void launch(GraphState& graph, std::source_location from);
 
   // ---- for the back ----

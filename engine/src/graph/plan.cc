@@ -95,6 +95,7 @@ class GraphPlan::Analysis {
     node.number = i;
     node.awaits = static_cast<std::uint32_t>(predecessors.size());
     if (runs_by_a_call(op)) node.function = &op.function;
+    if (op.retires == CapturedOp::Retires::foreign) plan_.retiring_.push_back(&op);
     if (std::find(plan_.lanes_.begin(), plan_.lanes_.end(), op.info->lane) == plan_.lanes_.end()) {
       plan_.lanes_.push_back(op.info->lane);
     }

@@ -43,6 +43,16 @@ struct alignas(64) CapturedOp {
   Retires retires = Retires::nothing;
   /// Whether the only launch has retired the foreign variable. Written by the op, read when no launch is left.
   bool has_retired = false;
+  /// Of an op that retires a foreign variable, for the message that refuses a second launch. Fixed when the capture
+  /// ends.
+  struct Retired {
+    const char* variable = "";
+    std::source_location captured_at = {};
+    const char* owner = nullptr;  ///< what ended, see EngineUse::retire(); null: the program retires the variable
+  };
+  Retired retired;
+  /// The graph whose launch has retired the foreign variable, only to be compared: it may be gone. Null before.
+  std::atomic<const void*> launched_by{nullptr};
   std::atomic<bool> dropped{false};   ///< of a declared op: no handle is left
   std::vector<Dep::Access> accesses;  ///< canonical
   std::shared_ptr<CoreLink> core;     ///< of an op on an ordered lane
@@ -111,6 +121,8 @@ class GraphPlan {
   }
   std::span<const std::uint32_t> roots() const { return roots_; }
   std::span<LaneState* const> lanes() const { return lanes_; }
+  /// The ops that retire variables from outside: if there are some, only one launch is possible.
+  std::span<CapturedOp* const> retiring() const { return retiring_; }
   /// The number of gates, and of nodes with neither gates to leave nor successors: a launch ends with the last of them.
   std::int32_t ends() const { return ends_; }
 
@@ -131,6 +143,7 @@ class GraphPlan {
   std::vector<std::uint32_t> gates_to_leave_, first_access_, roots_;
   std::vector<Passage> passages_;  // by node and access
   std::vector<LaneState*> lanes_;
+  std::vector<CapturedOp*> retiring_;
   std::int32_t ends_ = 0;
 
   Mutex mutex_;

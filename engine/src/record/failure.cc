@@ -102,8 +102,10 @@ std::string Failure::describe() const {
   return what + between + " because " + cause->describe();
 }
 
-OpError::OpError(std::vector<FailurePtr> failures)
-    : Error(describe_all(failures)), failures_(std::make_shared<const std::vector<FailurePtr>>(std::move(failures))) {}
+OpError::OpError(std::vector<FailurePtr> failures, std::shared_ptr<CoreLink> engine)
+    : Error(describe_all(failures)),
+      failures_(std::make_shared<const std::vector<FailurePtr>>(std::move(failures))),
+      engine_(std::move(engine)) {}
 
 void OpError::rethrow_root() const { std::rethrow_exception(failures().front()->root().error); }
 
@@ -205,16 +207,35 @@ void FailureLog::poison(VarState& var, FailurePtr failure) {
   ++root_of(failure).carriers;
   clear(var);
   ++poisoned_;
-  var.poison = std::move(failure);
+  set(var, std::move(failure));
+}
+
+void FailureLog::set(VarState& var, FailurePtr poison) noexcept {
+  MutexLock lock(mutex_);
+  var.poison.swap(poison);
 }
 
 void FailureLog::clear(VarState& var) {
   if (!var.poison) return;
   RootFailure& root = root_of(var.poison);
   // In this order the log still holds the root, so that the root, whose destructor runs user code, does not end here.
-  var.poison.reset();
+  set(var, nullptr);
   --root.carriers;
   --poisoned_;
+}
+
+static bool has_root_of_any(const FailurePtr& failure, std::span<const FailurePtr> others) {
+  return failure &&
+         std::ranges::any_of(others, [root = &failure->root()](const FailurePtr& f) { return &f->root() == root; });
+}
+
+void FailureLog::clear_of(VarState& var, std::span<const FailurePtr> failures) {
+  if (has_root_of_any(var.poison, failures)) clear(var);
+}
+
+FailurePtr FailureLog::poison_of(const VarState& var, std::span<const FailurePtr> failures) {
+  MutexLock lock(mutex_);
+  return has_root_of_any(var.poison, failures) ? var.poison : nullptr;
 }
 
 void FailureLog::mark_reported(std::span<const FailurePtr> failures) {

@@ -44,8 +44,12 @@ class FailureLog {
   FailurePtr undescribed() noexcept;
 
   /// Set and clear a variable's poison. The caller has exclusive access to the variable.
-  void poison(VarState& var, FailurePtr failure);
-  void clear(VarState& var);
+  void poison(VarState& var, FailurePtr failure) WINDROW_EXCLUDES(mutex_);
+  void clear(VarState& var) WINDROW_EXCLUDES(mutex_);
+  /// Clears the poison if it has the root of one of the failures.
+  void clear_of(VarState& var, std::span<const FailurePtr> failures) WINDROW_EXCLUDES(mutex_);
+  /// The variable's poison if it has the root of one of the failures, else null. Needs no access to the variable.
+  FailurePtr poison_of(const VarState& var, std::span<const FailurePtr> failures) WINDROW_EXCLUDES(mutex_);
   /// If false, no variable carries poison whose setting happened before this call.
   bool any_poison() const { return poisoned_.load(std::memory_order_relaxed) != 0; }
 
@@ -84,6 +88,8 @@ class FailureLog {
   FailurePtr root(Failure::Kind kind, const OpInfo& op, std::exception_ptr error, std::string changes) noexcept
       WINDROW_EXCLUDES(mutex_);
 
+  /// Ends the old poison without the lock.
+  void set(VarState& var, FailurePtr poison) noexcept WINDROW_EXCLUDES(mutex_);
   void list_again(FailurePtr failure) WINDROW_EXCLUDES(mutex_);
   /// Removes the roots that need no further report; none if there is no memory for the list.
   Dropped prune() noexcept WINDROW_REQUIRES(mutex_);
@@ -91,7 +97,7 @@ class FailureLog {
   const std::uint32_t number_;
   const std::shared_ptr<RootFailure> undescribed_;  // in no list
   std::atomic<std::int64_t> poisoned_{0};           // the number of poisoned variables
-  Mutex mutex_;
+  Mutex mutex_;  // also held to change a variable's poison, so that poison_of() may read it at any time
   Roots roots_ WINDROW_GUARDED_BY(mutex_);
   std::size_t prune_at_ WINDROW_GUARDED_BY(mutex_) = 64;
   /// What removed roots nested: the latest ones, from `next_pruned_` on.

@@ -30,7 +30,7 @@ std::string changes_of(OpRecord& op) noexcept try {
   for (const Dep::Access& access : op.touches()) {
     const VarState& var = var_of(access);
     const bool changes = access.exclusive() || access.commutes();
-    if (changes && var.index != VarState::no_value) values.emplace_back(var.name.load(), var.index);
+    if (changes && var.index != VarName::no_value) values.emplace_back(var.name.load(), var.index);
   }
   std::ranges::sort(values);  // accesses are in the order of memory
   constexpr std::size_t most = 4;

@@ -307,6 +307,7 @@ struct Residue {
 /// run and leave.
 ///
 /// `poison` and `version` are written by an op with exclusive access as it leaves. An op that has access may read them.
+/// Others read `poison` with the mutex of the FailureLog, which each write holds.
 struct alignas(64) VarState : Dep::Var {
   alignas(64) FailurePtr poison;
   std::atomic<std::uint64_t> version{0};
@@ -319,11 +320,8 @@ struct alignas(64) VarState : Dep::Var {
   /// The ops that commute here take turns. Those that wait for their turn form a ring linked by `next_ready`; this is
   /// the last of them, or null. Guarded by residue_lock.
   Dep::Op* last_for_turn = nullptr;
-  std::atomic<std::int32_t> index{no_value};  ///< see Engine::new_var
-  std::int32_t writers = 0;                   ///< belongs to AccessCheck
-
-  /// What `index` is of a variable that stands for no value (value.h).
-  static constexpr std::int32_t no_value = Engine::whole_value - 1;
+  std::atomic<std::int32_t> index{VarName::no_value};  ///< of its name
+  std::int16_t writers = 0, async_users = 0;           ///< belong to AccessCheck
 };
 
 /// The name of a variable for people: "x", "tiles[5]", or "".

@@ -1,3 +1,4 @@
+#include <functional>
 #include <string>
 #include <unordered_set>
 
@@ -9,9 +10,14 @@
 namespace windrow {
 namespace {
 
+struct HashOfText {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
+
 struct Table {
   Mutex mutex;
-  std::unordered_set<std::string> names WINDROW_GUARDED_BY(mutex);
+  std::unordered_set<std::string, HashOfText, std::equal_to<>> names WINDROW_GUARDED_BY(mutex);
 };
 
 }  // namespace
@@ -19,7 +25,8 @@ struct Table {
 std::string_view OpName::keep(std::string_view text) {
   Table& all = immortal<Table>();
   MutexLock lock(all.mutex);
-  return *all.names.emplace(text).first;
+  const auto known = all.names.find(text);  // needs no memory
+  return known != all.names.end() ? *known : *all.names.emplace(text).first;
 }
 
 void each_mutex_of_names(EachMutex f) { f(immortal<Table>().mutex); }

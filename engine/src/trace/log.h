@@ -57,7 +57,7 @@ struct TracedAccess {
   TracedAccess() = default;
   /// To be called while the op has access, or while the place is a wait's.
   explicit TracedAccess(const VarPlace& at) : place(at) {
-    if ((at.exclusive == 0 && at.commutes == 0) || at.var->index == VarState::no_value) return;
+    if ((at.exclusive == 0 && at.commutes == 0) || at.var->index == VarName::no_value) return;
     value = at.var->name;
     index = at.var->index;
   }

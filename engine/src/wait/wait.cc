@@ -160,7 +160,7 @@ bool Waits::wait(AccessList accesses, Deadline deadline, std::source_location fr
     if (waiter.failure) failures.push_back(waiter.failure);
   }
   if (failures.empty()) return true;
-  const OpError error(std::move(failures));
+  const OpError error(std::move(failures), core_.link);
   if (!inside) FailureLog::mark_reported(error.failures());  // an op may catch the error and report it to nobody
   throw error;
 }
@@ -280,7 +280,7 @@ bool Waits::wait_all(Deadline deadline) {
     core_.back.failures.reported({});
     return true;
   }
-  const OpError error(std::move(failures));
+  const OpError error(std::move(failures), core_.link);
   core_.back.failures.reported(error.failures());  // only now is it certain that the caller gets the error
   throw error;
 }

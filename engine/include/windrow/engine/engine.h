@@ -84,12 +84,8 @@ class Engine : public TypedPushes {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Makes a variable; errors and traces show its name. Inside a capture, see capture().
-  Var new_var(OpName name = {});
-  /// A variable of values (value.h): errors and traces of ops say that they changed 'name[index]', or 'name' if `index`
-  /// is whole_value. Throws MisuseError for another negative index.
-  Var new_var(OpName name, std::int32_t index);
-  static constexpr std::int32_t whole_value = -1;
+  /// Makes a variable; errors and traces show its name, and of values (see VarName) which ones an op changes. Inside a capture, see capture().
+  Var new_var(VarName name = {});
 
   /// Ends the variable when all ops that were pushed with it have finished. Then `last`, if given, runs, whether the
   /// variable is poisoned or not. Any later use of the variable throws MisuseError.
@@ -126,10 +122,12 @@ class Engine : public TypedPushes {
   ///
   /// A retire in `body` gives the variable to the graph. A variable that was created in `body` begins a new life in
   /// each launch; `last` is called once in each, and the variable's handle is of no use outside the graph. A variable
-  /// from outside ends with the first launch, and no further launch is possible. If there is no launch before the graph
-  /// ends, or `body` throws, it is retired then. So `last` should free what one launch allocated, and its captures
-  /// should own what lasts as long as the graph.
-  Graph capture(const std::function<void()>& body, OpName name = {});
+  /// from outside ends with the first launch, and no further launch is possible; so keep the handle of a tensor from
+  /// outside alive that later launches need. If there is no launch before the graph ends, or `body` throws, the
+  /// variable is retired then. So `last` should free what one launch allocated, and its captures should own what lasts
+  /// as long as the graph.
+  Graph capture(const std::function<void()>& body, OpName name = {},
+                std::source_location from = std::source_location::current());
 
   /// Blocks until all earlier ops that conflict with the accesses have finished; the caller may then access the
   /// variables as listed, until it pushes an op that conflicts. wait(v) is wait({read(v)}): it waits for earlier ops
@@ -161,8 +159,10 @@ class Engine : public TypedPushes {
 
   /// Declares that the variable stands for these bytes, which must live until the variable is retired; a variable may
   /// have several ranges. Without EngineOptions::check this does nothing. With it, an op fails with MisuseError, naming
-  /// the op and the variable, if it changed watched bytes that it did not declare, or declared as read only. If the
-  /// range consists of whole pages, the op also fails if it reads the bytes undeclared (Linux only).
+  /// the variable and the access to declare, if it changed watched bytes that it did not declare, or declared as read
+  /// only. If the range consists of whole pages, the op also fails if it reads the bytes undeclared (Linux only).
+  /// Otherwise the engine logs a warning, once for each name of a variable, that it cannot see such reads;
+  /// page_allocator() in windrow/memory/allocator.h has whole pages.
   ///
   /// Threads outside ops must not write watched bytes while an op runs. The check may miss what an op does before a
   /// wait inside it, what it reads after such a wait, and what it does after its function has returned. Throws
@@ -175,6 +175,12 @@ class Engine : public TypedPushes {
   /// Pushes an op that clears the variable's poison once all earlier ops on it have finished. It counts in version():
   /// by healing, the program declares the value good again, which makes it a different value.
   void heal(Var var, const PushOptions& options = {.name = "heal"});
+  /// Heals what the failure has poisoned: pushes, for each of failure.poisoned(), an op that clears the poison if it
+  /// still comes from the same root. So a variable that is retired, overwritten or healed meanwhile, or poisoned by
+  /// another failure, is left alone. The op counts in version() in any case. The values are as far as the failed ops
+  /// got: see docs/engine.md for updates that are all or nothing. Throws MisuseError for an error of another engine,
+  /// inside a capture, and after shutdown.
+  void heal(const OpError& failure, const PushOptions& options = {.name = "heal"});
 
   /// The number of ops with mutate, overwrite or commute access that have run so far, including heals and failed ops,
   /// excluding skipped and cancelled ops. Throws MisuseError for a variable that is empty, retired or of another

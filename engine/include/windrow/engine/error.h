@@ -10,10 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "windrow/engine/var.h"
+
 namespace windrow {
 
-class Waits;
+class CoreLink;
+class Front;
 class OpContext;
+class Waits;
 
 /// Base class of the exception types that Windrow defines.
 class Error : public std::runtime_error {
@@ -84,20 +88,36 @@ struct Failure {
 
 using FailurePtr = std::shared_ptr<const Failure>;
 
+/// A variable that carries a failure. A value.
+struct Poisoned {
+  Var var;
+  std::string name;    ///< the variable's
+  FailurePtr failure;  ///< why its value is missing or incomplete
+};
+
 /// Thrown by each wait for poisoned variables, until they are healed or overwritten.
 class OpError : public Error {
  public:
   /// The failures, at least one, each with its chain of causes. what() names the first ten.
   const std::vector<FailurePtr>& failures() const { return *failures_; }
+  /// The variables that, at this moment, carry one of these failures or another failure with the same root: not only
+  /// those that the wait was for. Pending ops may spread the failures to more variables; after an error of wait_all()
+  /// there are none. Variables that were healed, overwritten or retired are left out, and so is what a failed lane has
+  /// lost as long as no op has used it. Looks at all variables of the engine. Empty once the engine is gone. Threads:
+  /// any, also inside ops.
+  std::vector<Poisoned> poisoned() const;
   /// Rethrows the original exception of the first failure's root.
   [[noreturn]] void rethrow_root() const;
 
  private:
+  friend class Front;
   friend class Waits;
   friend class OpContext;
-  explicit OpError(std::vector<FailurePtr> failures);
+  OpError(std::vector<FailurePtr> failures, std::shared_ptr<CoreLink> engine);
 
-  std::shared_ptr<const std::vector<FailurePtr>> failures_;  // shared, so that copying the exception cannot throw
+  // Shared, so that copying the exception cannot throw.
+  std::shared_ptr<const std::vector<FailurePtr>> failures_;
+  std::shared_ptr<CoreLink> engine_;
 };
 
 }  // namespace windrow

@@ -12,7 +12,7 @@
 //            starts when the ops that it depends on, inside and outside the graph, have finished; each variable is
 //            released when the graph's last op on it has finished. So launches overlap where their variables permit.
 //   Errors   As for pushed ops, op by op. A launch throws MisuseError and runs nothing if one of its variables was
-//            retired.
+//            retired, also by its own first launch: see Engine::capture.
 //   Threads  Every member may be called from any thread, also inside an op. An op that only reads may run in two
 //            launches concurrently, which its function must allow.
 //   Life     Functions and their captures live as long as a handle or a launch. After the engine is gone, launch(),
@@ -42,7 +42,7 @@ class Graph {
 
   /// Captures more ops behind the existing ones; later launches run them too. If `body` throws, nothing is added.
   /// Throws MisuseError as Engine::capture does.
-  void append(const std::function<void()>& body) const;
+  void append(const std::function<void()>& body, std::source_location from = std::source_location::current()) const;
 
   /// The number of ops. Throws MisuseError for an empty handle.
   std::size_t size() const;

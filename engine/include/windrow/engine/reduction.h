@@ -167,8 +167,8 @@ class Reduction {
   }
 
   void end() noexcept {
-    for (const Var part : parts_) typed::end(engine_, part, state_);
-    typed::end(engine_, whole_, state_);
+    for (const Var part : parts_) typed::end(engine_, part, state_, "the reduction");
+    typed::end(engine_, whole_, state_, "the reduction");
   }
 
   EngineRef engine_;

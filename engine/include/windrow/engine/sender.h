@@ -72,7 +72,7 @@ class PushOperation {
     function_ = std::move(op.function);
     const EngineUse use(op.engine);
     // A separate variable carries the op's outcome, since other ops may heal or poison its other variables meanwhile.
-    const Var outcome = op.engine.new_var("outcome");
+    const Var outcome = op.engine.new_var(OpName("outcome"));
     try {
       op.accesses.push_back(mutate(outcome));
       op.engine.push([run = Run(*this)](OpContext& context) { run(context); }, op.accesses, op.options);

@@ -39,6 +39,7 @@
 
 #include "windrow/engine/coroutine.h"
 #include "windrow/engine/engine.h"
+#include "windrow/engine/internal/engine_use.h"
 
 namespace windrow {
 
@@ -115,12 +116,12 @@ namespace typed {
 /// Retires the variables of objects, which end when all ops that were pushed with these have run. The objects are
 /// leaked if ops may go on to use them: there is no memory for a retire, or the engine could not end.
 template <class Objects>
-void end(const EngineRef& ref, Var var, const std::shared_ptr<Objects>& objects) noexcept {
+void end(const EngineRef& ref, Var var, const std::shared_ptr<Objects>& objects, const char* owner) noexcept {
   if (!var || ref.drained()) return;
   OpFunction last([objects] {});
   Engine* const engine = ref.get();
   try {
-    if (engine != nullptr) engine->retire(var, std::move(last));
+    if (engine != nullptr) EngineUse::retire(*engine, var, owner, std::move(last));
   } catch (...) {
   }
   last.abandon();  // empty if the retire was pushed
@@ -146,7 +147,7 @@ class Value : public ValueRef<T> {
  public:
   /// The object is T(args...). Throws as Engine::new_var does.
   template <class... Args>
-  explicit Value(Engine& engine, OpName name = "value", Args&&... args)
+  explicit Value(Engine& engine, VarName name = OpName("value"), Args&&... args)
       : Value(engine, name, std::make_shared<T>(std::forward<Args>(args)...)) {}
   /// Leaves an empty value, which may only be assigned to and destroyed.
   Value(Value&& other) noexcept = default;
@@ -157,11 +158,11 @@ class Value : public ValueRef<T> {
     }
     return *this;
   }
-  ~Value() { typed::end(this->engine_, this->var_, owned_); }
+  ~Value() { typed::end(this->engine_, this->var_, owned_, "the value"); }
 
  private:
-  Value(Engine& engine, OpName name, std::shared_ptr<T> owned)
-      : ValueRef<T>(engine, engine.new_var(name, Engine::whole_value), owned.get()), owned_(std::move(owned)) {}
+  Value(Engine& engine, VarName name, std::shared_ptr<T> owned)
+      : ValueRef<T>(engine, engine.new_var({name, VarName::whole_value}), owned.get()), owned_(std::move(owned)) {}
 
   std::shared_ptr<T> owned_;
 };
@@ -174,7 +175,7 @@ class Values {
  public:
   /// Each object is T(args...). Throws as Engine::new_var does.
   template <class... Args>
-  explicit Values(Engine& engine, OpName name, std::size_t count, const Args&... args)
+  explicit Values(Engine& engine, VarName name, std::size_t count, const Args&... args)
       : engine_(engine), objects_(std::make_shared<std::vector<T>>()) {
     objects_->reserve(count);
     for (std::size_t i = 0; i < count; ++i) objects_->emplace_back(args...);
@@ -182,7 +183,7 @@ class Values {
     elements_.reserve(count);
     try {
       for (std::size_t i = 0; i < count; ++i) {
-        vars_.push_back(engine.new_var(name, static_cast<std::int32_t>(i)));
+        vars_.push_back(engine.new_var({name, static_cast<std::int32_t>(i)}));
         elements_.push_back(Element(engine_, vars_[i], objects_->data() + i));
       }
     } catch (...) {
@@ -229,7 +230,7 @@ class Values {
     return i;
   }
   void end() noexcept {
-    for (const Var var : vars_) typed::end(engine_, var, objects_);
+    for (const Var var : vars_) typed::end(engine_, var, objects_, "the values");
   }
 
   EngineRef engine_;

@@ -17,8 +17,7 @@
 namespace windrow {
 
 /// A value that is as cheap to copy as a pointer. Construction from a string literal costs nothing. Any other string is
-/// interned in a table of the process that is never freed, so names should denote kinds of ops and not instances. A
-/// literal that passes through a forwarding function, such as std::bind, is no literal any more: wrap it in OpName.
+/// interned in a table of the process that is never freed, so names should denote kinds of ops and not instances.
 class OpName {
  public:
   constexpr OpName() = default;
@@ -38,10 +37,33 @@ class OpName {
   /// The same, null-terminated.
   constexpr const char* c_str() const { return text_.empty() ? "" : text_.data(); }
 
- private:
+ protected:
+  /// Interns the text.
   static std::string_view keep(std::string_view text);
 
+ private:
   std::string_view text_;  // lives as long as the process
+};
+
+/// The name of a variable, buffer or tensor: an OpName that forwarding functions, such as std::make_unique and
+/// emplace_back, may pass on. They pass a literal on as an array, which the compiler cannot tell from one that ends
+/// with its block, so a literal is interned, too: OpName("x") in place of "x" saves looking it up.
+class VarName : public OpName {
+ public:
+  using OpName::OpName;
+  constexpr VarName() = default;
+  constexpr VarName(OpName name) : OpName(name) {}
+  template <std::size_t N>
+  VarName(const char (&text)[N]) : OpName(keep(text)) {}
+  /// The name of a value (value.h): errors and traces of ops say that they changed 'name', or 'name[index]'. `index` is
+  /// 0 or more, or whole_value.
+  constexpr VarName(OpName name, std::int32_t index) : OpName(name), index_(index) {}
+
+  static constexpr std::int32_t whole_value = -1, no_value = -2;
+  constexpr std::int32_t index() const { return index_; }
+
+ private:
+  std::int32_t index_ = no_value;
 };
 
 class Front;

@@ -70,7 +70,8 @@ class Allocator {
   virtual std::string_view name() const = 0;
   /// Whether the host can read and write the memory.
   virtual bool on_host() const { return true; }
-  /// The alignment of each allocation, in bytes: a power of two, at least memory_alignment.
+  /// The alignment of each allocation, in bytes: a power of two, at least memory_alignment. If it is a multiple of the
+  /// system's pages, no allocation shares its last page with other data.
   virtual std::size_t alignment() const { return memory_alignment; }
   /// Allocates `bytes` bytes; a valid place even for 0 bytes. Throws OutOfMemory.
   virtual std::byte* allocate(std::size_t bytes) = 0;
@@ -126,6 +127,12 @@ class DividingAllocator : public Allocator {
 /// The host's memory: from the C++ runtime's heap, and large pieces from the system, which gets them back when they are
 /// freed.
 std::shared_ptr<Allocator> host_allocator();
+
+/// The same in whole pages, for EngineOptions::check, which sees undeclared reads of whole pages only. host_device()
+/// uses it where the engine checks; give it to your own buffers and pools there. Each allocation is a system call and
+/// takes a page at least, so it is not for other uses. While an op runs, a system call outside the op on bytes of this
+/// memory, such as writing them to a file, may fail with EFAULT.
+std::shared_ptr<Allocator> page_allocator();
 
 /// Returns free pages of the C++ runtime's heap to the system, where supported: after a phase that needed much memory
 /// once, such as reading a corpus. May be called from any thread.

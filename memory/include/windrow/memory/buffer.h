@@ -19,7 +19,8 @@
 //            destroyed inside a capture is freed by the graph's only launch or, if the graph is never launched, with
 //            the graph.
 //   Errors   If a write finds no memory, OutOfMemory is thrown inside the op, so the variable is poisoned. With
-//            EngineOptions::check, buffers are watched: an op that changes bytes without declaring it fails.
+//            EngineOptions::check, buffers are watched: an op that changes bytes without declaring it fails and, in
+//            memory of page_allocator(), one that reads them, too.
 //   Threads  A buffer may be created, moved and destroyed from any thread, by one thread at a time. Its bytes may be
 //            accessed by ops that declare it, or between a wait and the next push that conflicts.
 #pragma once
@@ -28,7 +29,6 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
-#include <string_view>
 
 #include "windrow/engine/engine.h"
 #include "windrow/memory/allocator.h"
@@ -84,13 +84,8 @@ class Buffer {
  public:
   /// Allocates no memory yet. Throws MisuseError if there is no engine or no allocator, for a lane of another engine,
   /// and unless the lane is an ordered one for a device's memory, and a host lane for the host's.
-  Buffer(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, OpName name = "buffer",
+  Buffer(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, VarName name = OpName("buffer"),
          LaneId lane = host_lane);
-  /// The same for a literal that a forwarding function passes on, such as std::make_unique. The name is interned.
-  template <std::size_t N>
-  Buffer(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, const char (&name)[N],
-         LaneId lane = host_lane)
-      : Buffer(std::move(engine), std::move(memory), bytes, OpName(std::string_view(name)), lane) {}
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer();
@@ -136,7 +131,7 @@ class Arena {
 
   /// A buffer of the next `bytes` bytes, rounded up to the memory's alignment, and at least as many. Throws MisuseError
   /// if less is left.
-  Buffer cut(std::size_t bytes, OpName name = "buffer");
+  Buffer cut(std::size_t bytes, VarName name = OpName("buffer"));
   /// Makes a buffer of the same memory and lane, which no op has written yet, lie from byte `offset` of the arena on.
   /// Buffers that are laid, unlike those that are cut, may have bytes in common: then the caller must order the ops
   /// that use them. EngineOptions::check does not watch their bytes. Throws MisuseError if the buffer does not fit

@@ -49,7 +49,8 @@ struct Device {
   }
 };
 
-/// The host: its lane, its kernels, and a new pool of host memory, which takes at most `memory_limit` bytes. The
+/// The host: its lane, its kernels, and a new pool of host memory, which takes at most `memory_limit` bytes; of whole
+/// pages if the engine was constructed with EngineOptions::check, so that undeclared reads of tensors are seen. The
 /// engine's traces show the bytes that are live and cached. An op that needs more memory waits for other threads to
 /// free some, at most a tenth of a second; then it fails with OutOfMemory.
 Device host_device(Engine& engine, std::size_t memory_limit = unlimited);

@@ -27,7 +27,7 @@ class TensorOf {
   /// A new tensor of rows x width elements with the device's stride, not yet written. In a device's memory it belongs
   /// to the device's lane, whose ops write it first (see Buffer). Throws MisuseError for a negative size, OutOfMemory
   /// for a size that is not representable.
-  TensorOf(const Device& device, Index rows, Index width, OpName name = "tensor");
+  TensorOf(const Device& device, Index rows, Index width, VarName name = OpName("tensor"));
   /// A view of rows x width contiguous elements of a buffer, from element `offset` on. Throws MisuseError if they do
   /// not lie within it.
   TensorOf(std::shared_ptr<Buffer> buffer, Index rows, Index width, Index offset = 0);

@@ -21,6 +21,10 @@ class EngineUse {
   /// Pending ops may wait for what the calling thread pushes later, such as the other member's part of a collective:
   /// from now on the thread is held back as one that completes ops, see EngineOptions::push_patience.
   static void note_awaited(Engine& engine);
+  /// As Engine::retire, for an owner of the variable that ends. If a capture records it, the message that refuses a
+  /// second launch advises to keep `owner` alive, a literal such as "the reduction".
+  static void retire(Engine& engine, Var var, const char* owner, OpFunction&& last = nullptr,
+                     const PushOptions& options = {.name = "retire"});
 
  private:
   Core& core_;
