@@ -122,6 +122,7 @@ bool PushRefusal::in_force() const {
 EngineUse::EngineUse(Engine& engine) : core_(*engine.core_) { ++core_.life.visitors; }
 EngineUse::~EngineUse() { --core_.life.visitors; }
 void EngineUse::note_awaited(Engine& engine) { engine.core_->front.ports.mine().completes_ops = true; }
+void log_warning(std::string_view line) noexcept { engine_log().warn("windrow: {}", line); }
 
 std::uint64_t Engine::version(Var var, std::source_location from) {
   return core_->front.version(var, {.name = "version", .pushed_at = from});

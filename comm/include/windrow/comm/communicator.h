@@ -102,6 +102,12 @@ class Communicator {
   void all_reduce(std::span<const Tensor> tensors, Combine combine = Combine::sum,
                   const CollectiveOptions& options = {}) const;
   void all_reduce(const IntTensor& tensor, Combine combine = Combine::sum, const CollectiveOptions& options = {}) const;
+  /// The same out of place: `to`, of the shape of `from`, becomes the combination, and `from` is only read. All members
+  /// use this form. Dense tensors are not copied before the back end sees them; MPI and NCCL may copy inside.
+  void all_reduce(const Tensor& from, const Tensor& to, Combine combine = Combine::sum,
+                  const CollectiveOptions& options = {}) const;
+  void all_reduce(const IntTensor& from, const IntTensor& to, Combine combine = Combine::sum,
+                  const CollectiveOptions& options = {}) const;
   /// As all_reduce(), but only the tensors of member `root` change.
   void reduce(std::span<const Tensor> tensors, int root, Combine combine = Combine::sum,
               const CollectiveOptions& options = {}) const;

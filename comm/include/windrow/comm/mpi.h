@@ -25,6 +25,10 @@ struct MpiOptions {
   /// take ten times as long. An op of a member's own that never ends is the engine's matter: see
   /// EngineOptions::watchdog and PushOptions::deadline.
   std::chrono::nanoseconds patience = std::chrono::minutes(10);
+  /// After how long a call that waits for members logs one line that names them; again after twice as long, and so on
+  /// up to `patience`. Of the members that wait, the lowest rank logs it. A call of MPI itself that does not
+  /// return, as while other processes have not called MpiWorld::group(), is logged by each process.
+  std::chrono::nanoseconds tell_after = std::chrono::seconds(30);
   /// How long a member that is asked may take to say where it is, before it counts as dead or stopped.
   std::chrono::nanoseconds answer = std::chrono::seconds(1);
   /// The most bytes of calls with a priority or with parts that move at a time; one part moves in any case. Less lets
