@@ -301,6 +301,33 @@ TEST_F(TimelineScript, EndsWithOneLineAndStatus2WhereArgumentsAreWrong) {
        {in("run.json") + "--out /dev", "cannot write /dev: Is a directory"}});
 }
 
+TEST_F(TimelineScript, MergesTheTracesOfRanksOnOneClock) {
+  const auto trace = [&](const std::string& file, int rank, const std::string& start) {
+    std::ofstream(folder / file)
+        << R"({"otherData": {"start_unix_us": )" << start << R"(, "process": )" << rank << R"(}, "traceEvents": [)"
+        << R"({"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "windrow engine 1"}},)"
+        << R"({"ph": "X", "name": "step", "pid": 1, "tid": 1, "ts": 1.500, "dur": 2},)"
+        << R"({"ph": "s", "name": "dependency", "pid": 1, "tid": 1, "id": 7, "ts": 2}]})";
+  };
+  trace("run.0.json", 0, "1700000000000300");
+  trace("run.1.json", 1, "1700000000000100");
+  const Outcome outcome =
+      run_script("timeline merge " + in("run.1.json") + in("run.0.json") + "-o " + in("merged.json"));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  expect_in("merged.json", {R"("pid":1,"args":{"name":"rank 0, engine 1"})",
+                            R"("pid":2,"args":{"name":"rank 1, engine 1"})", R"("pid":1,"tid":1,"ts":201.5,"dur":2)",
+                            R"("pid":2,"tid":1,"ts":1.5,"dur":2)", R"("id":"0.7")", R"("id":"1.7")"});
+  std::ofstream(folder / "old.json") << R"({"traceEvents": [], "otherData": {"ops": 0}})";
+  expect_script_refusals(
+      "timeline merge",
+      {{in("run.0.json"), "the following arguments are required: -o/--out"},
+       {in("old.json") + "-o " + in("merged.json"),
+        (folder / "old.json").string() +
+            " is no trace of an engine; expected a file that WINDROW_TRACE=FILE has written"},
+       {in("run.0.json") + "-o " + in("run.0.json"),
+        "--out " + (folder / "run.0.json").string() + " is one of the traces; expected another file"}});
+}
+
 // scripts/gpu: bundles, and reports of results that the tests write.
 
 class GpuScript : public Scripts {

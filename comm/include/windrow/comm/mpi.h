@@ -6,6 +6,19 @@
 //   windrow::LocalGroup inner(devices);
 //   windrow::NestedGroup nested({inner[0], inner[1]}, world.group(devices[0]));
 //   nested[local].all_reduce(gradients[local]);
+//
+// examples/processes.cc is a training program for mpirun, with the lines that compile and start it.
+//
+// What sums and means of floats promise; maxima and int32 are exact:
+//   - Members: after all_reduce, all members have the same bits. MPI requires it, and eager calls
+//     (MpiOptions::eager_bytes) are added up in one order everywhere.
+//   - Timing: the bits of an eager call depend on the values alone, as those of a LocalGroup do. For larger calls MPI
+//     only recommends it; Open MPI and MPICH choose the order by the bytes, the number and the places of the processes.
+//     Windrow asks for the same sums at any timing: parts are cut by part_bytes, whatever moves first.
+//   - Not promised: the same bits for another number or placement of processes, another library or version of MPI,
+//     another part_bytes, an eager_bytes on the other side of the call's size, or another form (reduce and
+//     reduce_scatter, in place and out of place). All of these differ by rounding.
+//   - A mean is the sum, rounded, times 1/size, rounded.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
