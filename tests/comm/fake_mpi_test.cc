@@ -196,6 +196,12 @@ TEST(FakeMpi, OneOfTheMembersThatWaitTellsForWhom) {
   EXPECT_THROW(MpiWorld({.tell_after = 0s}), MisuseError);
 }
 
+TEST(FakeMpi, ACallOfMpiThatDoesNotReturnIsToldOf) {
+  const FakeMpiJob job(1, first_seed(), {{"duplicate", 0, 0, How::never_returns}});
+  const std::string text = stderr_of([] { run_ranks(1, {.patience = 1s, .tell_after = 2ms}, [](const auto&) {}); });
+  EXPECT_NE(text.find(" in MPI_Comm_dup, for other processes"), text.npos) << text;
+}
+
 TEST(FakeMpi, AMemberThatWaitsForAMessageTellsWhatOthersDoNotSee) {
   const FakeMpiJob job(3, first_seed());
   Fails fails = Fails::no;
