@@ -120,6 +120,10 @@ class CallOf {
     if (pair && rank == member_->rank()) refuse("rank " + std::to_string(rank) + ", which is this member");
     return *this;
   }
+  CallOf& out_of_place() {
+    call_.out_of_place = true;
+    return *this;
+  }
   /// The tensors of the call; `blocks` of them is a whole number of blocks.
   CallOf& add(const TensorOf<T>& tensor, Use use, int blocks = 1) {
     if (&tensor.engine() != device_.engine.get()) refuse("a tensor of another engine");
@@ -131,11 +135,10 @@ class CallOf {
              std::to_string(blocks));
     }
     const Call::Shape shape{tensor.rows() / blocks, tensor.width()};
-    const bool one_shape = call_.kind == CallKind::all_gather || call_.kind == CallKind::reduce_scatter ||
-                           call_.kind == CallKind::all_to_all;
-    if (one_shape && !call_.shapes.empty()) {
+    if (call_.has_two_ends() && !call_.shapes.empty()) {
       if (shape != call_.shapes.front()) {
-        refuse("blocks of " + text(call_.shapes.front()) + " and of " + text(shape) + "; expected equal ones");
+        refuse((call_.out_of_place ? "tensors of " : "blocks of ") + text(call_.shapes.front()) + " and of " +
+               text(shape) + "; expected equal ones");
       }
     } else {
       call_.shapes.push_back(shape);

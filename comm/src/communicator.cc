@@ -50,6 +50,26 @@ void Communicator::all_reduce(const IntTensor& tensor, Combine combine, const Co
       .add(tensor, Use::update)
       .push();
 }
+void Communicator::all_reduce(const Tensor& from, const Tensor& to, Combine combine,
+                              const CollectiveOptions& options) const {
+  if (const comm::Nested* const nested = member_->nested()) return nested->all_reduce(from, to, combine, options);
+  CallOf<float>(device_, taker(member_, combine), CallKind::all_reduce, options)
+      .combine(combine)
+      .out_of_place()
+      .add(from, Use::read)
+      .add(to, Use::write)
+      .push();
+}
+void Communicator::all_reduce(const IntTensor& from, const IntTensor& to, Combine combine,
+                              const CollectiveOptions& options) const {
+  if (const comm::Nested* const nested = member_->nested()) return nested->all_reduce(from, to, combine, options);
+  CallOf<std::int32_t>(device_, member_, CallKind::all_reduce, options)
+      .combine(combine)
+      .out_of_place()
+      .add(from, Use::read)
+      .add(to, Use::write)
+      .push();
+}
 void Communicator::reduce(std::span<const Tensor> tensors, int root, Combine combine,
                           const CollectiveOptions& options) const {
   CallOf<float> call(device_, taker(member_, combine), CallKind::reduce, options);

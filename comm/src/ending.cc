@@ -4,6 +4,7 @@
 #include <span>
 
 #include "combine.h"
+#include "windrow/engine/internal/engine_use.h"
 
 namespace windrow::comm {
 namespace {
@@ -23,6 +24,14 @@ void compute(std::span<const PartOfRank> parts) {
   switch (call.kind) {
     case CallKind::all_reduce:
     case CallKind::reduce:
+      if (call.out_of_place) {
+        Pieces targets;
+        for (std::size_t part = 0; part < parts.size(); ++part) {
+          of_all.push_back(piece(part, 0));
+          targets.push_back(piece(part, 1));
+        }
+        return combine(call.combine, call.elements, {of_all.data(), of_all.size()}, {targets.data(), targets.size()});
+      }
       for (std::size_t i = 0; i < call.shapes.size(); ++i) {
         of_all.clear();
         for (std::size_t part = 0; part < parts.size(); ++part) of_all.push_back(piece(part, i));
@@ -140,6 +149,30 @@ std::string seconds(std::chrono::nanoseconds time) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
   if (ms == 0) return std::to_string(time.count()) + " ns";
   return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
+}
+
+std::chrono::nanoseconds whole_seconds(std::chrono::nanoseconds time) {
+  const auto whole = std::chrono::duration_cast<std::chrono::seconds>(time);
+  return whole.count() > 0 ? std::chrono::nanoseconds(whole) : time;
+}
+
+namespace {
+
+std::string list_of(const std::vector<int>& ranks, const std::vector<std::string>& remarks = {}) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+    if (!remarks.empty()) text += " (" + remarks[i] + ")";
+  }
+  return text;
+}
+
+}  // namespace
+
+void log_waiting(const Waiting& waiting) {
+  log_warning(list_of(waiting.ranks) + (waiting.ranks.size() == 1 ? " waits " : " wait ") +
+              seconds(whole_seconds(waiting.time)) + " in " + waiting.what + ", for " +
+              list_of(waiting.missing, waiting.remarks));
 }
 
 Breakage reason_to_fail(std::span<const PartOfRank> parts) {

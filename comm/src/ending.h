@@ -47,4 +47,17 @@ std::chrono::nanoseconds time_left(std::chrono::nanoseconds limit, std::chrono::
 /// "10 s", "1500 ms" or "500 ns", for errors.
 std::string seconds(std::chrono::nanoseconds time);
 
+/// From 1 s on, seconds alone.
+std::chrono::nanoseconds whole_seconds(std::chrono::nanoseconds time);
+
+/// Logs "rank 2 waits 30 s in all_reduce 'w' (...), call 7, for ranks 0, 3".
+struct Waiting {
+  std::vector<int> ranks;  ///< those that wait
+  std::chrono::nanoseconds time;
+  std::string what;                       ///< they wait in
+  std::vector<int> missing;               ///< those that they wait for
+  std::vector<std::string> remarks = {};  ///< on each of these; or none
+};
+void log_waiting(const Waiting& waiting);
+
 }  // namespace windrow::comm

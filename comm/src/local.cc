@@ -37,9 +37,10 @@ struct Round {
 /// What the members of a group share.
 class LocalThreads {
  public:
-  LocalThreads(int size, std::chrono::nanoseconds patience)
-      : patience_(patience),
-        pause_(std::min<std::chrono::nanoseconds>(patience / 8, std::chrono::milliseconds(100))),
+  LocalThreads(int size, const LocalGroupOptions& options)
+      : patience_(options.patience),
+        tell_after_(options.tell_after),
+        pause_(std::min({patience_ / 8, tell_after_ / 8, std::chrono::nanoseconds(std::chrono::milliseconds(100))})),
         left_(at(size)),
         ended_(at(size)),
         heard_(at(size)) {
@@ -189,8 +190,19 @@ class LocalThreads {
     return failed;
   }
 
+  comm::Waiting waiting_in(const Name& name, const Round& round) const {
+    const Call& call = round.parts.front().exchange->call;
+    comm::Waiting waiting{.ranks = {}, .time = Clock::now() - round.since, .what = call.describe(), .missing = {}};
+    for (std::size_t i = 0; i < count_of(name); ++i) {
+      const int rank = rank_of(name, i);
+      (round.has(rank) ? waiting.ranks : waiting.missing).push_back(rank);
+    }
+    return waiting;
+  }
+
   /// Breaks the group when a round has waited too long, and ends: a broken group has no rounds. As long as rounds begin
-  /// and end, it looks from time to time, so that no round has to wake it.
+  /// and end, it looks from time to time, so that no round has to wake it. Before that it tells of the oldest round,
+  /// from the moment on when it first sees that round as the oldest: members that follow far behind are not missing.
   void watch() {
     std::unique_lock lock(mutex_);
     while (!ending_) {
@@ -205,18 +217,31 @@ class LocalThreads {
         timer_idle_ = false;
         continue;
       }
+      const auto& [name, round] = *oldest;
       // Rounds that begin meanwhile end later, so they need not wake this thread.
-      if (const auto left = comm::time_left(patience_, oldest->second.since); left > left.zero()) {
-        timer_changed_.wait_for(lock, left);
+      if (const auto left = comm::time_left(patience_, round.since); left > left.zero()) {
+        if (told_ != name) {
+          told_ = name;
+          told_since_ = Clock::now();
+          tell_next_ = tell_after_;
+        }
+        const auto quiet = comm::time_left(tell_next_, told_since_);
+        if (quiet > quiet.zero()) {
+          timer_changed_.wait_for(lock, std::min(left, quiet));
+        } else {
+          tell_next_ *= 2;
+          const comm::Waiting waiting = waiting_in(name, round);
+          lock.unlock();
+          comm::log_waiting(waiting);
+          lock.lock();
+        }
         continue;
       }
-      const auto& [name, round] = *oldest;
       const PartOfRank& known = round.parts.front();
       const std::string called = known.exchange->call.describe_for_others(known.rank);
       std::string missing;
-      for (std::size_t i = 0; i < count_of(name); ++i) {
-        const int rank = rank_of(name, i);
-        if (!round.has(rank)) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+      for (const int rank : waiting_in(name, round).missing) {
+        missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
       }
       const bool tensors = known.exchange->call.kind != CallKind::exchange;
       auto failed = break_locked({.why = "rank " + missing + " has not called " + called +
@@ -227,7 +252,7 @@ class LocalThreads {
     }
   }
 
-  const std::chrono::nanoseconds patience_, pause_;
+  const std::chrono::nanoseconds patience_, tell_after_, pause_;
   std::mutex mutex_;
   std::condition_variable timer_changed_;
   // Guarded by the mutex:
@@ -238,7 +263,11 @@ class LocalThreads {
   Breakage broken_;
   bool ending_ = false, timer_idle_ = false;  // idle: it waits for a round to look at
   bool begun_ = false;                        // a round, since the timer looked
-  std::thread timer_;                         // the last member: it uses the others
+  // Of the timer: the round that it tells of, since when it does, and when it tells next after that.
+  std::optional<Name> told_;
+  Clock::time_point told_since_ = {};
+  std::chrono::nanoseconds tell_next_{0};
+  std::thread timer_;  // the last member: it uses the others
 };
 
 class LocalMember final : public Member {
@@ -262,7 +291,8 @@ class LocalMember final : public Member {
 LocalGroup::LocalGroup(const std::vector<Device>& devices, LocalGroupOptions options) {
   if (devices.empty()) throw MisuseError("LocalGroup: no devices; expected at least one");
   comm::require_positive("LocalGroup", "patience", options.patience);
-  const auto group = std::make_shared<LocalThreads>(static_cast<int>(devices.size()), options.patience);
+  comm::require_positive("LocalGroup", "tell_after", options.tell_after);
+  const auto group = std::make_shared<LocalThreads>(static_cast<int>(devices.size()), options);
   for (const Device& device : devices) {
     members_.emplace_back(device, std::make_shared<LocalMember>(group, static_cast<int>(members_.size())));
   }

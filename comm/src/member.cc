@@ -35,7 +35,8 @@ bool Call::fits(const Call& other) const {
   if (kind == CallKind::send) return other.kind == CallKind::recv;
   if (kind == CallKind::recv) return other.kind == CallKind::send;
   if (priority != other.priority || part_bytes != other.part_bytes) return false;
-  return kind == other.kind && peer == other.peer && (!combines(kind) || combine == other.combine);
+  return kind == other.kind && out_of_place == other.out_of_place && peer == other.peer &&
+         (!combines(kind) || combine == other.combine);
 }
 
 std::string Call::describe() const {
@@ -51,6 +52,7 @@ std::string Call::describe() const {
     text += (i == 0 ? " " : ", ") + std::to_string(shapes[i].rows) + " x " + std::to_string(shapes[i].width);
   }
   if (shapes.size() > most) text += ", ... " + std::to_string(shapes.size()) + " tensors";
+  if (out_of_place) text += ", out of place";
   if (kind == CallKind::reduce || kind == CallKind::broadcast) text += ", root " + std::to_string(peer);
   if (priority != 0) text += ", priority " + std::to_string(priority);
   if (part_bytes != 0) text += ", in parts of " + std::to_string(part_bytes) + " bytes";

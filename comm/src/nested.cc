@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "ending.h"
@@ -34,6 +35,21 @@ void Nested::all_reduce(const IntTensor& tensor, Combine combine, const Collecti
   if (outer) outer->all_reduce(tensor, combine, options);
   inner.broadcast(tensor, 0, options);
 }
+/// All members of the process, since the first one alone would have to copy what it must not change.
+template <class T>
+void Nested::all_reduce(const TensorOf<T>& from, const TensorOf<T>& to, Combine combine,
+                        const CollectiveOptions& options) const {
+  comm::require_countable(CallKind::all_reduce, to.rows() * to.width(), options.part_bytes, most_between);
+  inner.all_reduce(from, to, combine, options);
+  if (outer) outer->all_reduce(to, combine, options);
+  if constexpr (std::is_same_v<T, float>) {
+    inner.broadcast(std::span(&to, 1), 0, options);
+  } else {
+    inner.broadcast(to, 0, options);
+  }
+}
+template void Nested::all_reduce(const Tensor&, const Tensor&, Combine, const CollectiveOptions&) const;
+template void Nested::all_reduce(const IntTensor&, const IntTensor&, Combine, const CollectiveOptions&) const;
 
 namespace {
 

@@ -8,7 +8,7 @@ namespace {
 
 /// Calls visit(data, bytes) for what lies in a row: the parts of the range one after the other.
 template <class Visit>
-void for_each_stretch(const Pieces& pieces, ByteRange range, Visit visit) {
+void for_each_stretch(PieceSpan pieces, ByteRange range, Visit visit) {
   std::size_t first = 0;  // byte of the piece in the series
   for (const Piece& piece : pieces) {
     const std::size_t end = std::min(first + piece.bytes(), range.begin + range.bytes);
@@ -25,13 +25,13 @@ void for_each_stretch(const Pieces& pieces, ByteRange range, Visit visit) {
 
 }  // namespace
 
-std::size_t elements(const Pieces& pieces) {
+std::size_t elements(PieceSpan pieces) {
   std::size_t count = 0;
   for (const Piece& piece : pieces) count += piece.bytes() / 4;
   return count;
 }
 
-std::byte* within(const Pieces& pieces, ByteRange range) {
+std::byte* within(PieceSpan pieces, ByteRange range) {
   std::size_t first = 0;
   for (const Piece& piece : pieces) {
     const std::size_t behind = first + piece.bytes();
@@ -43,21 +43,21 @@ std::byte* within(const Pieces& pieces, ByteRange range) {
   return nullptr;
 }
 
-void pack(const Pieces& pieces, ByteRange range, std::byte* to) {
+void pack(PieceSpan pieces, ByteRange range, std::byte* to) {
   for_each_stretch(pieces, range, [&](const std::byte* data, std::size_t bytes) {
     std::memcpy(to, data, bytes);
     to += bytes;
   });
 }
 
-void unpack(const std::byte* from, const Pieces& pieces, ByteRange range) {
+void unpack(const std::byte* from, PieceSpan pieces, ByteRange range) {
   for_each_stretch(pieces, range, [&](std::byte* data, std::size_t bytes) {
     std::memcpy(data, from, bytes);
     from += bytes;
   });
 }
 
-void scale(const Pieces& pieces, float factor) {
+void scale(PieceSpan pieces, float factor) {
   for_each_stretch(pieces, whole(pieces), [&](std::byte* data, std::size_t bytes) {
     auto* const numbers = reinterpret_cast<float*>(data);
     for (std::size_t i = 0; i < bytes / sizeof(float); ++i) numbers[i] *= factor;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "windrow/comm/internal/member.h"
 
@@ -13,16 +14,18 @@ struct ByteRange {
   std::size_t begin, bytes;
 };
 
+using PieceSpan = std::span<const Piece>;
+
 /// Of all pieces.
-std::size_t elements(const Pieces& pieces);
-inline ByteRange whole(const Pieces& pieces) { return {0, 4 * elements(pieces)}; }
+std::size_t elements(PieceSpan pieces);
+inline ByteRange whole(PieceSpan pieces) { return {0, 4 * elements(pieces)}; }
 /// Where the range lies, if it lies within one piece that is dense; otherwise null.
-std::byte* within(const Pieces& pieces, ByteRange range);
+std::byte* within(PieceSpan pieces, ByteRange range);
 /// Copies the range from the pieces.
-void pack(const Pieces& pieces, ByteRange range, std::byte* to);
+void pack(PieceSpan pieces, ByteRange range, std::byte* to);
 /// Copies the range to the pieces.
-void unpack(const std::byte* from, const Pieces& pieces, ByteRange range);
+void unpack(const std::byte* from, PieceSpan pieces, ByteRange range);
 /// Multiplies all elements, which are floats.
-void scale(const Pieces& pieces, float factor);
+void scale(PieceSpan pieces, float factor);
 
 }  // namespace windrow::comm

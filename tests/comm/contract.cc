@@ -71,6 +71,8 @@ std::function<void()> push_random_collectives(const Communicator& member, unsign
     }
   }
 
+  std::vector<std::pair<Tensor, Floats>> read;  // and never written again
+
   const auto clamp = [&](const Tensor& tensor, Values& values) {
     limit(values);
     tensor.set(values[rank]);
@@ -83,7 +85,7 @@ std::function<void()> push_random_collectives(const Communicator& member, unsign
         .name = "random", .priority = static_cast<int>(below(3)), .part_bytes = 4 * below(2) * (1 + below(200))};
     Values &one = small_values[i], &all = large_values[i];
     const std::size_t block = shapes[i].count();
-    switch (below(8)) {
+    switch (below(9)) {
       case 0: {
         member.all_reduce(small[i], how, options);
         one.assign(ranks, combined(one, how));
@@ -142,6 +144,15 @@ std::function<void()> push_random_collectives(const Communicator& member, unsign
         all = std::move(exchanged);
         break;
       }
+      case 7: {
+        const Tensor to(member.device(), shapes[i].rows, shapes[i].width);
+        member.all_reduce(small[i], to, how, options);
+        read.emplace_back(small[i], one[rank]);
+        small[i] = to;
+        one.assign(ranks, combined(one, how));
+        clamp(small[i], one);
+        break;
+      }
       default: {
         const std::size_t from = below(ranks), to = below(ranks);
         if (from == to) break;
@@ -153,7 +164,11 @@ std::function<void()> push_random_collectives(const Communicator& member, unsign
     }
   }
 
-  return [small, large, small_values, large_values, rank, seed] {
+  return [small, large, small_values, large_values, read, rank, seed] {
+    for (const auto& [tensor, values] : read) {
+      if (tensor.rows() == 0) continue;
+      EXPECT_EQ(tensor.get(), values) << "seed " << seed << ", rank " << rank;
+    }
     for (std::size_t i = 0; i < small.size(); ++i) {
       if (small[i].rows() == 0) continue;
       EXPECT_EQ(small[i].get(), small_values[i][rank]) << "seed " << seed << ", rank " << rank << ", tensor " << i;
@@ -255,6 +270,39 @@ void combines_whole_numbers(const Communicator& member) {
   EXPECT_EQ(all.get(), expected);
 }
 
+void leaves_what_a_sum_out_of_place_reads(const Communicator& member) {
+  const Device& device = member.device();
+  const auto sum = static_cast<float>(member.size() * (member.size() + 1) / 2);
+  const auto own = static_cast<float>(member.rank() + 1);
+  for (const Index width : {3, 3000}) {
+    for (const CollectiveOptions& options :
+         {CollectiveOptions{}, CollectiveOptions{.priority = 1, .part_bytes = 400}}) {
+      for (const auto& [reads_view, writes_view] :
+           {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
+        const Tensor from = filled(device, 4, 2 * width, own), to = filled(device, 4, 2 * width, -1);
+        const Tensor dense_from = filled(device, 4, width, own), dense_to = filled(device, 4, width, -1);
+        const Tensor source = reads_view ? from.column_range(width, 2 * width) : dense_from;
+        const Tensor target = writes_view ? to.column_range(width, 2 * width) : dense_to;
+        member.all_reduce(source, target, Combine::sum, options);
+        const auto count = static_cast<std::size_t>(4 * width);
+        EXPECT_EQ(target.get(), Floats(count, sum));
+        EXPECT_EQ(source.get(), Floats(count, own));
+        EXPECT_EQ(to.column_range(0, width).get(), Floats(count, -1));
+      }
+    }
+  }
+  const IntTensor from(device, 1, 2), to(device, 1, 2);
+  from.set({member.rank(), -member.rank()});
+  member.all_reduce(from, to, Combine::max);
+  EXPECT_EQ(to.get(), (std::vector<std::int32_t>{member.size() - 1, 0}));
+  EXPECT_EQ(from.get(), (std::vector<std::int32_t>{member.rank(), -member.rank()}));
+  EXPECT_THROW(member.all_reduce(from, from), MisuseError);
+  if (member.size() < 2 || is_nested(member)) return;
+  const Tensor x = filled(device, 1, 2, 1), y = filled(device, 1, 2, 1);
+  member.rank() == 0 ? member.all_reduce(x) : member.all_reduce(y, x);
+  expect_error_of(x, "all_reduce (sum of float32 1 x 2, out of place)");
+}
+
 void crosses_messages_and_collectives(const Communicator& member) {
   if (member.size() < 2 || is_nested(member)) return;
   const Tensor x = filled(member.device(), 2, 3, static_cast<float>(member.rank() + 1)), to(member.device(), 2, 3);
@@ -341,6 +389,7 @@ void expect_contract(const Communicator& member) {
   SCOPED_TRACE("rank " + std::to_string(member.rank()));
   exchanges_numbers(member);
   combines_whole_numbers(member);
+  leaves_what_a_sum_out_of_place_reads(member);
   push_maxima_of_nan(member)();
   crosses_messages_and_collectives(member);
   fails_with_an_operand(member);

@@ -95,9 +95,9 @@ enum class Fails : std::uint8_t { no, here, told, by_abort };
 Fails how_fails(const Tensor& tensor);
 
 /// All members call this at the same time, in threads or processes of their own. Expects that they exchange numbers and
-/// combine whole numbers; that a maximum is NaN where a member has NaN; that messages and collectives may cross each
-/// other; and that a failed operand, calls that differ and numbers that are not equally many fail that call alone, at
-/// all members, and by name (of a nested group, only a failed operand).
+/// combine whole numbers; that a sum out of place leaves what it reads; that a maximum is NaN where a member has NaN;
+/// that messages and collectives may cross each other; and that a failed operand, calls that differ and numbers that
+/// are not equally many fail that call alone, at all members, and by name (of a nested group, only a failed operand).
 void expect_contract(const Communicator& member);
 
 }  // namespace windrow::testing

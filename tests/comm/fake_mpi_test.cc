@@ -178,6 +178,30 @@ TEST(FakeMpi, NamesTheMembersThatLackACallInTime) {
   }
 }
 
+TEST(FakeMpi, OneOfTheMembersThatWaitTellsForWhom) {
+  const FakeMpiJob job(3, first_seed());
+  const Told told = run_ranks(3, {.patience = 60s, .tell_after = 1ms, .answer = 20s}, [&](const Communicator& member) {
+    const Tensor x = filled(member.device(), 1, 1, 1);
+    if (member.rank() == 0) {
+      const std::string line = next_line_on_stderr(" in all_reduce ");
+      EXPECT_TRUE(std::regex_match(
+          line, std::regex(R"(.*windrow: rank 1 waits \d+ m?s in all_reduce 'w' \(sum of float32 1 x 1\), call 0, )"
+                           R"(for rank 0 \(at call 0\))")))
+          << line;
+    }
+    member.all_reduce(x, Combine::sum, {.name = "w"});
+    EXPECT_EQ(x.get(), std::vector<float>{3});
+  });
+  EXPECT_EQ(told, Told(3));
+  EXPECT_THROW(MpiWorld({.tell_after = 0s}), MisuseError);
+}
+
+TEST(FakeMpi, ACallOfMpiThatDoesNotReturnIsToldOf) {
+  const FakeMpiJob job(1, first_seed(), {{"duplicate", 0, 0, How::never_returns}});
+  const std::string text = stderr_of([] { run_ranks(1, {.patience = 1s, .tell_after = 2ms}, [](const auto&) {}); });
+  EXPECT_NE(text.find(" in MPI_Comm_dup, for other processes"), text.npos) << text;
+}
+
 TEST(FakeMpi, AMemberThatWaitsForAMessageTellsWhatOthersDoNotSee) {
   const FakeMpiJob job(3, first_seed());
   Fails fails = Fails::no;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <regex>
 
 #include "contract.h"
 #include "part_queue.h"
@@ -116,6 +117,25 @@ TEST(LocalGroup, NamesTheMemberThatDoesNotCallInTime) {
   const LocalGroup other(host_devices(engine, 2), {.patience = 50ms});
   EXPECT_EQ(error_of<CommError>([&] { other[1].exchange({}); }),
             "rank 0 has not called exchange within 50 ms after the first member; the group is broken");
+}
+
+TEST(LocalGroup, ACallThatWaitsTellsForWhom) {
+  Engine engine({.workers = 2});
+  const LocalGroup group(host_devices(engine, 4), {.tell_after = 1ms});
+  std::vector<Tensor> all;
+  for (int rank = 0; rank < 4; ++rank) all.push_back(filled(group[rank].device(), 3, 4, 1));
+  for (const int rank : {1, 2})
+    group[rank].all_reduce(all[static_cast<std::size_t>(rank)], Combine::sum, {.name = "w"});
+  const std::regex line(
+      R"(.*windrow: ranks 1, 2 wait \d+ m?s in all_reduce 'w' \(sum of float32 3 x 4\), call 0, for ranks 0, 3)");
+  for (int time = 0; time < 2; ++time) {
+    const std::string told = next_line_on_stderr("ranks 1, 2 wait");
+    EXPECT_TRUE(std::regex_match(told, line)) << told;
+  }
+  for (const int rank : {0, 3})
+    group[rank].all_reduce(all[static_cast<std::size_t>(rank)], Combine::sum, {.name = "w"});
+  for (const Tensor& tensor : all) EXPECT_EQ(tensor.get(), Floats(12, 4));
+  EXPECT_THROW(LocalGroup(host_devices(engine, 1), {.tell_after = 0s}), MisuseError);
 }
 
 TEST(LocalGroup, MayWaitForEver) {

@@ -34,6 +34,33 @@ TEST(Mpi, CopiesTensorsOfADeviceToTheHostAndBack) {
   push_random_collectives(world().group(simulated.device), first_seed(), 60)();
 }
 
+TEST(Mpi, SumsHaveTheSameBitsAtAllMembersAndEachTime) {
+  Engine engine({.workers = 2});
+  const Communicator member = world().group(host_device(engine));
+  for (const Index width : {20, 3000, 70000}) {
+    for (const std::size_t part_bytes : {std::size_t{0}, std::size_t{4000}}) {
+      for (const bool out_of_place : {false, true}) {
+        std::vector<Floats> results;
+        for (int time = 0; time < 3; ++time) {
+          Floats values;
+          for (Index i = 0; i < width; ++i)
+            values.push_back(std::sin(static_cast<float>(i * (member.rank() + 1))) * 99);
+          const Tensor x(member.device(), 1, width), to(member.device(), 1, width);
+          x.set(std::move(values));
+          if (out_of_place) member.all_reduce(x, to, Combine::mean, {.part_bytes = part_bytes});
+          if (!out_of_place) member.all_reduce(x, Combine::mean, {.part_bytes = part_bytes});
+          results.push_back((out_of_place ? to : x).get());
+          EXPECT_EQ(results.back(), results.front());
+        }
+        const Floats& found = results.front();
+        const auto bits = fingerprint({reinterpret_cast<const char*>(found.data()), found.size() * sizeof(float)});
+        const auto all = member.exchange(std::vector{bits});
+        EXPECT_EQ(all, std::vector<std::int64_t>(all.size(), bits)) << width << ", " << part_bytes;
+      }
+    }
+  }
+}
+
 TEST(Mpi, KeepsTheContract) {
   Engine engine({.workers = 2});
   expect_contract(world().group(host_device(engine)));

@@ -175,6 +175,17 @@ std::string stderr_of(F&& call) {
   return ::testing::internal::GetCapturedStderr();
 }
 
+/// The first line with this text that somebody writes on standard error from now on, or again and again.
+inline std::string next_line_on_stderr(std::string_view text) {
+  for (auto time = std::chrono::milliseconds(20);; time *= 2) {
+    const std::string told = stderr_of([&] { std::this_thread::sleep_for(time); });
+    const std::size_t at = told.find(text);
+    if (at == told.npos) continue;
+    const std::size_t begin = told.rfind('\n', at) + 1;
+    return told.substr(begin, told.find('\n', at) - begin);
+  }
+}
+
 /// Waits inside an op. Returns whether that is refused because the wait cannot end.
 inline bool closes_ring(Engine& engine, AccessList accesses) {
   try {

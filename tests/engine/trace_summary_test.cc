@@ -194,6 +194,20 @@ TEST(TraceByEnvironment, EachEngineSavesATraceOfItsOwnAtItsEnd) {
   EXPECT_EQ(read_trace_file(folder.file("run.2.json")).ops.at(0).name, "of the second");
 }
 
+TEST(TraceByEnvironment, EachProcessOfALauncherSavesATraceOfItsOwn) {
+  const TestFolder folder;
+  const Environment trace("WINDROW_TRACE", folder.file("run.json").c_str());
+  const auto files_of = [&](const char* rank, const char* count, const char* number) {
+    const Environment of_launcher(rank, number), size(count, "20");
+    { Engine engine({.policy = Policy::serial}); }
+    return std::ranges::count_if(folder.files(), [](const std::string& name) { return name.starts_with("run.17."); });
+  };
+  EXPECT_EQ(files_of("SLURM_PROCID", "SLURM_JOB_ID", "17"), 0) << "a script of Slurm is no process of srun";
+  EXPECT_EQ(files_of("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "17"), 1);
+  EXPECT_EQ(files_of("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "17"), 2);
+  EXPECT_EQ(folder.files().size(), 3U);
+}
+
 TEST(TraceByEnvironment, AnEngineWhoseTraceCannotBeSavedEndsAllTheSame) {
   const Environment trace("WINDROW_TRACE", "/no/such/folder/run.json");
   Engine engine({.policy = Policy::serial});

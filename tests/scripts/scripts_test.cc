@@ -1,35 +1,8 @@
 // The scripts, most of them with programs in the place of those that they run, which say what the tests choose.
-#include "tests/programs/programs.h"
+#include "tests/scripts/scripts.h"
 
 namespace windrow::testing {
 namespace {
-
-class Scripts : public Programs {
- protected:
-  /// A program in the test's folder that prints this, and its arguments to NAME.log.
-  void make(const std::string& name, const std::string& prints) const {
-    std::ofstream(folder / name) << "#!/bin/sh\necho \"$*\" >> " << in(name + ".log") << "\necho '" << prints << "'\n";
-    std::filesystem::permissions(folder / name, std::filesystem::perms::owner_all);
-  }
-
-  /// Each call, by its flags, ends with status 2, and with a line on standard error that ends so.
-  void expect_script_refusals(const std::string& call,
-                              const std::vector<std::pair<std::string, std::string>>& wrong) const {
-    const std::string name = call.substr(0, call.find(' '));
-    for (const auto& [flags, says] : wrong) {
-      const Outcome outcome = run_script(call + " " + flags);
-      EXPECT_TRUE(outcome.err.ends_with(name + ": " + says + "\n")) << outcome.err << says;
-      EXPECT_EQ(outcome.out, "") << flags;
-      EXPECT_EQ(outcome.status, 2) << flags;
-    }
-  }
-  /// The file holds these texts, and no path of the test's folder.
-  void expect_in(const std::string& file, const std::vector<std::string>& texts) const {
-    const std::string text = read_file(folder / file);
-    for (const std::string& one : texts) expect_has(text, one);
-    expect_lacks(text, folder.string());
-  }
-};
 
 class PeersScript : public Scripts {
  protected:
@@ -238,68 +211,6 @@ TEST_F(SizeScript, WarnsAboveALimit) {
 }
 
 TEST_F(SizeScript, RefusesSeveralRevisions) { EXPECT_EQ(run_there("scripts/size one two").status, 2); }
-
-// scripts/timeline, with a trace of two devices.
-
-class TimelineScript : public Scripts {
- protected:
-  /// Three minibatches of two devices.
-  TimelineScript() {
-    std::ofstream trace(folder / "run.json");
-    trace << R"({"traceEvents": [{"ph": "M", "name": "thread_name", "tid": 3, "args": {"name": "async 1"}})";
-    const auto event = [&](const std::string& name, const std::string& lane, int thread, int begin, int length) {
-      trace << R"(, {"ph": "X", "cat": "op", "name": ")" << name << R"(", "tid": )" << thread << R"(, "ts": )" << begin
-            << R"(, "dur": )" << length << R"(, "args": {"op": ")" << ++ops_ << R"(", "lane": ")" << lane << R"("}})";
-    };
-    for (int step = 0; step < 3; ++step) {
-      for (const std::string lane : {"cpu:0", "cpu:1"}) {
-        const int begin = 1000 * step + (lane == "cpu:1" ? 50 : 0);
-        event("minibatch memory", lane, 1, begin, 10);
-        event("forward", lane, 1, begin + 10, 100 + step);
-        event("matmul_tn", lane, 2, begin + 110 + step, 200);
-        event("gradients", lane, 3, begin + 150, 400);
-        trace << R"(, {"ph": "X", "cat": "call", "name": "gradients", "tid": 1, "ts": )" << begin + 500
-              << R"(, "dur": 50, "args": {"op": ")" << ops_ << "\"}}";
-        event("sgd_step", lane, 1, begin + 560, 30);
-      }
-    }
-    trace << "]}";
-  }
-
- private:
-  int ops_ = 0;
-};
-
-TEST_F(TimelineScript, DrawsWhatEachDeviceComputesAndWhenItsGradientsAreSummed) {
-  const Outcome outcome = run_script("timeline " + in("run.json") + "--first 1 --steps 1");
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  const std::string text = read_file(folder / "run.svg");
-  for (const char* part :
-       {">cpu:0<", ">cpu:1<", ">its sums<", ">step 1<", ">forward, 0.101 ms<", ">matmul_tn, 0.200 ms<",
-        ">gradients, 0.400 ms<", ">gradients, 0.050 ms<", ">sgd_step, 0.030 ms<", ">hands in or adds up<"}) {
-    expect_has(text, part);
-  }
-  for (const char* part : {">step 0<", ">step 2<", ">forward, 0.100 ms<", ">forward, 0.102 ms<", ">backward<"}) {
-    expect_lacks(text, part);
-  }
-}
-
-TEST_F(TimelineScript, EndsWithOneLineAndStatus2WhereArgumentsAreWrong) {
-  std::ofstream(folder / "other.json") << R"({"traceEvents": 7})";
-  std::ofstream(folder / "alone.json") << R"({"traceEvents": []})";
-  const std::string run = (folder / "run.json").string();
-  expect_script_refusals(
-      "timeline",
-      {{"", "the following arguments are required: trace"},
-       {in("none.json"), "cannot read " + (folder / "none.json").string() + ": No such file or directory"},
-       {in("other.json"), (folder / "other.json").string() +
-                              " is no trace of an engine; expected a file that WINDROW_TRACE=FILE has written"},
-       {in("alone.json"),
-        (folder / "alone.json").string() + " has no sums of gradients; expected a trace of a data-parallel training"},
-       {in("run.json") + "--steps 3", "--steps 3; expected 1 to 2, the whole steps of " + run},
-       {in("run.json") + "--first 1", "--first 1; expected 0 to 0, so that 2 steps follow"},
-       {in("run.json") + "--out /dev", "cannot write /dev: Is a directory"}});
-}
 
 // scripts/gpu: bundles, and reports of results that the tests write.
 

@@ -10,7 +10,7 @@ if(NOT WINDROW_PROGRAMS)
 endif()
 windrow_test(
   scripts_test
-  SOURCES scripts/scripts_test.cc scripts/site_test.cc
+  SOURCES scripts/scripts_test.cc scripts/site_test.cc scripts/timeline_test.cc
   LINKS
   DEFINITIONS WINDROW_BIN="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}" WINDROW_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ${fake_plugin})
 add_dependencies(scripts_test windrow windrow-perf windrow_no_work)

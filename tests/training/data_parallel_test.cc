@@ -3,6 +3,7 @@
 
 #include "tests/batching/blocked_chain.h"
 #include "tests/devices/simulated.h"
+#include "tests/filled.h"
 #include "tests/training/files.h"
 #include "tests/training/members.h"
 #include "windrow/comm/mpi.h"
@@ -241,6 +242,43 @@ TEST(DataParallel, RefusesMembersWhoseParametersDiffer) {
     if (rank == 1) frozen.freeze(one);
     EXPECT_THROW(DataParallel(communicator, frozen), CommError);
     EXPECT_THROW(DataParallel(communicator, elsewhere), MisuseError);
+  });
+}
+
+TEST(DataParallel, SumsATensorThatIsTheGradientOfSeveralParametersOnceForEach) {
+  for (const std::size_t bucket_bytes : {std::size_t{1}, std::size_t{1} << 20}) {
+    with_parameters(3, [&](Parameters& parameters, const Communicator& communicator) {
+      std::vector<Parameter> all;
+      for (const char* const name : {"a", "b", "upper", "lower"}) {
+        all.push_back(parameters.add(name, 2, 3, Initial::zeros()));
+      }
+      DataParallel parallel(communicator, parameters, {.bucket_bytes = bucket_bytes});
+      const float own = static_cast<float>(communicator.rank() + 1);
+      const Tensor shared = filled(communicator.device(), 2, 3, own), slices = filled(communicator.device(), 3, 3, own);
+      parameters.begin_minibatch();
+      for (const int i : {0, 1}) parameters.add_gradient(all[static_cast<std::size_t>(i)], shared);
+      parameters.add_gradient(all[2], slices.row_range(0, 2));
+      // At one member they overlap, at the others not: all make the same calls.
+      parameters.add_gradient(
+          all[3], communicator.rank() == 0 ? slices.row_range(1, 3) : filled(communicator.device(), 2, 3, own));
+      parallel.combine(1);
+      for (const Parameter& one : all) {
+        EXPECT_EQ(parameters.gradient(one).all->get(), Floats(6, 6)) << parameters.name(one);
+      }
+    });
+  }
+}
+
+TEST(DataParallel, RefusesParametersThatShareMemory) {
+  with_parameters(2, [](Parameters& parameters, const Communicator& communicator) {
+    const Tensor table = filled(communicator.device(), 4, 2, 1);
+    parameters.add("upper", table.row_range(0, 2));
+    parameters.add("lower", table.row_range(2, 4));
+    EXPECT_NO_THROW(DataParallel(communicator, parameters));
+    parameters.add("tied", table.row_range(1, 3));
+    EXPECT_EQ(error_of<MisuseError>([&] { DataParallel(communicator, parameters); }),
+              "DataParallel: parameters 'upper' and 'tied' share memory; expected one parameter that is used in both "
+              "places, so that it takes one step");
   });
 }
 

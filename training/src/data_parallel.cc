@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +23,22 @@ enum Known : std::int64_t { frozen, none, rows, all };
 
 /// The buckets of an update that is not sharded.
 enum Compressed : std::size_t { yes, no };
+
+/// Which of the tensors that it was given share elements. A value.
+class Overlaps {
+ public:
+  /// The number of an earlier tensor that shares an element with this one.
+  std::optional<std::size_t> add(std::size_t number, const Tensor& tensor) {
+    auto& of_buffer = tensors_[tensor.buffer().get()];
+    const auto other = std::ranges::find_if(of_buffer, [&](const auto& each) { return each.second.overlaps(tensor); });
+    const std::optional found = other == of_buffer.end() ? std::nullopt : std::optional(other->first);
+    of_buffer.emplace_back(number, tensor);
+    return found;
+  }
+
+ private:
+  std::map<const Buffer*, std::vector<std::pair<std::size_t, Tensor>>> tensors_;
+};
 
 }  // namespace
 
@@ -60,6 +78,14 @@ void DataParallel::check() {
   if (!parameters_.device().engine.get() || parameters_.device().memory != communicator_.device().memory) {
     throw MisuseError("DataParallel: parameters on " + parameters_.device().name + "; expected those of " +
                       communicator_.device().name + ", the communicator's device");
+  }
+  Overlaps values;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto other = values.add(i, parameters_.value(parameters_[i]));
+    if (!other) continue;
+    throw MisuseError("DataParallel: parameters '" + parameters_.name(parameters_[*other]) + "' and '" +
+                      parameters_.name(parameters_[i]) +
+                      "' share memory; expected one parameter that is used in both places, so that it takes one step");
   }
   const bool compresses = options_.compression.form != Compression::Form::none;
   if (communicator_.member()->nested() != nullptr && (compresses || options_.sharded != nullptr)) {
@@ -113,10 +139,21 @@ void DataParallel::require_equal() const {
   }
 }
 
-/// The gradient of this member as one tensor, which may be the memory that the minibatch has written.
-Tensor DataParallel::own_sum(const Parameter& parameter, std::source_location from) const {
-  if (!parameters_.has_dense_gradient(parameter)) return parameters_.dense_gradient(parameter, from);
-  return *parameters_.summed_gradient(parameter, from).all;
+/// The gradients of this member, of those parameters whose number is in `which`, each as one tensor, which may be the
+/// memory that the minibatch has written. A tensor that is the gradient of several parameters, as a tape gives it for
+/// the operands of a sum, would be summed once for each of them: all but one of them get a copy.
+std::map<std::size_t, Tensor> DataParallel::own_sums(const std::vector<std::size_t>& which,
+                                                     std::source_location from) const {
+  std::map<std::size_t, Tensor> sums;
+  Overlaps overlaps;
+  for (const std::size_t i : which) {
+    const Parameter parameter = parameters_[i];
+    const auto copy = [&] { return parameters_.dense_gradient(parameter, from); };
+    Tensor sum = parameters_.has_dense_gradient(parameter) ? *parameters_.summed_gradient(parameter, from).all : copy();
+    if (overlaps.add(i, sum)) sum = copy();
+    sums.emplace(i, std::move(sum));
+  }
+  return sums;
 }
 
 void DataParallel::average(std::source_location from) {
@@ -206,13 +243,18 @@ std::size_t DataParallel::combine(std::size_t samples, std::source_location from
     }
   }
 
-  // The sums, from the last parameter to the first.
+  // The sums, from the last parameter to the first. Gradients are copied, where they are, before the first sum changes
+  // one.
+  std::vector<std::size_t> dense;
+  for (std::size_t i = count; i-- > 0;) {
+    if (kinds[i] == all) dense.push_back(i);
+  }
+  const std::map<std::size_t, Tensor> own_dense = own_sums(dense, from);
   Buckets sums = new_sums(from);
   for (std::size_t i = count; i-- > 0;) {
     if (kinds[i] == none) continue;
     const Parameter parameter = parameters_[i];
-    const Tensor sum =
-        kinds[i] == all ? own_sum(parameter, from) : parameters_.gradient_of_rows(parameter, union_of[i], from);
+    const Tensor sum = kinds[i] == all ? own_dense.at(i) : parameters_.gradient_of_rows(parameter, union_of[i], from);
     const std::size_t of_form = kinds[i] == all && compressed_ ? Compressed::yes : Compressed::no;
     sums.add(shards_ ? static_cast<std::size_t>(shards_->owner(i)) : of_form, {i, sum});
     if (kinds[i] == all) {

@@ -85,8 +85,9 @@ void MpiGroupState::end_eager(const Series& series, Begun& call) const {
     return;
   }
   const bool root = what.peer == rank_;
-  for (std::size_t i = 0; i < call.part->pieces.size(); ++i) {
-    const Piece& to = call.part->pieces[i];
+  const PieceSpan targets = targets_of(*call.part);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const Piece& to = targets[i];
     if (what.kind == CallKind::broadcast) {
       if (!root) copy(of_ranks[static_cast<std::size_t>(what.peer)][i], to);
     } else if (what.kind == CallKind::all_reduce || root) {

@@ -18,12 +18,12 @@ constexpr std::size_t most_announced = 64;
 std::int64_t hash(const Call& call) {
   const bool pair = is_message(call.kind);
   std::vector<Index> numbers;
-  numbers.reserve(6 + 2 * call.shapes.size());
+  numbers.reserve(7 + 2 * call.shapes.size());
   numbers.insert(numbers.end(),
                  {static_cast<Index>(pair ? CallKind::send : call.kind), static_cast<Index>(call.elements)});
   if (!pair) {
-    numbers.insert(numbers.end(),
-                   {static_cast<Index>(call.combine), call.peer, call.priority, static_cast<Index>(call.part_bytes)});
+    numbers.insert(numbers.end(), {static_cast<Index>(call.combine), call.out_of_place, call.peer, call.priority,
+                                   static_cast<Index>(call.part_bytes)});
   }
   for (const Call::Shape& shape : call.shapes) numbers.insert(numbers.end(), {shape.rows, shape.width});
   return fingerprint({reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Index)});
@@ -233,38 +233,12 @@ Breakage MpiGroupState::reason(const Begun& call) {
   return {.why = "members differ; here: " + own.said()};
 }
 
-bool MpiGroupState::writes(const Call& call) const {
-  const bool root = call.peer == rank_;
-  return call.kind == CallKind::all_reduce || (call.kind == CallKind::reduce && root) ||
-         (call.kind == CallKind::broadcast && !root);
-}
-
-std::byte* MpiGroupState::place(const Begun& call, ByteRange range, std::vector<std::byte>& packed) {
-  const Pieces& pieces = call.part->pieces;
-  if (std::byte* const there = within(pieces, range)) return there;
-  if (!packing_.empty()) {
-    packed = std::move(packing_.back());
-    packing_.pop_back();
-  }
-  packed.resize(std::max(packed.size(), range.bytes));
-  if (call.part->call.kind != CallKind::broadcast || call.part->call.peer == rank_) pack(pieces, range, packed.data());
-  return packed.data();
-}
-
-void MpiGroupState::take_back(const Begun& call, ByteRange range, std::vector<std::byte>& packed) {
-  constexpr std::size_t most_kept = 8, largest_kept = std::size_t{4} << 20;
-  if (packed.empty()) return;
-  if (writes(call.part->call)) unpack(packed.data(), call.part->pieces, range);
-  if (packing_.size() < most_kept && packed.size() <= largest_kept) packing_.push_back(std::move(packed));
-  packed = std::vector<std::byte>();
-}
-
 void MpiGroupState::begin_combining(const Call& what, const Span& span, MpiRequest** request) {
-  const bool gives = what.kind == CallKind::reduce && what.peer != rank_;  // otherwise in place
+  const bool gives = what.kind == CallKind::reduce && what.peer != rank_;
   begin(span.group,
         {.kind = what.kind,
-         .from = gives ? span.data : nullptr,
-         .to = span.data,
+         .from = gives ? span.data.to : span.data.from,
+         .to = span.data.to,
          .count = span.count,
          .type = type_of(what),
          .combine = what.combine,
@@ -277,17 +251,18 @@ void MpiGroupState::begin_data(MpiGroup* group, Begun& call) {
   Pieces& pieces = call.part->pieces;
   if (elements(pieces) == 0) return;  // at all members
   if (what.kind < CallKind::all_gather) {
-    return begin_combining(what, {group, place(call, whole(pieces), call.in), elements(pieces)}, &call.request);
+    const ByteRange all = whole(targets_of(*call.part));
+    return begin_combining(what, {group, place(call, all, call.in), all.bytes / 4}, &call.request);
   }
   const std::byte* from = pieces[0].data;
   std::byte* to = pieces[1].data;
   if (!pieces[0].dense()) {
-    call.in.resize(4 * elements({pieces[0]}));
-    pack({pieces[0]}, whole({pieces[0]}), call.in.data());
+    call.in.resize(pieces[0].bytes());
+    pack({&pieces[0], 1}, {0, pieces[0].bytes()}, call.in.data());
     from = call.in.data();
   }
   if (!pieces[1].dense()) {
-    call.out.resize(4 * elements({pieces[1]}));
+    call.out.resize(pieces[1].bytes());
     to = call.out.data();
   }
   begin(group,
@@ -302,19 +277,16 @@ void MpiGroupState::begin_data(MpiGroup* group, Begun& call) {
 
 void MpiGroupState::end_data(Begun& call) {
   const Call& what = call.part->call;
-  const Pieces& pieces = call.part->pieces;
   const bool exchanges = what.kind >= CallKind::all_gather;
-  if (!exchanges) take_back(call, whole(pieces), call.in);
-  if (!call.out.empty()) unpack(call.out.data(), {pieces[1]}, whole({pieces[1]}));
+  const PieceSpan all = call.part->pieces;
+  const PieceSpan targets = exchanges ? all.last(1) : targets_of(*call.part);
+  if (!exchanges) take_back(call, whole(targets), call.in);
+  if (!call.out.empty()) unpack(call.out.data(), targets, whole(targets));
   const bool combines =
       what.kind == CallKind::all_reduce || what.kind == CallKind::reduce || what.kind == CallKind::reduce_scatter;
   if (!combines || what.combine != Combine::mean) return;
   const float share = 1.0f / static_cast<float>(size_);
-  if (exchanges) {
-    scale({pieces[1]}, share);
-  } else if (writes(what)) {
-    scale(pieces, share);
-  }
+  if (exchanges || writes(what)) scale(targets, share);
 }
 
 // Messages.

@@ -165,12 +165,20 @@ class MpiGroupState {
   void begin_data(MpiGroup* group, Begun& call);
   /// Whether this member's tensors of a call that is no exchange from one tensor to another are written.
   bool writes(const Call& call) const;
-  /// Where a range of the elements of such a call lies: in its tensor, or in `packed`. take_back() follows.
-  std::byte* place(const Begun& call, ByteRange range, std::vector<std::byte>& packed);
+  /// What such a call reads, and what it may write: the same pieces unless it is out of place.
+  static PieceSpan sources_of(const Exchange& part);
+  static PieceSpan targets_of(const Exchange& part);
+  /// Where elements of such a call are read and written.
+  struct Ends {
+    const std::byte* from;  // null: in place
+    std::byte* to;
+  };
+  /// Those of a range: in its tensors, or in `packed`. take_back() follows.
+  Ends place(const Begun& call, ByteRange range, std::vector<std::byte>& packed);
   void take_back(const Begun& call, ByteRange range, std::vector<std::byte>& packed);
   struct Span {
     MpiGroup* group;
-    std::byte* data;
+    Ends data;
     std::size_t count;  // of elements
   };
   void begin_combining(const Call& what, const Span& span, MpiRequest** request);
@@ -238,6 +246,8 @@ class MpiGroupState {
   std::deque<std::unique_ptr<Sent>> sent_;
   std::optional<Clock::time_point> asked_;                  // since when members are asked where they are
   std::tuple<std::size_t, std::int64_t, int> asked_for_{};  // Awaited::kind, number and peer
+  Clock::time_point told_since_{};                          // since when that is the oldest
+  std::chrono::nanoseconds tell_next_{0};                   // how long after this the user hears of it next
   Clock::time_point data_ended_{};                          // when data of a collective ended last
   std::vector<std::optional<Counts>> answers_;              // by rank: what the member has begun, if it has answered
   std::vector<std::optional<Counts>> left_;                 // by rank: what a member that has ended called

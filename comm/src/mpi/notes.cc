@@ -198,15 +198,19 @@ std::optional<MpiGroupState::Awaited> MpiGroupState::oldest() const {
   return oldest;
 }
 
-/// Looks at the time limits: asks the other members where they are, and breaks the group when they had time to answer.
+/// Looks at the time limits: asks the other members where they are, and tells the user of those that are missing or,
+/// after `patience`, breaks the group, when they had time to answer.
 void MpiGroupState::watch() {
   const auto awaited = oldest();
   const auto now = Clock::now();
   if (awaited && asked_for_ != std::tuple(awaited->kind, awaited->number, awaited->peer)) {
     asked_.reset();  // the answers are of an earlier call
     asked_for_ = {awaited->kind, awaited->number, awaited->peer};
+    told_since_ = now;
+    tell_next_ = options_.tell_after;
   }
-  if (!awaited || now - awaited->since < options_.patience) {
+  const bool over = awaited && now - awaited->since >= options_.patience;
+  if (!awaited || (!over && now - told_since_ < tell_next_)) {
     asked_.reset();
     return;
   }
@@ -219,6 +223,7 @@ void MpiGroupState::watch() {
     return;
   }
   std::string silent, behind;
+  Waiting waiting{.ranks = {rank_}, .time = now - awaited->since, .what = awaited->call->describe(), .missing = {}};
   // The lowest rank that has made this call as well, and answers: it waits as this one does, so its user hears of it.
   int reporter = rank_;
   for (int rank = 0; rank < size_; ++rank) {
@@ -227,8 +232,12 @@ void MpiGroupState::watch() {
     const auto& answer = left ? left : answers_[static_cast<std::size_t>(rank)];
     const bool concerned = awaited->peer < 0 || awaited->peer == rank;
     if (!answer) {
+      waiting.missing.push_back(rank);
+      waiting.remarks.push_back("no answer");
       silent += (silent.empty() ? "rank " : ", ") + std::to_string(rank);
     } else if (concerned && (*answer)[awaited->kind] <= awaited->number) {
+      waiting.missing.push_back(rank);
+      waiting.remarks.push_back("at call " + std::to_string((*answer)[awaited->kind]));
       behind += (behind.empty() ? "rank " : ", rank ") + std::to_string(rank);
       behind += ", which is at call " + std::to_string((*answer)[awaited->kind]);
     } else if (concerned && !left) {
@@ -236,6 +245,12 @@ void MpiGroupState::watch() {
     }
   }
   if (!silent.empty() && now - *asked_ < options_.answer) return;
+  if (!over) {
+    if (!waiting.missing.empty() && reporter == rank_) log_waiting(waiting);
+    tell_next_ *= 2;
+    asked_.reset();
+    return;
+  }
   if (silent.empty() && behind.empty() && (now - awaited->since) / patience_with_data < options_.patience) {
     // All take part, so the data are moving. They are asked again from time to time.
     if (now - *asked_ >= options_.patience) asked_.reset();

@@ -1,5 +1,6 @@
 #include "mpi/watch.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -9,7 +10,9 @@
 #include <utility>
 
 #include "ending.h"
+#include "windrow/comm/mpi.h"
 #include "windrow/engine/error.h"
+#include "windrow/engine/internal/engine_use.h"
 
 namespace windrow::comm {
 
@@ -21,7 +24,7 @@ const MpiCalls& mpi_calls() {
 
 struct MpiWatch::Shared {
   const MpiCalls& mpi;
-  const std::chrono::nanoseconds patience;
+  const Times times;
   const GiveUp give_up;
   std::mutex lock = {};
   bool given_up = false;  // guarded by the lock
@@ -94,8 +97,8 @@ constexpr MpiCalls watched = {
 
 }  // namespace
 
-MpiWatch::MpiWatch(const MpiCalls& mpi, std::chrono::nanoseconds patience, GiveUp give_up)
-    : state_(new Shared{.mpi = mpi, .patience = patience, .give_up = std::move(give_up)}) {
+MpiWatch::MpiWatch(const MpiCalls& mpi, Times times, GiveUp give_up)
+    : state_(new Shared{.mpi = mpi, .times = times, .give_up = std::move(give_up)}) {
   std::thread([state = state_] { state->watch(); }).detach();
 }
 
@@ -130,20 +133,29 @@ void MpiWatch::Shared::watch() {
   std::shared_ptr<void> kept;  // to the end of this thread, outside the lock
   std::uint64_t seen = 0;
   auto since = Clock::now();
+  auto tell_next = times.tell_after;
   std::unique_lock at_end(ending_lock);
-  while (!changed.wait_for(at_end, patience / 4, [this] { return ending; })) {
+  while (!changed.wait_for(at_end, std::min(times.patience, times.tell_after) / 4, [this] { return ending; })) {
     const char* const function = inside.load(std::memory_order_acquire);
     const std::uint64_t now = called.load(std::memory_order_relaxed);
     if (function == nullptr || now != seen) {
       seen = now;
       since = Clock::now();
+      tell_next = times.tell_after;
       continue;
     }
-    if (Clock::now() - since < patience) continue;
+    const std::chrono::nanoseconds waited = Clock::now() - since;
+    if (waited < times.patience) {
+      if (waited < tell_next) continue;
+      tell_next *= 2;
+      log_warning("rank " + std::to_string(MpiWorld::started().rank) + " waits " + seconds(whole_seconds(waited)) +
+                  " in " + function + ", for other processes");
+      continue;
+    }
     const std::lock_guard guard(lock);
     if (inside.load(std::memory_order_relaxed) == nullptr || called.load(std::memory_order_relaxed) != seen) continue;
     given_up = true;
-    kept = give_up(std::string(function) + " has not returned for " + seconds(patience));
+    kept = give_up(std::string(function) + " has not returned for " + seconds(times.patience));
     return;
   }
 }

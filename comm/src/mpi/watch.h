@@ -23,8 +23,12 @@ class MpiWatch {
   /// Called once at most, under the lock. Returns what must live until the call has returned.
   using GiveUp = std::function<std::shared_ptr<void>(const std::string& why)>;
 
-  /// Gives up when a call has not returned for `patience`.
-  MpiWatch(const MpiCalls& mpi, std::chrono::nanoseconds patience, GiveUp give_up);
+  struct Times {
+    std::chrono::nanoseconds patience, tell_after;
+  };
+  /// Gives up when a call has not returned for `patience`. Logs that it has not after `tell_after`, twice as long, and
+  /// so on.
+  MpiWatch(const MpiCalls& mpi, Times times, GiveUp give_up);
   ~MpiWatch();
   MpiWatch(const MpiWatch&) = delete;
   MpiWatch& operator=(const MpiWatch&) = delete;

@@ -28,6 +28,7 @@ constexpr auto idle = std::chrono::milliseconds(10);
 
 const MpiOptions& checked(const MpiOptions& options) {
   comm::require_positive("MpiWorld", "patience", options.patience);
+  comm::require_positive("MpiWorld", "tell_after", options.tell_after);
   comm::require_positive("MpiWorld", "answer", options.answer);
   return options;
 }
@@ -39,7 +40,8 @@ const MpiOptions& checked(const MpiOptions& options) {
 class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
  public:
   explicit Impl(MpiOptions options)
-      : options_(checked(options)), watch_(comm::mpi_calls(), options.patience, [this](const std::string& why) {
+      : options_(checked(options)),
+        watch_(comm::mpi_calls(), {options.patience, options.tell_after}, [this](const std::string& why) {
           give_up(why);
           return std::shared_ptr<void>(shared_from_this());
         }) {}

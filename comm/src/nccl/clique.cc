@@ -23,17 +23,13 @@ const OpenedPlugIn& opened() {
   return plug_in;
 }
 
-/// Pieces of a call that has one to read and one to write.
-bool has_two_ends(CallKind kind) {
-  return kind == CallKind::all_gather || kind == CallKind::reduce_scatter || kind == CallKind::all_to_all;
-}
 bool reads(const NcclPart& part, std::size_t piece) {
-  if (has_two_ends(part.call.kind)) return piece == 0;
+  if (part.call.has_two_ends()) return piece == 0;
   if (part.call.kind == CallKind::broadcast) return part.rank == part.call.peer;
   return part.call.kind != CallKind::recv;
 }
 bool writes(const NcclPart& part, std::size_t piece) {
-  if (has_two_ends(part.call.kind)) return piece == 1;
+  if (part.call.has_two_ends()) return piece == 1;
   switch (part.call.kind) {
     case CallKind::reduce:
       return part.rank == part.call.peer;
@@ -171,7 +167,7 @@ void NcclClique::copy(const Seat& seat, const Piece& piece, std::byte* dense, bo
 
 void NcclClique::transfer(const Seat& seat, const NcclPart& part, const std::vector<std::byte*>& places) {
   const Call& call = part.call;
-  const bool two_ends = has_two_ends(call.kind);
+  const bool two_ends = call.has_two_ends();
   const auto begin = [&](const NcclTransfer& what) {
     if (const int error = calls_.begin(&what); error != nccl_in_progress) require(error, nccl_name_of(what.kind));
   };

@@ -28,6 +28,7 @@ void require_cuda(const Device& device) {
 
 void require_positive(const NcclOptions& options) {
   comm::require_positive("NcclGroup", "patience", options.patience);
+  comm::require_positive("NcclGroup", "tell_after", options.tell_after);
   comm::require_positive("NcclGroup", "answer", options.answer);
 }
 
@@ -170,7 +171,7 @@ NcclGroup::NcclGroup(const std::vector<Device>& devices, NcclOptions options) {
   setup.id = make_id(calls);
   std::vector<Exchanger> exchangers;
   {
-    const LocalGroup local(devices, {.patience = options.patience});
+    const LocalGroup local(devices, {.patience = options.patience, .tell_after = options.tell_after});
     for (int rank = 0; rank < local.size(); ++rank) {
       exchangers.push_back(std::make_shared<const Communicator>(local[rank]));
       setup.announcements[rank] = local[rank].member();

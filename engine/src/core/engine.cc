@@ -126,6 +126,7 @@ void EngineUse::note_awaited(Engine& engine) { engine.core_->front.ports.mine().
 void EngineUse::retire(Engine& engine, Var var, const char* owner, OpFunction&& last, const PushOptions& options) {
   engine.core_->front.retire(var, std::move(last), options, owner);
 }
+void log_warning(std::string_view line) noexcept { engine_log().warn("windrow: {}", line); }
 
 std::uint64_t Engine::version(Var var, std::source_location from) {
   return core_->front.version(var, {.name = "version", .pushed_at = from});

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
 namespace windrow {
 namespace {
@@ -76,14 +78,30 @@ void refuse_wrong_environment(EngineOptions& options) {
   if (options.workers == wrong_workers) options.workers = chosen_workers();
 }
 
+std::optional<int> process_number() {
+  // Slurm sets its number in scripts, too, but the count only for processes of srun.
+  constexpr std::pair<const char*, const char*> names[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                                           {"PMI_RANK", "PMI_SIZE"},
+                                                           {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};
+  for (const auto& [number, count] : names) {
+    const auto text = from_environment(number);
+    int found = 0;
+    if (!text || !from_environment(count)) continue;
+    if (std::from_chars(text->data(), text->data() + text->size(), found).ec == std::errc()) return found;
+  }
+  return std::nullopt;
+}
+
 std::string trace_path_from_environment() {
   const char* given = std::getenv("WINDROW_TRACE");
   if (given == nullptr || *given == '\0') return {};
   static std::atomic<int> asked{0};
   const int number = ++asked;
-  if (number == 1) return given;
+  const std::optional<int> process = process_number();
+  if (number == 1 && !process) return given;
   const std::filesystem::path path(given);
-  const std::string name = path.stem().string() + "." + std::to_string(number) + path.extension().string();
+  const std::string name = path.stem().string() + (process ? "." + std::to_string(*process) : "") +
+                           (number > 1 ? "." + std::to_string(number) : "") + path.extension().string();
   return (path.parent_path() / name).string();
 }
 

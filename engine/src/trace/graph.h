@@ -56,6 +56,7 @@ struct TraceGraph {
     friend auto operator<=>(const Dependence&, const Dependence&) = default;
   };
 
+  std::chrono::steady_clock::time_point start{};  ///< the times of all others count from here
   std::vector<Op> ops;
   std::vector<Span> spans;
   std::vector<Work> work;             ///< sorted by track, then by begin

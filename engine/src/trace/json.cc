@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "lane/lanes.h"
+#include "process/environment.h"
 #include "trace/graph.h"
 
 namespace windrow {
@@ -68,7 +69,9 @@ class JsonWriter {
 
   void write() {
     out_ << "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"ops\":" << graph_.ops.size()
-         << ",\"left_out\":" << graph_.left_out << "},\"traceEvents\":[\n";
+         << ",\"left_out\":" << graph_.left_out << ",\"start_unix_us\":" << start_since_1970();
+    if (const auto process = process_number()) out_ << ",\"process\":" << *process;
+    out_ << "},\"traceEvents\":[\n";
     write_names();
     for (std::uint32_t i = 0; i < graph_.ops.size(); ++i) write_op(i);
     for (const TraceGraph::Span& span : graph_.spans) write_span(span);
@@ -85,6 +88,13 @@ class JsonWriter {
   }
 
  private:
+  /// When the time of the file is 0, in microseconds of the wall clock: with it, files of several processes are merged.
+  std::int64_t start_since_1970() const {
+    using std::chrono::steady_clock, std::chrono::system_clock, std::chrono::microseconds;
+    const auto start = system_clock::now().time_since_epoch() - (steady_clock::now() - graph_.start);
+    return std::chrono::duration_cast<microseconds>(start).count();
+  }
+
   /// Writes the beginning that all events share. The caller continues with a comma, and ends the object.
   std::ostream& event(const char* phase, std::string_view name) {
     out_ << (first_ ? "" : ",\n") << "{\"ph\":\"" << phase << "\",\"name\":" << quoted(name) << ",\"pid\":" << engine_;

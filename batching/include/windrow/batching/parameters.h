@@ -1,5 +1,15 @@
 // Parameters, their gradients, and gradient descent.
 //
+//   windrow::Parameters parameters(host, 1);                     // the seed of the initial values
+//   const windrow::Parameter w = parameters.add_product("w", 8, 1);
+//
+// Gradients come from a Runner or a LazyGraph. Gradients of your own, such as a Tape's (windrow/ops/tape.h):
+//
+//   tape.watch(parameters.value(w));                             // then apply operators to it, and tape.backward(loss)
+//   parameters.begin_minibatch();
+//   parameters.add_gradient(w, *tape.gradient(parameters.value(w)));
+//   parameters.sgd(0.1);                                         // or Optimiser::step(), or DataParallel::combine()
+//
 // Contract
 //   Steps    sgd() equals PyTorch's SGD with dense gradients. Weight decay is the gradient of an L2 term of the loss,
 //            so it applies to every row of every parameter that the loss depends on, including table rows that no
@@ -120,8 +130,8 @@ class Parameters {
   /// Begins a minibatch, as a runner does that differentiates: counts it, and drops the gradients there are, unless
   /// keep_gradients() was called. Copies the dense ones that are kept. Returns the number of the minibatch, from 0.
   std::uint64_t begin_minibatch(std::source_location from = std::source_location::current());
-  /// Adds to the gradient of the minibatch. The first one is not copied: it must not change until the next
-  /// begin_minibatch() has been called. Throws MisuseError for another shape.
+  /// Adds to the gradient of the minibatch. The first one is not copied: the program must not change it until the next
+  /// begin_minibatch(), and DataParallel::combine() does, in place. Throws MisuseError for another shape.
   void add_gradient(const Parameter& parameter, const Tensor& all,
                     std::source_location from = std::source_location::current());
 

@@ -14,12 +14,11 @@
 //   Errors   A member whose tensor is poisoned takes part in the call all the same: the call fails at all members, and
 //            poisons what it was to write. Calls that differ between members fail at all of them, too. Both give
 //            a CommError (see there for how to catch it) and leave later calls as they are. If a member does not call
-//            within `patience`, the group is broken: this call and all later ones fail with a CommError that names the
-//            members that are missing. The errors of all calls that fail for one reason nest one exception
-//            (std::nested_exception). A call in a capture or in the body of a Static throws MisuseError, and counts as
-//            not made: it could not be repeated.
-//            If a member's communicator has ended, calls that lack its part fail, exchange() and barrier() among
-//            them, and other calls go on.
+//            within `patience`, the group is broken (after `tell_after` it logs who waits for whom): this call and all
+//            later ones fail with a CommError that names the members that are missing. The errors of all calls that
+//            fail for one reason nest one exception (std::nested_exception). A call in a capture or in the body of a
+//            Static throws MisuseError, and counts as not made: it could not be repeated. If a member's communicator
+//            has ended, calls that lack its part fail, exchange() and barrier() among them, and other calls go on.
 //   Threads  One at a time for each communicator.
 //            No thread of an engine waits in a collective. exchange() and barrier() wait in the thread that calls them,
 //            so they are not for ops.
@@ -102,6 +101,12 @@ class Communicator {
   void all_reduce(std::span<const Tensor> tensors, Combine combine = Combine::sum,
                   const CollectiveOptions& options = {}) const;
   void all_reduce(const IntTensor& tensor, Combine combine = Combine::sum, const CollectiveOptions& options = {}) const;
+  /// The same out of place: `to`, of the shape of `from`, becomes the combination, and `from` is only read. All members
+  /// use this form. Dense tensors are not copied before the back end sees them; MPI and NCCL may copy inside.
+  void all_reduce(const Tensor& from, const Tensor& to, Combine combine = Combine::sum,
+                  const CollectiveOptions& options = {}) const;
+  void all_reduce(const IntTensor& from, const IntTensor& to, Combine combine = Combine::sum,
+                  const CollectiveOptions& options = {}) const;
   /// As all_reduce(), but only the tensors of member `root` change.
   void reduce(std::span<const Tensor> tensors, int root, Combine combine = Combine::sum,
               const CollectiveOptions& options = {}) const;

@@ -13,6 +13,9 @@ namespace windrow {
 struct LocalGroupOptions {
   /// How long a call may wait for members that have not called, or whose tensors are not ready; see communicator.h.
   std::chrono::nanoseconds patience = std::chrono::minutes(10);
+  /// After how long a call that waits for members logs one line that names them; again after twice as long, and so on
+  /// up to `patience`.
+  std::chrono::nanoseconds tell_after = std::chrono::seconds(30);
 };
 
 /// A group with a member for each device. The last op of a call that becomes ready combines the tensors of all members
@@ -25,7 +28,7 @@ struct LocalGroupOptions {
 /// takes for an error: leave it off.
 class LocalGroup {
  public:
-  /// Throws MisuseError without devices, and for a patience that is not positive.
+  /// Throws MisuseError without devices, and for times that are not positive.
   explicit LocalGroup(const std::vector<Device>& devices, LocalGroupOptions options = {});
 
   int size() const { return static_cast<int>(members_.size()); }

@@ -6,6 +6,19 @@
 //   windrow::LocalGroup inner(devices);
 //   windrow::NestedGroup nested({inner[0], inner[1]}, world.group(devices[0]));
 //   nested[local].all_reduce(gradients[local]);
+//
+// examples/processes.cc is a training program for mpirun, with the lines that compile and start it.
+//
+// What sums and means of floats promise; maxima and int32 are exact:
+//   - Members: after all_reduce, all members have the same bits. MPI requires it, and eager calls
+//     (MpiOptions::eager_bytes) are added up in one order everywhere.
+//   - Timing: the bits of an eager call depend on the values alone, as those of a LocalGroup do. For larger calls MPI
+//     only recommends it; Open MPI and MPICH choose the order by the bytes, the number and the places of the processes.
+//     Windrow asks for the same sums at any timing: parts are cut by part_bytes, whatever moves first.
+//   - Not promised: the same bits for another number or placement of processes, another library or version of MPI,
+//     another part_bytes, an eager_bytes on the other side of the call's size, or another form (reduce and
+//     reduce_scatter, in place and out of place). All of these differ by rounding.
+//   - A mean is the sum, rounded, times 1/size, rounded.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -25,6 +38,10 @@ struct MpiOptions {
   /// take ten times as long. An op of a member's own that never ends is the engine's matter: see
   /// EngineOptions::watchdog and PushOptions::deadline.
   std::chrono::nanoseconds patience = std::chrono::minutes(10);
+  /// After how long a call that waits for members logs one line that names them; again after twice as long, and so on
+  /// up to `patience`. Of the members that wait, the lowest rank logs it. A call of MPI itself that does not
+  /// return, as while other processes have not called MpiWorld::group(), is logged by each process.
+  std::chrono::nanoseconds tell_after = std::chrono::seconds(30);
   /// How long a member that is asked may take to say where it is, before it counts as dead or stopped.
   std::chrono::nanoseconds answer = std::chrono::seconds(1);
   /// The most bytes of calls with a priority or with parts that move at a time; one part moves in any case. Less lets

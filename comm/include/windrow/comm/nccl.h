@@ -19,6 +19,9 @@ struct NcclOptions {
   /// How long a call may take from the moment when the first member's tensors are ready, or the work that writes them
   /// is issued; see communicator.h.
   std::chrono::nanoseconds patience = std::chrono::minutes(10);
+  /// As LocalGroupOptions::tell_after, for members of one process. In a group of processes, `exchange` and
+  /// `announcements` have a limit of their own.
+  std::chrono::nanoseconds tell_after = std::chrono::seconds(30);
   /// How long NCCL may take to abort when the group is broken, and to end, before it is left alone.
   std::chrono::nanoseconds answer = std::chrono::seconds(1);
 };

@@ -5,6 +5,10 @@
 //   windrow::Minibatch minibatch = runner.differentiate(samples_of_this_member);
 //   optimiser.step(parallel.combine(number_of_samples));      // along the gradient of all members' samples
 //
+// Gradients may come from a Runner, a LazyGraph, or a Tape with Parameters (parameters.h, "Gradients of your own");
+// examples/processes.cc is such a program for mpirun. `group` is a LocalGroup (local.h), the result of
+// MpiWorld::group() (mpi.h), a NestedGroup or an NcclGroup.
+//
 // Contract
 //   Overlap  combine() pushes collectives (communicator.h): each begins when its gradients are there, while the
 //            backward pass goes on below them. The step of a parameter begins when its sum and the minibatch are there.
@@ -16,6 +20,9 @@
 //            have the same bits with every policy, number of workers and timing; for another number they differ by
 //            rounding. Members draw dropout of their own, unless the program numbers the samples
 //            (Parameters::number_samples(), as Trainer does): then the masks of runners are those of one member.
+//   Shared   A tensor that is the gradient of several parameters, as a Tape gives it for the operands of a sum, is
+//            copied, so that each parameter gets the sum over the members once. Parameters that share memory are
+//            refused: weights that are tied are one parameter, which is used in both places.
 //   Waiting  combine() waits until the other members have called it for this step: for their threads, and not for ops.
 //            Members of one process therefore run in threads of their own.
 //   Skipping With NonFinite::skip, a step is skipped at all members if a loss or gradient of one of them is not finite:
@@ -28,8 +35,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <source_location>
+#include <vector>
 
 #include "windrow/batching/parameters.h"
 #include "windrow/comm/communicator.h"
@@ -80,14 +89,15 @@ class DataParallel {
  public:
   /// Copies the parameters of rank 0 to all members. All members construct it at the same time, with the same options.
   /// Throws MisuseError for options out of range or that exclude each other, for compression of parameters with
-  /// NonFinite::skip, for compression and a sharded update in a NestedGroup, and if the parameters are not on the
-  /// communicator's device; and CommError if members differ in parameters or options.
+  /// NonFinite::skip, for compression and a sharded update in a NestedGroup, for parameters that share memory, and if
+  /// the parameters are not on the communicator's device; and CommError if members differ in parameters or options.
   DataParallel(Communicator communicator, Parameters& parameters, DataParallelOptions options = {});
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  /// Replaces the gradients of the last minibatch by their sums over all members. The loss of the member's minibatch is
+  /// Replaces the gradients of the last minibatch by their sums over all members, in place: also the tensors that
+  /// Parameters::add_gradient() was given. The loss of the member's minibatch is
   /// a sum over `samples` samples, which may be 0. Returns the number of samples of all members. Rows of tables that
   /// were looked up are summed row by row: rows that no member looked up are not sent. A member
   /// without samples whose model cannot differentiate nothing calls Parameters::forget_gradients() instead.
@@ -109,7 +119,7 @@ class DataParallel {
  private:
   void check();
   void require_equal() const;
-  Tensor own_sum(const Parameter& parameter, std::source_location from) const;
+  std::map<std::size_t, Tensor> own_sums(const std::vector<std::size_t>& which, std::source_location from) const;
   Buckets new_sums(std::source_location from) const;
 
   const Communicator communicator_;

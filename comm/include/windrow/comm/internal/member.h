@@ -51,7 +51,8 @@ struct Call {
   CallKind kind = CallKind::all_reduce;
   Combine combine = Combine::sum;
   Elements elements = Elements::float32;
-  int peer = 0;  ///< the root; or the other member of a send or recv
+  bool out_of_place = false;  ///< an all_reduce from one tensor to another
+  int peer = 0;               ///< the root; or the other member of a send or recv
   ShortList<Shape> shapes = {};
   int priority = 0;  ///< as in CollectiveOptions; 0 where it orders ops only
   std::size_t part_bytes = 0;
@@ -62,6 +63,11 @@ struct Call {
   bool fits(const Call& other) const;
   /// Whether an order other than that of the calls is asked for. If not, calls begin as they come.
   bool scheduled() const { return priority != 0 || part_bytes != 0; }
+  /// Whether there are two pieces: one that is read, and one that is written.
+  bool has_two_ends() const {
+    return kind == CallKind::all_gather || kind == CallKind::reduce_scatter || kind == CallKind::all_to_all ||
+           kind == CallKind::exchange || out_of_place;
+  }
   /// Of all tensors.
   std::size_t bytes() const;
   /// For errors: "all_reduce 'gradients' (sum of float32 3 x 4), call 17".
@@ -158,6 +164,10 @@ struct Nested {
 
   void all_reduce(std::span<const Tensor> tensors, Combine combine, const CollectiveOptions& options) const;
   void all_reduce(const IntTensor& tensor, Combine combine, const CollectiveOptions& options) const;
+  /// From one tensor to another.
+  template <class T>
+  void all_reduce(const TensorOf<T>& from, const TensorOf<T>& to, Combine combine,
+                  const CollectiveOptions& options) const;
   void broadcast(std::span<const Tensor> tensors, int root, const CollectiveOptions& options) const;
   void broadcast(const IntTensor& tensor, int root, const CollectiveOptions& options) const;
 };

@@ -2,6 +2,8 @@
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
+#include <string_view>
+
 #include "windrow/engine/engine.h"
 
 namespace windrow {
@@ -35,5 +37,8 @@ class EngineUse {
 /// outside ops.
 void push_inside_op(OpFunction function, AccessList accesses, const PushOptions& options);
 void retire_inside_op(Var var);
+
+/// Writes a line to the engines' log, as a warning. Threads: any.
+void log_warning(std::string_view line) noexcept;
 
 }  // namespace windrow
