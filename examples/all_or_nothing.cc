@@ -1,29 +1,30 @@
-// An update of several variables that happens as a whole or not at all: ops that may fail compute fresh values, and one
-// op that cannot fail moves them in. After a failure the program heals what it has poisoned, and goes on.
+// An update of several values that happens as a whole or not at all: ops that may fail compute fresh values, and one op
+// that cannot fail moves them in. After a failure the program heals what it has poisoned, and goes on.
 #include <cstdio>
 #include <stdexcept>
 #include <string>
 
-#include "windrow/engine/engine.h"
+#include "windrow/engine/value.h"
+
+int withdrawn(int balance, int amount) {
+  if (amount > balance) throw std::runtime_error(std::to_string(balance) + " are less than needed");
+  return balance - amount;
+}
 
 int main() {
-  int current = 100, savings = 0;  // must outlive the engine
-  int new_current = 0, new_savings = 0;
   windrow::Engine engine;
-  const windrow::Var c = engine.new_var("current"), s = engine.new_var("savings");
-  const windrow::Var nc = engine.new_var("new current"), ns = engine.new_var("new savings");
+  windrow::Value<int> current(engine, "current", 100), savings(engine, "savings", 0);
 
   const auto transfer = [&](int amount) {
-    engine.push([&, amount] { new_savings = savings + amount; }, {read(s), overwrite(ns)}, {.name = "deposit"});
-    engine.push(
-        [&, amount] {
-          if (amount > current) throw std::runtime_error(std::to_string(current) + " are less than needed");
-          new_current = current - amount;
-        },
-        {read(c), overwrite(nc)}, {.name = "withdraw"});
+    const auto less =
+        engine.run([amount](int balance) { return withdrawn(balance, amount); }, read(current), {.name = "withdraw"});
+    const auto more =
+        engine.run([amount](int balance) { return balance + amount; }, read(savings), {.name = "deposit"});
     // Runs only if both have succeeded. Otherwise it is skipped, and poisons both balances without having touched them.
-    engine.push([&] { current = new_current, savings = new_savings; }, {read(nc), read(ns), overwrite(c), overwrite(s)},
-                {.name = "commit"});
+    const auto move_in = [](int fresh_current, int fresh_savings, int& c, int& s) {
+      c = fresh_current, s = fresh_savings;
+    };
+    engine.push(move_in, read(less), read(more), overwrite(current), overwrite(savings), {.name = "commit"});
   };
 
   for (const int amount : {30, 300, 20}) {
@@ -36,6 +37,5 @@ int main() {
       engine.heal(error);
     }
   }
-  engine.wait({read(c), read(s)});
-  std::printf("current %d, savings %d\n", current, savings);
+  std::printf("current %d, savings %d\n", current.get(), savings.get());
 }

@@ -22,23 +22,23 @@ void wrong(windrow::Engine& engine, windrow::Value<Tile>& x, windrow::Value<Tile
   engine.push([](std::span<const Tile> all, long count) { (void)all, (void)count; }, read(all(tiles)), read(n));
   engine.push([](auto&&...) {}, read(fixed), mutate(tiles[1]), commute(n), {.name = "any"});
   windrow::Value<int> sum = engine.run([](const Tile& t) { return t.pixels[0]; }, read(fixed));
-#elif CASE == 1  // forgets an access
+#elif CASE == 1   // forgets an access
   engine.push([](const Tile& from, Tile& to) { to = from; }, overwrite(b));
-#elif CASE == 2  // does not take what it declares
+#elif CASE == 2   // does not take what it declares
   engine.push([](Tile& to) { to = {}; }, read(x), overwrite(b));
-#elif CASE == 3  // changes what it reads
+#elif CASE == 3   // changes what it reads
   engine.push([](Tile& from, Tile& to) { to = from; }, read(x), overwrite(b));
-#elif CASE == 4  // changes a copy
+#elif CASE == 4   // changes a copy
   engine.push([](const Tile& from, Tile to) { to = from; }, read(x), overwrite(b));
-#elif CASE == 5  // in another order
+#elif CASE == 5   // in another order
   engine.push([](const Tile& from, int& count) { count = from.pixels[0]; }, mutate(n), read(x));
-#elif CASE == 6  // a generic function
+#elif CASE == 6   // a generic function
   engine.push([](auto& count, const auto& from) { count = from.pixels[0]; }, read(n), read(x));
-#elif CASE == 7  // writes elements of a range that it reads
+#elif CASE == 7   // writes elements of a range that it reads
   engine.push([](std::span<Tile> all) { all[0] = {}; }, read(all(tiles)));
-#elif CASE == 8  // writes a constant
+#elif CASE == 8   // writes a constant
   engine.push([](Tile& to) { to = {}; }, mutate(fixed));
-#elif CASE == 9  // no result
+#elif CASE == 9   // no result
   engine.run([](const Tile&) {}, read(x));
 #elif CASE == 10  // a result that cannot be stored
   engine.run([](int count) { return Report(count); }, read(n));

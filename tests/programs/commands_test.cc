@@ -282,7 +282,8 @@ TEST_F(WrongArguments, OfBenchmarks) {
         "--workers: '1,'; expected whole numbers, 1 to 1024, separated by commas; see windrow-perf train --help"}});
   expect_refusals("windrow-perf engine",
                   {{"--systems mxnet",
-                    "--systems: 'mxnet'; expected one of windrow, windrow-captures, windrow-per-device, windrow-values, openmp, tbb, "
+                    "--systems: 'mxnet'; expected one of windrow, windrow-captures, windrow-per-device, "
+                    "windrow-values, openmp, tbb, "
                     "tbb-graph, taskflow, taskflow-graph, starpu, all, or several separated by commas"},
                    {"--metg --backlog 10", "--backlog excludes --metg"},
                    {"--backlog 10 --ops 10", "--ops excludes --backlog"},

@@ -84,7 +84,8 @@ class Engine : public TypedPushes {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Makes a variable; errors and traces show its name, and of values (see VarName) which ones an op changes. Inside a capture, see capture().
+  /// Makes a variable; errors and traces show its name, and of values (see VarName) which ones an op changes. Inside a
+  /// capture, see capture().
   Var new_var(VarName name = {});
 
   /// Ends the variable when all ops that were pushed with it have finished. Then `last`, if given, runs, whether the
