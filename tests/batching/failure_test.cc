@@ -152,9 +152,7 @@ TEST_F(Failure, ByMisuseIsNamedAtTheCall) {
             "sgd: rate inf, decay 0; expected numbers that a float holds");
   EXPECT_EQ(said([&] { set[1]; }), "there is no parameter 1; expected less than 1");
   const InputGraph* null = nullptr;
-  EXPECT_EQ(said([&] {
-              s.runner.run(std::span(&null, 1));
-            }),
+  EXPECT_EQ(said([&] { s.runner.run(std::span(&null, 1)); }),
             "watched_sum: sample 0: no graph; expected graphs made for this one");
   EXPECT_EQ(said([&] { s.runner.run(elsewhere.graphs.pointers); }),
             "watched_sum: sample 0: a graph of another vertex function; expected graphs made for this one");
