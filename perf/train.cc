@@ -38,7 +38,7 @@ std::vector<GraphData> delivered_graphs(const std::string& model, const Workload
     const std::vector<LabelledTree> trees = options.data.empty()
                                                 ? read_treebank(text, "generated")
                                                 : read_treebank(std::filesystem::path(options.data) / "train.txt");
-    const Vocabulary words = vocabulary_of(trees);
+    const Vocabulary words = vocabulary_of(trees, 2);
     while (graphs.size() < batch) graphs.push_back(numbered(trees[graphs.size() % trees.size()], words));
   }
   for (GraphData& graph : graphs) {  // any words and labels do

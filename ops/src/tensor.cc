@@ -1,6 +1,7 @@
 #include "windrow/ops/tensor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -203,5 +204,20 @@ ReplayedBuffers TensorOf<T>::written_buffer() const {
 
 template class TensorOf<float>;
 template class TensorOf<std::int32_t>;
+
+std::vector<std::int32_t> argmax(const Tensor& rows, std::source_location from) {
+  if (rows.width() == 0) throw MisuseError("argmax of rows of width 0; expected at least 1");
+  const std::vector<float> elements = rows.get(from);
+  const auto exceeds = [](float x, float y) { return x > y || (std::isnan(x) && !std::isnan(y)); };
+  std::vector<std::int32_t> columns;
+  for (auto row = elements.begin(); row != elements.end(); row += rows.width()) {
+    Index top = 0;
+    for (Index c = 1; c < rows.width(); ++c) {
+      if (exceeds(row[c], row[top])) top = c;
+    }
+    columns.push_back(static_cast<std::int32_t>(top));
+  }
+  return columns;
+}
 
 }  // namespace windrow

@@ -256,7 +256,7 @@ std::vector<LabelledTree> treebank(const WorkloadOptions& options) {
 
 Table lazy_expressions(const TableOptions& options) {
   const std::vector<LabelledTree> trees = treebank(options.workload);
-  const Vocabulary words = vocabulary_of(trees);
+  const Vocabulary words = vocabulary_of(trees, 2);
   std::vector<GraphData> graphs;
   for (std::size_t i = 0; i < std::min(trees.size(), options.workload.samples); ++i) {
     graphs.push_back(numbered(trees[i], words));

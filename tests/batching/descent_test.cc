@@ -226,7 +226,7 @@ TEST_P(Descent, IsNotMadeWhereALossOrAGradientIsNotFiniteAndGoesOn) {
   ASSERT_EQ(skipped.last.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(skipped.last[i].step, 2 * i + 1);
   const std::string nan_of =
-      GetParam() == 0 ? "the loss of vertex 1 of graph 0 is nan" : " is nan, expected a finite number";
+      GetParam() == 0 ? "the loss of sample 0, vertex 1 is nan" : " is nan, expected a finite number";
   EXPECT_NE(skipped.last[0].why.find(nan_of), std::string::npos) << skipped.last[0].why;
   EXPECT_EQ(without.parameters.skipped_steps().count, 0u);
   with.graph.clear();
@@ -252,8 +252,8 @@ TEST(SkippingSteps, WaitsForNothingAndReturnsTheLossAsItIs) {
   EXPECT_EQ(s.differentiate({{1, 1}}).loss(), 2) << "the call does not tell of those before";
   EXPECT_EQ(s.parameters.skipped_steps().count, 3u);
   EXPECT_NE(s.parameters.skipped_steps().last[0].why.find(
-                "minibatch 0 of words: the loss of vertex 1 of graph 0 is inf, expected a finite number; its input 'x' "
-                "at vertex 1 of graph 0 is not finite"),
+                "minibatch 0 of words: the loss of sample 0, vertex 1 is inf, expected a finite number; its input 'x' "
+                "at sample 0, vertex 1 is not finite"),
             std::string::npos)
       << s.parameters.skipped_steps().last[0].why;
   // Only the last ones are told.

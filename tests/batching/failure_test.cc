@@ -24,7 +24,7 @@ TEST_F(Failure, OfAnOpPoisonsTheMinibatchAndWhatIsMadeOfIt) {
   const Minibatch minibatch = s.runner.differentiate(Graphs(s.function, bad_trees()).pointers);
   s.parameters.sgd(0.1);
   expect_failed(minibatch,
-                {"minibatch 0 of watched_sum: watched at vertex 4 of graph 1: row 0 is refused", "failure_test.cc"});
+                {"minibatch 0 of watched_sum: watched at sample 1, vertex 4: row 0 is refused", "failure_test.cc"});
   EXPECT_THROW(s.parameters.value(s.w).get(), OpError);
   EXPECT_THROW(s.parameters.gradient(s.w).all->get(), OpError);
 }
@@ -92,10 +92,10 @@ void name_culprits(Growing& s) {
   EXPECT_GT(s.of({good}).loss(), 0);
   expect_failed(
       s.of({good, s.tree({0, 1, 100, 1, 1, 1, 1, 1})}),
-      {"minibatch 1 of growing: the loss of vertex 1 of graph 1 is inf, expected a finite number; the first such "
-       "value on its way is of 'exp' at vertex 1 of graph 1"});
-  expect_failed(s.of({good, s.tree({1, 1, 20, 1, 20, 1, 3e38, 3e38})}), {"is of 'matmul' at vertex 3 of graph 1"});
-  expect_failed(s.of({s.tree({1, 1, 20, 1, 20, 1, 1, 1}), good}), {"is of 'square' at vertex 3 of graph 0"});
+      {"minibatch 1 of growing: the loss of sample 1, vertex 1 is inf, expected a finite number; the first such "
+       "value on its way is of 'exp' at sample 1, vertex 1"});
+  expect_failed(s.of({good, s.tree({1, 1, 20, 1, 20, 1, 3e38, 3e38})}), {"is of 'matmul' at sample 1, vertex 3"});
+  expect_failed(s.of({s.tree({1, 1, 20, 1, 20, 1, 1, 1}), good}), {"is of 'square' at sample 0, vertex 3"});
 }
 
 TEST_F(Failure, OfALossNamesMinibatchOperatorAndVertex) {
@@ -109,7 +109,7 @@ TEST_F(Failure, OfALossNamesInputsAndParameters) {
   Growing s;
   const GraphData good = s.tree({0, 1, 0, 1, 1, 1, 1, 1});
   expect_failed(s.of({good, s.tree({nan, 1, 1, 1, 1, 1, 1, 1})}),
-                {"its input 'x' at vertex 0 of graph 1 is not finite"});
+                {"its input 'x' at sample 1, vertex 0 is not finite"});
   s.parameters.value(s.u).set({-1});
   expect_failed(s.of({good}), {"'log' of parameters is not finite"});
   s.parameters.value(s.w).set({nan, 1});
@@ -119,8 +119,7 @@ TEST_F(Failure, OfALossNamesInputsAndParameters) {
 TEST_F(Failure, OfALossThatIsAnInputNamesIt) {
   const VertexFunction function("given", {}, [&](Vertex& v) { v.loss(v.pull("x", 1)); });
   EXPECT_EQ(differentiated(function, {leaves(2, {1, 2})}).loss(), 3);
-  expect_failed(computed(function, {leaves(2, {1, HUGE_VALF})}),
-                {"its input 'x' at vertex 1 of graph 0 is not finite"});
+  expect_failed(computed(function, {leaves(2, {1, HUGE_VALF})}), {"its input 'x' at sample 0, vertex 1 is not finite"});
 }
 
 TEST_F(Failure, OfALossLeavesParametersAsTheyWere) {
@@ -153,12 +152,10 @@ TEST_F(Failure, ByMisuseIsNamedAtTheCall) {
             "sgd: rate inf, decay 0; expected numbers that a float holds");
   EXPECT_EQ(said([&] { set[1]; }), "there is no parameter 1; expected less than 1");
   const InputGraph* null = nullptr;
-  EXPECT_EQ(said([&] {
-              s.runner.run({&null, 1});
-            }),
-            "watched_sum: a graph of another vertex function; expected graphs made for this one");
+  EXPECT_EQ(said([&] { s.runner.run(std::span(&null, 1)); }),
+            "watched_sum: sample 0: no graph; expected graphs made for this one");
   EXPECT_EQ(said([&] { s.runner.run(elsewhere.graphs.pointers); }),
-            "watched_sum: a graph of another vertex function; expected graphs made for this one");
+            "watched_sum: sample 0: a graph of another vertex function; expected graphs made for this one");
   EXPECT_EQ(said([&] { s.runner.run({}).output("x"); }),
             "watched_sum: there is no output 'x'; expected one that the function pushes");
   EXPECT_EQ(said([&] { set.add("w", 1, 1, Initial::zeros()); }), "parameter 'w' is added twice; expected once");
@@ -187,7 +184,7 @@ TEST_F(Failure, OfATargetNamesItsVertex) {
     v.loss(binary_cross_entropy(x, square(x)));
   });
   expect_failed(computed(function, {leaves(4, {0.5f, 0.25f, 2, 1})}),
-                {"binary_cross_entropy at vertex 2 of graph 0: target 4 at row 0, column 0; expected 0 to 1"});
+                {"binary_cross_entropy at sample 0, vertex 2: target 4 at row 0, column 0; expected 0 to 1"});
 }
 
 TEST_F(Failure, OfAnInitialDrawNamesTheParameter) {

@@ -217,6 +217,35 @@ TEST(TypedGraphs, AreMinibatchesWhoseTypesAreNumberedAlike) {
             "typed_graphs: minibatches of 0 graphs; expected at least 1");
 }
 
+TEST(ShuffledMinibatches, HaveEachGraphOnceAndTheSameOrderForASeed) {
+  const VertexFunction function = pair_function();
+  std::vector<InputGraph> graphs;
+  for (int i = 0; i < 10; ++i) graphs.emplace_back(function, ones({{}}));
+  const auto shuffled = [&](std::span<const InputGraph> of, std::size_t size, unsigned seed) {
+    std::mt19937_64 random(seed);
+    std::vector<std::vector<std::ptrdiff_t>> numbers;
+    for (const auto& minibatch : shuffled_minibatches(of, size, random)) {
+      numbers.emplace_back();
+      for (const InputGraph* graph : minibatch) numbers.back().push_back(graph - of.data());
+    }
+    return numbers;
+  };
+  using Numbers = std::vector<std::vector<std::ptrdiff_t>>;
+  const Numbers once = shuffled(graphs, 4, 7);
+  EXPECT_EQ(once, (Numbers{{0, 7, 4, 9}, {3, 1, 2, 8}, {6, 5}}));
+  EXPECT_EQ(shuffled(graphs, 4, 7), once);
+  EXPECT_NE(shuffled(graphs, 4, 8), once);
+  std::set<std::ptrdiff_t> all;
+  for (const auto& minibatch : once) all.insert(minibatch.begin(), minibatch.end());
+  EXPECT_EQ(all.size(), 10u);
+  EXPECT_EQ(shuffled(std::span(graphs).first(3), 5, 7).size(), 1u);
+  EXPECT_TRUE(shuffled({}, 4, 7).empty());
+  EXPECT_EQ(error_of<MisuseError>([&] { shuffled(graphs, 0, 7); }), "minibatches of 0 graphs; expected at least 1");
+  const auto in_order = minibatches(graphs, 8);
+  ASSERT_EQ(in_order.size(), 2u);
+  EXPECT_EQ(in_order[1], (std::vector<const InputGraph*>{&graphs[8], &graphs[9]}));
+}
+
 TEST(GroupedMinibatches, AreDividedAsTheRunnerDividesThem) {
   OnHost on;
   const Parameter w = on.parameters.add_product("w", 2, 2);

@@ -122,7 +122,7 @@ TEST(EarlyGradient, FailsForALossThatIsNotFiniteBesideTheBackwardPass) {
   Awaited told;
   const DuringBackward wait([&] { told.wait(); });
   const Minibatch minibatch = chain.differentiate();
-  const std::string expected = "minibatch 0 of blocked_chain: the loss of vertex 0 of graph 0 is ";
+  const std::string expected = "minibatch 0 of blocked_chain: the loss of sample 0, vertex 0 is ";
   expect_error<OpError>([&] { chain.parameters.gradient(chain.head).all->get(); },
                         {expected, "the first such value on its way is of '"});
   told.come();

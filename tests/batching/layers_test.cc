@@ -298,7 +298,7 @@ TEST(Attention, ToAValueThatIsNotFiniteNamesItsCause) {
   data.kinds = {0, 0, 1};
   data.values["y"] = {1, 0, 1};
   expect_error<OpError>([&] { reader.computed(function, {data}).loss(); },
-                        "the first such value on its way is of 'log' at vertex 1 of graph 0");
+                        "the first such value on its way is of 'log' at sample 0, vertex 1");
 }
 
 /// Each query is one vertex, and each element of the list is copied once, for all queries.

@@ -268,11 +268,11 @@ TEST_F(Networks, NamesAVertexWhoseRowIsNotThere) {
   std::vector<std::int32_t> far(15, 3);
   far[7] = 15;
   const std::vector<std::int32_t> below(15, -1);
-  refuses("without_head: vertex 2 of graph 2 has row 15 of tensor 'rows'; expected one of its 15 rows",
+  refuses("without_head: sample 2, vertex 2: row 15 of tensor 'rows'; expected one of its 15 rows",
           [&] { runner.run(graphs.pointers, of(x, far)); });
-  refuses("without_head: vertex 0 of graph 0 has row -1 of tensor 'rows'; expected one of its 15 rows",
+  refuses("without_head: sample 0, vertex 0: row -1 of tensor 'rows'; expected one of its 15 rows",
           [&] { runner.run(graphs.pointers, of(x, below)); });
-  refuses("without_head: vertex 0 of graph 0 has row -1 of output 'h'; expected 0 or more", [&] {
+  refuses("without_head: sample 0, vertex 0: row -1 of output 'h'; expected 0 or more", [&] {
     runner.record_rows(graphs.pointers, of(x), {{"h", below}});
   });
   refuses("without_head: the gradient of output 'h' has 15 rows; expected at least 16, as its vertices say", [&] {

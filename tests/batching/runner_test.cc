@@ -19,6 +19,80 @@ TEST_F(Training, OfNothingCostsNothing) {
   s.engine.wait_all();
 }
 
+// --- What it is given, and gives
+
+class Samples : public ::testing::Test, protected OnHost {
+ protected:
+  /// The sum of "x" over a vertex and all below it, in two columns.
+  const VertexFunction sums{"sums", {.arity = 2}, [](Vertex& v) {
+                              const State s = v.state("s", 1);
+                              const Expr own = v.pull("x", 1) + v.gather(0, s) + v.gather(1, s);
+                              v.scatter(s, own);
+                              v.push("sums", concat(own, -1.0f * own));
+                            }};
+  Runner runner{host, sums, parameters};
+};
+
+TEST_F(Samples, AreVectorsArraysOrSpansOfGraphsOrOfPointers) {
+  const std::vector<InputGraph> graphs = {InputGraph(sums, chain_of(2, {1, 2})), InputGraph(sums, leaves(1, {3}))};
+  const std::array<InputGraph, 1> array = {graphs[1]};
+  const std::vector<const InputGraph*> pointers = {&graphs[1], &graphs[0]};
+  const auto of = [&](const Minibatch& minibatch) { return minibatch.at_roots("sums").column_range(0, 1).get(); };
+  EXPECT_EQ(of(runner.run(graphs)), (Floats{3, 3}));
+  EXPECT_EQ(of(runner.run(std::span(graphs).last(1))), Floats{3});
+  EXPECT_EQ(of(runner.run(array)), Floats{3});
+  EXPECT_EQ(of(runner.run(pointers)), (Floats{3, 3}));
+  EXPECT_EQ(of(runner.run(std::vector{&graphs[0]})), Floats{3});
+  EXPECT_TRUE(of(runner.run({})).empty());
+  EXPECT_EQ(error_of<MisuseError>([&] {
+              runner.run(std::vector<const InputGraph*>{&graphs[0], nullptr});
+            }),
+            "sums: sample 1: no graph; expected graphs made for this one");
+}
+
+TEST_F(Samples, HaveOneOutputForEachRoot) {
+  // Roots anywhere in their graphs, and several groups.
+  std::vector<InputGraph> graphs;
+  Floats expected;
+  for (int i = 0; i < 20; ++i) {
+    const auto x = static_cast<float>(i - 10);
+    if (i % 3 == 0) graphs.emplace_back(sums, graph_of({{1, 2}, {}, {3}, {}}, {x, 1, 1, 1}));
+    if (i % 3 == 1) graphs.emplace_back(sums, leaves(1, {x}));
+    if (i % 3 == 2) graphs.emplace_back(sums, graph_of({{}, {0, 2}, {0}}, {1, x, 1}));  // vertex 0 counts twice
+    expected.push_back(x + (i % 3 == 1 ? 0.0f : 3.0f));
+  }
+  for (const SchedulePolicy schedule : {SchedulePolicy::level, SchedulePolicy::agenda}) {
+    Runner in_groups(host, sums, parameters, {.groups = 3, .group_flops = 1, .schedule = schedule});
+    const Tensor roots = in_groups.run(graphs).at_roots("sums");
+    EXPECT_EQ(roots.width(), 2);
+    EXPECT_EQ(roots.column_range(0, 1).get(), expected);
+    const std::vector<std::int32_t> labels = argmax(roots);
+    for (std::size_t i = 0; i < labels.size(); ++i) EXPECT_EQ(labels[i], expected[i] < 0 ? 1 : 0) << i;
+  }
+}
+
+TEST_F(Samples, WithoutOneRootAreRefusedByRootsAlone) {
+  const std::vector<InputGraph> graphs = {InputGraph(sums, leaves(1, {1})),
+                                          InputGraph(sums, graph_of({{}, {0}, {0}}, {1, 1, 1})),
+                                          InputGraph(sums, leaves(0))};
+  const auto said = [&](std::span<const InputGraph> of) {
+    const Minibatch minibatch = runner.run(of);
+    return error_of<MisuseError>([&] { minibatch.at_roots("sums"); });
+  };
+  EXPECT_EQ(said(graphs), "output 'sums': sample 1 has roots 1 and 2; expected one root");
+  EXPECT_EQ(said(std::span(graphs).last(1)), "output 'sums': sample 0 has no vertex; expected one root");
+  EXPECT_EQ(error_of<MisuseError>([&] { runner.run(std::span(graphs).first(1)).at_roots("logits"); }),
+            "sums: there is no output 'logits'; expected one that the function pushes");
+}
+
+TEST_F(Samples, HaveTheFirstLargestColumnOrNan) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinite = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(argmax(tensor({1, 3, 3, infinite, nan, nan, -infinite, -infinite, -infinite}, 3)), (Ints{1, 1, 0}));
+  EXPECT_TRUE(argmax(tensor({}, 3)).empty());
+  EXPECT_EQ(error_of<MisuseError>([&] { argmax(Tensor(host, 2, 0)); }),
+            "argmax of rows of width 0; expected at least 1");
+}
+
 // --- What it costs
 
 /// Trees whose leaves alone have words, whose inner vertices have two children.

@@ -112,7 +112,7 @@ TEST_P(OnDevice, NamesTheCulpritOfALossThatIsNotFinite) {
   Engine other({.policy = Policy::serial});
   const auto after_op = [](const std::string& text) { return text.substr(text.find("minibatch 0 of logs")); };
   const std::string here = told_by(device, {}).first, there = told_by(host_device(other), {}).first;
-  EXPECT_NE(here.find("the loss of vertex 2 of graph 1 is nan"), std::string::npos) << here;
+  EXPECT_NE(here.find("the loss of sample 1, vertex 2 is nan"), std::string::npos) << here;
   EXPECT_NE(here.find("'log'"), std::string::npos) << here;
   EXPECT_EQ(after_op(here), after_op(there));
 }

@@ -4,6 +4,8 @@
 
 #include "tests/models/training.h"
 #include "windrow/models/internal/parallel_text.h"
+#include "windrow/training/internal/record.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow::testing {
 namespace {
@@ -40,6 +42,21 @@ TEST(Sentences, MayBeLong) {
 TEST(Sentences, AreRefusedWhereThereAreNone) {
   const std::string error = "1:1: no sentence; expected one per line, such as no it was n't";
   expect_refused(read_sentences, {{"", error}, {"\xef\xbb\xbf\n \r\n", error}});
+}
+
+TEST(Vocabularies, AreKeptInRecords) {
+  const Vocabulary words(WordList{"no", "\"it\"", "n't", "caf\u00e9"});
+  const Record record = Record::parse(words.record().json(), "run/300.json: words");
+  const Vocabulary same = Vocabulary::of(record);
+  EXPECT_EQ(same.words(), words.words());
+  EXPECT_EQ(same.number("n't"), 3);
+  EXPECT_EQ(same.number("yes"), Vocabulary::unknown);
+  EXPECT_EQ(Vocabulary::of(Vocabulary(WordList()).record()).size(), 1);
+  EXPECT_EQ(error_of<FileError>([] {
+              Vocabulary::of(Record().set("words", RecordValue::List{"a", "a"}));
+            }),
+            "vocabulary: 'a' is word 2; expected words, each once");
+  EXPECT_THROW(Vocabulary::of(Record().set("tags", RecordValue::List{})), FileError);
 }
 
 TEST(Sentences, SayWhichFileCannotBeRead) {

@@ -62,12 +62,12 @@ TEST(Readers, SayWhichFileCannotBeRead) {
   EXPECT_THROW(read_treebank(closed, "none"), DataError);
 }
 
-TEST(Treebank, NumbersTheWordsThatAreSeenTwice) {
+TEST(Treebank, NumbersAllWordsOrThoseThatAreSeenOften) {
   const auto trees = parsed(read_treebank, "(2 (2 a) (2 b))\n(2 (2 a) (2 (2 c) (2 b)))\n");
-  const Vocabulary vocabulary = vocabulary_of(trees);
+  const Vocabulary vocabulary = vocabulary_of(trees, 2);
   EXPECT_EQ(vocabulary.size(), 3);
   EXPECT_EQ(vocabulary.number("c"), Vocabulary::unknown);
-  EXPECT_EQ(vocabulary_of(trees, 1).size(), 4);
+  EXPECT_EQ(vocabulary_of(trees).size(), 4);
   const GraphData input = numbered(trees[0], vocabulary);
   EXPECT_EQ(input.indices.at("word"), (Numbers{vocabulary.number("a"), vocabulary.number("b"), -1}));
   EXPECT_EQ(input.indices.at("label"), (Numbers{2, 2, 2}));

@@ -216,8 +216,8 @@ TEST_F(FineTuning, IsRefusedInOneLineBeforeAnythingIsOverwritten) {
             file + "a model \"tree-lstm\"; expected \"mlp\", as the flags say\n");
   expect_has_all(refused("--save other --resume", same), {"--init-from", "--resume"});
   EXPECT_EQ(refused("--save run", same),
-            "windrow: run: has checkpoints of another training; expected --resume, or "
-            "another folder\n");
+            "windrow: run: has checkpoints of an earlier run, up to step 9; expected another folder, or to resume that "
+            "run\n");
   EXPECT_EQ(refused("--init-from first", same),
             "windrow: first: no checkpoint; expected one that windrow train --save has written\n");
   EXPECT_EQ(

@@ -107,7 +107,8 @@ TEST_F(TrainingPrograms, SayInOneLineWhatTheyCannotGoOnFrom) {
             "windrow: DIR/run: no checkpoint; expected one that windrow train --save has written\n");
   ASSERT_EQ(run(train("--epochs 1" + saving())).status, 0);
   EXPECT_EQ(refused(saving()),
-            "windrow: DIR/run: has checkpoints of another training; expected --resume, or another folder\n");
+            "windrow: DIR/run: has checkpoints of an earlier run, up to step 7; expected another folder, or to resume "
+            "that run\n");
   const std::string file = "windrow: DIR/run/000000000007.safetensors: ";
   EXPECT_EQ(refused("--resume --hidden 9" + saving()), file + "a model with hidden 8; expected 9, as the flags say\n");
   EXPECT_EQ(refused("--resume --cell child-sum" + saving()),
@@ -132,8 +133,7 @@ TEST_F(TrainingPrograms, MakeTheFoldersAboveTheirCheckpoints) {
   EXPECT_TRUE(std::filesystem::exists(deep / "best"));
   std::ofstream(folder / "file") << "x";
   const std::string below = (folder / "file" / "a").string();
-  EXPECT_EQ(run(train("--save '" + below + "/b'")).err,
-            "windrow: " + below + ": cannot be created: Not a directory; expected a folder\n");
+  EXPECT_EQ(run(train("--save '" + below + "/b'")).err, "windrow: " + below + "/b: mkdir failed: Not a directory\n");
 }
 
 TEST_F(TrainingPrograms, DoNotTrainForATraceThatTheyCannotWrite) {

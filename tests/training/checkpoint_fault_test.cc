@@ -16,7 +16,7 @@ class CheckpointFaultTest : public FileTest {
 
   static Outcome write(const fs::path& to, const KnownCheckpoint& checkpoint, const FileCalls& by) {
     try {
-      CheckpointWriter(to, {.keep = 1}, by).write(checkpoint.contents());
+      CheckpointWriter(to, {.keep = 1, .resume = true}, by).write(checkpoint.contents());
       return Outcome::written;
     } catch (const FileError& error) {
       EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
@@ -138,7 +138,7 @@ TEST(PowerLoss, LeavesTheNewestCheckpointOrTheOneThatWasBeingWritten) {
       ASSERT_TRUE(is(newest, progress.written) || is(newest, progress.begun)) << "call " << at;
       // The next writer is not disturbed by what is left, and removes it.
       const KnownCheckpoint next{9};
-      CheckpointWriter("run", {.keep = 1}, *found).write(next.contents());
+      CheckpointWriter("run", {.keep = 1, .resume = true}, *found).write(next.contents());
       ASSERT_TRUE(is(CheckpointFolder("run", *found).newest(), next)) << "call " << at;
       ASSERT_EQ(found->files(), 3u) << "call " << at;
     }

@@ -19,6 +19,7 @@ class CheckpointFolderTest : public FileTest {
   const CheckpointFolder checkpoints{run, calls};
 
   void write(const Steps& steps, CheckpointWriterOptions options = {.keep = CheckpointWriterOptions::all}) {
+    options.resume = true;
     CheckpointWriter writer(run, options, calls);
     for (const std::uint64_t step : steps) writer.write(KnownCheckpoint{step}.contents());
   }
@@ -69,8 +70,40 @@ TEST_F(CheckpointFolderTest, MayBeEmptyButNotAbsent) {
   EXPECT_FALSE(checkpoints.newest().checkpoint);
   EXPECT_EQ(error_of([&] { checkpoints.load(1); }),
             (run / "000000000001.json").string() + ": open failed: No such file or directory");
-  EXPECT_EQ(error_of([&] { CheckpointWriter(folder / "a/b", {}, calls); }),
-            (folder / "a/b").string() + ": mkdir failed: No such file or directory");
+}
+
+TEST_F(CheckpointFolderTest, IsMadeWithItsParents) {
+  const fs::path deep = folder / "a/b/c";
+  CheckpointWriter(deep, {}, calls).write(KnownCheckpoint{1}.contents());
+  EXPECT_EQ(CheckpointFolder(deep).steps(), Steps{1});
+  put(folder / "file", "x");
+  EXPECT_EQ(error_of([&] { CheckpointWriter(folder / "file/a/b", {}, calls); }),
+            (folder / "file/a/b").string() + ": mkdir failed: Not a directory");
+}
+
+TEST_F(CheckpointFolderTest, OfAnEarlierRunIsRefusedUnlessItIsResumed) {
+  write({300, 4000});
+  const std::string refusal = run.string() +
+                              ": has checkpoints of an earlier run, up to step 4000; expected another folder, or to "
+                              "resume that run";
+  EXPECT_EQ(error_of([&] { CheckpointWriter(run, {}, calls); }), refusal);
+  EXPECT_EQ(checkpoints.steps(), (Steps{300, 4000}));
+  CheckpointWriter writer(run, {.resume = true}, calls);
+  writer.write(KnownCheckpoint{5000}.contents());
+  EXPECT_EQ(checkpoints.steps(), (Steps{300, 4000, 5000}));
+}
+
+TEST_F(CheckpointFolderTest, WhereNoFileCanBeMadeIsRefusedBeforeTheFirstWrite) {
+  class ReadOnlyCalls : public FaultyCalls {
+   public:
+    int access(const char*, int) const override {
+      errno = EACCES;
+      return -1;
+    }
+  };
+  write({});
+  EXPECT_EQ(error_of([&] { CheckpointWriter(run, {}, ReadOnlyCalls()); }),
+            run.string() + ": access failed: Permission denied");
 }
 
 TEST_F(CheckpointFolderTest, KeepsAsManyAsAsked) {
@@ -98,7 +131,7 @@ TEST_F(CheckpointFolderTest, DeletesNoneUnlessEnoughNewerOnesAreGoodNorTheOneJus
 
 TEST_F(CheckpointFolderTest, ReplacesACheckpointOfTheSameStep) {
   write({1, 2});
-  CheckpointWriter writer(run, {}, calls);
+  CheckpointWriter writer(run, {.resume = true}, calls);
   for (const std::uint64_t version : {1, 2, 3}) {
     const KnownCheckpoint again{.step = 2, .version = version};
     writer.write(again.contents());

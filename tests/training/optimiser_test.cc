@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tests/training/rows_model.h"
+#include "windrow/ops/static.h"
 
 namespace windrow::testing {
 namespace {
@@ -166,6 +167,68 @@ TEST(Optimiser, ClipsByTheNormOfAllThatChanges) {
   };
   EXPECT_NEAR(change(both, clips), 0.25, 1e-5);
   EXPECT_NEAR(change(one, freezes), 0.25, 1e-5);
+}
+
+/// PyTorch 2: torch.optim.SGD, Adagrad, RMSprop and Adam.
+TEST(Optimiser, HasTheRatesOfPyTorchUnlessItIsGivenOne) {
+  RowsModel model;
+  const auto rate_of = [&](const Method& method) { return Optimiser(model.parameters, method).rate(); };
+  EXPECT_EQ(rate_of(Method::sgd()), 1e-3);
+  EXPECT_EQ(rate_of(Method::momentum()), 1e-3);
+  EXPECT_EQ(rate_of(Method::adagrad()), 1e-2);
+  EXPECT_EQ(rate_of(Method::rmsprop()), 1e-2);
+  EXPECT_EQ(rate_of(Method::adam()), 1e-3);
+  EXPECT_EQ(Optimiser(model.parameters, Method::adam(), {.rate = 0.5}).rate(), 0.5);
+}
+
+double norm_of_gradients(const RowsModel& model, double samples) {
+  double sum = 0;
+  for (const Parameter& parameter : {model.matrix, model.table}) {
+    for (const float element : model.parameters.dense_gradient(parameter).get()) sum += std::pow(element, 2);
+  }
+  return std::sqrt(sum) / samples;
+}
+
+TEST(Optimiser, TellsTheNormThatClippingSaw) {
+  RowsModel model;
+  Optimiser clips(model.parameters, Method::sgd(), {.rate = 0.1, .clip_norm = 0.25});
+  EXPECT_EQ(error_of<MisuseError>([&] { clips.last_norm(); }),
+            "optimiser: last_norm() before the first step; expected a step that limits the norm");
+  for (int step = 0; step < 2; ++step) {
+    train(model, clips, model.draw_samples(3));
+    EXPECT_NEAR(clips.last_norm(), norm_of_gradients(model, 3), 1e-5);
+    EXPECT_GT(clips.last_norm(), 0.25);
+  }
+  Optimiser does_not(model.parameters, Method::sgd(), {.rate = 0.1});
+  train(model, does_not, model.draw_samples(3));
+  EXPECT_EQ(error_of<MisuseError>([&] { does_not.last_norm(); }),
+            "optimiser: last_norm() without clip_norm; expected a step that limits the norm");
+  model.parameters.forget_gradients();
+  clips.step(1);
+  EXPECT_EQ(clips.last_norm(), 0);
+}
+
+TEST(Optimiser, TellsTheNormOfCapturedAndReplayedSteps) {
+  RowsModel model;
+  Optimiser captured(model.parameters, Method::sgd(), {.rate = 0, .clip_norm = 0.25}),
+      replayed(model.parameters, Method::sgd(), {.rate = 0, .clip_norm = 0.25});
+  const Tensor gradient(model.host, model.rows, model.width);
+  Static step(model.host, [&](const StaticInputs& inputs) -> std::vector<Tensor> {
+    model.parameters.forget_gradients();
+    model.parameters.set_gradient(model.matrix, inputs.in[0]);
+    replayed.step(2);
+    return {};
+  });
+  model.parameters.set_gradient(model.matrix, gradient);
+  const Graph graph = model.engine.capture([&] { captured.step(2); });
+  for (const float element : {1.0f, 3.0f, 5.0f}) {
+    gradient.set(Floats(static_cast<std::size_t>(model.rows * model.width), element));
+    const double norm = element * std::sqrt(static_cast<double>(model.rows * model.width)) / 2;
+    graph.launch();
+    EXPECT_NEAR(captured.last_norm(), norm, 1e-5);
+    step({.in = {gradient}});
+    EXPECT_NEAR(replayed.last_norm(), norm, 1e-5);
+  }
 }
 
 /// A loss times a power of two, and a step of as many times the samples: the same bits. A scale that is too large for

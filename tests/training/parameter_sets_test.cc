@@ -71,8 +71,8 @@ TEST(ParameterSets, KeepAndForgetTheirGradientsApart) {
     const float z = y[0] * before[0] + y[1] * before[1];
     for (std::size_t i = 0; i < 2; ++i) sum[i] += 2 * z * y[i];
     program.differentiate(x);
-    often.step();
-    seldom.step();
+    often.step(1);
+    seldom.step(1);
     EXPECT_NE(program.in(), w);
   }
   for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(program.out()[i], before[i] - 0.1f * sum[i] / 2, 1e-5);
@@ -99,8 +99,8 @@ TEST_F(ParameterSetsInFiles, ShareACheckpointAndAreReadFromItAlone) {
   Averages averages(program.encoder, {.decay = 0});
   const auto train = [](Program& on, Optimiser& one, Optimiser& other, Averages& mean) {
     on.differentiate({1, 2});
-    one.step();
-    other.step();
+    one.step(1);
+    other.step(1);
     mean.update();
   };
   train(program, adam, sgd, averages);

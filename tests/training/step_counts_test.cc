@@ -121,7 +121,7 @@ class StepCountFiles : public FileTest {
     const Snapshot snapshot({before.parameters, &before.optimiser});
     CheckpointContents contents = snapshot.contents(1);
     change_contents(contents);
-    CheckpointWriter(folder / "run").write(contents);
+    CheckpointWriter(folder / "run", {.resume = true}).write(contents);
     restore(*CheckpointFolder(folder / "run").newest().checkpoint, {after.parameters, &after.optimiser});
     EXPECT_EQ(after.optimiser.progress().steps, first);
     for (std::size_t k = first; k < all.size(); ++k) after.step(all[k]);

@@ -46,7 +46,8 @@ Method Method::adagrad(Adagrad options) {
           .step = &op::adagrad_step,
           .step_rows = &op::adagrad_step_rows,
           .initial = sum_of("adagrad: initial sum", options.initial),
-          .coefficients = [=](std::uint64_t, StepNumbers& numbers) { numbers.epsilon = epsilon; }};
+          .coefficients = [=](std::uint64_t, StepNumbers& numbers) { numbers.epsilon = epsilon; },
+          .rate = 1e-2};
 }
 
 Method Method::rmsprop(RmsProp options) {
@@ -55,11 +56,13 @@ Method Method::rmsprop(RmsProp options) {
   return {.name = "rmsprop",
           .step = &op::rmsprop_step,
           .step_rows = &op::rmsprop_step_rows,
-          .coefficients = [=, tail = tail_of(options.smoothing)](std::uint64_t, StepNumbers& numbers) {
-            numbers.first = first;
-            numbers.first_tail = tail;
-            numbers.epsilon = epsilon;
-          }};
+          .coefficients =
+              [=, tail = tail_of(options.smoothing)](std::uint64_t, StepNumbers& numbers) {
+                numbers.first = first;
+                numbers.first_tail = tail;
+                numbers.epsilon = epsilon;
+              },
+          .rate = 1e-2};
 }
 
 Method Method::adam(Adam options) {

@@ -42,6 +42,7 @@ class Optimiser::Impl {
       : parameters_(parameters),
         method_(checked(std::move(method))),
         options_(checked(std::move(options))),
+        rate_(options_.rate.value_or(LearningRate(method_.rate))),
         counts_(std::make_shared<StepCounts>(parameters.device().engine, "optimiser")),
         states_(parameters, method_, counts_) {}
 
@@ -87,7 +88,20 @@ class Optimiser::Impl {
   }
   double rate() const {
     engine().wait(counts_->var());
-    return options_.rate(counts_->steps) * counts_->rate_scale;
+    return rate_(counts_->steps) * counts_->rate_scale;
+  }
+  double last_norm(std::source_location from) const {
+    if (!last_norm_ || !std::isfinite(options_.clip_norm)) {
+      throw MisuseError("optimiser: last_norm() " +
+                        std::string(last_norm_ ? "without clip_norm" : "before the first step") +
+                        "; expected a step that limits the norm");
+    }
+    double sum = 0;
+    for (const Tensor& square : last_norm_->squares) {
+      const std::vector<float> of = square.get(from);  // see op::squared_norm
+      sum += std::isfinite(of[0]) ? static_cast<double>(of[0]) : static_cast<double>(of[1]) * 0x1p192;
+    }
+    return std::sqrt(sum) * last_norm_->scale;
   }
   bool takes_step() const { return collected_ + 1 >= options_.accumulate; }
   bool between_steps() const { return collected_ > 0; }
@@ -170,8 +184,8 @@ class Optimiser::Impl {
 
   void take_step(std::source_location from) {
     const std::vector<Changed> changed = changed_parameters(from);
-    const Tensor numbers =
-        limited(push_numbers(1 / static_cast<double>(std::exchange(samples_, 0)), changed, from), changed, from);
+    const double scale = 1 / static_cast<double>(std::exchange(samples_, 0));
+    const Tensor numbers = limited(push_numbers(scale, changed, from), scale, changed, from);
     collected_ = 0;
     for (std::size_t i = 0; i < changed.size(); ++i) {
       const auto row = static_cast<Index>(i);
@@ -193,10 +207,10 @@ class Optimiser::Impl {
     };
     std::vector<One> all;
     for (const Changed& one : changed) all.push_back({one.number, options_of(one.number)});
-    const auto write = [=, counts = counts_, count = parameters_.size(), options = options_,
+    const auto write = [=, counts = counts_, count = parameters_.size(), options = options_, rate_of = rate_,
                         coefficients = method_.coefficients](const Matrix<float>& to) {
       const bool skipped = next.skipped();
-      const double rate = options.rate(counts->steps) * counts->rate_scale;
+      const double rate = rate_of(counts->steps) * counts->rate_scale;
       std::vector<StepNumbers> rows;
       for (const auto& [number, factors] : all) {
         rows.push_back({.rate = as_float("optimiser: a learning rate of", rate * factors.rate_factor),
@@ -225,35 +239,44 @@ class Optimiser::Impl {
   }
 
   /// The numbers, after the norm was limited.
-  Tensor limited(const Tensor& numbers, const std::vector<Changed>& changed, std::source_location from) {
+  Tensor limited(const Tensor& numbers, double scale, const std::vector<Changed>& changed, std::source_location from) {
+    last_norm_ = {{}, scale};
     if (changed.empty() || !std::isfinite(options_.clip_norm)) return numbers;
-    Operands operands{.in = shards_ ? norms_of_all(changed, from) : norms_of(changed, from)};
+    take_norms(changed, from);
+    Operands operands{.in = last_norm_->squares};
     operands.in.insert(operands.in.begin(), numbers);
     return apply(parameters_.device(), op::limit_norm, operands, from);
   }
 
-  /// Squared norms, as 1 x 2 tensors.
-  std::vector<Tensor> norms_of(const std::vector<Changed>& changed, std::source_location from) const {
-    std::vector<Tensor> norms;
-    for (const Changed& one : changed) {
-      norms.push_back(apply(parameters_.device(), op::squared_norm, {.in = {one.tensor()}}, from));
+  /// The squared norms of the gradients. If each member has some of the gradients, each norm comes from one member, and
+  /// the others add 0 to it, so it has the bits that it has there.
+  void take_norms(const std::vector<Changed>& changed, std::source_location from) {
+    if (shards_) {
+      make_norms();
+      squared_norms_.front().set(std::vector<float>(2 * parameters_.size(), 0), from);
     }
-    return norms;
-  }
-  /// The same where each member has some of the gradients: each norm comes from one member, and the others add 0 to it,
-  /// so it has the bits that it has there.
-  std::vector<Tensor> norms_of_all(const std::vector<Changed>& changed, std::source_location from) const {
-    const Tensor all(parameters_.device(), static_cast<Index>(changed.size()), 2, "squared norms");
-    all.set(std::vector<float>(2 * changed.size(), 0), from);
-    std::vector<Tensor> norms;
     for (const Changed& one : changed) {
-      const auto next = static_cast<Index>(norms.size());
-      norms.push_back(all.row_range(next, next + 1));
+      last_norm_->squares.push_back(norm_of(one.number));
       if (!updates(one.number)) continue;
-      apply(parameters_.device(), op::squared_norm, {.in = {one.tensor()}}, norms.back(), from);
+      apply(parameters_.device(), op::squared_norm, {.in = {one.tensor()}}, last_norm_->squares.back(), from);
     }
-    shards_->add_up(all, from);
-    return norms;
+    if (shards_) shards_->add_up(squared_norms_.front(), from);
+  }
+  /// These stay, so that captured steps and replays of a Static write what last_norm() reads.
+  void make_norms() {
+    const auto rows = static_cast<Index>(parameters_.size());
+    if (shards_ && !squared_norms_.empty() && squared_norms_.front().rows() == rows) return;
+    const Unrecorded once;
+    if (shards_) squared_norms_.clear();
+    while (squared_norms_.size() < (shards_ ? 1 : parameters_.size())) {
+      squared_norms_.push_back(Tensor(parameters_.device(), shards_ ? rows : 1, 2, "squared norms"));
+    }
+  }
+  /// 1 x 2.
+  Tensor norm_of(std::size_t number) {
+    make_norms();
+    const auto row = static_cast<Index>(number);
+    return shards_ ? squared_norms_.front().row_range(row, row + 1) : squared_norms_[number];
   }
 
   /// Copies what has changed from the members that have changed it. Later parameters come first, as their gradients do.
@@ -296,12 +319,21 @@ class Optimiser::Impl {
   Parameters& parameters_;
   const Method method_;
   const OptimiserOptions options_;
+  const LearningRate rate_;
   const std::shared_ptr<StepCounts> counts_;
   OptimiserStates states_;
   std::shared_ptr<const Shards> shards_;         // null unless the update is sharded
   std::vector<ParameterOptions> of_parameters_;  // by number; the default for those beyond the end
   std::uint64_t collected_ = 0;                  // minibatches since the last step, and their samples
   std::size_t samples_ = 0;
+  /// 1 x 2 for each parameter; with a sharded update, one tensor with a row for each. Made as needed.
+  std::vector<Tensor> squared_norms_;
+  /// Of the gradients of the last step, and the factor by which gradients are scaled. None before the first step.
+  struct Norm {
+    std::vector<Tensor> squares;
+    double scale;
+  };
+  std::optional<Norm> last_norm_;
 };
 
 Optimiser::Optimiser(Parameters& parameters, Method method, OptimiserOptions options)
@@ -311,6 +343,7 @@ Optimiser::~Optimiser() = default;
 void Optimiser::set(const Parameter& parameter, const ParameterOptions& options) { impl_->set(parameter, options); }
 void Optimiser::scale_rate(double factor) { impl_->scale_rate(factor); }
 void Optimiser::step(std::size_t samples, std::source_location from) { impl_->step(samples, from); }
+double Optimiser::last_norm(std::source_location from) const { return impl_->last_norm(from); }
 void Optimiser::finish(std::source_location from) { impl_->finish(from); }
 Optimiser::Progress Optimiser::progress() const { return impl_->progress(); }
 bool Optimiser::takes_step() const { return impl_->takes_step(); }

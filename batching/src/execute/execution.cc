@@ -141,8 +141,8 @@ std::string Execution::name_of(VertexRow vertex) const {
   std::size_t graph = 0;
   while (graph + 1 < layout_.first_vertex.size() && layout_.first_vertex[graph + 1] <= number) ++graph;
   const auto& name = layout_.names[graph];
-  return "vertex " + std::to_string(number - layout_.first_vertex[graph]) + " of graph " + std::to_string(graph) +
-         (name ? " (" + *name + ")" : "");
+  return "sample " + std::to_string(graph) + (name ? " (" + *name + ")" : "") + ", vertex " +
+         std::to_string(number - layout_.first_vertex[graph]);
 }
 
 std::string Execution::origin_of(VertexRow vertex, const Step* step) const {

@@ -67,8 +67,8 @@ void Layout::Maker::fill_rows(const ir::IndexField& field, const TypeRows& type,
     if (0 <= to[r] && to[r] < rows) continue;
     const ir::Function& function = *plan_.program.function;
     const auto graph = std::prev(std::ranges::upper_bound(layout_.first_vertex, vertex));
-    throw MisuseError(function.name + ": vertex " + std::to_string(vertex - *graph) + " of graph " +
-                      std::to_string(graph - layout_.first_vertex.begin()) + " has row " + std::to_string(to[r]) +
+    throw MisuseError(function.name + ": sample " + std::to_string(graph - layout_.first_vertex.begin()) + ", vertex " +
+                      std::to_string(vertex - *graph) + ": row " + std::to_string(to[r]) +
                       (is_given ? " of tensor '" + function.tensors[field.tensor].name + "'; expected one of its " +
                                       std::to_string(rows) + " rows"
                                 : " of output '" + function.outputs[field.tensor].name + "'; expected 0 or more"));

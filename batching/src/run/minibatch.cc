@@ -2,6 +2,8 @@
 // computing it.
 #include <algorithm>
 #include <bit>
+#include <iterator>
+#include <utility>
 
 #include "parameters/gradient.h"
 #include "run/runner_notes.h"
@@ -53,6 +55,40 @@ Tensor Minibatch::output(const std::string& name, std::vector<std::int32_t> row_
   throw MisuseError(function.name + ": there is no output '" + name + "'; expected one that the function pushes");
 }
 
+namespace {
+
+/// For each vertex, the place of its graph if it is the graph's root, otherwise -1.
+std::vector<std::int32_t> root_rows(const Layout& layout, const std::string& refusal) {
+  std::vector<std::int32_t> rows(static_cast<std::size_t>(layout.vertices), -1);
+  std::vector<std::int32_t> root_of(layout.first_vertex.size(), -1);
+  const auto refuse = [&](std::size_t sample, const std::string& what) {
+    throw MisuseError(refusal + "sample " + std::to_string(sample) + " has " + what + "; expected one root");
+  };
+  for (std::size_t t = 0; t < layout.types.size(); ++t) {
+    for (Index r = 0; r < layout.types[t].rows; ++r) {
+      if (layout.slot(t, r).row >= 0) continue;  // it has a consumer
+      const std::int32_t vertex = layout.types[t].vertex[static_cast<std::size_t>(r)];
+      const auto graph = std::prev(std::ranges::upper_bound(layout.first_vertex, vertex));
+      const auto sample = static_cast<std::size_t>(graph - layout.first_vertex.begin());
+      const std::int32_t root = vertex - *graph, other = std::exchange(root_of[sample], root);
+      if (other >= 0) {
+        refuse(sample,
+               "roots " + std::to_string(std::min(root, other)) + " and " + std::to_string(std::max(root, other)));
+      }
+      rows[static_cast<std::size_t>(vertex)] = static_cast<std::int32_t>(sample);
+    }
+  }
+  const auto without = std::ranges::find(root_of, -1);
+  if (without != root_of.end()) refuse(static_cast<std::size_t>(without - root_of.begin()), "no vertex");
+  return rows;
+}
+
+}  // namespace
+
+Tensor Minibatch::at_roots(const std::string& name, std::source_location from) const {
+  return output(name, root_rows(execution_->layout(), "output '" + name + "': "), from);
+}
+
 Tensor Minibatch::gradient(const std::string& name, std::source_location from) const {
   const Plan& plan = execution_->plan();
   const ir::Function& function = *plan.program.function;
@@ -91,7 +127,8 @@ std::string name_of(const ir::Function& function, ir::VertexType type, bool gene
 
 }  // namespace
 
-GroupedMinibatch Runner::grouped(Graphs graphs) {
+GroupedMinibatch Runner::grouped(const Graphs& all) {
+  const InputGraphs::Pointers graphs = all.pointers();
   require_own(graphs);
   const Plan& plan = *plan_for(graphs, {.training = true}).plan;
   GroupedMinibatch minibatch{.groups = Layout::typed_groups(graphs, plan, layout_options())};

@@ -105,14 +105,14 @@ void Runner::see_type(std::uint64_t type) {
   types.insert(std::ranges::lower_bound(types, computed_as), computed_as);
 }
 
-void Runner::see_types(Graphs graphs) {
+void Runner::see_types(InputGraphs::Pointers graphs) {
   for (std::size_t g = 0; g < graphs.size(); ++g) {
     InputGraph::prefetch_after(graphs, g);
     for (std::int32_t t = 0; t < graphs[g]->types_; ++t) see_type(graphs[g]->type(t));
   }
 }
 
-const Runner::Planned& Runner::plan_for(Graphs graphs, Purpose purpose) {
+const Runner::Planned& Runner::plan_for(InputGraphs::Pointers graphs, Purpose purpose) {
   see_types(graphs);
   for (std::size_t n = 0; purpose.training && n < numbers_.size(); ++n) {
     if (parameters_->entry(numbers_[n]).frozen) purpose.frozen.push_back(n);
@@ -231,10 +231,12 @@ std::vector<Tensor> Runner::tensors_of(const Plan& plan, const std::vector<const
   return tensors;
 }
 
-void Runner::require_own(Graphs graphs) const {
-  for (const InputGraph* graph : graphs) {
-    if (graph != nullptr && graph->function_ == function_.function_) continue;
-    throw MisuseError(function_.name() + ": a graph of another vertex function; expected graphs made for this one");
+void Runner::require_own(InputGraphs::Pointers graphs) const {
+  for (std::size_t g = 0; g < graphs.size(); ++g) {
+    if (graphs[g] != nullptr && graphs[g]->function_ == function_.function_) continue;
+    throw MisuseError(function_.name() + ": sample " + std::to_string(g) +
+                      (graphs[g] == nullptr ? ": no graph" : ": a graph of another vertex function") +
+                      "; expected graphs made for this one");
   }
 }
 
@@ -245,8 +247,8 @@ LayoutOptions Runner::layout_options() const {
                                                                                      : options_.schedule};
 }
 
-std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& given_tensors, const Purpose& purpose,
-                                         RowsOf rows, std::source_location from) {
+std::shared_ptr<Execution> Runner::start(InputGraphs::Pointers graphs, const GivenTensors& given_tensors,
+                                         const Purpose& purpose, RowsOf rows, std::source_location from) {
   require_own(graphs);
   Index vertices = 0;
   for (const InputGraph* graph : graphs) vertices += graph->vertices();
@@ -286,12 +288,12 @@ std::shared_ptr<Execution> Runner::start(Graphs graphs, const GivenTensors& give
   return execution;
 }
 
-Minibatch Runner::run(Graphs graphs, const GivenTensors& given, std::source_location from) {
-  return Minibatch(forward(graphs, given, {}, {}, from));
+Minibatch Runner::run(const Graphs& graphs, const GivenTensors& given, std::source_location from) {
+  return Minibatch(forward(graphs.pointers(), given, {}, {}, from));
 }
 
-Minibatch Runner::differentiate(Graphs graphs, const GivenTensors& given, std::source_location from) {
-  const auto execution = start(graphs, given, {.training = true}, {}, from);
+Minibatch Runner::differentiate(const Graphs& graphs, const GivenTensors& given, std::source_location from) {
+  const auto execution = start(graphs.pointers(), given, {.training = true}, {}, from);
   parameters_->begin_gradients();
   add_to_gradients(*execution);
   execution->differentiate({options_, stats_, from});
@@ -300,20 +302,20 @@ Minibatch Runner::differentiate(Graphs graphs, const GivenTensors& given, std::s
   return Minibatch(execution);
 }
 
-Minibatch Runner::record(Graphs graphs, const GivenTensors& given, const std::vector<std::string>& outputs,
+Minibatch Runner::record(const Graphs& graphs, const GivenTensors& given, const std::vector<std::string>& outputs,
                          std::source_location from) {
   std::vector<Announced> announced;
   for (const std::string& output : outputs) announced.push_back({output});
   return record_rows(graphs, given, std::move(announced), from);
 }
 
-Minibatch Runner::record_rows(Graphs graphs, const GivenTensors& given, std::vector<Announced> outputs,
+Minibatch Runner::record_rows(const Graphs& graphs, const GivenTensors& given, std::vector<Announced> outputs,
                               std::source_location from) {
   const auto& all = function_.function_->outputs;
   Purpose purpose{.training = true};
   RowsOf rows(all.size());
   Index vertices = 0;
-  for (const InputGraph* graph : graphs) vertices += graph == nullptr ? 0 : graph->vertices();
+  for (const InputGraph* graph : graphs.pointers()) vertices += graph == nullptr ? 0 : graph->vertices();
   for (auto& [name, row_of] : outputs) {
     const auto found = std::find_if(all.begin(), all.end(), [&](const ir::Field& field) { return field.name == name; });
     if (found == all.end()) {
@@ -328,11 +330,11 @@ Minibatch Runner::record_rows(Graphs graphs, const GivenTensors& given, std::vec
   }
   std::sort(purpose.outputs.begin(), purpose.outputs.end());
   purpose.outputs.erase(std::unique(purpose.outputs.begin(), purpose.outputs.end()), purpose.outputs.end());
-  return Minibatch(forward(graphs, given, purpose, std::move(rows), from));
+  return Minibatch(forward(graphs.pointers(), given, purpose, std::move(rows), from));
 }
 
-std::shared_ptr<Execution> Runner::forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose,
-                                           RowsOf rows, std::source_location from) {
+std::shared_ptr<Execution> Runner::forward(InputGraphs::Pointers graphs, const GivenTensors& given,
+                                           const Purpose& purpose, RowsOf rows, std::source_location from) {
   const auto execution = start(graphs, given, purpose, std::move(rows), from);
   execution->forward({options_, stats_, from});
   unfinished_.push_back(execution->end());

@@ -280,6 +280,16 @@ void InputGraph::append_to(TypedGraph& graph, const std::uint32_t* type_numbers,
   for (std::int32_t e = 0; e < edges_; ++e) graph.children.push_back(base + numbers.children()[e]);
 }
 
+std::vector<std::vector<const InputGraph*>> minibatches(std::span<const InputGraph> graphs, std::size_t size) {
+  if (size == 0) throw MisuseError("minibatches of 0 graphs; expected at least 1");
+  std::vector<std::vector<const InputGraph*>> all;
+  for (std::size_t g = 0; g < graphs.size(); ++g) {
+    if (g % size == 0) all.emplace_back().reserve(std::min(size, graphs.size() - g));
+    all.back().push_back(&graphs[g]);
+  }
+  return all;
+}
+
 std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch) {
   if (minibatch == 0) throw MisuseError("typed_graphs: minibatches of 0 graphs; expected at least 1");
   std::map<std::uint64_t, std::uint32_t> number_of;  // of types

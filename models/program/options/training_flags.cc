@@ -111,7 +111,7 @@ void set_training(TrainerOptions& options, const TrainingFlags& flags, const Wor
       .accumulate = flags.accumulate};
   if (flags.average > 0) options.averages = AveragesOptions{.decay = flags.average};
   if (flags.warm_up > 0) {
-    options.optimiser.rate = LearningRate::warm_up(flags.warm_up, std::move(options.optimiser.rate));
+    options.optimiser.rate = LearningRate::warm_up(flags.warm_up, std::move(*options.optimiser.rate));
   }
 }
 

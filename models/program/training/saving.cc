@@ -109,26 +109,19 @@ Saving::Saving(const SavingFlags& flags, bool leads) : flags_(flags) {
     return;
   }
   if (!leads) return;
-  const std::filesystem::path parent = std::filesystem::path(flags.folder).parent_path();
   // Before the writer makes the folder.
   std::error_code ignored;
   const bool there = std::filesystem::exists(flags.folder, ignored);
   if (flags.resume && (!there || CheckpointFolder(flags.folder).steps().empty())) {
     throw FileError(why_no_checkpoint(flags.folder, {}));
   }
-  std::error_code error;
-  if (!parent.empty()) std::filesystem::create_directories(parent, error);
-  if (error) throw FileError(parent.string() + ": cannot be created: " + error.message() + "; expected a folder");
   open(writer_, flags.folder, flags.keep);
   if (flags.keep_best) open(best_, flags.folder + "/best", keep_of_best);
 }
 
 /// Opens a folder for writing.
 void Saving::open(std::optional<CheckpointWriter>& writer, const std::string& folder, std::size_t keep) const {
-  writer.emplace(folder, CheckpointWriterOptions{.keep = keep});
-  if (!flags_.resume && !CheckpointFolder(folder).steps().empty()) {
-    throw FileError(folder + ": has checkpoints of another training; expected --resume, or another folder");
-  }
+  writer.emplace(folder, CheckpointWriterOptions{.keep = keep, .resume = flags_.resume});
 }
 
 std::int64_t Saving::resume(Trainer& trainer, Scores& scores) {

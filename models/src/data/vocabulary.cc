@@ -4,6 +4,8 @@
 #include "data/lines.h"
 #include "windrow/engine/error.h"
 #include "windrow/models/datasets.h"
+#include "windrow/training/internal/record.h"
+#include "windrow/training/tensor_file.h"
 
 namespace windrow {
 void WordCounts::add(std::string_view word) {
@@ -39,6 +41,21 @@ std::vector<std::string> Vocabulary::words() const {
   std::vector<std::string> words(numbers_->size());
   for (const auto& [word, number] : *numbers_) words[static_cast<std::size_t>(number) - 1] = word;
   return words;
+}
+
+Record Vocabulary::record() const {
+  const std::vector<std::string> all = words();
+  return Record().set("words", RecordValue::List(all.begin(), all.end()));
+}
+
+Vocabulary Vocabulary::of(const Record& record) {
+  std::vector<std::string> words;
+  for (const RecordValue& word : record.at("words").list()) words.push_back(word.text());
+  try {
+    return Vocabulary(words);
+  } catch (const MisuseError& error) {
+    throw FileError(error.what());
+  }
 }
 
 std::int32_t Vocabulary::number(std::string_view word) const {

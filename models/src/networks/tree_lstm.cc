@@ -186,7 +186,7 @@ Split<LabelledTree> trees_of(const WorkloadKind& kind, const Device& device, con
 Workload make_tree_lstm(const WorkloadKind& kind, const Device& device, const WorkloadOptions& options) {
   Split<LabelledTree> trees = trees_of(kind, device, options);
   GraphWorkload made(kind, device, options, "");
-  const Vocabulary words = made.vocabularies.get("words", [&] { return vocabulary_of(trees.training); });
+  const Vocabulary words = made.vocabularies.get("words", [&] { return vocabulary_of(trees.training, 2); });
   const Cell cell = cell_of(options, made.parameters(), words.size());
   const std::vector<std::string> labels = label_names(options.size("classes"));
   made.set_network(cell.function, make_root_accuracy);

@@ -1,6 +1,7 @@
 #include "windrow/training/checkpoint_folder.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -62,7 +63,12 @@ namespace {
 namespace fs = std::filesystem;
 
 fs::path make_folder(const fs::path& path, const FileCalls& calls) {
-  if (calls.mkdir(path.c_str(), 0777) == 0) {
+  int made = calls.mkdir(path.c_str(), 0777);
+  if (made != 0 && errno == ENOENT && !path.parent_path().empty()) {
+    make_folder(path.parent_path(), calls);
+    made = calls.mkdir(path.c_str(), 0777);
+  }
+  if (made == 0) {
     sync_folder(folder_of(path), calls);
   } else if (errno != EEXIST) {
     refuse_call(path, "mkdir", errno);
@@ -73,6 +79,7 @@ fs::path make_folder(const fs::path& path, const FileCalls& calls) {
 }
 
 std::unique_ptr<OpenFile> lock_folder(const fs::path& path, const FileCalls& calls) {
+  if (calls.access(path.c_str(), W_OK | X_OK) != 0) refuse_call(path, "access", errno);  // the lock may be there
   auto lock = std::make_unique<OpenFile>(path / "lock", OpenFlags{.flags = O_RDWR | O_CREAT, .mode = 0666}, calls);
   if (!lock->lock()) {
     throw FileError(shown(path) + ": another writer has locked this folder of checkpoints; expected one writer");
@@ -101,6 +108,11 @@ CheckpointWriter::CheckpointWriter(fs::path path, CheckpointWriterOptions option
       options_(options),
       lock_(lock_folder(folder_.path(), calls)) {
   if (options.keep == 0) throw MisuseError("a folder that keeps 0 checkpoints; expected 1 or more");
+  if (options.resume) return;
+  const std::vector<std::uint64_t> steps = folder_.steps();
+  if (steps.empty()) return;
+  throw FileError(shown(folder_.path()) + ": has checkpoints of an earlier run, up to step " +
+                  std::to_string(steps.back()) + "; expected another folder, or to resume that run");
 }
 
 CheckpointWriter::~CheckpointWriter() = default;

@@ -2,12 +2,16 @@
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <random>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "windrow/batching/schedule.h"
@@ -145,6 +149,40 @@ class InputGraph {
   std::shared_ptr<const std::int32_t[]> block_;
 };
 
+/// The samples of a minibatch, as parameter of a function that reads them during the call only: from a vector, array or
+/// span of InputGraph, or of pointers to them. A value that refers to the graphs, and to the caller's pointers.
+class InputGraphs {
+ public:
+  using Pointers = std::span<const InputGraph* const>;
+
+  InputGraphs() = default;
+  template <class Graphs>
+  requires std::convertible_to<Graphs&&, std::span<const InputGraph>> InputGraphs(Graphs&& graphs) {
+    const std::span<const InputGraph> all = graphs;
+    own_.reserve(all.size());
+    for (const InputGraph& graph : all) own_.push_back(&graph);
+  }
+  template <class Graphs>
+  requires std::convertible_to<Graphs&&, Pointers> InputGraphs(Graphs&& graphs) : callers_(graphs) {}
+
+  Pointers pointers() const { return own_.empty() ? callers_ : Pointers(own_); }
+
+ private:
+  std::vector<const InputGraph*> own_;
+  Pointers callers_;
+};
+
+/// The graphs in random order, in minibatches of `size`; the last one may be smaller. The same numbers from `random`
+/// give the same minibatches with every library. They point to the graphs, which must stay where they are. Throws
+/// MisuseError for minibatches of 0 graphs.
+///
+///   for (const auto& minibatch : windrow::shuffled_minibatches(graphs, 32, random)) runner.differentiate(minibatch);
+template <std::uniform_random_bit_generator Random>
+std::vector<std::vector<const InputGraph*>> shuffled_minibatches(std::span<const InputGraph> graphs, std::size_t size,
+                                                                 Random& random);
+/// The same in the order of the graphs, as for validation.
+std::vector<std::vector<const InputGraph*>> minibatches(std::span<const InputGraph> graphs, std::size_t size);
+
 /// Divides graphs of one vertex function into minibatches of `minibatch` graphs (at least 1), as input for schedules.
 /// The types are all vertex types that occur in the graphs. Throws MisuseError for minibatches of 0 graphs.
 std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, std::size_t minibatch);
@@ -154,5 +192,15 @@ std::vector<TypedGraph> typed_graphs(std::span<const InputGraph* const> graphs, 
 /// structure. Two structures of a million have the same key with a probability of about 3e-8. Pass inputs, such as word
 /// numbers, as tensors.
 std::uint64_t structure_key(const GraphData& graph);
+
+template <std::uniform_random_bit_generator Random>
+std::vector<std::vector<const InputGraph*>> shuffled_minibatches(std::span<const InputGraph> graphs, std::size_t size,
+                                                                 Random& random) {
+  std::vector<std::vector<const InputGraph*>> all = minibatches(graphs, size);
+  const auto at = [&](std::size_t i) -> const InputGraph*& { return all[i / size][i % size]; };
+  // Not std::shuffle, which differs between libraries.
+  for (std::size_t i = graphs.size(); i > 1; --i) std::swap(at(i - 1), at((random() - Random::min()) % i));
+  return all;
+}
 
 }  // namespace windrow

@@ -4,6 +4,7 @@
 //   windrow::Minibatch minibatch = runner.differentiate(graphs);
 //   parameters.sgd(0.05);
 //   double loss = minibatch.loss();  // waits
+//   std::vector<std::int32_t> labels = windrow::argmax(minibatch.at_roots("logits"));  // of each graph; waits
 //
 // Networks that are not vertex functions exchange tensors with it: rows that vertices pull, outputs that they push, and
 // gradients of both:
@@ -89,25 +90,26 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  using Graphs = std::span<const InputGraph* const>;
+  using Graphs = InputGraphs;
   /// Computes losses and outputs: pushes the ops. `graphs` is read during the call only. Throws MisuseError for a graph
   /// of another vertex function, for a tensor that is pulled but not given, or has the wrong width or number of rows,
-  /// and for a vertex that pulls a row which the tensor lacks.
-  Minibatch run(Graphs graphs, const GivenTensors& given = {},
+  /// and for a vertex that pulls a row which the tensor lacks. Errors name graphs and vertices by their places, from 0:
+  /// "sample 3, vertex 7".
+  Minibatch run(const Graphs& graphs, const GivenTensors& given = {},
                 std::source_location from = std::source_location::current());
   /// As run(), and computes the gradients of the loss with respect to all parameters. Throws MisuseError if the
   /// function has no loss, or uses an operator without a gradient.
-  Minibatch differentiate(Graphs graphs, const GivenTensors& given = {},
+  Minibatch differentiate(const Graphs& graphs, const GivenTensors& given = {},
                           std::source_location from = std::source_location::current());
 
   /// The first half of differentiate(), for functions whose outputs receive gradients from elsewhere: `outputs` names
   /// those outputs, and backward() is the second half. The minibatch keeps its memory until its last handle ends.
   /// Throws MisuseError as run() does, for an unknown output, for an operator without a gradient, and if there is
   /// neither a loss nor an output.
-  Minibatch record(Graphs graphs, const GivenTensors& given, const std::vector<std::string>& outputs,
+  Minibatch record(const Graphs& graphs, const GivenTensors& given, const std::vector<std::string>& outputs,
                    std::source_location from = std::source_location::current());
   /// As record(), for output gradients that have rows for some vertices only.
-  Minibatch record_rows(Graphs graphs, const GivenTensors& given, std::vector<Announced> outputs,
+  Minibatch record_rows(const Graphs& graphs, const GivenTensors& given, std::vector<Announced> outputs,
                         std::source_location from = std::source_location::current());
   /// What backward() does to the existing gradients of parameters.
   enum class Gradients {
@@ -130,7 +132,7 @@ class Runner {
 
   /// How this runner would divide a minibatch that it differentiates; computes nothing. Counts its vertex types as
   /// seen. Throws MisuseError as differentiate() does.
-  GroupedMinibatch grouped(Graphs graphs);
+  GroupedMinibatch grouped(const Graphs& graphs);
 
   RunnerStats stats() const;
   /// The current plans, step by step, for the vertex types seen so far. For people.
@@ -148,24 +150,24 @@ class Runner {
     friend auto operator<=>(const Purpose&, const Purpose&) = default;
   };
   void require_near(const ParameterStore& parameters) const;
-  void see_types(Graphs graphs);
+  void see_types(InputGraphs::Pointers graphs);
   void see_type(std::uint64_t type);
   struct Planned {
     std::shared_ptr<const Plan> plan;
     std::shared_ptr<const LoweredPlan> lowered;
     std::int64_t used;  // number of the last minibatch that used it
   };
-  const Planned& plan_for(Graphs graphs, Purpose purpose);
-  void require_own(Graphs graphs) const;
+  const Planned& plan_for(InputGraphs::Pointers graphs, Purpose purpose);
+  void require_own(InputGraphs::Pointers graphs) const;
   LayoutOptions layout_options() const;
   std::shared_ptr<const Plan> new_plan(const Purpose& purpose) const;
   void forget_a_plan();
   using RowsOf = std::vector<std::vector<std::int32_t>>;  // by output; see Announced
   /// Pushes the ops that precede the groups.
-  std::shared_ptr<Execution> start(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
-                                   std::source_location from);
-  std::shared_ptr<Execution> forward(Graphs graphs, const GivenTensors& given, const Purpose& purpose, RowsOf rows,
-                                     std::source_location from);
+  std::shared_ptr<Execution> start(InputGraphs::Pointers graphs, const GivenTensors& given, const Purpose& purpose,
+                                   RowsOf rows, std::source_location from);
+  std::shared_ptr<Execution> forward(InputGraphs::Pointers graphs, const GivenTensors& given, const Purpose& purpose,
+                                     RowsOf rows, std::source_location from);
   void hold_back(std::source_location from);
   std::vector<Tensor> tensors_of(const Plan& plan, const std::vector<const Given*>& given,
                                  const std::vector<char>& needed);
@@ -208,6 +210,11 @@ class Minibatch {
   /// not the number of vertices, or for a row below -1.
   Tensor output(const std::string& name, std::vector<std::int32_t> row_of,
                 std::source_location from = std::source_location::current()) const;
+  /// The output of the root of each graph, that is, of the vertex that is no child of another one: a row for each
+  /// graph, in their order. Pushes the op that collects it; get() and argmax() of the result wait. Throws MisuseError
+  /// for an unknown name, and for a graph with several roots or without vertices; for such graphs, pass rows to
+  /// output().
+  Tensor at_roots(const std::string& name, std::source_location from = std::source_location::current()) const;
   /// The gradient of a given tensor, in its shape. Pushes the ops that add it up. Throws MisuseError for an unknown
   /// name, and before the minibatch is differentiated.
   Tensor gradient(const std::string& name, std::source_location from = std::source_location::current()) const;

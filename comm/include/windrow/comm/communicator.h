@@ -2,7 +2,7 @@
 //
 //   windrow::LocalGroup group(devices);  // local.h; see also mpi.h and nccl.h
 //   for (int rank = 0; rank < group.size(); ++rank) group[rank].all_reduce(gradients[rank], windrow::Combine::mean);
-//   optimiser.step();                    // waits for the collective as for any other op
+//   optimiser.step(samples);             // waits for the collective as for any other op
 //
 // Contract
 //   Calls    A group has size() members, each with a rank, a device and a communicator. A collective is called once by

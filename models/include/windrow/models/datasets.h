@@ -29,6 +29,8 @@
 
 namespace windrow {
 
+class Record;
+
 // Vocabularies: numbers for words, tags or characters. And the exception that readers of data throw.
 //
 //   windrow::Vocabulary words(sentences | std::views::join, 5);
@@ -80,6 +82,10 @@ class Vocabulary {
 
   /// In the order of their numbers.
   std::vector<std::string> words() const;
+  /// For the document of a checkpoint (checkpoint.h), and back. A checkpoint with a word that is not UTF-8 cannot be
+  /// written. of() throws FileError for another record.
+  Record record() const;
+  static Vocabulary of(const Record& record);
   /// The numbers are 0 to size() - 1, including that of unknown words.
   std::int32_t size() const { return static_cast<std::int32_t>(numbers_->size()) + 1; }
   /// The word's number, or `unknown`.
@@ -174,8 +180,9 @@ std::vector<LabelledTree> with_two_labels(std::vector<LabelledTree> trees);
 /// gives the same text.
 std::string generate_treebank(std::size_t trees, std::uint64_t seed);
 
-/// The vocabulary of the words that occur at least `at_least` times in these trees.
-Vocabulary vocabulary_of(const std::vector<LabelledTree>& trees, std::int64_t at_least = 2);
+/// The vocabulary of the words that occur at least `at_least` times in these trees. With 2, the words that occur once
+/// are unknown, so that something is learned about unknown words.
+Vocabulary vocabulary_of(const std::vector<LabelledTree>& trees, std::int64_t at_least = 1);
 /// The tree's graph with the additional index "word": the number of the word, -1 for vertices without one.
 GraphData numbered(const LabelledTree& tree, const Vocabulary& vocabulary);
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <source_location>
@@ -119,6 +120,10 @@ class TensorOf {
 
 using Tensor = TensorOf<float>;
 using IntTensor = TensorOf<std::int32_t>;
+
+/// For each row, the column of its largest element: the first one of equal elements. NaN counts as the largest, as for
+/// op::top_k. Waits as get() does. Throws MisuseError for a width of 0.
+std::vector<std::int32_t> argmax(const Tensor& rows, std::source_location from = std::source_location::current());
 
 extern template class TensorOf<float>;
 extern template class TensorOf<std::int32_t>;

@@ -3,6 +3,7 @@
 //   windrow::CheckpointWriter writer("run", {.keep = 3});
 //   writer.write({.step = 300, .tensors = {{"w", {3, 4}, values}}, .document = record});
 //
+//   windrow::CheckpointWriter later("run", {.resume = true});  // another process; refused unless it says so
 //   const windrow::NewestCheckpoint newest = windrow::CheckpointFolder("run").newest();
 //   if (newest.checkpoint) newest.checkpoint->tensors.read("w", {3, 4}, values);
 //
@@ -79,6 +80,9 @@ struct CheckpointWriterOptions {
   static constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
   /// Older checkpoints are deleted; at least 1.
   std::size_t keep = 3;
+  /// The run goes on from a checkpoint that the folder has, or may: see CheckpointFolder::newest(). Otherwise a folder
+  /// with checkpoints is refused, since they would be mistaken for those of this run, and would delete its first ones.
+  bool resume = false;
 };
 
 /// The only writer of a folder of checkpoints. An owner of the lock on the folder, which ends with the process.
@@ -86,8 +90,10 @@ struct CheckpointWriterOptions {
 /// Threads: calls on one object must not overlap.
 class CheckpointWriter {
  public:
-  /// Makes the folder if it does not exist; its parent must. Throws FileError if another writer, in this or another
-  /// process, has locked the folder, and MisuseError if `keep` is 0. `calls` must outlive this object.
+  /// Makes the folder, and its parents, if they do not exist. Make the writer before the training, so that a folder
+  /// that cannot be used is found then: throws FileError if files cannot be made in it, if another writer, in this or
+  /// another process, has locked it, and if it has checkpoints, unless `resume`; and MisuseError if `keep` is 0.
+  /// `calls` must outlive this object.
   explicit CheckpointWriter(std::filesystem::path path, CheckpointWriterOptions options = {},
                             const FileCalls& calls = FileCalls::of_system());
   ~CheckpointWriter();

@@ -29,6 +29,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <string>
 #include <vector>
@@ -45,7 +46,7 @@ class Shards;
 struct StepCounts;
 
 struct OptimiserOptions {
-  LearningRate rate = 0.01;
+  std::optional<LearningRate> rate = {};  ///< without one, Method::rate
   double penalty = 0;  ///< adds penalty * value to the gradient: the gradient of an L2 term; PyTorch's weight_decay
   double decay = 0;    ///< multiplies values by 1 - rate * decay before the step: AdamW's weight_decay
   /// The largest norm of all gradients of the set together: larger ones are scaled down (Pascanu et al. 2013). Then the
@@ -96,10 +97,15 @@ class Optimiser {
   void scale_rate(double factor);
 
   /// Pushes a step along the gradients of the last minibatch, whose loss is a sum over `samples` samples: gradients are
-  /// divided by their number. With `accumulate`, all calls but every so many only keep the gradients. Throws
+  /// divided by their number. In a group of members, these are the samples of all, which DataParallel::combine()
+  /// returns. With `accumulate`, all calls but every so many only keep the gradients. Throws
   /// MisuseError for 0 samples; with an update that is sharded among several members, if DataParallel::combine() was
   /// not called for this step; and, in the body of a Static, with `accumulate`, a sharded update, and NonFinite::skip.
-  void step(std::size_t samples = 1, std::source_location from = std::source_location::current());
+  void step(std::size_t samples, std::source_location from = std::source_location::current());
+  [[deprecated("use step(samples), with the number of samples of the minibatch")]] void step(
+      std::source_location from = std::source_location::current()) {
+    step(1, from);
+  }
 
   /// Whether the next call of step() takes a step, and does not only keep the gradients.
   bool takes_step() const;
@@ -119,6 +125,11 @@ class Optimiser {
   Progress progress() const;
   /// The learning rate of the next step. Waits likewise.
   double rate() const;
+  /// The norm of all gradients together in the last step, also in that of a captured graph or a replayed Static: after
+  /// division by the number of samples and before clipping, as PyTorch's clip_grad_norm_ returns it. Not finite if the
+  /// norm is not; 0 if no parameter had a gradient. Waits for it. Throws OpError if a gradient failed, and MisuseError
+  /// before the first step and without OptimiserOptions::clip_norm, since the norm is not computed then.
+  double last_norm(std::source_location from = std::source_location::current()) const;
   /// Whether gradients are kept for a step that is still to come; see OptimiserOptions::accumulate.
   bool between_steps() const;
 
@@ -157,6 +168,7 @@ struct Method {
   /// Sets the members from StepNumbers::first on, for a step of the parameter counted from 1; null: they stay as they
   /// are. Steps that lack the parameter, or that were skipped, do not count.
   std::function<void(std::uint64_t step, StepNumbers& numbers)> coefficients = nullptr;
+  double rate = 1e-3;  ///< the learning rate if OptimiserOptions has none: that of PyTorch
 
   static Method sgd();
   struct Momentum {
@@ -169,13 +181,13 @@ struct Method {
   struct Adagrad {
     double initial = 0, epsilon = 1e-10;
   };
-  /// Duchi et al. 2011.
+  /// Duchi et al. 2011. Its default rate is 1e-2.
   static Method adagrad(Adagrad options);
   static Method adagrad() { return adagrad(Adagrad()); }
   struct RmsProp {
     double smoothing = 0.99, epsilon = 1e-8;
   };
-  /// Tieleman and Hinton 2012; without momentum.
+  /// Tieleman and Hinton 2012; without momentum. Its default rate is 1e-2.
   static Method rmsprop(RmsProp options);
   static Method rmsprop() { return rmsprop(RmsProp()); }
   struct Adam {

@@ -262,7 +262,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
   std::string name() const;
   std::string name_of(const Step& step) const;
   std::string name_of(VertexRow vertex) const;
-  /// " at vertex 3 of graph 1", or " recorded at parser.cc:12".
+  /// " at sample 1, vertex 3", or " recorded at parser.cc:12".
   std::string origin_of(VertexRow vertex, const Step* step) const;
   std::shared_ptr<Execution> self() { return shared_from_this(); }
 
