@@ -54,10 +54,8 @@ int main() {
   std::mt19937 random(1);
   for (int step = 0; step <= 300; ++step) {
     std::vector<windrow::InputGraph> samples;
-    std::vector<const windrow::InputGraph*> minibatch;
     for (int i = 0; i < 64; ++i) samples.emplace_back(function, draw(random));
-    for (const auto& sample : samples) minibatch.push_back(&sample);
-    const auto result = runner.differentiate(minibatch);
+    const auto result = runner.differentiate(samples);
     parameters.sgd(2.0 / 64);
     if (step % 100 == 0) std::printf("step %d: loss %.3f a question\n", step, result.loss() / 64);
   }

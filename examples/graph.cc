@@ -1,19 +1,17 @@
 // Ops that run many times: captured once as a graph, then launched.
 #include <cstdio>
 
-#include "windrow/engine/engine.h"
+#include "windrow/engine/value.h"
 
 int main() {
-  double x = 1, y = 0;
   windrow::Engine engine;
-  windrow::Var a = engine.new_var("x"), b = engine.new_var("y");
+  windrow::Value<double> x(engine, "x", 1), y(engine, "y");
 
   const windrow::Graph step = engine.capture([&] {
-    engine.push([&] { y = 2 / x; }, {read(a), overwrite(b)}, {.name = "divide"});
-    engine.push([&] { x = (x + y) / 2; }, {read(b), mutate(a)}, {.name = "average"});
+    engine.push([](double& quotient, double divisor) { quotient = 2 / divisor; }, overwrite(y), read(x));
+    engine.push([](double& mean, double other) { mean = (mean + other) / 2; }, mutate(x), read(y));
   });
   for (int i = 0; i < 6; ++i) step.launch();
 
-  engine.wait(a);
-  std::printf("the root of 2 is %.6f\n", x);
+  std::printf("the root of 2 is %.6f\n", x.get());
 }

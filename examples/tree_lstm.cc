@@ -50,14 +50,12 @@ int main() {
   std::mt19937 random(1);
   for (int step = 0; step <= 300; ++step) {
     std::vector<windrow::InputGraph> formulas;
-    std::vector<const windrow::InputGraph*> minibatch;
     for (int i = 0; i < 32; ++i) {
       windrow::GraphData graph;
       grow(graph, 5, random);
       formulas.emplace_back(cell, std::move(graph));
     }
-    for (const auto& formula : formulas) minibatch.push_back(&formula);
-    const auto result = runner.differentiate(minibatch);  // pushed; computed in batches while this thread continues
+    const auto result = runner.differentiate(formulas);  // pushed; computed in batches while this thread continues
     const auto vertices = static_cast<double>(result.vertices());
     parameters.sgd(1 / vertices);
     if (step % 100 == 0) std::printf("step %d: loss %.3f a vertex\n", step, result.loss() / vertices);

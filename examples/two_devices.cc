@@ -42,13 +42,11 @@ void train(const windrow::Communicator& all) {
   windrow::DataParallel parallel(all, parameters, {.bucket_bytes = 1 << 18});
   std::vector<windrow::InputGraph> waves;  // every second one
   for (int i = all.rank(); i < samples; i += all.size()) waves.emplace_back(network, sine_wave(i));
-  std::vector<const windrow::InputGraph*> graphs;
-  for (const windrow::InputGraph& wave : waves) graphs.push_back(&wave);
   for (int step = 0; step <= 40; ++step) {
-    const windrow::Minibatch minibatch = runner.differentiate(graphs);
-    optimiser.step(parallel.combine(graphs.size()));
+    const windrow::Minibatch minibatch = runner.differentiate(waves);
+    optimiser.step(parallel.combine(waves.size()));
     if (step % 20 != 0 || all.rank() != 0) continue;
-    std::printf("step %d: loss %.3f\n", step, minibatch.loss() / static_cast<double>(graphs.size() * length));
+    std::printf("step %d: loss %.3f\n", step, minibatch.loss() / static_cast<double>(waves.size() * length));
   }
 }
 
