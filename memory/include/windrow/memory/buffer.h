@@ -1,8 +1,9 @@
 // Buffers: memory with a variable. Start here.
 //
 //   windrow::Buffer squares(engine, host_allocator(), 1000 * sizeof(int), "squares");
-//   engine.push([bytes = squares.bytes()] { fill(reinterpret_cast<int*>(bytes.write())); },
-//               {overwrite(squares.var())});
+//   engine.push([](std::span<int> all) { fill(all); }, overwrite(as<int>(squares)));
+//   engine.push([bytes = squares.bytes()] { show(reinterpret_cast<const int*>(bytes.read())); },  // the same, untyped
+//               {read(squares.var())});
 //
 // A buffer's memory is freed by an engine op, which runs when all ops that were pushed with its variable have finished,
 // so nobody waits for a free. Memory is allocated as late as possible: by the first op that writes it.
@@ -29,6 +30,8 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
+#include <type_traits>
 
 #include "windrow/engine/engine.h"
 #include "windrow/memory/allocator.h"
@@ -114,6 +117,72 @@ class Buffer {
   LaneId lane_;
   Bytes::State* state_;  // null if moved from; once the freeing op is pushed, that op owns the state
 };
+
+/// What read(buffer) and its kin give an op (see value.h): the bytes as std::span<const std::byte>, or as
+/// std::span<std::byte> for mutate, overwrite and commute. read(as<float>(buffer)) gives elements; bytes at the end that
+/// are no whole element are left out.
+template <class T, AccessKind kind>
+class BufferAccess {
+ public:
+  static constexpr std::size_t count = 1;
+  struct Kept {
+    Bytes bytes;
+    std::size_t size;
+    std::span<Accessed<T, kind>> operator()(OpContext& context) const {
+      return {reinterpret_cast<Accessed<T, kind>*>(first(context.lane())), size / sizeof(T)};
+    }
+    Accessed<std::byte, kind>* first(Lane* lane) const {
+      if constexpr (kind == AccessKind::read) {
+        return bytes.read(lane);
+      } else {
+        return kind == AccessKind::overwrite ? bytes.write(lane) : bytes.update(lane);
+      }
+    }
+  };
+
+  explicit BufferAccess(const Buffer& buffer) : var_(buffer.var()), kept_{buffer.bytes(), buffer.size()} {}
+  template <class F>
+  void list(F&& add) const {
+    add(Access{var_, kind});
+  }
+  Kept kept() const { return kept_; }
+
+ private:
+  Var var_;
+  Kept kept_;
+};
+
+/// A buffer as elements of a trivially copyable type.
+template <class T>
+struct BufferOf {
+  static_assert(std::is_trivially_copyable_v<T>, "as<T>(buffer): expected a trivially copyable T");
+  const Buffer& buffer;
+};
+template <class T>
+BufferOf<T> as(const Buffer& buffer) {
+  return {buffer};
+}
+
+template <class T>
+BufferAccess<T, AccessKind::read> read(BufferOf<T> of) {
+  return BufferAccess<T, AccessKind::read>(of.buffer);
+}
+template <class T>
+BufferAccess<T, AccessKind::mutate> mutate(BufferOf<T> of) {
+  return BufferAccess<T, AccessKind::mutate>(of.buffer);
+}
+template <class T>
+BufferAccess<T, AccessKind::overwrite> overwrite(BufferOf<T> of) {
+  return BufferAccess<T, AccessKind::overwrite>(of.buffer);
+}
+template <class T>
+BufferAccess<T, AccessKind::commute> commute(BufferOf<T> of) {
+  return BufferAccess<T, AccessKind::commute>(of.buffer);
+}
+inline auto read(const Buffer& buffer) { return read(as<std::byte>(buffer)); }
+inline auto mutate(const Buffer& buffer) { return mutate(as<std::byte>(buffer)); }
+inline auto overwrite(const Buffer& buffer) { return overwrite(as<std::byte>(buffer)); }
+inline auto commute(const Buffer& buffer) { return commute(as<std::byte>(buffer)); }
 
 /// Allocates several buffers in one block of memory. The block is allocated by the first write to any of the buffers,
 /// and freed when all of them and the arena are gone. (In later launches of a graph, a buffer that ends in the graph

@@ -1,4 +1,8 @@
-// Tensors: views of buffers as rows of equal width.
+// Tensors: views of buffers as rows of equal width. apply.h has operators on them.
+//
+//   windrow::Tensor x(device, 2, 3, "x"), sums(device, 2, 1, "sums");
+//   x.set({1, 2, 3, 4, 5, 6});
+//   engine.push([](windrow::Matrix<const float> rows, windrow::Matrix<float> sums) { ... }, read(x), overwrite(sums));
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -117,6 +121,50 @@ class TensorOf {
   bool whole_;
   LaneId copy_out_;  // of get()
 };
+
+/// What read(tensor) and its kin give an op (see value.h): the rows as Matrix<const T>, or as Matrix<T> for mutate and
+/// overwrite. On an ordered lane the pointer is the device's. An overwrite of a part of a buffer counts as mutate.
+template <class T, AccessKind kind>
+class TensorAccess {
+ public:
+  static constexpr std::size_t count = 1;
+  struct Kept {
+    typename TensorOf<T>::View view;
+    Matrix<Accessed<T, kind>> operator()(OpContext& context) const {
+      if constexpr (kind == AccessKind::read) {
+        return view.read(context.lane());
+      } else {
+        return kind == AccessKind::overwrite ? view.write(context.lane()) : view.update(context.lane());
+      }
+    }
+  };
+
+  explicit TensorAccess(const TensorOf<T>& tensor)
+      : access_(kind == AccessKind::overwrite ? tensor.write_access() : Access{tensor.var(), kind}),
+        view_(tensor.view()) {}
+  template <class F>
+  void list(F&& add) const {
+    add(access_);
+  }
+  Kept kept() const { return {view_}; }
+
+ private:
+  Access access_;
+  typename TensorOf<T>::View view_;
+};
+
+template <class T>
+TensorAccess<T, AccessKind::read> read(const TensorOf<T>& tensor) {
+  return TensorAccess<T, AccessKind::read>(tensor);
+}
+template <class T>
+TensorAccess<T, AccessKind::mutate> mutate(const TensorOf<T>& tensor) {
+  return TensorAccess<T, AccessKind::mutate>(tensor);
+}
+template <class T>
+TensorAccess<T, AccessKind::overwrite> overwrite(const TensorOf<T>& tensor) {
+  return TensorAccess<T, AccessKind::overwrite>(tensor);
+}
 
 using Tensor = TensorOf<float>;
 using IntTensor = TensorOf<std::int32_t>;
