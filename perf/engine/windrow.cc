@@ -1,5 +1,5 @@
-// Windrow's own engine in three ways: policy pool, also with ops that capture much, and policy per_device. Replayed
-// patterns are captured as graphs.
+// Windrow's own engine in four ways: policy pool, also with typed pushes and with ops that capture much, and policy
+// per_device. Replayed patterns are captured as graphs.
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 #include "graph.h"
 #include "systems.h"
-#include "windrow/engine/engine.h"
+#include "windrow/engine/value.h"
 
 namespace windrow::perf {
 namespace {
@@ -146,6 +146,50 @@ class WindrowSystem : public System {
   Replayed<Captured> replayed_;                // declared last, so that its graphs are destroyed before the engine
 };
 
+/// Typed pushes: the cells of a pattern are values, which ops receive.
+class ValuesSystem : public System {
+ public:
+  ValuesSystem(const Pattern& pattern, const SystemOptions& options)
+      : engine_(engine_options(options)), cells_(engine_, "cell", static_cast<std::size_t>(pattern.cells)) {}
+
+  Times run(const Job& job) override {
+    return time_pushes(
+        job, [&](std::size_t, const Task& task) { push(job.work(task), task); }, [&] { engine_.wait_all(); });
+  }
+
+ private:
+  struct Cell {};
+
+  static EngineOptions engine_options(const SystemOptions& options) {
+    EngineOptions result{.policy = Policy::pool, .workers = options.workers};
+    if (options.pending_ops > 0) result.max_pending_ops = options.pending_ops;
+    return result;
+  }
+
+  ValueRef<Cell>& cell(int i) { return cells_[static_cast<std::size_t>(i)]; }
+  ValueRef<Cell>& read_by(const Task& task, int k) { return cell(task.reads[static_cast<std::size_t>(k)]); }
+
+  /// Tasks read up to three cells, and mutate one if they read none or several.
+  void push(Work work, const Task& task) {
+    const auto mutated = [&]() -> ValueRef<Cell>& { return cell(task.mutates); };
+    switch (task.read_count) {
+      case 0:
+        return engine_.push([work](Cell&) { work(); }, mutate(mutated()));
+      case 1:
+        return engine_.push([work](const Cell&) { work(); }, read(read_by(task, 0)));
+      case 2:
+        return engine_.push([work](const Cell&, const Cell&, Cell&) { work(); }, read(read_by(task, 0)),
+                            read(read_by(task, 1)), mutate(mutated()));
+      default:
+        return engine_.push([work](const Cell&, const Cell&, const Cell&, Cell&) { work(); }, read(read_by(task, 0)),
+                            read(read_by(task, 1)), read(read_by(task, 2)), mutate(mutated()));
+    }
+  }
+
+  Engine engine_;
+  Values<Cell> cells_;
+};
+
 template <WindrowSystem::Way way>
 std::unique_ptr<System> make_in(const Pattern& pattern, const SystemOptions& options) {
   return std::make_unique<WindrowSystem>(pattern, options, way);
@@ -163,5 +207,7 @@ const SystemKind windrow_per_device_system = {.name = "windrow-per-device",
                                               .make = make_in<WindrowSystem::Way::per_device>,
                                               .takes = SystemKind::Takes::pushed_patterns,
                                               .holds = SystemKind::Holds::a_backlog};
+const SystemKind windrow_values_system = {
+    .name = "windrow-values", .make = make<ValuesSystem>, .takes = SystemKind::Takes::pushed_patterns};
 
 }  // namespace windrow::perf
