@@ -122,6 +122,10 @@ bool PushRefusal::in_force() const {
 EngineUse::EngineUse(Engine& engine) : core_(*engine.core_) { ++core_.life.visitors; }
 EngineUse::~EngineUse() { --core_.life.visitors; }
 void EngineUse::note_awaited(Engine& engine) { engine.core_->front.ports.mine().completes_ops = true; }
+bool EngineUse::runs_op(Engine& engine) { return engine.core_->frame_of_mine() != nullptr; }
+bool EngineUse::is_idle(Engine& engine, Var var, const Lane* lane) {
+  return engine.core_->front.is_idle(var, lane, {.name = "is_idle"});
+}
 
 std::uint64_t Engine::version(Var var, std::source_location from) {
   return core_->front.version(var, {.name = "version", .pushed_at = from});

@@ -59,6 +59,21 @@ std::uint64_t Front::pushed_version(Var var, const PushOptions& how) {
   return Dep::written(state, entry.joiners());
 }
 
+bool Front::is_idle(Var var, const Lane* lane, const PushOptions& how) {
+  VarState& state = alive(var, how);
+  {
+    const Entry entry(*this, ports.mine());
+    if (!Dep::is_idle(state, entry.joiners())) return false;
+  }
+  const std::lock_guard lock(state.residue_lock);
+  if (state.residue == nullptr) return true;
+  const auto is_past = [&](const Mark& mark) {
+    return mark.point.lane == lane || mark.point.lane->reached(mark.point);
+  };
+  const Residue& left = *state.residue;
+  return (!left.writer || is_past(*left.writer)) && std::ranges::all_of(left.readers, is_past);
+}
+
 void Front::watch(Var var, std::span<std::byte> bytes, const PushOptions& how) {
   core_.life.refuse_unusable();
   const OpInfo& about = info(ports.mine(), how);

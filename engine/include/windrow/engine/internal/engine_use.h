@@ -21,6 +21,11 @@ class EngineUse {
   /// Pending ops may wait for what the calling thread pushes later, such as the other member's part of a collective:
   /// from now on the thread is held back as one that completes ops, see EngineOptions::push_patience.
   static void note_awaited(Engine& engine);
+  /// Whether the calling thread runs an op of the engine.
+  static bool runs_op(Engine& engine);
+  /// Whether no op that was pushed with the variable is pending. An op that was issued on `lane` counts as finished;
+  /// one of another ordered lane is pending until its point is reached. Throws as Engine::version().
+  static bool is_idle(Engine& engine, Var var, const Lane* lane);
 
  private:
   Core& core_;
