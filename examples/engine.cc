@@ -1,21 +1,15 @@
-// A first example: three ops, ordered by the variables that they read and change. Start here.
-//
-//   load a ──┐
-//            ├──> add ──> wait
-//   load b ──┘
-#include <windrow/engine/engine.h>
-
+// The shortest program: three ops on values. The engine runs the two loads in parallel, and the addition after both.
 #include <cstdio>
 
+#include "windrow/engine/value.h"
+
 int main() {
-  int x = 0, y = 0, sum = 0;
   windrow::Engine engine;
-  windrow::Var a = engine.new_var("a"), b = engine.new_var("b"), s = engine.new_var("s");
+  windrow::Value<int> x(engine, "x"), y(engine, "y"), sum(engine, "sum");
 
-  engine.push([&] { x = 40; }, {overwrite(a)}, {.name = "load a"});  // these two may run
-  engine.push([&] { y = 2; }, {overwrite(b)}, {.name = "load b"});   // at the same time
-  engine.push([&] { sum = x + y; }, {read(a), read(b), overwrite(s)}, {.name = "add"});
+  engine.push([](int& loaded) { loaded = 40; }, overwrite(x), {.name = "load x"});  // these two may run
+  engine.push([](int& loaded) { loaded = 2; }, overwrite(y), {.name = "load y"});   // at the same time
+  engine.push([](int a, int b, int& total) { total = a + b; }, read(x), read(y), overwrite(sum), {.name = "add"});
 
-  engine.wait(s);
-  std::printf("sum = %d\n", sum);
+  std::printf("sum = %d\n", sum.get());  // waits
 }

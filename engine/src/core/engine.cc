@@ -74,6 +74,11 @@ void EngineRef::refuse() const {
 
 Var Engine::new_var(OpName name) { return core_->front.new_var(name); }
 
+Var Engine::new_var(OpName name, std::int32_t index) {
+  if (index < whole_value) throw MisuseError("new_var with index " + std::to_string(index) + "; expected 0 or more");
+  return core_->front.new_var(name, index);
+}
+
 void Engine::retire(Var var, OpFunction&& last, const PushOptions& options) {
   core_->front.retire(var, std::move(last), options);
 }

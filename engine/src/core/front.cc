@@ -14,15 +14,15 @@ Front::Front(Core& core)
   fence_.lane = core.lanes.host;
 }
 
-Var Front::new_var(OpName name) {
+Var Front::new_var(OpName name, std::int32_t index) {
   core_.life.refuse_unusable();
-  const Var var = make_var(name);
+  const Var var = make_var(name, index);
   Port& port = ports.mine();
   if (port.busy == Port::Busy::capturing) port.capture->made(var);
   return var;
 }
 
-Var Front::make_var(OpName name) {
+Var Front::make_var(OpName name, std::int32_t index) {
   const auto [var, fresh] = variables.take(number_);
   std::uint32_t generation = 0;
   if (!fresh) try {
@@ -34,6 +34,7 @@ Var Front::make_var(OpName name) {
       throw;
     }
   var.name = name.c_str();
+  var.index = index;
   return Var(&var, generation);
 }
 

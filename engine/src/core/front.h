@@ -52,7 +52,7 @@ class alignas(64) Front {
   Function<void(Args...)> with_options(Function<void(Args...)>&& function, const PushOptions& how);
 
   // ---- variables ----
-  Var new_var(OpName name);
+  Var new_var(OpName name, std::int32_t index = VarState::no_value);
   void free(VarState& var) { variables.give_back(var); }
   std::uint64_t version(Var var, const PushOptions& how);
   std::uint64_t pushed_version(Var var, const PushOptions& how);
@@ -126,7 +126,7 @@ class alignas(64) Front {
   [[noreturn]] void refuse(Var var, const OpInfo& about) const;
   /// The handle's variable. Throws MisuseError for an empty, foreign or retired one.
   VarState& alive(Var var, const PushOptions& how);
-  Var make_var(OpName name);
+  Var make_var(OpName name, std::int32_t index);
   /// Makes this the lone thread that enters records if there is none; else switches all threads to lock bits.
   void join_others(Port& port);
   /// Captures or pushes the op. Throws MisuseError after shutdown or for a wrong variable, Error if no thread starts.

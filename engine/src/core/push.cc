@@ -211,12 +211,12 @@ void Front::refuse(Var var, const OpInfo& about) const {
 void Front::refuse(const OpInfo& about, OpRecord* op, const Entry& entry) { refuse(about, {&op, 1}, entry); }
 
 void Front::refuse(const OpInfo& about, std::span<OpRecord* const> ops, const Entry& entry) {
-  const char* name = nullptr;
+  const VarState* found = nullptr;
   for (OpRecord* op : ops) {
-    if (const char* const retired = name_of_retired(op->accesses(), entry.joiners())) name = retired;
+    if (const VarState* const retired = find_retired(op->accesses(), entry.joiners())) found = retired;
     records.free(entry.port().records, op);
   }
-  refuse_retired(about, name);
+  refuse_retired(about, found);
 }
 
 void Front::join_others(Port& port) {

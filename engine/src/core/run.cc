@@ -294,10 +294,10 @@ void Back::leave(OpRecord& op, ReadyList& ready, Settle&& settle) {
 OpRecord* Back::finish(OpRecord& op, const Ending& ending) noexcept {
   FailurePtr failure;
   if (ending.outcome == Outcome::skipped) {
-    failure = FailureLog::caused(Failure::Kind::skipped, op.info(), ending.poison);
+    failure = FailureLog::caused(Failure::Kind::skipped, op.info(), ending.poison, changes_of(op));
     ++skipped;
   } else if (ending.outcome == Outcome::failed) {
-    failure = failures.thrown(op.info(), ending.error);
+    failure = failures.thrown(op.info(), ending.error, changes_of(op));
     ++(failure->kind == Failure::Kind::cancelled ? cancelled : failed);
   }
   if (ending.begun != 0) core_.monitor.record(op, ending, failure);

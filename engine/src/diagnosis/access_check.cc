@@ -35,7 +35,7 @@ const Dep::Access* find_access(OpRecord& op, const VarState& var) {
 }
 
 void add_offence(std::string& offences, const char* verb, const VarState& var, const char* declared) {
-  offences += (offences.empty() ? " " : " and ") + std::string(verb) + " variable '" + var.name.load() +
+  offences += (offences.empty() ? " " : " and ") + std::string(verb) + " variable '" + name_of(var) +
               "', which it " + declared;
 }
 

@@ -7,8 +7,8 @@
 namespace windrow {
 namespace {
 
-std::string name_of(const VarState& var) {
-  const std::string name = var.name.load();
+std::string called(const VarState& var) {
+  const std::string name = name_of(var);
   return name.empty() ? "a variable without a name" : "variable '" + name + "'";
 }
 
@@ -77,7 +77,7 @@ std::string PendingReport::state(std::size_t op, Depth depth) const {
 }
 
 std::string PendingReport::waits_for(const Obstacle& block, Depth depth) const {
-  std::string text = "waits for " + name_of(*block.var);
+  std::string text = "waits for " + called(*block.var);
   if (depth == Depth::alone) return text;
   return text + ", held by " + site(*queues_.ops[block.holder].info) + ", which " + state(block.holder, Depth::alone);
 }

@@ -35,7 +35,7 @@ std::vector<int> print_variables(const GraphPlan& plan, std::ostringstream& out)
   for (const PlanGate& gate : plan.gates()) {
     if (&gate.access.var() != last) {
       last = &gate.access.var();
-      const std::string_view name = var_of(gate.access).name.load();
+      const std::string name = name_of(var_of(gate.access));
       out << "  var" << ++var << " [shape=ellipse, label=" << in_quotes(name.empty() ? "a variable" : name) << "];\n";
     }
     var_of_gate.push_back(var);

@@ -23,7 +23,8 @@ std::string message_of(const std::exception_ptr& error) {
 
 std::string subject(const Failure& failure) {
   if (failure.kind == Failure::Kind::lane) return "lane '" + failure.name + "'";
-  return "op '" + failure.name + "' (pushed at " + where(failure.pushed_at) + ")";
+  const std::string on = failure.changes.empty() ? "" : " on " + failure.changes;
+  return "op '" + failure.name + "'" + on + " (pushed at " + where(failure.pushed_at) + ")";
 }
 
 std::string_view predicate(Failure::Kind kind) {
@@ -118,7 +119,7 @@ FailurePtr FailureLog::undescribed() noexcept {
   return undescribed_;
 }
 
-FailurePtr FailureLog::thrown(const OpInfo& op, std::exception_ptr error) noexcept {
+FailurePtr FailureLog::thrown(const OpInfo& op, std::exception_ptr error, std::string changes) noexcept {
   try {
     std::rethrow_exception(error);
   } catch (const OpError& e) {
@@ -129,13 +130,13 @@ FailurePtr FailureLog::thrown(const OpInfo& op, std::exception_ptr error) noexce
       } catch (const std::bad_alloc&) {
         return undescribed();
       }
-      return caused(Failure::Kind::waited, op, first);
+      return caused(Failure::Kind::waited, op, first, std::move(changes));
     }
   } catch (const Cancelled&) {
-    return root(Failure::Kind::cancelled, op, std::move(error));
+    return root(Failure::Kind::cancelled, op, std::move(error), std::move(changes));
   } catch (...) {
   }
-  return root(Failure::Kind::threw, op, std::move(error));
+  return root(Failure::Kind::threw, op, std::move(error), std::move(changes));
 }
 
 void FailureLog::list_again(FailurePtr failure) {
@@ -157,14 +158,16 @@ FailureLog::Hold::~Hold() {
 }
 
 FailurePtr FailureLog::lane(std::string_view name, std::exception_ptr error) noexcept {
-  return root(Failure::Kind::lane, {.name = name}, std::move(error));
+  return root(Failure::Kind::lane, {.name = name}, std::move(error), {});
 }
 
-FailurePtr FailureLog::root(Failure::Kind kind, const OpInfo& op, std::exception_ptr error) noexcept try {
+FailurePtr FailureLog::root(Failure::Kind kind, const OpInfo& op, std::exception_ptr error,
+                            std::string changes) noexcept try {
   auto failure = std::make_shared<RootFailure>();
   failure->kind = kind;
   failure->name = op.name;
   failure->pushed_at = op.pushed_at;
+  failure->changes = std::move(changes);
   failure->error = std::move(error);
   failure->engine = number_;
   failure->nested = nested_in(failure->error);
@@ -178,11 +181,13 @@ FailurePtr FailureLog::root(Failure::Kind kind, const OpInfo& op, std::exception
   return undescribed();
 }
 
-FailurePtr FailureLog::caused(Failure::Kind kind, const OpInfo& op, const FailurePtr& cause) noexcept try {
+FailurePtr FailureLog::caused(Failure::Kind kind, const OpInfo& op, const FailurePtr& cause,
+                              std::string changes) noexcept try {
   auto failure = std::make_shared<Failure>();
   failure->kind = kind;
   failure->name = op.name;
   failure->pushed_at = op.pushed_at;
+  failure->changes = std::move(changes);
   if (cause->depth < Failure::chain_limit) {
     failure->depth = cause->depth + 1;
     failure->cause = cause;

@@ -36,9 +36,10 @@ class FailureLog {
   // is lost.
   /// The failure of an op that threw `error`. If `error` is the OpError of a wait inside the op, the wait's failure is
   /// the cause.
-  FailurePtr thrown(const OpInfo& op, std::exception_ptr error) noexcept;
+  FailurePtr thrown(const OpInfo& op, std::exception_ptr error, std::string changes = {}) noexcept;
   FailurePtr lane(std::string_view name, std::exception_ptr error) noexcept;
-  static FailurePtr caused(Failure::Kind kind, const OpInfo& op, const FailurePtr& cause) noexcept;
+  static FailurePtr caused(Failure::Kind kind, const OpInfo& op, const FailurePtr& cause,
+                           std::string changes = {}) noexcept;
   /// A root that stands for all failures that could not be described.
   FailurePtr undescribed() noexcept;
 
@@ -80,7 +81,8 @@ class FailureLog {
     std::vector<std::exception_ptr> nested;
   };
 
-  FailurePtr root(Failure::Kind kind, const OpInfo& op, std::exception_ptr error) noexcept WINDROW_EXCLUDES(mutex_);
+  FailurePtr root(Failure::Kind kind, const OpInfo& op, std::exception_ptr error, std::string changes) noexcept
+      WINDROW_EXCLUDES(mutex_);
 
   void list_again(FailurePtr failure) WINDROW_EXCLUDES(mutex_);
   /// Removes the roots that need no further report; none if there is no memory for the list.

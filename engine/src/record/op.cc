@@ -18,17 +18,41 @@ std::string site(const OpInfo& info) {
          std::to_string(info.pushed_at.line()) + ")";
 }
 
-const char* name_of_retired(std::span<const Dep::Access> accesses, Dep::Joiners joiners) {
+std::string name_of(std::string_view name, std::int32_t index) {
+  return index < 0 ? std::string(name) : std::string(name) + "[" + std::to_string(index) + "]";
+}
+
+std::string name_of(const VarState& var) { return name_of(var.name.load(), var.index); }
+
+std::string changes_of(OpRecord& op) noexcept try {
+  constexpr int most = 4;
+  std::string text;
+  int more = 0;
+  for (int named = 0; const Dep::Access& access : op.touches()) {
+    const VarState& var = var_of(access);
+    if ((!access.exclusive() && !access.commutes()) || var.index == VarState::no_value) continue;
+    if (++named > most) {
+      ++more;
+    } else {
+      text += (text.empty() ? "'" : ", '") + name_of(var) + "'";
+    }
+  }
+  return more == 0 ? text : text + " and " + std::to_string(more) + " more";
+} catch (const std::bad_alloc&) {
+  return {};
+}
+
+const VarState* find_retired(std::span<const Dep::Access> accesses, Dep::Joiners joiners) {
   for (const Dep::Access& access : accesses) {
     // Not in a later life of the variable, whose name would mislead.
     VarState& var = var_of(access);
-    if (Dep::generation(var, joiners) == access.generation() + 1) return var.name;
+    if (Dep::generation(var, joiners) == access.generation() + 1) return &var;
   }
   return nullptr;
 }
 
-void refuse_retired(const OpInfo& op, const char* name) {
-  const std::string what = name == nullptr ? "a variable" : "variable '" + std::string(name) + "'";
+void refuse_retired(const OpInfo& op, const VarState* var) {
+  const std::string what = var == nullptr ? "a variable" : "variable '" + name_of(*var) + "'";
   throw MisuseError(site(op) + " names " + what + ", which was retired");
 }
 

@@ -314,13 +314,21 @@ struct alignas(64) VarState : Dep::Var {
   LockBit<StdAtomics> residue_lock;
   /// False only if no mark matters to an op that has access. Written under residue_lock; lies in a gap.
   std::atomic<bool> marked{false};
+  bool turn_taken = false;           ///< whether a commuting op has its turn; guarded by residue_lock
   std::unique_ptr<Residue> residue;  ///< guarded by residue_lock; empty unless an ordered lane touched the variable
   /// The ops that commute here take turns. Those that wait for their turn form a ring linked by `next_ready`; this is
   /// the last of them, or null. Guarded by residue_lock.
   Dep::Op* last_for_turn = nullptr;
-  bool turn_taken = false;
-  std::int32_t writers = 0;  ///< belongs to AccessCheck
+  std::atomic<std::int32_t> index{no_value};  ///< see Engine::new_var
+  std::int32_t writers = 0;                   ///< belongs to AccessCheck
+
+  /// What `index` is of a variable that stands for no value (value.h).
+  static constexpr std::int32_t no_value = Engine::whole_value - 1;
 };
+
+/// The name of a variable for people: "x", "tiles[5]", or "".
+std::string name_of(const VarState& var);
+std::string name_of(std::string_view name, std::int32_t index);
 
 /// An op's position among all accesses to one variable. A value.
 ///
@@ -359,11 +367,13 @@ inline Dep::Access in_order(Dep::Access access) {
   return access;
 }
 
-/// The name of a variable among the accesses that was retired after its access was made. Null if its record already
-/// serves another variable.
-const char* name_of_retired(std::span<const Dep::Access> accesses, Dep::Joiners joiners);
+/// A variable among the accesses that was retired after its access was made. Null if its record already serves another
+/// variable.
+const VarState* find_retired(std::span<const Dep::Access> accesses, Dep::Joiners joiners);
 /// Throws a MisuseError.
-[[noreturn]] void refuse_retired(const OpInfo& op, const char* name);
+[[noreturn]] void refuse_retired(const OpInfo& op, const VarState* var);
+/// The values that the op changes, as in Failure::changes; "" if there is no memory for the text.
+std::string changes_of(OpRecord& op) noexcept;
 
 /// The place of a pushed op's access.
 inline VarPlace place_of(const Dep::Access& access) {

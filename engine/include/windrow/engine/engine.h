@@ -6,7 +6,8 @@
 //   engine.push([&] { y = 2 * x; }, {read(a), mutate(b)}, {.name = "double"});
 //   engine.wait(b);
 //
-// coroutine.h waits without blocking a thread; sender.h pushes an op that reports to a receiver.
+// value.h is the way to begin: an op receives the objects that it declares, so that a forgotten access does not
+// compile. coroutine.h waits without blocking a thread; sender.h pushes an op that reports to a receiver.
 //
 // The engine knows no tensors, no device types and no allocators: an op is a function and the variables that it
 // accesses.
@@ -19,6 +20,8 @@
 //            or commute on a poisoned variable are skipped and pass the poison on, unless they are marked run_always.
 //            Each wait for a poisoned variable throws OpError, until the variable is healed or overwritten. Misuse
 //            throws MisuseError and changes nothing. Nothing aborts.
+//   Lifetime What ops capture by reference must live until they have run. The engine's destructor waits for its ops, so
+//            data that a scope declares after the engine dies too early: declare it before, or make it a Value.
 //   Threads  Every member may be called from any thread, also inside an op. Exceptions: shutdown and wait_all throw
 //            MisuseError inside an op of the same engine.
 //   Waiting  While an op waits, its thread may run ops that the wait depends on, on the same stack, so thread-local
@@ -47,6 +50,7 @@
 #include "windrow/engine/graph.h"
 #include "windrow/engine/internal/engine_ref.h"
 #include "windrow/engine/internal/function.h"
+#include "windrow/engine/internal/typed_push.h"
 #include "windrow/engine/lane.h"
 #include "windrow/engine/on_complete.h"
 #include "windrow/engine/options.h"
@@ -65,8 +69,11 @@ using OpFunction = Function<void(OpContext&)>;
 using AsyncFunction = Function<void(OnComplete)>;
 
 /// An owner: it does not copy, and its destructor waits for all pending ops. Holders of an EngineRef may outlive it.
-class Engine {
+class Engine : public TypedPushes {
  public:
+  using TypedPushes::declare;
+  using TypedPushes::push;
+
   /// Throws MisuseError for options out of range, also if they come from the environment. Starts no thread before the
   /// first push.
   explicit Engine(EngineOptions options = {});
@@ -79,6 +86,10 @@ class Engine {
 
   /// Makes a variable; errors and traces show its name. Inside a capture, see capture().
   Var new_var(OpName name = {});
+  /// A variable of values (value.h): errors and traces of ops say that they changed 'name[index]', or 'name' if `index`
+  /// is whole_value. Throws MisuseError for another negative index.
+  Var new_var(OpName name, std::int32_t index);
+  static constexpr std::int32_t whole_value = -1;
 
   /// Ends the variable when all ops that were pushed with it have finished. Then `last`, if given, runs, whether the
   /// variable is poisoned or not. Any later use of the variable throws MisuseError.
@@ -279,5 +290,28 @@ class Watcher {
 
   Core* core_ = nullptr;
 };
+
+/// Does nothing: a thread that pushes far ahead of the workers hands ops over in larger groups by itself.
+class [[deprecated("remove the scope: pushes adapt by themselves")]] BulkScope {
+ public:
+  explicit BulkScope(Engine&) {}
+  ~BulkScope() {}
+  BulkScope(const BulkScope&) = delete;
+  BulkScope& operator=(const BulkScope&) = delete;
+};
+
+template <class Function, class... A>
+void TypedPushes::push_typed(Function&& function, const PushOptions& options, const A&... accesses) {
+  OpFunction op(typed::call_of(std::forward<Function>(function), accesses...));
+  typed::with_list([&](AccessList list) { static_cast<Engine*>(this)->push(std::move(op), list, options); },
+                   accesses...);
+}
+
+template <class Function, class... A>
+auto TypedPushes::declare_typed(Function&& function, const PushOptions& options, const A&... accesses) {
+  OpFunction op(typed::call_of(std::forward<Function>(function), accesses...));
+  return typed::with_list(
+      [&](AccessList list) { return static_cast<Engine*>(this)->declare(std::move(op), list, options); }, accesses...);
+}
 
 }  // namespace windrow

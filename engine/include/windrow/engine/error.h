@@ -66,7 +66,9 @@ struct Failure {
   Kind kind = Kind::threw;
   std::string name = {};                ///< of the op ("op" if it had none) or of the lane
   std::source_location pushed_at = {};  ///< where the program pushed the op
-  std::exception_ptr error = {};        ///< at the root: the exception
+  /// The values (value.h) that the op changes, for people: "'x', 'tiles[5]'"; names a few if there are many.
+  std::string changes = {};
+  std::exception_ptr error = {};  ///< at the root: the exception
   std::shared_ptr<const Failure> cause = {};
   std::uint32_t depth = 0;  ///< number of causes in the chain; 0 at the root
   std::uint64_t elided = 0;

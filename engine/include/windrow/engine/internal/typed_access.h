@@ -1,0 +1,84 @@
+// Typed accesses: what read(x), mutate(x), overwrite(x) and commute(x) return for a value that an op receives.
+//
+// A type takes part by offering these functions, found by argument-dependent lookup, which return a class with
+//   void list(F&& add) const     calls add(Access) for each variable that the access names; `static constexpr
+//                                std::size_t count` is their number, if it is known at compile time
+//   Kept kept() const            what the op stores: small, and valid until the variables are retired
+// A Kept is called in the op, as kept(OpContext&), and returns what the op's function receives. It may throw, which
+// fails the op. Its memory must be freed by the op that retires the variable, or be owned by the Kept.
+#pragma once
+#include "windrow/engine/internal/requirements.h"
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "windrow/engine/var.h"
+
+namespace windrow {
+
+class OpContext;
+
+/// A class as described above.
+template <class A>
+concept TypedAccess = requires(const A& access, void (*add)(Access)) {
+  access.list(add);
+  access.kept();
+};
+
+/// What the function of an op receives for the access.
+template <TypedAccess A>
+using ArgumentOf = std::invoke_result_t<decltype(std::declval<const A&>().kept())&, OpContext&>;
+
+/// What a kind of access gives: const T& to read, else T&.
+template <class T, AccessKind kind>
+using Accessed = std::conditional_t<kind == AccessKind::read, const T, T>;
+
+/// Access to one object behind one variable. A value; it must be pushed before the object's owner ends.
+template <class T, AccessKind kind>
+class ObjectAccess {
+ public:
+  static constexpr std::size_t count = 1;
+  struct Kept {
+    Accessed<T, kind>* object;
+    Accessed<T, kind>& operator()(OpContext&) const { return *object; }
+  };
+
+  ObjectAccess(Var var, Accessed<T, kind>* object) : var_(var), object_(object) {}
+  template <class F>
+  void list(F&& add) const {
+    add(Access{var_, kind});
+  }
+  Kept kept() const { return {object_}; }
+
+ private:
+  Var var_;
+  Accessed<T, kind>* object_;
+};
+
+/// Access to objects that lie in a row, with a variable each. A view: it must not outlive the call that it is passed
+/// to.
+template <class T, AccessKind kind>
+class RangeAccess {
+ public:
+  struct Kept {
+    std::span<Accessed<T, kind>> objects;
+    std::span<Accessed<T, kind>> operator()(OpContext&) const { return objects; }
+  };
+
+  RangeAccess(std::span<const Var> vars, std::span<Accessed<T, kind>> objects) : vars_(vars), objects_(objects) {}
+  template <class F>
+  void list(F&& add) const {
+    for (const Var var : vars_) add(Access{var, kind});
+  }
+  Kept kept() const { return {objects_}; }
+
+ private:
+  std::span<const Var> vars_;
+  std::span<Accessed<T, kind>> objects_;
+};
+
+}  // namespace windrow

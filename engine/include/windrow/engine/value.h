@@ -1,0 +1,261 @@
+// Values: objects that ops receive as they declare them, so that an access that is forgotten does not compile.
+//
+//   windrow::Value<Tile> x(engine, "x", tile), b(engine, "b");
+//   engine.push([](const Tile& from, Tile& to) { blur(from, to); }, read(x), overwrite(b), {.name = "blur"});
+//   windrow::Value<double> sum = engine.run([](const Tile& t) { return total(t); }, read(b));
+//   std::printf("%f\n", sum.get());  // waits
+//
+//   windrow::Values<Tile> tiles(engine, "tiles", 8);
+//   engine.push([](Tile& tile) { load(tile); }, overwrite(tiles[5]));  // errors name it 'tiles[5]'
+//   engine.push([](std::span<const Tile> all, double& sum) { ... }, read(all(tiles)), mutate(total));
+//
+// A value owns an object of any movable type and its variable. The untyped push of engine.h is for what no object
+// stands for, such as a file or memory of another library, and for accesses that are known only at run time; both mix
+// freely, by var().
+//
+// Contract
+//   Access   An op receives const T& for a read, T& for mutate, overwrite and commute. It must not keep the reference.
+//   Lifetime A value may end before the ops that use it and before or after its engine: the object lives until the last
+//            of these ops has run. After the engine's end, calls throw MisuseError.
+//   Errors   Messages and traces name the values that an op changes: op 'blur' on 'tiles[5]'.
+//   Graphs   A value that is made inside a capture belongs to the graph. Its object is made once, not in each launch,
+//   so
+//            ops of the graph should overwrite it before they read it.
+//   Threads  Members may be called by any thread, but by one at a time while another moves or ends the value. What
+//   get()
+//            and edit() return may be used until the next push that conflicts.
+#pragma once
+#include "windrow/engine/internal/requirements.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "windrow/engine/coroutine.h"
+#include "windrow/engine/engine.h"
+
+namespace windrow {
+
+/// Waits for a value in a coroutine; co_await returns const T&.
+template <class T>
+class ReadyValue {
+ public:
+  ReadyValue(Engine& engine, Var var, const T& object, std::source_location from)
+      : ready_(engine, {windrow::read(var)}, from), object_(object) {}
+  bool await_ready() const noexcept { return ready_.await_ready(); }
+  void await_suspend(std::coroutine_handle<> coroutine) { ready_.await_suspend(coroutine); }
+  const T& await_resume() const {
+    ready_.await_resume();
+    return object_;
+  }
+
+ private:
+  Ready ready_;
+  const T& object_;
+};
+
+/// One value, whoever owns it: a Value, or an element of Values. Neither copies nor outlives its owner.
+template <class T>
+class ValueRef {
+  static_assert(std::is_object_v<T> && !std::is_const_v<T>,
+                "windrow::Value<T>: T must be an object type without const");
+
+ public:
+  using Site = std::source_location;
+
+  ValueRef(const ValueRef&) = delete;
+  ValueRef& operator=(const ValueRef&) = delete;
+
+  /// For untyped accesses. Empty if the value was moved from.
+  Var var() const { return var_; }
+
+  /// Waits for earlier ops that change the value, and returns it. Throws as Engine::wait does.
+  const T& get(Site from = Site::current()) const {
+    engine_->wait({windrow::read(var_)}, from);
+    return *object_;
+  }
+  /// Waits for all earlier ops that use the value, and returns it for changes.
+  T& edit(Site from = Site::current()) {
+    engine_->wait({windrow::mutate(var_)}, from);
+    return *object_;
+  }
+  /// Pushes an op that replaces the value, and so heals it.
+  void set(T value, Site from = Site::current()) {
+    engine_->push([object = object_, value = std::move(value)]() mutable { *object = std::move(value); },
+                  {windrow::overwrite(var_)}, {.name = "set", .pushed_at = from});
+  }
+  /// Awaits what get() waits for: co_await value, or co_await value.ready().
+  ReadyValue<T> ready(Site from = Site::current()) const { return {*engine_, var_, *object_, from}; }
+  ReadyValue<T> operator co_await() const { return ready(); }
+
+  friend ObjectAccess<T, AccessKind::read> read(const ValueRef& value) { return {value.var_, value.object_}; }
+  friend ObjectAccess<T, AccessKind::mutate> mutate(ValueRef& value) { return {value.var_, value.object_}; }
+  friend ObjectAccess<T, AccessKind::overwrite> overwrite(ValueRef& value) { return {value.var_, value.object_}; }
+  friend ObjectAccess<T, AccessKind::commute> commute(ValueRef& value) { return {value.var_, value.object_}; }
+
+ protected:
+  ValueRef(const EngineRef& engine, Var var, T* object) : engine_(engine), var_(var), object_(object) {}
+  ValueRef(ValueRef&& other) noexcept
+      : engine_(other.engine_), var_(std::exchange(other.var_, Var())), object_(other.object_) {}
+  ~ValueRef() = default;
+
+  EngineRef engine_;
+  Var var_;
+  T* object_;
+};
+
+namespace typed {
+
+/// Retires the variables of objects, which end when all ops that were pushed with these have run. The objects are
+/// leaked if ops may go on to use them: there is no memory for a retire, or the engine could not end.
+template <class Objects>
+void end(const EngineRef& ref, Var var, const std::shared_ptr<Objects>& objects) noexcept {
+  if (!var || ref.drained()) return;
+  OpFunction last([objects] {});
+  Engine* const engine = ref.get();
+  try {
+    if (engine != nullptr) engine->retire(var, std::move(last));
+  } catch (...) {
+  }
+  last.abandon();  // empty if the retire was pushed
+}
+
+/// Objects in a row with a variable each.
+template <class T>
+struct All {
+  std::span<const Var> vars;
+  std::span<T> objects;
+
+  friend RangeAccess<T, AccessKind::read> read(const All& all) { return {all.vars, all.objects}; }
+  friend RangeAccess<T, AccessKind::mutate> mutate(const All& all) { return {all.vars, all.objects}; }
+  friend RangeAccess<T, AccessKind::overwrite> overwrite(const All& all) { return {all.vars, all.objects}; }
+  friend RangeAccess<T, AccessKind::commute> commute(const All& all) { return {all.vars, all.objects}; }
+};
+
+}  // namespace typed
+
+/// An owner of one object and its variable.
+template <class T>
+class Value : public ValueRef<T> {
+ public:
+  /// The object is T(args...). Throws as Engine::new_var does.
+  template <class... Args>
+  explicit Value(Engine& engine, OpName name = "value", Args&&... args)
+      : Value(engine, name, std::make_shared<T>(std::forward<Args>(args)...)) {}
+  /// Leaves an empty value, which may only be assigned to and destroyed.
+  Value(Value&& other) noexcept = default;
+  Value& operator=(Value&& other) noexcept {
+    if (this != &other) {
+      std::destroy_at(this);
+      std::construct_at(this, std::move(other));
+    }
+    return *this;
+  }
+  ~Value() { typed::end(this->engine_, this->var_, owned_); }
+
+ private:
+  Value(Engine& engine, OpName name, std::shared_ptr<T> owned)
+      : ValueRef<T>(engine, engine.new_var(name, Engine::whole_value), owned.get()), owned_(std::move(owned)) {}
+
+  std::shared_ptr<T> owned_;
+};
+
+/// An owner of `count` objects in contiguous memory, with a variable each: ops that use different ones run
+/// concurrently. Objects smaller than a cache line share it; give T an alignment of 64 bytes if ops write neighbours at
+/// the same time.
+template <class T>
+class Values {
+ public:
+  /// Each object is T(args...). Throws as Engine::new_var does.
+  template <class... Args>
+  explicit Values(Engine& engine, OpName name, std::size_t count, const Args&... args)
+      : engine_(engine), objects_(std::make_shared<std::vector<T>>()) {
+    objects_->reserve(count);
+    for (std::size_t i = 0; i < count; ++i) objects_->emplace_back(args...);
+    vars_.reserve(count);
+    elements_.reserve(count);
+    try {
+      for (std::size_t i = 0; i < count; ++i) {
+        vars_.push_back(engine.new_var(name, static_cast<std::int32_t>(i)));
+        elements_.push_back(Element(engine_, vars_[i], objects_->data() + i));
+      }
+    } catch (...) {
+      end();
+      throw;
+    }
+  }
+  Values(Values&&) noexcept = default;
+  Values& operator=(Values&& other) noexcept {
+    if (this != &other) {
+      std::destroy_at(this);
+      std::construct_at(this, std::move(other));
+    }
+    return *this;
+  }
+  ~Values() { end(); }
+
+  std::size_t size() const { return elements_.size(); }
+  /// Throws MisuseError if `i` is out of range.
+  ValueRef<T>& operator[](std::size_t i) { return elements_[checked(i)]; }
+  const ValueRef<T>& operator[](std::size_t i) const { return elements_[checked(i)]; }
+
+  /// `count` of them from `first` on, for read(all(values)), which gives an op std::span<const T>, and the other
+  /// accesses, which give std::span<T>. Throws MisuseError if there are fewer.
+  friend typed::All<T> all(const Values& values, std::size_t first, std::size_t count) {
+    if (first > values.size() || count > values.size() - first) {
+      throw MisuseError("all(values, " + std::to_string(first) + ", " + std::to_string(count) + ") of " +
+                        std::to_string(values.size()) + " values");
+    }
+    return {std::span(values.vars_).subspan(first, count), std::span(*values.objects_).subspan(first, count)};
+  }
+  friend typed::All<T> all(const Values& values) { return all(values, 0, values.size()); }
+
+ private:
+  struct Element : ValueRef<T> {
+    Element(const EngineRef& engine, Var var, T* object) : ValueRef<T>(engine, var, object) {}
+    Element(Element&&) noexcept = default;
+  };
+
+  std::size_t checked(std::size_t i) const {
+    if (i >= size()) {
+      throw MisuseError("values[" + std::to_string(i) + "] of " + std::to_string(size()) + " values");
+    }
+    return i;
+  }
+  void end() noexcept {
+    for (const Var var : vars_) typed::end(engine_, var, objects_);
+  }
+
+  EngineRef engine_;
+  std::shared_ptr<std::vector<T>> objects_;
+  std::vector<Var> vars_;
+  std::vector<Element> elements_;
+};
+
+template <class Function, class... A>
+auto TypedPushes::run_typed(Function&& function, const PushOptions& options, const A&... accesses) {
+  auto call = typed::call_of(std::forward<Function>(function), accesses...);
+  using Result = std::remove_cvref_t<decltype(call(std::declval<OpContext&>()))>;
+  static_assert(!std::is_void_v<Result>, "the function of run() returns nothing; expected a result, or push()");
+  static_assert(std::is_default_constructible_v<Result> && std::is_move_assignable_v<Result>,
+                "the result of run() is stored in a Value: expected a type with a default constructor and an "
+                "assignment, such as std::optional of it");
+  Engine& engine = static_cast<Engine&>(*this);
+  Value<Result> result(engine, options.name.text().empty() ? OpName("result") : options.name);
+  typed::with_list(
+      [&](AccessList list) {
+        engine.push([call = std::move(call),
+                     into = overwrite(result).kept()](OpContext& context) mutable { into(context) = call(context); },
+                    list, options);
+      },
+      overwrite(result), accesses...);
+  return result;
+}
+
+}  // namespace windrow
