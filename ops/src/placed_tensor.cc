@@ -240,6 +240,7 @@ bool PlacedTensor::State::reclaim(const Allocator& memory) noexcept {
       if (&place == owner_ || place.device.memory.get() != &memory) continue;
       if (place.tensor.buffer().use_count() > 1) return false;
       const Tensor alone = place.tensor;  // its count acquires what other holders did before they let go
+      if (engine_->pushed_version(alone.var()) != place.version) return false;  // the next call will find the owner
       const Lane* const lane = place.device.on_host() ? nullptr : engine_->lane(place.device.lane);
       if (!EngineUse::is_idle(*engine_, alone.var(), lane)) return false;
       place.valid = false;
