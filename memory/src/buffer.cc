@@ -194,6 +194,12 @@ const std::byte* Bytes::read(Lane* lane) const { return update(lane); }
 
 Allocator& Bytes::memory() const { return state_->block->memory(); }
 
+bool Bytes::release() const noexcept {
+  if (state_->start == nullptr || state_->watcher) return false;
+  state_->end_life();
+  return true;
+}
+
 void Bytes::move_away() const { state_->move_away(); }
 
 void Bytes::never_free() const noexcept {

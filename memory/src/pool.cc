@@ -65,7 +65,6 @@ std::byte* Pool::allocate(std::size_t wanted) {
     }
     frees = frees_;
   }
-  if (patience_ <= std::chrono::nanoseconds(0)) return grow(wanted);
   using Clock = std::chrono::steady_clock;
   const Clock::time_point now = Clock::now();
   const Clock::time_point deadline =
@@ -74,18 +73,56 @@ std::byte* Pool::allocate(std::size_t wanted) {
     try {
       return grow(wanted);
     } catch (const OutOfMemory&) {
-      if (!wait_for_free(frees, deadline)) throw;
+      if (reclaim()) continue;
+      if (patience_ <= std::chrono::nanoseconds(0) || !wait_for_free(frees, deadline)) throw;
     }
   }
 }
 
-bool Pool::wait_for_free(std::uint64_t& frees, std::chrono::steady_clock::time_point deadline) {
+void Pool::add_reclaimable(std::weak_ptr<Reclaimable> what) {
   MutexLock lock(mutex_);
-  ++waiting_;
-  bool in_time = true;
-  while (in_time && frees_ == frees && stats_.in_use > 0) in_time = freed_.wait_until(mutex_, deadline);
-  --waiting_;
-  return std::exchange(frees, frees_) != frees_;
+  std::erase_if(reclaimables_, [](const std::weak_ptr<Reclaimable>& each) { return each.expired(); });
+  reclaimables_.push_back(std::move(what));
+}
+
+bool Pool::reclaim() {
+  std::size_t count = 0;
+  {
+    MutexLock lock(mutex_);
+    count = reclaimables_.size();
+  }
+  // Each comes last once it is asked. Without the lock, since what it frees comes back to deallocate().
+  for (; count > 0; --count) {
+    std::shared_ptr<Reclaimable> next;
+    {
+      MutexLock lock(mutex_);
+      if (reclaimables_.empty()) return false;
+      std::ranges::rotate(reclaimables_, reclaimables_.begin() + 1);
+      next = reclaimables_.back().lock();
+    }
+    if (next != nullptr && next->reclaim(*this)) return true;
+  }
+  return false;
+}
+
+bool Pool::wait_for_free(std::uint64_t& frees, std::chrono::steady_clock::time_point deadline) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds between_looks{1};  // nobody is told when an op lets go of what can be reclaimed
+  while (true) {
+    {
+      MutexLock lock(mutex_);
+      const Clock::time_point look =
+          reclaimables_.empty() ? deadline : std::min(deadline, Clock::now() + between_looks);
+      ++waiting_;
+      bool in_time = true;
+      while (in_time && frees_ == frees && stats_.in_use > 0) in_time = freed_.wait_until(mutex_, look);
+      --waiting_;
+      if (std::exchange(frees, frees_) != frees_) return true;
+      if (stats_.in_use == 0) return false;
+    }
+    if (reclaim()) return true;
+    if (Clock::now() >= deadline) return false;
+  }
 }
 
 std::byte* Pool::take_kept(std::size_t wanted) {

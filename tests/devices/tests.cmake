@@ -2,7 +2,7 @@
 add_library(
   windrow_conformance OBJECT
   devices/batching_conformance.cc devices/kernel_conformance.cc devices/memory_conformance.cc
-  devices/model_conformance.cc devices/static_conformance.cc batching/oracle.cc ops/cases.cc ops/model_cases.cc)
+  devices/model_conformance.cc devices/placed_conformance.cc devices/static_conformance.cc batching/oracle.cc ops/cases.cc ops/model_cases.cc)
 windrow_test_program(windrow_conformance windrow::models GTest::gtest)
 windrow_test(
   device_test

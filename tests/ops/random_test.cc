@@ -68,6 +68,80 @@ TEST_F(Random, NumbersAreTheWordsOfTheirPlaceInTheDraw) {
   }
 }
 
+TEST_F(Random, DrawsOfAGeneratorAreThoseOfTheirSeedNumberAndStream) {
+  Generator generator(engine, 42, 3);
+  const Tensor a(host, 3, 5), b(host, 3, 5), c(host, 3, 5), d(host, 3, 5);
+  const IntTensor e(host, 2, 3), f(host, 2, 3);
+  generator.uniform(a, -1, 1);
+  generator.normal(b, 2, 3);
+  generator.dropout_keys(e);
+  Draw(42, 2, 3).dropout_keys(f);  // in another order
+  Draw(42, 1, 3).normal(d, 2, 3);
+  Draw(42, 0, 3).uniform(c, -1, 1);
+  EXPECT_EQ(a.get(), c.get());
+  EXPECT_EQ(b.get(), d.get());
+  EXPECT_EQ(e.get(), f.get());
+}
+
+TEST_F(Random, NumberNOfADrawIsElementN) {
+  const Draw draw(5, 6, 7);
+  const Tensor uniform(host, 7, 3), normal(host, 7, 3);
+  draw.uniform(uniform, 0, 1);
+  draw.normal(normal, 0, 1);
+  const Floats u = uniform.get(), v = normal.get();
+  for (std::size_t n = 0; n < 21; ++n) {
+    EXPECT_EQ(u[n], draw.uniform(n));
+    EXPECT_EQ(v[n], draw.normal(n));
+  }
+  EXPECT_NE(draw.uniform(3), Draw(5, 7, 7).uniform(3));
+  EXPECT_NE(draw.uniform(3), Draw(5, 6, 8).uniform(3));
+  EXPECT_NE(draw.uniform(3), Draw(6, 6, 7).uniform(3));
+  constexpr std::uint64_t most = (std::uint64_t{1} << 48) - 1;
+  EXPECT_NE(Draw(5, most).uniform(3), Draw(5, most - (std::uint64_t{1} << 32)).uniform(3));
+  EXPECT_EQ(error_of<MisuseError>([&] { Draw(5, most + 1); }), "draw: number 281474976710656; expected one below 2^48");
+}
+
+/// An op that fails, and is pushed again, draws the same; and nobody else notices.
+TEST_F(Random, AnOpThatIsRepeatedDrawsTheSameNumbers) {
+  std::vector<float> drawn;
+  const Var out = engine.new_var("out");
+  const auto attempt = [&](bool fails) {
+    engine.push(
+        [&drawn, fails, draw = Draw(1, 2)] {
+          drawn.push_back(draw.uniform(0));
+          if (fails) throw std::runtime_error("no");
+        },
+        {overwrite(out)});
+  };
+  attempt(true);
+  error_of<OpError>([&] { engine.wait(out); });
+  attempt(false);
+  engine.wait(out);
+  EXPECT_EQ(drawn, Floats(2, Draw(1, 2).uniform(0)));
+
+  const Tensor bad(host, 1, 4), good(host, 1, 4);
+  engine.push([] { throw std::runtime_error("no"); }, {mutate(bad.var())}, {.name = "fails"});
+  Draw(1).uniform(bad.column_range(0, 2), 0, 1);  // skipped
+  Draw(1).uniform(good, 0, 1);
+  EXPECT_EQ(good.get()[0], Draw(1).uniform(0));
+  error_of<OpError>([&] { bad.get(); });
+  engine.heal(bad.var());
+  engine.wait_all();
+}
+
+TEST_F(Random, EachLaunchOfAGraphRepeatsADrawAndContinuesAGenerator) {
+  const Tensor x(host, 1, 4), y(host, 1, 4);
+  const Graph graph = engine.capture([&] {
+    Draw(9, 1).uniform(x, 0, 1);
+    draws.uniform(y, 0, 1);
+  });
+  graph.launch();
+  const Floats x1 = x.get(), y1 = y.get();
+  graph.launch();
+  EXPECT_EQ(x.get(), x1);
+  EXPECT_NE(y.get(), y1);
+}
+
 TEST_F(Random, DropoutOfTheSameSeedIsIndependentOfTheNumbers) {
   const Tensor draw(host, 1, 64);
   draws.uniform(draw, 0, 1);

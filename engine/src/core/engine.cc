@@ -127,6 +127,10 @@ void EngineUse::retire(Engine& engine, Var var, const char* owner, OpFunction&& 
   engine.core_->front.retire(var, std::move(last), options, owner);
 }
 void log_warning(std::string_view line) noexcept { engine_log().warn("windrow: {}", line); }
+bool EngineUse::runs_op(Engine& engine) { return engine.core_->frame_of_mine() != nullptr; }
+bool EngineUse::is_idle(Engine& engine, Var var, const Lane* lane) {
+  return engine.core_->front.is_idle(var, lane, {.name = "is_idle"});
+}
 
 std::uint64_t Engine::version(Var var, std::source_location from) {
   return core_->front.version(var, {.name = "version", .pushed_at = from});

@@ -74,7 +74,7 @@ std::vector<Poisoned> Front::poisoned(std::span<const FailurePtr> failures) {
     if (generation % 2 != 0) continue;  // its retire was pushed
     // Read after the generation: if another life has begun in between, nobody accepts the handle.
     FailurePtr poison = log.poison_of(*var, failures);
-    if (poison) result.push_back({Var(var, generation), var->name.load(), std::move(poison)});
+    if (poison) result.push_back({Var(var, generation), name_of(*var), std::move(poison)});
   }
   return result;
 }
@@ -83,6 +83,21 @@ std::vector<Poisoned> OpError::poisoned() const {
   std::vector<Poisoned> result;
   if (engine_) engine_->use([&](Core& core) { result = core.front.poisoned(failures()); });
   return result;
+}
+
+bool Front::is_idle(Var var, const Lane* lane, const PushOptions& how) {
+  VarState& state = alive(var, how);
+  {
+    const Entry entry(*this, ports.mine());
+    if (!Dep::is_idle(state, entry.joiners())) return false;
+  }
+  const std::lock_guard lock(state.residue_lock);
+  if (state.residue == nullptr) return true;
+  const auto is_past = [&](const Mark& mark) {
+    return mark.point.lane == lane || mark.point.lane->reached(mark.point);
+  };
+  const Residue& left = *state.residue;
+  return (!left.writer || is_past(*left.writer)) && std::ranges::all_of(left.readers, is_past);
 }
 
 void Front::watch(Var var, std::span<std::byte> bytes, const PushOptions& how) {

@@ -60,6 +60,8 @@ class alignas(64) Front {
   void free(VarState& var) { variables.give_back(var); }
   std::uint64_t version(Var var, const PushOptions& how);
   std::uint64_t pushed_version(Var var, const PushOptions& how);
+  /// See EngineUse.
+  bool is_idle(Var var, const Lane* lane, const PushOptions& how);
   void watch(Var var, std::span<std::byte> bytes, const PushOptions& how);
   /// Returns false if the variable was retired, unless the call comes from an op that has access to it.
   bool watch_unless_retired(Var var, std::span<std::byte> bytes);

@@ -233,6 +233,13 @@ struct Versions {
     return var.tickets_ - (var.commuting_ ? 0 : static_cast<std::uint32_t>(var.reads_));
   }
 
+  /// Whether all accesses that have joined the variable have left it.
+  static bool is_idle(Var& var, Joiners joiners) {
+    const auto held = hold(var, joiners);
+    // acquire: sees the effects of the ops that have left.
+    return var.last_->word_.load(std::memory_order_acquire) == counting(static_cast<std::int64_t>(var.reads_));
+  }
+
   /// The op of an access.
   static Record& op_of(Access& access) {
     return *reinterpret_cast<Record*>(reinterpret_cast<std::byte*>(&access) - access.offset_);

@@ -29,6 +29,8 @@ class OutOfMemory : public Error {
   using Error::Error;
 };
 
+class Allocator;
+
 /// Means no limit of bytes.
 inline constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
 
@@ -53,6 +55,15 @@ struct CopyShape {
 
   /// `bytes` contiguous bytes.
   static CopyShape contiguous(std::size_t bytes) { return {1, bytes, bytes, bytes}; }
+};
+
+/// Holds memory that it can do without, such as copies of values.
+class Reclaimable {
+ public:
+  virtual ~Reclaimable() = default;
+  /// Frees some of the allocator's memory, if it can do so at once. Returns whether it has. Called inside the op that
+  /// allocates, or where a thread outside ops does; must neither wait nor allocate from the allocator.
+  virtual bool reclaim(const Allocator& memory) noexcept = 0;
 };
 
 /// Interface of all allocators.
@@ -101,6 +112,9 @@ class Allocator {
   virtual MemoryUse use() const { return {}; }
   /// Returns cached memory until at most `keep` bytes are cached, or until the rest is in pieces that are partly live.
   virtual void trim(std::size_t keep) noexcept { static_cast<void>(keep); }
+  /// From now on, an allocation that finds no memory asks this to free some before it fails; those that were added
+  /// first, or have not been asked for long, come first. Without effect on an allocator that is no Pool.
+  virtual void add_reclaimable(std::weak_ptr<Reclaimable> what) { static_cast<void>(what); }
 };
 
 /// Base of allocators that divide the memory of another one, which copies.

@@ -62,6 +62,10 @@ class Bytes {
   std::byte* update(Lane* lane = nullptr) const;
   /// What owns the memory, and copies between it and the host's.
   Allocator& memory() const;
+  /// Frees the memory, which the next write allocates again. Returns whether there was any; EngineOptions::check keeps
+  /// what it watches. The caller ensures that no op that was pushed with the variable is pending (EngineUse::is_idle),
+  /// and that none is pushed meanwhile. In a device's memory, an op of the buffer's lane calls it.
+  bool release() const noexcept;
 
   // For an op on the host that ends while something outside of the engine goes on to use the memory, such as a message
   // that cannot be called off. The present memory is never freed, and EngineOptions::check goes on to watch it.

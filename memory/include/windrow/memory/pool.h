@@ -58,7 +58,8 @@ struct PoolStats {
 /// A request that the limit does not admit beside what is in use, and beside what earlier requests wait for, is refused
 /// at once. If another one meets the limit, or the allocator below fails, everything unused goes back. If the request
 /// still fails, OutOfMemory says the bytes requested, the bytes in use, and the limit or the error of the allocator
-/// below. With PoolOptions::patience it first waits for memory to be freed.
+/// below. Before that it asks what was added by add_reclaimable() to free memory, and then, with
+/// PoolOptions::patience, waits for memory to be freed.
 ///
 /// Of a device's memory, a pool serves one ordered lane (see Allocator): it gives freed memory to later work of that
 /// lane without waiting for it.
@@ -82,6 +83,7 @@ class Pool final : public DividingAllocator {
   /// Bytes in use are live; cached are what is kept, and what the allocator below has cached.
   MemoryUse use() const override WINDROW_EXCLUDES(mutex_);
   PoolStats stats() const WINDROW_EXCLUDES(mutex_);
+  void add_reclaimable(std::weak_ptr<Reclaimable> what) override WINDROW_EXCLUDES(mutex_);
 
   /// The size of the class of a small request.
   static std::size_t rounded(std::size_t bytes);
@@ -112,6 +114,8 @@ class Pool final : public DividingAllocator {
   std::byte* grow(std::size_t wanted) WINDROW_EXCLUDES(growing_, mutex_);
   /// The same for a request that the limit admits, and that is counted as promised until it gets its memory.
   std::byte* grow_by(std::size_t wanted) WINDROW_EXCLUDES(growing_, mutex_);
+  /// Asks each reclaimable until one has freed memory; that one comes last the next time.
+  bool reclaim() WINDROW_EXCLUDES(growing_, mutex_);
   void add_segment(std::size_t bytes, bool shared) WINDROW_REQUIRES(growing_) WINDROW_EXCLUDES(mutex_);
   [[noreturn]] void refuse(std::size_t bytes, std::size_t in_use, const std::string& why) const;
   std::string over_limit(std::size_t bytes, std::size_t taken) const;
@@ -143,6 +147,7 @@ class Pool final : public DividingAllocator {
   Blocks blocks_ WINDROW_GUARDED_BY(mutex_);
   FreeBlocks free_[2] WINDROW_GUARDED_BY(mutex_);                                       // [1]: of shared segments
   std::array<std::vector<std::byte*>, class_count> pieces_ WINDROW_GUARDED_BY(mutex_);  // kept; as blocks not free
+  std::vector<std::weak_ptr<Reclaimable>> reclaimables_ WINDROW_GUARDED_BY(mutex_);
   std::uint64_t frees_ WINDROW_GUARDED_BY(mutex_) = 0;
   int waiting_ WINDROW_GUARDED_BY(mutex_) = 0;  // for freed_
   CondVar freed_;

@@ -1,7 +1,16 @@
 // Reproducible random numbers.
 //
-// A number is a function of a key and a counter (philox.h). A Generator's key is its seed; its counter is state behind
-// a variable. Draws are engine ops that mutate this variable, so they happen in the order of their pushes.
+//   windrow::Draw(seed, step).uniform(x, -1, 1);   // the numbers are those of (seed, step), whatever else was drawn
+//   windrow::Generator random(engine, seed);
+//   random.uniform(y, -1, 1);                      // draw 0 of the generator
+//   random.uniform(z, -1, 1);                      // draw 1
+//
+// A number is a function of a key and a counter (philox.h). The key is the seed. A Draw names a part of the counters,
+// and is a value without a state: an op that fails and is repeated draws the same numbers, draws run in any order and
+// at the same time, and a failure concerns nobody else. The program gives the numbers of draws, such as those of steps
+// or samples. A Generator counts draws itself, by ops that mutate its variable: they happen in the order of their
+// pushes, one that fails poisons the generator, and each launch of a graph draws other numbers, where a Draw that the
+// graph has captured draws the same ones again.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -13,8 +22,47 @@
 
 namespace windrow {
 
-/// Owns the state of one sequence. Different streams of one seed are independent of each other, and of the masks that
-/// op::dropout draws with the same seed.
+/// The numbers of one draw. A value. Element n, in row order, of a tensor that is filled is number n. Draws that differ
+/// in seed, number or stream are independent of each other, and of the masks that op::dropout draws with the same seed.
+/// Threads: any.
+class Draw {
+ public:
+  using Site = std::source_location;
+
+  /// Throws MisuseError unless number < 2^48.
+  explicit Draw(std::uint64_t seed, std::uint64_t number = 0, std::uint32_t stream = 0);
+
+  // In an op's function, or anywhere: number n, below 2^50, of the draw. Costs about 10 ns.
+
+  /// Uniform in [0, 1).
+  float uniform(std::uint64_t n) const;
+  /// Standard normal (Box and Muller 1958).
+  float normal(std::uint64_t n) const;
+
+  // As ops, on tensors of any device.
+
+  /// Fills `out` with uniform numbers from [low, high). Throws MisuseError unless low < high and high - low is finite.
+  void uniform(const Tensor& out, float low, float high, Site pushed_at = Site::current()) const;
+  /// Fills `out` with normal numbers. Throws MisuseError unless deviation >= 0 and both arguments are finite.
+  void normal(const Tensor& out, float mean, float deviation, Site pushed_at = Site::current()) const;
+  /// Fills `out`, n x 3, with random keys for op::dropout. Throws MisuseError for another width.
+  void dropout_keys(const IntTensor& out, Site pushed_at = Site::current()) const;
+
+ private:
+  friend class Generator;
+  /// Block n provides words 4 n to 4 n + 3. The counters of all blocks and draws below 2^48 differ.
+  PhiloxCounter block(std::uint64_t n) const;
+  template <class T, class Four>
+  void fill(const Matrix<T>& out, Four four) const;
+  template <class T, class Four>
+  void push(const TensorOf<T>& out, OpName name, Site pushed_at, Four four) const;
+
+  PhiloxKey key_;
+  std::uint32_t stream_;
+  std::uint64_t number_;
+};
+
+/// Owns the state of one sequence of draws: its draw number k, from 0, has the numbers of Draw(seed, k, stream).
 ///
 /// The numbers depend only on the seed, the stream and the order of the draws: not on the policy, the number of
 /// workers, or the shapes of earlier draws. A draw that fails or is skipped poisons the generator; heal its variable to
@@ -28,19 +76,16 @@ class Generator {
 
   Var var() const { return draws_.var(); }
 
-  /// Fills `out` with uniform numbers from [low, high). Throws MisuseError unless low < high and high - low is finite.
+  /// As those of Draw.
   void uniform(const Tensor& out, float low, float high, Site pushed_at = Site::current());
-  /// Fills `out` with normal numbers (Box and Muller 1958). Throws MisuseError unless deviation >= 0 and both arguments
-  /// are finite.
   void normal(const Tensor& out, float mean, float deviation, Site pushed_at = Site::current());
-  /// Fills `out`, n x 3, with random keys for op::dropout. Throws MisuseError for another width.
   void dropout_keys(const IntTensor& out, Site pushed_at = Site::current());
 
  private:
   template <class T, class Four>
-  void draw(const TensorOf<T>& out, OpName name, Site pushed_at, Four four);
+  void push(const TensorOf<T>& out, OpName name, Site pushed_at, Four four);
 
-  PhiloxKey key_;
+  std::uint64_t seed_;
   std::uint32_t stream_;
   Buffer draws_;  // a std::uint64_t: the number of draws so far
 };

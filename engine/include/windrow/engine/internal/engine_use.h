@@ -27,6 +27,11 @@ class EngineUse {
   /// second launch advises to keep `owner` alive, a literal such as "the reduction".
   static void retire(Engine& engine, Var var, const char* owner, OpFunction&& last = nullptr,
                      const PushOptions& options = {.name = "retire"});
+  /// Whether the calling thread runs an op of the engine.
+  static bool runs_op(Engine& engine);
+  /// Whether no op that was pushed with the variable is pending. An op that was issued on `lane` counts as finished;
+  /// one of another ordered lane is pending until its point is reached. Throws as Engine::version().
+  static bool is_idle(Engine& engine, Var var, const Lane* lane);
 
  private:
   Core& core_;
