@@ -37,7 +37,7 @@ void upload(const Tensor::View& to, Lane* lane, const Matrix<const float>& from)
 ///   3. mutex_ is not held during a push, since ops that run in it may allocate, and so call reclaim().
 class PlacedTensor::State final : public Reclaimable, public std::enable_shared_from_this<State> {
  public:
-  State(const Device& home, Index rows, Index width, OpName name)
+  State(const Device& home, Index rows, Index width, VarName name)
       : engine_(home.engine), home_(home), rows_(rows), width_(width), name_(name) {
     static_cast<void>(*engine_);
     if (rows < 0 || width < 0) {
@@ -68,7 +68,7 @@ class PlacedTensor::State final : public Reclaimable, public std::enable_shared_
     bool valid = false;
     OpName copy_from, copy_to;  ///< names of ops
 
-    Place(const Device& on, Index rows, Index width, OpName name)
+    Place(const Device& on, Index rows, Index width, VarName name)
         : device(on),
           tensor(on, rows, width, name),
           version(on.engine->pushed_version(tensor.var())),
@@ -95,7 +95,7 @@ class PlacedTensor::State final : public Reclaimable, public std::enable_shared_
   const EngineRef engine_;
   const Device home_;
   const Index rows_, width_;
-  const OpName name_;
+  const VarName name_;
   Mutex order_;  // held during a call, with its pushes, so that others see what it decides and does as one step
   mutable Mutex mutex_;
   std::list<Place> places_ WINDROW_GUARDED_BY(mutex_);  // added to and erased from under order_ as well
@@ -274,7 +274,7 @@ void PlacedTensor::State::push_copy(const Place& from, const Tensor& source, con
       {read(staging.var()), overwrite(target.var())}, to_target);
 }
 
-PlacedTensor::PlacedTensor(const Device& home, Index rows, Index width, OpName name)
+PlacedTensor::PlacedTensor(const Device& home, Index rows, Index width, VarName name)
     : state_(std::make_shared<State>(home, rows, width, name)) {}
 
 Index PlacedTensor::rows() const { return state_->rows(); }

@@ -156,4 +156,11 @@ void Generator::dropout_keys(const IntTensor& out, Site pushed_at) {
   push(out, "dropout_keys", pushed_at, keys_four(out));
 }
 
+GeneratorAccess::GeneratorAccess(const Generator& generator)
+    : var_(generator.var()), kept_{generator.draws_.bytes(), generator.seed_, generator.stream_} {}
+
+Draw GeneratorAccess::Kept::operator()(OpContext&) const {
+  return Draw(seed, (*reinterpret_cast<std::uint64_t*>(draws.update()))++, stream);
+}
+
 }  // namespace windrow

@@ -44,7 +44,7 @@ class PlacedTensor {
   using Site = std::source_location;
 
   /// A value of rows x width elements, not yet written. Throws MisuseError for a negative size and without an engine.
-  PlacedTensor(const Device& home, Index rows, Index width, OpName name = "placed");
+  PlacedTensor(const Device& home, Index rows, Index width, VarName name = OpName("placed"));
 
   Index rows() const;
   Index width() const;

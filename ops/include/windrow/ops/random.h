@@ -4,6 +4,7 @@
 //   windrow::Generator random(engine, seed);
 //   random.uniform(y, -1, 1);                      // draw 0 of the generator
 //   random.uniform(z, -1, 1);                      // draw 1
+//   engine.push([](windrow::Draw draw, float& coin) { coin = draw.uniform(0); }, mutate(random), overwrite(coin));
 //
 // A number is a function of a key and a counter (philox.h). The key is the seed. A Draw names a part of the counters,
 // and is a value without a state: an op that fails and is repeated draws the same numbers, draws run in any order and
@@ -85,9 +86,34 @@ class Generator {
   template <class T, class Four>
   void push(const TensorOf<T>& out, OpName name, Site pushed_at, Four four);
 
+  friend class GeneratorAccess;
   std::uint64_t seed_;
   std::uint32_t stream_;
   Buffer draws_;  // a std::uint64_t: the number of draws so far
 };
+
+/// What mutate(generator) gives an op (see value.h): the next draw.
+class GeneratorAccess {
+ public:
+  static constexpr std::size_t count = 1;
+  struct Kept {
+    Bytes draws;
+    std::uint64_t seed;
+    std::uint32_t stream;
+    Draw operator()(OpContext&) const;
+  };
+
+  explicit GeneratorAccess(const Generator& generator);
+  template <class F>
+  void list(F&& add) const {
+    add(mutate(var_));
+  }
+  Kept kept() const { return kept_; }
+
+ private:
+  Var var_;
+  Kept kept_;
+};
+inline GeneratorAccess mutate(Generator& generator) { return GeneratorAccess(generator); }
 
 }  // namespace windrow
