@@ -41,7 +41,7 @@ struct LevelsKernel {
 /// Words that the kernel finds for each batch: its type, its first row and number of rows; and, for the first of a
 /// group of batches of which none depends on another one, their number.
 inline constexpr std::size_t words_of_batch = 4;
-/// Words that it counts arrivals in. They are zero before and after a launch.
+/// Number of 32-bit barrier counters; zero before and after each launch.
 inline constexpr std::size_t words_of_barrier = 2;
 
 /// For Phase::level or Phase::back_level. Nothing if the levels contain something else than products with tensors and

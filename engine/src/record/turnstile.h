@@ -1,4 +1,4 @@
-// A gate that one thread passes for each op at little cost, and that another thread can close at a higher cost.
+// An asymmetric lock: entering costs its owner two plain stores; excluding the owner costs another thread a membarrier.
 #pragma once
 
 #include <atomic>

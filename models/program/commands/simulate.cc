@@ -198,18 +198,17 @@ void add_simulate(CLI::App& app) {
   flag(command, "--bandwidth", to->bandwidths, "Of a device's link in each direction, in GB/s; several have rows each",
        several(number_within(0.001, 100000), ", separated by commas"));
   flag(command, "--latency", to->latency, "Of a message between two devices, in us", number_within(0, 10000));
-  flag(command, "--gap", to->gap, "For which a message occupies its sender besides its bytes, in us",
-       number_within(0, 10000));
+  flag(command, "--gap", to->gap, "Per-message overhead of the sender (LogGP g), in us", number_within(0, 10000));
   flag(command, "--jitter", to->jitter, "Each op takes its time times a random factor from 1 - X to 1 + X", fraction());
   flag(command, "--seed", to->seed, "Seed of the jitter", whole_number(0, 1 << 30));
   flag(command, "--bucket", to->bucket, "Bytes of gradients that are summed by one call, in MB",
        number_within(0.001, 100000));
-  flag(command, "--part", to->part, "Parts in which calls move, in MB", number_within(0.01, 100000));
+  flag(command, "--part", to->part, "Chunk size of a collective, in MB", number_within(0.01, 100000));
   flag(command, "--window", to->window, "Bytes that move at a time, in MB", number_within(0.001, 100000));
   flag(command, "--steps", to->steps, "Steps; the first one does not count", whole_number(2, 100));
   auto* const without = flag(command, "--without", to->without, "Techniques to leave out", some_of(techniques));
   without->default_str("");
-  toggle(command, "--compare", to->compare, "Has a row without each of the techniques")->excludes(without);
+  toggle(command, "--compare", to->compare, "Also simulate with each technique disabled")->excludes(without);
   toggle(command, "--json", to->json, "Prints a line of JSON for each row; shares are from 0 to 1");
   command.footer(
       "Techniques:\n"

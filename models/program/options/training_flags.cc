@@ -66,8 +66,8 @@ void add_training_flags(CLI::App& command, TrainingFlags& to) {
   flag(command, "--clip-norm", to.clip_norm, "Largest norm of all gradients together; 0: any", number());
   flag(command, "--clip-value", to.clip_value, "Largest magnitude of a gradient's element; 0: any", number());
   flag(command, "--accumulate", to.accumulate, "Minibatches per step", whole_number(1, 1 << 20));
-  flag(command, "--micro-batches", to.micro_batches,
-       "Parts of a minibatch that are computed one after the other, for less memory", whole_number(1, 1 << 20));
+  flag(command, "--micro-batches", to.micro_batches, "Split each minibatch into N sequential parts, to save memory",
+       whole_number(1, 1 << 20));
   flag(command, "--rate-schedule", to.rate_schedule, "How the learning rate changes",
        one_of({"constant", "step", "cosine", "plateau"}));
   flag(command, "--rate-factor", to.rate_factor, "For step and plateau: multiplies the learning rate", factor());

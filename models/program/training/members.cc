@@ -255,8 +255,8 @@ void add_member_flags(CLI::App& command, MemberFlags& to) {
        "Steps that members take alone before their parameters are averaged; 1: gradients are summed in each step",
        whole_number(1, 1 << 20));
   toggle(command, "--sharded", to.sharded,
-         "Each member takes the steps of its part of the parameters, and keeps the optimiser's state of these "
-         "alone; the results are the same, up to rounding with --comm");
+         "Shard the optimiser's states over the members (ZeRO stage 1); the results are the same, up to rounding "
+         "with --comm");
 }
 
 void set_members(TrainerOptions& options, const MemberFlags& flags) {

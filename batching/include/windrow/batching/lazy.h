@@ -22,9 +22,9 @@
 //   Order    The first request for a recorded value, backward(), and flush() compute everything recorded so far. More
 //            can be recorded after that, but not between backward() and clear().
 //   Numbers  As for Runner. How operations are batched may change the order of sums. Gradients are those at the values
-//            that parameters have at backward(). If a loss depends on a value of an earlier flush that was computed
-//            with a parameter, that parameter must neither change nor be frozen or unfrozen between that flush and
-//            backward(), which throws MisuseError otherwise; a step of sgd() counts as a change even if it was skipped.
+//            that parameters have at backward(). Do not change, freeze or unfreeze a parameter between a flush that
+//            used it and the backward() that differentiates it: backward() throws MisuseError. A step of sgd() counts
+//            as a change even if it was skipped.
 //            A loss that is not finite poisons the gradients. After backward(), its value() throws OpError, naming the
 //            line that recorded it and the input, parameter or operator that it comes from; other values are returned.
 //   Waiting  backward() after a flush blocks until earlier ops that write the parameters have finished.

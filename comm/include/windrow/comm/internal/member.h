@@ -111,8 +111,8 @@ struct Exchange : Operands {
   static void* operator new(std::size_t bytes) { return CallableMemory::take(bytes); }
   static void operator delete(void* memory, std::size_t bytes) { CallableMemory::give_back(memory, bytes); }
 
-  /// Called before done(), with an error, where transfers that cannot be called off go on to use the pieces: what they
-  /// write is seen by nobody, and what they read is never freed.
+  /// Called before done(error) if transfers in flight cannot be cancelled. Their targets are abandoned, and their
+  /// sources are never freed.
   virtual void leave_pieces() noexcept {}
   /// Completes the op; the pieces are valid until then.
   virtual void done(std::exception_ptr error = nullptr) { (*token)(std::move(error)); }
@@ -213,7 +213,7 @@ class Member {
   /// For a group that is built on this one: `heard` is called, once, before calls fail because this group is broken. It
   /// must not call this group or block. One for each member; back ends that nothing is built on need none.
   virtual void on_break(Heard heard [[maybe_unused]]) {}
-  /// No further call will be numbered: calls of others that need one fail.
+  /// This member makes no further calls; calls of other members that wait for one fail.
   virtual void leave() = 0;
 
   /// Numbers the next call: collectives are counted from 0, sends and receives from 0 for each peer.

@@ -29,7 +29,7 @@ namespace windrow {
 class VirtualClock {
  public:
   using Time = std::chrono::nanoseconds;
-  /// What happens at one time happens in this order: queues choose what comes next when all that ends then has ended.
+  /// The order of events at the same time: all ends come first, then the choices of queues.
   enum class Phase : std::uint8_t { end, choose };
 
   VirtualClock() = default;

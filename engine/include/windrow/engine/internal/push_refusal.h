@@ -6,12 +6,11 @@
 
 namespace windrow {
 
-/// While a PushRefusal exists, what its thread pushes to the engine, launches, captures or waits for throws
-/// MisuseError, whose text ends with `why`. For code that records what a program does instead of doing it, so that
-/// nothing is done that was not recorded. Retires are pushed as usual, since an owner may end at any time. Other
-/// threads push as they like, and so do the engine's own ops. A parallel loop in the scope runs on this thread alone.
-/// The scope also holds in an op of another engine with policy serial, which this thread runs inside a push to that
-/// engine.
+/// While a PushRefusal exists, pushes, launches, captures and waits by its thread throw MisuseError; the message ends
+/// with `why`. It serves code that records a program instead of running it, so that nothing runs unrecorded. Retires
+/// are pushed as usual, since an owner may end at any time. Other threads and the engine's own ops are not affected. A
+/// parallel loop in the scope runs on this thread alone. The scope also holds in an op of another engine with policy
+/// serial, which this thread runs inside a push to that engine.
 ///
 /// The same thread must create and destroy the scope; the engine must outlive it.
 class PushRefusal {
@@ -23,8 +22,8 @@ class PushRefusal {
   PushRefusal(const PushRefusal&) = delete;
   PushRefusal& operator=(const PushRefusal&) = delete;
 
-  /// Whether nothing is done of what the calling thread pushes to the engine: in a refusal it throws, and a capture
-  /// keeps it. For code that does more than push, and so refuses both.
+  /// True if a push by this thread would throw (refusal) or be recorded (capture) instead of running. For code that
+  /// does more than push, and so refuses both.
   static bool refuses_or_captures(Engine& engine);
   [[deprecated("renamed: refuses_or_captures")]] static bool or_capture(Engine& engine) {
     return refuses_or_captures(engine);
