@@ -62,7 +62,7 @@ void add_train(CLI::App& app) {
   flag(train, "--schedule", to.schedule, "How vertices are grouped into batches", one_of(schedule_policies()));
   flag(train, "--without", to.train.without, "Optimisations to disable; see below",
        some_of(perf::optimisation_names()));
-  flag(train, "--passes", to.train.passes, "Passes over the training set", whole_number(1, 1 << 20));
+  flag(train, "--passes", to.train.passes, "Number of epochs", whole_number(1, 1 << 20));
   toggle(train, "--inference", to.train.inference,
          "Evaluate the validation set with the initial parameters instead of training");
   add_json(train, to.json);

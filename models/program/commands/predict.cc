@@ -358,10 +358,10 @@ void add_sample(CLI::App& app) {
   add_model_flags(command, *to);
   flag(command, "--lines", to->lines, "Sentences to write", whole_number(1, 1 << 30));
   flag(command, "--seed", to->sampling.seed, "Seed of the draws", whole_number(0, UINT32_MAX));
-  flag(command, "--temperature", to->sampling.temperature,
-       "Divides log-probabilities before a word is drawn; 0 takes the most probable word", number());
-  flag(command, "--max-words", to->sampling.longest,
-       "Words drawn for a sentence, which is cut off there if it has not ended before", whole_number(1, 1 << 20));
+  flag(command, "--temperature", to->sampling.temperature, "Sampling temperature; 0 takes the most probable word",
+       number());
+  flag(command, "--max-words", to->sampling.longest, "Maximum length of a sentence, in words",
+       whole_number(1, 1 << 20));
   command.add_option("--start", to->start, "Words that each sentence begins with")->type_name("TEXT:words");
   computes(command, [to] { sample(*to); });
 }

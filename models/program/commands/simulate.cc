@@ -195,16 +195,17 @@ void add_simulate(CLI::App& app) {
        number_within(0.001, 100000));
   flag(command, "--update", to->update, "Update of all parameters, in ms", number_within(0, 100000));
   flag(command, "--network", to->network, "How sums are computed", one_of({"ring", "tree"}));
-  flag(command, "--bandwidth", to->bandwidths, "Of a device's link in each direction, in GB/s; several have rows each",
+  flag(command, "--bandwidth", to->bandwidths,
+       "Bandwidth of a device's link in each direction, in GB/s; several have rows each",
        several(number_within(0.001, 100000), ", separated by commas"));
-  flag(command, "--latency", to->latency, "Of a message between two devices, in us", number_within(0, 10000));
+  flag(command, "--latency", to->latency, "Latency of a message between two devices, in us", number_within(0, 10000));
   flag(command, "--gap", to->gap, "Per-message overhead of the sender (LogGP g), in us", number_within(0, 10000));
   flag(command, "--jitter", to->jitter, "Each op takes its time times a random factor from 1 - X to 1 + X", fraction());
   flag(command, "--seed", to->seed, "Seed of the jitter", whole_number(0, 1 << 30));
-  flag(command, "--bucket", to->bucket, "Bytes of gradients that are summed by one call, in MB",
+  flag(command, "--bucket", to->bucket, "Bucket size: gradients that one call sums, in MB",
        number_within(0.001, 100000));
   flag(command, "--part", to->part, "Chunk size of a collective, in MB", number_within(0.01, 100000));
-  flag(command, "--window", to->window, "Bytes that move at a time, in MB", number_within(0.001, 100000));
+  flag(command, "--window", to->window, "Chunk size of a collective, in MB", number_within(0.001, 100000));
   flag(command, "--steps", to->steps, "Steps; the first one does not count", whole_number(2, 100));
   auto* const without = flag(command, "--without", to->without, "Techniques to leave out", some_of(techniques));
   without->default_str("");

@@ -54,7 +54,7 @@ void add_flags(CLI::App& train, Arguments& to) {
   toggle(train, "--freeze-embedding", to.freeze_embedding,
          "Leaves the word embedding as it is, also after --resume; for the same models");
   flag(train, "--batch", to.trainer.minibatch, "Samples per minibatch", whole_number(1, 1 << 20));
-  flag(train, "--epochs", to.epochs, "Passes over the training set", whole_number(1, 1 << 20));
+  flag(train, "--epochs", to.epochs, "Number of epochs", whole_number(1, 1 << 20));
   flag(train, "--patience", to.patience, "Stops after so many epochs without a better score; 0: never",
        whole_number(0, 1 << 20));
   add_training_flags(train, to.training);
@@ -72,8 +72,7 @@ void add_flags(CLI::App& train, Arguments& to) {
       ->default_str("");
   flag(train, "--report", to.report, "Folder for report.html: curves, throughput and times, for a browser",
        new_folder());
-  toggle(train, "--compare", to.compare,
-         "Afterwards also train one vertex at a time, and print the speedup by batching");
+  toggle(train, "--compare", to.compare, "Also train without batching, and print the speedup");
   toggle(train, "--json", to.json,
          "Prints a line of JSON for each epoch, and nothing else; --save also writes them to epochs.jsonl");
   train.footer(

@@ -51,7 +51,7 @@ LearningRate schedule_of(const TrainingFlags& flags, double rate, std::uint64_t 
 }  // namespace
 
 void add_training_flags(CLI::App& command, TrainingFlags& to) {
-  flag(command, "--optimiser,--optimizer,--optim", to.method, "How a step follows from a gradient",
+  flag(command, "--optimiser,--optimizer,--optim", to.method, "Optimisation method",
        one_of({"sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam"}));
   flag(
       command, "--rate,--lr,--learning-rate", to.rate,
@@ -63,8 +63,9 @@ void add_training_flags(CLI::App& command, TrainingFlags& to) {
   flag(command, "--momentum", to.momentum, "Coefficient of momentum and nesterov", fraction());
   flag(command, "--penalty", to.penalty, "L2 penalty: adds this times the value to each gradient", number());
   flag(command, "--decay", to.decay, "Weight decay apart from the gradient, as in AdamW", number());
-  flag(command, "--clip-norm", to.clip_norm, "Largest norm of all gradients together; 0: any", number());
-  flag(command, "--clip-value", to.clip_value, "Largest magnitude of a gradient's element; 0: any", number());
+  flag(command, "--clip-norm", to.clip_norm, "Clip the global norm of the gradients to this; 0: no clipping", number());
+  flag(command, "--clip-value", to.clip_value, "Clip each element of the gradient to this magnitude; 0: no clipping",
+       number());
   flag(command, "--accumulate", to.accumulate, "Minibatches per step", whole_number(1, 1 << 20));
   flag(command, "--micro-batches", to.micro_batches, "Split each minibatch into N sequential parts, to save memory",
        whole_number(1, 1 << 20));
@@ -74,7 +75,7 @@ void add_training_flags(CLI::App& command, TrainingFlags& to) {
   flag(command, "--rate-epochs", to.rate_epochs,
        "For step: epochs between changes; for plateau: epochs without a better score before a change",
        whole_number(1, 1 << 20));
-  flag(command, "--warm-up", to.warm_up, "Steps in which the learning rate grows to its full value",
+  flag(command, "--warm-up", to.warm_up, "Warm-up: steps in which the learning rate grows linearly to its full value",
        whole_number(0, 1 << 30));
   flag(command, "--average", to.average,
        "Decay of averages of the parameters over steps, which are then scored; 0: scores the last parameters",

@@ -249,7 +249,7 @@ void add_member_flags(CLI::App& command, MemberFlags& to) {
   flag(command, "--comm-timeout", to.timeout, "Seconds that a call waits for a device or process whose part is missing",
        whole_number(1, 86400));
   flag(command, "--compress", to.compress,
-       "How gradients travel between members: none, or rounded to 16 bits; what is lost is added to the next gradient",
+       "Compression of gradients between members: none, or rounding to 16 bits with error feedback",
        one_of({"none", "bfloat16"}));
   flag(command, "--local-steps", to.local_steps,
        "Steps that members take alone before their parameters are averaged; 1: gradients are summed in each step",
