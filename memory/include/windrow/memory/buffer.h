@@ -123,8 +123,8 @@ class Buffer {
 };
 
 /// What read(buffer) and its kin give an op (see value.h): the bytes as std::span<const std::byte>, or as
-/// std::span<std::byte> for mutate, overwrite and commute. read(as<float>(buffer)) gives elements; bytes at the end that
-/// are no whole element are left out.
+/// std::span<std::byte> for mutate, overwrite and commute. read(as<float>(buffer)) gives elements; bytes at the end
+/// that are no whole element are left out.
 template <class T, AccessKind kind>
 class BufferAccess {
  public:
