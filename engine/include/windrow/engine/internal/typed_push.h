@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -31,7 +32,9 @@ struct ParametersOf<R (*)(P...) noexcept> {
   using type = std::tuple<P...>;
 };
 template <class Member>
-struct OfCall;
+struct OfCall {
+  using type = void;
+};
 template <class C, class R, class... P>
 struct OfCall<R (C::*)(P...)> {
   using type = std::tuple<P...>;
@@ -102,9 +105,10 @@ constexpr bool check_function() {
       return Check<std::tuple<Argument...>, Parameters, std::index_sequence_for<Argument...>>::fine;
     }
   } else {
-    static_assert(std::is_invocable_v<F&, Argument...> || std::is_invocable_v<F&, OpContext&, Argument...>,
-                  "the op's function cannot be called with what its accesses give: const T& for a read, T& for "
-                  "mutate, overwrite and commute, in the order of the list");
+    static_assert(
+        std::disjunction_v<std::is_invocable<F&, Argument...>, std::is_invocable<F&, OpContext&, Argument...>>,
+        "the op's function cannot be called with what its accesses give: const T& for a read, T& for "
+        "mutate, overwrite and commute, in the order of the list");
   }
   return true;
 }
@@ -118,10 +122,11 @@ struct Call {
   decltype(auto) operator()(OpContext& context) {
     return std::apply(
         [&](auto&... each) -> decltype(auto) {
-          if constexpr (std::is_invocable_v<F&, OpContext&, decltype(each(context))...>) {
-            return function(context, each(context)...);
+          // First without the context, which the body of a generic lambda need not accept.
+          if constexpr (std::is_invocable_v<F&, decltype(each(context))...>) {
+            return std::invoke(function, each(context)...);
           } else {
-            return function(each(context)...);
+            return std::invoke(function, context, each(context)...);
           }
         },
         kept);
@@ -132,6 +137,15 @@ template <class F, TypedAccess... A>
 auto call_of(F&& function, const A&... accesses) {
   static_assert(check_function<std::decay_t<F>, ArgumentOf<A>...>());
   return Call<std::decay_t<F>, decltype(accesses.kept())...>{std::forward<F>(function), {accesses.kept()...}};
+}
+
+/// The same as an OpFunction, which is empty for an empty function.
+template <class Op, class F, TypedAccess... A>
+Op op_of(F&& function, const A&... accesses) {
+  if constexpr (Op::template may_be_empty<std::remove_cvref_t<F>>) {
+    if (function == nullptr) return nullptr;
+  }
+  return call_of(std::forward<F>(function), accesses...);
 }
 
 /// Calls f(AccessList).
