@@ -42,6 +42,42 @@ struct ReductionOptions {
 /// add alone.
 template <class T, class Combine = std::plus<T>>
 class Reduction {
+  /// Occupies its own cache lines, since ops on other cores write the neighbouring parts.
+  struct alignas(64) Part {
+    T value;
+  };
+  struct State {
+    State(T none, Combine how, std::size_t ways)
+        : neutral(std::move(none)), combine(std::move(how)), whole(neutral), parts(ways, Part{neutral}) {}
+
+    const T neutral;
+    Combine combine;
+    T whole;
+    std::vector<Part> parts;
+  };
+  /// What an op receives, and the state, which the op keeps.
+  template <AccessKind kind>
+  class Shared {
+   public:
+    static constexpr std::size_t count = 1;
+    struct Kept {
+      std::shared_ptr<State> state;
+      Accessed<T, kind>* object;
+      Accessed<T, kind>& operator()(OpContext&) const { return *object; }
+    };
+
+    Shared(Var var, std::shared_ptr<State> state, T* object) : var_(var), kept_{std::move(state), object} {}
+    template <class F>
+    void list(F&& add) const {
+      add(Access{var_, kind});
+    }
+    Kept kept() const { return kept_; }
+
+   private:
+    Var var_;
+    Kept kept_;
+  };
+
  public:
   /// `combine(x, neutral)` must equal x for any x. The initial value is `neutral`. Throws MisuseError if `ways` is out
   /// of range.
@@ -96,13 +132,11 @@ class Reduction {
   Access mutate(std::source_location from = std::source_location::current()) { return windrow::mutate(combined(from)); }
 
   /// As read() and mutate(), for pushes of functions that receive const T& and T&.
-  friend ObjectAccess<T, AccessKind::read> read(Reduction& of,
-                                                std::source_location from = std::source_location::current()) {
-    return {of.combined(from), &of.state_->whole};
+  friend Shared<AccessKind::read> read(Reduction& of, std::source_location from = std::source_location::current()) {
+    return {of.combined(from), of.state_, &of.state_->whole};
   }
-  friend ObjectAccess<T, AccessKind::mutate> mutate(Reduction& of,
-                                                    std::source_location from = std::source_location::current()) {
-    return {of.combined(from), &of.state_->whole};
+  friend Shared<AccessKind::mutate> mutate(Reduction& of, std::source_location from = std::source_location::current()) {
+    return {of.combined(from), of.state_, &of.state_->whole};
   }
 
   /// The value. Use it only inside an op, or after a wait, with an access from read() or mutate().
@@ -123,24 +157,10 @@ class Reduction {
   }
 
  private:
-  /// Occupies its own cache lines, since ops on other cores write the neighbouring parts.
-  struct alignas(64) Part {
-    T value;
-  };
-  struct State {
-    State(T none, Combine how, std::size_t ways)
-        : neutral(std::move(none)), combine(std::move(how)), whole(neutral), parts(ways, Part{neutral}) {}
-
-    const T neutral;
-    Combine combine;
-    T whole;
-    std::vector<Part> parts;
-  };
-
   template <class F, class... A>
   void add_typed(F&& function, const PushOptions& options, const A&... accesses) {
     std::lock_guard lock(mutex_);
-    const ObjectAccess<T, AccessKind::mutate> part(parts_[next_], &state_->parts[next_].value);
+    const Shared<AccessKind::mutate> part(parts_[next_], state_, &state_->parts[next_].value);
     engine_->push(std::forward<F>(function), part, accesses..., options);
     next_ = (next_ + 1) % parts_.size();
     added_ = std::min(added_ + 1, parts_.size());
@@ -167,8 +187,14 @@ class Reduction {
   }
 
   void end() noexcept {
-    for (const Var part : parts_) typed::end(engine_, part, state_, "the reduction");
-    typed::end(engine_, whole_, state_, "the reduction");
+    Engine* const engine = engine_.get();
+    if (engine == nullptr) return;
+    try {
+      for (const Var part : parts_) EngineUse::retire(*engine, part, "the reduction");
+      EngineUse::retire(*engine, whole_, "the reduction");
+    } catch (const std::exception&) {
+      // No memory for the retires: the variables stay until the engine ends.
+    }
   }
 
   EngineRef engine_;
