@@ -1,6 +1,7 @@
 // What an op on an ordered lane may rely on while it issues work, and how much may be in flight.
 #include "sim_device.h"
 #include "support.h"
+#include "windrow/engine/internal/engine_use.h"
 
 namespace windrow::testing {
 namespace {
@@ -52,6 +53,40 @@ TEST_P(LaneIssueTest, AnOpIssuesInsideASectionOfItsLane) {
   EXPECT_EQ(lane->sections(), 7);  // the point of an asynchronous op has a section of its own
   EXPECT_EQ(lane->open_sections(), 0);
   EXPECT_EQ(other->sections(), 0);
+}
+
+TEST_P(ThreadedLaneIssueTest, AVariableIsIdleWhenNoOpIsPendingOnIt) {
+  EXPECT_TRUE(EngineUse::is_idle(engine, a, nullptr));
+  std::atomic<bool> open{false};
+  const auto wait_for_gate = [&] {
+    while (!open) std::this_thread::yield();
+  };
+  for (const auto& access : {read(a), mutate(a), commute(a)}) {
+    open = false;
+    engine.push(wait_for_gate, {access});
+    EXPECT_FALSE(EngineUse::is_idle(engine, a, nullptr));
+    EXPECT_TRUE(EngineUse::is_idle(engine, b, nullptr));
+    open = true;
+    engine.wait_all();
+    EXPECT_TRUE(EngineUse::is_idle(engine, a, nullptr));
+  }
+  for (const auto& access : {mutate(a), read(a)}) {
+    lane->hold();
+    std::atomic<bool> issued{false};
+    engine.push([&] { lane->launch([] {}), issued = true; }, {access}, {.lane = on_lane});
+    while (!issued) std::this_thread::yield();
+    // Issued in full when another op of the lane is.
+    engine.push([&] { issued = false; }, {mutate(b)}, {.lane = on_lane});
+    while (issued) std::this_thread::yield();
+    EXPECT_TRUE(EngineUse::is_idle(engine, a, lane.get()));
+    EXPECT_FALSE(EngineUse::is_idle(engine, a, nullptr));
+    EXPECT_FALSE(EngineUse::is_idle(engine, a, other.get()));
+    lane->let_go();
+    engine.wait_all();
+    EXPECT_TRUE(EngineUse::is_idle(engine, a, nullptr));
+  }
+  engine.retire(b);
+  EXPECT_THROW(EngineUse::is_idle(engine, b, nullptr), MisuseError);
 }
 
 TEST_P(LaneIssueTest, AnErrorOfASectionFailsItsOpAlone) {

@@ -360,6 +360,22 @@ TEST(Buffer, MayLeaveItsMemoryToSomebodyElse) {
   engine.wait_all();
 }
 
+TEST(Buffers, AreAllocatedAgainAfterARelease) {
+  Engine engine({.policy = Policy::pool, .workers = 1});
+  const auto memory = std::make_shared<CountingAllocator>();
+  const Buffer buffer(engine, memory, 100, "b");
+  EXPECT_FALSE(buffer.bytes().release());
+  for (int i = 1; i <= 2; ++i) {
+    engine.push([bytes = buffer.bytes()] { bytes.write(); }, {overwrite(buffer.var())});
+    engine.wait({mutate(buffer.var())});
+    EXPECT_EQ(memory->held, 100u);
+    EXPECT_TRUE(buffer.bytes().release());
+    EXPECT_EQ(memory->held, 0u);
+    EXPECT_EQ(memory->allocations, i);
+  }
+  EXPECT_THROW(buffer.bytes().read(), MisuseError);
+}
+
 TEST(Arena, ItsBuffersAreIndependentForTheEngine) {
   Engine engine({.policy = Policy::pool, .workers = 2});
   Arena arena(engine, host_allocator(), 128);

@@ -287,6 +287,60 @@ void use_at_random(CountedPool& of, std::size_t most_held, unsigned seed) {
   for (const auto& [start, bytes] : mine) of.free(start, bytes);
 }
 
+/// Holds pieces of 1 MiB of a pool, and frees one of them when it is asked.
+struct Hoard final : Reclaimable {
+  explicit Hoard(Pool& from, int pieces) : pool(from) {
+    for (int i = 0; i < pieces; ++i) held.push_back(pool.allocate(mib));
+  }
+  ~Hoard() override {
+    while (!held.empty()) reclaim(pool);
+  }
+  bool reclaim(const Allocator& memory) noexcept override {
+    EXPECT_EQ(&memory, &pool);
+    ++asked;
+    if (held.empty() || keeps) return false;
+    pool.deallocate(held.back(), mib);
+    held.pop_back();
+    return true;
+  }
+
+  Pool& pool;
+  std::vector<std::byte*> held;
+  std::atomic<int> asked = 0;
+  std::atomic<bool> keeps = false;
+};
+
+TEST(Pool, AsksForMemoryInTurnBeforeARequestFails) {
+  CountedPool of({.limit = 4 * mib, .below = PoolOptions::Below::fast});
+  const auto one = std::make_shared<Hoard>(of.pool, 2), two = std::make_shared<Hoard>(of.pool, 2);
+  of.pool.add_reclaimable(one);
+  of.pool.add_reclaimable(two);
+  of.pool.add_reclaimable(std::make_shared<Hoard>(of.pool, 0));  // gone
+  std::vector<std::byte*> taken = {of.take(mib), of.take(mib)};
+  EXPECT_EQ(one->held.size(), 1u);
+  EXPECT_EQ(two->held.size(), 1u);
+  EXPECT_EQ(one->asked + two->asked, 2);
+  taken.push_back(of.take(mib));
+  taken.push_back(of.take(mib));
+  EXPECT_EQ(error_of<OutOfMemory>([&] { of.take(mib); }),
+            "pool of counting: 1048576 bytes are not to be had; 4194304 are in use, and 1048576 bytes beside the "
+            "4194304 taken would exceed the limit of 4194304");
+  for (std::byte* const start : taken) of.free(start, mib);
+}
+
+TEST(Pool, AsksAgainWhileItWaits) {
+  CountedPool of({.limit = 2 * mib, .patience = std::chrono::nanoseconds::max(), .below = PoolOptions::Below::fast});
+  const auto hoard = std::make_shared<Hoard>(of.pool, 2);
+  hoard->keeps = true;
+  of.pool.add_reclaimable(hoard);
+  std::jthread later([&] {
+    while (hoard->asked < 2) std::this_thread::yield();
+    hoard->keeps = false;
+  });
+  of.free(of.take(mib), mib);
+  EXPECT_EQ(hoard->held.size(), 1u);
+}
+
 TEST(Pool, GivesBlocksThatAreApartAndKeepsItsLimitWhateverThreadsDo) {
   for (const auto below : {PoolOptions::Below::slow, PoolOptions::Below::fast}) {
     for (const unsigned threads : {1u, 4u}) {

@@ -103,6 +103,14 @@ TEST_F(Placed, GraphsUseTensorsThatAreHeld) {
   EXPECT_EQ(w.copies(), 6u);  // there and back
 }
 
+TEST_F(Placed, TypedPushesReceiveTheCopyOnTheDevice) {
+  engine.push([](Matrix<float> to) { to.row(0)[0] = 1, to.row(0)[1] = 2; }, overwrite(w.overwrite_on(host)));
+  engine.push([](Matrix<float> all) { all.row(0)[0] += 4; }, mutate(w.on(other)));
+  engine.push([](Matrix<float> all) { all.row(0)[1] += all.row(0)[0]; }, mutate(w.on(host)));
+  EXPECT_EQ(w.get(), (Floats{5, 7}));
+  EXPECT_EQ(w.copies(), 2u);
+}
+
 TEST_F(Placed, CopiesAreOpsWithTheNameOfTheDevice) {
   Device cpu = host_device(engine);
   cpu.name = "cpu:7";
