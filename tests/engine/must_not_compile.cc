@@ -46,5 +46,10 @@ void wrong(windrow::Engine& engine, windrow::Value<Tile>& x, windrow::Value<Tile
   engine.declare([](const Tile&, int&) {}, read(x));
 #elif CASE == 12  // a reduction
   windrow::Reduction<int>(engine, 0).add([](int& part, Tile& t) { part += t.pixels[0]; }, read(x));
+#elif CASE == 13  // writes elements of constants
+  const windrow::Values<Tile>& constants = tiles;
+  engine.push([](std::span<Tile> all) { all[0] = {}; }, mutate(all(constants)));
+#elif CASE == 14  // has no objects
+  windrow::Values<bool>(engine, "flags", 3);
 #endif
 }
