@@ -134,14 +134,15 @@ Generator::Generator(Engine& engine, std::uint64_t seed, std::uint32_t stream, S
               {.name = "seed", .pushed_at = from});
 }
 
+Draw Generator::next(std::uint64_t seed, std::uint32_t stream, const Bytes& draws) {
+  return Draw(seed, (*std::launder(reinterpret_cast<std::uint64_t*>(draws.update())))++, stream);
+}
+
 template <class T, class Four>
 void Generator::push(const TensorOf<T>& out, OpName name, Site pushed_at, Four four) {
-  out.fill(
-      [seed = seed_, stream = stream_, bytes = draws_.bytes(), four](const Matrix<T>& to) {
-        auto& draws = *std::launder(reinterpret_cast<std::uint64_t*>(bytes.update()));
-        Draw(seed, draws++, stream).fill(to, four);
-      },
-      {mutate(var())}, {.name = name, .pushed_at = pushed_at});
+  out.fill([seed = seed_, stream = stream_, bytes = draws_.bytes(),
+            four](const Matrix<T>& to) { next(seed, stream, bytes).fill(to, four); },
+           {windrow::mutate(var())}, {.name = name, .pushed_at = pushed_at});
 }
 
 void Generator::uniform(const Tensor& out, float low, float high, Site pushed_at) {
@@ -154,13 +155,6 @@ void Generator::normal(const Tensor& out, float mean, float deviation, Site push
 
 void Generator::dropout_keys(const IntTensor& out, Site pushed_at) {
   push(out, "dropout_keys", pushed_at, keys_four(out));
-}
-
-GeneratorAccess::GeneratorAccess(const Generator& generator)
-    : var_(generator.var()), kept_{generator.draws_.bytes(), generator.seed_, generator.stream_} {}
-
-Draw GeneratorAccess::Kept::operator()(OpContext&) const {
-  return Draw(seed, (*reinterpret_cast<std::uint64_t*>(draws.update()))++, stream);
 }
 
 }  // namespace windrow

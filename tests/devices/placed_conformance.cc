@@ -151,6 +151,23 @@ TEST_P(OnDevice, EndsAPlacedTensorBeforeItsOpsRun) {
     EXPECT_EQ(results[static_cast<std::size_t>(i)].get(), Floats(650, static_cast<float>(i)));
 }
 
+/// An op of the device's lane receives the device's addresses; one of the host is refused.
+TEST_P(OnDevice, GivesTensorsToOpsOfItsLane) {
+  const Tensor x = tensor(2, 2, {1, 2, 3, 4}, "x");
+  auto seen = std::make_shared<Floats>(4);
+  engine.push(
+      [seen, view = x.view()](OpContext& op, Matrix<const float> rows) {
+        EXPECT_EQ(rows.data, view.read(op.lane()).data);
+        view.download(op.lane(), seen->data());
+      },
+      read(x), {.lane = device.lane});
+  engine.wait({mutate(x.var())});
+  EXPECT_EQ(*seen, (Floats{1, 2, 3, 4}));
+  if (device.on_host()) return;
+  engine.push([](Matrix<float>) { ADD_FAILURE(); }, mutate(x), {.name = "on the host"});
+  expect_error<OpError>([&] { engine.wait(x.var()); }, "is accessed by an op on the host");
+}
+
 TEST_P(OnDevice, RefusesAPlaceOfAnotherEngine) {
   const PlacedTensor w(device, 1, 2, "w");
   Engine other({.policy = Policy::serial});

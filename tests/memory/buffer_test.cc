@@ -58,17 +58,17 @@ TEST_P(BufferOnEveryPolicy, GivesOpsItsBytes) {
   Value<int> sum(engine, "sum");
   {
     Buffer buffer(engine, memory, 10, "ten");
-    engine.push([](std::span<int> all) { all[0] = 5, all[1] = 7; }, overwrite(as<int>(buffer)));
+    engine.push([](std::span<int> all) { all[0] = 5, all[1] = 7; }, overwrite(buffer.as<int>()));
     engine.push([](std::span<std::byte> all) { all[9] = all[0]; }, mutate(buffer));
-    engine.push([](std::span<int> all) { all[1] += 1; }, commute(as<int>(buffer)));
+    engine.push([](std::span<int> all) { all[1] += 1; }, commute(buffer.as<int>()));
     const auto add = [](std::span<const int> numbers, std::span<const std::byte> all, int& s) {
       s = numbers[0] + numbers[1] + static_cast<int>(all[9]) + 1000 * static_cast<int>(numbers.size());
     };
-    engine.push(add, read(as<int>(buffer)), read(buffer), overwrite(sum));
+    engine.push(add, read(buffer.as<int>()), read(buffer), overwrite(sum));
   }
   EXPECT_EQ(sum.get(), 5 + 8 + 5 + 2000);
   Buffer empty(engine, memory, 10, "empty");
-  engine.push([](std::span<const int> all, int& s) { s = all[0]; }, read(as<int>(empty)), overwrite(sum));
+  engine.push([](std::span<const int> all, int& s) { s = all[0]; }, read(empty.as<int>()), overwrite(sum));
   expect_error<OpError>([&] { sum.get(); }, "'empty'");
   sum.set(0);
 }

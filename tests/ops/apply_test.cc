@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "tests/ops/host_tensors.h"
-#include "windrow/engine/value.h"
 
 namespace windrow::testing {
 namespace {
@@ -18,26 +17,6 @@ TEST_F(Apply, OperandsOfNoRowsGiveNoRows) {
   EXPECT_EQ(y.get(), Floats{});
   EXPECT_EQ(apply(host, op::neg, {.in = {Tensor(host, 0, 2)}}).get(), Floats{});  // nothing to write, nothing to read
   EXPECT_EQ(apply(host, op::column_sum, {.in = {y}}).get(), (Floats{0, 0}));
-}
-
-TEST_F(Apply, FunctionsReceiveTheRowsOfTensors) {
-  Value<float> sum(engine, "sum");
-  {
-    const Tensor x = tensor(2, 3, {1, 2, 3, 4, 5, 6}), y(host, 2, 1, "y");
-    const IntTensor column(host, 1, 1, "column");
-    column.set({2});
-    const auto take = [](Matrix<const float> rows, Matrix<const std::int32_t> at, Matrix<float> out) {
-      for (Index i = 0; i < rows.rows; ++i) out.row(i)[0] = rows.row(i)[at.row(0)[0]];
-    };
-    engine.push(take, read(x), read(column), overwrite(y), {.name = "take"});
-    engine.push([](Matrix<float> part) { part.row(0)[0] *= 10; }, mutate(x.column_range(1, 2)));
-    engine.push([](Matrix<float> part) { part.row(0)[0] = 100; }, overwrite(x.row_range(1, 2)));  // keeps the others
-    const auto add = [](Matrix<const float> rows, Matrix<const float> taken, float& s) {
-      s = rows.row(0)[1] + rows.row(1)[0] + rows.row(1)[2] + taken.row(0)[0] + taken.row(1)[0];
-    };
-    engine.push(add, read(x), read(y), overwrite(sum));
-  }
-  EXPECT_EQ(sum.get(), 20 + 100 + 6 + 3 + 6);
 }
 
 TEST_F(Apply, TensorsPassThroughForwardingFunctions) {

@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "tests/ops/host_tensors.h"
-#include "windrow/engine/value.h"
 #include "windrow/ops/apply.h"
 
 namespace windrow::testing {
@@ -223,15 +222,6 @@ TEST_F(Random, DropoutBySeedsOfRowsIsDropoutByEachSeed) {
                 {next, next + 1, next + 2, static_cast<std::int32_t>(seed), static_cast<std::int32_t>(seed >> 32)});
   }
   EXPECT_EQ(dropped(filled(3, 38, 1), ints(3, 5, keys), op::dropout_by(0.5, 99, 2)), expected);
-}
-
-TEST_F(Random, FunctionsReceiveDrawsOfGenerators) {
-  Value<float> coin(engine, "coin");
-  Generator random(engine, 7);
-  const Tensor first(host, 1, 4);
-  random.uniform(first, 0, 1);
-  engine.push([](Draw draw, float& c) { c = draw.uniform(2); }, mutate(random), overwrite(coin));
-  EXPECT_EQ(coin.get(), Draw(7, 1).uniform(2));
 }
 
 TEST_F(Random, BadRangesAreNamed) {

@@ -1,9 +1,12 @@
 // Buffers: memory with a variable. Start here.
 //
 //   windrow::Buffer squares(engine, host_allocator(), 1000 * sizeof(int), "squares");
-//   engine.push([](std::span<int> all) { fill(all); }, overwrite(as<int>(squares)));
-//   engine.push([bytes = squares.bytes()] { show(reinterpret_cast<const int*>(bytes.read())); },  // the same, untyped
-//               {read(squares.var())});
+//   engine.push([](std::span<int> all) { fill(all); }, overwrite(squares.as<int>()));
+//   engine.push([](std::span<const int> all) { print(all); }, read(squares.as<int>()));
+//
+// An op receives what it declares (value.h): a span of const T for a read, and of T for mutate, overwrite and commute;
+// read(squares) gives a span of bytes. In a device's memory the addresses are the device's, and the op must be pushed
+// to a lane of it. Ops whose accesses are known only at run time capture Bytes instead, and list var().
 //
 // A buffer's memory is freed by an engine op, which runs when all ops that were pushed with its variable have finished,
 // so nobody waits for a free. Memory is allocated as late as possible: by the first op that writes it.
@@ -84,6 +87,16 @@ class Bytes {
   State* state_;
 };
 
+/// A buffer's bytes as objects of type T, for read(), mutate(), overwrite() and commute(). A handle, valid until the
+/// buffer ends.
+template <class T>
+struct BufferAs {
+  static_assert(std::is_trivially_copyable_v<T>, "Buffer::as<T>(): T must be trivially copyable");
+  Var var;
+  Bytes bytes;
+  std::size_t count;
+};
+
 /// An owner: it does not copy, and its destructor pushes an op that retires the variable and frees the memory. After
 /// the engine's shutdown, and after the engine's end, which a buffer may outlive, the destructor frees the memory at
 /// once. Nobody else may retire the variable: the memory would never be freed.
@@ -107,6 +120,11 @@ class Buffer {
   LaneId lane() const { return lane_; }
   /// Throw MisuseError if the buffer was moved from.
   Bytes bytes() const;
+  /// As many objects as the buffer has room for.
+  template <class T>
+  BufferAs<T> as() const {
+    return {var_, bytes(), size_ / sizeof(T)};
+  }
   const std::shared_ptr<Allocator>& memory() const;
 
  private:
@@ -122,71 +140,56 @@ class Buffer {
   Bytes::State* state_;  // null if moved from; once the freeing op is pushed, that op owns the state
 };
 
-/// What read(buffer) and its kin give an op (see value.h): the bytes as std::span<const std::byte>, or as
-/// std::span<std::byte> for mutate, overwrite and commute. read(as<float>(buffer)) gives elements; bytes at the end that
-/// are no whole element are left out.
+/// What read(buffer.as<T>()) and the like return; see typed_access.h. Fails the op as Bytes::write() does for an
+/// overwrite, and otherwise as read() and update().
 template <class T, AccessKind kind>
 class BufferAccess {
  public:
   static constexpr std::size_t count = 1;
   struct Kept {
     Bytes bytes;
-    std::size_t size;
-    std::span<Accessed<T, kind>> operator()(OpContext& context) const {
-      return {reinterpret_cast<Accessed<T, kind>*>(first(context.lane())), size / sizeof(T)};
-    }
-    Accessed<std::byte, kind>* first(Lane* lane) const {
+    std::size_t objects;
+    std::span<Accessed<T, kind>> operator()(OpContext& op) const {
       if constexpr (kind == AccessKind::read) {
-        return bytes.read(lane);
+        return {reinterpret_cast<const T*>(bytes.read(op.lane())), objects};
       } else {
-        return kind == AccessKind::overwrite ? bytes.write(lane) : bytes.update(lane);
+        constexpr bool fresh = kind == AccessKind::overwrite;
+        return {reinterpret_cast<T*>(fresh ? bytes.write(op.lane()) : bytes.update(op.lane())), objects};
       }
     }
   };
 
-  explicit BufferAccess(const Buffer& buffer) : var_(buffer.var()), kept_{buffer.bytes(), buffer.size()} {}
+  explicit BufferAccess(const BufferAs<T>& of) : of_(of) {}
   template <class F>
   void list(F&& add) const {
-    add(Access{var_, kind});
+    add(Access{of_.var, kind});
   }
-  Kept kept() const { return kept_; }
+  Kept kept() const { return {of_.bytes, of_.count}; }
 
  private:
-  Var var_;
-  Kept kept_;
+  BufferAs<T> of_;
 };
 
-/// A buffer as elements of a trivially copyable type.
 template <class T>
-struct BufferOf {
-  static_assert(std::is_trivially_copyable_v<T>, "as<T>(buffer): expected a trivially copyable T");
-  const Buffer& buffer;
-};
-template <class T>
-BufferOf<T> as(const Buffer& buffer) {
-  return {buffer};
-}
-
-template <class T>
-BufferAccess<T, AccessKind::read> read(BufferOf<T> of) {
-  return BufferAccess<T, AccessKind::read>(of.buffer);
+auto read(const BufferAs<T>& all) {
+  return BufferAccess<T, AccessKind::read>(all);
 }
 template <class T>
-BufferAccess<T, AccessKind::mutate> mutate(BufferOf<T> of) {
-  return BufferAccess<T, AccessKind::mutate>(of.buffer);
+auto mutate(const BufferAs<T>& all) {
+  return BufferAccess<T, AccessKind::mutate>(all);
 }
 template <class T>
-BufferAccess<T, AccessKind::overwrite> overwrite(BufferOf<T> of) {
-  return BufferAccess<T, AccessKind::overwrite>(of.buffer);
+auto overwrite(const BufferAs<T>& all) {
+  return BufferAccess<T, AccessKind::overwrite>(all);
 }
 template <class T>
-BufferAccess<T, AccessKind::commute> commute(BufferOf<T> of) {
-  return BufferAccess<T, AccessKind::commute>(of.buffer);
+auto commute(const BufferAs<T>& all) {
+  return BufferAccess<T, AccessKind::commute>(all);
 }
-inline auto read(const Buffer& buffer) { return read(as<std::byte>(buffer)); }
-inline auto mutate(const Buffer& buffer) { return mutate(as<std::byte>(buffer)); }
-inline auto overwrite(const Buffer& buffer) { return overwrite(as<std::byte>(buffer)); }
-inline auto commute(const Buffer& buffer) { return commute(as<std::byte>(buffer)); }
+inline auto read(const Buffer& buffer) { return read(buffer.as<std::byte>()); }
+inline auto mutate(const Buffer& buffer) { return mutate(buffer.as<std::byte>()); }
+inline auto overwrite(const Buffer& buffer) { return overwrite(buffer.as<std::byte>()); }
+inline auto commute(const Buffer& buffer) { return commute(buffer.as<std::byte>()); }
 
 /// Allocates several buffers in one block of memory. The block is allocated by the first write to any of the buffers,
 /// and freed when all of them and the arena are gone. (In later launches of a graph, a buffer that ends in the graph

@@ -4,7 +4,7 @@
 //   windrow::Generator random(engine, seed);
 //   random.uniform(y, -1, 1);                      // draw 0 of the generator
 //   random.uniform(z, -1, 1);                      // draw 1
-//   engine.push([](windrow::Draw draw, float& coin) { coin = draw.uniform(0); }, mutate(random), overwrite(coin));
+//   engine.push([](Draw draw, Tile& tile) { tile[0] = draw.uniform(0); }, mutate(random), mutate(tile));  // draw 2
 //
 // A number is a function of a key and a counter (philox.h). The key is the seed. A Draw names a part of the counters,
 // and is a value without a state: an op that fails and is repeated draws the same numbers, draws run in any order and
@@ -82,31 +82,35 @@ class Generator {
   void normal(const Tensor& out, float mean, float deviation, Site pushed_at = Site::current());
   void dropout_keys(const IntTensor& out, Site pushed_at = Site::current());
 
+  /// What mutate(generator) returns; see typed_access.h. The op receives the next Draw.
+  class Access;
+  friend Access mutate(const Generator& generator);
+
  private:
   template <class T, class Four>
   void push(const TensorOf<T>& out, OpName name, Site pushed_at, Four four);
+  /// In an op that mutates the variable: counts a draw.
+  static Draw next(std::uint64_t seed, std::uint32_t stream, const Bytes& draws);
 
-  friend class GeneratorAccess;
   std::uint64_t seed_;
   std::uint32_t stream_;
   Buffer draws_;  // a std::uint64_t: the number of draws so far
 };
 
-/// What mutate(generator) gives an op (see value.h): the next draw.
-class GeneratorAccess {
+class Generator::Access {
  public:
   static constexpr std::size_t count = 1;
   struct Kept {
-    Bytes draws;
     std::uint64_t seed;
     std::uint32_t stream;
-    Draw operator()(OpContext&) const;
+    Bytes draws;
+    Draw operator()(OpContext&) const { return next(seed, stream, draws); }
   };
 
-  explicit GeneratorAccess(const Generator& generator);
+  explicit Access(const Generator& of) : var_(of.var()), kept_{of.seed_, of.stream_, of.draws_.bytes()} {}
   template <class F>
   void list(F&& add) const {
-    add(mutate(var_));
+    add(windrow::mutate(var_));
   }
   Kept kept() const { return kept_; }
 
@@ -114,6 +118,7 @@ class GeneratorAccess {
   Var var_;
   Kept kept_;
 };
-inline GeneratorAccess mutate(Generator& generator) { return GeneratorAccess(generator); }
+
+inline Generator::Access mutate(const Generator& generator) { return Generator::Access(generator); }
 
 }  // namespace windrow

@@ -1,8 +1,14 @@
-// Tensors: views of buffers as rows of equal width. apply.h has operators on them.
+// Tensors: views of buffers as rows of equal width.
 //
-//   windrow::Tensor x(device, 2, 3, "x"), sums(device, 2, 1, "sums");
+//   windrow::Tensor x(host, 2, 3, "x"), sums(host, 2, 1, "sums");
 //   x.set({1, 2, 3, 4, 5, 6});
-//   engine.push([](windrow::Matrix<const float> rows, windrow::Matrix<float> sums) { ... }, read(x), overwrite(sums));
+//   engine.push([](windrow::Matrix<const float> x, windrow::Matrix<float> sums) {
+//     for (windrow::Index i = 0; i < x.rows; ++i) sums(i, 0) = std::accumulate(x.row(i), x.row(i) + x.width, 0.0f);
+//   }, read(x), overwrite(sums), {.lane = host.lane});
+//
+// An op receives what it declares (value.h): a Matrix of const elements for a read, and of elements for mutate,
+// overwrite and commute. Rows are apart by the stride, which may exceed the width. In a device's memory the addresses
+// are the device's: the function takes an OpContext& first, and issues work on OpContext::lane().
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -122,19 +128,19 @@ class TensorOf {
   LaneId copy_out_;  // of get()
 };
 
-/// What read(tensor) and its kin give an op (see value.h): the rows as Matrix<const T>, or as Matrix<T> for mutate and
-/// overwrite. On an ordered lane the pointer is the device's. An overwrite of a part of a buffer counts as mutate.
+/// What read(tensor) and the like return; see typed_access.h. Fails the op as View::write() does for an overwrite, and
+/// otherwise as read() and update().
 template <class T, AccessKind kind>
 class TensorAccess {
  public:
   static constexpr std::size_t count = 1;
   struct Kept {
     typename TensorOf<T>::View view;
-    Matrix<Accessed<T, kind>> operator()(OpContext& context) const {
+    Matrix<Accessed<T, kind>> operator()(OpContext& op) const {
       if constexpr (kind == AccessKind::read) {
-        return view.read(context.lane());
+        return view.read(op.lane());
       } else {
-        return kind == AccessKind::overwrite ? view.write(context.lane()) : view.update(context.lane());
+        return kind == AccessKind::overwrite ? view.write(op.lane()) : view.update(op.lane());
       }
     }
   };
@@ -154,16 +160,21 @@ class TensorAccess {
 };
 
 template <class T>
-TensorAccess<T, AccessKind::read> read(const TensorOf<T>& tensor) {
+auto read(const TensorOf<T>& tensor) {
   return TensorAccess<T, AccessKind::read>(tensor);
 }
 template <class T>
-TensorAccess<T, AccessKind::mutate> mutate(const TensorOf<T>& tensor) {
+auto mutate(const TensorOf<T>& tensor) {
   return TensorAccess<T, AccessKind::mutate>(tensor);
 }
+/// The op writes all elements of the tensor; of a view of a part, the others keep their values.
 template <class T>
-TensorAccess<T, AccessKind::overwrite> overwrite(const TensorOf<T>& tensor) {
+auto overwrite(const TensorOf<T>& tensor) {
   return TensorAccess<T, AccessKind::overwrite>(tensor);
+}
+template <class T>
+auto commute(const TensorOf<T>& tensor) {
+  return TensorAccess<T, AccessKind::commute>(tensor);
 }
 
 using Tensor = TensorOf<float>;

@@ -23,6 +23,11 @@ struct Matrix {
     assert(0 <= i && i < rows);
     return data + i * stride;
   }
+  /// An element, of a matrix in memory that the caller can access.
+  constexpr T& operator()(Index i, Index j) const {
+    assert(0 <= j && j < width);
+    return row(i)[j];
+  }
   /// True if the rows are contiguous.
   constexpr bool dense() const { return stride == width || rows <= 1; }
 
