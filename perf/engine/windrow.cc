@@ -187,7 +187,7 @@ class ValuesSystem : public System {
   }
 
   Engine engine_;
-  Values<Cell> cells_;
+  windrow::Values<Cell> cells_;
 };
 
 template <WindrowSystem::Way way>
