@@ -293,6 +293,35 @@ TEST_F(ValuesOfPool, AreAwaitedByCoroutines) {
   row[0].set(0);
 }
 
+TEST_F(ValuesOfPool, TakeAnythingThatCanBeCalled) {
+  struct Object {
+    int number = 0;
+    void bump() { ++number; }
+  };
+  struct Qualified {
+    void operator()(int& x) & { x = 1; }
+  };
+  Value<int> x(engine, "x");
+  Value<Object> object(engine, "object");
+  engine.push([](OpContext&, int& n) { return n = 3; }, mutate(x), {});
+  engine.push(&Object::bump, mutate(object));
+  EXPECT_EQ(x.get(), 3);
+  EXPECT_EQ(object.get().number, 1);
+  engine.push(Qualified(), mutate(x));
+  EXPECT_EQ(x.get(), 1);
+  expect_error<MisuseError>([&] { engine.push(std::function<void(int&)>(), mutate(x), {.name = "none"}); },
+                            {"op 'none' ", "was given no function"});
+  EXPECT_EQ(x.get(), 1);
+}
+
+TEST_F(ValuesOfPool, ThatWereMovedFromAreEmpty) {
+  Values<int> row(engine, "row", 2), other = std::move(row);
+  EXPECT_EQ(row.size(), 0u);
+  Value<std::size_t> size = engine.run([](std::span<const int> none) { return none.size(); }, read(all(row)));
+  EXPECT_EQ(size.get(), 0u);
+  EXPECT_EQ(other.size(), 2u);
+}
+
 TEST_F(ValuesOfPool, OfAnotherEngineAreRefused) {
   Engine other;
   Value<int> x(other, "x");

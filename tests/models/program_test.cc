@@ -258,7 +258,7 @@ class DamagedPrograms : public Programs {
           rows.set(std::vector<float>(static_cast<std::size_t>(graph.vertices() * width), 0.5f));
           given.emplace(name, Given{rows});
         }
-        const Minibatch minibatch = runner.run({&pointer, 1}, given);
+        const Minibatch minibatch = runner.run(std::span(&pointer, 1), given);
         for (const auto& [name, width] : program.outputs) static_cast<void>(minibatch.output(name).get());
       } catch (const MisuseError&) {
       } catch (const OpError&) {

@@ -2,8 +2,8 @@
 // way.
 //
 // A record is divided into runs while it is written (RunCutter). Then neighbouring runs are merged if their
-// patterns occur only one after the other: so a cell that is divided by chance, for example because it looks up its
-// word in the middle, becomes one vertex. Such pairs of patterns are learned from the record itself and remembered.
+// patterns occur only one after the other. So a cell that was divided by chance becomes one vertex, for example a cell
+// that looks up its word in the middle. Such pairs of patterns are learned from the record itself and remembered.
 // Runs of different instances are not merged, since the order of instances says nothing about the program.
 #pragma once
 

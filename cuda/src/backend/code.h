@@ -18,10 +18,10 @@ struct KernelNeeds {
 /// The kernels of one source on one device.
 class Code {
  public:
-  /// Compiles the source, or takes what the same compiler has made of it before with the same options for this
-  /// architecture: files in WINDROW_CUDA_CACHE, by default $XDG_CACHE_HOME/windrow or ~/.cache/windrow; an empty value
-  /// turns them off. A damaged file is replaced. The device keeps the code. Throws Error if the source does not
-  /// compile. Threads: any.
+  /// Compiles the source, or reads the code from a cache of files, by compiler, options and architecture. The variable
+  /// WINDROW_CUDA_CACHE names the cache's folder, by default $XDG_CACHE_HOME/windrow or ~/.cache/windrow; an empty
+  /// value turns the cache off. A damaged file is replaced. The device keeps the code. Throws Error if the source
+  /// does not compile. Threads: any.
   static const Code* of(Hardware& hardware, const std::string& source, const std::vector<KernelNeeds>& kernels);
   Code(const Code&) = delete;
   Code& operator=(const Code&) = delete;

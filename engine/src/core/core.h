@@ -2,9 +2,16 @@
 //
 //   front ──> joins the chains ──> back: release ──> policy ──> back: run ──> leaves the chains ──> back: release ...
 //
-// front.h makes and enters records; back.h runs ops; lane/lane_table.h knows the lanes, graph/launches.h what launches
-// of graphs do on the way, wait/waits.h waits, life.h shutdown and exit, diagnosis/monitor.h traces and reports,
-// back_pressure.h what holds pushing threads back. engine.cc is the public interface on top.
+//   front.h              makes and enters records
+//   back.h               runs ops
+//   lane/lane_table.h    lanes
+//   graph/launches.h     what launches of graphs do on the way
+//   wait/waits.h         waits
+//   life.h               shutdown and exit
+//   diagnosis/monitor.h  traces and reports
+//   back_pressure.h      what holds pushing threads back
+//
+// engine.cc is the public interface on top.
 #pragma once
 
 #include <memory>

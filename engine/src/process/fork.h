@@ -1,14 +1,18 @@
 // What engines do around fork(), so that engines in a forked child work, or report why they do not.
 //
-// Only the thread that forks exists in the child. Before the process is copied, each engine is therefore brought to a
-// state that needs no other thread: pushes from outside are held at the engine's gate until nothing is pending, then
+// Only the thread that forks exists in the child. So before the process is copied, each engine is brought to a state
+// that needs no other thread. First, pushes from outside are held at the engine's gate until nothing is pending. Then
 // all threads are kept out of pushes, and all mutexes are locked. The parent then continues. In the child, the engine
 // discards its threads and starts new ones later. If an engine did not come to rest in time, the child's copy is
 // unusable: it refuses calls, and is leaked when it ends.
 //
-// Order of locks, from first to last: the mutex of Forks; those of the process; for each engine, those taken outside a
-// push; the mutex of all engines' ports; for each engine, its ports and the mutexes that are also taken inside a push;
-// those of the memory of callables.
+// Order of locks, from first to last:
+//   1. the mutex of Forks
+//   2. the mutexes of the process
+//   3. for each engine, the mutexes that are taken outside a push
+//   4. the mutex of all engines' ports
+//   5. for each engine, its ports and the mutexes that are also taken inside a push
+//   6. the mutexes of the memory of callables
 #pragma once
 
 #include <atomic>

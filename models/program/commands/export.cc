@@ -32,7 +32,7 @@ void export_folder(const ExportArguments& arguments) {
 
 void add_export(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
-      "export", "Writes a trained model as one file, which a program runs without the code of the model.");
+      "export", "Writes a trained model to one file, which programs can run without the model's code.");
   const auto to = std::make_shared<ExportArguments>();
   flag(command, "run", to->folder, "Folder of checkpoints, which windrow train --save has written", folder())
       ->required();

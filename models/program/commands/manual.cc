@@ -72,10 +72,10 @@ std::string manual_page(const CLI::App& app) {
     text += lines(command->get_footer());
   }
   return text +
-         ".SH EXIT STATUS\n.TP\n.B 0\nThe command has done its work.\n.TP\n.B 2\n"
-         "An argument or a file is wrong, or the work has failed; a line on standard error says why.\n.PP\n"
-         "A training that SIGINT, SIGTERM or SIGHUP stops ends as that signal ends a program, after it has written its "
-         "checkpoint\nand its report. A second signal ends it at once.\n";
+         ".SH EXIT STATUS\n.TP\n.B 0\nThe command succeeded.\n.TP\n.B 2\n"
+         "An argument or a file is wrong, or the command failed; a line on standard error gives the reason.\n.PP\n"
+         "On SIGINT, SIGTERM or SIGHUP, training writes its checkpoint and its report, and then ends by that signal.\n"
+         "A second signal ends it at once.\n";
 }
 
 }  // namespace

@@ -321,8 +321,8 @@ void add_eval(CLI::App& app) {
   const auto to = std::make_shared<ModelArguments>();
   add_model_flags(eval, *to);
   flag(eval, "--data", to->data,
-       "Folder with the file of the validation set, under the name that it had for the training; or a file to score, "
-       "such as that of a test set; for seq2seq, its name without the language",
+       "File to score, such as a test set; or a folder, whose validation file must have the same name as in training; "
+       "for seq2seq, the file's name without the language",
        scored_data())
       ->default_str("generated data");
   flag(eval, "--batch", to->minibatch, "Samples per minibatch", whole_number(1, 1 << 20));
@@ -332,10 +332,10 @@ void add_eval(CLI::App& app) {
 
 void add_predict(CLI::App& app) {
   CLI::App& predict_command =
-      *app.add_subcommand("predict", "Predicts for texts with a trained model: a line of input each.");
+      *app.add_subcommand("predict", "Applies a trained model to texts, one per line of input.");
   const auto to = std::make_shared<ModelArguments>();
   add_model_flags(predict_command, *to);
-  predict_command.add_option("--text", to->texts, "A text, in place of the lines of standard input")
+  predict_command.add_option("--text", to->texts, "Text to use instead of the lines of standard input")
       ->allow_extra_args(false)  // else a text in square brackets would be taken for a list of texts
       ->type_name("TEXT:a text; several if repeated");
   toggle(predict_command, "--parts", to->predict.parts,
@@ -353,10 +353,10 @@ void add_predict(CLI::App& app) {
 }
 
 void add_sample(CLI::App& app) {
-  CLI::App& command = *app.add_subcommand("sample", "Writes sentences by a trained language model: a line each.");
+  CLI::App& command = *app.add_subcommand("sample", "Samples sentences from a trained language model, one per line.");
   const auto to = std::make_shared<SampleArguments>();
   add_model_flags(command, *to);
-  flag(command, "--lines", to->lines, "Sentences to write", whole_number(1, 1 << 30));
+  flag(command, "--lines", to->lines, "Number of sentences to sample", whole_number(1, 1 << 30));
   flag(command, "--seed", to->sampling.seed, "Seed of the draws", whole_number(0, UINT32_MAX));
   flag(command, "--temperature", to->sampling.temperature, "Sampling temperature; 0 takes the most probable word",
        number());

@@ -186,28 +186,30 @@ void add_simulate(CLI::App& app) {
   const auto to = std::make_shared<SimulateArguments>();
   CLI::App& command = *app.add_subcommand(
       "simulate", "Predicts data-parallel steps on many devices: the real schedule, in virtual time.");
-  flag(command, "--devices", to->devices, "Devices; several numbers have a row each", whole_numbers(1, 4096));
-  flag(command, "--model", to->model, "What a step computes", one_of({"uniform", "vgg16", "bert-base"}));
+  flag(command, "--devices", to->devices, "Number of devices; several numbers give a row each", whole_numbers(1, 4096));
+  flag(command, "--model", to->model, "Model to simulate", one_of({"uniform", "vgg16", "bert-base"}));
   const auto* const layers = flag(command, "--layers", to->layers, "Layers of model uniform", whole_number(1, 1000));
   const auto* const parameters = flag(command, "--parameters", to->parameters,
                                       "Parameters of model uniform, in millions", number_within(0.001, 100000));
-  flag(command, "--computation", to->computation, "Forward and backward pass of a step on one device, in ms",
+  flag(command, "--computation", to->computation, "Time of the forward and backward pass on one device, in ms",
        number_within(0.001, 100000));
-  flag(command, "--update", to->update, "Update of all parameters, in ms", number_within(0, 100000));
-  flag(command, "--network", to->network, "How sums are computed", one_of({"ring", "tree"}));
+  flag(command, "--update", to->update, "Time to update all parameters, in ms", number_within(0, 100000));
+  flag(command, "--network", to->network, "Algorithm of all-reduce", one_of({"ring", "tree"}));
   flag(command, "--bandwidth", to->bandwidths,
-       "Bandwidth of a device's link in each direction, in GB/s; several have rows each",
+       "Bandwidth of a device's link in each direction, in GB/s; several numbers give a row each",
        several(number_within(0.001, 100000), ", separated by commas"));
   flag(command, "--latency", to->latency, "Latency of a message between two devices, in us", number_within(0, 10000));
   flag(command, "--gap", to->gap, "Per-message overhead of the sender (LogGP g), in us", number_within(0, 10000));
-  flag(command, "--jitter", to->jitter, "Each op takes its time times a random factor from 1 - X to 1 + X", fraction());
+  flag(command, "--jitter", to->jitter, "Multiply each op's duration by a random factor from 1 - X to 1 + X",
+       fraction());
   flag(command, "--seed", to->seed, "Seed of the jitter", whole_number(0, 1 << 30));
-  flag(command, "--bucket", to->bucket, "Bucket size: gradients that one call sums, in MB",
+  flag(command, "--bucket", to->bucket, "Bucket size: gradients that one collective sums, in MB",
        number_within(0.001, 100000));
   flag(command, "--part", to->part, "Chunk size of a collective, in MB", number_within(0.01, 100000));
-  flag(command, "--window", to->window, "Chunk size of a collective, in MB", number_within(0.001, 100000));
+  flag(command, "--window", to->window, "Limit on the bytes in flight at a time, in MB; one chunk is always admitted",
+       number_within(0.001, 100000));
   flag(command, "--steps", to->steps, "Steps; the first one does not count", whole_number(2, 100));
-  auto* const without = flag(command, "--without", to->without, "Techniques to leave out", some_of(techniques));
+  auto* const without = flag(command, "--without", to->without, "Techniques to disable", some_of(techniques));
   without->default_str("");
   toggle(command, "--compare", to->compare, "Also simulate with each technique disabled")->excludes(without);
   toggle(command, "--json", to->json, "Prints a line of JSON for each row; shares are from 0 to 1");

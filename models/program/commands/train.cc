@@ -44,18 +44,17 @@ void add_flags(CLI::App& train, Arguments& to) {
   train.get_option("--samples")->excludes(train.get_option("--data"));  // which is used as a whole
   flag(train, "--dropout", to.workload.dropout.element,
        "Rate of dropout of words and states; " + for_models(&WorkloadKind::takes_dropout), fraction());
-  flag(train, "--word-dropout", to.workload.dropout.word, "Rate of dropout of words as a whole; for the same models",
+  flag(train, "--word-dropout", to.workload.dropout.word, "Rate of dropout of whole words; for the same models",
        fraction());
-  flag(
-      train, "--vectors", to.vectors,
-      "Word vectors to begin with, in the text format of GloVe or word2vec; " + for_models(&WorkloadKind::embeds_words),
-      existing_file())
+  flag(train, "--vectors", to.vectors,
+       "Pretrained word vectors, in the text format of GloVe or word2vec; " + for_models(&WorkloadKind::embeds_words),
+       existing_file())
       ->default_str("");
   toggle(train, "--freeze-embedding", to.freeze_embedding,
-         "Leaves the word embedding as it is, also after --resume; for the same models");
+         "Do not train the word embedding, also after --resume; for the same models");
   flag(train, "--batch", to.trainer.minibatch, "Samples per minibatch", whole_number(1, 1 << 20));
   flag(train, "--epochs", to.epochs, "Number of epochs", whole_number(1, 1 << 20));
-  flag(train, "--patience", to.patience, "Stops after so many epochs without a better score; 0: never",
+  flag(train, "--patience", to.patience, "Early stopping: epochs without a better score; 0: never stop early",
        whole_number(0, 1 << 20));
   add_training_flags(train, to.training);
   add_saving_flags(train, to.saving);

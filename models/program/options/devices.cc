@@ -113,7 +113,7 @@ void add_memory_flag(CLI::App& command, DeviceFlags& to) {
 }
 
 void add_levels_flags(CLI::App& command, DeviceFlags& to) {
-  flag(command, "--levels", to.levels, "How a CUDA device computes levels: by launches, or by one kernel together",
+  flag(command, "--levels", to.levels, "How a CUDA device computes levels: in separate launches, or all in one kernel",
        one_of(names_of(levels)));
   toggle(command, "--graphs", to.graphs, "Issue the calls of a pass as one CUDA graph");
 }

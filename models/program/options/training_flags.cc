@@ -62,21 +62,20 @@ void add_training_flags(CLI::App& command, TrainingFlags& to) {
       ->default_str("see below");
   flag(command, "--momentum", to.momentum, "Coefficient of momentum and nesterov", fraction());
   flag(command, "--penalty", to.penalty, "L2 penalty: adds this times the value to each gradient", number());
-  flag(command, "--decay", to.decay, "Weight decay apart from the gradient, as in AdamW", number());
+  flag(command, "--decay", to.decay, "Decoupled weight decay, as in AdamW", number());
   flag(command, "--clip-norm", to.clip_norm, "Clip the global norm of the gradients to this; 0: no clipping", number());
   flag(command, "--clip-value", to.clip_value, "Clip each element of the gradient to this magnitude; 0: no clipping",
        number());
   flag(command, "--accumulate", to.accumulate, "Minibatches per step", whole_number(1, 1 << 20));
   flag(command, "--micro-batches", to.micro_batches, "Split each minibatch into N sequential parts, to save memory",
        whole_number(1, 1 << 20));
-  flag(command, "--rate-schedule", to.rate_schedule, "How the learning rate changes",
+  flag(command, "--rate-schedule", to.rate_schedule, "Learning-rate schedule",
        one_of({"constant", "step", "cosine", "plateau"}));
   flag(command, "--rate-factor", to.rate_factor, "For step and plateau: multiplies the learning rate", factor());
   flag(command, "--rate-epochs", to.rate_epochs,
        "For step: epochs between changes; for plateau: epochs without a better score before a change",
        whole_number(1, 1 << 20));
-  flag(command, "--warm-up", to.warm_up, "Warm-up: steps in which the learning rate grows linearly to its full value",
-       whole_number(0, 1 << 30));
+  flag(command, "--warm-up", to.warm_up, "Steps of linear learning-rate warm-up", whole_number(0, 1 << 30));
   flag(command, "--average", to.average,
        "Decay of averages of the parameters over steps, which are then scored; 0: scores the last parameters",
        fraction());

@@ -243,16 +243,16 @@ void add_member_flags(CLI::App& command, MemberFlags& to) {
        device_names())
       ->default_str("");
   flag(command, "--comm", to.comm,
-       "Whether the processes that mpirun has started train together: by MPI; or by NCCL, each with a CUDA device, by "
-       "default that of its number on the machine",
+       "How the processes that mpirun has started communicate; none: each trains alone. With nccl each process has a "
+       "CUDA device of its own, by default the one with its local rank",
        one_of({"none", "mpi", "nccl"}));
-  flag(command, "--comm-timeout", to.timeout, "Seconds that a call waits for a device or process whose part is missing",
+  flag(command, "--comm-timeout", to.timeout, "Seconds that a collective waits for a missing device or process",
        whole_number(1, 86400));
   flag(command, "--compress", to.compress,
        "Compression of gradients between members: none, or rounding to 16 bits with error feedback",
        one_of({"none", "bfloat16"}));
   flag(command, "--local-steps", to.local_steps,
-       "Steps that members take alone before their parameters are averaged; 1: gradients are summed in each step",
+       "Local steps between averagings of the parameters (local SGD); 1: gradients are summed in each step",
        whole_number(1, 1 << 20));
   toggle(command, "--sharded", to.sharded,
          "Shard the optimiser's states over the members (ZeRO stage 1); the results are the same, up to rounding "

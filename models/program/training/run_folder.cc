@@ -197,8 +197,8 @@ void add_epoch(const std::string& folder, const Record& epoch) {
 
 void add_init_flag(CLI::App& command, std::string& to) {
   flag(command, "--init-from", to,
-       "Begins with the weights of this folder of checkpoints, or of the checkpoint with this file, which are found by "
-       "word and label; after --vectors",
+       "Folder of checkpoints, or file of one, whose weights training starts from; rows of words and labels are "
+       "matched by word and label; applied after --vectors",
        folder_or_file())
       ->default_str("")
       ->excludes(command.get_option("--resume"));

@@ -88,9 +88,9 @@ SavedCheckpoint newest_checkpoint(const std::string& folder) {
 
 void add_saving_flags(CLI::App& command, SavingFlags& to) {
   flag(command, "--save", to.folder, "Folder for checkpoints, after each epoch", new_folder());
-  flag(command, "--save-every", to.every, "Also saves after so many minibatches; 0: only after epochs",
+  flag(command, "--save-every", to.every, "Also save every N minibatches; 0: only after epochs",
        whole_number(0, 1 << 30));
-  flag(command, "--keep", to.keep, "Checkpoints to keep: the newest ones", whole_number(1, 1 << 20));
+  flag(command, "--keep", to.keep, "Number of newest checkpoints to keep", whole_number(1, 1 << 20));
   toggle(command, "--keep-best", to.keep_best,
          "Also keeps the checkpoint with the best validation score, in the folder best inside that of --save");
   toggle(command, "--resume", to.resume,

@@ -49,12 +49,13 @@ struct GraphData {
 class InputGraph {
  public:
   enum class Checks { all, none };
-  /// With Checks::none, the data must be valid: for a program that makes graphs from what it has checked itself. Throws
-  /// MisuseError for invalid offsets; for an unknown child, a cycle, more children than the function's arity, an
-  /// edge that lacks some of its children, an unknown kind, or a child whose kind does not scatter a state that is
-  /// gathered from it, naming the vertex; for an input that is missing or has the wrong length; for an index that an
-  /// operator does not accept; and if the function has a state that is never scattered. Errors, also those of
-  /// minibatches, mention `name`.
+  /// With Checks::none, the data must be valid: for a program that makes graphs from what it has checked itself.
+  /// Errors, also those of minibatches, mention `name`. Throws MisuseError for
+  /// - invalid offsets;
+  /// - naming the vertex: an unknown child, a cycle, more children than the function's arity, an edge that lacks some
+  ///   of its children, an unknown kind, or a child whose kind does not scatter a state that is gathered from it;
+  /// - an input that is missing or has the wrong length, or an index that an operator does not accept;
+  /// - a function with a state that is never scattered.
   InputGraph(const VertexFunction& function, const GraphData& data, std::string name = {}, Checks checks = Checks::all);
 
   std::int32_t vertices() const { return vertices_; }

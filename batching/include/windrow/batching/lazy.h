@@ -31,9 +31,10 @@
 //   Errors   These throw MisuseError at the call: operands that do not fit, indices outside the operator's index_range,
 //            empty expressions, expressions from before clear(), and recording between backward() and clear(). If an
 //            operator throws, the values that depend on it fail; their value() throws OpError, naming the line that
-//            recorded the operator, and values that share operands with it may fail, too. The first request for any
-//            value of that flush computes the others again, unless a parameter was written or a later flush was pushed
-//            meanwhile, or thousands fail. If no value is requested, a later flush throws, and can be called again.
+//            recorded the operator, and values that share operands with it may fail, too. On the first request for a
+//            value of the failed flush, the unaffected values are computed again. This is skipped if a parameter was
+//            written, a later flush was pushed, or thousands of values failed. If no value is requested, a later flush
+//            throws, and can be called again.
 //   Memory   A value stays available only if at least one handle has existed continuously since before its flush.
 //            Values of one flush with the same width and the same place in the program share one tensor, which is freed
 //            at the first flush after the last of their handles ends; a device's is copied to the host, in blocks of
@@ -291,7 +292,7 @@ class LazyGraph {
   /// The gradient of an input that keep_gradient() named: zeros if no loss depends on it. Waits. Throws MisuseError
   /// before backward() and for another expression, and OpError if it failed.
   std::vector<float> gradient(const LazyExpr& input, std::source_location from = std::source_location::current()) const;
-  /// Forgets all expressions. Keeps what was learned about batching them, unless most of it has not been used for long.
+  /// Forgets all expressions. Keeps the plans for batching them, unless most plans have not been used for long.
   void clear();
 
   /// Forgets what this graph has learned about batching, on which rounding depends. A program that saves a checkpoint

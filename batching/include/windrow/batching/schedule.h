@@ -17,8 +17,8 @@
 //
 // A vertex is ready when all its children are in earlier batches.
 //
-// A runner with policy agenda or complete computes a minibatch by level where each level has vertices of one type: no
-// schedule has fewer batches then, and levels are already known.
+// With policy agenda or complete, a runner computes a minibatch by level if each level has vertices of one type only:
+// no schedule has fewer batches then, and levels are already known.
 //
 // Threads: every function may be called from any thread.
 #pragma once

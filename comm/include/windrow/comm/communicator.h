@@ -142,9 +142,9 @@ class Communicator {
   /// call it, after time_calls().
   std::chrono::nanoseconds time_in_calls() const;
 
-  /// Breaks the group: all calls that have not finished, and all later ones of all members, fail with an AbortError of
-  /// this text, or of one that names the rank if it is empty; in other processes, of its beginning, of 460 characters.
-  /// Any thread may call it.
+  /// Breaks the group: all unfinished and all later calls of all members fail with an AbortError of the text `why`. An
+  /// empty `why` is replaced by a text that names the rank. Other processes get the first 460 characters. Any thread
+  /// may call it.
   void abort(const std::string& why) const;
 
  private:

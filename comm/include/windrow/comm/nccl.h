@@ -42,11 +42,11 @@ class NcclGroup {
   /// times that are not positive, and if there is no plug-in or no NCCL; CommError if NCCL fails, for example since two
   /// members have one device.
   explicit NcclGroup(const std::vector<Device>& devices, NcclOptions options = {});
-  /// The member of this process. `exchange` and `announcements` are of all processes, such as two groups of an
-  /// MpiWorld, and of no other use: the first serves Communicator::exchange(), send(), recv() and maxima of floats, the
-  /// other one tells
-  /// the members of each collective whether all can take part. All processes call it. Messages pass through the host's
-  /// memory, and have the time limit of `exchange`. If one of the three groups breaks, all do.
+  /// The member of this process. `exchange` and `announcements` are groups of all processes, such as two groups of an
+  /// MpiWorld, and must serve nothing else. `exchange` serves Communicator::exchange(), send(), recv() and maxima of
+  /// floats; `announcements` tells the members of each collective whether all can take part. All processes call it.
+  /// Messages pass through the host's memory, and have the time limit of `exchange`. If one of the three groups breaks,
+  /// all do.
   NcclGroup(const Device& device, const Communicator& exchange, const Communicator& announcements,
             NcclOptions options = {});
 

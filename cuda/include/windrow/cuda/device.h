@@ -4,11 +4,11 @@
 //   const cuda::OpenDevice gpu = cuda::open_device(engine, 0);
 //   Tensor x(gpu.device, 64, 256);
 //
-// The code that needs the CUDA toolkit is a plug-in, windrow_cuda.so, which the first call opens. So a program starts
-// where the toolkit or the driver is missing, and the functions of this header say what is missing. The plug-in is
-// looked for at WINDROW_CUDA_PLUGIN, a variable of the environment, if it is set; otherwise beside the program, in
-// ../lib/windrow from there, and where the system looks for libraries. So a program that is not installed beside it
-// needs that variable.
+// The code that needs the CUDA toolkit is a plug-in, windrow_cuda.so, which the first call opens. So a program also
+// starts without the toolkit or the driver, and the functions of this header say what is missing. The environment
+// variable WINDROW_CUDA_PLUGIN names the plug-in. If it is not set, the plug-in is searched for beside the program, in
+// ../lib/windrow from there, and on the system's library path. So a program that is not installed beside the plug-in
+// needs the variable.
 //
 // A device has an ordered lane, a CUDA stream, on which its ops issue work, and memory that is ordered by this lane.
 // Tensor::get() copies on a second one, and there are more for ops of your own: OpenDevice. A thread for each device
@@ -16,11 +16,11 @@
 // Allocator::staging() do wait, and so do launches while the queue of the driver is full.)
 //
 // Several devices. A tensor moves between devices by get() and set(), or by a copy that an op issues: kernels access
-// the memory of their own device alone. An op that uses a value of another device is issued when that is computed, and
-// is skipped if that device has failed. A device that is opened twice is two Devices, each with memory of its own.
-// Threads that issue work keep the device that they had chosen, unless they had used none; but a thread that an engine
-// has started keeps the device of the op that it issued last (not with EngineOptions::on_thread_start), so a host op
-// that calls CUDA itself chooses its device first.
+// the memory of their own device alone. An op that uses a value of another device is issued when that value is
+// computed, and is skipped if that device has failed. Opening a device twice gives two Devices, each with memory of its
+// own. A thread that issues work keeps the CUDA device that it had selected, if it had used one. But a thread that an
+// engine has started keeps the device of the op that it issued last (not with EngineOptions::on_thread_start). So a
+// host op that calls CUDA itself must select its device first.
 //
 // Errors. A device that fails, for example since a kernel used a wrong address, is lost for the process: its variables
 // are poisoned, with an error that names the kernels and copies in flight, and everything else goes on.

@@ -311,7 +311,8 @@ template <class Function, class... A>
 void TypedPushes::push_typed(Function&& function, const PushOptions& options, const A&... accesses) {
   typed::with_list(
       [&](AccessList list) {
-        static_cast<Engine*>(this)->push(typed::call_of(std::forward<Function>(function), accesses...), list, options);
+        static_cast<Engine*>(this)->push(typed::op_of<OpFunction>(std::forward<Function>(function), accesses...), list,
+                                         options);
       },
       accesses...);
 }
@@ -320,8 +321,8 @@ template <class Function, class... A>
 auto TypedPushes::declare_typed(Function&& function, const PushOptions& options, const A&... accesses) {
   return typed::with_list(
       [&](AccessList list) {
-        return static_cast<Engine*>(this)->declare(typed::call_of(std::forward<Function>(function), accesses...), list,
-                                                   options);
+        return static_cast<Engine*>(this)->declare(
+            typed::op_of<OpFunction>(std::forward<Function>(function), accesses...), list, options);
       },
       accesses...);
 }

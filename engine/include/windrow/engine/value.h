@@ -18,10 +18,12 @@
 //   Lifetime A value may end before the ops that use it and before or after its engine: the object lives until the last
 //            of these ops has run. After the engine's end, calls throw MisuseError.
 //   Errors   Messages and traces name the values that an op changes: op 'blur' on 'tiles[5]'.
-//   Graphs   A value that is made inside a capture belongs to the graph. Its object is made once, not in each launch,
-//            so ops of the graph should overwrite it before they read it.
+//   Graphs   A value that is made and ends inside a capture belongs to the graph. Its object is made once, not in each
+//            launch, so ops of the graph should overwrite it before they read it.
 //   Threads  Any thread may call any member, but not while another thread moves or ends the value. What get() and
 //            edit() return may be used until the next push that conflicts.
+//   Poison   set() and an op that overwrites heal a value. Engine::heal computes nothing: it declares the object good
+//            as the failed op left it; the result of a run() that failed is default-constructed.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -63,8 +65,8 @@ class ReadyValue {
 /// One value, whoever owns it: a Value, or an element of Values. Neither copies nor outlives its owner.
 template <class T>
 class ValueRef {
-  static_assert(std::is_object_v<T> && !std::is_const_v<T>,
-                "windrow::Value<T>: T must be an object type without const");
+  static_assert(std::is_object_v<T> && !std::is_const_v<T> && !std::is_array_v<T>,
+                "windrow::Value<T>: T must be an object type without const, and no array; expected std::array");
 
  public:
   using Site = std::source_location;
@@ -192,8 +194,9 @@ class Value : public ValueRef<T> {
 /// the same time.
 template <class T>
 class Values {
-  static_assert(!std::is_same_v<T, bool>,
-                "windrow::Values<bool>: a std::vector<bool> has no objects of type bool; expected a type such as char");
+  static_assert(!std::is_same_v<T, bool> && std::is_move_constructible_v<T>,
+                "windrow::Values<T>: T must be movable, and not bool, of which std::vector makes no objects; expected "
+                "char, or a struct");
 
  public:
   /// Each object is T(args...). Throws as Engine::new_var does.
@@ -232,10 +235,12 @@ class Values {
   /// `count` of them from `first` on, for read(all(values)), which gives an op std::span<const T>, and the other
   /// accesses, which give std::span<T>. Throws MisuseError if there are fewer.
   friend typed::All<T> all(Values& values, std::size_t first, std::size_t count) {
-    return {values.vars(first, count), std::span(*values.objects_).subspan(first, count)};
+    values.require(first, count);
+    return {std::span(values.vars_).subspan(first, count), {values.data() + first, count}};
   }
   friend typed::All<const T> all(const Values& values, std::size_t first, std::size_t count) {
-    return {values.vars(first, count), std::span(*values.objects_).subspan(first, count)};
+    values.require(first, count);
+    return {std::span(values.vars_).subspan(first, count), {values.data() + first, count}};
   }
   friend typed::All<T> all(Values& values) { return all(values, 0, values.size()); }
   friend typed::All<const T> all(const Values& values) { return all(values, 0, values.size()); }
@@ -246,18 +251,17 @@ class Values {
     Element(Element&&) noexcept = default;
   };
 
+  T* data() const { return objects_ == nullptr ? nullptr : objects_->data(); }
+  void require(std::size_t first, std::size_t count) const {
+    if (first <= size() && count <= size() - first) return;
+    throw MisuseError("all(values, " + std::to_string(first) + ", " + std::to_string(count) + ") of " +
+                      std::to_string(size()) + " values");
+  }
   std::size_t checked(std::size_t i) const {
     if (i >= size()) {
       throw MisuseError("values[" + std::to_string(i) + "] of " + std::to_string(size()) + " values");
     }
     return i;
-  }
-  std::span<const Var> vars(std::size_t first, std::size_t count) const {
-    if (first > size() || count > size() - first) {
-      throw MisuseError("all(values, " + std::to_string(first) + ", " + std::to_string(count) + ") of " +
-                        std::to_string(size()) + " values");
-    }
-    return std::span(vars_).subspan(first, count);
   }
   void end() noexcept {
     for (const Var var : vars_) typed::end(engine_, var, objects_, "the values");

@@ -68,11 +68,11 @@ class Reclaimable {
 
 /// Interface of all allocators.
 ///
-/// Memory that the host cannot access belongs to a device, and its use is ordered by one ordered lane of this device:
-/// allocate() and deallocate() are called by ops of this lane, while they issue work. An op deallocates memory that
-/// work in the queue of the lane still uses. So the allocator may give it to later work of the same lane at once, but
-/// must wait for the lane before it lets anyone else have it. When the lane was removed or the engine has ended, which
-/// is after all work of the lane, and where a pool returns what it keeps, deallocate() is called outside such ops.
+/// Memory that the host cannot access belongs to a device. One ordered lane of the device orders its use: ops of this
+/// lane call allocate() and deallocate() while they issue work. An op may deallocate memory that queued work of the
+/// lane still uses. So the allocator may give the memory to later work of the same lane at once, but must wait for the
+/// lane before it gives the memory to anyone else. deallocate() is called outside such ops after the lane was removed
+/// or the engine has ended (all work of the lane is done then), and when a pool returns what it keeps.
 ///
 /// Threads: every member may be called from any thread.
 class Allocator {

@@ -51,9 +51,9 @@ struct PoolStats {
 /// Owns its segments. Everything allocated from it must be freed before it ends.
 ///
 /// A segment has at least 2 MiB and is up to a quarter larger than the request. Before allocating one, the pool
-/// releases unused segments of at least half its size to the allocator below. If that allocator is fast, a segment has
-/// at least 1 MiB and the size of the request, and all smaller unused segments are released: less memory is unused, and
-/// segments are allocated more often.
+/// releases unused segments of half to all of its size to the allocator below. If that allocator is fast, a segment has
+/// the size of the request, but at least 1 MiB, and all unused segments up to its size are released: less memory is
+/// unused, and segments are allocated more often.
 ///
 /// A request that the limit does not admit beside what is in use, and beside what earlier requests wait for, is refused
 /// at once. If another one meets the limit, or the allocator below fails, everything unused goes back. If the request

@@ -82,8 +82,8 @@ class Trainer {
   /// Trains for one epoch: on each sample once, in a new order.
   Pass train();
   enum class Then { go_on, stop };
-  /// What the members of the group do if this one wants to do `own`: they stop if one of them wants to. All members
-  /// call it, and it waits for them.
+  /// Returns the decision of the group, if this member wants `own`: all members stop if one of them wants to. All
+  /// members call it, and it waits for them.
   Then agree(Then own) const;
   /// Called after each step but the last one of an epoch, with what was trained in it so far; the loss is that of the
   /// minibatches that have finished. It may call save().
@@ -98,18 +98,18 @@ class Trainer {
   std::uint64_t failed_minibatch() const;
   bool in_epoch() const { return next_ < order_.size(); }
 
-  /// Writes a checkpoint of everything that the results of later steps depend on, but for what has been learned about
-  /// batching, which this trainer forgets: see Learner::forget(). Its step is the number of minibatches so far. The
+  /// Writes a checkpoint of everything that the results of later steps depend on. What has been learned about batching
+  /// is not written: this trainer forgets it, see Learner::forget(). The step is the number of minibatches so far. The
   /// document gets the records "training" and "trainer" beside those it has. Waits. Throws as Snapshot and
   /// CheckpointWriter do.
   /// In a group, rank 0 saves, and the other members call help_save() at the same time. A trainer that resumes in a
-  /// group of another size, goes on with the same order of samples, but not with the same bits.
+  /// group of another size keeps the order of samples, but does not give the same bits.
   void save(CheckpointWriter& writer, Record document = {});
   /// Sends rank 0 what its checkpoint needs of this member.
   void help_save();
-  /// Goes on from a checkpoint of a trainer with the same options, workload and data: later steps give the bits that
-  /// they give in the trainer that saved it. Call it before any training. Throws FileError for a checkpoint of
-  /// something else; the trainer is of no more use then.
+  /// Resumes from a checkpoint of a trainer with the same options, workload and data. Later steps give the same bits as
+  /// in the trainer that saved it. Call it before any training. Throws FileError for a checkpoint of something else;
+  /// the trainer cannot be used after that.
   void resume(const SavedCheckpoint& checkpoint);
   /// Trains unbatched, for comparison: on samples with about 10,000 vertices or 2e10 floating point operations,
   /// whichever is less, but at least one sample.

@@ -40,8 +40,8 @@ class LearningRate {
   std::function<double(std::uint64_t)> function_;
 };
 
-/// Lowers the learning rate when a measure of the validation set no longer improves. A value, which a checkpoint can
-/// keep: its members are all it knows.
+/// Lowers the learning rate when a measure of the validation set no longer improves. A value; its members are its whole
+/// state, so a checkpoint can keep it.
 struct Plateau {
   double factor = 0.1;          ///< the rate is multiplied by this: 0 or more, and less than 1
   std::uint64_t patience = 10;  ///< after so many reports without an improvement, the next one lowers the rate
@@ -54,7 +54,7 @@ struct Plateau {
   std::uint64_t reports = 0, without_improvement = 0;
   double lowered = 1;  ///< the product of all factors so far
 
-  /// Reports a measure of which less is better, such as a loss. Returns `lowered`, by which the schedule's rate is to
+  /// Reports a measure that improves as it falls, such as a loss. Returns `lowered`, by which the schedule's rate is to
   /// be multiplied: see Optimiser::scale_rate(). Throws MisuseError for options out of range.
   double report(double measure);
 };

@@ -44,13 +44,13 @@ struct LoadedProgram {
   ProgramLists lists;
 };
 
-/// Reads a program, and copies its weights to the device. A runner of it gives the bits that a runner of the function
-/// that was saved gives for the same calls.
+/// Reads a program, and copies its weights to the device. For the same calls, a runner of the program gives the same
+/// bits as a runner of the saved function.
 ///
 /// Throws FileError for a file that cannot be read, is damaged, is no program, or is one of a newer version; and for an
-/// operator for which the device has no kernel. Of an operator of your own, add the kernel to Device::kernels before;
-/// it must have no attributes. A damaged or hostile file takes no more memory than a few times its size, and a runner
-/// refuses no graph of its function because of it; its numbers may be any.
+/// operator for which the device has no kernel. Before the call, add the kernels of your own operators to
+/// Device::kernels; these operators must have no attributes. A damaged or hostile file takes no more memory than a few
+/// times its size, and does not make a runner refuse graphs of its function; but its numbers can be anything.
 LoadedProgram load_program(const Device& device, const std::filesystem::path& file);
 
 /// What is saved. A view.

@@ -166,10 +166,11 @@ class Function<Result(Args...)> {
   template <class Holder>
   static Result call_target(void* storage, Args&&... args) {
     auto& target = Holder::target(storage);
+    // The cast drops the result of a callable for a signature without one.
     if constexpr (std::is_invocable_r_v<Result, decltype(target), Args...>) {
-      return std::invoke(target, std::forward<Args>(args)...);
+      return static_cast<Result>(std::invoke(target, std::forward<Args>(args)...));
     } else {
-      return std::invoke(target);
+      return static_cast<Result>(std::invoke(target));
     }
   }
   template <class Holder>

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -31,7 +32,9 @@ struct ParametersOf<R (*)(P...) noexcept> {
   using type = std::tuple<P...>;
 };
 template <class Member>
-struct OfCall;
+struct OfCall {
+  using type = void;
+};
 template <class C, class R, class... P>
 struct OfCall<R (C::*)(P...)> {
   using type = std::tuple<P...>;
@@ -102,9 +105,10 @@ constexpr bool check_function() {
       return Check<std::tuple<Argument...>, Parameters, std::index_sequence_for<Argument...>>::fine;
     }
   } else {
-    static_assert(std::is_invocable_v<F&, Argument...> || std::is_invocable_v<F&, OpContext&, Argument...>,
-                  "the op's function cannot be called with what its accesses give: const T& for a read, T& for "
-                  "mutate, overwrite and commute, in the order of the list");
+    static_assert(
+        std::disjunction_v<std::is_invocable<F&, Argument...>, std::is_invocable<F&, OpContext&, Argument...>>,
+        "the op's function cannot be called with what its accesses give: const T& for a read, T& for "
+        "mutate, overwrite and commute, in the order of the list");
   }
   return true;
 }
@@ -126,10 +130,11 @@ struct Call<F, std::index_sequence<i...>, Kept...> : KeptAt<i, Kept>... {
   Call(F&& f, Kept&&... kept) : KeptAt<i, Kept>{std::move(kept)}..., function(std::move(f)) {}
 
   decltype(auto) operator()(OpContext& context) {
-    if constexpr (std::is_invocable_v<F&, OpContext&, std::invoke_result_t<Kept&, OpContext&>...>) {
-      return function(context, static_cast<KeptAt<i, Kept>&>(*this).kept(context)...);
+    // First without the context, which the body of a generic lambda need not accept.
+    if constexpr (std::is_invocable_v<F&, std::invoke_result_t<Kept&, OpContext&>...>) {
+      return std::invoke(function, static_cast<KeptAt<i, Kept>&>(*this).kept(context)...);
     } else {
-      return function(static_cast<KeptAt<i, Kept>&>(*this).kept(context)...);
+      return std::invoke(function, context, static_cast<KeptAt<i, Kept>&>(*this).kept(context)...);
     }
   }
 };
@@ -140,6 +145,15 @@ auto call_of(F&& function, const A&... accesses) {
   static_assert(check_function<Target, ArgumentOf<A>...>());
   return Call<Target, std::index_sequence_for<A...>, decltype(accesses.kept())...>(Target(std::forward<F>(function)),
                                                                                    accesses.kept()...);
+}
+
+/// The same as an OpFunction, which is empty for an empty function.
+template <class Op, class F, TypedAccess... A>
+Op op_of(F&& function, const A&... accesses) {
+  if constexpr (Op::template may_be_empty<std::remove_cvref_t<F>>) {
+    if (function == nullptr) return nullptr;
+  }
+  return call_of(std::forward<F>(function), accesses...);
 }
 
 /// Calls f(AccessList).
