@@ -44,10 +44,12 @@ void wrong(windrow::Engine& engine, windrow::Value<Tile>& x, windrow::Value<Tile
   engine.run([](int count) { return Report(count); }, read(n));
 #elif CASE == 11  // a declared op
   engine.declare([](const Tile&, int&) {}, read(x));
-#elif CASE == 13  // writes elements of a constant row
-  const windrow::Values<Tile> row(engine, "row", 2);
-  engine.push([](std::span<Tile> all) { all[0] = {}; }, mutate(all(row)));
 #elif CASE == 12  // a reduction
   windrow::Reduction<int>(engine, 0).add([](int& part, Tile& t) { part += t.pixels[0]; }, read(x));
+#elif CASE == 13  // writes elements of constants
+  const windrow::Values<Tile>& constants = tiles;
+  engine.push([](std::span<Tile> all) { all[0] = {}; }, mutate(all(constants)));
+#elif CASE == 14  // has no objects
+  windrow::Values<bool>(engine, "flags", 3);
 #endif
 }

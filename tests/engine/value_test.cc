@@ -30,6 +30,12 @@ struct alignas(128) Wide {
   int number = 0;
 };
 
+// The engine moves the functions of ops as bytes where it can, which costs less than a call.
+template <AccessKind kind>
+using KeptInt = typename ObjectAccess<int, kind>::Kept;
+static_assert(std::is_trivially_copyable_v<typed::Call<void (*)(const int&, int&), std::index_sequence<0, 1>,
+                                                       KeptInt<AccessKind::read>, KeptInt<AccessKind::mutate>>>);
+
 class ValuesOnEveryPolicy : public EveryPolicy {
  protected:
   Engine engine{options()};
@@ -84,6 +90,12 @@ TEST_P(ValuesOnEveryPolicy, ResultsBecomeValues) {
   EXPECT_EQ(engine.run([] { return 7; }).get(), 7);
   Value<int> failed = engine.run([]() -> int { throw Error("no result"); }, {.name = "fail"});
   expect_error<OpError>([&] { failed.get(); }, {"op 'fail' on 'fail' (pushed at ", "no result"});
+}
+
+TEST_P(ValuesOnEveryPolicy, ThatEndGiveTheirObjectsAway) {
+  const std::string& kept = engine.run([] { return std::string(100, 'a'); }).get();
+  EXPECT_EQ(kept, std::string(100, 'a'));
+  EXPECT_EQ(*engine.run([] { return std::make_unique<int>(5); }).get(), 5);
 }
 
 TEST_P(ValuesOnEveryPolicy, EqualTheSerialProgram) {
@@ -186,6 +198,20 @@ TEST_P(ValuesOnEveryPolicy, OfAGraphAreUsedInEachLaunch) {
   }
   engine.wait_all();
   EXPECT_EQ(alive, 0);
+}
+
+TEST_P(ValuesOnEveryPolicy, OfACaptureAreSetInEachLaunchOrRefuseIt) {
+  Value<int> count(engine, "count");
+  Value<std::string> text(engine, "text", "before");
+  const Graph graph = engine.capture([&] { count.set(3); });
+  for (int i = 0; i < 3; ++i) {
+    graph.launch();
+    EXPECT_EQ(count.get(), 3);
+    count.set(0);
+  }
+  expect_error<MisuseError>([&] { engine.capture([&] { text.set("once"); }); },
+                            {"set() in a capture", "expected a push of an op that assigns the value"});
+  EXPECT_EQ(text.get(), "before");
 }
 
 TEST_P(ValuesOnEveryPolicy, StopTokensAndRunAlwaysWorkAsForUntypedPushes) {
@@ -304,14 +330,16 @@ TEST_F(ValuesOfPool, OfAnotherEngineAreRefused) {
 }
 
 TEST_F(ValuesOfPool, TracesSayWhichValuesAnOpChanges) {
-  Values<int> tiles(engine, "tiles", 3);
+  Values<int> tiles(engine, "tiles", 3), row(engine, "row", 12);
   Value<int> sum(engine, "sum");
   engine.trace().start();
   engine.push([](int, int& t, int& s) { s = ++t; }, read(tiles[0]), mutate(tiles[2]), overwrite(sum), {.name = "both"});
   engine.push([](int) {}, read(sum), {.name = "reads"});
+  engine.push([](std::span<int>) {}, mutate(all(row)), {.name = "many"});
   const ReadTrace trace = end_trace(engine);
   EXPECT_EQ(trace.op("both").changes, "sum, tiles[2]");
   EXPECT_EQ(trace.op("reads").changes, "");
+  EXPECT_EQ(trace.op("many").changes, "row[0], row[1], row[2], row[3] and 8 more");
 }
 
 TEST_F(ValuesOfPool, NamesOfVariablesTakeAnIndex) {

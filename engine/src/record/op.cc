@@ -25,6 +25,16 @@ std::string name_of(std::string_view name, std::int32_t index) {
 
 std::string name_of(const VarState& var) { return name_of(var.name.load(), var.index); }
 
+std::string list_of(std::vector<std::pair<std::string_view, std::int32_t>>&& values, std::string_view quote) {
+  std::ranges::sort(values);  // accesses are in the order of memory
+  constexpr std::size_t most = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, values.size()); ++i) {
+    text.append(i == 0 ? "" : ", ").append(quote).append(name_of(values[i].first, values[i].second)).append(quote);
+  }
+  return values.size() <= most ? text : text + " and " + std::to_string(values.size() - most) + " more";
+}
+
 std::string changes_of(OpRecord& op) noexcept try {
   std::vector<std::pair<std::string_view, std::int32_t>> values;
   for (const Dep::Access& access : op.touches()) {
@@ -32,13 +42,7 @@ std::string changes_of(OpRecord& op) noexcept try {
     const bool changes = access.exclusive() || access.commutes();
     if (changes && var.index != VarName::no_value) values.emplace_back(var.name.load(), var.index);
   }
-  std::ranges::sort(values);  // accesses are in the order of memory
-  constexpr std::size_t most = 4;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(most, values.size()); ++i) {
-    text += (i == 0 ? "'" : ", '") + name_of(values[i].first, values[i].second) + "'";
-  }
-  return values.size() <= most ? text : text + " and " + std::to_string(values.size() - most) + " more";
+  return list_of(std::move(values), "'");
 } catch (const std::bad_alloc&) {
   return {};
 }

@@ -9,7 +9,9 @@
 #include <optional>
 #include <source_location>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -327,6 +329,8 @@ struct alignas(64) VarState : Dep::Var {
 /// The name of a variable for people: "x", "tiles[5]", or "".
 std::string name_of(const VarState& var);
 std::string name_of(std::string_view name, std::int32_t index);
+/// Names with their indices, sorted, each between quotes: the first four, and how many more there are.
+std::string list_of(std::vector<std::pair<std::string_view, std::int32_t>>&& values, std::string_view quote);
 
 /// An op's position among all accesses to one variable. A value.
 ///

@@ -78,19 +78,14 @@ class TraceReader {
   }
 
   void read_places(const TraceRecord& record, const std::byte* accesses, std::uint32_t op) {
-    std::vector<std::string> changes;
+    std::vector<std::pair<std::string_view, std::int32_t>> changes;
     for (std::uint32_t i = 0; i < record.accesses; ++i) {
       TracedAccess access;
       std::memcpy(&access, accesses + i * sizeof access, sizeof access);
       places_.push_back({access.place, op, record.retires});
-      if (access.value != nullptr && !record.retires) changes.push_back(name_of(access.value, access.index));
+      if (access.value != nullptr && !record.retires) changes.emplace_back(access.value, access.index);
     }
-    if (op == no_op) return;
-    std::ranges::sort(changes);  // accesses are in the order of memory
-    for (const std::string& value : changes) {
-      std::string& text = graph_.ops[op].changes;
-      text += (text.empty() ? "" : ", ") + value;
-    }
+    if (op != no_op) graph_.ops[op].changes = list_of(std::move(changes), "");
   }
 
   /// The lane has noted work of this trace alone. Its clock may differ a little from that of the host.

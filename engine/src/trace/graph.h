@@ -24,7 +24,7 @@ struct TraceGraph {
     Outcome outcome;
     std::uint32_t track;
     std::int64_t begin, end;
-    std::string changes = {};  ///< the values that the op changes, "x, tiles[5]"
+    std::string changes = {};  ///< the values that the op changes, "x, tiles[5]"; see list_of
   };
   /// A part of an op: the call of an asynchronous op's function, or a wait.
   struct Span {

@@ -309,16 +309,22 @@ class [[deprecated("remove the scope: pushes adapt by themselves")]] BulkScope {
 
 template <class Function, class... A>
 void TypedPushes::push_typed(Function&& function, const PushOptions& options, const A&... accesses) {
-  OpFunction op = typed::op_of<OpFunction>(std::forward<Function>(function), accesses...);
-  typed::with_list([&](AccessList list) { static_cast<Engine*>(this)->push(std::move(op), list, options); },
-                   accesses...);
+  typed::with_list(
+      [&](AccessList list) {
+        static_cast<Engine*>(this)->push(typed::op_of<OpFunction>(std::forward<Function>(function), accesses...), list,
+                                         options);
+      },
+      accesses...);
 }
 
 template <class Function, class... A>
 auto TypedPushes::declare_typed(Function&& function, const PushOptions& options, const A&... accesses) {
-  OpFunction op = typed::op_of<OpFunction>(std::forward<Function>(function), accesses...);
   return typed::with_list(
-      [&](AccessList list) { return static_cast<Engine*>(this)->declare(std::move(op), list, options); }, accesses...);
+      [&](AccessList list) {
+        return static_cast<Engine*>(this)->declare(
+            typed::op_of<OpFunction>(std::forward<Function>(function), accesses...), list, options);
+      },
+      accesses...);
 }
 
 }  // namespace windrow

@@ -20,8 +20,8 @@
 //   Errors   Messages and traces name the values that an op changes: op 'blur' on 'tiles[5]'.
 //   Graphs   A value that is made and ends inside a capture belongs to the graph. Its object is made once, not in each
 //            launch, so ops of the graph should overwrite it before they read it.
-//   Threads  Members may be called by any thread, but by one at a time while another moves or ends the value. What
-//            get() and edit() return may be used until the next push that conflicts.
+//   Threads  Any thread may call any member, but not while another thread moves or ends the value. What get() and
+//            edit() return may be used until the next push that conflicts.
 //   Poison   set() and an op that overwrites heal a value. Engine::heal computes nothing: it declares the object good
 //            as the failed op left it; the result of a run() that failed is default-constructed.
 #pragma once
@@ -40,6 +40,7 @@
 #include "windrow/engine/coroutine.h"
 #include "windrow/engine/engine.h"
 #include "windrow/engine/internal/engine_use.h"
+#include "windrow/engine/internal/push_refusal.h"
 
 namespace windrow {
 
@@ -77,7 +78,7 @@ class ValueRef {
   Var var() const { return var_; }
 
   /// Waits for earlier ops that change the value, and returns it. Throws as Engine::wait does.
-  const T& get(Site from = Site::current()) const {
+  const T& get(Site from = Site::current()) const& {
     engine_->wait({windrow::read(var_)}, from);
     return *object_;
   }
@@ -86,8 +87,16 @@ class ValueRef {
     engine_->wait({windrow::mutate(var_)}, from);
     return *object_;
   }
-  /// Pushes an op that replaces the value, and so heals it.
+  /// Pushes an op that replaces the value, and so heals it. In a capture, where each launch would need a copy, throws
+  /// MisuseError unless T is trivially copyable.
   void set(T value, Site from = Site::current()) {
+    if constexpr (!std::is_trivially_copyable_v<T>) {
+      if (PushRefusal::refuses_or_captures(*engine_)) {
+        throw MisuseError(
+            "set() in a capture or where pushes are refused; expected a push of an op that assigns the "
+            "value, as each launch does so again");
+      }
+    }
     engine_->push([object = object_, value = std::move(value)]() mutable { *object = std::move(value); },
                   {windrow::overwrite(var_)}, {.name = "set", .pushed_at = from});
   }
@@ -127,21 +136,24 @@ void end(const EngineRef& ref, Var var, const std::shared_ptr<Objects>& objects,
   last.abandon();  // empty if the retire was pushed
 }
 
-/// Objects in a row with a variable each.
+/// Objects in a row with a variable each. T is const where ops may only read them.
 template <class T>
 struct All {
+  template <AccessKind kind>
+  using Range = RangeAccess<std::remove_const_t<T>, kind>;
+
   std::span<const Var> vars;
   std::span<T> objects;
 
-  friend RangeAccess<std::remove_const_t<T>, AccessKind::read> read(const All& all) { return {all.vars, all.objects}; }
-  friend RangeAccess<T, AccessKind::mutate> mutate(const All& all) requires(!std::is_const_v<T>) {
-    return {all.vars, all.objects};
-  }
-  friend RangeAccess<T, AccessKind::overwrite> overwrite(const All& all) requires(!std::is_const_v<T>) {
-    return {all.vars, all.objects};
-  }
-  friend RangeAccess<T, AccessKind::commute> commute(const All& all) requires(!std::is_const_v<T>) {
-    return {all.vars, all.objects};
+  friend Range<AccessKind::read> read(const All& all) { return {all.vars, all.objects}; }
+  friend Range<AccessKind::mutate> mutate(const All& all) { return {all.vars, all.writable()}; }
+  friend Range<AccessKind::overwrite> overwrite(const All& all) { return {all.vars, all.writable()}; }
+  friend Range<AccessKind::commute> commute(const All& all) { return {all.vars, all.writable()}; }
+
+ private:
+  std::span<T> writable() const {
+    static_assert(!std::is_const_v<T>, "all(values) of const Values may only be read; expected read(all(values))");
+    return objects;
   }
 };
 
@@ -165,6 +177,10 @@ class Value : public ValueRef<T> {
     return *this;
   }
   ~Value() { typed::end(this->engine_, this->var_, owned_, "the value"); }
+
+  using ValueRef<T>::get;
+  /// Of a value that ends, such as engine.run(...).get(): waits for all ops that use it, and moves the object out.
+  T get(std::source_location from = std::source_location::current()) && { return std::move(this->edit(from)); }
 
  private:
   Value(Engine& engine, VarName name, std::shared_ptr<T> owned)

@@ -113,30 +113,38 @@ constexpr bool check_function() {
   return true;
 }
 
-/// The function of an op with what it receives.
-template <class F, class... Kept>
-struct Call {
+/// What an access of the op keeps, told from others of its type by `number`.
+template <std::size_t number, class Kept>
+struct KeptAt {
+  [[no_unique_address]] Kept kept;
+};
+
+/// The function of an op with what it receives. If both are trivially copyable, so is the whole, unlike one with a
+/// std::tuple: then the engine moves it as bytes.
+template <class F, class Numbers, class... Kept>
+struct Call;
+template <class F, std::size_t... i, class... Kept>
+struct Call<F, std::index_sequence<i...>, Kept...> : KeptAt<i, Kept>... {
   [[no_unique_address]] F function;
-  [[no_unique_address]] std::tuple<Kept...> kept;
+
+  Call(F&& f, Kept&&... kept) : KeptAt<i, Kept>{std::move(kept)}..., function(std::move(f)) {}
 
   decltype(auto) operator()(OpContext& context) {
-    return std::apply(
-        [&](auto&... each) -> decltype(auto) {
-          // First without the context, which the body of a generic lambda need not accept.
-          if constexpr (std::is_invocable_v<F&, decltype(each(context))...>) {
-            return std::invoke(function, each(context)...);
-          } else {
-            return std::invoke(function, context, each(context)...);
-          }
-        },
-        kept);
+    // First without the context, which the body of a generic lambda need not accept.
+    if constexpr (std::is_invocable_v<F&, std::invoke_result_t<Kept&, OpContext&>...>) {
+      return std::invoke(function, static_cast<KeptAt<i, Kept>&>(*this).kept(context)...);
+    } else {
+      return std::invoke(function, context, static_cast<KeptAt<i, Kept>&>(*this).kept(context)...);
+    }
   }
 };
 
 template <class F, TypedAccess... A>
 auto call_of(F&& function, const A&... accesses) {
-  static_assert(check_function<std::decay_t<F>, ArgumentOf<A>...>());
-  return Call<std::decay_t<F>, decltype(accesses.kept())...>{std::forward<F>(function), {accesses.kept()...}};
+  using Target = std::decay_t<F>;
+  static_assert(check_function<Target, ArgumentOf<A>...>());
+  return Call<Target, std::index_sequence_for<A...>, decltype(accesses.kept())...>(Target(std::forward<F>(function)),
+                                                                                   accesses.kept()...);
 }
 
 /// The same as an OpFunction, which is empty for an empty function.
