@@ -155,7 +155,7 @@ template <class T>
 std::vector<T> TensorOf<T>::get(std::source_location from) const {
   const auto count = static_cast<std::size_t>(rows() * width());
   // A device copies to memory of its own choice without making the host wait. The op may outlive a wait that throws.
-  const Buffer staging(engine(), buffer_->bytes().memory().staging(), count * sizeof(T), "values");
+  const Buffer staging(engine(), buffer_->bytes().memory().staging(), count * sizeof(T), OpName("values"));
   auto copy = [to = staging.bytes(), view = view()](OpContext& op) {
     view.download(op.lane(), reinterpret_cast<T*>(to.write_unwatched(op.lane())));
   };

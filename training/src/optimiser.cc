@@ -292,7 +292,7 @@ class Optimiser::Impl {
         const IntTensor& of = one.gradient.rows.front().of;
         parts.push_back({one.number, apply(device, op::gather_rows, {.in = {value}, .indices = {of}}, from)});
       } else {
-        parts.push_back({one.number, Tensor(device, one.tensor().rows(), value.width(), "rows")});
+        parts.push_back({one.number, Tensor(device, one.tensor().rows(), value.width(), OpName("rows"))});
       }
     }
     shards_->share(parts, from);

@@ -134,7 +134,7 @@ Given Epochs::give(std::int32_t column, std::vector<Wanted> wanted, Computed& co
   };
   std::stable_sort(wanted.begin(), wanted.end(), [&](auto& a, auto& b) { return source(a) < source(b); });
   const Index width = kinds_.given()[column].width;
-  Given given{Tensor(device_, static_cast<Index>(wanted.size()), width, "given"),
+  Given given{Tensor(device_, static_cast<Index>(wanted.size()), width, OpName("given")),
               std::vector<std::int32_t>(kind_of_.size(), -1)};
   std::vector<std::source_location> from_lines;
   for (const Wanted& one : wanted) from_lines.push_back(nodes_[one.node].from);

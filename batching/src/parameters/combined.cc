@@ -20,7 +20,7 @@ bool owns(const ParameterStore::Entry& entry, const Tensor& gradient) {
 
 /// Copies the gradient into the parameter's own memory.
 void take_over(ParameterStore::Entry& entry, const Device& device, std::source_location from) {
-  if (!entry.dense) entry.dense = Tensor(device, entry.value.rows(), entry.value.width(), "gradient");
+  if (!entry.dense) entry.dense = Tensor(device, entry.value.rows(), entry.value.width(), OpName("gradient"));
   apply(device, op::stop_gradient, {.in = {*entry.gradient.all}}, *entry.dense, from);
   entry.gradient.all = *entry.dense;
 }

@@ -215,7 +215,7 @@ std::vector<Tensor> Runner::tensors_of(const Plan& plan, const std::vector<const
   for (const TensorSpec& spec : plan.tensors) {
     if (spec.is == TensorSpec::Is::derived) {
       const Index rows = needed[tensors.size()] != 0 ? spec.rows : 0;
-      tensors.push_back(Tensor(device_, rows, spec.width, "derived"));
+      tensors.push_back(Tensor(device_, rows, spec.width, OpName("derived")));
       continue;
     }
     if (spec.is == TensorSpec::Is::given) {  // gradients of outputs come later
@@ -224,7 +224,7 @@ std::vector<Tensor> Runner::tensors_of(const Plan& plan, const std::vector<const
     }
     ParameterStore::Entry& entry = parameters_->entry(numbers_[spec.number]);
     if (spec.is == TensorSpec::Is::gradient && !entry.dense) {
-      entry.dense = Tensor(device_, spec.rows, spec.width, "gradient");
+      entry.dense = Tensor(device_, spec.rows, spec.width, OpName("gradient"));
     }
     tensors.push_back(spec.is == TensorSpec::Is::parameter ? entry.value : *entry.dense);
   }

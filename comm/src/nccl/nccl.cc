@@ -38,7 +38,7 @@ LaneId lane_of(const Device& device) { return device.collectives.value_or(device
 int number_of(const Device& device, const NcclCalls& calls) {
   const auto found = std::make_shared<int>(0);
   Engine& engine = *device.engine;
-  const Var var = engine.new_var("device number");
+  const Var var = engine.new_var(OpName("device number"));
   engine.push(
       [found, &calls](OpContext&) {
         if (const int error = calls.device(found.get()); error != 0) {

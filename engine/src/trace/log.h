@@ -48,7 +48,7 @@ struct TraceRecord {
   const OpInfo* info = nullptr;  ///< lives as long as the engine
 };
 
-/// An access of a record: its place, and the value (Engine::new_var) that the op changes there, if it changes one.
+/// An access of a record: its place, and the value (see VarName) that the op changes there, if it changes one.
 struct TracedAccess {
   VarPlace place;
   const char* value = nullptr;  ///< its name, which lives as long as the process; null if there is none

@@ -37,7 +37,7 @@ void copy_on_device(const Device& device, const Tensor& from, const Tensor& to, 
 /// Through the host's memory, since no operator has a result of int32.
 void copy_on_device(const Device& device, const IntTensor& from, const IntTensor& to, std::source_location pushed_at) {
   const auto bytes = static_cast<std::size_t>(from.rows() * from.width()) * sizeof(std::int32_t);
-  const Buffer staging(device.engine, device.memory->staging(), bytes, "input");
+  const Buffer staging(device.engine, device.memory->staging(), bytes, OpName("input"));
   PushOptions how{.name = "input", .lane = device.lane, .pushed_at = pushed_at};
   device.engine->push(
       [view = from.view(), bytes = staging.bytes()](OpContext& op) {
