@@ -12,7 +12,7 @@
 
 namespace op = windrow::op;
 
-constexpr int devices = 2, samples = 64, width = 8, steps = 100;
+constexpr std::size_t devices = 2, samples = 64, width = 8, steps = 100;
 
 int main() {
   windrow::Engine engine;
@@ -21,15 +21,15 @@ int main() {
   const windrow::PlacedTensor truth(on[0], width, 1, "truth"), w(on[0], width, 1, "w"), sum(on[0], width, 1, "sum");
   windrow::Draw(1).uniform(truth.overwrite_on(on[0]), -1, 1);
   w.set(std::vector<float>(width, 0));
-  for (int d = 0; d < devices; ++d) {
+  for (std::size_t d = 0; d < devices; ++d) {
     x.push_back({on[d], samples, width, "x"});
     y.push_back({on[d], samples, 1, "y"});
     gradient.push_back({on[d], width, 1, "gradient"});
     windrow::Draw(2, d).uniform(x[d].overwrite_on(on[d]), -1, 1);
     apply(on[d], op::matmul, {.in = {x[d].on(on[d]), truth.on(on[d])}}, y[d].overwrite_on(on[d]));
   }
-  for (int step = 0; step < steps; ++step) {
-    for (int d = 0; d < devices; ++d) {  // x' (x w - y)
+  for (std::size_t step = 0; step < steps; ++step) {
+    for (std::size_t d = 0; d < devices; ++d) {  // x' (x w - y)
       const windrow::Tensor guess = apply(on[d], op::matmul, {.in = {x[d].on(on[d]), w.on(on[d])}});
       const windrow::Tensor error = apply(on[d], op::sub, {.in = {guess, y[d].on(on[d])}});
       apply(on[d], op::matmul_tn, {.in = {x[d].on(on[d]), error}}, gradient[d].overwrite_on(on[d]));
@@ -40,7 +40,7 @@ int main() {
   }
   const std::vector<float> expected = truth.get(), found = w.get();
   float worst = 0;
-  for (int i = 0; i < width; ++i) worst = std::max(worst, std::abs(found[i] - expected[i]));
-  std::printf("the weights are right within %.0e after %d steps and %d copies\n", worst < 1e-3f ? 1e-3 : worst, steps,
-              static_cast<int>(w.copies() + gradient[1].copies()));
+  for (std::size_t i = 0; i < width; ++i) worst = std::max(worst, std::abs(found[i] - expected[i]));
+  std::printf("the weights are right within %.0e after %zu steps and %zu copies\n", worst < 1e-3f ? 1e-3 : worst, steps,
+              std::size_t{w.copies() + gradient[1].copies()});
 }
