@@ -179,7 +179,8 @@ void add_engine(CLI::App& app) {
       "             pushes (gap_us).\n"
       "\n"
       "windrow uses policy pool, windrow-per-device policy per_device. The ops of windrow-captures capture 256 bytes\n"
-      "more than others; those of windrow-values receive values that they declare.\n"
+      "more than others. Those of windrow-values receive values that they declare; those of windrow-pointers are the\n"
+      "same ops, untyped, with pointers to the objects. Both write the access list at the push, windrow in advance.\n"
       "Peers must be enabled when CMake configures the build, for example with\n"
       "-DWINDROW_PEERS='openmp;tbb;tbb-graph;starpu;taskflow;taskflow-graph' -DWINDROW_TASKFLOW=DIR");
   computes(engine, [arguments] { arguments->run(); });

@@ -89,7 +89,9 @@ Pattern Pattern::named(const std::string& name, int width) {
 Pattern Pattern::counted(const std::string& name) {
   for (const auto& [ending, flag] : {std::pair<std::string_view, bool Pattern::*>{"-declared", &Pattern::declared},
                                      {"-captures", &Pattern::captures},
-                                     {"-beside-lane", &Pattern::beside_lane}}) {
+                                     {"-beside-lane", &Pattern::beside_lane},
+                                     {"-values", &Pattern::values},
+                                     {"-pointers", &Pattern::pointers}}) {
     if (!name.ends_with(ending)) continue;
     Pattern pattern = counted(name.substr(0, name.size() - ending.size()));
     pattern.name = name;

@@ -27,6 +27,8 @@ struct Pattern {
   bool declared = false;     ///< ops are declared once and pushed repeatedly; Windrow only
   bool captures = false;     ///< ops capture 256 bytes more than others; Windrow only
   bool beside_lane = false;  ///< the engine has an ordered lane, which no op uses; Windrow only
+  bool values = false;       ///< for scripts/gates: of system windrow-values
+  bool pointers = false;     ///< for scripts/gates: of system windrow-pointers
 
   /// "A": a chain on one cell. "B": independent ops over 1,024 cells. "C": one writer and 64 readers. "D": a stencil of
   /// the given width that reads three neighbours. "E": random ops that read two of 256 cells and mutate one. "FA" and
@@ -35,6 +37,7 @@ struct Pattern {
   /// Patterns of scripts/gates: "A8", "B8" and "D8" are A, B and D for pieces of 8 ops (or another number): B and D use
   /// as many cells as a piece needs. "FA8" launches each piece as a graph. "A-declared" and so on push declared
   /// ops, "A-captures" and so on ops that capture much; with "A-beside-lane" and so on the engine has an ordered lane.
+  /// "A-values" and "A-pointers" and so on are those of systems windrow-values and windrow-pointers.
   /// Also accepts the names above.
   static Pattern counted(const std::string& name);
   static const std::vector<std::string>& names();

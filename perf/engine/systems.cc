@@ -10,9 +10,17 @@
 namespace windrow::perf {
 namespace {
 
-const SystemKind* const kinds[] = {
-    &windrow_system, &windrow_captures_system, &windrow_per_device_system, &windrow_values_system, &openmp_system,
-    &tbb_system,     &tbb_graph_system,        &taskflow_system,           &taskflow_graph_system, &starpu_system};
+const SystemKind* const kinds[] = {&windrow_system,
+                                   &windrow_captures_system,
+                                   &windrow_per_device_system,
+                                   &windrow_values_system,
+                                   &windrow_pointers_system,
+                                   &openmp_system,
+                                   &tbb_system,
+                                   &tbb_graph_system,
+                                   &taskflow_system,
+                                   &taskflow_graph_system,
+                                   &starpu_system};
 
 const SystemKind& kind_of(const std::string& name) {
   const auto* found =

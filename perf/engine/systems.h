@@ -26,7 +26,8 @@ struct SystemKind {
 };
 
 extern const SystemKind windrow_system, windrow_captures_system, windrow_per_device_system, windrow_values_system,
-    openmp_system, tbb_system, tbb_graph_system, taskflow_system, taskflow_graph_system, starpu_system;
+    windrow_pointers_system, openmp_system, tbb_system, tbb_graph_system, taskflow_system, taskflow_graph_system,
+    starpu_system;
 
 /// A factory for SystemKind::make.
 template <class Made>

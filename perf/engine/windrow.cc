@@ -1,5 +1,6 @@
-// Windrow's own engine in four ways: policy pool, also with typed pushes and with ops that capture much, and policy
-// per_device. Replayed patterns are captured as graphs.
+// Windrow's own engine in five ways: policy pool, also with ops that capture much, and policy per_device, all with
+// access lists that are made in advance; typed pushes, and untyped ones of the same functions whose access lists are
+// made at the push. Replayed patterns are captured as graphs.
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -26,6 +27,22 @@ class Gate {
  private:
   const std::shared_ptr<std::atomic<bool>> is_open_ = std::make_shared<std::atomic<bool>>(false);
 };
+
+/// Pushes an op that all later ops depend on. It ends once the gate is open and the pushing thread has had time to fall
+/// asleep in its wait, because what that thread does until then would differ from run to run.
+void push_gate(Engine& engine, const Gate& gate, AccessList all) {
+  const auto pass = [is_open = gate.is_open()] {
+    is_open->wait(false);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  };
+  engine.push(pass, all, {.name = "gate"});
+}
+
+EngineOptions options_of(const SystemOptions& options, Policy policy = Policy::pool) {
+  EngineOptions result{.policy = policy, .workers = options.workers};
+  if (options.pending_ops > 0) result.max_pending_ops = options.pending_ops;
+  return result;
+}
 
 /// A Graph for Replayed. run() launches and does not wait.
 struct Captured {
@@ -56,9 +73,12 @@ class WindrowSystem : public System {
   enum class Way { plain, with_captures, per_device };
 
   WindrowSystem(const Pattern& pattern, const SystemOptions& options, Way way = Way::plain)
-      : way_(pattern.captures ? Way::with_captures : way), engine_(engine_options(options)), replayed_(pattern) {
+      : way_(pattern.captures ? Way::with_captures : way),
+        engine_(options_of(options, way_ == Way::per_device ? Policy::per_device : Policy::pool)),
+        replayed_(pattern) {
     if (pattern.beside_lane) engine_.add_lane(std::make_shared<IdleLane>());
     for (int i = 0; i < pattern.cells; ++i) cells_.push_back(engine_.new_var());
+    for (const Var& cell : cells_) all_.push_back(overwrite(cell));
     const auto cell = [&](int i) { return cells_[static_cast<std::size_t>(i)]; };
     for (const Task& task : pattern.tasks) {
       std::vector<Access> accesses;
@@ -70,7 +90,7 @@ class WindrowSystem : public System {
 
   Times run(const Job& job) override {
     Gate gate;
-    if (job.held) push_gate(gate);
+    if (job.held) push_gate(engine_, gate, all_);
     const auto finish = [&] {
       if (job.held) gate.open();
       engine_.wait_all();
@@ -101,13 +121,6 @@ class WindrowSystem : public System {
  private:
   static constexpr std::size_t captured_bytes = 256;  // with_captures: in addition to what other ops capture
 
-  EngineOptions engine_options(const SystemOptions& options) const {
-    EngineOptions result{.policy = way_ == Way::per_device ? Policy::per_device : Policy::pool,
-                         .workers = options.workers};
-    if (options.pending_ops > 0) result.max_pending_ops = options.pending_ops;
-    return result;
-  }
-
   std::unique_ptr<Captured> capture(std::int64_t length) {
     const auto push_all = [&] {
       for (std::int64_t i = 0; i < length; ++i) {
@@ -125,69 +138,100 @@ class WindrowSystem : public System {
     }
   }
 
-  /// Pushes an op that all later ops depend on. It ends once the gate is open and the pushing thread has had time to
-  /// fall asleep in its wait, because what that thread does until then would differ from run to run.
-  void push_gate(const Gate& gate) {
-    std::vector<Access> all;
-    for (const Var& cell : cells_) all.push_back(overwrite(cell));
-    const auto pass = [is_open = gate.is_open()] {
-      is_open->wait(false);
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    };
-    engine_.push(pass, all, {.name = "gate"});
-  }
-
   const Way way_;
   Engine engine_;
   std::vector<Var> cells_;
+  std::vector<Access> all_;                    // to the cells
   std::vector<std::vector<Access>> accesses_;  // by task
   std::vector<Work> work_of_declared_;         // by task
   std::vector<DeclaredOp> declared_;           // by task
   Replayed<Captured> replayed_;                // declared last, so that its graphs are destroyed before the engine
 };
 
-/// Typed pushes: the cells of a pattern are values, which ops receive.
-class ValuesSystem : public System {
+/// The cells of a pattern are objects, which its ops use. Either they are values, and ops receive them; or ops hold
+/// pointers to them, and the access list is written at the push.
+enum class Cells { values, pointers };
+
+template <Cells form>
+class ObjectsSystem : public System {
  public:
-  ValuesSystem(const Pattern& pattern, const SystemOptions& options)
-      : engine_(engine_options(options)), cells_(engine_, "cell", static_cast<std::size_t>(pattern.cells)) {}
+  ObjectsSystem(const Pattern& pattern, const SystemOptions& options)
+      : engine_(options_of(options)), cells_(engine_, "cell", static_cast<std::size_t>(pattern.cells)) {
+    objects_ = &cells_[0].edit();
+    for (std::size_t i = 0; i < cells_.size(); ++i) {
+      vars_.push_back(cells_[i].var());
+      all_.push_back(overwrite(vars_[i]));
+    }
+  }
 
   Times run(const Job& job) override {
+    Gate gate;
+    if (job.held) push_gate(engine_, gate, all_);
+    const auto finish = [&] {
+      gate.open();
+      engine_.wait_all();
+    };
     return time_pushes(
-        job, [&](std::size_t, const Task& task) { push(job.work(task), task); }, [&] { engine_.wait_all(); });
+        job,
+        [&](std::size_t, const Task& task) {
+          form == Cells::values ? push_typed(job.work(task), task) : push_untyped(job.work(task), task);
+        },
+        finish);
   }
 
  private:
   struct Cell {};
 
-  static EngineOptions engine_options(const SystemOptions& options) {
-    EngineOptions result{.policy = Policy::pool, .workers = options.workers};
-    if (options.pending_ops > 0) result.max_pending_ops = options.pending_ops;
-    return result;
+  ValueRef<Cell>& cell(int i) { return cells_[static_cast<std::size_t>(i)]; }
+  Cell* object(int i) { return objects_ + i; }
+  Var var(int i) const { return vars_[static_cast<std::size_t>(i)]; }
+
+  template <class... C>
+  static void use(Work work, const C&...) {
+    work();
   }
 
-  ValueRef<Cell>& cell(int i) { return cells_[static_cast<std::size_t>(i)]; }
-  ValueRef<Cell>& read_by(const Task& task, int k) { return cell(task.reads[static_cast<std::size_t>(k)]); }
-
   /// Tasks read up to three cells, and mutate one if they read none or several.
-  void push(Work work, const Task& task) {
-    const auto mutated = [&]() -> ValueRef<Cell>& { return cell(task.mutates); };
+  void push_typed(Work work, const Task& task) {
+    const auto& [a, b, c] = task.reads;
+    const int m = task.mutates;
     switch (task.read_count) {
       case 0:
-        return engine_.push([work](Cell&) { work(); }, mutate(mutated()));
+        return engine_.push([work](Cell& x) { use(work, x); }, mutate(cell(m)));
       case 1:
-        return engine_.push([work](const Cell&) { work(); }, read(read_by(task, 0)));
+        return engine_.push([work](const Cell& x) { use(work, x); }, read(cell(a)));
       case 2:
-        return engine_.push([work](const Cell&, const Cell&, Cell&) { work(); }, read(read_by(task, 0)),
-                            read(read_by(task, 1)), mutate(mutated()));
+        return engine_.push([work](const Cell& x, const Cell& y, Cell& to) { use(work, x, y, to); }, read(cell(a)),
+                            read(cell(b)), mutate(cell(m)));
       default:
-        return engine_.push([work](const Cell&, const Cell&, const Cell&, Cell&) { work(); }, read(read_by(task, 0)),
-                            read(read_by(task, 1)), read(read_by(task, 2)), mutate(mutated()));
+        return engine_.push([work](const Cell& x, const Cell& y, const Cell& z, Cell& to) { use(work, x, y, z, to); },
+                            read(cell(a)), read(cell(b)), read(cell(c)), mutate(cell(m)));
+    }
+  }
+
+  void push_untyped(Work work, const Task& task) {
+    const auto& [a, b, c] = task.reads;
+    const int m = task.mutates;
+    switch (task.read_count) {
+      case 0:
+        return engine_.push([work, x = object(m)] { use(work, *x); }, {mutate(var(m))});
+      case 1:
+        return engine_.push([work, x = object(a)] { use(work, *x); }, {read(var(a))});
+      case 2:
+        return engine_.push([work, x = object(a), y = object(b), to = object(m)] { use(work, *x, *y, *to); },
+                            {read(var(a)), read(var(b)), mutate(var(m))});
+      default:
+        return engine_.push(
+            [work, x = object(a), y = object(b), z = object(c), to = object(m)] { use(work, *x, *y, *z, *to); },
+            {read(var(a)), read(var(b)), read(var(c)), mutate(var(m))});
     }
   }
 
   Engine engine_;
   windrow::Values<Cell> cells_;
+  Cell* objects_ = nullptr;
+  std::vector<Var> vars_;
+  std::vector<Access> all_;
 };
 
 template <WindrowSystem::Way way>
@@ -207,7 +251,13 @@ const SystemKind windrow_per_device_system = {.name = "windrow-per-device",
                                               .make = make_in<WindrowSystem::Way::per_device>,
                                               .takes = SystemKind::Takes::pushed_patterns,
                                               .holds = SystemKind::Holds::a_backlog};
-const SystemKind windrow_values_system = {
-    .name = "windrow-values", .make = make<ValuesSystem>, .takes = SystemKind::Takes::pushed_patterns};
+const SystemKind windrow_values_system = {.name = "windrow-values",
+                                          .make = make<ObjectsSystem<Cells::values>>,
+                                          .takes = SystemKind::Takes::pushed_patterns,
+                                          .holds = SystemKind::Holds::a_backlog};
+const SystemKind windrow_pointers_system = {.name = "windrow-pointers",
+                                            .make = make<ObjectsSystem<Cells::pointers>>,
+                                            .takes = SystemKind::Takes::pushed_patterns,
+                                            .holds = SystemKind::Holds::a_backlog};
 
 }  // namespace windrow::perf

@@ -80,7 +80,10 @@ std::int64_t push_and_run(System& system, const CountedRun& run) {
 }
 
 std::unique_ptr<System> system_for(const CountedRun& run) {
-  return windrow_system.make(run.pattern, {.workers = 1, .pending_ops = static_cast<std::uint64_t>(4 * run.ops)});
+  const SystemKind& kind = run.pattern.values     ? windrow_values_system
+                           : run.pattern.pointers ? windrow_pointers_system
+                                                  : windrow_system;
+  return kind.make(run.pattern, {.workers = 1, .pending_ops = static_cast<std::uint64_t>(4 * run.ops)});
 }
 
 /// Callgrind finds the function by this name.

@@ -283,7 +283,7 @@ TEST_F(WrongArguments, OfBenchmarks) {
   expect_refusals("windrow-perf engine",
                   {{"--systems mxnet",
                     "--systems: 'mxnet'; expected one of windrow, windrow-captures, windrow-per-device, "
-                    "windrow-values, openmp, tbb, "
+                    "windrow-values, windrow-pointers, openmp, tbb, "
                     "tbb-graph, taskflow, taskflow-graph, starpu, all, or several separated by commas"},
                    {"--metg --backlog 10", "--backlog excludes --metg"},
                    {"--backlog 10 --ops 10", "--ops excludes --backlog"},
