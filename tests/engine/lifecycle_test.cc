@@ -81,7 +81,8 @@ TEST_P(LifecycleTest, WrongCallsAreNamed) {
     const std::string text = error_of<MisuseError>(call);
     EXPECT_TRUE(text.ends_with(end)) << text;
   };
-  ends([&] { engine.push([] {}, {mutate(Var())}); }, "names an empty Var; make it with Engine::new_var");
+  ends([&] { engine.push([] {}, {mutate(Var())}); },
+       "names an empty Var, or a value that was moved from; expected one of Engine::new_var");
   ends([&] { engine.push([] {}, {mutate(foreign)}); }, "names a variable of another engine");
   const LaneId lane = other.add_lane(HostLane{.name = "lane"});
   ends([&] { engine.push([] {}, {}, {.lane = lane}); }, "names a lane of another engine");

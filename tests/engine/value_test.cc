@@ -268,9 +268,11 @@ struct Detached {
   };
 };
 
-Detached await_both(Value<int>& x, Values<int>& row, int& sum, Gate& done) {
+Detached await_all(Engine& engine, Value<int>& x, Values<int>& row, int& sum, Gate& done) {
+  const std::vector<int>& made = co_await engine.run([] { return std::vector<int>(1, 1000); });
   sum = co_await x;
   sum += co_await row[1];
+  sum += made[0];
   try {
     co_await row[0];
   } catch (const OpError&) {
@@ -286,10 +288,10 @@ TEST_F(ValuesOfPool, AreAwaitedByCoroutines) {
   engine.push([&](int& n) { go.await(), n = 4; }, overwrite(x));
   engine.push([](int&) { throw Error("bad"); }, mutate(row[0]));
   int sum = 0;
-  await_both(x, row, sum, done);
+  await_all(engine, x, row, sum, done);
   go.open();
   done.await();
-  EXPECT_EQ(sum, 109);
+  EXPECT_EQ(sum, 1109);
   row[0].set(0);
 }
 

@@ -203,7 +203,9 @@ std::shared_ptr<CapturedOp> Front::without_body(const Entering& entering, const 
 }
 
 void Front::refuse(Var var, const OpInfo& about) const {
-  if (!var) throw MisuseError(site(about) + " names an empty Var; make it with Engine::new_var");
+  if (!var)
+    throw MisuseError(site(about) +
+                      " names an empty Var, or a value that was moved from; expected one of Engine::new_var");
   throw MisuseError(site(about) + " names a variable of another engine");
 }
 

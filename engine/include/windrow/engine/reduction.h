@@ -56,26 +56,11 @@ class Reduction {
     std::vector<Part> parts;
   };
   /// What an op receives, and the state, which the op keeps.
-  template <AccessKind kind>
-  class Shared {
-   public:
-    static constexpr std::size_t count = 1;
-    struct Kept {
-      std::shared_ptr<State> state;
-      Accessed<T, kind>* object;
-      Accessed<T, kind>& operator()(OpContext&) const { return *object; }
-    };
-
-    Shared(Var var, std::shared_ptr<State> state, T* object) : var_(var), kept_{std::move(state), object} {}
-    template <class F>
-    void list(F&& add) const {
-      add(Access{var_, kind});
-    }
-    Kept kept() const { return kept_; }
-
-   private:
-    Var var_;
-    Kept kept_;
+  template <class Object>
+  struct Shared {
+    std::shared_ptr<State> state;
+    Object* object;
+    Object& operator()(OpContext&) const { return *object; }
   };
 
  public:
@@ -132,11 +117,11 @@ class Reduction {
   Access mutate(std::source_location from = std::source_location::current()) { return windrow::mutate(combined(from)); }
 
   /// As read() and mutate(), for pushes of functions that receive const T& and T&.
-  friend Shared<AccessKind::read> read(Reduction& of, std::source_location from = std::source_location::current()) {
-    return {of.combined(from), of.state_, &of.state_->whole};
+  friend auto read(Reduction& of, std::source_location from = std::source_location::current()) {
+    return OneAccess(of.read(from), Shared<const T>{of.state_, &of.state_->whole});
   }
-  friend Shared<AccessKind::mutate> mutate(Reduction& of, std::source_location from = std::source_location::current()) {
-    return {of.combined(from), of.state_, &of.state_->whole};
+  friend auto mutate(Reduction& of, std::source_location from = std::source_location::current()) {
+    return OneAccess(of.mutate(from), Shared<T>{of.state_, &of.state_->whole});
   }
 
   /// The value. Use it only inside an op, or after a wait, with an access from read() or mutate().
@@ -160,7 +145,7 @@ class Reduction {
   template <class F, class... A>
   void add_typed(F&& function, const PushOptions& options, const A&... accesses) {
     std::lock_guard lock(mutex_);
-    const Shared<AccessKind::mutate> part(parts_[next_], state_, &state_->parts[next_].value);
+    const OneAccess part(windrow::mutate(parts_[next_]), Shared<T>{state_, &state_->parts[next_].value});
     engine_->push(std::forward<F>(function), part, accesses..., options);
     next_ = (next_ + 1) % parts_.size();
     added_ = std::min(added_ + 1, parts_.size());

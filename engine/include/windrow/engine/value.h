@@ -44,22 +44,22 @@
 
 namespace windrow {
 
-/// Waits for a value in a coroutine; co_await returns const T&.
-template <class T>
+/// Waits for a value in a coroutine. co_await returns const T&, and of a value that ends the object itself.
+template <class T, class Result = const T&>
 class ReadyValue {
  public:
-  ReadyValue(Engine& engine, Var var, const T& object, std::source_location from)
-      : ready_(engine, {windrow::read(var)}, from), object_(object) {}
+  ReadyValue(Engine& engine, Access access, T& object, std::source_location from)
+      : ready_(engine, {access}, from), object_(object) {}
   bool await_ready() const noexcept { return ready_.await_ready(); }
   void await_suspend(std::coroutine_handle<> coroutine) { ready_.await_suspend(coroutine); }
-  const T& await_resume() const {
+  Result await_resume() const {
     ready_.await_resume();
-    return object_;
+    return static_cast<std::conditional_t<std::is_reference_v<Result>, Result, T&&>>(object_);
   }
 
  private:
   Ready ready_;
-  const T& object_;
+  T& object_;
 };
 
 /// One value, whoever owns it: a Value, or an element of Values. Neither copies nor outlives its owner.
@@ -101,13 +101,13 @@ class ValueRef {
                   {windrow::overwrite(var_)}, {.name = "set", .pushed_at = from});
   }
   /// Awaits what get() waits for: co_await value, or co_await value.ready().
-  ReadyValue<T> ready(Site from = Site::current()) const { return {*engine_, var_, *object_, from}; }
-  ReadyValue<T> operator co_await() const { return ready(); }
+  ReadyValue<T> ready(Site from = Site::current()) const& { return {*engine_, windrow::read(var_), *object_, from}; }
+  ReadyValue<T> operator co_await() const& { return ready(); }
 
-  friend ObjectAccess<T, AccessKind::read> read(const ValueRef& value) { return {value.var_, value.object_}; }
-  friend ObjectAccess<T, AccessKind::mutate> mutate(ValueRef& value) { return {value.var_, value.object_}; }
-  friend ObjectAccess<T, AccessKind::overwrite> overwrite(ValueRef& value) { return {value.var_, value.object_}; }
-  friend ObjectAccess<T, AccessKind::commute> commute(ValueRef& value) { return {value.var_, value.object_}; }
+  friend auto read(const ValueRef& value) { return value.template access<AccessKind::read>(); }
+  friend auto mutate(ValueRef& value) { return value.template access<AccessKind::mutate>(); }
+  friend auto overwrite(ValueRef& value) { return value.template access<AccessKind::overwrite>(); }
+  friend auto commute(ValueRef& value) { return value.template access<AccessKind::commute>(); }
 
  protected:
   ValueRef(const EngineRef& engine, Var var, T* object) : engine_(engine), var_(var), object_(object) {}
@@ -118,6 +118,12 @@ class ValueRef {
   EngineRef engine_;
   Var var_;
   T* object_;
+
+ private:
+  template <AccessKind kind>
+  ObjectAccess<T, kind> access() const {
+    return {Access{var_, kind}, {object_}};
+  }
 };
 
 namespace typed {
@@ -181,6 +187,10 @@ class Value : public ValueRef<T> {
   using ValueRef<T>::get;
   /// Of a value that ends, such as engine.run(...).get(): waits for all ops that use it, and moves the object out.
   T get(std::source_location from = std::source_location::current()) && { return std::move(this->edit(from)); }
+  using ValueRef<T>::operator co_await;
+  ReadyValue<T, T> operator co_await() && {
+    return {*this->engine_, windrow::mutate(this->var_), *this->object_, std::source_location::current()};
+  }
 
  private:
   Value(Engine& engine, VarName name, std::shared_ptr<T> owned)

@@ -87,14 +87,42 @@ class Bytes {
   State* state_;
 };
 
-/// A buffer's bytes as objects of type T, for read(), mutate(), overwrite() and commute(). A handle, valid until the
-/// buffer ends.
+/// What an op with read(buffer.as<T>()) or another access keeps. Fails the op as Bytes::write() does for an overwrite,
+/// and otherwise as read() and update().
+template <class T, AccessKind kind>
+struct BufferKept {
+  Bytes bytes;
+  std::size_t objects;
+  std::span<Accessed<T, kind>> operator()(OpContext& op) const {
+    if constexpr (kind == AccessKind::read) {
+      return {reinterpret_cast<const T*>(bytes.read(op.lane())), objects};
+    } else {
+      constexpr bool fresh = kind == AccessKind::overwrite;
+      return {reinterpret_cast<T*>(fresh ? bytes.write(op.lane()) : bytes.update(op.lane())), objects};
+    }
+  }
+};
+
+/// A buffer's bytes as objects of type T, for typed pushes. A handle, valid until the buffer ends.
 template <class T>
 struct BufferAs {
   static_assert(std::is_trivially_copyable_v<T>, "Buffer::as<T>(): T must be trivially copyable");
   Var var;
   Bytes bytes;
   std::size_t count;
+
+  /// The op receives std::span<const T>.
+  friend auto read(const BufferAs& all) { return all.template access<AccessKind::read>(); }
+  /// And std::span<T>.
+  friend auto mutate(const BufferAs& all) { return all.template access<AccessKind::mutate>(); }
+  friend auto overwrite(const BufferAs& all) { return all.template access<AccessKind::overwrite>(); }
+  friend auto commute(const BufferAs& all) { return all.template access<AccessKind::commute>(); }
+
+ private:
+  template <AccessKind kind>
+  OneAccess<BufferKept<T, kind>> access() const {
+    return {Access{var, kind}, {bytes, count}};
+  }
 };
 
 /// An owner: it does not copy, and its destructor pushes an op that retires the variable and frees the memory. After
@@ -140,52 +168,6 @@ class Buffer {
   Bytes::State* state_;  // null if moved from; once the freeing op is pushed, that op owns the state
 };
 
-/// What read(buffer.as<T>()) and the like return; see typed_access.h. Fails the op as Bytes::write() does for an
-/// overwrite, and otherwise as read() and update().
-template <class T, AccessKind kind>
-class BufferAccess {
- public:
-  static constexpr std::size_t count = 1;
-  struct Kept {
-    Bytes bytes;
-    std::size_t objects;
-    std::span<Accessed<T, kind>> operator()(OpContext& op) const {
-      if constexpr (kind == AccessKind::read) {
-        return {reinterpret_cast<const T*>(bytes.read(op.lane())), objects};
-      } else {
-        constexpr bool fresh = kind == AccessKind::overwrite;
-        return {reinterpret_cast<T*>(fresh ? bytes.write(op.lane()) : bytes.update(op.lane())), objects};
-      }
-    }
-  };
-
-  explicit BufferAccess(const BufferAs<T>& of) : of_(of) {}
-  template <class F>
-  void list(F&& add) const {
-    add(Access{of_.var, kind});
-  }
-  Kept kept() const { return {of_.bytes, of_.count}; }
-
- private:
-  BufferAs<T> of_;
-};
-
-template <class T>
-auto read(const BufferAs<T>& all) {
-  return BufferAccess<T, AccessKind::read>(all);
-}
-template <class T>
-auto mutate(const BufferAs<T>& all) {
-  return BufferAccess<T, AccessKind::mutate>(all);
-}
-template <class T>
-auto overwrite(const BufferAs<T>& all) {
-  return BufferAccess<T, AccessKind::overwrite>(all);
-}
-template <class T>
-auto commute(const BufferAs<T>& all) {
-  return BufferAccess<T, AccessKind::commute>(all);
-}
 inline auto read(const Buffer& buffer) { return read(buffer.as<std::byte>()); }
 inline auto mutate(const Buffer& buffer) { return mutate(buffer.as<std::byte>()); }
 inline auto overwrite(const Buffer& buffer) { return overwrite(buffer.as<std::byte>()); }

@@ -82,11 +82,19 @@ class Generator {
   void normal(const Tensor& out, float mean, float deviation, Site pushed_at = Site::current());
   void dropout_keys(const IntTensor& out, Site pushed_at = Site::current());
 
-  /// What mutate(generator) returns; see typed_access.h. The op receives the next Draw.
-  class Access;
-  friend Access mutate(const Generator& generator);
+  /// For typed pushes: the op receives the next Draw.
+  friend auto mutate(const Generator& of) {
+    return OneAccess(windrow::mutate(of.var()), Kept{of.seed_, of.stream_, of.draws_.bytes()});
+  }
 
  private:
+  struct Kept {
+    std::uint64_t seed;
+    std::uint32_t stream;
+    Bytes draws;
+    Draw operator()(OpContext&) const { return next(seed, stream, draws); }
+  };
+
   template <class T, class Four>
   void push(const TensorOf<T>& out, OpName name, Site pushed_at, Four four);
   /// In an op that mutates the variable: counts a draw.
@@ -96,29 +104,5 @@ class Generator {
   std::uint32_t stream_;
   Buffer draws_;  // a std::uint64_t: the number of draws so far
 };
-
-class Generator::Access {
- public:
-  static constexpr std::size_t count = 1;
-  struct Kept {
-    std::uint64_t seed;
-    std::uint32_t stream;
-    Bytes draws;
-    Draw operator()(OpContext&) const { return next(seed, stream, draws); }
-  };
-
-  explicit Access(const Generator& of) : var_(of.var()), kept_{of.seed_, of.stream_, of.draws_.bytes()} {}
-  template <class F>
-  void list(F&& add) const {
-    add(windrow::mutate(var_));
-  }
-  Kept kept() const { return kept_; }
-
- private:
-  Var var_;
-  Kept kept_;
-};
-
-inline Generator::Access mutate(const Generator& generator) { return Generator::Access(generator); }
 
 }  // namespace windrow

@@ -102,6 +102,13 @@ class TensorOf {
   };
   View view() const { return View(buffer_->bytes(), whole(), shape_, offset_); }
 
+  // For typed pushes: the op receives Matrix<const T> for a read, and otherwise Matrix<T>.
+  friend auto read(const TensorOf& x) { return x.access<AccessKind::read>({x.var(), AccessKind::read}); }
+  friend auto mutate(const TensorOf& x) { return x.access<AccessKind::mutate>({x.var(), AccessKind::mutate}); }
+  /// The op writes all elements of the tensor; of a view of a part, the others keep their values.
+  friend auto overwrite(const TensorOf& x) { return x.access<AccessKind::overwrite>(x.write_access()); }
+  friend auto commute(const TensorOf& x) { return x.access<AccessKind::commute>({x.var(), AccessKind::commute}); }
+
   /// Pushes an op that calls `write` on a thread of the host; `write` writes all elements of the matrix that it gets,
   /// whose old elements are undefined. `accesses` are those of `write`; the access to the tensor is added. In a
   /// device's memory, the matrix is staging memory, from which a second op copies the elements. In the body of a
@@ -119,23 +126,10 @@ class TensorOf {
   TensorOf(std::shared_ptr<Buffer> buffer, Matrix<T> shape, Index offset, bool whole, LaneId copy_out)
       : buffer_(std::move(buffer)), shape_(shape), offset_(offset), whole_(whole), copy_out_(copy_out) {}
 
-  ReplayedBuffers written_buffer() const;
-
-  std::shared_ptr<Buffer> buffer_;
-  Matrix<T> shape_;  // data is null
-  Index offset_ = 0;
-  bool whole_;
-  LaneId copy_out_;  // of get()
-};
-
-/// What read(tensor) and the like return; see typed_access.h. Fails the op as View::write() does for an overwrite, and
-/// otherwise as read() and update().
-template <class T, AccessKind kind>
-class TensorAccess {
- public:
-  static constexpr std::size_t count = 1;
+  /// What the op keeps. Fails the op as View::write() does for an overwrite, and otherwise as read() and update().
+  template <AccessKind kind>
   struct Kept {
-    typename TensorOf<T>::View view;
+    View view;
     Matrix<Accessed<T, kind>> operator()(OpContext& op) const {
       if constexpr (kind == AccessKind::read) {
         return view.read(op.lane());
@@ -144,38 +138,19 @@ class TensorAccess {
       }
     }
   };
-
-  explicit TensorAccess(const TensorOf<T>& tensor)
-      : access_(kind == AccessKind::overwrite ? tensor.write_access() : Access{tensor.var(), kind}),
-        view_(tensor.view()) {}
-  template <class F>
-  void list(F&& add) const {
-    add(access_);
+  template <AccessKind kind>
+  OneAccess<Kept<kind>> access(Access access) const {
+    return {access, {view()}};
   }
-  Kept kept() const { return {view_}; }
 
- private:
-  Access access_;
-  typename TensorOf<T>::View view_;
+  ReplayedBuffers written_buffer() const;
+
+  std::shared_ptr<Buffer> buffer_;
+  Matrix<T> shape_;  // data is null
+  Index offset_ = 0;
+  bool whole_;
+  LaneId copy_out_;  // of get()
 };
-
-template <class T>
-auto read(const TensorOf<T>& tensor) {
-  return TensorAccess<T, AccessKind::read>(tensor);
-}
-template <class T>
-auto mutate(const TensorOf<T>& tensor) {
-  return TensorAccess<T, AccessKind::mutate>(tensor);
-}
-/// The op writes all elements of the tensor; of a view of a part, the others keep their values.
-template <class T>
-auto overwrite(const TensorOf<T>& tensor) {
-  return TensorAccess<T, AccessKind::overwrite>(tensor);
-}
-template <class T>
-auto commute(const TensorOf<T>& tensor) {
-  return TensorAccess<T, AccessKind::commute>(tensor);
-}
 
 using Tensor = TensorOf<float>;
 using IntTensor = TensorOf<std::int32_t>;

@@ -1,6 +1,7 @@
 // Typed accesses: what read(x), mutate(x), overwrite(x) and commute(x) return for a value that an op receives.
 //
-// A type takes part by offering these functions, found by argument-dependent lookup, which return a class with
+// A type takes part by offering these functions, found by argument-dependent lookup. They return OneAccess, or another
+// class with
 //   void list(F&& add) const     calls add(Access) for each variable that the access names; `static constexpr
 //                                std::size_t count` is their number, if it is known at compile time
 //   Kept kept() const            what the op stores: small, and valid until the variables are retired
@@ -33,31 +34,37 @@ concept TypedAccess = requires(const A& access, void (*add)(Access)) {
 template <TypedAccess A>
 using ArgumentOf = std::invoke_result_t<decltype(std::declval<const A&>().kept())&, OpContext&>;
 
+/// Access to one variable. The type of most: `Kept` is what the op stores. A value; it must be pushed before the owner
+/// of the variable ends.
+template <class Kept>
+class OneAccess {
+ public:
+  static constexpr std::size_t count = 1;
+
+  OneAccess(Access access, Kept kept) : access_(access), kept_(std::move(kept)) {}
+  template <class F>
+  void list(F&& add) const {
+    add(access_);
+  }
+  Kept kept() const { return kept_; }
+
+ private:
+  Access access_;
+  Kept kept_;
+};
+
 /// What a kind of access gives: const T& to read, else T&.
 template <class T, AccessKind kind>
 using Accessed = std::conditional_t<kind == AccessKind::read, const T, T>;
 
-/// Access to one object behind one variable. A value; it must be pushed before the object's owner ends.
-template <class T, AccessKind kind>
-class ObjectAccess {
- public:
-  static constexpr std::size_t count = 1;
-  struct Kept {
-    Accessed<T, kind>* object;
-    Accessed<T, kind>& operator()(OpContext&) const { return *object; }
-  };
-
-  ObjectAccess(Var var, Accessed<T, kind>* object) : var_(var), object_(object) {}
-  template <class F>
-  void list(F&& add) const {
-    add(Access{var_, kind});
-  }
-  Kept kept() const { return {object_}; }
-
- private:
-  Var var_;
-  Accessed<T, kind>* object_;
+/// For an op that receives one object, which lives as long as its variable.
+template <class T>
+struct ObjectKept {
+  T* object;
+  T& operator()(OpContext&) const { return *object; }
 };
+template <class T, AccessKind kind>
+using ObjectAccess = OneAccess<ObjectKept<Accessed<T, kind>>>;
 
 /// Access to objects that lie in a row, with a variable each. A view: it must not outlive the call that it is passed
 /// to.
