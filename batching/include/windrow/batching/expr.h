@@ -168,6 +168,7 @@ std::vector<Expr> softmax(std::span<const Expr> terms);
 /// The k largest terms of each column, in the order of the list; the result is k times as wide as a term. For values of
 /// the vertex: see k_max_children() for others. Throws MisuseError for k below 1 and above the length of the list.
 Expr k_max(std::span<const Expr> terms, Index k);
+// Not by ListOf: of mean({x}) it would make mean(x), the mean over the columns.
 inline Expr sum(std::initializer_list<Expr> terms) { return sum(std::span(terms.begin(), terms.size())); }
 inline Expr mean(std::initializer_list<Expr> terms) { return mean(std::span(terms.begin(), terms.size())); }
 inline Expr max(std::initializer_list<Expr> terms) { return max(std::span(terms.begin(), terms.size())); }
