@@ -32,7 +32,7 @@ struct NcclTransfer {
   void* stream;
 };
 
-/// Of NCCL, as a result: the communicators are non-blocking, so state() tells later how the call has ended.
+/// A result of NCCL: the communicators are non-blocking, so state() tells later how the call has ended.
 inline constexpr int nccl_in_progress = 7;
 /// Of query(): work before the event remains.
 inline constexpr int nccl_not_reached = -600;
@@ -53,7 +53,7 @@ struct NcclCalls {
   int (*init)(int size, const NcclId* id, int rank, NcclComm** made);
   /// *error is what the communicator has met so far: nccl_in_progress, an error or 0.
   int (*state)(NcclComm* comm, int* error);
-  /// Begins to end a communicator, whose work all members must have called; when state() says that it has ended,
+  /// Begins to end a communicator; all members must have made the same calls. When state() says that it has ended,
   /// destroy() frees it.
   int (*finalize)(NcclComm* comm);
   int (*destroy)(NcclComm* comm);

@@ -52,7 +52,7 @@ class LocalThreads {
       ending_ = true;
     }
     timer_changed_.notify_all();
-    // The last reference may die where the timer fails a call: then the timer uses nothing of the group afterwards.
+    // The timer may drop the last reference when it fails a call; it uses nothing of the group afterwards.
     if (timer_.get_id() == std::this_thread::get_id()) {
       timer_.detach();
     } else {
@@ -148,7 +148,7 @@ class LocalThreads {
     std::vector<std::pair<ExchangePtr, Breakage>> parts = {};
     std::vector<std::pair<Member::Heard, Breakage>> heard = {};
   };
-  /// Earlier calls first: of failures with one cause, the first is told.
+  /// Earlier calls first: of several failures with one cause, only the first is reported.
   static void fail_all(Failed& failed) {
     std::ranges::stable_sort(failed.parts, {}, [](const auto& each) { return each.first->call.number; });
     for (const auto& [heard, why] : failed.heard) heard(why);
@@ -200,9 +200,10 @@ class LocalThreads {
     return waiting;
   }
 
-  /// Breaks the group when a round has waited too long, and ends: a broken group has no rounds. As long as rounds begin
-  /// and end, it looks from time to time, so that no round has to wake it. Before that it tells of the oldest round,
-  /// from the moment on when it first sees that round as the oldest: members that follow far behind are not missing.
+  /// The timer. When a round has waited too long, it breaks the group and ends, because a broken group has no rounds.
+  /// As long as rounds begin and end, it looks from time to time, so that no round has to wake it. Before it breaks the
+  /// group, it logs who waits in the oldest round. That time begins when it first sees the round as the oldest: members
+  /// that are far behind are not missing.
   void watch() {
     std::unique_lock lock(mutex_);
     while (!ending_) {
@@ -263,7 +264,7 @@ class LocalThreads {
   Breakage broken_;
   bool ending_ = false, timer_idle_ = false;  // idle: it waits for a round to look at
   bool begun_ = false;                        // a round, since the timer looked
-  // Of the timer: the round that it tells of, since when it does, and when it tells next after that.
+  // Of the timer: the round that it logs, since when that is the oldest, and after what time it logs it next.
   std::optional<Name> told_;
   Clock::time_point told_since_ = {};
   std::chrono::nanoseconds tell_next_{0};

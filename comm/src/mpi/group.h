@@ -46,14 +46,14 @@ static_assert(sizeof(MpiNote) == 512);  // libraries send so few bytes without w
 ///
 /// An exchange of numbers is a call as a collective is, in an order of its own.
 ///
-/// Each collective begins with a small one, the *announcement*, which tells all members whether they call the same, and
-/// whether all operands are there. Only if so, the data follow. Announcements and data have communicators of their own,
-/// so each of them has the same order everywhere, although the announcements run ahead. The data of small calls, the
-/// *eager* ones, travel with their announcement.
+/// Each collective begins with a small one, the *announcement*, which tells all members whether they make the same call
+/// and whether all operands are valid. The data follow only if both hold. Announcements and data have separate
+/// communicators, so each of them has the same order everywhere, although the announcements run ahead. The data of
+/// small calls, the *eager* ones, travel with their announcement.
 ///
 /// Calls with a priority or with parts are *scheduled*: rank 0 decides the order of their parts when they are announced
 /// (PartQueue), and broadcasts a *decision* for each part. All members begin the parts in the order of the decisions.
-/// They have communicators of their own, so that other calls keep the order of the calls.
+/// Scheduled calls have communicators of their own, so that other calls keep their order.
 class MpiGroupState {
  public:
   /// All processes make a group at the same time. Throws CommError if MPI fails.
@@ -70,17 +70,17 @@ class MpiGroupState {
   static constexpr int each_member = -1;
   void break_up(const Breakage& why, int reporter);
   bool broken() const { return static_cast<bool>(broken_); }
-  /// Whether MPI has requests that never end, since a member has ended without them.
+  /// Whether MPI has requests that never complete, because a member has ended without its part of them.
   bool unmatched() const { return !unmatched_.empty(); }
   void on_break(Member::Heard heard);
-  /// Whether MPI has nothing of the group any more, since all members have left and all calls have ended.
+  /// Whether MPI's resources of the group are freed: all members have left, and all calls have ended.
   bool released() const { return released_; }
 
   /// Does what can be done. Returns whether something has changed.
   bool progress();
   /// Whether calls have begun that have not finished: the thread must call progress() often.
   bool busy() const;
-  /// Gives up the receive that waits for notes. Nothing may be called afterwards.
+  /// Cancels the receive that waits for notes. No member function may be called afterwards.
   void end();
 
  private:
@@ -155,7 +155,7 @@ class MpiGroupState {
 
   static std::size_t eager_bytes(const MpiOptions& options, int members);
   void announce(Series& series, Begun& call, std::int64_t hash);
-  /// Of a call that is announced: whether all members call the same, and all operands are there.
+  /// Whether all members make the same call, and all operands are valid, as the announcement says.
   bool agreed(const Series& series, const Begun& call) const;
   void end_eager(const Series& series, Begun& call) const;
 
@@ -163,7 +163,7 @@ class MpiGroupState {
   bool begin_calls(Series& series);
   bool end_calls(Series& series);
   void begin_data(MpiGroup* group, Begun& call);
-  /// Whether this member's tensors of a call that is no exchange from one tensor to another are written.
+  /// Whether an all_reduce, reduce or broadcast writes this member's tensors.
   bool writes(const Call& call) const;
   /// What such a call reads, and what it may write: the same pieces unless it is out of place.
   static PieceSpan sources_of(const Exchange& part);
@@ -184,8 +184,8 @@ class MpiGroupState {
   void begin_combining(const Call& what, const Span& span, MpiRequest** request);
   void end_data(Begun& call);
   Breakage reason(const Begun& call);
-  /// A note of why an operand has failed, and what is said of such a note. All calls that fail for one reason have one
-  /// cause, also at other members.
+  /// Writes a note of why an operand has failed, and makes the error for such a note. All calls that fail for one
+  /// reason have one cause, also at other members.
   static void say_failed(MpiNote& note, const Exchange& part);
   Breakage failed(const MpiNote& note, const Exchange& own);
 
@@ -209,7 +209,8 @@ class MpiGroupState {
   const Breakage& without(int rank);
   void send_note(int to, const MpiNote& note);
   void watch();
-  /// What has waited for other members since then: their call of this kind and number; at this peer only, unless -1.
+  /// A call that waits for other members, and since when: its kind and number, and the peer that it waits for (-1:
+  /// any).
   struct Awaited {
     Clock::time_point since;
     std::size_t kind;  // of Called
@@ -253,8 +254,8 @@ class MpiGroupState {
   std::vector<std::optional<Counts>> left_;                 // by rank: what a member that has ended called
   std::map<int, Breakage> without_;                         // by rank: why calls fail that the member lacks
   std::optional<Member::Numbered> own_left_;                // what this member called, once it has left
-  // A member that has left, has heard that all others have, and whose calls have ended, says goodbye, and then nothing
-  // more. One that has heard it from all others has received all that there was, and frees the group.
+  // A member says goodbye when it has left, knows that all others have left, and its calls have ended; it sends nothing
+  // after that. When it has received the goodbyes of all others, no message is left, and it frees the group.
   bool said_goodbye_ = false, released_ = false;
   int goodbyes_ = 0;
   std::vector<std::shared_ptr<void>> unmatched_;  // what MPI has of calls that have failed for this

@@ -51,7 +51,8 @@ struct NetworkUse {
 /// A group on one simulated network, with a device for each member. Only all_reduce is simulated; other calls fail.
 /// Calls begin as those of MpiWorld do, with the same queue for those with a priority or parts; announcements and
 /// decisions take no time. No element is read or written, and tensors need no memory: Device::memory gives places that
-/// must not be touched. Members are alike: exchange() returns what this member passes, as often as there are members.
+/// must not be touched. exchange() assumes that all members pass the same numbers: it returns size() copies of those of
+/// this member.
 ///
 /// A handle of the communicators. The clock must live longer.
 class SimulatedGroup {
