@@ -47,11 +47,11 @@ struct RecordedOps {
   };
   std::vector<Item> items = {};
   std::vector<Op> ops = {};
-  std::vector<Applied> applied = {};  ///< if the recorder keeps them, which keeps the tensors alive
+  std::vector<Applied> applied = {};  ///< empty unless the recorder keeps them; that keeps the tensors alive
 };
 
-/// From its construction to its end, or to finish(), its thread records what it pushes replayably to the engine, and
-/// other pushes throw. Used by that thread alone.
+/// From its construction to its end or finish(), its thread records the replayable pushes to the engine; other pushes
+/// throw. Used by that thread alone.
 class Recorder {
  public:
   enum class Keeps { functions, operators };
@@ -102,7 +102,7 @@ class Recorder {
   Engine& engine_;
   std::deque<std::vector<Tensor>> results_;  // of Statics in the body
   const Keeps keeps_;
-  Recorder* outer_ = nullptr;  ///< the one that was here before: this one is in an op that runs meanwhile
+  Recorder* outer_ = nullptr;  ///< the previous recorder of the thread, if this one is in an op that runs meanwhile
   std::optional<PushRefusal> refusal_;
   RecordedOps recording_;
 };

@@ -21,8 +21,8 @@ enum class Write {
   add,        ///< adds the result to them
 };
 
-/// One application of an operator. The shapes satisfy the operator's rule. The result overlaps no operand; but the
-/// result of an elementwise operator may be one of its operands. States overlap nothing else.
+/// One application of an operator. The shapes satisfy the operator's rule. The result overlaps no operand, except that
+/// the result of an elementwise operator may be one of its operands. States overlap nothing else.
 template <class Real>
 struct KernelCall {
   std::span<const Matrix<const Real>> in = {};
@@ -43,10 +43,10 @@ struct KernelCall {
 /// The functions that compute an operator on one kind of device. A value.
 ///
 /// On the host a kernel runs on the calling thread, and throws MisuseError for an index out of range; the result is
-/// then undefined. On a device it issues the work on the call's lane and returns: the spans of the call end then, the
-/// memory behind them does not. It throws Error if the work cannot be issued. It accesses nothing outside its operands,
-/// whatever the indices are; a row of the result with an index out of range is NaN, or left out where rows are
-/// scattered.
+/// then undefined. On a device it issues the work on the call's lane and returns; it must not use the spans of the call
+/// after that, but the memory behind them stays valid. It throws Error if the work cannot be issued. It accesses
+/// nothing outside its operands, whatever the indices are: a row of the result with an index out of range becomes NaN,
+/// and a row to scatter is left out.
 template <class Real>
 struct Kernel {
   using Run = void (*)(const KernelCall<Real>& call);
@@ -128,9 +128,9 @@ struct Application {
 std::vector<double> evaluate(const KernelTable<double>& kernels, const Operator& op, const Application& application,
                              std::optional<std::vector<double>> before = std::nullopt);
 
-/// Compares op's gradients with central differences at the application's operands. Returns the largest |gradient -
-/// difference| / (1 + |difference|) over all elements of all operands, where the differentiated value is the sum of the
-/// result's elements with weights 1, -1/2, 1/3, ... A correct rule gives about 1e-8; at kinks and ties the error is
+/// Compares op's gradients with central differences at the application's operands. The differentiated value is the sum
+/// of the result's elements with weights 1, -1/2, 1/3, ... Returns the largest |gradient - difference| / (1 +
+/// |difference|) over all elements of all operands. A correct rule gives about 1e-8; at kinks and ties the error is
 /// arbitrary. Returns infinity if a gradient has the wrong shape or is NaN. Costs two evaluations per element. Throws
 /// MisuseError if `op` has no gradient.
 double gradient_error(const KernelTable<double>& kernels, const Operator& op, const Application& application);

@@ -7,11 +7,11 @@
 //   engine.push([](Draw draw, Tile& tile) { tile[0] = draw.uniform(0); }, mutate(random), mutate(tile));  // draw 2
 //
 // A number is a function of a key and a counter (philox.h). The key is the seed. A Draw names a part of the counters,
-// and is a value without a state: an op that fails and is repeated draws the same numbers, draws run in any order and
-// at the same time, and a failure concerns nobody else. The program gives the numbers of draws, such as those of steps
-// or samples. A Generator counts draws itself, by ops that mutate its variable: they happen in the order of their
-// pushes, one that fails poisons the generator, and each launch of a graph draws other numbers, where a Draw that the
-// graph has captured draws the same ones again.
+// and is a value without a state. So an op that is repeated draws the same numbers, draws can run concurrently in any
+// order, and a failed draw does not affect others. The program numbers the draws, for example by steps or samples. A
+// Generator counts draws itself, by ops that mutate its variable. They run in the order of their pushes, and a failed
+// one poisons the generator. Each launch of a graph draws new numbers from a Generator, but the same numbers from a
+// Draw that the graph has captured.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -23,8 +23,8 @@
 
 namespace windrow {
 
-/// The numbers of one draw. A value. Element n, in row order, of a tensor that is filled is number n. Draws that differ
-/// in seed, number or stream are independent of each other, and of the masks that op::dropout draws with the same seed.
+/// The numbers of one draw. A value. Element n, in row order, of a filled tensor is number n. Draws that differ in
+/// seed, number or stream are independent of each other, and of the masks that op::dropout draws with the same seed.
 /// Threads: any.
 class Draw {
  public:

@@ -1,4 +1,4 @@
-// The numbers that a step of an optimiser depends on, as a tensor holds them: so a captured step uses those of today.
+// The numbers that a step of an optimiser depends on. A tensor holds them, so a captured step uses the current ones.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -24,7 +24,8 @@ struct StepNumbers {
   float epsilon = 0;
   /// The scaled gradient is multiplied by this, too: 1, unless limit_norm needs a factor that no float holds.
   float scale_again = 1;
-  float first_tail = 0, second_tail = 0;  ///< what rounding took from coefficients: those meant are first + first_tail
+  float first_tail = 0, second_tail = 0;  ///< the parts that rounding removed: the exact coefficient is first +
+                                          ///< first_tail
 
   static constexpr Index count = 14;
 
