@@ -24,7 +24,7 @@ enum class Phase { before, training, after };
 std::atomic<Phase> phase{Phase::before};
 std::atomic<int> signal_that_came{0};
 std::atomic<std::int64_t> came_at{0};  // ms; written and read by the handler
-std::atomic<bool> speaks{true};        // one of several processes does
+std::atomic<bool> speaks{true};        // whether this process prints lines; one of several does
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<Phase>::is_always_lock_free);
 
 constexpr std::string_view name_of(int signal) {
@@ -45,7 +45,7 @@ void end_program(int signal) {
   std::raise(signal);
 }
 
-/// Some senders, such as timeout, send a signal twice in a row. A person who is impatient needs longer.
+/// Some senders, such as timeout, send a signal twice in a row, faster than an impatient person does.
 extern "C" void note_signal(int signal) {
   constexpr std::int64_t twice_in_a_row = 500;
   const int before = errno;
@@ -95,7 +95,7 @@ std::string signal_name(int signal) { return std::string(name_of(signal)); }
 void end_by(int signal) {
   std::signal(signal, SIG_DFL);
   std::raise(signal);
-  std::abort();  // nobody returns from it
+  std::abort();  // not reached
 }
 
 }  // namespace windrow::program

@@ -14,7 +14,7 @@ namespace windrow::program {
 /// "'text'".
 std::string in_quotes(const std::string& text);
 std::string joined(const std::vector<std::string>& words, const std::string& between = ", ");
-/// The text as one line, even if it came with line breaks.
+/// The text as one line, even if it contains line breaks.
 std::string in_one_line(std::string text);
 /// "8,544" for 8544.
 std::string grouped(std::size_t number);
