@@ -140,8 +140,8 @@ void DataParallel::require_equal() const {
 }
 
 /// This member's gradients of the parameters whose number is in `which`. Each is one tensor, which may be the memory
-/// that the minibatch has written. A tensor that is the gradient of several parameters (on a tape, the operands of a
-/// sum) would be summed once for each of them, so all but one of them get a copy.
+/// that the minibatch has written. On a tape, one tensor can be the gradient of several parameters, such as the
+/// operands of a sum. It would be summed once for each of them, so all but one get a copy.
 std::map<std::size_t, Tensor> DataParallel::own_sums(const std::vector<std::size_t>& which,
                                                      std::source_location from) const {
   std::map<std::size_t, Tensor> sums;

@@ -80,8 +80,8 @@ class Analysis {
     return "op '" + std::string(op.options.name.text()) + "' in the body of a Static ";
   }
 
-  /// Refuses an unwritten tensor of the body, for which a fresh run fails, and a tensor from outside that nobody holds,
-  /// instead of which a fresh run would read another one.
+  /// Refuses a tensor of the body that no op has written: a fresh run fails for it. Refuses a tensor from outside that
+  /// nobody holds: a fresh run would read another one instead.
   void check_first_uses() {
     const std::vector<std::size_t> first = first_uses(ops_, items_.size());
     for (std::size_t item = 0; item < items_.size(); ++item) {

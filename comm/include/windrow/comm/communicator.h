@@ -11,11 +11,11 @@
 //            whose tensors are ready at all members may overlap, and may finish in any order.
 //   Numbers  Results have the same bits for any policy, number of workers and timing. Elements are combined in a fixed
 //            tree over the ranks (LocalGroup), or as the library does it (mpi.h, nccl.h).
-//   Errors   If a tensor of a member is poisoned, or if the calls of members differ, the call fails at all members with
-//            a CommError (see there for how to catch it) and poisons the tensors that it was to write. Later calls are
-//            not affected. If a member does not call within `patience`, the group is broken: this call and all later
-//            ones fail with a CommError that names the missing members. (After `tell_after`, a line in the log says who
-//            waits for whom.) The errors of all calls that fail for one reason nest one exception
+//   Errors   A call fails at all members if a tensor of one of them is poisoned, or if their calls differ. It then
+//            poisons the tensors that it was to write; later calls are not affected. The error is a CommError; see
+//            there for how to catch it. If a member does not call within `patience`, the group is broken: this call and
+//            all later ones fail with a CommError that names the missing members. (After `tell_after`, a line in the
+//            log says who waits for whom.) The errors of all calls that fail for one reason nest one exception
 //            (std::nested_exception). A call in a capture or in the body of a Static throws MisuseError and does not
 //            count, because it could not be repeated. If a member's communicator has ended, calls that need its part
 //            fail, also exchange() and barrier(); other calls go on.
@@ -83,8 +83,8 @@ class Member;
 }
 
 /// A handle of one member. Tensors lie in the memory of its device or of the host. Calls throw MisuseError for a rank
-/// that the group lacks, for tensors whose shapes do not fit the call, and for tensors of one call that overlap;
-/// otherwise they throw as Engine::push does.
+/// that the group lacks, and for tensors that overlap or whose shapes do not fit the call. Otherwise they throw as
+/// Engine::push does.
 class Communicator {
  public:
   /// For the groups of local.h, mpi.h, nccl.h and of your own: see member.h.

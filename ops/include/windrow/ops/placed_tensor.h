@@ -30,9 +30,9 @@ namespace windrow {
 /// tensor that a call returns only for the next push, and call on() again for the op after that. Between two ops that
 /// write tensors of different devices, there must be a call.
 ///
-/// Memory. If the pool of a device finds no memory for an allocation, it frees copies there that are not owners, that
-/// no pending op uses, and whose tensor nobody holds (not on the host with EngineOptions::check). The next use copies
-/// them again. An owner is never freed.
+/// Memory. If the pool of a device finds no memory for an allocation, it frees copies there. (Not on the host with
+/// EngineOptions::check.) It frees only copies that are not owners, that no pending op uses, and whose tensor nobody
+/// holds. The next use copies them again. An owner is never freed.
 ///
 /// Graphs. In a capture, on() throws MisuseError, since the owner at each launch is unknown. Call it before the
 /// capture, and keep the tensor as long as the graph. Call it again before each launch, to make the copy valid.

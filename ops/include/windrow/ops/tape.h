@@ -63,16 +63,16 @@ class Tape {
 
   /// Notes that code other than apply(), such as a StaticBlock, computed `results` from `operands`, and how to compute
   /// the gradients: backward() calls the function at most once, if the loss depends on a result. Does nothing if no
-  /// operand depends on a watched tensor; otherwise all results count as depending on it. If the function throws or
-  /// returns gradients of another number or shape, or if its gradients reach an operator without a gradient, backward()
-  /// throws after it has pushed ops; the tape then has no gradients. Throws MisuseError after backward(), for results
+  /// operand depends on a watched tensor; otherwise all results count as depending on it. backward() throws if the
+  /// function throws or returns gradients of another number or shape, or if its gradients reach an operator without a
+  /// gradient. It has then pushed ops, and the tape has no gradients. Throws MisuseError after backward(), for results
   /// that do not cover their buffers, are operands, or are known to the tape already, and for views as apply() does.
   void note(const std::vector<Tensor>& operands, const std::vector<Tensor>& results, Backward backward);
 
   /// Pushes the ops that compute the gradients of the sum of all elements of `loss` with respect to the watched
-  /// tensors. A watched tensor on which the loss does not depend gets none. Throws MisuseError, and pushes nothing, if
-  /// the loss depends on no watched tensor, if an operator on a path has no gradient, if a tensor was modified in place
-  /// that must not be, and in a second call.
+  /// tensors. A watched tensor on which the loss does not depend gets none. Throws MisuseError if the loss depends on
+  /// no watched tensor, if an operator on a path has no gradient, if a tensor was modified in place that must not be,
+  /// and in a second call. It pushes nothing then.
   void backward(const Tensor& loss, std::source_location pushed_at = std::source_location::current());
 
   /// The same for a part of a larger program: starts from given gradients of some of its results, which have the shapes

@@ -70,11 +70,11 @@ class Snapshot {
 /// Sets all parts to those of a checkpoint, and freezes the parameters that were frozen. Pushes ops and returns. Call
 /// it before the first step. The parameters need not be in the same order. Averages that a checkpoint lacks begin anew.
 ///
-/// Throws FileError if a parameter is missing in the file or has another shape there, if the file has more parameters
-/// under TrainingParts::name, if a parameter is frozen now but was not then, or if the optimiser is another one. The
-/// parameters are unchanged then; optimiser and averages must not be used any more. Without an optimiser, nothing is
-/// frozen. With a sharded update, an optimiser takes the states of this member's parameters, whichever member kept them
-/// before.
+/// Throws FileError if a parameter is missing in the file or has another shape there, or if the file has more
+/// parameters under TrainingParts::name. Also throws it if a parameter is frozen now but was not then, and for another
+/// optimiser. The parameters are unchanged then; optimiser and averages must not be used any more. Without an
+/// optimiser, nothing is frozen. With a sharded update, an optimiser takes the states of this member's parameters,
+/// whichever member kept them before.
 void restore(const SavedCheckpoint& checkpoint, const TrainingParts& parts);
 
 /// Sets the parameters for inference: to the averages if the checkpoint has some, otherwise to the parameters. `name`
