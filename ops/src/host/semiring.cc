@@ -99,8 +99,7 @@ class Shares {
   void take_row(Index r) {
     x_ = k_.in[0].row(r);
     result_.take(0, k_.in[2].row(r), k_.in[2].width);
-    std::replace(result_.row(0), result_.row(0) + k_.in[2].width, -infinity, infinity);  // the shares of a sum of 0 are
-                                                                                         // 0
+    std::replace(result_.row(0), result_.row(0) + k_.in[2].width, -infinity, infinity);  // a sum of 0: all shares are 0
     gradient_.take(0, k_.in[3].row(r), k_.in[3].width);
   }
 

@@ -301,8 +301,7 @@ class Tape::Impl {
     for (std::size_t k = 0; k < operands.size(); ++k) {
       if (!wanted[k] || !gradients[k]) continue;
       require_shape(*gradients[k], operands[k], "the gradient that a noted function returned");
-      add(*find(operands[k]), op::concat, {.in = {*gradients[k]}}, pushed_at);  // a copy, because the tensor may be
-                                                                                // written again
+      add(*find(operands[k]), op::concat, {.in = {*gradients[k]}}, pushed_at);  // a copy, since it may be written again
     }
   }
   /// Adds a gradient that the operator computes.

@@ -225,8 +225,7 @@ void WholeFile::commit() {
 }
 
 std::string read_whole_file(const fs::path& path, std::size_t most_bytes, const FileCalls& calls) {
-  const OpenFile file(path, {.flags = O_RDONLY | O_NONBLOCK}, calls);  // otherwise, opening a pipe would wait for its
-                                                                       // writer
+  const OpenFile file(path, {.flags = O_RDONLY | O_NONBLOCK}, calls);  // else opening a pipe would wait for a writer
   const std::uint64_t size = file.regular_size();
   if (size > most_bytes) {
     throw FileError(shown(path) + ": has " + std::to_string(size) + " bytes; expected at most " +

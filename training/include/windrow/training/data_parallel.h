@@ -1,7 +1,7 @@
 // Data-parallel training: members of a group hold copies of the parameters, compute gradients of different samples, and
 // take the same steps.
 //
-//   windrow::DataParallel parallel(group[rank], parameters); // all start from the parameters of rank 0
+//   windrow::DataParallel parallel(group[rank], parameters); // all begin with the parameters of rank 0
 //   windrow::Minibatch minibatch = runner.differentiate(samples_of_this_member);
 //   optimiser.step(parallel.combine(number_of_samples)); // along the gradient of all members' samples
 //
