@@ -1,4 +1,4 @@
-// What the plug-in library for MPI provides: the only code that sees mpi.h.
+// The functions of the plug-in library for MPI, which is the only code that sees mpi.h.
 //
 // MPI is optional, and differs between machines. So the plug-in links no library of ours; the rest of this room opens
 // it by name when MPI is first used, and calls it through this table. A test replaces the table.

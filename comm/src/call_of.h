@@ -227,7 +227,7 @@ class CallOf {
     throw MisuseError(std::string(comm::to_string(call_.kind)) + ": " + what);
   }
 
-  /// What an op of the lane hands to the member; null on the host.
+  /// The operands that an op of the lane hands to the member; `lane` is null on the host.
   static comm::Operands operands_of(const Views& views, const FailurePtr& failure, Lane* lane) {
     if (failure) return {{}, failure->describe(), failure->origin()};
     try {

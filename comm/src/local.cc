@@ -34,7 +34,7 @@ struct Round {
   bool has(int rank) const { return std::ranges::count(parts, rank, &PartOfRank::rank) > 0; }
 };
 
-/// What the members of a group share.
+/// The state that the members of a group share.
 class LocalThreads {
  public:
   LocalThreads(int size, const LocalGroupOptions& options)
@@ -143,7 +143,7 @@ class LocalThreads {
     return left_[at(rank)] && left_[at(rank)]->of(kind, peer) <= name.number;
   }
 
-  /// What is to be called without the mutex.
+  /// Parts and functions to call without the mutex.
   struct Failed {
     std::vector<std::pair<ExchangePtr, Breakage>> parts = {};
     std::vector<std::pair<Member::Heard, Breakage>> heard = {};
@@ -259,7 +259,7 @@ class LocalThreads {
   // Guarded by the mutex:
   Rounds rounds_;
   std::vector<std::optional<Member::Numbered>> left_;  // by rank: the calls of a member that has left
-  std::vector<Breakage> ended_;                        // by rank: why calls fail that it has not made
+  std::vector<Breakage> ended_;                        // by rank: why calls fail that lack its part
   std::vector<Member::Heard> heard_;                   // by rank: see on_break()
   Breakage broken_;
   bool ending_ = false, timer_idle_ = false;  // idle: it waits for a round to look at

@@ -16,7 +16,7 @@ struct ByteRange {
 
 using PieceSpan = std::span<const Piece>;
 
-/// Of all pieces.
+/// The number of elements of all pieces.
 std::size_t elements(PieceSpan pieces);
 inline ByteRange whole(PieceSpan pieces) { return {0, 4 * elements(pieces)}; }
 /// Where the range lies, if it lies within one piece that is dense; otherwise null.

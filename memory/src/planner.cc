@@ -158,7 +158,7 @@ class BestFit {
     return aligned_size(program_.buffers[buffer].bytes, program_.alignment);
   }
 
-  /// In the smallest gap that is large enough; otherwise after all others that the buffer is together with.
+  /// The offset of the smallest gap that is large enough, or else after all buffers that are alive with this one.
   std::size_t offset_beside(std::uint32_t buffer) const {
     std::size_t free_from = 0, best = unplaced, least_gap = unplaced;
     for (const std::uint32_t other : by_offset_) {

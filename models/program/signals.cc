@@ -31,7 +31,7 @@ constexpr std::string_view name_of(int signal) {
   return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGHUP";
 }
 
-/// In a handler, so it makes system calls only.
+/// Runs in a signal handler, so it makes only system calls.
 void say(std::string_view begin, std::string_view name, std::string_view end) {
   if (!speaks) return;
   const std::string_view clear = ::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "";  // the line of progress

@@ -16,7 +16,7 @@ TensorShape shape_of(Index rows, Index width) {
   return {static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(width)};
 }
 
-/// What all names of a set begin with. Throws MisuseError for a name that would make others ambiguous.
+/// The prefix of all names of a set. Throws MisuseError for a name of a set that would make others ambiguous.
 std::string prefix_of(const std::string& set) {
   if (set.find('/') != std::string::npos || set + "/" == of_optimiser || set + "/" == of_average) {
     throw MisuseError("a set of parameters named '" + set + "' in a checkpoint; expected a name without a slash, and " +

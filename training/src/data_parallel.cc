@@ -180,7 +180,7 @@ Buckets DataParallel::new_sums(std::source_location from) const {
 std::size_t DataParallel::combine(std::size_t samples, std::source_location from) {
   const auto members = static_cast<std::size_t>(communicator_.size());
   const std::size_t count = parameters_.size();
-  // What all members know of their gradients.
+  // What all members know about their gradients.
   std::vector<std::vector<std::int32_t>> looked_up(count);
   std::vector<std::int64_t> own = {static_cast<std::int64_t>(samples)};
   for (std::size_t i = 0; i < count; ++i) {

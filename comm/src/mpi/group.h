@@ -66,7 +66,7 @@ class MpiGroupState {
   void leave(const Member::Numbered& numbered);
   /// Fails everything, now and later. Does not call MPI.
   void stop_with(const Breakage& why);
-  /// The same, and tells the other members. `reporter`: the rank of the member whose user hears why.
+  /// The same, and informs the other members. `reporter`: the rank of the member that reports to the user.
   static constexpr int each_member = -1;
   void break_up(const Breakage& why, int reporter);
   bool broken() const { return static_cast<bool>(broken_); }
@@ -105,7 +105,7 @@ class MpiGroupState {
     std::vector<std::byte> packed = {};  // unless it lies within one dense tensor
     MpiRequest* request = nullptr;
   };
-  /// The number of a call that moves its next part, in the broadcast that tells it.
+  /// The number of a call that moves its next part, as broadcast by rank 0.
   struct Decision {
     std::int64_t call = 0;
     MpiRequest* request = nullptr;
@@ -125,8 +125,8 @@ class MpiGroupState {
     std::map<std::uint64_t, ExchangePtr> waiting = {};
     std::deque<std::unique_ptr<Message>> begun = {};
   };
-  /// How many calls of each kind a member made: collectives, sends to the member that is told, receives from it, and
-  /// exchanges of numbers.
+  /// How many calls of each kind a member made: collectives, sends to the member that gets these counts, receives from
+  /// it, and exchanges of numbers.
   struct Called {
     enum : std::size_t { collectives, sends, recvs, exchanges };
   };
@@ -165,7 +165,7 @@ class MpiGroupState {
   void begin_data(MpiGroup* group, Begun& call);
   /// Whether an all_reduce, reduce or broadcast writes this member's tensors.
   bool writes(const Call& call) const;
-  /// What such a call reads, and what it may write: the same pieces unless it is out of place.
+  /// The pieces that such a call reads, and those that it may write: the same unless it is out of place.
   static PieceSpan sources_of(const Exchange& part);
   static PieceSpan targets_of(const Exchange& part);
   /// Where elements of such a call are read and written.
@@ -173,7 +173,7 @@ class MpiGroupState {
     const std::byte* from;  // null: in place
     std::byte* to;
   };
-  /// Those of a range: in its tensors, or in `packed`. take_back() follows.
+  /// The ends of a range: in its tensors, or in `packed`. Call take_back() afterwards.
   Ends place(const Begun& call, ByteRange range, std::vector<std::byte>& packed);
   void take_back(const Begun& call, ByteRange range, std::vector<std::byte>& packed);
   struct Span {
@@ -245,20 +245,21 @@ class MpiGroupState {
     MpiRequest* request = nullptr;
   };
   std::deque<std::unique_ptr<Sent>> sent_;
-  std::optional<Clock::time_point> asked_;                  // since when members are asked where they are
+  std::optional<Clock::time_point> asked_;                  // when members were asked for their calls
   std::tuple<std::size_t, std::int64_t, int> asked_for_{};  // Awaited::kind, number and peer
   Clock::time_point told_since_{};                          // since when that is the oldest
-  std::chrono::nanoseconds tell_next_{0};                   // how long after this the user hears of it next
+  std::chrono::nanoseconds tell_next_{0};                   // how long after this the next line is logged
   Clock::time_point data_ended_{};                          // when data of a collective ended last
-  std::vector<std::optional<Counts>> answers_;              // by rank: what the member has begun, if it has answered
-  std::vector<std::optional<Counts>> left_;                 // by rank: what a member that has ended called
-  std::map<int, Breakage> without_;                         // by rank: why calls fail that the member lacks
+  std::vector<std::optional<Counts>> answers_;              // by rank: the calls it has begun, if it has answered
+  std::vector<std::optional<Counts>> left_;                 // by rank: the calls of a member that has ended
+  std::map<int, Breakage> without_;                         // by rank: why calls fail that lack the member's part
   std::optional<Member::Numbered> own_left_;                // what this member called, once it has left
   // A member says goodbye when it has left, knows that all others have left, and its calls have ended; it sends nothing
   // after that. When it has received the goodbyes of all others, no message is left, and it frees the group.
   bool said_goodbye_ = false, released_ = false;
   int goodbyes_ = 0;
-  std::vector<std::shared_ptr<void>> unmatched_;  // what MPI has of calls that have failed for this
+  std::vector<std::shared_ptr<void>> unmatched_;  // buffers that MPI keeps of calls that failed because a member had
+                                                  // ended
 };
 
 }  // namespace windrow::comm

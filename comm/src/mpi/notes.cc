@@ -1,4 +1,4 @@
-// What members of a group tell each other besides their calls: numbers, where they are, and why they end.
+// Messages between members besides their calls: numbers of messages, the calls that they have made, and why they end.
 #include <algorithm>
 #include <thread>
 #include <utility>
@@ -224,7 +224,7 @@ void MpiGroupState::watch() {
   }
   std::string silent, behind;
   Waiting waiting{.ranks = {rank_}, .time = now - awaited->since, .what = awaited->call->describe(), .missing = {}};
-  // The lowest rank that has made this call as well, and answers: it waits as this one does, so its user hears of it.
+  // The reporter is the lowest rank that has made this call as well, and answers: it waits as this one does.
   int reporter = rank_;
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
@@ -252,7 +252,7 @@ void MpiGroupState::watch() {
     return;
   }
   if (silent.empty() && behind.empty() && (now - awaited->since) / patience_with_data < options_.patience) {
-    // All take part, so the data are moving. They are asked again from time to time.
+    // All take part, so the data are moving. Members are asked again from time to time.
     if (now - *asked_ >= options_.patience) asked_.reset();
     return;
   }

@@ -214,7 +214,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
   /// Called by the watching thread, while the other thread is in a call of MPI.
   void give_up(const std::string& why) {
     if (!is_started_) {
-      const int known = MpiWorld::started().rank;  // MPI has not told it
+      const int known = MpiWorld::started().rank;  // MPI has not set the rank yet
       started_.set_value({(known < 0 ? "" : "rank " + std::to_string(known) + ": ") + "MpiWorld: " + why +
                           "; another process may be dead, stopped or cut off"});
     }
@@ -252,7 +252,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
   bool is_started_ = false;
   Made making_;
   comm::MpiGroup* world_ = nullptr;
-  std::vector<std::shared_ptr<MpiGroupState>> groups_;  // that MPI has something of
+  std::vector<std::shared_ptr<MpiGroupState>> groups_;  // of which MPI has resources
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -60,7 +60,7 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
     bool done = false;
   };
   using Rounds = std::map<CallName, Round>;
-  /// What is to be called without the mutex.
+  /// A part to end without the mutex.
   struct Ended {
     ExchangePtr part;
     Breakage why;

@@ -143,7 +143,7 @@ int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workloa
     print("all %zu epoch%s are done; more with --epochs\n", epochs, epochs == 1 ? "" : "s");
     return 0;
   }
-  if (lost_patience(arguments, scores)) return 0;  // it lost patience before it was resumed
+  if (lost_patience(arguments, scores)) return 0;  // it had lost patience before this resumption
   const EpochTable table(trainer, workload);
   table.print_head();
   Progress progress;

@@ -33,9 +33,9 @@ struct FlagFacts {
   bool several = false;                   ///< choices may be combined with commas
 };
 FlagFacts facts_of(const CLI::Option& option);
-/// In the order of --help.
+/// The flags in the order of --help.
 std::vector<FlagFacts> flags_of(const CLI::App& command);
-/// In the order in which they were added.
+/// The commands in the order in which they were added.
 std::vector<const CLI::App*> commands_of(const CLI::App& app);
 std::vector<std::string> command_names(const CLI::App& app);
 

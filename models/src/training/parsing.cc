@@ -201,7 +201,7 @@ std::vector<std::string> usual_tags_of(const Treebank& treebank, const Vocabular
   return tags;
 }
 
-/// Of actions: see Parser::action().
+/// The axes of actions: see Parser::action().
 std::vector<NamedAxis> axes_of_parser(const Parameters& parameters, const Vocabularies& vocabularies) {
   std::vector<std::string> actions;
   for (const std::string& relation : vocabularies.at("relations")) {

@@ -116,7 +116,7 @@ HWY_NOINLINE void multiply_plain_rows(const Product& p, Index row, Index column,
       [&](V from, float* to) HWY_ATTR { tail.store(from, to); });
 }
 
-/// In blocks of columns, which stay in the cache for the next rows of x.
+/// Multiplies by blocks of columns, which stay in the cache for the next rows of x.
 void multiply_plain_block(const Product& p) {
   constexpr std::array by_rows = {multiply_plain_rows<1>, multiply_plain_rows<2>, multiply_plain_rows<3>,
                                   multiply_plain_rows<4>, multiply_plain_rows<5>, multiply_plain_rows<6>,

@@ -26,7 +26,7 @@ class Padded {
     for (Index r = 0; r < from.rows; ++r) take(r, from.row(r), from.width);
   }
   void take(Index r, const float* from, Index width) { std::copy_n(from, width, row(r)); }
-  /// Of whole vectors.
+  /// The number of columns, padded to whole vectors.
   Index columns() const { return columns_; }
   Index stride() const { return stride_; }
   float* row(Index r) { return elements_.data() + r * stride_; }

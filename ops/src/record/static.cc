@@ -139,7 +139,7 @@ class Static::Impl {
       try {
         return outer->keep_results(run(inputs, *outer));
       } catch (...) {
-        outer->forget_since(before);  // the outer body may go on
+        outer->forget_since(before);  // the outer body may continue
         throw;
       }
     }
@@ -194,7 +194,7 @@ class Static::Impl {
       }
       for (const IntTensor& tensor : own.indices) ++held[tensor.buffer().get()];
     }
-    /// Of its memory: its inputs, the tensors inside, and those that the body made and returned.
+    /// The bytes of its memory: its inputs, the tensors inside, and those that the body made and returned.
     std::size_t bytes() const {
       std::size_t sum = replay.planned_bytes;
       for (const Tensor& tensor : own.in) sum += tensor.buffer()->size();
@@ -240,7 +240,7 @@ class Static::Impl {
   }
 
   void make_inputs(StaticInputs& own, const StaticInputs& like) const {
-    const Unrecorded once;  // the body does not make them
+    const Unrecorded once;  // the recording does not include making the inputs
     own.key = like.key;
     for (const Tensor& one : like.in) own.in.emplace_back(device_, one.rows(), one.width(), OpName("input"));
     for (const IntTensor& one : like.indices) {

@@ -121,7 +121,7 @@ class Tape::Impl {
     std::optional<Tensor> gradient = {};
     bool shared = true;  ///< whether the gradient may be another value's too, so that nothing may be added to it
   };
-  /// What the tensors of a step contained when it was noted.
+  /// The versions of the tensors of a step when it was noted.
   struct Versions {
     const Recorder* recorder;               ///< whose numbers they are, or null: the engine's
     std::vector<std::uint64_t> of_tensors;  ///< operands, index operands, results

@@ -140,7 +140,7 @@ class Communicator {
   /// until they have finished. That includes the wait for other members. Applies to later calls, by all copies of this
   /// handle.
   void time_calls() const;
-  /// What was measured so far. Calls that overlap count once; exchange() and barrier() do not count. Any thread may
+  /// The time measured so far. Calls that overlap count once; exchange() and barrier() do not count. Any thread may
   /// call it, after time_calls().
   std::chrono::nanoseconds time_in_calls() const;
 

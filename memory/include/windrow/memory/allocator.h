@@ -34,7 +34,7 @@ class Allocator;
 /// Means no limit of bytes.
 inline constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
 
-/// What an allocator has given away and what it holds, in bytes. A value.
+/// The bytes that an allocator has given away and those that it holds. A value.
 struct MemoryUse {
   std::size_t live = 0;            ///< allocated, and not freed
   std::size_t peak_live = 0;       ///< the most that were live at one moment

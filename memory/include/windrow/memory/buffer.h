@@ -63,7 +63,7 @@ class Bytes {
   const std::byte* read(Lane* lane = nullptr) const;
   /// For ops that mutate and need the old contents. Throws MisuseError if no op has written the buffer.
   std::byte* update(Lane* lane = nullptr) const;
-  /// What owns the memory, and copies between it and the host's.
+  /// The allocator, which owns the memory and copies between it and the host's.
   Allocator& memory() const;
   /// Frees the memory, which the next write allocates again. Returns whether memory was freed; memory that
   /// EngineOptions::check watches is not. The caller ensures that no op that was pushed with the variable is pending
@@ -115,13 +115,13 @@ class Buffer {
   Engine& engine() const { return *engine_; }
   /// Empty if the buffer was moved from.
   Var var() const { return var_; }
-  /// In bytes.
+  /// The size in bytes.
   std::size_t size() const { return size_; }
   /// The lane on which the memory is allocated and freed.
   LaneId lane() const { return lane_; }
   /// Throw MisuseError if the buffer was moved from.
   Bytes bytes() const;
-  /// As many objects as the buffer has room for.
+  /// The buffer as objects of type T, as many as fit.
   template <class T>
   BufferAs<T> as() const {
     return {var_, bytes(), size_ / sizeof(T)};

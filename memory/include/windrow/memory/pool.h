@@ -89,7 +89,7 @@ class Pool final : public DividingAllocator {
   static std::size_t rounded(std::size_t bytes);
 
  private:
-  /// By size, then by address.
+  /// Ordered by size, then by address.
   using FreeBlocks = std::set<std::pair<std::size_t, std::byte*>>;
   struct Block {
     std::size_t bytes;

@@ -80,7 +80,7 @@ class Vocabulary {
   /// occurs twice.
   explicit Vocabulary(const std::vector<std::string>& words);
 
-  /// In the order of their numbers.
+  /// The words in the order of their numbers.
   std::vector<std::string> words() const;
   /// For the document of a checkpoint (checkpoint.h), and back. A checkpoint with a word that is not UTF-8 cannot be
   /// written. of() throws FileError for another record.

@@ -46,7 +46,7 @@ struct DependencyVocabularies {
   Vocabulary words, tags, relations;
   std::vector<std::int64_t> seen;  ///< for learn(): how often each word occurs, by its number
 
-  /// Of a treebank, without empty nodes.
+  /// Makes the vocabularies of a treebank, without its empty nodes.
   static DependencyVocabularies of(const std::vector<DependencySentence>& treebank);
 };
 

@@ -250,7 +250,7 @@ class Crf {
   Expression next(const Expression& alpha, const Expression& emissions) const {
     return log_matmul(alpha, transitions_) + emissions;
   }
-  /// Of width 1, from the last word.
+  /// Takes the alpha of the last word. Of width 1.
   auto log_partition(const auto& alpha) const { return log_matmul(alpha, stop_); }
 
   // The terms that a word, and the end, add to the score of the gold sequence; of width 1.

@@ -115,7 +115,7 @@ class Trainer {
   /// whichever is less, but at least one sample.
   Pass train_some_unbatched();
 
-  /// Of all steps; its parameters are the workload's.
+  /// The optimiser of all steps; its parameters are those of the workload.
   Optimiser& optimiser() { return optimiser_; }
 
   /// Computes the score on the validation set.

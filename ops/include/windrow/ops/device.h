@@ -17,7 +17,7 @@ namespace windrow {
 
 class Backend;  // windrow/batching/backend.h
 
-/// A value that is cheap to copy. It may outlive the engine, but is of no use then. Add your own kernels before the
+/// A value that is cheap to copy. It may outlive the engine, but cannot be used then. Add your own kernels before the
 /// device is used.
 struct Device {
   std::string name = {};

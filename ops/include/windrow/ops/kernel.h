@@ -15,7 +15,7 @@
 
 namespace windrow {
 
-/// What a kernel does with the old elements of the result.
+/// How a kernel treats the old elements of the result.
 enum class Write {
   overwrite,  ///< replaces them without reading them
   add,        ///< adds the result to them
@@ -36,7 +36,7 @@ struct KernelCall {
   Lane* lane = nullptr;
   /// Operator::states matrices of the result's shape.
   std::span<const Matrix<Real>> states = {};
-  /// As many bytes of the device's memory as the kernel has asked for.
+  /// Device memory of the size that the kernel has requested.
   std::byte* workspace = nullptr;
 };
 

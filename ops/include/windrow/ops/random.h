@@ -33,14 +33,14 @@ class Draw {
   /// Throws MisuseError unless number < 2^48.
   explicit Draw(std::uint64_t seed, std::uint64_t number = 0, std::uint32_t stream = 0);
 
-  // In an op's function, or anywhere: number n, below 2^50, of the draw. Costs about 10 ns.
+  // Number n, below 2^50, of the draw, inside or outside of ops. Costs about 10 ns.
 
   /// Uniform in [0, 1).
   float uniform(std::uint64_t n) const;
   /// Standard normal (Box and Muller 1958).
   float normal(std::uint64_t n) const;
 
-  // As ops, on tensors of any device.
+  // These push ops, on tensors of any device.
 
   /// Fills `out` with uniform numbers from [low, high). Throws MisuseError unless low < high and high - low is finite.
   void uniform(const Tensor& out, float low, float high, Site pushed_at = Site::current()) const;
@@ -77,7 +77,7 @@ class Generator {
 
   Var var() const { return draws_.var(); }
 
-  /// As those of Draw.
+  /// As the functions of Draw, with the next draw.
   void uniform(const Tensor& out, float low, float high, Site pushed_at = Site::current());
   void normal(const Tensor& out, float mean, float deviation, Site pushed_at = Site::current());
   void dropout_keys(const IntTensor& out, Site pushed_at = Site::current());

@@ -64,7 +64,7 @@ struct StaticOptions {
   } order = Order::parallel;
   /// The most recordings that are kept. The one that was used least recently is dropped first. At least 1.
   std::size_t most_recordings = 8;
-  OpName name = "static";  ///< of its ops where several are one op of the engine
+  OpName name = "static";  ///< of engine ops that run several recorded ops
   /// With order `serial` or `breadth_first`: lanes that can (captured_work.h), such as those of CUDA devices, capture
   /// runs of operators, so that a replay issues each run by one call. The first capture of a CUDA lane takes 32 MiB of
   /// the device's memory for cuBLAS; if they are not available, operators are issued one by one.
@@ -74,7 +74,7 @@ struct StaticOptions {
   std::optional<std::vector<Tensor>> reads = {};
 };
 
-/// Of a Static, since it was made.
+/// Statistics of a Static since its construction.
 struct StaticStats {
   std::uint64_t recorded = 0, replayed = 0;  ///< calls
   std::uint64_t dropped = 0;                 ///< recordings
@@ -132,7 +132,7 @@ class Static {
 
 /// A value.
 struct PrintedSource {
-  std::string name;  ///< of its namespace: that of the program, and _model
+  std::string name;  ///< of its namespace: the name of the program and _model
   /// By name. model.h is the interface: a class whose constructor takes the weights. model.cc is the printed program.
   /// They need the headers of the room ops and of the rooms below it, and the library of the room ops.
   std::map<std::string, std::string> files = {};
@@ -159,7 +159,7 @@ PrintedSource print_source(const Device& device, const StaticProgram& program);
 
 class Recorder;
 
-/// What a recording must know of an op besides its accesses.
+/// The facts about an op that a recording needs besides its accesses.
 struct ReplayedBuffers {
   /// The buffers behind the accesses. A recording keeps them alive, and may move those that nobody else keeps.
   std::vector<std::shared_ptr<Buffer>> all = {};

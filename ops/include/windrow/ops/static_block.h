@@ -48,7 +48,7 @@ class StaticBlock {
   std::vector<Tensor> operator()(Tape& tape, const StaticInputs& inputs,
                                  std::source_location from = std::source_location::current());
 
-  /// Of both passes.
+  /// Statistics of the two passes.
   StaticStats forward() const;
   StaticStats backward() const;
 

@@ -78,7 +78,7 @@ class TensorOf {
     void upload(Lane* lane, const T* from) const;
     void download(Lane* lane, T* to) const;
     bool on_host() const { return bytes_.memory().on_host(); }
-    /// Of the whole buffer.
+    /// The bytes of the whole buffer.
     const Bytes& bytes() const { return bytes_; }
 
    private:

@@ -30,7 +30,7 @@
 
 namespace windrow {
 
-/// What belongs to one training. References; those that are null are left out.
+/// The objects of one training. References; null ones are left out.
 struct TrainingParts {
   Parameters& parameters;
   Optimiser* optimiser = nullptr;

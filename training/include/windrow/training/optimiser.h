@@ -55,7 +55,7 @@ struct OptimiserOptions {
   double clip_norm = std::numeric_limits<double>::infinity(), clip_value = std::numeric_limits<double>::infinity();
   /// The number of minibatches per step: step() takes a step at every so many calls.
   std::uint64_t accumulate = 1;
-  /// What happens to the rows of a table that no lookup used.
+  /// How a step treats the rows of a table that no lookup used.
   enum class Tables {
     /// They do not change, nor do their states; decay does not apply. A step takes time only for the rows used. Like
     /// PyTorch's SparseAdam, except that adam's bias correction counts the steps of each row. (In PyTorch, the first
@@ -69,7 +69,7 @@ struct OptimiserOptions {
   } tables = Tables::lazy;
 };
 
-/// What differs for one parameter.
+/// Options of one parameter.
 struct ParameterOptions {
   double rate_factor = 1;  ///< its learning rate is multiplied by this
   double penalty_factor = 1, decay_factor = 1;

@@ -1,4 +1,4 @@
-// What a back end of collectives implements. Programs use communicator.h.
+// The interface that a back end of collectives implements. Programs use communicator.h.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -41,7 +41,7 @@ inline bool is_message(CallKind kind) { return kind == CallKind::send || kind ==
 
 enum class Elements : std::uint8_t { float32, int32 };
 
-/// What is called. A value.
+/// The kind and the arguments of a call. A value.
 struct Call {
   /// Rows and width of a tensor; of one block, where the call has blocks.
   struct Shape {
@@ -54,7 +54,7 @@ struct Call {
   bool out_of_place = false;  ///< an all_reduce from one tensor to another
   int peer = 0;               ///< the root; or the other member of a send or recv
   ShortList<Shape> shapes = {};
-  int priority = 0;  ///< as in CollectiveOptions; 0 where it orders ops only
+  int priority = 0;  ///< as in CollectiveOptions; 0 for kinds in which it only orders ops
   std::size_t part_bytes = 0;
   std::uint64_t number = 0;  ///< see Member::number()
   OpName name = {};
@@ -68,7 +68,7 @@ struct Call {
     return kind == CallKind::all_gather || kind == CallKind::reduce_scatter || kind == CallKind::all_to_all ||
            kind == CallKind::exchange || out_of_place;
   }
-  /// Of all tensors.
+  /// The bytes of all tensors.
   std::size_t bytes() const;
   /// For errors: "all_reduce 'gradients' (sum of float32 3 x 4), call 17".
   std::string describe() const;
@@ -87,7 +87,7 @@ struct Piece {
 };
 using Pieces = ShortList<Piece>;
 
-/// What a part of a call works on.
+/// The operands of a member's part of a call.
 struct Operands {
   /// One for each tensor; or `from` and `to`, where the call has both. If all members give none, the call moves no
   /// data: it succeeds when all of them have made the same call and no operand has failed.
@@ -137,13 +137,13 @@ class CallClock : public std::enable_shared_from_this<CallClock> {
   std::chrono::nanoseconds total_{0};
 };
 
-/// Who reports to the user why a group is broken: this member; another one (PeerError); or another one, which has
+/// Which member reports to the user why a group is broken: this one, another one (PeerError), or another one that has
 /// called abort() (AbortError).
 enum class ReportedBy : std::uint8_t { this_member, another, aborter };
 
 /// Why a group is broken, or why a call fails. A value.
 struct Breakage {
-  std::string why = {};  ///< empty: it is not
+  std::string why = {};  ///< empty: the group is not broken
   ReportedBy reported_by = ReportedBy::this_member;
   /// Nested in all errors, so that the engine knows that they have one cause.
   std::exception_ptr cause = why.empty() ? nullptr : std::make_exception_ptr(CommError(why));
@@ -155,16 +155,16 @@ struct Breakage {
   std::exception_ptr error_of_exchange() const;
 };
 
-/// The groups that the calls of a member of a NestedGroup consist of (mpi.h), and these calls.
+/// The groups to which a member of a NestedGroup (mpi.h) passes its calls, and these calls.
 struct Nested {
   Communicator inner;  ///< of the members of this process
   int processes;
   Index most_between;                      ///< most_elements() between processes
-  std::optional<Communicator> outer = {};  ///< of the first members of all processes; at these only
+  std::optional<Communicator> outer = {};  ///< of the first members of all processes; only set at these
 
   void all_reduce(std::span<const Tensor> tensors, Combine combine, const CollectiveOptions& options) const;
   void all_reduce(const IntTensor& tensor, Combine combine, const CollectiveOptions& options) const;
-  /// From one tensor to another.
+  /// Out of place.
   template <class T>
   void all_reduce(const TensorOf<T>& from, const TensorOf<T>& to, Combine combine,
                   const CollectiveOptions& options) const;

@@ -15,7 +15,7 @@ struct StepNumbers {
   /// The gradient is multiplied by this first. With 0 the step changes nothing, whatever the gradient is.
   float scale = 1;
   float most = std::numeric_limits<float>::infinity();  ///< elements of the scaled gradient are clipped to +-most
-  /// Of limit_norm: the largest norm of all gradients together, after scaling.
+  /// For limit_norm: the largest norm of all gradients together, after scaling.
   float most_norm = std::numeric_limits<float>::infinity();
   float penalty = 0;  ///< penalty * value is added to the clipped gradient: the gradient of an L2 term
   float decay = 0;    ///< the value is multiplied by 1 - rate * decay before the step (Loshchilov and Hutter 2019)

@@ -18,7 +18,7 @@
 
 namespace windrow {
 
-/// What one device does for a layer in each step, from its input to its output. A value.
+/// The work of one device for a layer in each step. A value.
 struct SimulatedLayer {
   std::size_t bytes = 0;  ///< of its parameters, and so of their gradient; a multiple of 4
   VirtualClock::Time forward{0}, backward{0}, update{0};
