@@ -103,10 +103,10 @@ class MpiWorld {
   const std::shared_ptr<Impl> impl_;  // shared with communicators, which may live longer
 };
 
-/// One group from an inner group in each process and an outer group of the first members of all processes. A call runs
-/// in the inner group, then in the outer one, then in the inner one again, so each process sends and receives as much
-/// as with one device. Ranks begin with the members of the first process. If one of the two groups breaks, both do.
-/// Give the inner group a longer `patience`: its members wait while the first one waits for other processes.
+/// A group that consists of an inner group in each process and an outer group of the first members of all processes. A
+/// call runs in the inner group, then in the outer one, then in the inner one again, so each process sends and receives
+/// as much as with one device. Ranks begin with the members of the first process. If one of the two groups breaks, both
+/// do. Give the inner group a longer `patience`: its members wait while the first one waits for other processes.
 ///
 /// Supports all_reduce, broadcast() from the first member of a process, exchange() and barrier(); other calls throw
 /// MisuseError. The outer group adds up the sums of the inner groups. Errors of the inner group name ranks of that

@@ -219,8 +219,8 @@ class Learner {
   /// How a minibatch of training samples would be divided; see Runner::grouped(). Throws MisuseError if graphs are
   /// built only as the program runs.
   virtual GroupedMinibatch grouped(SampleNumbers training);
-  /// Drops all other state than parameters and samples on which results depend, as Runner::forget() does. Continues as
-  /// a new learner of the same network.
+  /// Drops the state, other than parameters and samples, on which results depend, as Runner::forget() does. After that
+  /// it continues as a new learner of the same network.
   virtual void forget() {}
 };
 

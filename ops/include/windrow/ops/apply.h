@@ -39,8 +39,9 @@ struct Operands {
 };
 
 /// Pushes an op that runs the device's kernel for `op`. Throws MisuseError, which names the operator and the shapes, if
-/// the operands do not fit, or if `out` has not the shape of the result or overlaps an operand. (For an elementwise
-/// operator, `out` may be the same view as an operand.) Also throws it if the device has no kernel for `op`.
+/// the operands do not fit, or if `out` does not have the shape of the result or overlaps an operand. (For an
+/// elementwise operator, `out` may be the same view as an operand.) Also throws it if the device has no kernel for
+/// `op`.
 void apply(const Device& device, const Operator& op, const Operands& operands, const Tensor& out,
            std::source_location pushed_at = std::source_location::current());
 

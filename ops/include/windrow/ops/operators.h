@@ -97,8 +97,9 @@ extern const Operator mul_row;         ///< n x w, 1 x w -> n x w: each row time
 extern const Operator column_dot;      ///< n x w, n x w -> 1 x w: the dot product of each pair of columns
 
 // Products in other semirings, of n x k and k x m -> n x m; y is a parameter. They are steps of dynamic programs, such
-// as the forward algorithm and Viterbi's algorithm over sequences of m labels. log(sum over i of exp(x[i] + y[i][j])),
-// natural logarithm; finite for all finite operands, such as -1e30 for a forbidden transition.
+// as the forward algorithm and Viterbi's algorithm over sequences of m labels.
+/// log(sum over i of exp(x[i] + y[i][j])), natural logarithm; finite for all finite operands, such as -1e30 for a
+/// forbidden transition.
 extern const Operator log_matmul;
 extern const Operator log_matmul_gradient;         ///< x, y, result, g -> n x k: of x
 extern const Operator log_matmul_weight_gradient;  ///< x, y, result, g -> k x m: of y, a sum over all rows

@@ -1,9 +1,9 @@
 // Data-parallel training: members of a group hold copies of the parameters, compute gradients of different samples, and
 // take the same steps.
 //
-//   windrow::DataParallel parallel(group[rank], parameters); // all begin with the parameters of rank 0
+//   windrow::DataParallel parallel(group[rank], parameters);  // all begin with the parameters of rank 0
 //   windrow::Minibatch minibatch = runner.differentiate(samples_of_this_member);
-//   optimiser.step(parallel.combine(number_of_samples)); // along the gradient of all members' samples
+//   optimiser.step(parallel.combine(number_of_samples));      // along the gradient of all members' samples
 //
 // Gradients may come from a Runner, a LazyGraph, or a Tape with Parameters (parameters.h, "Gradients of your own");
 // examples/processes.cc is such a program for mpirun. `group` is a LocalGroup (local.h), the result of
@@ -90,8 +90,8 @@ class DataParallel {
  public:
   /// Copies the parameters of rank 0 to all members. All members construct it at the same time, with the same options.
   /// Throws MisuseError for options out of range or that exclude each other, for parameters that share memory, and if
-  /// the parameters are not on the communicator's device. Compression with NonFinite::skip, and compression or a
-  /// sharded update in a NestedGroup, throw it, too. Throws CommError if members differ in parameters or options.
+  /// the parameters are not on the communicator's device. Also throws it for compression with NonFinite::skip, and for
+  /// compression or a sharded update in a NestedGroup. Throws CommError if members differ in parameters or options.
   DataParallel(Communicator communicator, Parameters& parameters, DataParallelOptions options = {});
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;

@@ -36,7 +36,7 @@ struct TaggerSizes {
   Index character_embedding = 64, character_hidden = 128;
   DropoutRates dropout = {};  ///< of words, and of the inputs of each layer and of the classifier
   bool crf = false;           ///< whether the loss is that of a conditional random field over the tags of a sentence
-  Index no_answers = 0;       ///< the first so many tags are never predicted
+  Index no_answers = 0;       ///< this many tags, the first ones, are never predicted
 };
 
 /// A sentence as numbers. A value.

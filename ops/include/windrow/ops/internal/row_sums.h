@@ -1,7 +1,7 @@
 // Sums of many rows, whose error does not grow with their number.
 //
 // The larger a float sum is, the more of each addend is lost: the sum of four million equal floats is off by a
-// thousandth if they are added one after the other. So many rows are added up in blocks, in float, and the sums of the
+// thousandth if they are added one after the other. So sums of many rows add up blocks in float, and the sums of the
 // blocks in double. The blocks depend on the number of rows alone.
 #pragma once
 #include "windrow/engine/internal/requirements.h"

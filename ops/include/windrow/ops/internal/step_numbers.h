@@ -24,8 +24,7 @@ struct StepNumbers {
   float epsilon = 0;
   /// The scaled gradient is multiplied by this, too: 1, unless limit_norm needs a factor that no float holds.
   float scale_again = 1;
-  float first_tail = 0, second_tail = 0;  ///< the parts that rounding removed: the exact coefficient is first +
-                                          ///< first_tail
+  float first_tail = 0, second_tail = 0;  ///< parts that rounding removed: the exact one is first + first_tail
 
   static constexpr Index count = 14;
 
