@@ -258,8 +258,7 @@ class MpiGroupState {
   // after that. When it has received the goodbyes of all others, no message is left, and it frees the group.
   bool said_goodbye_ = false, released_ = false;
   int goodbyes_ = 0;
-  std::vector<std::shared_ptr<void>> unmatched_;  // buffers that MPI keeps of calls that failed because a member had
-                                                  // ended
+  std::vector<std::shared_ptr<void>> unmatched_;  // of calls that lack a member: buffers that MPI still uses
 };
 
 }  // namespace windrow::comm

@@ -242,8 +242,8 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
   }
 
   const MpiOptions options_;
-  // Used by the thread, and by give_up(): start() makes the exception from it, as with GroupOrFailure. Empty: there is
-  /// none.
+  // Used by the thread, and by give_up():
+  /// start() makes the exception from it, as with GroupOrFailure. Empty: there is none.
   struct Failure {
     std::string why = {};
     bool misuse = false;

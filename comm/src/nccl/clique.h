@@ -28,7 +28,8 @@ struct NcclPart {
   NcclEvent* done = nullptr;   ///< set by end_issue()
 };
 
-/// An owner. Threads: one, except for abort() and events. Failures throw CommError; the clique is of no use afterwards.
+/// An owner. Threads: one, except for abort() and events. Failures throw CommError; the clique cannot be used
+/// afterwards.
 class NcclClique {
  public:
   struct RankAndDevice {

@@ -20,7 +20,7 @@ const char *const validation_file = "validation_file", *const source_language = 
                   *const target_language = "target_language", *const image_height = "image_height",
                   *const image_width = "image_width";
 
-/// Refuses a model that cannot be saved before its training.
+/// Refuses, before the training, a model that cannot be saved.
 void require_utf8(const Workload& workload, const Record& record) {
   try {
     record.json();

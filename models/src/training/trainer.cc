@@ -179,8 +179,7 @@ Trainer::Own Trainer::differentiate(Learner& learner, SampleNumbers minibatch) {
     wait_for(losses);
     throw;
   }
-  parameters.set_minibatches(before + 1);  // counts minibatches of the group, also those in which this member has no
-                                           // sample
+  parameters.set_minibatches(before + 1);  // also if this member has no sample
   own.loss = sum_of(std::move(losses));
   return own;
 }
