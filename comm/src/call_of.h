@@ -266,9 +266,9 @@ class CallOf {
     return begun;
   }
 
-  /// Whether the tensor lies where the member does not work.
+  /// Whether the tensor lies in memory in which the member does not work.
   bool elsewhere(const Operand<T>& operand) const { return (operand.tensor.lane() == host_lane) == on_lane_; }
-  /// The operand itself, or a copy where the member works, which is pushed.
+  /// The operand itself, or a copy in the member's memory, whose ops are pushed.
   Operand<T> staged(const Operand<T>& operand, const PushOptions& options) const {
     if (!elsewhere(operand)) return operand;
     return on_lane_ ? on_device(operand, options) : on_host(operand, options);

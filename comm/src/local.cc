@@ -135,7 +135,7 @@ class LocalThreads {
     return name.from < 0 ? rank < other : rank == name.from;
   }
 
-  /// Whether the member will never call what the round lacks.
+  /// Whether the member will never make the call that the round lacks.
   bool gone(const Name& name, int rank) const {
     const auto of_all = name.to == -1 ? CallKind::all_reduce : CallKind::exchange;
     const auto kind = name.from < 0 ? of_all : rank == name.from ? CallKind::send : CallKind::recv;
@@ -158,7 +158,7 @@ class LocalThreads {
     for (auto& [rank, part] : round.parts) failed.parts.emplace_back(std::move(part), why);
   }
 
-  /// Takes out the rounds that lack the call of a member that has left.
+  /// Removes the rounds that lack the call of a member that has left, and returns them.
   Failed without_hope() {
     Failed failed;
     if (std::ranges::none_of(left_, [](const auto& left) { return left.has_value(); })) return failed;

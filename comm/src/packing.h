@@ -1,5 +1,4 @@
-// The elements of several tensors, or of one that is not dense, as one series of bytes: one piece after the other, each
-// by rows.
+// The elements of several tensors, or of one that is not dense, as one series of bytes: piece by piece, and row by row.
 #pragma once
 
 #include <cstddef>

@@ -6,8 +6,8 @@
 namespace windrow::program {
 
 /// While one exists, the signals end the program in order. Before and after the training they end it at once, with a
-/// line on standard error. During the training, the first one is noted and reported by a line, and the program goes on;
-/// a second one, at least half a second later, ends it at once. SIGPIPE is ignored: writing fails if the reader of the
+/// line on standard error. During the training, the first one is noted and reported by a line, and the program goes on.
+/// A second one, at least half a second later, ends it at once. SIGPIPE is ignored: writing fails if the reader of the
 /// output has ended. A SIGHUP that was ignored before stays ignored, as nohup requires.
 ///
 /// An owner; one at a time. Threads: any may call the static functions.

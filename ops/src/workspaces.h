@@ -38,7 +38,7 @@ class KeptWorkspaces {
   std::vector<Workspace> all_;
 };
 
-/// While it exists, kernels on its thread take their workspaces from `kept`, and leave them there.
+/// While it exists, kernels on its thread take their workspaces from `kept`, and do not free them.
 class KeepWorkspaces {
  public:
   explicit KeepWorkspaces(KeptWorkspaces& kept) : outer_(std::exchange(here_, &kept)) {}

@@ -152,7 +152,8 @@ class Communicator {
  private:
   Device device_;
   std::shared_ptr<comm::Member> member_;
-  std::shared_ptr<void> presence_;  // of all copies of this handle: its end tells the group that no call will follow
+  std::shared_ptr<void> presence_;  // of all copies of this handle: when it ends, the group knows that no call will
+                                    // follow
 };
 
 /// A hash of a text, for exchange(): the same in all processes, and almost always different for different texts. Not

@@ -193,8 +193,8 @@ inline auto overwrite(const Buffer& buffer) { return overwrite(buffer.as<std::by
 inline auto commute(const Buffer& buffer) { return commute(buffer.as<std::byte>()); }
 
 /// Allocates several buffers in one block of memory. The block is allocated by the first write to any of the buffers,
-/// and freed when all of them and the arena are gone. (In later launches of a graph, a buffer that ends in the graph
-/// counts from its first write on.)
+/// and freed when all of them and the arena are gone. (In later launches of a graph, a buffer that the graph destroys
+/// counts only from its first write on.)
 ///
 /// An owner. Its buffers may outlive it, and are independent for the engine. Threads: one at a time.
 class Arena {
@@ -209,10 +209,10 @@ class Arena {
   /// A buffer of the next `bytes` bytes, rounded up to the memory's alignment, and at least as many. Throws MisuseError
   /// if less is left.
   Buffer cut(std::size_t bytes, VarName name = OpName("buffer"));
-  /// Makes a buffer of the same memory and lane, which no op has written yet, lie from byte `offset` of the arena on.
-  /// Buffers that are laid, unlike those that are cut, may have bytes in common: then the caller must order the ops
-  /// that use them. EngineOptions::check does not watch their bytes. Throws MisuseError if the buffer does not fit
-  /// there, or has another memory or lane.
+  /// Moves a buffer of the same memory and lane, which no op has written yet, to byte `offset` of the arena. Unlike
+  /// buffers that are cut, buffers that are laid may share bytes; then the caller must order the ops that use them.
+  /// EngineOptions::check does not watch their bytes. Throws MisuseError if the buffer does not fit there, or belongs
+  /// to another memory or lane.
   void lay(Buffer& buffer, std::size_t offset);
   /// Bytes not yet cut.
   std::size_t left() const { return size_ - used_; }

@@ -104,13 +104,13 @@ class Pool final : public DividingAllocator {
   std::size_t counted(std::size_t bytes) const;
   std::size_t segment_for(std::size_t bytes) const;
 
-  /// For the request: a kept piece, or a free block, divided if it is larger. Null if there is none.
+  /// Takes a kept piece or a free block for the request; divides a larger block. Null if there is none.
   std::byte* take_kept(std::size_t wanted) WINDROW_REQUIRES(mutex_);
   std::byte* take_free(std::size_t bytes, bool shared) WINDROW_REQUIRES(mutex_);
   std::byte* count_taken(std::byte* start, std::size_t bytes) WINDROW_REQUIRES(mutex_);
   /// How much more the limit admits beside what is in use and promised.
   std::size_t admitted() const WINDROW_REQUIRES(mutex_) { return limit_ - stats_.in_use - promised_; }
-  /// Takes memory from below for the request.
+  /// Takes memory from the allocator below for the request.
   std::byte* grow(std::size_t wanted) WINDROW_EXCLUDES(growing_, mutex_);
   /// The same for a request that the limit admits, and that is counted as promised until it gets its memory.
   std::byte* grow_by(std::size_t wanted) WINDROW_EXCLUDES(growing_, mutex_);

@@ -6,10 +6,10 @@
 //     co_return co_await windrow::beam_search(start, step, {.width = 5});
 //   }
 //
-// Every step continues the hypotheses by each word, and keeps the most probable ones. A hypothesis that ends is set
-// aside, and the beam is narrower by one from then on (Sutskever, Vinyals and Le 2014; Bahdanau, Cho and Bengio 2015).
-// Since longer sequences are less probable, ended hypotheses are compared by their log-probability divided by a power
-// of their length.
+// Every step continues the hypotheses by each word, and keeps the most probable ones. A hypothesis that ends is stored,
+// and the beam is then narrower by one (Sutskever, Vinyals and Le 2014; Bahdanau, Cho and Bengio 2015). Since longer
+// sequences are less probable, ended hypotheses are compared by their log-probability divided by a power of their
+// length.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 

@@ -62,8 +62,8 @@ struct Kernel {
   friend bool operator==(const Kernel&, const Kernel&) = default;
   /// For kernels without a workspace.
   void operator()(const KernelCall<Real>& call) const { run(call); }
-  /// Runs or issues the kernel, with a workspace from the device's memory if it asks for one. Any ordered lane of the
-  /// device will do. Throws OutOfMemory.
+  /// Runs or issues the kernel, with a workspace from the device's memory if it asks for one. Works on any ordered lane
+  /// of the device. Throws OutOfMemory.
   void operator()(const KernelCall<Real>& call, Allocator& memory) const {
     if (workspace == nullptr) return run(call);
     run_with_workspace(call, memory);

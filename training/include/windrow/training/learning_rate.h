@@ -45,8 +45,8 @@ class LearningRate {
 struct Plateau {
   double factor = 0.1;          ///< the rate is multiplied by this: 0 or more, and less than 1
   std::uint64_t patience = 10;  ///< after so many reports without an improvement, the next one lowers the rate
-  /// An improvement is a report below (1 - threshold) * best, for a positive best. 0 or more, and less than 1. A report
-  /// that is not finite is none.
+  /// A report is an improvement if it is below (1 - threshold) * best, for a positive best. A report that is not finite
+  /// is none. 0 or more, and less than 1.
   double threshold = 1e-4;
   double least = 0;  ///< the smallest product of all factors, 0 to 1
 

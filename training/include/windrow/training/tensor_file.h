@@ -78,9 +78,9 @@ struct StoredTensor {
 /// A tensor file that is open for reading. Only the header is in memory. An owner.
 ///
 /// Errors: FileError if the file cannot be read, is no valid tensor file, or differs from what a call expects. Each
-/// byte must belong to the header or to exactly one tensor. A file that shrinks while it is open is noticed by the read
-/// that misses bytes; other changes in place are not noticed, but WholeFile makes none.
-/// Threads: const calls may run concurrently.
+/// byte must belong to the header or to exactly one tensor. If the file shrinks while it is open, the read that misses
+/// bytes throws. Other changes in place are not detected, but WholeFile makes none. Threads: const calls may run
+/// concurrently.
 class TensorFile {
  public:
   using Elements =

@@ -1,4 +1,4 @@
-// Virtual time: an engine whose ops take time that nobody waits for. simulated.h adds a network.
+// Virtual time: an engine whose ops take simulated time, for which no thread waits. simulated.h adds a network.
 //
 //   windrow::VirtualClock clock;
 //   windrow::VirtualLane gpu(clock);
@@ -25,7 +25,7 @@
 
 namespace windrow {
 
-/// An owner of its engine. Discrete events: things that happen at a time.
+/// A queue of discrete events, each with its time. An owner of its engine.
 class VirtualClock {
  public:
   using Time = std::chrono::nanoseconds;
