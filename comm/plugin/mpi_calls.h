@@ -1,4 +1,4 @@
-// What the plug-in library for MPI provides: the only code that sees mpi.h.
+// The functions of the plug-in library for MPI, which is the only code that sees mpi.h.
 //
 // MPI is optional, and differs between machines. So the plug-in links no library of ours; the rest of this room opens
 // it by name when MPI is first used, and calls it through this table. A test replaces the table.
@@ -36,7 +36,7 @@ struct MpiCalls {
   int version;
 
   /// Starts MPI with MPI_THREAD_FUNNELED, for the calling thread. *world is the group of all processes. Fails with
-  /// already_started if the program has done that, and with no_threads if the library provides less.
+  /// already_started if the program has started MPI, and with no_threads if the library supports fewer threads.
   int (*init)(MpiGroup** world);
   int (*finalize)();
   /// Writes a text of at most `size` bytes.
@@ -44,12 +44,12 @@ struct MpiCalls {
   int (*rank)(MpiGroup* group, int* rank, int* size);
   /// A group of the same processes for messages of its own; all of them call it.
   int (*duplicate)(MpiGroup* group, MpiGroup** made);
-  /// Frees a group that was made so, on which nothing is under way; all of them call it, and none waits.
+  /// Frees a group that duplicate() made, on which nothing is under way; all of its processes call it, and none waits.
   int (*release)(MpiGroup* group);
 
   int (*begin)(MpiGroup*, const MpiTransfer*, MpiRequest**);
   int (*test)(MpiRequest** request, int* done);
-  /// Gives up a receive that nothing has met.
+  /// Cancels a receive to which no message has come.
   int (*cancel)(MpiRequest** request);
 };
 

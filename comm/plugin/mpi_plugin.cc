@@ -27,7 +27,8 @@ MPI_Datatype of(MpiType type) {
       return MPI_BYTE;
   }
 }
-/// MPI_MAX gives a number or NaN for these, as the number of elements wants it.
+/// The result of MPI_MAX of a float and NaN depends on the number of elements, so floats have an operation of their
+/// own.
 MPI_Op max_of_floats = MPI_OP_NULL;
 void max_or_nan(void* from, void* to, int* count, MPI_Datatype*) {
   const auto* const x = static_cast<const float*>(from);

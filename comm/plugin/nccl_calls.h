@@ -1,4 +1,4 @@
-// What the plug-in library for NCCL provides: the only code that sees nccl.h, and the CUDA runtime.
+// The functions of the plug-in library for NCCL, which is the only code that sees nccl.h and the CUDA runtime.
 //
 // NCCL is optional. So the plug-in links no library of ours; the rest of this room opens it by name when NCCL is first
 // used, and calls it through this table. Tests link the same object with a fake NCCL.
@@ -32,9 +32,9 @@ struct NcclTransfer {
   void* stream;
 };
 
-/// Of NCCL, as a result: the communicators are non-blocking, so state() tells later how the call has ended.
+/// A result of NCCL: the communicators are non-blocking, so state() tells later how the call has ended.
 inline constexpr int nccl_in_progress = 7;
-/// Of query(): work before the event remains.
+/// A result of query(): work before the event is unfinished.
 inline constexpr int nccl_not_reached = -600;
 
 /// Functions return 0 or an error: of NCCL if it is positive, of CUDA if it is negative. None throws. Threads: any; one
@@ -46,14 +46,14 @@ struct NcclCalls {
   /// Writes a text of at most `size` bytes.
   void (*text)(int error, char* text, std::size_t size);
   int (*make_id)(NcclId* made);
-  /// What a thread calls between these two is one call, which group_end() issues.
+  /// The calls of a thread between these two are one call, which group_end() issues.
   int (*group_start)();
   int (*group_end)();
   /// A communicator of the thread's device.
   int (*init)(int size, const NcclId* id, int rank, NcclComm** made);
   /// *error is what the communicator has met so far: nccl_in_progress, an error or 0.
   int (*state)(NcclComm* comm, int* error);
-  /// Begins to end a communicator, whose work all members must have called; when state() says that it has ended,
+  /// Begins to end a communicator; all members must have made the same calls. When state() says that it has ended,
   /// destroy() frees it.
   int (*finalize)(NcclComm* comm);
   int (*destroy)(NcclComm* comm);

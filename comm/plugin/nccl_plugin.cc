@@ -15,7 +15,7 @@ static_assert(nccl_not_reached == -cudaErrorNotReady);
 ncclComm_t of(NcclComm* comm) { return reinterpret_cast<ncclComm_t>(comm); }
 cudaStream_t of(void* stream) { return static_cast<cudaStream_t>(stream); }
 cudaEvent_t of(NcclEvent* event) { return reinterpret_cast<cudaEvent_t>(event); }
-/// The result of a call of CUDA, whose error the thread need not know.
+/// Converts a result of CUDA to an error of NcclCalls, and clears the thread's last CUDA error.
 int cuda(cudaError_t error) {
   if (error != cudaSuccess) cudaGetLastError();
   return -static_cast<int>(error);

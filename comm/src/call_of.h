@@ -24,7 +24,7 @@ namespace windrow::comm {
 
 enum class Use : std::uint8_t { read, write, update };
 
-/// A call is counted when it is made, and so it cannot be repeated.
+/// Calls are numbered when they are made, so a call cannot be repeated.
 inline void refuse_inside(Engine& engine, std::string_view call) {
   if (!PushRefusal::refuses_or_captures(engine)) return;
   throw MisuseError(std::string(call) + ": in a capture or in the body of a Static; expected the call outside");
@@ -182,7 +182,8 @@ class CallOf {
   using Operands = comm::ShortList<Operand<T>, 2>;
   using Views = comm::ShortList<View<T>>;
 
-  /// On a lane, sets `begun` to the variable that the op which calls Member::begin() writes, once it is pushed.
+  /// On a lane, sets `begun` to the variable that is written by the op which calls Member::begin(), once that op is
+  /// pushed.
   void push_numbered(Operands& placed, PushOptions options, Var& begun) {
     options.run_always = true;
     ShortList<Access, 4> accesses;
@@ -226,7 +227,7 @@ class CallOf {
     throw MisuseError(std::string(comm::to_string(call_.kind)) + ": " + what);
   }
 
-  /// What an op of the lane hands to the member; null on the host.
+  /// The operands that an op of the lane hands to the member; `lane` is null on the host.
   static comm::Operands operands_of(const Views& views, const FailurePtr& failure, Lane* lane) {
     if (failure) return {{}, failure->describe(), failure->origin()};
     try {
@@ -265,9 +266,9 @@ class CallOf {
     return begun;
   }
 
-  /// Whether the tensor lies where the member does not work.
+  /// Whether the tensor lies in memory in which the member does not work.
   bool elsewhere(const Operand<T>& operand) const { return (operand.tensor.lane() == host_lane) == on_lane_; }
-  /// The operand itself, or a copy where the member works, which is pushed.
+  /// The operand itself, or a copy in the member's memory, whose ops are pushed.
   Operand<T> staged(const Operand<T>& operand, const PushOptions& options) const {
     if (!elsewhere(operand)) return operand;
     return on_lane_ ? on_device(operand, options) : on_host(operand, options);
@@ -285,8 +286,8 @@ class CallOf {
     const TensorOf<T> copy(buffer, rows, width);
     if (operand.use != Use::write) {
       options.lane = device_.copy_out.value_or(operand.tensor.lane());
-      // Copies of a lane wait for each other, so one that is ahead by its priority would hold up those whose operands
-      // are computed sooner.
+      // Copies of a lane wait for each other. If one came first because of its priority, it would delay those whose
+      // operands are computed sooner.
       options.priority = 0;
       device_.engine->push(
           [to = buffer->bytes(), view](OpContext& op) {
@@ -299,7 +300,7 @@ class CallOf {
   void bring_back(const Operand<T>& operand, const Operand<T>& from, PushOptions options) const {
     if (operand.use == Use::read || operand.tensor.same_view(from.tensor)) return;
     if (on_lane_) return fill(operand.tensor, on_host({from.tensor, Use::read}, options).tensor, options);
-    // Beside what the device computes meanwhile. What is written first is allocated by the lane that it belongs to.
+    // The copy runs beside what the device computes. But memory that is written first is allocated by its own lane.
     const bool beside = operand.use == Use::update && device_.collectives;
     options.lane = beside ? *device_.collectives : operand.tensor.lane();
     device_.engine->push([to = operand.tensor.view(), from = from.tensor.view()](

@@ -81,8 +81,8 @@ void combine_two(const T* x, const T* y, T* to, Index count) {
   }
 }
 
-/// The combination of a run of the pieces: a place in one of them, or in `scratch`, which has a tile for each level. If
-/// there are several, it is written to `to`.
+/// The combination of a run of the pieces. If there is one piece, a place in it; otherwise the result is written to
+/// `to`. `scratch` has a tile for each level.
 template <class T, Combine how>
 const T* combined(std::span<const Piece> pieces, const TileRun& run, T* scratch, T* to) {
   if (pieces.size() == 1) return start<T>(pieces.front(), run);

@@ -134,7 +134,7 @@ void Communicator::barrier() const {
   try {
     device_.engine->wait_all();
   } catch (...) {
-    failure = std::current_exception();  // the others are not to wait in vain
+    failure = std::current_exception();  // so that the others do not wait in vain
   }
   member_->exchange({});
   if (failure) std::rethrow_exception(failure);

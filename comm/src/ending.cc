@@ -11,7 +11,7 @@ namespace {
 
 std::size_t place(int rank) { return static_cast<std::size_t>(rank); }
 
-/// What is combined where, once all parts are there.
+/// Combines or copies the tensors, once all parts are there.
 void compute(std::span<const PartOfRank> parts) {
   const Call& call = parts.front().exchange->call;
   const auto members = static_cast<Index>(parts.size());

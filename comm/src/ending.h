@@ -13,7 +13,7 @@
 
 namespace windrow::comm {
 
-/// What an exception says; in any case something, since a Breakage without a text is none.
+/// The text of an exception. Never empty, because a Breakage without a text counts as none.
 std::string text_of(const std::exception& error);
 
 /// Which parts are of one call: a collective (pair: -1, -1), an exchange of numbers (-1, -2), or the k-th message of a
@@ -29,19 +29,19 @@ struct PartOfRank {
   int rank;
   ExchangePtr exchange;
 };
-/// Why the call fails at all members, since calls do not fit each other or an operand has failed; false if it does not.
+/// Why the call fails at all members (calls that do not fit each other, or a failed operand); false if it does not.
 Breakage reason_to_fail(std::span<const PartOfRank> parts);
-/// Of a call that fails since an operand of this member has.
+/// For a call that fails because an operand of this member has failed.
 Breakage operand_failed(int rank, const std::string& failure, std::exception_ptr origin);
 
-/// Computes a call, whose parts are all there, where the tensors lie; and ends the parts. Those of a collective are in
-/// the order of ranks. The call fails at all members if they do not fit each other, or if an operand has failed.
+/// Computes a call in place, once all of its parts have come, and ends the parts. Those of a collective are in the
+/// order of ranks. The call fails at all members if they do not fit each other, or if an operand has failed.
 void finish(std::span<const PartOfRank> parts);
 
 /// Throws MisuseError, whose text begins with `group`, unless the time is positive.
 void require_positive(const char* group, const char* option, std::chrono::nanoseconds time);
-/// What is left of a time limit that began then, but an hour at most: a wait adds it to the present time, and for ever
-/// is the largest number. Zero or less if the limit is over.
+/// What is left of a time limit that began at `since`, but at most an hour: a wait adds it to the present time, which
+/// would overflow for an unlimited time. Zero or less if the limit is over.
 std::chrono::nanoseconds time_left(std::chrono::nanoseconds limit, std::chrono::steady_clock::time_point since);
 
 /// "10 s", "1500 ms" or "500 ns", for errors.
@@ -54,7 +54,7 @@ std::chrono::nanoseconds whole_seconds(std::chrono::nanoseconds time);
 struct Waiting {
   std::vector<int> ranks;  ///< those that wait
   std::chrono::nanoseconds time;
-  std::string what;                       ///< they wait in
+  std::string what;                       ///< the call that they wait in
   std::vector<int> missing;               ///< those that they wait for
   std::vector<std::string> remarks = {};  ///< on each of these; or none
 };

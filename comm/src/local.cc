@@ -34,7 +34,7 @@ struct Round {
   bool has(int rank) const { return std::ranges::count(parts, rank, &PartOfRank::rank) > 0; }
 };
 
-/// What the members of a group share.
+/// The state that the members of a group share.
 class LocalThreads {
  public:
   LocalThreads(int size, const LocalGroupOptions& options)
@@ -52,7 +52,7 @@ class LocalThreads {
       ending_ = true;
     }
     timer_changed_.notify_all();
-    // The last reference may die where the timer fails a call: then the timer uses nothing of the group afterwards.
+    // The timer may drop the last reference when it fails a call; it uses nothing of the group afterwards.
     if (timer_.get_id() == std::this_thread::get_id()) {
       timer_.detach();
     } else {
@@ -135,7 +135,7 @@ class LocalThreads {
     return name.from < 0 ? rank < other : rank == name.from;
   }
 
-  /// Whether the member will never call what the round lacks.
+  /// Whether the member will never make the call that the round lacks.
   bool gone(const Name& name, int rank) const {
     const auto of_all = name.to == -1 ? CallKind::all_reduce : CallKind::exchange;
     const auto kind = name.from < 0 ? of_all : rank == name.from ? CallKind::send : CallKind::recv;
@@ -143,12 +143,12 @@ class LocalThreads {
     return left_[at(rank)] && left_[at(rank)]->of(kind, peer) <= name.number;
   }
 
-  /// What is to be called without the mutex.
+  /// Parts and functions to call without the mutex.
   struct Failed {
     std::vector<std::pair<ExchangePtr, Breakage>> parts = {};
     std::vector<std::pair<Member::Heard, Breakage>> heard = {};
   };
-  /// Earlier calls first: of failures with one cause, the first is told.
+  /// Earlier calls first: of several failures with one cause, only the first is reported.
   static void fail_all(Failed& failed) {
     std::ranges::stable_sort(failed.parts, {}, [](const auto& each) { return each.first->call.number; });
     for (const auto& [heard, why] : failed.heard) heard(why);
@@ -158,7 +158,7 @@ class LocalThreads {
     for (auto& [rank, part] : round.parts) failed.parts.emplace_back(std::move(part), why);
   }
 
-  /// Takes out the rounds that lack the call of a member that has left.
+  /// Removes the rounds that lack the call of a member that has left, and returns them.
   Failed without_hope() {
     Failed failed;
     if (std::ranges::none_of(left_, [](const auto& left) { return left.has_value(); })) return failed;
@@ -200,9 +200,10 @@ class LocalThreads {
     return waiting;
   }
 
-  /// Breaks the group when a round has waited too long, and ends: a broken group has no rounds. As long as rounds begin
-  /// and end, it looks from time to time, so that no round has to wake it. Before that it tells of the oldest round,
-  /// from the moment on when it first sees that round as the oldest: members that follow far behind are not missing.
+  /// The timer. When a round has waited too long, it breaks the group and ends, because a broken group has no rounds.
+  /// As long as rounds begin and end, it looks from time to time, so that no round has to wake it. Before it breaks the
+  /// group, it logs who waits in the oldest round. That time begins when it first sees the round as the oldest: members
+  /// that are far behind are not missing.
   void watch() {
     std::unique_lock lock(mutex_);
     while (!ending_) {
@@ -258,12 +259,12 @@ class LocalThreads {
   // Guarded by the mutex:
   Rounds rounds_;
   std::vector<std::optional<Member::Numbered>> left_;  // by rank: the calls of a member that has left
-  std::vector<Breakage> ended_;                        // by rank: why calls fail that it has not made
+  std::vector<Breakage> ended_;                        // by rank: why calls fail that lack its part
   std::vector<Member::Heard> heard_;                   // by rank: see on_break()
   Breakage broken_;
   bool ending_ = false, timer_idle_ = false;  // idle: it waits for a round to look at
   bool begun_ = false;                        // a round, since the timer looked
-  // Of the timer: the round that it tells of, since when it does, and when it tells next after that.
+  // Of the timer: the round that it logs, since when that is the oldest, and after what time it logs it next.
   std::optional<Name> told_;
   Clock::time_point told_since_ = {};
   std::chrono::nanoseconds tell_next_{0};

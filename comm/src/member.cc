@@ -83,12 +83,13 @@ void require_countable(CallKind kind, Index elements, std::size_t part_bytes, In
 
 namespace {
 
-/// What the caller of exchange() gets. It makes the exception: no thread destroys one that another one reads.
+/// The result for the caller of exchange(), which makes the exception: so no thread destroys an exception that another
+/// one reads.
 struct Exchanged {
   std::vector<std::int64_t> numbers = {};
   Breakage broken = {};
 };
-/// It keeps the numbers, since transfers that cannot be called off go on to use them.
+/// Keeps the numbers, because transfers that cannot be cancelled still use them.
 struct PartOfExchange final : Exchange {
   std::vector<std::int64_t> own, all;
   std::promise<Exchanged> result;

@@ -14,7 +14,7 @@ namespace comm {
 
 namespace {
 
-/// At all members, since only the first one of a process would be refused otherwise.
+/// Checked at all members, because only the first member of a process would be refused otherwise.
 void require_countable(CallKind kind, std::span<const Tensor> tensors, const CollectiveOptions& options, Index most) {
   Index elements = 0;
   for (const Tensor& tensor : tensors) elements += tensor.rows() * tensor.width();
@@ -35,7 +35,7 @@ void Nested::all_reduce(const IntTensor& tensor, Combine combine, const Collecti
   if (outer) outer->all_reduce(tensor, combine, options);
   inner.broadcast(tensor, 0, options);
 }
-/// All members of the process, since the first one alone would have to copy what it must not change.
+/// At all members of the process: otherwise the first one would have to copy the tensor that it must not change.
 template <class T>
 void Nested::all_reduce(const TensorOf<T>& from, const TensorOf<T>& to, Combine combine,
                         const CollectiveOptions& options) const {
@@ -104,7 +104,7 @@ class NestedMember final : public Member {
       of_process = nested_.inner.exchange(numbers);
     } catch (...) {
       failed_here = std::current_exception();
-      // A count that no process without a failure has, so that the call fails in these, too.
+      // A count that differs from that of all processes without a failure, so that the call fails there, too.
       of_process.assign(numbers.size() * static_cast<std::size_t>(nested_.inner.size()) + 1, 0);
     }
     std::vector<std::int64_t> of_all;

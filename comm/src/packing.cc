@@ -6,7 +6,7 @@
 namespace windrow::comm {
 namespace {
 
-/// Calls visit(data, bytes) for what lies in a row: the parts of the range one after the other.
+/// Calls visit(data, bytes) for each contiguous part of the range, one after the other.
 template <class Visit>
 void for_each_stretch(PieceSpan pieces, ByteRange range, Visit visit) {
   std::size_t first = 0;  // byte of the piece in the series

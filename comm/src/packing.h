@@ -1,5 +1,4 @@
-// The elements of several tensors, or of one that is not dense, as one series of bytes: one piece after the other, each
-// by rows.
+// The elements of several tensors, or of one that is not dense, as one series of bytes: piece by piece, and row by row.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +15,7 @@ struct ByteRange {
 
 using PieceSpan = std::span<const Piece>;
 
-/// Of all pieces.
+/// The number of elements of all pieces.
 std::size_t elements(PieceSpan pieces);
 inline ByteRange whole(PieceSpan pieces) { return {0, 4 * elements(pieces)}; }
 /// Where the range lies, if it lies within one piece that is dense; otherwise null.

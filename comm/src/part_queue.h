@@ -10,9 +10,9 @@
 
 namespace windrow::comm {
 
-/// Calls that are ready at all members, cut into parts. The call of the highest priority moves first, and of equal ones
-/// the earlier call; so a call waits for the parts that move, and not for whole calls. At most `window` bytes move at a
-/// time, or one part (the credit of ByteScheduler, Peng et al. 2019). An owner; one thread at a time.
+/// Calls that are ready at all members, cut into parts. The call of the highest priority moves first, and the earlier
+/// one of two equal calls. So a call waits only for the parts that move, and not for whole calls. At most `window`
+/// bytes move at a time, or one part (the credit of ByteScheduler, Peng et al. 2019). An owner; one thread at a time.
 class PartQueue {
  public:
   struct Work {

@@ -85,7 +85,7 @@ struct Bytes::State {
   const OpName name;
   Watcher watcher;
   const bool on_host;
-  const bool fills_freed;  // with NaN, so that whoever still reads the bytes sees it
+  const bool fills_freed;  // with NaN, so that a reader of freed bytes notices it
   Lane* const lane;        // whose ops allocate and free; null on the host
   Var var;
   // Written by ops that may write the buffer, read by ops that read it; the engine orders them. Invariant: if `start`
@@ -115,8 +115,8 @@ struct Bytes::State {
       throw error(of_device() + " is accessed by an op on the host; expected an op of a lane of that device");
     }
   }
-  /// Watches the bytes at `at`, with the rest of their last page if that belongs to them: reads of whole pages are
-  /// seen.
+  /// Watches the bytes at `at`, and the rest of their last page if it belongs to them, because only reads of whole
+  /// pages are detected.
   void watch(std::byte* at) const {
     if (!watcher) return;
     static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -151,7 +151,7 @@ struct Bytes::State {
     offset = 0;
     start = there;
   }
-  /// A block whose holder never lets go. Reachable, for tools that look for leaks.
+  /// Holds a block for ever. The block stays reachable, so that leak detectors do not report it.
   static void keep_for_ever(const std::shared_ptr<Block>& block) {
     static Mutex mutex;
     static auto* const kept = new std::vector<std::shared_ptr<Block>>();
@@ -164,7 +164,7 @@ std::byte* Bytes::write(Lane* lane) const {
   state_->require_access(lane);
   if (state_->start == nullptr) {
     std::byte* const start = state_->take(lane);
-    // Has no effect if an async op writes after the buffer has ended, from another thread than its function's.
+    // Has no effect if an asynchronous op writes from another thread, after the buffer has ended.
     state_->watch(start);
     state_->start = start;
   }
@@ -207,7 +207,7 @@ void Bytes::never_free() const noexcept {
   state_->held()->hold();
   try {
     State::keep_for_ever(state_->held());
-  } catch (const std::bad_alloc&) {  // it is not freed all the same
+  } catch (const std::bad_alloc&) {  // the block is not freed in this case either
   }
 }
 

@@ -35,7 +35,7 @@ class BitRows {
   std::vector<std::uint64_t> bits_;
 };
 
-/// Which buffers of a program are alive together, and which may begin where another one does.
+/// Which buffers of a program are alive at the same time, and which may begin where another one begins.
 class Lives {
  public:
   explicit Lives(const MemoryProgram& program)
@@ -66,7 +66,7 @@ class Lives {
     return of.bytes > 0 && (!steps_of_[buffer].empty() || of.held != Held::no);
   }
   bool together(std::uint32_t a, std::uint32_t b) const { return together_.get(a, b); }
-  /// The buffers that may begin where this one begins, although they are together with it.
+  /// The buffers that may begin where this one begins, although they are alive at the same time.
   const Numbers& overlays(std::uint32_t buffer) const { return overlays_[buffer]; }
 
  private:
@@ -124,7 +124,7 @@ class Lives {
   std::vector<Numbers> overlays_;
 };
 
-/// Places buffers one by one, each into the smallest gap between those that it is together with.
+/// Places buffers one by one, each into the smallest gap between buffers that are alive at the same time.
 class BestFit {
  public:
   BestFit(const MemoryProgram& program, const Lives& lives)
@@ -158,7 +158,7 @@ class BestFit {
     return aligned_size(program_.buffers[buffer].bytes, program_.alignment);
   }
 
-  /// In the smallest gap that is large enough; otherwise after all others that the buffer is together with.
+  /// The offset of the smallest gap that is large enough, or else after all buffers that are alive with this one.
   std::size_t offset_beside(std::uint32_t buffer) const {
     std::size_t free_from = 0, best = unplaced, least_gap = unplaced;
     for (const std::uint32_t other : by_offset_) {

@@ -91,7 +91,8 @@ bool Pool::reclaim() {
     MutexLock lock(mutex_);
     count = reclaimables_.size();
   }
-  // Each comes last once it is asked. Without the lock, since what it frees comes back to deallocate().
+  // A reclaimable moves to the end once it is asked. The lock is not held, because the memory that it frees comes to
+  // deallocate().
   for (; count > 0; --count) {
     std::shared_ptr<Reclaimable> next;
     {
@@ -107,7 +108,7 @@ bool Pool::reclaim() {
 
 bool Pool::wait_for_free(std::uint64_t& frees, std::chrono::steady_clock::time_point deadline) {
   using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::milliseconds between_looks{1};  // nobody is told when an op lets go of what can be reclaimed
+  constexpr std::chrono::milliseconds between_looks{1};  // nobody is notified when an op releases reclaimable memory
   while (true) {
     {
       MutexLock lock(mutex_);
@@ -166,7 +167,7 @@ std::byte* Pool::count_taken(std::byte* start, std::size_t bytes) {
 std::byte* Pool::grow(std::size_t wanted) {
   const std::size_t bytes = counted(wanted);
   {
-    // Does not wait for a thread that grows: what goes back makes no room beside what is in use or promised.
+    // Does not wait for a thread that grows: unused memory that goes back leaves in_use and promised_ as they are.
     MutexLock lock(mutex_);
     if (bytes > admitted()) refuse(bytes, stats_.in_use, over_limit(bytes, stats_.in_use + promised_));
     promised_ += bytes;
@@ -210,7 +211,7 @@ std::byte* Pool::grow_by(std::size_t wanted) {
     give_back(0, unlimited, 0);
     if (has_added(bytes)) continue;
     give_back_all(0);
-    if (std::byte* const start = take()) return start;  // of pieces that have become one
+    if (std::byte* const start = take()) return start;  // from pieces that were merged
     if (has_added(bytes)) continue;
     MutexLock lock(mutex_);
     if (std::byte* const start = taken(take_free(bytes, !shared))) return start;

@@ -24,14 +24,14 @@ enum class Phase { before, training, after };
 std::atomic<Phase> phase{Phase::before};
 std::atomic<int> signal_that_came{0};
 std::atomic<std::int64_t> came_at{0};  // ms; written and read by the handler
-std::atomic<bool> speaks{true};        // one of several processes does
+std::atomic<bool> speaks{true};        // whether this process prints lines; one of several does
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<Phase>::is_always_lock_free);
 
 constexpr std::string_view name_of(int signal) {
   return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGHUP";
 }
 
-/// In a handler, so it makes system calls only.
+/// Runs in a signal handler, so it makes only system calls.
 void say(std::string_view begin, std::string_view name, std::string_view end) {
   if (!speaks) return;
   const std::string_view clear = ::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "";  // the line of progress
@@ -45,7 +45,7 @@ void end_program(int signal) {
   std::raise(signal);
 }
 
-/// Some senders, such as timeout, send a signal twice in a row. A person who is impatient needs longer.
+/// Some senders, such as timeout, send a signal twice in a row, faster than an impatient person does.
 extern "C" void note_signal(int signal) {
   constexpr std::int64_t twice_in_a_row = 500;
   const int before = errno;
@@ -95,7 +95,7 @@ std::string signal_name(int signal) { return std::string(name_of(signal)); }
 void end_by(int signal) {
   std::signal(signal, SIG_DFL);
   std::raise(signal);
-  std::abort();  // nobody returns from it
+  std::abort();  // not reached
 }
 
 }  // namespace windrow::program

@@ -12,8 +12,8 @@
 int main(int argc, char** argv) {
   using namespace windrow;
 #ifdef M_TRIM_THRESHOLD
-  // What threads free at the end of their heaps goes back to the system. Otherwise glibc keeps up to twice the size of
-  // the largest block that was ever freed, such as the text of a corpus.
+  // Returns free memory at the end of heaps to the system. Otherwise glibc keeps up to twice the size of the largest
+  // block that was ever freed, such as the text of a corpus.
   mallopt(M_TRIM_THRESHOLD, 128 << 10);
 #endif
   CLI::App app(

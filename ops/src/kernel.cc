@@ -18,8 +18,8 @@ std::vector<Matrix<T>> shapes_of(std::span<const Matrix<T>> matrices) {
 
 }  // namespace
 
-/// On a device, the lane that orders the memory puts later uses of the workspace behind the kernel, so it is freed as
-/// soon as that is issued. A kernel on another lane gets one that this lane alone uses.
+/// On a device, the lane that orders the memory runs later uses of the workspace after the kernel, so the workspace is
+/// freed as soon as the kernel is issued. A kernel on another lane gets a workspace that only this lane uses.
 template <class Real>
 void Kernel<Real>::run_with_workspace(const KernelCall<Real>& call, Allocator& memory) const {
   const auto in = shapes_of(call.in);

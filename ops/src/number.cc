@@ -10,7 +10,7 @@ namespace {
 
 template <class Real>
 std::string shortest(Real value) {
-  if (std::isnan(value)) return "nan";  // its sign means nothing, and differs between kernels
+  if (std::isnan(value)) return "nan";  // its sign is meaningless, and differs between kernels
   std::array<char, 64> text{};
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }

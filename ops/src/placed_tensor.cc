@@ -32,9 +32,9 @@ void upload(const Tensor::View& to, Lane* lane, const Matrix<const float>& from)
 ///
 /// Invariants:
 ///   1. If a copy is valid, there is an owner, which is valid.
-///   2. A tensor leaves the state only in calls that hold order_, and in the same section as the decision that it is
-///      valid. So while the state alone holds a tensor and mutex_ is held, nobody can push an op that uses it.
-///   3. mutex_ is not held during a push, since ops that run in it may allocate, and so call reclaim().
+///   2. A tensor is handed out only in calls that hold order_, in the section of mutex_ that decides that it is valid.
+///      So while only the state holds a tensor and mutex_ is held, nobody can push an op that uses it.
+///   3. mutex_ is not held during a push, because ops that run in the push may allocate, and so call reclaim().
 class PlacedTensor::State final : public Reclaimable, public std::enable_shared_from_this<State> {
  public:
   State(const Device& home, Index rows, Index width, VarName name)
@@ -96,7 +96,7 @@ class PlacedTensor::State final : public Reclaimable, public std::enable_shared_
   const Device home_;
   const Index rows_, width_;
   const VarName name_;
-  Mutex order_;  // held during a call, with its pushes, so that others see what it decides and does as one step
+  Mutex order_;  // held during a call and its pushes, so that other calls see it as one step
   mutable Mutex mutex_;
   std::list<Place> places_ WINDROW_GUARDED_BY(mutex_);  // added to and erased from under order_ as well
   Place* owner_ WINDROW_GUARDED_BY(mutex_) = nullptr;   // null: nothing was written
@@ -178,7 +178,7 @@ Tensor PlacedTensor::State::take(const Device& device, Site at) {
   }
   push_copy(*from, *source_tensor, *to, *target, at);
   const MutexLock lock(mutex_);
-  note_version(*from, at);  // ops that commute on it count again when they are followed by one that reads
+  note_version(*from, at);  // the version changes again when an op that reads follows ops that commute
   note_version(*to, at);
   to->valid = true;
   ++copies_;
@@ -214,7 +214,7 @@ bool PlacedTensor::State::valid_on(const Device& device, Site at) {
 
 void PlacedTensor::State::drop(const Device& device, Site at) {
   require_call(device);
-  std::list<Place> dropped;  // ends without the locks, since that pushes
+  std::list<Place> dropped;  // destroyed without the locks, because that pushes ops
   const MutexLock call(order_);
   const MutexLock lock(mutex_);
   note_writes(at);

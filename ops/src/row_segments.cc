@@ -14,7 +14,7 @@ std::int32_t matrix_row(Pair pair) { return static_cast<std::int32_t>(pair); }
 /// Radix sort by the table's row, which has at most `bits` bits, from the lowest digit to the highest. Each pass is
 /// stable.
 void sort_by_table_row(std::vector<Pair>& pairs, int bits) {
-  constexpr std::size_t few = 1024;  // with fewer pairs, counting wide digits would dominate
+  constexpr std::size_t few = 1024;  // with fewer pairs, counting wide digits would take most of the time
   const int widest = pairs.size() < few ? 8 : 11;
   const int passes = (bits + widest - 1) / widest;
   std::vector<Pair> other(passes > 0 ? pairs.size() : 0);

@@ -1,4 +1,4 @@
-// Workspaces that outlive their kernels, for work that is captured, and so uses them again.
+// Workspaces that outlive their kernels, for captured work, which uses them again.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class KeptWorkspaces {
     all_.push_back({&memory, start, bytes});
     return start;
   }
-  /// The lane of the memory's device orders its next use behind work that was issued.
+  /// Frees them. The lane of the memory's device orders the next use of the memory after the issued work.
   void clear() noexcept {
     for (const Workspace& one : std::exchange(all_, {})) one.memory->deallocate(one.start, one.bytes);
   }
@@ -38,7 +38,7 @@ class KeptWorkspaces {
   std::vector<Workspace> all_;
 };
 
-/// While it exists, kernels on its thread take their workspaces from `kept`, and leave them there.
+/// While it exists, kernels on its thread take their workspaces from `kept`, and do not free them.
 class KeepWorkspaces {
  public:
   explicit KeepWorkspaces(KeptWorkspaces& kept) : outer_(std::exchange(here_, &kept)) {}

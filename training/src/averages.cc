@@ -26,7 +26,7 @@ Averages::Averages(Parameters& parameters, AveragesOptions options)
 }
 
 void Averages::make_missing() {
-  const Unrecorded once;  // replays of a Static go on with the averages
+  const Unrecorded once;  // replays of a Static continue with these averages
   while (averages_.size() < parameters_.size()) {
     const Tensor& value = parameters_.value(parameters_[averages_.size()]);
     averages_.push_back(Tensor(parameters_.device(), value.rows(), value.width(), "average"));

@@ -19,7 +19,7 @@ struct OfParameter {
 };
 
 /// Collects tensors until they have about DataParallelOptions::bucket_bytes, and then moves them together. There are
-/// several buckets where tensors cannot move together: those of each owner, for example. A value; one thread.
+/// several buckets if some tensors cannot move together, for example one bucket for each owner. A value; one thread.
 class Buckets {
  public:
   using Parts = std::vector<OfParameter>;
@@ -32,7 +32,7 @@ class Buckets {
     call_.part_bytes = options.part_bytes;
   }
 
-  /// Called in the order in which tensors are probably there. Pushes a collective if the bucket is full.
+  /// Called in the order in which tensors probably become ready. Pushes a collective if the bucket is full.
   void add(std::size_t bucket, OfParameter part) {
     const auto bytes = static_cast<std::size_t>(part.tensor.rows() * part.tensor.width()) * 4;
     if (buckets_[bucket].bytes + bytes > bytes_) push(bucket);

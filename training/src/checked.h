@@ -1,4 +1,4 @@
-// Numbers that users give: each is checked at the call, since one that no float holds would make parameters NaN later.
+// Checks numbers that users pass, at the call: one outside the range of a float would make parameters NaN later.
 #pragma once
 
 #include <string>

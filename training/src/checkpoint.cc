@@ -16,7 +16,7 @@ TensorShape shape_of(Index rows, Index width) {
   return {static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(width)};
 }
 
-/// What all names of a set begin with. Throws MisuseError for a name that would make others ambiguous.
+/// The prefix of all names of a set. Throws MisuseError for a name of a set that would make others ambiguous.
 std::string prefix_of(const std::string& set) {
   if (set.find('/') != std::string::npos || set + "/" == of_optimiser || set + "/" == of_average) {
     throw MisuseError("a set of parameters named '" + set + "' in a checkpoint; expected a name without a slash, and " +
@@ -25,7 +25,8 @@ std::string prefix_of(const std::string& set) {
   return set.empty() ? set : set + "/";
 }
 
-/// The names of parameters that were frozen. Refuses those that the model has not, and one that is frozen now only.
+/// The names of parameters that were frozen. Refuses names that the model lacks, and a parameter that is frozen only
+/// now.
 std::set<std::string> frozen_of(const Record& training, const Parameters& parameters, const auto& refuse) {
   std::set<std::string> names;
   if (training.contains("frozen")) {
@@ -46,7 +47,7 @@ std::set<std::string> frozen_of(const Record& training, const Parameters& parame
 
 using CountsByName = std::map<std::string, std::uint64_t>;
 
-/// Nothing is set if there are none, as in older checkpoints.
+/// Sets nothing if there are none, as in older checkpoints.
 void set_counts(Record& training, const std::string& name, const CountsByName& counts) {
   Record record;
   for (const auto& [of, count] : counts) record.set(of, count);
@@ -60,7 +61,7 @@ CountsByName counts(const Record& training, const std::string& name) {
   return result;
 }
 
-/// What is to be set once everything has been read.
+/// Collects the values to set once everything has been read.
 class Restoration {
  public:
   explicit Restoration(const TensorFile& file) : file_(file) {}

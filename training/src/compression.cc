@@ -11,7 +11,7 @@
 namespace windrow {
 namespace {
 
-/// The nearest number of 16 bits, ties to even; a NaN stays one.
+/// The nearest number of 16 bits, ties to even; NaN stays NaN.
 std::uint16_t rounded(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   if (x != x) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
@@ -19,7 +19,7 @@ std::uint16_t rounded(float x) {
 }
 float widened(std::uint16_t x) { return std::bit_cast<float>(std::uint32_t{x} << 16); }
 
-/// What a number loses by being sent. One that is not finite leaves nothing behind: its step fails.
+/// The part of a number that rounding removes. 0 for one that is not finite, because its step fails.
 float lost(float x, float sent) { return std::isfinite(x) && std::isfinite(sent) ? x - sent : 0; }
 
 Tensor zeros(const Device& device, Index elements) {
@@ -40,7 +40,7 @@ void each(const Matrix<T>& m, const Body& body) {
   }
 }
 
-/// The memory of a tensor that carries other things than floats to other members, which copy its bytes.
+/// The memory of a tensor that sends other types than floats: members copy its bytes.
 template <class T>
 T* carried(const Matrix<float>& m) {
   return reinterpret_cast<T*>(m.data);
@@ -73,9 +73,9 @@ void CompressedSums::keep(const Tensor& rest, const CollectiveOptions& options) 
   communicator_.device().engine->heal(rest.var(), {.name = "keep the rest", .pushed_at = options.pushed_at});
 }
 
-/// Each member rounds its gradients and sends block r of them to member r, which adds up what it gets in order of
-/// ranks, rounds the sum, and sends it to all. It owes what rounding the sum loses as it owes what its own gradient
-/// loses: the next step that has the parameter may give the element to another member.
+/// Each member rounds its gradients and sends block r of them to member r. Member r adds up these blocks in the order
+/// of ranks, rounds the sum, and sends it to all. It adds the part that rounding the sum removes to its own rest,
+/// because in the next step with this parameter the element may belong to another member.
 void CompressedSums::push(const Buckets::Parts& parts, const CollectiveOptions& options) {
   const Device& device = communicator_.device();
   Engine& engine = *device.engine;
@@ -120,7 +120,7 @@ void CompressedSums::push(const Buckets::Parts& parts, const CollectiveOptions& 
       accesses, push);
   for (const OfParameter& part : parts) keep(rest_of(part), options);
   communicator_.all_to_all(sent, got, options);
-  // The rests of what this member adds up: of elements [begin, end) of its block, from element `first` of the rest on.
+  // Where the rests of this member's sums go: elements [begin, end) of its block, from element `first` of `rest` on.
   struct Owed {
     Tensor::View rest;
     Index first, begin, end;

@@ -1,4 +1,4 @@
-// Sums of gradients of which less than all bits travel.
+// Sums of gradients that are rounded before they are sent.
 #pragma once
 
 #include <map>
@@ -9,21 +9,21 @@
 
 namespace windrow {
 
-/// Combines dense gradients that are rounded, and keeps what was not sent. An owner; threads as for DataParallel.
+/// Rounds and combines dense gradients, and keeps the parts that were not sent. An owner; threads as for DataParallel.
 class CompressedSums {
  public:
   /// Throws MisuseError for options out of range, and for gradients in a device's memory.
   CompressedSums(const Communicator& communicator, const Compression& compression);
 
-  /// Pushes the ops that replace the gradients by their sums over all members. What is not sent of a gradient belongs
-  /// to its parameter.
+  /// Pushes the ops that replace the gradients by their sums over all members. The part of a gradient that is not sent
+  /// is kept for its parameter.
   void push(const Buckets::Parts& parts, const CollectiveOptions& options);
 
  private:
-  /// What was not sent of the gradient of a parameter, or of sums of it that this member has rounded: to be added to
-  /// its next gradient.
+  /// The parts that rounding removed from the gradient of a parameter, or from sums of it that this member rounded.
+  /// They are added to its next gradient.
   const Tensor& rest_of(const OfParameter& part);
-  /// Lets the rests of a step that has failed go on with what they were.
+  /// If the step has failed, the rest keeps its value and is not poisoned.
   void keep(const Tensor& rest, const CollectiveOptions& options) const;
 
   const Communicator& communicator_;

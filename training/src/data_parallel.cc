@@ -18,7 +18,7 @@
 namespace windrow {
 namespace {
 
-/// What a member knows of the gradient of a parameter when its minibatch is pushed.
+/// What a member knows about the gradient of a parameter when its minibatch is pushed.
 enum Known : std::int64_t { frozen, none, rows, all };
 
 /// The buckets of an update that is not sharded.
@@ -139,9 +139,9 @@ void DataParallel::require_equal() const {
   }
 }
 
-/// The gradients of this member, of those parameters whose number is in `which`, each as one tensor, which may be the
-/// memory that the minibatch has written. A tensor that is the gradient of several parameters, as a tape gives it for
-/// the operands of a sum, would be summed once for each of them: all but one of them get a copy.
+/// This member's gradients of the parameters whose number is in `which`. Each is one tensor, which may be the memory
+/// that the minibatch has written. On a tape, one tensor can be the gradient of several parameters, such as the
+/// operands of a sum. It would be summed once for each of them, so all but one get a copy.
 std::map<std::size_t, Tensor> DataParallel::own_sums(const std::vector<std::size_t>& which,
                                                      std::source_location from) const {
   std::map<std::size_t, Tensor> sums;
@@ -180,7 +180,7 @@ Buckets DataParallel::new_sums(std::source_location from) const {
 std::size_t DataParallel::combine(std::size_t samples, std::source_location from) {
   const auto members = static_cast<std::size_t>(communicator_.size());
   const std::size_t count = parameters_.size();
-  // What all members know of their gradients.
+  // What all members know about their gradients.
   std::vector<std::vector<std::int32_t>> looked_up(count);
   std::vector<std::int64_t> own = {static_cast<std::int64_t>(samples)};
   for (std::size_t i = 0; i < count; ++i) {
@@ -199,7 +199,7 @@ std::size_t DataParallel::combine(std::size_t samples, std::source_location from
     samples_of_all += static_cast<std::size_t>(of_all[member * own.size()]);
   }
 
-  // The kind of each sum is that of the member that knows least about which rows it needs.
+  // The kind of each sum comes from the member that knows least about the rows that it needs.
   std::vector<std::int64_t> kinds(count, none);
   for (std::size_t i = 0; i < count; ++i) {
     for (std::size_t member = 0; member < members; ++member) {
@@ -243,8 +243,8 @@ std::size_t DataParallel::combine(std::size_t samples, std::source_location from
     }
   }
 
-  // The sums, from the last parameter to the first. Gradients are copied, where they are, before the first sum changes
-  // one.
+  // The sums, from the last parameter to the first. Copies of gradients, where needed, are made before the first sum
+  // changes one.
   std::vector<std::size_t> dense;
   for (std::size_t i = count; i-- > 0;) {
     if (kinds[i] == all) dense.push_back(i);

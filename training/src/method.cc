@@ -10,10 +10,10 @@ float coefficient(const char* what, double value) {
   require_coefficient(what, value);
   return static_cast<float>(value);
 }
-/// What rounding takes from a coefficient, and leaves of 1 - coefficient.
+/// The part that rounding to a float removes from a coefficient.
 float tail_of(double value) { return static_cast<float>(value - static_cast<double>(static_cast<float>(value))); }
 
-/// One that is not 0 must not become 0.
+/// A value other than 0 must not round to 0.
 float epsilon_of(const char* what, double value) {
   require_not_negative(what, value);
   if (value != 0) require_limit(what, value);

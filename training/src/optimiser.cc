@@ -139,8 +139,8 @@ class Optimiser::Impl {
   }
 
  private:
-  /// A parameter that a step changes: by its whole gradient, or by rows. If the step is another member's, the gradient
-  /// only says which of both, and of which rows.
+  /// A parameter that a step changes: by its whole gradient, or by rows. If another member takes the step, the gradient
+  /// only tells which of the two, and which rows.
   struct Changed {
     std::size_t number;
     Gradient gradient;
@@ -154,7 +154,7 @@ class Optimiser::Impl {
   }
   /// Whether this member takes the steps of the parameter.
   bool updates(std::size_t number) const { return !shards_ || shards_->owned(number); }
-  /// Those that are not frozen and have a gradient. Makes what is kept for them, before the step is counted.
+  /// The parameters that are not frozen and have a gradient. Makes their states, before the step is counted.
   std::vector<Changed> changed_parameters(std::source_location from) {
     std::vector<Changed> changed;
     for (std::size_t number = 0; number < parameters_.size(); ++number) {
@@ -230,7 +230,7 @@ class Optimiser::Impl {
       }
     };
     numbers.fill(write, std::move(accesses), {.name = "optimiser step", .pushed_at = from});
-    // A failed minibatch fails all of the step, but not the progress, which a checkpoint may restore.
+    // A failed minibatch fails the whole step, but not the progress, so a checkpoint can still restore that.
     std::vector<Access> ends = next.ends();
     if (ends.empty()) return numbers;
     ends.push_back(mutate(numbers.var()));
@@ -248,8 +248,8 @@ class Optimiser::Impl {
     return apply(parameters_.device(), op::limit_norm, operands, from);
   }
 
-  /// The squared norms of the gradients. If each member has some of the gradients, each norm comes from one member, and
-  /// the others add 0 to it, so it has the bits that it has there.
+  /// Computes the squared norms of the gradients. If the gradients are divided among members, each norm comes from one
+  /// member and the others add 0, so its bits do not change.
   void take_norms(const std::vector<Changed>& changed, std::source_location from) {
     if (shards_) {
       make_norms();
@@ -262,7 +262,7 @@ class Optimiser::Impl {
     }
     if (shards_) shards_->add_up(squared_norms_.front(), from);
   }
-  /// These stay, so that captured steps and replays of a Static write what last_norm() reads.
+  /// These tensors are kept, so that captured steps and replays of a Static write the ones that last_norm() reads.
   void make_norms() {
     const auto rows = static_cast<Index>(parameters_.size());
     if (shards_ && !squared_norms_.empty() && squared_norms_.front().rows() == rows) return;
@@ -279,7 +279,8 @@ class Optimiser::Impl {
     return shards_ ? squared_norms_.front().row_range(row, row + 1) : squared_norms_[number];
   }
 
-  /// Copies what has changed from the members that have changed it. Later parameters come first, as their gradients do.
+  /// Copies the changed values from their owners to the other members. Later parameters come first, as their gradients
+  /// do.
   void share(const std::vector<Changed>& changed, std::source_location from) {
     const Device& device = parameters_.device();
     Buckets::Parts parts;
@@ -301,7 +302,7 @@ class Optimiser::Impl {
       if (!one.gradient.all && !updates(one.number)) replace_rows(one, parts[changed.size() - 1 - i].tensor, from);
     }
   }
-  /// By a step from 0 against the new rows: exact, but for the sign of a zero.
+  /// Replaces rows by a step from 0 against the new rows: exact, except for the sign of a zero.
   void replace_rows(const Changed& one, const Tensor& by, std::source_location from) const {
     const Device& device = parameters_.device();
     const Tensor& value = parameters_.value(parameters_[one.number]);

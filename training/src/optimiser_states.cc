@@ -53,13 +53,13 @@ Tensor OptimiserStates::made_like(std::size_t number, std::size_t k) const {
 
 void OptimiserStates::make(std::size_t number) {
   Kept& of = kept(number);
-  const Unrecorded once;  // replays of a Static go on with the states
+  const Unrecorded once;  // replays of a Static continue with these states
   while (of.states.size() < method_.step->states) {
     of.states.push_back(made_like(number, of.states.size()));
     fill_with(of.states.back(), [initial = method_.initial] { return initial; }, {});
   }
   if (!of.by_rows || of.row_steps) return;
-  // Steps that were not by rows have changed all of them.
+  // Steps that were not by rows have changed all rows.
   of.row_steps = made_like(number, method_.step->states);
   fill_with(*of.row_steps, [counts = counts_, number] { return static_cast<float>(counts->of(number)); },
             {read(counts_->var())});

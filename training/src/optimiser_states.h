@@ -1,4 +1,4 @@
-// What an optimiser keeps for each parameter: the states of its method, and how many steps have changed it.
+// The optimiser's data of each parameter: the states of its method, and how many steps have changed it.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@ namespace windrow {
 struct StepCounts {
   StepCounts(const EngineRef& engine, const char* name) : tag(engine, host_allocator(), 0, name) {}
   Var var() const { return tag.var(); }
-  /// Those that have changed a parameter.
+  /// The number of steps that have changed a parameter.
   std::uint64_t of(std::size_t number) const { return number < of_parameters.size() ? of_parameters[number] : 0; }
 
-  /// Those of parameters that have another number than `usual`, as checkpoints keep them; and by number, from these.
+  /// The counts of parameters for which they differ from `usual`, as checkpoints keep them; and back, by number.
   using ByName = std::map<std::string, std::uint64_t>;
   ByName others(const Parameters& parameters, std::uint64_t usual) const;
   static std::vector<std::uint64_t> all(const Parameters& parameters, std::uint64_t usual, const ByName& others);
@@ -46,7 +46,7 @@ class OptimiserStates {
   /// The next step changes the parameter by some of its rows. If the method wants the steps of each row, these are
   /// counted from now on, and all later steps are by rows.
   void change_by_rows(std::size_t number);
-  /// Makes what the next step of the parameter needs and is not there yet. Called before the step is counted.
+  /// Makes the missing tensors that the next step of the parameter needs. Called before the step is counted.
   void make(std::size_t number);
   void drop(std::size_t number);
 
@@ -58,8 +58,8 @@ class OptimiserStates {
   std::vector<OptimiserTensor> named(const std::vector<std::vector<Tensor>>& all) const;
   /// A tensor that is like number k of a parameter.
   Tensor made_like(std::size_t number, std::size_t k) const;
-  /// Finds the parameter that named() names, and notes that its rows are counted if it is a number of steps. Throws
-  /// MisuseError for a name that named() cannot have.
+  /// Finds the parameter of a name that named() gives; if the tensor counts steps, notes that the steps of its rows are
+  /// counted. Throws MisuseError for a name that named() cannot have.
   std::size_t restore(const std::string& name);
 
  private:

@@ -110,7 +110,7 @@ LoadedProgram load_program(const Device& device, const std::filesystem::path& pa
 
 void save_program(const std::filesystem::path& path, const ProgramContents& contents) {
   const auto& [function, parameters, lists] = contents;
-  static_cast<void>(Runner(parameters.device(), function, parameters));  // refuses parameters of other sets
+  static_cast<void>(Runner(parameters.device(), function, parameters));  // throws for parameters of other sets
   const ir::Function needed = ir::for_outputs(ir::function_of(function));
   if (needed.outputs.empty()) throw MisuseError(function.name() + ": it pushes no output; expected one to save");
   std::vector<std::string> names;

@@ -73,7 +73,7 @@ std::vector<std::vector<Tensor>> Shards::collect(
       group_.recv(all[i].back(), from, options);
     }
   }
-  // A member may end after this call, and must not leave a send behind that has not begun.
+  // A member may end after this call, so its sends must have begun by then.
   if (group_.rank() == 0) {
     for (const Tensor& tensor : std::views::join(all)) parameters_.device().engine->wait(tensor.var());
   }

@@ -78,7 +78,7 @@ double drawn(std::uint64_t seed, std::uint64_t device, std::uint64_t op) {
   return static_cast<double>(x >> 11) * 0x1p-53;
 }
 
-/// What devices have reached in a step.
+/// How far devices are in a step.
 struct Progress {
   int forward_passes = 0;  // that have ended
   Time end{0};             // of the last backward pass
@@ -133,14 +133,14 @@ class SimulatedDevice {
     }
   }
 
-  /// What its ops take from one end of the backward pass to the next, of all steps that count.
+  /// The time that its ops take from one end of the backward pass to the next, summed over all steps that count.
   Time time_of_ops() const { return time_of_ops_; }
 
  private:
   void push(OpName name, Time time, const std::vector<Access>& accesses, const Tensor* written = nullptr) {
     const double factor =
         1 + options_.jitter * (2 * drawn(options_.seed, static_cast<std::uint64_t>(group_.rank()), pushed_++) - 1);
-    // Whatever takes time takes 1 ns at least, so that no step takes none.
+    // A time above 0 is at least 1 ns, so that each step takes time.
     const Time takes(time.count() == 0 ? 0 : std::max(1ll, std::llround(static_cast<double>(time.count()) * factor)));
     if (counts_) time_of_ops_ += takes;
     if (written == nullptr) {
@@ -168,7 +168,7 @@ class SimulatedDevice {
   Time time_of_ops_{0};
 };
 
-/// What running the steps gave. Times are of all steps that count.
+/// The results of running the steps. Times are sums over all steps that count.
 struct Trial {
   Time time{0};
   Time device{0};  // what the ops of a device take, a mean
@@ -193,8 +193,8 @@ Trial run(const SimulationOptions& options) {
       phase([&step](SimulatedDevice& device) { device.compute(step); });
       phase([](SimulatedDevice& device) { device.sum(); });
       phase([](SimulatedDevice& device) { device.update(); });
-      // What is pushed takes memory, so the next step is pushed as late as possible: while a backward pass of this one
-      // is left, no sum of its first layer has begun, and so no op of the next step would have begun either.
+      // Pushed ops take memory, so the next step is pushed as late as possible. While a backward pass of this step is
+      // unfinished, no sum of its first layer has begun, so no op of the next step could begin either.
       clock.run_until([&] { return step.forward_passes == options.devices; });
     }
     clock.run();

@@ -14,7 +14,7 @@ namespace {
 /// Numbers before the data: what is called, and whether an operand has failed.
 constexpr std::size_t header = 2;
 
-/// The tensors of a call one behind the other, in a member's part of an announcement.
+/// The places of a call's tensors, one after the other, in a member's part of an announcement.
 std::vector<Piece> placed(const Call& call, std::int64_t* announcement) {
   auto* next = reinterpret_cast<std::byte*>(announcement + header);
   std::vector<Piece> pieces;

@@ -11,10 +11,10 @@ namespace {
 /// Bytes of numbers that an exchange announces.
 constexpr std::size_t eager_exchange = 15 * sizeof(std::int64_t);
 
-/// Announcements that run ahead of the data.
+/// The most announcements that run ahead of the data.
 constexpr std::size_t most_announced = 64;
 
-/// A number that calls which do not fit each other do not share; not negative.
+/// A number that is equal for calls that fit each other, and differs otherwise; not negative.
 std::int64_t hash(const Call& call) {
   const bool pair = is_message(call.kind);
   std::vector<Index> numbers;
@@ -29,7 +29,7 @@ std::int64_t hash(const Call& call) {
   return fingerprint({reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Index)});
 }
 
-/// The same for what failed for one reason, also in other processes; 0 if it is not known.
+/// A number that identifies the reason of a failure, also in other processes; 0 if the reason is not known.
 std::int64_t number_of(const std::exception_ptr& origin) {
   if (!origin) return 0;
   try {

@@ -46,14 +46,14 @@ static_assert(sizeof(MpiNote) == 512);  // libraries send so few bytes without w
 ///
 /// An exchange of numbers is a call as a collective is, in an order of its own.
 ///
-/// Each collective begins with a small one, the *announcement*, which tells all members whether they call the same, and
-/// whether all operands are there. Only if so, the data follow. Announcements and data have communicators of their own,
-/// so each of them has the same order everywhere, although the announcements run ahead. The data of small calls, the
-/// *eager* ones, travel with their announcement.
+/// Each collective begins with a small one, the *announcement*, which tells all members whether they make the same call
+/// and whether all operands are valid. The data follow only if both hold. Announcements and data have separate
+/// communicators, so each of them has the same order everywhere, although the announcements run ahead. The data of
+/// small calls, the *eager* ones, travel with their announcement.
 ///
 /// Calls with a priority or with parts are *scheduled*: rank 0 decides the order of their parts when they are announced
 /// (PartQueue), and broadcasts a *decision* for each part. All members begin the parts in the order of the decisions.
-/// They have communicators of their own, so that other calls keep the order of the calls.
+/// Scheduled calls have communicators of their own, so that other calls keep their order.
 class MpiGroupState {
  public:
   /// All processes make a group at the same time. Throws CommError if MPI fails.
@@ -66,21 +66,21 @@ class MpiGroupState {
   void leave(const Member::Numbered& numbered);
   /// Fails everything, now and later. Does not call MPI.
   void stop_with(const Breakage& why);
-  /// The same, and tells the other members. `reporter`: the rank of the member whose user hears why.
+  /// The same, and informs the other members. `reporter`: the rank of the member that reports to the user.
   static constexpr int each_member = -1;
   void break_up(const Breakage& why, int reporter);
   bool broken() const { return static_cast<bool>(broken_); }
-  /// Whether MPI has requests that never end, since a member has ended without them.
+  /// Whether MPI has requests that never complete, because a member has ended without its part of them.
   bool unmatched() const { return !unmatched_.empty(); }
   void on_break(Member::Heard heard);
-  /// Whether MPI has nothing of the group any more, since all members have left and all calls have ended.
+  /// Whether MPI's resources of the group are freed: all members have left, and all calls have ended.
   bool released() const { return released_; }
 
   /// Does what can be done. Returns whether something has changed.
   bool progress();
   /// Whether calls have begun that have not finished: the thread must call progress() often.
   bool busy() const;
-  /// Gives up the receive that waits for notes. Nothing may be called afterwards.
+  /// Cancels the receive that waits for notes. No member function may be called afterwards.
   void end();
 
  private:
@@ -105,7 +105,7 @@ class MpiGroupState {
     std::vector<std::byte> packed = {};  // unless it lies within one dense tensor
     MpiRequest* request = nullptr;
   };
-  /// The number of a call that moves its next part, in the broadcast that tells it.
+  /// The number of a call that moves its next part, as broadcast by rank 0.
   struct Decision {
     std::int64_t call = 0;
     MpiRequest* request = nullptr;
@@ -125,8 +125,8 @@ class MpiGroupState {
     std::map<std::uint64_t, ExchangePtr> waiting = {};
     std::deque<std::unique_ptr<Message>> begun = {};
   };
-  /// How many calls of each kind a member made: collectives, sends to the member that is told, receives from it, and
-  /// exchanges of numbers.
+  /// How many calls of each kind a member made: collectives, sends to the member that gets these counts, receives from
+  /// it, and exchanges of numbers.
   struct Called {
     enum : std::size_t { collectives, sends, recvs, exchanges };
   };
@@ -155,7 +155,7 @@ class MpiGroupState {
 
   static std::size_t eager_bytes(const MpiOptions& options, int members);
   void announce(Series& series, Begun& call, std::int64_t hash);
-  /// Of a call that is announced: whether all members call the same, and all operands are there.
+  /// Whether all members make the same call, and all operands are valid, as the announcement says.
   bool agreed(const Series& series, const Begun& call) const;
   void end_eager(const Series& series, Begun& call) const;
 
@@ -163,9 +163,9 @@ class MpiGroupState {
   bool begin_calls(Series& series);
   bool end_calls(Series& series);
   void begin_data(MpiGroup* group, Begun& call);
-  /// Whether this member's tensors of a call that is no exchange from one tensor to another are written.
+  /// Whether an all_reduce, reduce or broadcast writes this member's tensors.
   bool writes(const Call& call) const;
-  /// What such a call reads, and what it may write: the same pieces unless it is out of place.
+  /// The pieces that such a call reads, and those that it may write: the same unless it is out of place.
   static PieceSpan sources_of(const Exchange& part);
   static PieceSpan targets_of(const Exchange& part);
   /// Where elements of such a call are read and written.
@@ -173,7 +173,7 @@ class MpiGroupState {
     const std::byte* from;  // null: in place
     std::byte* to;
   };
-  /// Those of a range: in its tensors, or in `packed`. take_back() follows.
+  /// The ends of a range: in its tensors, or in `packed`. Call take_back() afterwards.
   Ends place(const Begun& call, ByteRange range, std::vector<std::byte>& packed);
   void take_back(const Begun& call, ByteRange range, std::vector<std::byte>& packed);
   struct Span {
@@ -184,8 +184,8 @@ class MpiGroupState {
   void begin_combining(const Call& what, const Span& span, MpiRequest** request);
   void end_data(Begun& call);
   Breakage reason(const Begun& call);
-  /// A note of why an operand has failed, and what is said of such a note. All calls that fail for one reason have one
-  /// cause, also at other members.
+  /// Writes a note of why an operand has failed, and makes the error for such a note. All calls that fail for one
+  /// reason have one cause, also at other members.
   static void say_failed(MpiNote& note, const Exchange& part);
   Breakage failed(const MpiNote& note, const Exchange& own);
 
@@ -209,7 +209,8 @@ class MpiGroupState {
   const Breakage& without(int rank);
   void send_note(int to, const MpiNote& note);
   void watch();
-  /// What has waited for other members since then: their call of this kind and number; at this peer only, unless -1.
+  /// A call that waits for other members, and since when: its kind and number, and the peer that it waits for (-1:
+  /// any).
   struct Awaited {
     Clock::time_point since;
     std::size_t kind;  // of Called
@@ -244,20 +245,20 @@ class MpiGroupState {
     MpiRequest* request = nullptr;
   };
   std::deque<std::unique_ptr<Sent>> sent_;
-  std::optional<Clock::time_point> asked_;                  // since when members are asked where they are
+  std::optional<Clock::time_point> asked_;                  // when members were asked for their calls
   std::tuple<std::size_t, std::int64_t, int> asked_for_{};  // Awaited::kind, number and peer
   Clock::time_point told_since_{};                          // since when that is the oldest
-  std::chrono::nanoseconds tell_next_{0};                   // how long after this the user hears of it next
+  std::chrono::nanoseconds tell_next_{0};                   // how long after this the next line is logged
   Clock::time_point data_ended_{};                          // when data of a collective ended last
-  std::vector<std::optional<Counts>> answers_;              // by rank: what the member has begun, if it has answered
-  std::vector<std::optional<Counts>> left_;                 // by rank: what a member that has ended called
-  std::map<int, Breakage> without_;                         // by rank: why calls fail that the member lacks
+  std::vector<std::optional<Counts>> answers_;              // by rank: the calls it has begun, if it has answered
+  std::vector<std::optional<Counts>> left_;                 // by rank: the calls of a member that has ended
+  std::map<int, Breakage> without_;                         // by rank: why calls fail that lack the member's part
   std::optional<Member::Numbered> own_left_;                // what this member called, once it has left
-  // A member that has left, has heard that all others have, and whose calls have ended, says goodbye, and then nothing
-  // more. One that has heard it from all others has received all that there was, and frees the group.
+  // A member says goodbye when it has left, knows that all others have left, and its calls have ended; it sends nothing
+  // after that. When it has received the goodbyes of all others, no message is left, and it frees the group.
   bool said_goodbye_ = false, released_ = false;
   int goodbyes_ = 0;
-  std::vector<std::shared_ptr<void>> unmatched_;  // what MPI has of calls that have failed for this
+  std::vector<std::shared_ptr<void>> unmatched_;  // of calls that lack a member: buffers that MPI still uses
 };
 
 }  // namespace windrow::comm

@@ -1,4 +1,4 @@
-// What members of a group tell each other besides their calls: numbers, where they are, and why they end.
+// Messages between members besides their calls: numbers of messages, the calls that they have made, and why they end.
 #include <algorithm>
 #include <thread>
 #include <utility>
@@ -9,7 +9,7 @@
 namespace windrow::comm {
 namespace {
 
-/// How many times as long as for a member a call waits for its data, as long as all members take part and answer.
+/// A call waits this many times `patience` for its data, as long as all members take part and answer.
 constexpr int patience_with_data = 10;
 
 }  // namespace
@@ -79,7 +79,7 @@ int MpiGroupState::lacks(std::size_t kind, std::int64_t number, int peer) const 
   return -1;
 }
 
-/// Fails the calls that a member which has ended will not make; others go on. What MPI has of them never ends.
+/// Fails the calls that lack the part of a member that has ended; other calls go on. Their MPI requests never complete.
 bool MpiGroupState::fail_lacking() {
   if (std::ranges::none_of(left_, [](const auto& left) { return left.has_value(); })) return false;
   bool changed = false;
@@ -198,8 +198,8 @@ std::optional<MpiGroupState::Awaited> MpiGroupState::oldest() const {
   return oldest;
 }
 
-/// Looks at the time limits: asks the other members where they are, and tells the user of those that are missing or,
-/// after `patience`, breaks the group, when they had time to answer.
+/// Checks the time limits: asks the other members which calls they have made. When they have had time to answer, it
+/// logs those that are missing or, after `patience`, breaks the group.
 void MpiGroupState::watch() {
   const auto awaited = oldest();
   const auto now = Clock::now();
@@ -224,7 +224,7 @@ void MpiGroupState::watch() {
   }
   std::string silent, behind;
   Waiting waiting{.ranks = {rank_}, .time = now - awaited->since, .what = awaited->call->describe(), .missing = {}};
-  // The lowest rank that has made this call as well, and answers: it waits as this one does, so its user hears of it.
+  // The reporter is the lowest rank that has made this call as well, and answers: it waits as this one does.
   int reporter = rank_;
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
@@ -252,7 +252,7 @@ void MpiGroupState::watch() {
     return;
   }
   if (silent.empty() && behind.empty() && (now - awaited->since) / patience_with_data < options_.patience) {
-    // All take part, so the data are moving. They are asked again from time to time.
+    // All take part, so the data are moving. Members are asked again from time to time.
     if (now - *asked_ >= options_.patience) asked_.reset();
     return;
   }

@@ -34,7 +34,8 @@ MpiGroupState::Ends MpiGroupState::place(const Begun& call, ByteRange range, std
     packed = std::move(packing_.back());
     packing_.pop_back();
   }
-  // What is to be written comes first. Out of place, what is read follows: MPI wants either form at all members alike.
+  // The elements to write come first. Out of place, the elements to read follow: MPI wants the same form at all
+  // members.
   packed.resize(std::max(packed.size(), (what.out_of_place ? 2 : 1) * range.bytes));
   if (to == nullptr) to = packed.data();
   if (what.out_of_place && from == nullptr) {

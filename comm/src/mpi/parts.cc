@@ -24,8 +24,8 @@ void MpiGroupState::schedule(std::unique_ptr<Begun> call) {
   scheduled_.emplace(what.number, std::move(call));
 }
 
-/// Makes decisions at rank 0, and hears them at the others. A member that awaits one more has a receive for it, so no
-/// broadcast is left over at the end.
+/// Makes decisions at rank 0, and receives them at the others. A member that expects another decision has begun to
+/// receive it, so no broadcast is left over at the end.
 bool MpiGroupState::decide() {
   bool changed = false;
   const auto broadcast = [&](std::int64_t call) {

@@ -28,7 +28,7 @@ struct MpiWatch::Shared {
   const GiveUp give_up;
   std::mutex lock = {};
   bool given_up = false;  // guarded by the lock
-  // Of the thread that calls MPI: the function that it is in, or null; and how many it has called.
+  // The MPI function in which the thread is, or null; and how many it has called.
   std::atomic<const char*> inside{nullptr};
   std::atomic<std::uint64_t> called{0};
   const char* last = "";  // of this thread alone

@@ -15,8 +15,8 @@ const MpiCalls& mpi_calls();
 
 /// Watches the thread that calls MPI from another thread, which gives up when one call takes too long.
 ///
-/// What both threads use is guarded by a lock that the first thread holds except inside a call of MPI. So giving up
-/// may use all of it; a call that returns later throws GivenUp, and the thread ends without touching anything.
+/// A lock guards what both threads use; the first thread holds it except inside a call of MPI. So `give_up` may use all
+/// of it. A call that returns later throws GivenUp, and its thread ends without touching anything.
 class MpiWatch {
  public:
   struct GivenUp {};
@@ -26,19 +26,18 @@ class MpiWatch {
   struct Times {
     std::chrono::nanoseconds patience, tell_after;
   };
-  /// Gives up when a call has not returned for `patience`. Logs that it has not after `tell_after`, twice as long, and
+  /// Gives up when a call has not returned within `patience`. Logs a line after `tell_after`, after twice as long, and
   /// so on.
   MpiWatch(const MpiCalls& mpi, Times times, GiveUp give_up);
   ~MpiWatch();
   MpiWatch(const MpiWatch&) = delete;
   MpiWatch& operator=(const MpiWatch&) = delete;
 
-  /// What one thread does, as long as it calls MPI: runs `body` under the lock. Returns when body does, or throws
-  /// GivenUp.
+  /// Runs `body`, which makes all calls of MPI, under the lock. Returns when `body` does, or throws GivenUp.
   void run(const std::function<void()>& body);
   /// The functions of `mpi`, for the thread inside run().
   static const MpiCalls& calls();
-  /// The name of the function that this thread has called last, in MPI.
+  /// The name of the MPI function that this thread has called last.
   static const char* last_call();
 
   struct Shared;

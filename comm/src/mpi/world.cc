@@ -165,7 +165,8 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
       }
       if (busy && quiet < 2000) {
         lock.unlock();
-        // At once, not after many looks: what waits for this core may be what this thread waits for.
+        // At once, not after many checks: the thread that waits for this core may be the one that this thread waits
+        // for.
         if (quiet > 0) std::this_thread::yield();
         continue;
       }
@@ -210,10 +211,10 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
     groups_.clear();
   }
 
-  /// Called by the watching thread, while the thread that calls MPI is in such a call.
+  /// Called by the watching thread, while the other thread is in a call of MPI.
   void give_up(const std::string& why) {
     if (!is_started_) {
-      const int known = MpiWorld::started().rank;  // MPI has not told it
+      const int known = MpiWorld::started().rank;  // MPI has not set the rank yet
       started_.set_value({(known < 0 ? "" : "rank " + std::to_string(known) + ": ") + "MpiWorld: " + why +
                           "; another process may be dead, stopped or cut off"});
     }
@@ -224,7 +225,7 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
     end_tasks(broken);
   }
 
-  /// Ends what waits for the thread, and what will.
+  /// Ends the tasks that wait for the thread, and those that come later.
   void end_tasks(const comm::Breakage& why) {
     std::deque<Task> tasks;
     {
@@ -241,8 +242,8 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
   }
 
   const MpiOptions options_;
-  // Of the thread, and of what gives up:
-  /// From which start() makes the exception, as GroupOrFailure. Empty: none.
+  // Used by the thread, and by give_up():
+  /// start() makes the exception from it, as with GroupOrFailure. Empty: there is none.
   struct Failure {
     std::string why = {};
     bool misuse = false;
@@ -251,14 +252,14 @@ class MpiWorld::Impl : public std::enable_shared_from_this<MpiWorld::Impl> {
   bool is_started_ = false;
   Made making_;
   comm::MpiGroup* world_ = nullptr;
-  std::vector<std::shared_ptr<MpiGroupState>> groups_;  // that MPI has something of
+  std::vector<std::shared_ptr<MpiGroupState>> groups_;  // of which MPI has resources
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Task> tasks_;  // guarded by the mutex, as are the following
   bool stopping_ = false;
   comm::Breakage ended_;      // why MPI is called no more
-  bool tasks_ended_ = false;  // who had asked before knows that MPI has ended
+  bool tasks_ended_ = false;  // all earlier tasks were told that MPI has ended
   std::atomic<bool> asleep_{false};
   std::atomic<bool> options_compared_{false};  // by the first group
   std::atomic<std::int64_t> awaited_{0};       // calls that members have made, but not handed in

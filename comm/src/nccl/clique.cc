@@ -127,8 +127,8 @@ bool NcclClique::settled() {
   return all;
 }
 
-/// Where the pieces lie as one run of elements each: in their own place, or packed in the seat's scratch memory. That
-/// is used again by later calls, in the order of the stream.
+/// Where each piece lies as one contiguous run of elements: in its own place, or packed in the seat's scratch memory.
+/// Later calls use that memory again, in the order of the stream.
 std::vector<std::byte*> NcclClique::prepared(Seat& seat, const NcclPart& part) {
   constexpr std::size_t alignment = 256;
   const auto whole = [](const Piece& piece) { return (piece.bytes() + alignment - 1) / alignment * alignment; };

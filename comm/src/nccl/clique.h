@@ -28,7 +28,8 @@ struct NcclPart {
   NcclEvent* done = nullptr;   ///< set by end_issue()
 };
 
-/// An owner. Threads: one, except for abort() and events. What fails throws CommError; then the clique is of no use.
+/// An owner. Threads: one, except for abort() and events. Failures throw CommError; the clique cannot be used
+/// afterwards.
 class NcclClique {
  public:
   struct RankAndDevice {
@@ -47,18 +48,18 @@ class NcclClique {
   bool settled();
   /// Begins to issue one call, with the parts of all its members that are here.
   void issue(std::vector<NcclPart>& parts);
-  /// To be called once that has settled.
+  /// Called once issue() has settled.
   void end_issue(std::vector<NcclPart>& parts);
   /// Whether the work of the call is done; then the parts' events are free.
   bool reached(std::vector<NcclPart>& parts);
-  /// Ends the communicators, whose calls are all done; or has NCCL abort them if it takes longer than `limit`.
+  /// Ends the communicators, whose calls are all done. If that takes longer than `limit`, NCCL aborts them.
   void close(std::chrono::nanoseconds limit);
 
   /// Ends the communicators and their work. May take for ever. Any thread calls it; no other member may be called
   /// afterwards.
   void abort();
 
-  /// An event behind the work that a stream of the thread's device has got. Returns an error's text. Threads: any.
+  /// Makes an event after the present work of a stream of the thread's device. Returns an error's text. Threads: any.
   std::string mark(void* stream, NcclEvent** made);
   void give_back(int rank, NcclEvent* event);
 

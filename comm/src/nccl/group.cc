@@ -5,7 +5,7 @@
 
 namespace windrow::comm {
 
-/// A call as the others hear of it: moves nothing, and ends when all members make the same call.
+/// Announces a call to the other members: moves no data, and ends when all members make the same call.
 struct NcclGroupState::Announcement final : Exchange {
   std::shared_ptr<NcclGroupState> group;
   int rank = 0;
@@ -120,7 +120,7 @@ void NcclGroupState::decide(Rounds::iterator place, AllEnded& ended) {
   changed_.notify_all();
 }
 
-/// Takes out the parts that have come of a call that is done, or that has failed at their members.
+/// Takes out the parts of a call that is done, or that has failed at their members.
 void NcclGroupState::collect(Rounds::iterator place, AllEnded& ended) {
   Round& round = place->second;
   for (auto next = round.slots.begin(); next != round.slots.end();) {

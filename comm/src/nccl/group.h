@@ -36,7 +36,7 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
   /// Starts the threads, and waits until the members are connected. Throws CommError if they cannot be. `on_break` is
   /// called once, when the group is broken.
   void start(std::function<void(const Breakage&)> on_break);
-  /// Ends the threads; leaves one alone that is stuck.
+  /// Ends the threads, except for one that is stuck.
   void stop();
 
   /// See Member. `stream`: of the op's lane.
@@ -60,7 +60,7 @@ class NcclGroupState : public std::enable_shared_from_this<NcclGroupState> {
     bool done = false;
   };
   using Rounds = std::map<CallName, Round>;
-  /// What is to be called without the mutex.
+  /// A part to end without the mutex.
   struct Ended {
     ExchangePtr part;
     Breakage why;

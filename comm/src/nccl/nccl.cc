@@ -132,8 +132,8 @@ class NcclMember final : public comm::Member {
   void* (*const native_queue_)(Lane*);
 };
 
-/// Starts a group that breaks when one of these does, and breaks them when it is broken: those that wait in exchange()
-/// or for a message must hear of it.
+/// Starts a group that breaks when one of these groups does, and that breaks them when it is broken, so that waits in
+/// exchange() or for a message end.
 Team start(const NcclCalls& calls, NcclGroupState::Setup setup, const std::vector<Exchanger>& exchangers) {
   const auto state = std::make_shared<NcclGroupState>(calls, std::move(setup));
   const Team team(state.get(), [state](NcclGroupState*) { state->stop(); });

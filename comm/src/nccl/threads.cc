@@ -7,7 +7,7 @@
 namespace windrow::comm {
 namespace {
 
-/// Waits a little, the longer the more often it was called in vain: calls take as long as the slowest member computes,
+/// Waits a little, and longer each time that it is called in vain: a call takes as long as the slowest member computes,
 /// so the core is left to the workers.
 void nap(int quiet) {
   if (quiet < 100) {
@@ -96,7 +96,8 @@ bool NcclGroupState::serve_calls() {
   }
 }
 
-/// Since when the oldest call moves that is not done; and what to say if it takes too long.
+/// Since when the oldest unfinished call has been moving data; sets `what` to the text for an error if it takes too
+/// long.
 std::optional<NcclGroupState::Clock::time_point> NcclGroupState::oldest(std::string* what) const {
   const std::string limit = seconds(options_.patience);
   if (!connected_) {
@@ -135,7 +136,7 @@ void NcclGroupState::watch() {
   changed_.notify_all();
 }
 
-/// Has NCCL abort, since it may write the tensors; then all parts fail.
+/// Makes NCCL abort, because it may still write the tensors; then fails all parts.
 void NcclGroupState::end_broken(std::unique_lock<std::mutex>& lock) {
   changed_.notify_all();
   // A thread that is in a call of NCCL for longer than this is stuck there: the abort may free it.
@@ -152,7 +153,7 @@ void NcclGroupState::end_broken(std::unique_lock<std::mutex>& lock) {
   }
   const Breakage why = broken_;
   lock.unlock();
-  if (on_break_) on_break_(why);  // first: who sees a part fail may rely on it
+  if (on_break_) on_break_(why);  // first, because the user of a failed part may rely on it
   lock.lock();
   failed_all_ = true;
   changed_.notify_all();

@@ -17,7 +17,7 @@ using Parts = std::vector<comm::PartOfRank>;
 using Time = NetworkModel::Time;
 using Phase = VirtualClock::Phase;
 
-/// Gives places without memory behind them.
+/// Returns addresses without memory behind them.
 class NoMemory final : public Allocator {
  public:
   std::string_view name() const override { return "no memory"; }

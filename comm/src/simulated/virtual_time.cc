@@ -18,7 +18,7 @@ void VirtualClock::at(Time time, Phase phase, Function<void()> event) {
   std::ranges::push_heap(events_, later);
 }
 
-/// What is next happens, inside an op: the ops that become ready by it run when that op has ended.
+/// Runs the next event inside an op, so that ops that become ready by it run after that op has ended.
 void VirtualClock::step() {
   const Time time = events_.front().time;
   const Phase phase = events_.front().phase;

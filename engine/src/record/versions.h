@@ -217,9 +217,9 @@ struct Versions {
     op.pending.store(static_cast<std::int32_t>(kept) + 1, std::memory_order_relaxed);
   }
 
-  /// Prefetches the cache lines that the join of an op of one access will touch, and those of the variable that was
-  /// joined after this one the last time: programs run in loops, and other cores have written the lines as ops left.
-  /// To be called by the only thread that joins. `before` is the variable of the previous call, null at first.
+  /// Prefetches the cache lines for the join of an op with one access: ops that leave on other cores have written them.
+  /// Also prefetches those of the variable that was joined after this one last time, because programs run in loops.
+  /// Called by the only thread that joins. `before` is the variable of the previous call, null at first.
   static void prefetch_for_join(Var& var, Var*& before) {
     prefetch_version(var);
     if (before != nullptr) before->set_next(var);
@@ -245,10 +245,10 @@ struct Versions {
     return *reinterpret_cast<Record*>(reinterpret_cast<std::byte*>(&access) - access.offset_);
   }
 
-  /// Calls f(op) for each op that cannot be granted before the access has left, as far as the versions show it now: the
-  /// ops that wait at the version that the access makes or, for a read that is granted, the one that waits for the last
-  /// of its version's reads. Others wait for these. No thread may join during the call. The op of the access must not
-  /// leave meanwhile: it waits, or it cannot be granted before one that does.
+  /// Calls f(op) for each op that directly waits for the access to leave, as far as the versions show now. For an
+  /// exclusive access, these are the ops that wait at the version that it makes. For a granted read, it is the op that
+  /// waits for the last of its version's reads. No thread may join during the call. The op of the access must not leave
+  /// meanwhile: it waits, or it cannot be granted before an op that waits.
   template <class F>
   static void for_each_behind(const Access& access, F&& f) {
     // acquire, here and below: sees the links that were written before the word.

@@ -11,7 +11,7 @@ class App;
 namespace windrow::program {
 
 void add_train(CLI::App& app);
-/// Has the app parse, and so run, the arguments of `windrow train` that go on with a training.
+/// The command makes the app parse, and so run, the arguments of `windrow train` that continue a training.
 void add_resume(CLI::App& app);
 // Use a trained model.
 void add_eval(CLI::App& app);
@@ -27,8 +27,8 @@ void add_completion(CLI::App& app);
 /// Add it last: it describes all commands of the app.
 void add_man(CLI::App& app);
 
-/// Prints what can stand in place of the last word, for the scripts of add_completion(): a line for each word, a tab,
-/// and what it means; or ":files" or ":folders".
+/// Prints the completions of the last word, for the scripts of add_completion(): a line with the word, a tab and its
+/// meaning for each; or ":files" or ":folders".
 void complete(const CLI::App& app, std::vector<std::string> words);
 
 }  // namespace windrow::program

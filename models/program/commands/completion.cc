@@ -1,5 +1,5 @@
-// Completion of arguments. A script for each shell asks the program what can follow, by a request that --help does not
-// list: windrow complete WORDS, of which the last one is to be completed.
+// Completion of arguments. The script of each shell asks the program by a command that --help does not list: `windrow
+// complete WORDS`. The last word is the one to complete.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
@@ -54,12 +54,12 @@ end
 complete -c windrow -f -a '(__windrow_complete)'
 )";
 
-/// Prints the word, and what it means, if it begins like the typed one.
+/// Prints the word and its meaning if it begins with the typed text.
 void offer(const std::string& word, const std::string& typed, const std::string& about) {
   if (word.starts_with(typed)) print_text(word + "\t" + about + "\n");
 }
 
-/// The value follows `before`, which the shell takes for a part of the word.
+/// Completes a value after `before`, which the shell takes for a part of the word.
 void complete_value(const FlagFacts& flag, const std::string& before, const std::string& typed) {
   if (flag.value == "DIR") return print_text(":folders\n");
   if (flag.value == "FILE" || flag.value == "PATH") return print_text(":files\n");

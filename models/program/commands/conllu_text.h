@@ -29,8 +29,8 @@ class ConlluSentences {
 
 /// Whether the text of a prediction is a sentence in CoNLL-U, and not a line of words.
 bool is_conllu_sentence(const std::string& text);
-/// The sentence with these heads and relations, and with the tags that it lacks. Words have no enhanced dependencies,
-/// which belong to another tree; all other lines, such as those of empty nodes, stay as they are.
+/// The sentence with these heads and relations, and with the tags that it lacks. Enhanced dependencies of words are
+/// removed, because they belong to another tree. All other lines, such as those of empty nodes, are kept.
 std::string conllu_with_tree(const std::string& sentence, const std::vector<Prediction::Word>& words);
 /// The words, for output that shows the text of an input.
 std::string words_of_conllu(const std::vector<Prediction::Word>& words);

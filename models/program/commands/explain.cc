@@ -31,7 +31,7 @@ double ratio(std::int64_t part, std::int64_t all) { return ratio(static_cast<dou
 
 // --- Measured
 
-/// What training costs, and what the machine could do. Times and rates are of all workers together.
+/// The speed of training, and the peaks of the machine. Times and rates are of all workers together.
 struct Speed {
   double seconds = 0;                       ///< of training, by the clock
   std::int64_t minibatches = 0;             ///< trained on
@@ -42,7 +42,7 @@ struct Speed {
   double bandwidth = 0;                     ///< bytes per second of the memory
 };
 
-constexpr std::size_t elements_of_bandwidth = 1 << 24;  // of two arrays; more than caches hold
+constexpr std::size_t elements_of_bandwidth = 1 << 24;  // of two arrays, which exceed the caches
 
 /// Trains on the minibatches again and again; the peaks are measured in between, so that other work on the machine
 /// affects all of them.
@@ -54,7 +54,7 @@ Speed measured(const Device& device, Workload& workload, const ExplainArguments&
   options.runner.time_steps = true;
   Trainer trainer(device, workload, options);
   const std::size_t samples = arguments.samples_of(workload);
-  trainer.train(samples);  // makes plans, and fetches memory
+  trainer.train(samples);  // warms up: makes plans and allocates memory
   Speed speed;
   const int threads = std::min(arguments.workers, default_workers());
   ProductPeak products(threads);
@@ -175,7 +175,7 @@ void print_batches(const BatchFacts& facts, const std::string& schedule) {
         std::ceil(ratio(facts.flops, facts.path_flops)));
 }
 
-/// Of a model whose graphs are known only as it runs.
+/// For a model whose graphs are known only as it runs.
 void print_runs(const Speed& speed) {
   const auto each = [&](std::int64_t sum) { return ratio(sum, speed.minibatches); };
   print("per minibatch: %.1f vertices in %.1f batches, %.1f vertices per batch\n", each(speed.runner.vertices),
@@ -187,7 +187,7 @@ void print_runs(const Speed& speed) {
       each(speed.runner.minibatches));
 }
 
-/// Of a model without vertices.
+/// For a model without vertices.
 void print_ops(const Speed& speed, int workers) {
   const auto each = [&](double sum) { return sum / static_cast<double>(speed.minibatches); };
   double count = 0, time = 0;
@@ -216,7 +216,7 @@ void print_ops(const Speed& speed, int workers) {
       speed.product_peak / 1e9);
 }
 
-constexpr double least_share = 0.005;  // of the time, of an operator that is printed
+constexpr double least_share = 0.005;  // of the time; operators with less are not printed
 
 void print_speed(const std::vector<Work>& all, int workers) {
   const std::string title = title_of(workers);
@@ -348,7 +348,7 @@ void add_explain(CLI::App& app) {
                                           "of time and of the machine's speed.");
   flag(command, "model", to->model, "Model to explain", one_of(workload_names()))->required();
   add_workload_flags(command, to->workload);
-  command.get_option("--samples")->excludes(command.get_option("--data"));  // which is used as a whole
+  command.get_option("--samples")->excludes(command.get_option("--data"));  // which is always used as a whole
   flag(command, "--batch", to->batch, "Samples per minibatch", whole_number(1, 1 << 20));
   flag(command, "--minibatches", to->minibatches, "Minibatches to look at", whole_number(1, 1 << 20));
   flag(command, "--schedule", to->schedule, "How vertices are grouped into batches", one_of(schedule_policies()));

@@ -10,7 +10,7 @@
 namespace windrow::program {
 namespace {
 
-/// A text as roff shows it. Dashes are those of flags, not hyphens.
+/// Escapes a text for roff. Dashes are dashes of flags, not hyphens.
 std::string roff(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -31,7 +31,7 @@ std::string entry(const FlagFacts& flag) {
   return text + "\n";
 }
 
-/// The line in lines of at most 72 characters, of which all but the first begin below its second column, if it has one.
+/// Folds the line to lines of at most 72 characters. Later lines begin below its second column, if it has one.
 std::string folded(std::string line) {
   constexpr std::size_t width = 72;  // beside the margin of a page
   const std::size_t text = std::min(line.find_first_not_of(' '), line.size()), gap = line.find("  ", text);

@@ -55,8 +55,8 @@ struct Loaded {
   Workload workload;
 };
 
-/// What eval --data names: an existing folder or file, or files by a name without their last ending, which is the
-/// language of a translation's side, or says that a file is compressed.
+/// Checks eval --data: an existing folder or file, or the name of files without their last ending. That ending is the
+/// language of a side of parallel text, or that of a compressed file.
 Check scored_data() {
   Check check = folder_or_file();
   check.read = [of_path = check.read](std::string& text) -> std::string {
@@ -74,7 +74,7 @@ Check scored_data() {
   return check;
 }
 
-/// A folder has the file that validated the training; a file is scored itself.
+/// In a folder, the file that validated the training is scored; a file is scored itself.
 void set_data(WorkloadOptions& options, const std::filesystem::path& data) {
   options.data = data.string();
   options.validation_only = true;
@@ -163,8 +163,8 @@ void print_likelihood(const std::string& text, const Prediction::Likelihood& of)
 }
 
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
-constexpr std::size_t most_sampled = 256;  // of a minibatch, whose rows of probabilities lie in memory
-constexpr std::size_t most_lines = 64;     // of a minibatch, so that memory does not grow with the input
+constexpr std::size_t most_sampled = 256;  // in a minibatch, because the rows of probabilities lie in memory
+constexpr std::size_t most_lines = 64;     // in a minibatch, so that memory does not grow with the input
 
 /// The next lines of standard input; empty at its end. Throws Error if it cannot be read.
 std::vector<std::string> next_lines(std::size_t most) {
@@ -228,7 +228,7 @@ class Predictor {
     refused_ = true;
     print_error(program_, why);
     if (arguments_.json) return print_record(Record().set("line", number).set("error", why));
-    // So output stays beside its input. A tree has several lines, of which the first one tells which input it is of.
+    // Keeps output lines aligned with input lines. A tree has several lines; the first one tells its input.
     if (!prints_trees_) print("\n");
   }
 
@@ -294,7 +294,7 @@ void predict(const ModelArguments& arguments, const CLI::App& program) {
   const SavedModel model = model_alone(checkpoint);
   Loaded loaded(arguments, model, checkpoint);
   Predictor predictor(loaded.workload, arguments, program);
-  predictor.predict({}, 1);  // a model that predicts nothing is refused before input is waited for
+  predictor.predict({}, 1);  // refuses a model that predicts nothing before waiting for input
   const std::span<const std::string> texts = arguments.texts;
   for (std::size_t begin = 0; begin < texts.size(); begin += most_lines) {
     predictor.predict(texts.subspan(begin, std::min(most_lines, texts.size() - begin)), begin + 1);
@@ -336,7 +336,7 @@ void add_predict(CLI::App& app) {
   const auto to = std::make_shared<ModelArguments>();
   add_model_flags(predict_command, *to);
   predict_command.add_option("--text", to->texts, "Text to use instead of the lines of standard input")
-      ->allow_extra_args(false)  // else a text in square brackets would be taken for a list of texts
+      ->allow_extra_args(false)  // otherwise a text in square brackets would be taken for a list of texts
       ->type_name("TEXT:a text; several if repeated");
   toggle(predict_command, "--parts", to->predict.parts,
          "Also labels the parts of a text: phrases of a tree, inner lists");

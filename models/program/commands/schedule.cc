@@ -76,7 +76,7 @@ void add_schedule(CLI::App& app) {
       *app.add_subcommand("schedule", "Prints how many batches a minibatch takes under each schedule policy.");
   flag(command, "model", arguments->model, "Model whose training graphs are scheduled", one_of(graph_workload_names()));
   add_workload_flags(command, arguments->workload);
-  command.get_option("--samples")->excludes(command.get_option("--data"));  // which is used as a whole
+  command.get_option("--samples")->excludes(command.get_option("--data"));  // which is always used as a whole
   flag(command, "--schedule", arguments->policies, "Schedule policies to compare", some_of(schedule_policies()));
   flag(command, "--device", arguments->device, "Device that would compute", device_name());
   flag(command, "--batch", arguments->batch, "Samples per minibatch", whole_number(1, 1 << 20));

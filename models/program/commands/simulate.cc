@@ -22,7 +22,7 @@ std::vector<Layer> uniform(int layers, double parameters) {
   return std::vector<Layer>(static_cast<std::size_t>(layers), {parameters / layers, 1});
 }
 
-/// Of 224 x 224 images; configuration D (Simonyan and Zisserman 2015).
+/// For 224 x 224 images; configuration D (Simonyan and Zisserman 2015).
 std::vector<Layer> vgg16() {
   std::vector<Layer> layers;
   double from = 3, side = 224;
@@ -107,7 +107,7 @@ void leave_out(SimulationOptions& options, const std::string& technique) {
   if (technique == "priority") options.parallel.priority = false;
 }
 
-/// What is simulated: a row of the output.
+/// A simulation: a row of the output.
 struct StepRow {
   int devices;
   double bandwidth;
@@ -126,7 +126,7 @@ void print_json(const StepRow& row, const SimulatedStep& step) {
   print_record(record.set("parts", static_cast<std::uint64_t>(step.parts)));
 }
 
-/// 80 columns. With --compare, the last one says what is left out.
+/// Prints 80 columns. With --compare, the last column names the technique that is left out.
 void print_row(const StepRow& row, const SimulatedStep& step, bool compare) {
   print("%7d %5g %9.2f %10.2f %5.1f %% %8.1f %%  ", row.devices, row.bandwidth, ms(step.step), ms(step.network),
         100 * step.hidden(), 100 * step.efficiency());
@@ -156,7 +156,7 @@ void print_heading(const SimulateArguments& arguments) {
 }
 
 void run(const SimulateArguments& arguments) {
-  std::vector<std::string> left_out = {arguments.without};  // a row each
+  std::vector<std::string> left_out = {arguments.without};  // one row for each
   if (arguments.compare) {
     left_out = {""};
     left_out.insert(left_out.end(), techniques.begin(), techniques.end());

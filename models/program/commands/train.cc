@@ -22,7 +22,7 @@
 namespace windrow::program {
 namespace {
 
-/// Of a thread. A file of so many ops of two threads has about 50 MB.
+/// Per thread. A file with this many ops of two threads has about 50 MB.
 constexpr std::uint64_t most_traced_ops = std::uint64_t{1} << 16;
 
 struct Arguments {
@@ -41,7 +41,7 @@ struct Arguments {
 void add_flags(CLI::App& train, Arguments& to) {
   flag(train, "model", to.model, "Model to train", one_of(workload_names()))->required();
   add_workload_flags(train, to.workload);
-  train.get_option("--samples")->excludes(train.get_option("--data"));  // which is used as a whole
+  train.get_option("--samples")->excludes(train.get_option("--data"));  // which is always used as a whole
   flag(train, "--dropout", to.workload.dropout.element,
        "Rate of dropout of words and states; " + for_models(&WorkloadKind::takes_dropout), fraction());
   flag(train, "--word-dropout", to.workload.dropout.word, "Rate of dropout of whole words; for the same models",
@@ -80,7 +80,7 @@ void add_flags(CLI::App& train, Arguments& to) {
       "epoch.");
 }
 
-/// Trains on, alternating between batched and one vertex at a time, so that the machine's load affects both alike.
+/// Continues training, alternately batched and one vertex at a time, so that the machine's load affects both alike.
 void compare(Trainer& trainer, const std::string& unit) {
   constexpr std::size_t samples = 512;
   double batched = 0, unbatched = 0;  // the best of three
@@ -94,7 +94,7 @@ void compare(Trainer& trainer, const std::string& unit) {
   print("speedup                 %7.1f\n", batched / unbatched);
 }
 
-/// Of an epoch with this number, of so many.
+/// The line for epoch `number` of `of` epochs.
 ProgressLine progress_line(std::size_t number, std::size_t of, const Trainer::Pass& so_far, const Workload& workload) {
   const auto all = static_cast<double>(workload.training.size()), done = static_cast<double>(so_far.samples);
   const double samples_left = all - done + static_cast<double>(of - number) * all;
@@ -108,13 +108,13 @@ ProgressLine progress_line(std::size_t number, std::size_t of, const Trainer::Pa
           .seconds_left = so_far.seconds * samples_left / done};
 }
 
-/// What outlasts the training.
+/// The files and reports that outlast the training.
 struct Keeping {
   Saving& saving;
   Reporting& reporting;
   Scores& scores;
-  std::string folder;  ///< of --save; empty for a member that keeps nothing
-  bool leads;          ///< it prints
+  std::string folder;  ///< of --save; empty for a member that saves nothing
+  bool leads;          ///< whether this member prints
 };
 
 void require_scores(const Arguments& arguments, const Workload& workload) {
@@ -126,7 +126,7 @@ void require_scores(const Arguments& arguments, const Workload& workload) {
   }
 }
 
-/// Whether --patience ends the training, which it then says.
+/// Whether --patience ends the training; if so, prints a line.
 bool lost_patience(const Arguments& arguments, const Scores& scores) {
   if (arguments.patience == 0 || scores.epochs_without_improvement() < arguments.patience) return false;
   print("stopped after %s without a better score\n",
@@ -143,7 +143,7 @@ int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workloa
     print("all %zu epoch%s are done; more with --epochs\n", epochs, epochs == 1 ? "" : "s");
     return 0;
   }
-  if (lost_patience(arguments, scores)) return 0;  // before it was resumed
+  if (lost_patience(arguments, scores)) return 0;  // it had lost patience before this resumption
   const EpochTable table(trainer, workload);
   table.print_head();
   Progress progress;
@@ -176,8 +176,8 @@ int train_epochs(const Arguments& arguments, Trainer& trainer, Workload& workloa
   return 0;
 }
 
-/// Sets the word embedding to the vectors of --vectors. Reads no vectors if a checkpoint follows, which has the
-/// embedding.
+/// Sets the word embedding to the vectors of --vectors. Reads no vectors if a checkpoint is loaded after it, because
+/// that has the embedding.
 void set_embedding(const Arguments& arguments, Workload& workload, bool several) {
   if (arguments.vectors.empty() && !arguments.freeze_embedding) return;
   if (!workload.embedding) {
@@ -190,7 +190,7 @@ void set_embedding(const Arguments& arguments, Workload& workload, bool several)
     throw MisuseError("--vectors: a pipe; expected a file, since each of several members reads it");
   }
   Progress progress;
-  std::error_code of_pipe;  // which has no size, and tells no progress
+  std::error_code of_pipe;  // a pipe has no size, so no progress is shown
   const std::uint64_t size = std::max<std::uint64_t>(std::filesystem::file_size(arguments.vectors, of_pipe), 1);
   const WordVectors found = set_word_vectors(workload, arguments.vectors, [&](std::uint64_t bytes) {
     progress.show(
@@ -214,14 +214,15 @@ std::string outcome_of(const Trainer& trainer, int signal) {
   return "Ended after epoch " + grouped(trainer.epochs());
 }
 
-/// Throws the error, in words that help where a training diverges.
+/// Throws the error again, with advice if the training has diverged.
 [[noreturn]] void rethrow(const std::exception_ptr& error, const Trainer& trainer) {
   if (!is<NotFiniteError>(error)) std::rethrow_exception(error);
   throw Error("the loss is not finite at minibatch " + grouped(trainer.failed_minibatch()) +
               "; try a lower --rate or --clip-norm");
 }
 
-/// The curves of a training that failed say most about why. Its own failure is the one that counts.
+/// Writes the report of a failed training, because its curves help to find the cause. A failure here is not reported:
+/// the failure of the training matters more.
 void report_failure(Reporting& reporting, const Trainer& trainer) {
   try {
     reporting.write(trainer, "Failed after minibatch " + grouped(trainer.minibatches()));
@@ -291,7 +292,7 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   print_text(arguments.model + ", " + about + "\n" + left_out_text(workload) + members +
              (members.empty() ? "\n" : "\n\n"));
   if (!arguments.trace.empty()) {
-    engine.trace().save(arguments.trace);  // fails now, and not after the training
+    engine.trace().save(arguments.trace);  // so that it fails now, and not after the training
     engine.trace().start({.max_ops_per_thread = most_traced_ops});
   }
   Scores scores(arguments.training);
@@ -313,13 +314,13 @@ int train_member(const CLI::App& command, Arguments arguments, Engine& engine, c
   if (!arguments.trace.empty()) save_trace(engine, arguments.trace);
   reporting.write_if_trained(trainer, outcome_of(trainer, signal));
   Signals::end_training();
-  if (signal == 0) signal = noted_signal();  // it came when the training was over
+  if (signal == 0) signal = noted_signal();  // it came after the training
   if (signal == 0 && arguments.compare) compare(trainer, workload.kind->unit);
   return signal;
 }
 
-/// Several processes that know nothing of each other are hardly what was meant; and if others have --comm, they wait
-/// for this one.
+/// Refuses a process without --comm under mpirun: several independent trainings are hardly intended, and processes with
+/// --comm would wait for this one.
 void refuse_processes_apart(const CLI::App& command) {
   const int together = MpiWorld::started().size;
   if (together == 1 || command.get_option("--comm")->count() > 0) return;

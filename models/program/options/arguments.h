@@ -1,5 +1,5 @@
-// The arguments of a program: the layout of --help, what it says of each flag, for completions and the manual page, and
-// what is wrong with arguments, in words.
+// The arguments of a program: the layout of --help, facts about each flag for completions and the manual page, and
+// messages about wrong arguments.
 #pragma once
 
 #include <string>
@@ -17,7 +17,8 @@ namespace windrow::program {
 /// accepted values and its default.
 void lay_out_help(CLI::App& app);
 
-/// A text in lines of at most `width` characters, where its words allow that. All but the first begin with blanks.
+/// Wraps a text to lines of at most `width` characters, unless a word is longer. All lines but the first begin with
+/// `indent` blanks.
 std::string wrapped(const std::string& text, std::size_t width, std::size_t indent = 0);
 
 /// A flag or a positional argument. A value.
@@ -32,20 +33,21 @@ struct FlagFacts {
   bool several = false;                   ///< choices may be combined with commas
 };
 FlagFacts facts_of(const CLI::Option& option);
-/// In the order of --help.
+/// The flags in the order of --help.
 std::vector<FlagFacts> flags_of(const CLI::App& command);
-/// In the order in which they were added.
+/// The commands in the order in which they were added.
 std::vector<const CLI::App*> commands_of(const CLI::App& app);
 std::vector<std::string> command_names(const CLI::App& app);
 
 /// Throws MisuseError unless the program has a command of that name.
 void require_command(const CLI::App& app, const std::string& name);
 
-/// The same for the command among arguments that app.parse() has left off at a call for help, which may be misspelt.
+/// The same for a call of --help, at which app.parse() stops: checks the command among the remaining arguments, which
+/// may be misspelt.
 void require_known_command(const CLI::App& app);
 
-/// One line for arguments that app.parse() has refused. A word that nobody has is answered with those that are most
-/// likely meant: spelled nearly alike, or longer or shorter by an end; at most three.
+/// One line about arguments that app.parse() has refused. For an unknown word, it suggests up to three that are most
+/// likely meant: those with a similar spelling, and those with more or fewer words at an end.
 std::string why_refused(const CLI::App& app, const CLI::ParseError& error);
 
 }  // namespace windrow::program

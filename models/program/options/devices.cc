@@ -36,7 +36,7 @@ auto value_of(const Values& values, const std::string& name) {
 
 double gib(std::uint64_t bytes) { return static_cast<double>(bytes) / static_cast<double>(std::size_t{1} << 30); }
 
-/// What tensors may take of the memory of a container. The rest is for data sets, graphs and the program itself.
+/// The part of a container's memory that tensors may take. The rest is for data sets, graphs and the program itself.
 std::uint64_t share_for_tensors(std::uint64_t bytes) { return bytes / 10 * 9; }
 
 void print_devices_as_json() {

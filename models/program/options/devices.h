@@ -13,7 +13,7 @@ bool is_device(const std::string& name, const std::string& kind);
 /// "cpu", or "cuda:" with a number.
 Check device_name();
 
-/// What the flags of a command say about its device, as their checks accept it.
+/// The values of a command's flags about its device.
 struct DeviceFlags {
   std::string device = "cpu";
   std::string precision = "float32", levels = "automatic";  ///< names of cuda::Precision and cuda::Levels
@@ -26,7 +26,7 @@ void add_memory_flag(CLI::App& command, DeviceFlags& to);
 void add_device_flags(CLI::App& command, DeviceFlags& to);
 /// Adds --levels and --graphs.
 void add_levels_flags(CLI::App& command, DeviceFlags& to);
-/// Throws MisuseError or Error if the device cannot be used, or not so.
+/// Throws MisuseError or Error if the device cannot be used, or not with these flags.
 Device open_device(Engine& engine, const DeviceFlags& flags);
 
 }  // namespace windrow::program

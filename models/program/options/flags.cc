@@ -24,7 +24,7 @@ std::optional<std::int64_t> whole(const std::string& text, std::int64_t low, std
   return value;
 }
 
-/// The decimal number; not a number if the text is none.
+/// The decimal number; NaN if the text is none.
 double decimal(const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);

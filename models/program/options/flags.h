@@ -22,7 +22,7 @@ struct Check {
   std::function<std::string(std::string&)> read;
 };
 
-/// Accepts the texts for which `holds`; of another one, says the text in quotes and `refusal`.
+/// Accepts the texts for which `holds`; the error for another text is that text in quotes and `refusal`.
 Check accept(std::string value, std::string expected, const std::string& refusal,
              std::function<bool(const std::string&)> holds);
 /// Whole numbers from low to high, in decimal.
@@ -49,7 +49,7 @@ Check some_of(std::vector<std::string> words);
 Check several(const Check& one, const std::string& separated);
 /// The names of schedule policies.
 std::vector<std::string> schedule_policies();
-/// Say what each running policy and each schedule policy does, a line each, for --help.
+/// Describe each running policy and each schedule policy, a line each, for --help.
 std::string running_policies_text();
 std::string schedule_policies_text();
 /// An existing folder.
@@ -92,7 +92,7 @@ std::vector<std::string> words_of(const std::string& text);
 /// The numbers in a text that whole_numbers() accepted.
 std::vector<int> numbers_of(const std::string& text);
 
-/// The names of all workloads; of those whose vertices are batched: without WorkloadKind::has_graph_mode; and of those
+/// The names of all workloads, of those without WorkloadKind::has_graph_mode (their vertices are batched), and of those
 /// with WorkloadKind::graphs_known.
 std::vector<std::string> workload_names();
 std::vector<std::string> batched_workload_names();

@@ -14,7 +14,7 @@ class Help final : public CLI::Formatter {
  public:
   Help() { column_width(30); }
 
-  /// Without the names that stand for it, too.
+  /// Leaves out the aliases of the option.
   std::string make_option_name(const CLI::Option* option, bool positional) const override {
     return option->get_name(positional);
   }

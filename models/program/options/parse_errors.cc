@@ -18,7 +18,7 @@ std::string without_dashes(const std::string& word) {
   return word.substr(std::min(word.find_first_not_of('-'), word.size()));
 }
 
-/// The least number of characters that are left out, put in, replaced or swapped with the next one.
+/// The least number of characters to delete, insert, replace or swap with the next one.
 std::size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<std::size_t>> least(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   std::iota(least[0].begin(), least[0].end(), std::size_t{0});
@@ -35,12 +35,12 @@ std::size_t distance(const std::string& a, const std::string& b) {
   return least[a.size()][b.size()];
 }
 
-/// Whether one of them is the other one with more words before or behind, as batch and batch-size.
+/// Whether the longer one is the shorter one with more words before or after it, as batch-size is of batch.
 bool extends(const std::string& longer, const std::string& shorter) {
   return longer.starts_with(shorter + "-") || longer.ends_with("-" + shorter);
 }
 
-/// How unlike they are; none if nobody would mean one by the other.
+/// How different the words are; none if they are too different for a typing error.
 std::optional<std::size_t> unlike(const std::string& wrong, const std::string& word) {
   const std::size_t apart = distance(wrong, word);
   if (apart <= std::max<std::size_t>(1, wrong.size() / 4) && apart < word.size()) return apart;
@@ -50,7 +50,7 @@ std::optional<std::size_t> unlike(const std::string& wrong, const std::string& w
 
 // --- What is wrong
 
-/// Those of the words that are most likely meant by a wrong one.
+/// The words that are most likely meant by a wrong one.
 std::vector<std::string> similar_words(const std::string& wrong, const std::vector<std::string>& words) {
   constexpr std::size_t most = 3;
   std::vector<std::pair<std::size_t, std::string>> found;
@@ -105,8 +105,8 @@ std::string unknown_flag(const CLI::App& app, const CLI::App& command, const std
 
 bool is_flag(const std::string& argument) { return argument.starts_with('-'); }
 
-/// The argument that was meant as the command, where none was found: the first one unless that is a flag, or else the
-/// first one that is spelled nearly like a command. What follows belongs to it. Null if there is none.
+/// If no command was found, the argument that was probably meant as one: the first argument or, if that is a flag, the
+/// first one that is spelled nearly like a command. Later arguments belong to it. Null if there is none.
 const std::string* meant_as_command(const CLI::App& app, const std::vector<std::string>& arguments) {
   if (arguments.empty()) return nullptr;
   if (!is_flag(arguments.front())) return &arguments.front();

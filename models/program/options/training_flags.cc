@@ -27,7 +27,7 @@ Method method_of(const TrainingFlags& flags) {
 
 constexpr double adagrad_rate = 0.05, adaptive_rate = 0.001;
 
-/// Momentum adds up about ten steps; the other methods' steps do not grow with the gradient.
+/// Momentum adds up about ten steps. The steps of the other methods do not grow with the gradient.
 double rate_of(const TrainingFlags& flags, const WorkloadKind& kind) {
   if (flags.rate != 0) return flags.rate;
   if (flags.method == "sgd") return kind.learning_rate;
@@ -36,7 +36,7 @@ double rate_of(const TrainingFlags& flags, const WorkloadKind& kind) {
   return kind.learning_rate * (1 - flags.momentum);
 }
 
-/// `epoch`: its steps.
+/// `epoch`: the number of steps of an epoch.
 LearningRate schedule_of(const TrainingFlags& flags, double rate, std::uint64_t epoch, std::uint64_t epochs) {
   if (flags.rate_schedule == "step") {
     return LearningRate::steps(rate, epoch * static_cast<std::uint64_t>(flags.rate_epochs), flags.rate_factor);

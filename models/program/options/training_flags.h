@@ -10,7 +10,7 @@
 
 namespace windrow::program {
 
-/// What the flags say. A value.
+/// The values of the flags. A value.
 struct TrainingFlags {
   std::string method = "sgd", rate_schedule = "constant";
   double rate = 0;  ///< 0: the method's and the model's own
@@ -24,24 +24,24 @@ struct TrainingFlags {
 
 void add_training_flags(CLI::App& command, TrainingFlags& to);
 
-/// Throws MisuseError for a flag that the others leave without an effect.
+/// Throws MisuseError for a flag that has no effect because of the others.
 void require_used(const TrainingFlags& flags);
-/// Sets what a trainer needs of them. Schedules end after `epochs`.
+/// Sets a trainer's options from the flags. Schedules end after `epochs`.
 void set_training(TrainerOptions& options, const TrainingFlags& flags, const Workload& workload, std::uint64_t epochs);
 
-/// What later steps depend on, by the names of the flags, for checkpoints. Flags without an effect are left out, such
-/// as the number of epochs unless a schedule ends with it.
+/// For checkpoints: the values on which later steps depend, by the names of the flags. Flags without an effect are left
+/// out, such as the number of epochs unless a schedule ends with it.
 Record training_record(const TrainingFlags& flags, const WorkloadKind& kind, std::uint64_t epochs);
 
-/// The scores of the validation set, epoch by epoch: whether they still improve, and what follows for the learning
-/// rate. An owner.
+/// Follows the scores of the validation set, epoch by epoch: whether they still improve, and how the learning rate
+/// changes. An owner.
 class Scores {
  public:
   explicit Scores(const TrainingFlags& flags);
 
   void report(const Metric& score, Optimiser& optimiser);
   int epochs_without_improvement() const { return without_; }
-  /// Whether the score that was reported last is the best one.
+  /// Whether the last reported score is the best one.
   bool last_is_best() const { return best_ && without_ == 0; }
 
   /// For checkpoints. set() throws FileError for a record of something else.

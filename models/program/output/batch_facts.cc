@@ -102,7 +102,7 @@ BatchFacts batch_facts(const Workload& workload, const FactsOptions& options) {
   const std::unique_ptr<Learner> learner = workload.network->learner(options.runner);
   std::vector<std::size_t> numbers(std::min(workload.training.size(), options.minibatch * options.most));
   std::iota(numbers.begin(), numbers.end(), std::size_t{0});
-  // All first: the types of a runner grow with the graphs that it has seen.
+  // Collects all minibatches first, because a runner's types grow with the graphs that it has seen.
   std::vector<GroupedMinibatch> minibatches;
   for (int pass = 0; pass < 2; ++pass) {
     minibatches.clear();

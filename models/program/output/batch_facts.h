@@ -1,4 +1,4 @@
-// How the vertices of minibatches share batches, and what keeps them apart.
+// How the vertices of minibatches share batches, and why they need several.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,12 @@ struct BatchFacts {
   /// Why there are so many batches; the sum is `batches`.
   struct Causes {
     std::int64_t types = 0;         ///< one for each type that occurs: a batch has one type
-    std::int64_t dependencies = 0;  ///< more that no schedule avoids: vertices that depend on others of their type
-    std::int64_t schedule = 0;      ///< more that this schedule makes
+    std::int64_t dependencies = 0;  ///< more that every schedule needs: vertices that depend on others of their type
+    std::int64_t schedule = 0;      ///< more with this schedule
     std::int64_t groups = 0;        ///< more because samples are divided into groups, for several workers
   } causes = {};
-  /// The path of dependent vertices with the most work, of each minibatch: its vertices; its work; the work of all.
+  /// Of the path of dependent vertices with the most work, in each minibatch: its vertices, its work, and the work of
+  /// all vertices.
   std::int64_t path_vertices = 0;
   double path_flops = 0, flops = 0;
 };
@@ -37,8 +38,8 @@ struct FactsOptions {
   RunnerOptions runner;
   std::size_t minibatch, most;  ///< samples per minibatch; minibatches
 };
-/// Of the first minibatches of the training set, in the order of the data. Empty for a network whose graphs are built
-/// only as the program runs.
+/// The facts of the first minibatches of the training set, in the order of the data. Empty for a network whose graphs
+/// are built only as the program runs.
 BatchFacts batch_facts(const Workload& workload, const FactsOptions& options);
 
 /// All groups as one graph.

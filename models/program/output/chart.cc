@@ -20,10 +20,10 @@ std::string label(double value) {
   return (value < 0 ? "-" : "") + grouped(static_cast<std::size_t>(std::abs(value)));
 }
 
-/// An axis from the first to the last of its ticks, which are multiples of 1, 2 or 5 times a power of ten.
+/// An axis from its first tick to its last. Ticks are multiples of 1, 2 or 5 times a power of ten.
 class Axis {
  public:
-  /// `low` and `high` lie on it. `finest`: the least distance of ticks. It is drawn from pixel `from` to `to`.
+  /// The axis contains `low` and `high`. `finest`: the least distance of ticks. It is drawn from pixel `from` to `to`.
   Axis(double low, double high, double finest, double from, double to) : from_(from), to_(to) {
     if (!(high > low)) high = low + 1;
     const double power = std::pow(10, std::floor(std::log10(high - low))), times = (high - low) / power;

@@ -34,8 +34,8 @@ constexpr int tries_of_the_best = 10;
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point began) { return std::chrono::duration<double>(Clock::now() - began).count(); }
 
-/// What all threads together do per second: each calls make(its number), whose result it calls repeatedly for about
-/// `seconds`, and each of these calls does `work`. All begin together.
+/// The work of all threads together per second. Each thread calls make(its number), and then calls the result
+/// repeatedly for about `seconds`; each of these calls does `work`. All threads begin together.
 template <class Make>
 double rate_together(int threads, double seconds, double work, Make make) {
   std::latch warm(threads), go(1);

@@ -1,4 +1,5 @@
-// The machine's peaks, measured beside what is compared with them. Shares of a peak can be compared across machines.
+// The machine's peaks, measured in the same run as the values that are compared with them. Shares of a peak can be
+// compared across machines.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +15,10 @@ class ProductPeak {
  public:
   explicit ProductPeak(int threads) : threads_(threads) {}
 
-  /// Measures many shapes, then the best one repeatedly, for about `seconds` in total: fewer if there is no time for
-  /// all. Call it between the passes of a benchmark, so that other work on the machine affects both.
+  /// Measures many shapes (fewer if there is no time for all), then the best one repeatedly, for about `seconds` in
+  /// total. Call it between the passes of a benchmark, so that other work on the machine affects both.
   void sample(double seconds = 1);
-  /// The best speed of the best shape in all samples. A pass takes longer and reaches at most this.
+  /// The best speed of the best shape in all samples. A long computation reaches at most this.
   double gflops() const { return best_; }
 
  private:
@@ -25,9 +26,9 @@ class ProductPeak {
   double best_ = 0;
 };
 
-/// The bandwidth of memory that `threads` threads reach together, in GB/s: that of a += s * b, in which each element
-/// that is written has been read, so that no write needs a read of its own. In memory from the same allocator as
-/// parameters. An owner of two arrays of `elements` floats.
+/// The bandwidth of memory that `threads` threads reach together, in GB/s: that of a += s * b, which reads each element
+/// before it writes it, so that writes cause no further reads. The arrays come from the same allocator as parameters.
+/// An owner of two arrays of `elements` floats.
 class Bandwidth {
  public:
   Bandwidth(int threads, std::size_t elements);

@@ -37,11 +37,11 @@ std::string line(std::string text) {
 
 thread_local bool silent = false;
 
-/// That runs in this process.
+/// The app that runs in this process.
 std::atomic<const CLI::App*> running{nullptr};
 
-/// Processes that mpirun has started together may fail together, before they can agree on one that tells the user. So
-/// the first one tells at once, and mpirun ends the others meanwhile, unless it got --enable-recovery.
+/// Processes that mpirun has started together may fail together, before they can agree on the one that prints the
+/// error. So rank 0 prints at once, and mpirun ends the others meanwhile, unless it got --enable-recovery.
 void let_lower_ranks_tell() {
   if (const int rank = MpiWorld::started().rank; rank > 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1500 + 250 * std::min(rank, 10)));
@@ -59,7 +59,8 @@ int refuse(const CLI::App& app, const std::string& why) {
   return 2;
 }
 
-/// A reader that a signal has ended, too, or a terminal that is gone, keeps nobody from saving what there is.
+/// After a signal, failed output is no error: the signal may have ended the reader or the terminal, too, and the
+/// program should still save its state.
 void finish_print(bool written) {
   if ((written && std::fflush(stdout) == 0) || noted_signal() != 0) return;
   throw Error(std::string("cannot write standard output: ") + std::strerror(errno));
@@ -69,8 +70,8 @@ void write_text(const std::string& text) {
   finish_print(std::fwrite(text.data(), 1, text.size(), stdout) == text.size());
 }
 
-/// Files that are opened later must not get the numbers of closed standard streams, since output would go into these.
-/// What takes the numbers cannot be written, so closed output is an error.
+/// Files that are opened later must not get the numbers of closed standard streams, because output would go into them.
+/// The files that take these numbers here cannot be written, so printing to a closed stream is an error.
 void hold_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) == -1) ::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
@@ -84,7 +85,7 @@ void load_unwinder() {
   ::backtrace(&frame, 1);
 }
 
-/// "help train" stands for "train --help", as with other programs that have commands.
+/// "help train" means "train --help", as in other programs with commands.
 void parse_arguments(CLI::App& app, int argc, char** argv) {
   if (argc < 2 || std::string_view(argv[1]) != "help") return app.parse(argc, argv);
   if (argc == 2) throw CLI::CallForHelp();

@@ -1,6 +1,6 @@
 // Output and exit status of the programs. A program that fails prints one line and returns 2. Start here: windrow.cc
-// makes the commands of commands/, whose flags options/ reads; training/ is what `windrow train` does around a trainer;
-// output/ is what programs print. Flags are in flags.h, so that few sources compile CLI11.
+// makes the commands of commands/, and options/ reads their flags. training/ is the code of `windrow train` around a
+// trainer, and output/ prints. Flags are in flags.h, so that few sources compile CLI11.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ void print_text(const std::string& text);
 /// Prints the record as a line of JSON, also in a thread that is silent.
 void print_record(const Record& record);
 
-/// The error that caused this one: of an op that fails because another one did, that of the first op.
+/// The error that caused this one: if an op fails because another one did, the error of the first op.
 std::exception_ptr cause_of(const std::exception_ptr& error);
 /// Whether the cause is an E.
 template <class E>
@@ -42,23 +42,22 @@ bool is(const std::exception_ptr& error) {
     return false;
   }
 }
-/// The text of the error; lack of memory in words.
+/// The text of the error; a plain sentence for lack of memory.
 std::string why(const std::exception_ptr& error);
 
 /// Prints a line on standard error that begins with the program's name.
 void print_error(const CLI::App& app, const std::string& why);
-/// The text, which begins with the rank.
+/// The text with the rank before it.
 std::string naming_rank(int rank, const std::string& why);
-/// What a command throws if all errors were printed: by this process, or by another one.
+/// Thrown by a command if all errors were already printed, by this process or by another one.
 struct ErrorsPrinted {
   bool here = false;
 };
-/// Prints the error in a command, as run() prints what that throws, but at once: run() lets a process of higher rank
-/// than 0 wait first, since it may be one of several that fail for the same reason. For processes that have agreed on
-/// the one that prints.
+/// Prints the error of a command as run() does, but at once. (In run(), a process of a higher rank than 0 waits first,
+/// because several may fail for the same reason.) For processes that have agreed on the one that prints.
 [[nodiscard]] ErrorsPrinted printed(const std::exception_ptr& error);
 
-/// While it exists, print() prints nothing in this thread, if that is wanted.
+/// While it exists, and if `wanted`, print() prints nothing in this thread.
 class Silence {
  public:
   explicit Silence(bool wanted);
@@ -71,9 +70,9 @@ class Silence {
   const bool before_;
 };
 
-/// Has the command call the body once its arguments are parsed. Throws MisuseError then if the address space of the
-/// process is limited to less than the smallest model needs with two workers: below that, libraries of kernels end the
-/// process by a signal, which nothing here can catch.
+/// Makes the command call the body once its arguments are parsed. It then throws MisuseError if the address space of
+/// the process is limited to less than the smallest model needs with two workers: below that, libraries of kernels end
+/// the process by a signal, which cannot be caught.
 void computes(CLI::App& command, std::function<void()> body);
 
 /// Construct after an engine. If an exception ends both, other failures of the engine are not reported: they usually
@@ -90,9 +89,8 @@ class ToldOnce {
   const int exceptions_ = std::uncaught_exceptions();
 };
 
-/// Parses the arguments, and so runs a command. Returns the exit status. It is 2 for wrong arguments and for whatever a
-/// command throws; a line that begins with the program's name says why, as print_error() does, and in a process of
-/// higher rank than 0 its rank.
+/// Parses the arguments, and so runs a command. Returns the exit status: 2 for wrong arguments, and if a command
+/// throws. Then print_error() prints the reason, with the rank in a process of a higher rank than 0.
 int run(CLI::App& app, int argc, char** argv);
 
 }  // namespace windrow::program

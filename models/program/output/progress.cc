@@ -56,7 +56,7 @@ EpochTable::EpochTable(Trainer& trainer, const Workload& workload)
 void EpochTable::print_epoch(std::uint64_t epoch, const Trainer::Pass& pass, const std::vector<Metric>& score) const {
   std::vector<std::string> cells = {std::to_string(epoch), loss_text(pass.loss)};
   for (const Metric& metric : score) {
-    cells.push_back(workload_.validation.empty() ? "-" : metric_text(metric));  // there is no validation set
+    cells.push_back(workload_.validation.empty() ? "-" : metric_text(metric));  // without a validation set
   }
   cells.push_back(std::to_string(std::llround(pass.units_per_second())));
   print_row(cells);
@@ -93,7 +93,7 @@ void Progress::write(const std::string& line) {
 
 void Progress::clear() {
   if (!shown_) return;
-  std::fputs("\r\033[K", stdout);  // a terminal that is gone is no failure of the training
+  std::fputs("\r\033[K", stdout);  // a closed terminal does not fail the training
   std::fflush(stdout);
   shown_ = false;
 }

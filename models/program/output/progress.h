@@ -1,4 +1,4 @@
-// What a training prints while it runs: a row for each epoch, and a line that shows how far an epoch is.
+// Output of a running training: a row for each epoch, and a line that shows the progress of the epoch.
 #pragma once
 
 #include <chrono>
@@ -26,24 +26,24 @@ class EpochTable {
   const Workload& workload_;
 };
 
-/// What the line shows. A value.
+/// The contents of the line. A value.
 struct ProgressLine {
-  std::size_t epoch, epochs;  ///< the number of the current one, and of all
+  std::size_t epoch, epochs;  ///< the number of the current epoch; the number of all epochs
   std::size_t samples, of;    ///< of this epoch
   double loss;                ///< 0: not known yet
   double units_per_second;
   std::string unit;
   double seconds_left;  ///< of all epochs; not finite if that is not known yet
 };
-/// At most `width` characters: what matters least is left out first.
+/// At most `width` characters: the least important parts are left out first.
 std::string to_string(const ProgressLine& line, std::size_t width);
 
 /// The text, or its begin of so many characters of UTF-8.
 std::string fitted(const std::string& text, std::size_t width);
 
-/// Shows the line on standard output. On a terminal it fits the width that the terminal has at that time, is rewritten
-/// ten times a second at most, and is gone when other output begins. Elsewhere, such as in a log, a line is printed
-/// after some seconds, and every half a minute then. An owner.
+/// Shows the line on standard output. On a terminal it fits the present width, is rewritten at most ten times a second,
+/// and disappears when other output begins. Elsewhere, such as in a log, a line is printed after some seconds, and then
+/// every half minute. An owner.
 class Progress {
  public:
   Progress();
@@ -51,7 +51,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `make(width)` makes the line, when it is to be shown; it is cut at that width.
+  /// Calls make(width) only if the line is to be shown now, and cuts its result at that width.
   template <class Make>
   void show(Make make) {
     const Clock::time_point now = Clock::now();

@@ -39,7 +39,7 @@ Chart::Series thinned(const Chart::Series& series) {
   return result;
 }
 
-/// What an epoch has for a curve; not a number if it has nothing.
+/// The value of an epoch in a curve; NaN if it has none.
 using Value = std::function<double(const Epoch&)>;
 
 /// Adds a curve over epochs, unless no epoch has a value.

@@ -1,4 +1,4 @@
-// The report of a training: what it shows, and how it looks.
+// The report of a training: its contents and its layout.
 #pragma once
 
 #include <cstdint>
@@ -25,22 +25,23 @@ struct TrainingReport {
     std::vector<Metric> metrics = {};  ///< of the validation set; empty without one
     double units_per_second;
     double seconds;  ///< of training
-    /// Of these, those since the run was resumed, which `times` and collectives are of; 0 for epochs before that.
+    /// The part of `seconds` since the run was resumed, to which `times` and `collective_seconds` refer; 0 for earlier
+    /// epochs.
     double timed_seconds;
     StepTimes times = {};           ///< of training, of all workers
-    double collective_seconds = 0;  ///< of training: while a collective of rank 0 was under way
+    double collective_seconds = 0;  ///< of training, while a collective of rank 0 was under way
   };
   std::string model, about;  ///< a title, and a sentence about the run
   std::string unit;          ///< of throughput
   int workers = 1;
   std::string group = {};  ///< the members that train together, if there are several
   std::vector<Epoch> epochs = {};
-  std::uint64_t first_minibatch = 0;           ///< trained on before
+  std::uint64_t first_minibatch = 0;           ///< the number of minibatches before this run
   std::vector<double> minibatch_losses = {};   ///< mean per label
   std::int64_t parameters = 0;                 ///< numbers in all of them
   std::int64_t minibatch_peak = 0;             ///< bytes
   std::int64_t process_peak = 0;               ///< bytes
-  std::vector<Fact> machine = {}, flags = {};  ///< flags: those that were given have a value that ends in " *"
+  std::vector<Fact> machine = {}, flags = {};  ///< the values of flags that were given end in " *"
 };
 
 /// A page that needs no other file.

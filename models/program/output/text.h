@@ -9,12 +9,12 @@
 
 namespace windrow::program {
 
-/// As printf would print it.
+/// The text that printf would print.
 [[gnu::format(printf, 1, 2)]] std::string formatted(const char* format, ...);
 /// "'text'".
 std::string in_quotes(const std::string& text);
 std::string joined(const std::vector<std::string>& words, const std::string& between = ", ");
-/// The text as one line, even if it came with line breaks.
+/// The text as one line, even if it contains line breaks.
 std::string in_one_line(std::string text);
 /// "8,544" for 8544.
 std::string grouped(std::size_t number);
@@ -26,7 +26,7 @@ std::string bytes_text(std::int64_t bytes);
 std::string seconds_text(double seconds);
 /// "45.0 %", or "12.3" for a metric that is no fraction; at most 10 characters.
 std::string metric_text(const Metric& metric);
-/// At most 11 characters, whatever the loss is.
+/// At most 11 characters for any loss.
 std::string loss_text(double loss);
 
 /// Such as "0.1.0".

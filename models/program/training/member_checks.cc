@@ -1,4 +1,5 @@
-// What the members of a group agree on: errors, flags and data before they train, and who tells why they fail.
+// Agreement of the members of a group: on errors, flags and data before they train, and on the process that reports a
+// failure.
 #include <algorithm>
 #include <exception>
 #include <set>
@@ -12,7 +13,7 @@ namespace windrow::program {
 
 namespace {
 
-/// The error, which names the rank, unless it is of a kind that does so itself.
+/// The error with the rank in its text, unless errors of its kind name the rank themselves.
 std::exception_ptr of_rank(int rank, const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -72,7 +73,7 @@ void require_same_flags(const CLI::App& command, const Member& member) {
 void require_same_data(const Workload& workload, const Member& member) {
   if (!member.group) return;
   std::string all = std::to_string(workload.network->fingerprint());
-  for (const auto& [name, words] : workload.vocabularies) {  // samples contain their numbers
+  for (const auto& [name, words] : workload.vocabularies) {  // samples contain the numbers of the words
     all += '\n' + name + ' ' + std::to_string(words.size());
     for (const std::string& word : words) all += '\n' + word;
   }
@@ -93,7 +94,7 @@ Heard agree_who_tells(const Communicator& processes, Knows own) {
   try {
     const auto all = processes.exchange(std::vector{static_cast<std::int64_t>(own)});
     try {
-      processes.exchange({});  // nobody ends MPI before all have the answers
+      processes.exchange({});  // so that no process ends MPI before all have the answers
     } catch (const CommError&) {
     }
     return {.told = std::ranges::max_element(all) - all.begin() != processes.rank(), .agreed = true};

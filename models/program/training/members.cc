@@ -55,7 +55,7 @@ std::vector<Device> open_devices(Engine& engine, const DeviceFlags& flags, const
   return devices;
 }
 
-/// The error that a program should tell: not that of a member that fails because another one did.
+/// The error that a program should report: not one of a member that fails because another one did.
 std::exception_ptr first_cause(const std::vector<std::exception_ptr>& errors) {
   std::exception_ptr first;
   for (const std::exception_ptr& error : errors) {
@@ -72,7 +72,7 @@ struct MemberGroup {
   std::string collectives;
 };
 
-/// By NCCL, if all are devices of CUDA and NCCL is there; otherwise by the host.
+/// Uses NCCL if all are CUDA devices and NCCL is installed; otherwise the host combines.
 MemberGroup group_of(const std::vector<Device>& devices, std::chrono::seconds patience) {
   const bool of_cuda = std::ranges::none_of(devices, &Device::on_host);
   const std::string why_not = of_cuda ? NcclGroup::unavailable() : "";
@@ -97,7 +97,7 @@ int run_threads(const MemberGroup& group, const std::function<int(const Member&)
       if (number == 0) result = returned;
     } catch (...) {
       errors[number] = std::current_exception();
-      // Otherwise another member tells the cause, which an abort could overtake.
+      // For these errors another member reports the cause, and an abort could arrive before it.
       if (is<ErrorsPrinted>(errors[number]) || is<PeerError>(errors[number])) return;
       own.abort("rank " + std::to_string(own.rank()) + " has failed: " + why(errors[number]));
     }
@@ -110,7 +110,7 @@ int run_threads(const MemberGroup& group, const std::function<int(const Member&)
   return result;
 }
 
-/// One that NCCL connects: each process has a device of its own, and MPI tells the members of each other.
+/// A group that NCCL connects: each process has a device of its own, and the members find each other by MPI.
 Communicator nccl_group(MpiWorld& world, Engine& engine, const Member& process, DeviceFlags flags,
                         std::chrono::seconds patience) {
   const Communicator announcements = world.group(process.device);
@@ -137,7 +137,7 @@ void require_nestable(const MemberFlags& flags) {
 /// Several devices in each process.
 MemberGroup nested_group(MpiWorld& world, Engine& engine, const Member& process, const DeviceFlags& flags,
                          const MemberFlags& members) {
-  // The devices of a process wait longer, so that it is the missing process that is named.
+  // The devices of a process wait longer, so that the error names the missing process.
   const auto patience = 2 * std::chrono::seconds(members.timeout) + std::chrono::seconds(10);
   std::optional<MemberGroup> inner;
   together(process, [&] {
@@ -184,7 +184,7 @@ MemberGroup group_in(MpiWorld& world, Engine& engine, const Member& process, con
   return {{world.group(*device)}, "MPI"};
 }
 
-/// Of a process that failed so.
+/// The knowledge of a process that failed with this error.
 Knows known_by(const std::exception_ptr& error) {
   if (is<ErrorsPrinted>(error) || is<PeerError>(error)) return Knows::nothing;
   return is<CommError>(error) ? Knows::failures : Knows::cause;
@@ -210,7 +210,7 @@ int run_in_world(Engine& engine, const DeviceFlags& flags, const MemberFlags& me
     const std::exception_ptr failed = std::current_exception();
     const Knows known = known_by(failed);
     const Heard heard = failed_processes ? agree_who_tells(*failed_processes, known) : Heard{};
-    // Where processes could not agree, the other one may not know the cause.
+    // If the processes could not agree, the other one may not know the cause.
     const bool told = heard.told && (heard.agreed || known != Knows::cause);
     const bool has_text = known != Knows::nothing || (!heard.missing.empty() && !is<ErrorsPrinted>(failed));
     if (told || !has_text) throw ErrorsPrinted();

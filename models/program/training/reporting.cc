@@ -30,7 +30,7 @@ std::string processor() {
   return {};
 }
 
-/// What is not known is left out.
+/// Unknown facts are left out.
 std::vector<Fact> about_machine() {
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   std::vector<Fact> facts = {{"processor", processor()},
@@ -99,7 +99,7 @@ void Reporting::set_flags(const CLI::App& command, const WorkloadOptions& option
     const std::string name = option->get_single_name();
     const auto preset = given ? std::nullopt : preset_of(name, options, rate);
     if (preset) value = *preset;
-    if (value == "see below") value.clear();  // a size of other models
+    if (value == "see below") value.clear();  // it is a size of other models
     if (!value.empty()) report_.flags.push_back({option->get_name(), value + (given ? " *" : "")});
   }
 }

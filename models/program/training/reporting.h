@@ -1,4 +1,4 @@
-// What `windrow train --report` collects and writes.
+// Collects and writes the report of `windrow train --report`.
 #pragma once
 
 #include <chrono>
@@ -28,9 +28,9 @@ class Reporting {
   Reporting& operator=(const Reporting&) = delete;
 
   bool on() const { return !file_.empty(); }
-  /// Has the trainer measure what the report shows.
+  /// Makes the trainer measure the values that the report shows.
   void watch(TrainerOptions& options);
-  /// What the flags of the command and the defaults of the workload say.
+  /// Sets the table of flags, from the command and the defaults of the workload.
   void set_flags(const CLI::App& command, const WorkloadOptions& options, double rate);
   struct Run {
     std::string about;  ///< a sentence
@@ -39,12 +39,12 @@ class Reporting {
   };
   /// Call it before the first epoch.
   void begin(const Run& run, const Workload& workload, const Trainer& trainer, const TrainerOptions& options);
-  /// Begins with the epochs of an earlier run: epoch_record() of each. Not all is known of them.
+  /// Adds the epochs of an earlier run: epoch_record() of each. It has only some of their values.
   void set_epochs(const std::vector<Record>& epochs, const Workload& workload);
   /// Call both after each epoch, before and after its evaluation.
   void trained(const Trainer& trainer, const Trainer::Pass& pass);
   void evaluated(const Trainer& trainer, const std::vector<Metric>& metrics);
-  /// Writes the file, and prints where it lies. `outcome` is a sentence.
+  /// Writes the file, and prints its path. `outcome` is a sentence.
   void write(const Trainer& trainer, const std::string& outcome);
   /// The same, unless this run trained nothing: then the file of an earlier run is kept, and a line says so.
   void write_if_trained(const Trainer& trainer, const std::string& outcome);

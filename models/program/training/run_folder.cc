@@ -33,8 +33,8 @@ const RecordFormat options_format{.name = "windrow options", .newest_version = 1
 std::filesystem::path options_file(const std::string& folder) { return std::filesystem::path(folder) / "options.json"; }
 std::filesystem::path epochs_file(const std::string& folder) { return std::filesystem::path(folder) / "epochs.jsonl"; }
 
-/// Flags that concern one call. How a training is printed and measured is no option of its run: --json and --compare
-/// take no value that would undo them.
+/// Flags that concern one call. Flags of output and measurement are not saved: --json and --compare take no value, so a
+/// later call could not undo them.
 bool is_of_one_call(const std::string& flag) {
   static const std::set<std::string> flags = {"--help", "--save", "--resume", "--init-from", "--json", "--compare"};
   return flags.contains(flag);
@@ -53,7 +53,7 @@ std::map<std::string, std::string> files_by_flag(const Workload& workload) {
        {std::pair("--train", &workload.training_source), std::pair("--valid", &workload.validation_source)}) {
     if (source->files.empty()) continue;
     std::filesystem::path file = source->files.front();
-    if (workload.kind->translates) {  // which names both files without the language
+    if (workload.kind->translates) {  // then one name, without the language, stands for both files
       if (file.extension() == ".gz") file.replace_extension();
       file.replace_extension();
     }
@@ -62,8 +62,8 @@ std::map<std::string, std::string> files_by_flag(const Workload& workload) {
   return files;
 }
 
-/// The arguments of `windrow train` that go on with the training in the folder: those that save_options() has written,
-/// then `more`, which overrule these. Throws FileError if the folder has none.
+/// The arguments of `windrow train` that continue the training in the folder: those that save_options() has written,
+/// then `more`, which override them. Throws FileError if the folder has none.
 std::vector<std::string> resuming_arguments(const std::string& folder, const std::vector<std::string>& more) {
   const std::filesystem::path file = options_file(folder);
   if (!std::filesystem::exists(file)) {
@@ -97,7 +97,7 @@ SavedCheckpoint checkpoint_at(const std::filesystem::path& from) {
   return CheckpointFolder(from.has_parent_path() ? from.parent_path() : ".").load(std::stoull(step));
 }
 
-/// What must be equal besides the shapes of parameters.
+/// The options that must be equal besides the shapes of parameters.
 Record architecture_of(const WorkloadOptions& options, const std::string& name) {
   Record record;
   record.set("name", name);
@@ -143,7 +143,7 @@ void add_resume(CLI::App& app) {
   command.allow_extras();
   command.callback([&app, &command, run] {
     std::vector<std::string> arguments = resuming_arguments(*run, command.remaining());
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 wants them in reverse
     app.parse(arguments);
   });
 }
@@ -177,7 +177,7 @@ std::vector<Record> keep_epochs(const std::string& folder, std::uint64_t last) {
         if (epoch.at("epoch").count() > last) continue;
         epochs.push_back(std::move(epoch));
         kept += line + "\n";
-      } catch (const FileError&) {  // such as the begin of a line, which a program that was killed has left
+      } catch (const FileError&) {  // for example an incomplete line of a program that was killed
       }
     }
   }

@@ -1,5 +1,5 @@
-// The folder of a training: beside its checkpoints, the options that it had, and a line for each epoch; and what a new
-// training takes from such a folder.
+// The folder of a training: its checkpoints, its options, and a line for each epoch. Also initialises a new training
+// from such a folder.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,8 @@ class App;
 
 namespace windrow::program {
 
-/// Writes the options with which a command was called to the folder, but not those that concern one call: whether it
-/// resumes, and how it prints. Paths become absolute; those of --train and --valid are where the workload found them.
-/// Throws FileError.
+/// Writes the options of a command to the folder, except those that concern one call: whether it resumes, and how it
+/// prints. Paths become absolute; those of --train and --valid are the files that the workload found. Throws FileError.
 void save_options(const CLI::App& command, const std::string& folder, const Workload& workload);
 
 /// An epoch that has ended and was scored. Scores are by the names of the metrics; there are none without a validation
@@ -27,8 +26,8 @@ Record epoch_record(const Trainer& trainer, const Trainer::Pass& pass, const std
 /// The values by their names.
 Record metrics_record(const std::vector<Metric>& metrics);
 
-/// The file epochs.jsonl of a folder has a line for each epoch. Keeps those up to `last` of an earlier run of the
-/// training, which it returns, and drops later ones, which will come again. Throws FileError.
+/// The file epochs.jsonl of a folder has a line for each epoch. Of an earlier run of the training, keeps and returns
+/// the epochs up to `last`; drops later ones, because they will be repeated. Throws FileError.
 std::vector<Record> keep_epochs(const std::string& folder, std::uint64_t last);
 /// Throws FileError.
 void add_epoch(const std::string& folder, const Record& epoch);
@@ -36,10 +35,10 @@ void add_epoch(const std::string& folder, const Record& epoch);
 /// Adds --init-from, which excludes --resume. Call it after the flags of saving.
 void add_init_flag(CLI::App& command, std::string& to);
 
-/// Sets the parameters to those of a run's newest checkpoint, or of a checkpoint that is named by one of its files;
-/// words and labels are found by name. The trained model is in the memory of `host` meanwhile. Prints a line. Returns a
-/// number that tells checkpoints apart. Throws FileError if there is none, or if it is of another model; the parameters
-/// are unchanged then.
+/// Sets the parameters to those of a run's newest checkpoint, or of the checkpoint of which `from` names a file.
+/// Matches words and labels by name. The trained model is in the memory of `host` meanwhile. Prints a line. Returns a
+/// number that identifies the checkpoint. Throws FileError if there is none, or if it is of another model; the
+/// parameters are unchanged then.
 std::int64_t initialise(Workload& workload, const std::string& from, const Device& host);
 
 }  // namespace windrow::program

@@ -13,7 +13,8 @@
 namespace windrow::program {
 namespace {
 
-/// Of the best checkpoints: a program that loads the best one while a better one is written still finds it.
+/// The number of best checkpoints to keep: a program that loads the best one while a better one is written still finds
+/// it.
 constexpr std::size_t keep_of_best = 2;
 
 /// Whether one of the members has noted it.
@@ -30,7 +31,7 @@ std::string text_of(const RecordValue& value) {
   return json.substr(begin, json.size() - begin - 1);
 }
 
-/// As it is typed for a flag.
+/// The value as typed for a flag.
 std::string typed(const RecordValue& value) {
   std::string text = text_of(value);
   if (text.starts_with('"')) return value.text();
@@ -41,7 +42,7 @@ std::string typed(const RecordValue& value) {
 }  // namespace
 
 void require_same_model(const Record& saved, const Record& made, const std::string& place) {
-  // Models of two kinds differ in nearly everything, which would not say why.
+  // Models of two kinds differ in nearly all values, so a list of them would not help.
   if (made.contains("name") && saved.at("name") != made.at("name")) {
     throw FileError(place + ": a model " + text_of(saved.at("name")) + "; expected " + text_of(made.at("name")) +
                     ", as the flags say");
@@ -53,7 +54,7 @@ void require_same_model(const Record& saved, const Record& made, const std::stri
                     (too_many ? text_of(made.at("switches")) : "none") + ", as the flags say");
   }
   for (const auto& [name, value] : made.values()) {
-    if (name == "validation_file") continue;  // another one is no other model
+    if (name == "validation_file") continue;  // another file does not make another model
     // As in older checkpoints.
     if ((name.ends_with("_language") || name.starts_with("image_")) && !saved.contains(name)) continue;
     const RecordValue& other = saved.at(name);
@@ -170,7 +171,8 @@ Trainer::Then Saving::after_step(Trainer& trainer, const Scores& scores) {
 }
 
 void Saving::after_epoch(Trainer& trainer, const Scores& scores) {
-  // The best first: a training that is killed between both goes on from before the score, and writes the best again.
+  // Saves the best first: if the training is killed between both, it resumes from before this score and writes the best
+  // again.
   if (flags_.keep_best && one_of_all(trainer, scores.last_is_best())) save(trainer, scores, best_);
   if (!flags_.folder.empty()) {
     save(trainer, scores, writer_);

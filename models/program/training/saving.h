@@ -12,7 +12,8 @@
 
 namespace windrow::program {
 
-/// Throws FileError unless `saved` is the model that the flags and the data have made. `place` says where it is from.
+/// Throws FileError unless `saved` is the model that the flags and the data have made. `place` names the source of
+/// `saved`.
 void require_same_model(const Record& saved, const Record& made, const std::string& place);
 
 /// "--batch 32 (was 64), --rate 0.01 (was 0.002)": the flags in both records whose values differ; empty if there is
@@ -23,7 +24,7 @@ std::string changed_flags(const Record& saved, const Record& now);
 /// if there is none.
 SavedCheckpoint newest_checkpoint(const std::string& folder);
 
-/// What the flags say. A value.
+/// The values of the flags. A value.
 struct SavingFlags {
   std::string folder = {};  ///< empty: nothing is saved
   std::uint64_t every = 0;  ///< minibatches; 0: after each epoch only
@@ -41,18 +42,19 @@ class Saving {
   /// A member of a group that does not lead resumes, but saves nothing.
   explicit Saving(const SavingFlags& flags, bool leads = true);
 
-  /// What checkpoints say of the training, and what one must say so that it goes on. Set it before the following.
+  /// The records about the training in checkpoints, which must match when it resumes. Set it before the following
+  /// calls.
   struct Contents {
     Record model = {}, flags = {};  ///< with --save: model_record(); training_record()
     std::int64_t data = 0;          ///< the fingerprint of the samples
   } contents;
   /// With --resume, continues from the newest checkpoint, and prints which one and which flags have changed since;
-  /// prints those that are damaged. Returns a number that tells checkpoints apart; 0 without --resume. Throws FileError
-  /// if there is none, or if it is of another model.
+  /// prints those that are damaged. Returns a number that identifies the checkpoint; 0 without --resume. Throws
+  /// FileError if there is none, or if it is of another model.
   std::int64_t resume(Trainer& trainer, Scores& scores);
   // All members of a group call the following together.
 
-  /// Saves when it is time. Says whether a signal came to this member: the trainer stops if one came to any of them.
+  /// Saves if it is time. Returns whether a signal came to this member; the trainer stops if one came to any member.
   Trainer::Then after_step(Trainer& trainer, const Scores& scores);
   /// Saves when the trainer has stopped, unless it has saved already.
   void after_stop(Trainer& trainer, const Scores& scores);
@@ -60,7 +62,7 @@ class Saving {
   void after_epoch(Trainer& trainer, const Scores& scores);
   /// Whether a signal came to any member.
   bool stops(const Trainer& trainer) const;
-  /// Says that a signal has stopped the training. Returns the signal: SIGINT, or else SIGHUP, if that came to any
+  /// Prints that a signal has stopped the training. Returns the signal: SIGINT, or else SIGHUP, if that came to any
   /// member.
   int stopped(const Trainer& trainer);
 

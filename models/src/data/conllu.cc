@@ -129,7 +129,7 @@ class SentenceReader {
     add_arcs(next, row[deps]);
   }
 
-  /// Adds the line of a range: several words that are written as one. The lines of the words follow.
+  /// Adds the line of a range: several words that are written as one. The lines of these words come after it.
   void add_range(const Token& range) {
     const std::size_t dash = range.text.find('-');
     const auto first = number_of(range.text.substr(0, dash)), last = number_of(range.text.substr(dash + 1));

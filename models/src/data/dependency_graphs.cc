@@ -23,7 +23,7 @@ struct Dependents {
   std::vector<std::int32_t> dependent;
 };
 
-/// The edges that remain when a depth-first search omits those that lead back to its current path.
+/// Which edges remain: a depth-first search drops those that lead back to its current path.
 std::vector<bool> without_circles(const Dependents& graph) {
   enum class State : char { unseen, on_path, done };
   std::vector<State> state(graph.begin.size() - 1, State::unseen);

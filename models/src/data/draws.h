@@ -57,7 +57,7 @@ class Bigrams {
  private:
   static int preference(double share) { return share < 0.5 ? 0 : share < 0.75 ? 1 : share < 0.875 ? 2 : 3; }
 
-  /// Frequent words also follow more words.
+  /// A frequent word is a preferred follower of more words.
   int follower(int before, int preferred) const {
     auto mixed = static_cast<std::uint64_t>(4 * (before + 1) + preferred + 1) * 0x9e3779b97f4a7c15u;  // SplitMix64
     mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -34,7 +34,7 @@ class PairGenerator {
   }
 
  private:
-  /// What agrees with a noun.
+  /// The properties of a noun with which other words agree.
   struct Noun {
     bool feminine, plural;
   };

@@ -1,5 +1,5 @@
-// Sentences with the statistics of the validation and test parts of the Penn Treebank in Mikolov's preprocessing, and
-// sentences with names, with those of the English part of WikiNER (Nothman et al. 2012).
+// Sentences with the statistics of the validation and test parts of the Penn Treebank in Mikolov's preprocessing. And
+// sentences with names, with the statistics of the English part of WikiNER (Nothman et al. 2012).
 #include <array>
 #include <string_view>
 

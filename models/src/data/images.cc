@@ -30,8 +30,8 @@ std::uint32_t next_number(const NamedBytes& file) {
   return big_endian(bytes);
 }
 
-/// Reads up to `most` bytes, and returns how many there are. Takes memory for those that are there, not for those that
-/// a header promises.
+/// Reads up to `most` bytes, and returns their number. Allocates memory only for bytes that exist, whatever number a
+/// header states.
 std::uint64_t read_until_end(const NamedBytes& file, std::uint64_t most, std::vector<std::uint8_t>& bytes) {
   constexpr std::size_t block = 1 << 20;
   std::vector<char> next(block);

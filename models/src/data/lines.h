@@ -20,7 +20,7 @@ struct TextPlace {
   std::size_t line = 1, column = 1;
 };
 
-/// Whether lines may have bytes that no text has.
+/// Whether lines may contain NUL bytes, which no text has.
 enum class NulBytes { refused, accepted };
 
 /// Reads a text line by line. Refers to the stream, which must have no other reader.
@@ -29,8 +29,8 @@ class Lines {
   /// Errors mention `name`. Throws DataError if the stream is not good.
   Lines(std::istream& in, std::string name, NulBytes nul_bytes = NulBytes::refused);
 
-  /// Reads the next line; false after the last one. Throws DataError if reading fails, and for what is no text: if it
-  /// begins like a compressed file, say, or has a NUL byte that is refused.
+  /// Reads the next line; false after the last one. Throws DataError if reading fails, and if the data are no text: for
+  /// example, if they begin like a compressed file or have a NUL byte that is refused.
   bool next();
   /// Reads the next line that is not blank.
   bool next_with_text();
@@ -60,7 +60,7 @@ class Line {
   Line(const std::string& name, std::string_view text, TextPlace begin) : name_(name), text_(text), begin_(begin) {}
 
   std::string_view text() const { return text_; }
-  /// Throws DataError, which names byte `at` of text(), from 0.
+  /// Throws DataError, which names the place of byte `at` of text(), from 0.
   [[noreturn]] void refuse(std::size_t at, const std::string& why) const;
 
  private:
@@ -73,7 +73,7 @@ class Line {
 class TextLines {
  public:
   enum class Blank { left_out, kept };
-  /// Errors mention `name`. A first line that is `head` is left out. Throws as Lines does.
+  /// Errors mention `name`. Leaves out the first line if it is `head`. Throws as Lines does.
   TextLines(std::istream& in, std::string name, Blank blank = Blank::left_out, std::string_view head = {});
 
   const std::string& name() const { return name_; }
@@ -95,8 +95,8 @@ class TextLines {
 };
 
 /// Returns parse(line) of each line that is not blank; idle workers parse too if this runs inside an op. Throws the
-/// DataError that comes first in the text, and a DataError that says `none` if all lines are blank. A first line that
-/// is `head` is skipped.
+/// DataError that comes first in the text, and one with the text `none` if all lines are blank. Skips the first line if
+/// it is `head`.
 template <class Parse>
 auto parse_lines(std::istream& in, const std::string& name, const std::string& none, Parse parse,
                  std::string_view head = {}) {
@@ -113,7 +113,7 @@ struct Token {
 /// The parts of a line between blanks.
 std::vector<Token> tokens(std::string_view line);
 
-/// Bytes of the code point at the begin of a text, which is not empty; 0 if it is none (RFC 3629).
+/// The number of bytes of the code point at the begin of a text, which is not empty; 0 if there is none (RFC 3629).
 std::size_t code_point(std::string_view text);
 
 /// A printable form of a character and of a text, for errors.

@@ -35,7 +35,7 @@ class ListReader {
 
   ListOpsTree read() {
     const std::size_t tab = line_.find('\t');
-    // It is in front as published, and behind in Long Range Arena.
+    // The value comes first in the published format, and last in Long Range Arena.
     const bool value_first =
         tab == std::string_view::npos || line_.find('[') > tab || line_.find('[', tab) != line_.npos;
     if (tab != std::string_view::npos) (value_first ? at_ = tab + 1 : end_ = tab);
@@ -100,7 +100,7 @@ class ListReader {
     labels_->push_back(label);
   }
 
-  /// The value lies between these places.
+  /// Checks the stated value, which lies between these places.
   void check_value(std::size_t begin, std::size_t end) const {
     const std::string_view field = line_.substr(begin, end - begin);
     const std::vector<Token> stated = tokens(field);

@@ -15,7 +15,7 @@
 namespace windrow {
 namespace {
 
-/// Only the first one can be read; a reader says so of the others.
+/// Only the first one can be read; an error says so for the others.
 constexpr std::array<std::string_view, 5> compressions = {".gz", ".bz2", ".xz", ".zst", ".zip"};
 
 bool matches(std::string_view name, std::string_view pattern) {
@@ -66,7 +66,7 @@ namespace {
   throw DataError(file.string() + ": " + why);
 }
 
-/// A file that is decompressed while it is read. One that is not compressed is read as it is.
+/// Decompresses a file while it is read. A file that is not compressed is read unchanged.
 class GzipBuffer final : public std::streambuf {
  public:
   GzipBuffer(std::filesystem::path file, const std::string& what)

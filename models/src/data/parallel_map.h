@@ -15,8 +15,8 @@
 namespace windrow {
 
 /// Returns make(0), make(1), ... make(count - 1). Inside an op, idle workers help (see parallel.h), so `make` may be
-/// called by several threads. If several calls throw, the exception of the smallest number is passed on: errors do not
-/// depend on the number of workers.
+/// called by several threads. If several calls throw, the exception of the smallest number is passed on, so errors do
+/// not depend on the number of workers.
 template <class Make>
 auto parallel_map(std::size_t count, Make&& make) {
   using Made = decltype(make(std::size_t{}));

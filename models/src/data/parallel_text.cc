@@ -45,7 +45,7 @@ void require_as_many(const TextLines& source, const TextLines& target) {
                   "; expected as many, since each line translates the one of its number");
 }
 
-/// The files of a part in all languages, where the part is named by its path without the language.
+/// The files of a part in all languages; the part is given by its path without the language.
 struct PartFiles {
   std::filesystem::path folder;
   std::string part;
@@ -61,7 +61,7 @@ struct PartFiles {
   }
 };
 
-/// As for other data, a part lies in the folder, or is named by its path.
+/// As for other data, a part is a name in the folder, or a path.
 PartFiles part_files(const std::filesystem::path& data, const std::string& name) {
   PartFiles in_folder(data / name);
   if (!in_folder.found.empty()) return in_folder;
@@ -176,7 +176,7 @@ void Bleu::add(const Sentence& translation, const Sentence& reference) {
   Counts numbers;
   for (std::size_t n = 1; n <= orders; ++n) {
     const std::vector<Ngram> given = ngrams(translation, n, numbers), expected = ngrams(reference, n, numbers);
-    std::vector<Ngram> both;  // as often as in the one that has fewer
+    std::vector<Ngram> both;  // each n-gram as often as in the sentence that has fewer of it
     std::set_intersection(given.begin(), given.end(), expected.begin(), expected.end(), std::back_inserter(both));
     matches_[n - 1] += static_cast<std::int64_t>(both.size());
     all_[n - 1] += static_cast<std::int64_t>(given.size());

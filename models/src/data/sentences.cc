@@ -13,13 +13,13 @@ std::vector<std::string> words_of(std::string_view line) {
   return words;
 }
 
-/// What precedes the last bar; empty if there is none.
+/// The text before the last bar; empty if there is none.
 std::string_view before_bar(std::string_view text) {
   const std::size_t bar = text.rfind('|');
   return bar == std::string_view::npos ? std::string_view() : text.substr(0, bar);
 }
 
-/// Whether a word, a part of speech and a tag can be told apart, from the right.
+/// Whether the token divides, from the right, into a word, a part of speech and a tag.
 bool has_part_of_speech(const Token& token) {
   const std::string_view word_and_part = before_bar(token.text);
   return !before_bar(word_and_part).empty() && !word_and_part.ends_with('|');

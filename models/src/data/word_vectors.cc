@@ -64,7 +64,7 @@ class VectorReader {
     if (at >= 0) table_.progress(static_cast<std::uint64_t>(at));
   }
 
-  /// A first line of word2vec. A vector of one number looks alike if its word is a number.
+  /// Takes a first line of word2vec. (A vector of one number looks the same if its word is a number.)
   bool take_head() {
     if (fields_.size() != 2 || !is_whole(fields_[0].text) || !is_whole(fields_[1].text)) return false;
     if (is_blank(lines_.line().front())) return false;  // the vector of a blank
@@ -91,7 +91,7 @@ class VectorReader {
     }
   }
 
-  /// A line that is no vector is damaged, or cut off at the end of a file, if the one before it was a vector.
+  /// Takes a vector, or counts a line that is no vector. Such a line is damaged or, at the end of the file, cut off.
   void take_or_leave_line() {
     try {
       take_line();
@@ -123,7 +123,7 @@ class VectorReader {
     while (first > 1 && is_number(fields_[--first].text)) ++numbers;
     return std::to_string(numbers) + " numbers; " + expected();
   }
-  /// What precedes a field of the line.
+  /// The text before a field of the line.
   std::string_view word_before(std::size_t field) const {
     const Token& last = fields_[field - 1];
     return lines_.line().substr(0, last.at + last.text.size());

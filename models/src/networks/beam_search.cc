@@ -11,7 +11,7 @@ struct Beam::Candidate {
   std::size_t from;
   std::int32_t word;
   double log_probability;
-  /// Better than the other one. The order is total, so that searches do not depend on the library.
+  /// Whether this one is better. The order is total, so that searches do not depend on the library.
   bool operator<(const Candidate& other) const {
     return std::tuple(-log_probability, from, word) < std::tuple(-other.log_probability, other.from, other.word);
   }

@@ -10,7 +10,7 @@
 
 namespace windrow {
 
-/// Stands for the vertex. What it gathers are operands and lists of the cell; what it scatters becomes results.
+/// Stands for the vertex. Its gathers return operands and lists of the cell; its scatters become results.
 class CellVertex {
  public:
   using Columns = std::vector<std::pair<std::string, Index>>;  // names and widths
@@ -32,7 +32,7 @@ class CellVertex {
   IndexExpr pull_index(const std::string& name) const { return indices_.at(name); }
   void scatter(const std::string& state, const Expr& value) { scattered_.emplace(state, value); }
 
-  /// Makes the states that the body has scattered results of the cell.
+  /// Makes these states, which the body has scattered, results of the cell.
   void results(std::initializer_list<const char*> states) {
     for (const char* state : states) cell_.result(scattered_.at(state));
   }

@@ -118,7 +118,7 @@ DependencyParser::DependencyParser(Parameters& parameters, DependencyVocabularie
                            .layers = static_cast<int>(options.layers)}) {
   for (const std::string& name : relation_names_) roots_.push_back(name == "root" || name.starts_with("root:"));
   const auto roots = static_cast<std::size_t>(std::ranges::count(roots_, 1));
-  if (roots == 0 || roots == roots_.size()) roots_.clear();  // they would leave no relation for some words
+  if (roots == 0 || roots == roots_.size()) roots_.clear();  // otherwise some words would have no allowed relation
   if (vocabularies_.seen.size() != static_cast<std::size_t>(vocabularies_.words.size())) {
     throw MisuseError("parser: " + std::to_string(vocabularies_.seen.size()) + " counts of words; expected " +
                       std::to_string(vocabularies_.words.size()));
@@ -147,7 +147,7 @@ std::vector<std::int32_t> DependencyParser::partly_forgotten(std::vector<std::in
 
 namespace {
 
-/// The scores of a step, and a wrong action whose score is not lower than that of the right action by the margin.
+/// The scores of a step, and a wrong action: its score does not lie below that of the right action by the margin.
 struct TooNear {
   LazyExpr scores;
   std::size_t wrong, right;

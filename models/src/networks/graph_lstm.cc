@@ -77,7 +77,7 @@ Workload make_dag(const WorkloadKind& kind, const Device& device, const Workload
   const GraphLstm model(made.parameters(),
                         {numbering.words.size(), numbering.relations.size(), options.size("embedding"),
                          options.size("hidden"), numbering.labels.size()});
-  // With a label that the model does not know, no answer is right.
+  // For a label that the model does not know, no prediction is right.
   made.set_network(model.function(), [] { return make_accuracy(Vocabulary::unknown + 1); });
   made.workload.embedding = embedding_of(made.parameters(), "words", numbering.words);
   const std::vector<std::string> labels = numbering.labels.words();

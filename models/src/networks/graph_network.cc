@@ -15,8 +15,8 @@ class GraphNetwork::ValidationScore final : public Score {
   ValidationScore(Runner& runner, const std::vector<LabelledGraph>& validation, std::unique_ptr<GraphScore> score)
       : runner_(runner), samples_(validation), score_(std::move(score)) {}
 
-  /// Starts a minibatch, asks it for what the score needs, then scores the previous one: so one minibatch is always in
-  /// flight, and no answer waits for the next one.
+  /// Starts a minibatch, requests the values that the score needs, then scores the previous one. So one minibatch is
+  /// always in flight, and no result waits for the next minibatch.
   void add(SampleNumbers numbers) override {
     std::vector<const LabelledGraph*> labelled;
     std::vector<const InputGraph*> graphs;

@@ -7,7 +7,7 @@
 namespace windrow {
 namespace {
 
-/// One operator after the other: each takes the result of the one before, and perhaps a parameter.
+/// A sequence of operators: each takes the result of the previous one, and perhaps a parameter.
 class Chain {
  public:
   explicit Chain(Parameters& parameters) : parameters_(parameters) {}
@@ -26,7 +26,7 @@ class Chain {
     add_bias(op::add_bias, name, outputs);
     flops_ += 2 * static_cast<double>(inputs) * static_cast<double>(outputs);
   }
-  /// A convolution, a maximum over 2 x 2, and relu. Returns what the maxima slide over, and how.
+  /// Adds a convolution, a maximum over 2 x 2, and relu. Returns the window of the maxima.
   op::Window2d add_convolution(const std::string& name, const op::Window2d& filters, Index count) {
     const Index window = filters.window();
     const op::Window2d maxima{.channels = count,
@@ -38,7 +38,7 @@ class Chain {
     add_weights(op::conv2d, name, {Rows::count(count), window}, window, op::sliding(filters));
     add(op::max_pool2d, op::sliding(maxima));
     add_bias(op::add_channel_bias, name,
-             count);  // as relu, it commutes with the maximum, and costs a quarter behind it
+             count);  // commutes with the maximum, as relu does; costs a quarter after it
     add(op::relu);
     flops_ += 2 * static_cast<double>(count) * static_cast<double>(window * filters.positions());
     return maxima;

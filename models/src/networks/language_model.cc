@@ -51,8 +51,8 @@ namespace {
 using Numbers = std::vector<std::int32_t>;
 
 /// Numbers of words: 1 for the end of a sentence, 2 and higher for words. Words that are unknown or exceed the
-/// vocabulary size count as "<unk>", which stands for rare words in Mikolov's Penn Treebank; they are 0 if the text has
-/// no "<unk>".
+/// vocabulary size count as "<unk>", which stands for rare words in Mikolov's Penn Treebank. If the text has no
+/// "<unk>", their number is 0.
 class WordNumbering {
  public:
   WordNumbering(Vocabulary words, Index size) : words_(std::move(words)), size_(size) { unknown_ = number("<unk>"); }

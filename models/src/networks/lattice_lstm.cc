@@ -40,7 +40,8 @@ void LatticeLstm::compute_character(Vertex& v) const {
   const Expr x = embedding(characters_, v.pull_index("symbol"));
   const Expr gates = matmul(x, in_) + matmul(v.gather(0, h_of), recurrent_) + bias_;
   const Expr in = sigmoid(slice(gates, 0, h)), out = sigmoid(slice(gates, h, 2 * h));
-  // What is new is the mean of the character's own candidate and of the cells of words that end here, by their gates.
+  // The new value is the mean of the character's own candidate and of the cells of words that end here, weighted by
+  // gates.
   const Expr of_word = v.each(word_of), own = exp(in);
   const Expr share = exp(sigmoid(to_children(matmul(x, gate_in_)) + matmul(of_word, gate_) + gate_bias_));
   const Expr sum = own * tanh(slice(gates, 2 * h, 3 * h)) + sum_children(share * of_word);

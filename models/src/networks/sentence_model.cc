@@ -29,7 +29,7 @@ double share(std::uint64_t seed, std::uint64_t text, std::uint32_t step) {
   return static_cast<double>((std::uint64_t{words[0]} << 32 | words[1]) >> 11) * 0x1p-53;
 }
 
-/// The number of the word at that share of the probabilities, of the numbers from `first` to `words` - 1.
+/// The word, from number `first` to `words` - 1, at this share of the cumulative probabilities.
 std::int32_t word_at(double share, const std::vector<float>& log_probabilities, std::int32_t first, std::int32_t words,
                      double temperature) {
   const auto begin = log_probabilities.begin() + first, end = log_probabilities.begin() + words;
@@ -38,7 +38,7 @@ std::int32_t word_at(double share, const std::vector<float>& log_probabilities, 
     throw Error("language model: a log-probability is not a number; expected finite parameters");
   }
   if (temperature == 0) return first + static_cast<std::int32_t>(best - begin);
-  std::vector<double> up_to;  // sums of the probabilities, but for a factor
+  std::vector<double> up_to;  // cumulative sums of the probabilities, up to a factor
   double sum = 0;
   for (auto x = begin; x != end; ++x) {
     up_to.push_back(sum += std::exp((static_cast<double>(*x) - static_cast<double>(*best)) / temperature));
@@ -67,7 +67,7 @@ SentenceModel::SentenceModel(const Device& device, Parameters& parameters, const
 }
 
 std::vector<double> SentenceModel::score(std::span<const Words> sentences) {
-  graph_.clear();  // what a failure may have left
+  graph_.clear();  // removes what a failed call may have left
   std::vector<std::vector<LazyExpr>> losses;
   for (const Words& sentence : sentences) {
     std::vector<LazyExpr>& own = losses.emplace_back();

@@ -9,7 +9,7 @@
 namespace windrow {
 namespace {
 
-// With small embeddings, all annotations are alike at first, and attention takes long to be learned.
+// With small embeddings, all annotations would be similar at first, and attention would be learned slowly.
 Parameter add_words(Parameters& parameters, const char* name, Index words, Index width) {
   return parameters.add(name, words, width, Initial::uniform(-1, 1));
 }
@@ -155,7 +155,7 @@ LazyTask<std::vector<Hypothesis>> Translator::search(Words sentence, BeamSearchO
 
 std::vector<std::vector<Hypothesis>> Translator::translate(std::span<const std::vector<std::int32_t>> sentences,
                                                            BeamSearchOptions options) {
-  graph_.clear();  // what a failure may have left
+  graph_.clear();  // removes what a failed call may have left
   std::vector<LazyTask<std::vector<Hypothesis>>> tasks;
   for (std::size_t i = 0; i < sentences.size(); ++i) {
     if (sentences[i].empty()) {

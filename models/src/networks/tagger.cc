@@ -20,8 +20,8 @@ std::vector<Lstm> words_of(Parameters& parameters, const TaggerSizes& sizes) {
 
 bool forward(std::size_t kind) { return kind % 2 == 0; }
 
-/// The graph of a sentence. Vertices are ordered by kind, then by word, the tags of all words and the end among them;
-/// the characters of each word follow, forward and backward.
+/// The graph of a sentence. Vertices are ordered by kind, then by word; this includes the tags and the end. The
+/// characters of each word come last, forward and backward.
 class SentenceGraph {
  public:
   /// Kinds of vertices.

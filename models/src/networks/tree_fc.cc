@@ -50,7 +50,7 @@ namespace {
 
 constexpr std::int32_t leaf_words = 100, classes = 4;
 
-/// Each word belongs to a class. Half of the words of a tree are of the class of the tree, the others of any class.
+/// Each word belongs to a class. Half of the words of a tree are of the tree's class, the others of any class.
 GraphData draw_tree(std::size_t leaves, Draws& draws) {
   const std::int32_t label = draws.below(classes);
   std::vector<std::int32_t> words;

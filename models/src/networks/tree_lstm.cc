@@ -80,8 +80,8 @@ Cell cell_of(const WorkloadOptions& options, Parameters& parameters, Index vocab
           "6 h e per leaf, 16 h^2 per inner vertex, 2 h classes per vertex"};
 }
 
-/// Whether a line is meant as a tree of a treebank: it begins with a bracket and a number twice; or with a bracket and
-/// a label, and what begins there does not end before the line does, as it does in "(2 stars) out of 5".
+/// Whether a line is meant as a tree of a treebank. That is so if it begins with a bracket and a number twice. It is
+/// also so for a bracket and a label, unless the bracket closes before the end of the line, as in "(2 stars) out of 5".
 bool is_tree(const std::string& line) {
   const auto next = [&](std::size_t from) { return std::min(line.find_first_not_of(blanks, from), line.size()); };
   const std::size_t begin = next(0);
@@ -116,8 +116,8 @@ std::vector<std::string> words_and_brackets(const std::string& line) {
   return {std::istream_iterator<std::string>(words), {}};
 }
 
-/// A binary tree of which all labels are left open. A line is a tree in brackets, as in a treebank, or words alone, of
-/// which each phrase is then a word and the phrase behind it.
+/// A binary tree without labels. A line is a tree in brackets, as in a treebank, or only words: then each phrase is a
+/// word and the phrase after it.
 LabelledTree tree_of(const std::string& line, const std::string& name) {
   std::string text;  // without NUL bytes, which the reader of treebanks refuses
   for (const char c : line) c == '\0' ? text += "\xef\xbf\xbd" : text += c;

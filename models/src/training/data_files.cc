@@ -24,7 +24,7 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-/// A chosen file lies in the folder, or is named by its path, as shells complete it.
+/// A chosen file is a name in the folder, or a path, as shells complete it.
 std::filesystem::path chosen_file(const std::filesystem::path& folder, const std::string& name) {
   const std::filesystem::path in_folder = file_or_compressed(folder / name), path = file_or_compressed(name);
   if (!in_folder.empty()) return in_folder;

@@ -93,7 +93,7 @@ class ImageNetwork::Accuracy final : public Score {
 
 class ImageNetwork::ImageLearner final : public Learner {
  public:
-  /// `one_by_one` computes each image alone, and records nothing.
+  /// With `one_by_one`, computes each image alone, and records nothing.
   ImageLearner(const ImageNetwork& network, bool one_by_one) : network_(network), one_by_one_(one_by_one) {
     if (!network.graph_mode_ || one_by_one) return;
     // The ops of a device run one after the other anyway, and can be issued together.
@@ -154,7 +154,7 @@ class ImageNetwork::ImageLearner final : public Learner {
     for (std::size_t k = 0; k < network_.classifier_.parameters.size(); ++k) {
       network_.parameters_.add_gradient(network_.classifier_.parameters[k], results.at(1 + k));
     }
-    // A copy, since the next minibatch may overwrite the results before this one is waited for.
+    // A copy, because the next minibatch may overwrite the results before the caller has waited for this one.
     return apply(network_.device_, op::stop_gradient, {.in = {results.front()}});
   }
 
@@ -197,7 +197,7 @@ ImageSplit images_of(const WorkloadKind& kind, const WorkloadOptions& options) {
   if (options.data.empty()) {
     if (!options.validation_only) split.training = generate_digits(options.samples, 2 * options.seed);
     split.validation = generate_digits(std::max<std::size_t>(options.samples / 8, 1), 2 * options.seed + 1);
-    if (options.image && !has_size(split.validation, *options.image)) {  // trained on files: a blank image
+    if (options.image && !has_size(split.validation, *options.image)) {  // trained on files: use a blank image
       const auto [height, width] = *options.image;
       split.validation = {height, width, std::vector<std::uint8_t>(static_cast<std::size_t>(height * width)), {0}};
     }

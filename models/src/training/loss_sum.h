@@ -1,4 +1,4 @@
-// The losses of a training, which are waited for late, so that one minibatch is always in flight.
+// The losses of a training. Waits for them late, so that one minibatch is always in flight.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace windrow {
 
-/// The losses of an epoch. Waits for one only when the next minibatch was pushed.
+/// The losses of an epoch. Waits for a loss only when the next minibatch was pushed.
 class Trainer::LossSum {
  public:
   explicit LossSum(const std::function<void(double)>& each) : each_(each) {}
@@ -39,10 +39,10 @@ class Trainer::LossSum {
     labels_ = labels;
   }
   double sum() const { return sum_; }
-  /// The minibatch whose loss could not be had; 0 if there is none.
+  /// The minibatch whose loss failed; 0 if there is none.
   std::uint64_t failed() const { return waiting_for_; }
   std::int64_t labels() const { return labels_; }
-  /// Per label, of the minibatches whose loss was waited for; 0 without labels.
+  /// The mean per label, over the minibatches whose loss was waited for; 0 without labels.
   double mean() const { return sum_ / static_cast<double>(std::max<std::int64_t>(labels_, 1)); }
 
  private:

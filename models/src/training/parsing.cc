@@ -103,7 +103,7 @@ class ParserNetwork::ParserLearner final : public Learner {
       losses.insert(losses.end(), learned.losses.begin(), learned.losses.end());
     }
     if (losses.empty()) {
-      network_.parameters_.begin_minibatch();  // without gradients of its own: those that are kept stay
+      network_.parameters_.begin_minibatch();  // it has no gradients, and keeps the gradients of earlier parts
     } else {
       graph_.backward(losses);
     }
@@ -201,7 +201,7 @@ std::vector<std::string> usual_tags_of(const Treebank& treebank, const Vocabular
   return tags;
 }
 
-/// Of actions: see Parser::action().
+/// The axes of actions: see Parser::action().
 std::vector<NamedAxis> axes_of_parser(const Parameters& parameters, const Vocabularies& vocabularies) {
   std::vector<std::string> actions;
   for (const std::string& relation : vocabularies.at("relations")) {
@@ -233,7 +233,7 @@ Workload make_parsing(const WorkloadKind& kind, const Device& device, const Work
   const std::vector<std::string> known = vocabularies.words.words();
   const std::vector<std::string> usual =
       source.list("usual tags", [&] { return usual_tags_of(split.training, vocabularies.words); });
-  vocabularies.seen.resize(static_cast<std::size_t>(vocabularies.words.size()));  // of others only to be evaluated
+  vocabularies.seen.resize(static_cast<std::size_t>(vocabularies.words.size()));  // 0 for other sources: only evaluated
   const Vocabulary vocabulary_of_words = vocabularies.words;
   const DependencyParser parser(*parameters, std::move(vocabularies),
                                 {.word = options.size("embedding"),

@@ -14,13 +14,13 @@
 namespace windrow {
 namespace {
 
-// Where data came from.
+// Sources of data.
 const char *const from_generator = "generated", *const from_files = "read from files";
 const char *const validation_file = "validation_file", *const source_language = "source_language",
                   *const target_language = "target_language", *const image_height = "image_height",
                   *const image_width = "image_width";
 
-/// So that a model that cannot be saved is refused before its training.
+/// Refuses, before the training, a model that cannot be saved.
 void require_utf8(const Workload& workload, const Record& record) {
   try {
     record.json();
@@ -44,7 +44,7 @@ Record model_record(const Workload& workload) {
   record.set("dropout", options.dropout.element).set("word_dropout", options.dropout.word);
   record.set("vocabularies", vocabularies).set("data", options.data.empty() ? from_generator : from_files);
   if (workload.kind->translates) {
-    // The names of both files follow from this one, if it is not found again without.
+    // The names of both files follow from this one, if they are not found without it.
     const std::filesystem::path part = options.validation_file;
     if (!part.empty()) record.set(validation_file, part.filename().string());
   } else if (!options.data.empty() && (workload.kind->files.size() > 1 || !options.validation_file.empty())) {
@@ -127,10 +127,10 @@ Workload load_model(const Device& device, const std::filesystem::path& folder) {
 namespace {
 
 constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
-/// Of each row or column, its number in the other model, or `nowhere`.
+/// For each row or column, its number in the other model, or `nowhere`.
 using Origins = std::vector<std::size_t>;
 
-/// By name, or in order without a name.
+/// Matches by name; those without a name in order.
 Origins origins_of(const std::vector<std::string>& names, const std::vector<std::string>& others) {
   std::unordered_map<std::string_view, std::size_t> numbers;
   std::vector<std::size_t> unnamed;
@@ -163,7 +163,7 @@ const NamedAxis* find_axis(const Workload& workload, const std::string& paramete
   return found == axes.end() ? nullptr : &*found;
 }
 
-/// What a parameter takes from that of the same name.
+/// The elements that a parameter takes from the parameter of the same name.
 class Taking {
  public:
   Taking(const Workload& to, const Workload& from, const std::string& name)

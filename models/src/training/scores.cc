@@ -16,7 +16,7 @@ class Perplexity final : public GraphScore {
   std::vector<Metric> metrics(double mean_loss) const override { return {perplexity_of(mean_loss)}; }
 };
 
-/// The columns with the highest scores, from the first one on that may be an answer.
+/// The columns with the highest scores. Column `first` is the first one that may be predicted.
 Answers highest(Index first) {
   return [first](const Minibatch& minibatch) -> PendingAnswers {
     return [first, logits = minibatch.output("logits")] {

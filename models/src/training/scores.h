@@ -11,7 +11,7 @@
 
 namespace windrow {
 
-/// Counts answers, and the right ones among them.
+/// Counts predictions, and the right ones among them.
 struct AnswerCount {
   std::int64_t right = 0, all = 0;
 
@@ -28,13 +28,13 @@ struct AnswerCount {
 Metric perplexity_of(double mean_loss);
 std::unique_ptr<GraphScore> make_perplexity();
 
-/// Asks a minibatch for the answers of its vertices, and returns what waits for them; any number for vertices without a
-/// label.
+/// Requests the predictions ("answers") of a minibatch, and returns a function that waits for them. There is one for
+/// each vertex; for vertices without a label, it may be any number.
 using PendingAnswers = std::function<std::vector<std::int32_t>()>;
 using Answers = std::function<PendingAnswers(const Minibatch&)>;
 
-/// The share, among the vertices that have a label, of those whose label has the highest score. Labels below the first
-/// one are never answers.
+/// The share of vertices, among those that have a label, whose label has the highest score. Labels below `first` are
+/// never predicted.
 std::unique_ptr<GraphScore> make_accuracy(Index first);
 /// The accuracy for the last vertices of graphs, then the accuracy for all vertices.
 std::unique_ptr<GraphScore> make_root_accuracy();

@@ -24,16 +24,16 @@ struct Split {
   SampleSource training_source = {}, validation_source = {};
 };
 
-/// The file of the training set, and that of the validation set; the latter is empty if it is every tenth sample of the
-/// former. A value.
+/// The file of the training set, and that of the validation set. The latter is empty if every tenth sample of the
+/// former is for validation. A value.
 struct DataFiles {
   std::filesystem::path training, validation;
 };
-/// Finds the files of the kind in the folder of the options. With WorkloadOptions::validation_only, does not look for a
-/// training set that is not needed. Throws DataError if one is missing, if several have its names, and if both are one.
+/// Finds the files of the kind in the folder of the options. With WorkloadOptions::validation_only, ignores a training
+/// set that is not needed. Throws DataError if a file is missing, if several have its names, and if both are the same.
 DataFiles files_of(const WorkloadKind& kind, const WorkloadOptions& options);
 /// The file of labels beside a file of images: train-labels-idx1-ubyte beside train-images-idx3-ubyte. Throws DataError
-/// if the name does not tell it.
+/// if the name does not have this form.
 std::filesystem::path labels_of(const std::filesystem::path& images);
 /// The name of the part of parallel text that is the training or the validation set, such as "train".
 std::string training_part(const WorkloadOptions& options);
@@ -49,14 +49,14 @@ auto generate_split(const WorkloadOptions& options, Part part) {
   return split;
 }
 
-/// The split, without its training set if the options want none.
+/// The split, without the training set if WorkloadOptions::validation_only.
 template <class T>
 Split<T> validating(const WorkloadOptions& options, Split<T> split) {
   if (options.validation_only) split.training = {};
   return split;
 }
 
-/// How elements of one kind are read: from a text, whose name errors mention, or from a file.
+/// Functions that read elements of one kind: from a text, whose name errors mention, or from a file.
 template <class T>
 struct Readers {
   std::vector<T> (*text)(std::istream& in, const std::string& name);
@@ -96,17 +96,16 @@ Split<T> make_split(const WorkloadKind& kind, const Device& device, const Worklo
   return validating(options, std::move(split));
 }
 
-/// The strings of a list that each sample has, one after the other.
+/// Concatenates a list of strings that each sample has.
 template <class T, class List>
 auto all_of(const std::vector<T>& samples, List T::*list) {
   return samples | std::views::transform(list) | std::views::join;
 }
 
-/// The words of a text that is typed, which blanks separate. Throws DataError if there is none; `name` says which input
-/// it is.
+/// The words of a typed text, separated by blanks. Throws DataError if there is none; `name` identifies the input.
 std::vector<std::string> typed_words(const std::string& text, const std::string& name);
 
-/// The vocabularies of a workload: those of its options, or else made from the training set.
+/// The vocabularies of a workload: from its options or, if these have none, from the training set.
 class VocabularySource {
  public:
   explicit VocabularySource(const WorkloadOptions& options) : given_(options.vocabularies) {}
@@ -122,7 +121,7 @@ class VocabularySource {
     all_[name] = made.words();
     return made;
   }
-  /// A list that goes with a vocabulary; empty if the options have vocabularies, but no such list.
+  /// A list that belongs to a vocabulary; empty if the options have vocabularies, but no such list.
   template <class Make>
   std::vector<std::string> list(const std::string& name, Make make) {
     const auto found = given_.find(name);
@@ -137,7 +136,8 @@ class VocabularySource {
   Vocabularies all_;
 };
 
-/// The embedding in parameter `name`, whose rows have the numbers of the vocabulary, from row `first` for number 1 on.
+/// The embedding in parameter `name`. Row `first` is for number 1 of the vocabulary, and the next rows for the next
+/// numbers.
 std::optional<WordEmbedding> embedding_of(const Parameters& parameters, const std::string& name,
                                           const Vocabulary& words, std::size_t first = 1);
 
@@ -195,8 +195,8 @@ MadeSample sample_of(const VertexFunction& function, const Draft& draft, const s
 void add_samples(std::vector<MadeSample> made, std::vector<LabelledGraph>& graphs, std::vector<Sample>& samples);
 
 /// Makes the workload with the samples of both sets. `draft_of` makes a Draft of an element of the split; several
-/// threads call it. The element is freed as soon as its graph exists, so a corpus is not in memory twice but for its
-/// packed graphs, while add_samples() stores them together.
+/// threads call it. Each element is freed as soon as its graph exists, so only the graphs are in memory twice, while
+/// add_samples() packs them.
 template <class T, class DraftOf>
 Workload with_samples(GraphWorkload made, Split<T> split, DraftOf draft_of) {
   Workload& workload = made.workload;
@@ -221,7 +221,7 @@ Workload with_samples(GraphWorkload made, Split<T> split, DraftOf draft_of) {
 inline WorkloadSize hidden(Index preset) { return {"hidden", "Hidden size", preset}; }
 inline WorkloadSize embedding(Index preset) { return {"embedding", "Embedding size", preset}; }
 inline WorkloadSize layers(Index preset) {
-  // The time to make plans grows faster than the number of layers: many more would take hours.
+  // Planning time grows faster than the number of layers: many more layers would take hours.
   return {"layers", "Stacked bidirectional LSTM layers", preset, 64};
 }
 

@@ -32,7 +32,7 @@ struct TagNumbering {
         tags(from.get("tags", [&] { return Vocabulary(all_of(sentences, &TaggedSentence::tags), 1); })),
         characters(from.get("characters", [&] { return characters_of(sentences); })) {}
 
-  /// By number; that of unknown tags is empty. No model answers with it.
+  /// By number; the name of unknown tags is empty. No model predicts it.
   std::vector<std::string> tag_names() const {
     std::vector<std::string> names = tags.words();
     names.insert(names.begin(), "");
@@ -56,7 +56,7 @@ struct TagNumbering {
   }
 };
 
-/// Beside that of the words.
+/// The axes besides that of the words.
 std::vector<NamedAxis> axes_of_tagger(const Parameters& parameters, const TaggerSizes& sizes,
                                       const TagNumbering& numbering) {
   const std::vector<std::string> tags = numbering.tags.words();

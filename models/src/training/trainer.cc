@@ -50,14 +50,14 @@ void count(Trainer::Pass& pass, const std::vector<Sample>& samples, SampleNumber
   }
 }
 
-/// The places in the minibatch of each member's samples.
+/// For each member, the places of its samples in the minibatch.
 std::vector<std::vector<std::size_t>> dealt_places(const Workload& workload, SampleNumbers minibatch, int members) {
   std::vector<std::int64_t> work;
   for (const std::size_t number : minibatch) work.push_back(workload.training[number].vertices);
   return deal(work, members);
 }
 
-/// The sum, and the first failure. Waits for all of them, so that no failure is reported later.
+/// The sum of the losses, and the first failure. Waits for all losses, so that no failure is reported later.
 std::pair<double, std::exception_ptr> wait_for(const std::vector<Learner::Loss>& losses) {
   std::pair<double, std::exception_ptr> all;
   for (const Learner::Loss& loss : losses) {
@@ -174,12 +174,12 @@ Trainer::Own Trainer::differentiate(Learner& learner, SampleNumbers minibatch) {
       losses.push_back(learner.differentiate(own_));
     }
   } catch (...) {
-    parameters.number_samples({});  // they are of no other minibatch
+    parameters.number_samples({});  // the numbers apply to no other minibatch
     if (!losses.empty() && !optimiser_.between_steps()) parameters.forget_gradients();
     wait_for(losses);
     throw;
   }
-  parameters.set_minibatches(before + 1);  // of the group: also where a member has no sample to learn from
+  parameters.set_minibatches(before + 1);  // also if this member has no sample
   own.loss = sum_of(std::move(losses));
   return own;
 }
@@ -216,14 +216,14 @@ bool Trainer::room_is_scarce() const {
 void Trainer::wait_for_room() {
   if (!parallel_) device_.engine->wait_all();
   for (std::size_t i = 0; i < workload_.parameters->size() && parallel_; ++i) {
-    // Also for what reads them.
+    // Also waits for ops that read them.
     device_.engine->wait({mutate(workload_.parameters->value((*workload_.parameters)[i]).var())});
   }
 }
 
 void Trainer::step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss) {
   if (room_is_scarce()) {
-    loss.finish();  // what has no loss to give any more holds no memory
+    loss.finish();  // losses that were read hold no memory
     wait_for_room();
   }
   const SampleNumbers next = next_minibatch(most_samples);

@@ -14,7 +14,7 @@ namespace {
 
 using Pairs = std::vector<SentencePair>;
 
-/// A word counts as known if it occurs twice, so that something is learned about unknown ones.
+/// A word counts as known if it occurs twice, so that the model learns about unknown words.
 constexpr std::int64_t seen_often = 2;
 /// Longer pairs are left out of the training set: the memory for attention grows with the product of both lengths.
 constexpr std::size_t longest_trained = 150;
@@ -80,7 +80,7 @@ struct Languages {
   }
 };
 
-/// What translates, and what its translations are compared with.
+/// The translator, and the references for its translations.
 struct Translation {
   Device device;
   Parameters& parameters;
@@ -89,8 +89,8 @@ struct Translation {
   Pairs references;  // the validation set
 };
 
-/// The perplexity; the share of the target words, end marks included, that are predicted from the true words before
-/// them; and the BLEU of greedy translations.
+/// Three metrics: the perplexity; the share of target words, with end marks, that are predicted from the true words
+/// before them; and the BLEU of greedy translations.
 class TranslationScore final : public GraphScore {
  public:
   explicit TranslationScore(std::shared_ptr<const Translation> of) : of_(std::move(of)) {}

@@ -88,7 +88,7 @@ WorkloadOptions complete(const WorkloadKind& kind, WorkloadOptions options) {
   return options;
 }
 
-/// Names the languages, so that a model is not scored by text in others.
+/// Sets the languages, so that a model is not scored with text in other languages.
 void find_languages(WorkloadOptions& options) {
   const ParallelFiles files =
       find_parallel_text(options.data, options.validation_only ? validation_part(options) : training_part(options),
@@ -158,7 +158,7 @@ Workload make_workload(std::string_view name, const Device& device, const Worklo
   return workload;
 }
 
-/// Of `size` rows or columns, whose numbers from `first` on stand for these words. There may be more words.
+/// The names of `size` rows or columns; those from number `first` on stand for these words. There may be more words.
 static std::vector<std::string> names_of(Index size, std::span<const std::string> words, std::size_t first) {
   std::vector<std::string> names(static_cast<std::size_t>(size));
   const std::size_t count = std::min(words.size(), names.size() - std::min(first, names.size()));

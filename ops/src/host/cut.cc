@@ -192,7 +192,7 @@ void run_in_pieces(const Operator& op, const Kernel<float>& kernel, const Call& 
                    cut_call.run_piece(static_cast<Index>(begin), static_cast<Index>(end));
                  });
   } catch (const MisuseError&) {
-    kernel(call, memory);  // throws again, and names rows of the whole call instead of the piece
+    kernel(call, memory);  // throws again, but names rows of the whole call instead of the piece
     throw;
   }
 }

@@ -77,7 +77,8 @@ HWY_INLINE V gelu_logit_slope(V x) {
   return hn::MulAdd(constant(3 * 1.5957691216057308 * 0.044715), hn::Mul(x, x), constant(1.5957691216057308));
 }
 HWY_INLINE V gelu_of(V x) { return hn::Mul(x, logistic(gelu_logit(x))); }
-// Slopes far from 0 are those at a distance at which they are 0 and 1, since 0 * inf is not a number.
+// Far from 0, x is replaced by a value where the slopes are 0 and 1: for infinite x they would be 0 * inf, which is
+// NaN.
 HWY_INLINE V gelu_gradient_of(V far, V g) {
   const V x = limited(far, 30);
   const V v = gelu_logit(x), bend = hn::Mul(hn::Mul(x, gelu_logit_slope(x)), logistic(hn::Neg(v)));
@@ -119,7 +120,7 @@ void pow(const HostCall& k) {
 void pow_gradient(const HostCall& k) {
   const auto [power, sign] = k.attributes.values;
   map<2>(k, [power = power, sign = sign](V x, V g) HWY_ATTR {
-    // 0 * log(0) is not a number.
+    // 0 * log(0) is NaN.
     const V slope = power == 1 ? constant(1) : hn::Mul(constant(power), power_of(x, power - 1, -sign));
     return hn::Mul(g, slope);
   });
@@ -130,14 +131,14 @@ HWY_INLINE V relu_gradient_of(V y, V g) { return hn::IfThenZeroElse(hn::Le(y, co
 HWY_INLINE V square_gradient_of(V x, V g) { return hn::Mul(hn::Add(x, x), g); }
 HWY_INLINE V sqrt_gradient_of(V y, V g) { return hn::Div(g, hn::Add(y, y)); }
 HWY_INLINE V abs_gradient_of(V x, V g) {
-  const V none = hn::Mul(x, constant(0));  // a NaN stays one
+  const V none = hn::Mul(x, constant(0));  // NaN stays NaN
   return hn::IfThenElse(hn::Gt(x, constant(0)), g, hn::IfThenElse(hn::Lt(x, constant(0)), hn::Neg(g), none));
 }
 HWY_INLINE V softplus_gradient_of(V x, V g) { return hn::Mul(g, logistic(x)); }
 HWY_INLINE V log_sigmoid_gradient_of(V x, V g) { return hn::Mul(g, logistic(hn::Neg(x))); }
 HWY_INLINE V log_add_exp_gradient_of(V x, V y, V g) {
   const V none = hn::Set(d, -infinity);
-  const auto no_sum = hn::And(hn::Eq(x, y), hn::Eq(x, none));  // of which neither has a share
+  const auto no_sum = hn::And(hn::Eq(x, y), hn::Eq(x, none));  // then both gradients are 0
   return hn::Mul(g, logistic(hn::IfThenElse(no_sum, none, hn::Sub(x, y))));
 }
 // sigmoid(x) - y, without cancellation where a target is hit.

@@ -1,6 +1,6 @@
 // Products of few rows with a matrix, transposed or not, by Highway. Both matrices are read in the order in which they
-// lie. `windrow-perf train --model tree-lstm --batch 1` is sensitive to these kernels. oneDNN makes its
-// kernels when the first product needs them; with these, the first answer does not wait for that.
+// lie. `windrow-perf train --model tree-lstm --batch 1` is sensitive to these kernels. oneDNN compiles its kernels when
+// the first product needs them; with the kernels here, the first prediction does not wait for that.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "host/few_rows.cc"
 #include "hwy/foreach_target.h"
@@ -116,7 +116,7 @@ HWY_NOINLINE void multiply_plain_rows(const Product& p, Index row, Index column,
       [&](V from, float* to) HWY_ATTR { tail.store(from, to); });
 }
 
-/// In blocks of columns, which stay in the cache for the next rows of x.
+/// Multiplies by blocks of columns, which stay in the cache for the next rows of x.
 void multiply_plain_block(const Product& p) {
   constexpr std::array by_rows = {multiply_plain_rows<1>, multiply_plain_rows<2>, multiply_plain_rows<3>,
                                   multiply_plain_rows<4>, multiply_plain_rows<5>, multiply_plain_rows<6>,
@@ -132,8 +132,8 @@ void multiply_plain_block(const Product& p) {
   }
 }
 
-/// Long rows of x are summed in parts of equal length, as oneDNN's kernels for AVX-512 sum those of up to 768 elements:
-/// there a product has the same bits with few rows and with many.
+/// Long rows of x are summed in parts of equal length, as oneDNN's kernels for AVX-512 do for up to 768 elements. So
+/// with these, a product has the same bits with few rows and with many.
 void multiply_plain(const Product& p) {
   constexpr Index longest = 384;
   const Index inner = p.x.matrix.width, parts = std::max<Index>(1, (inner + longest - 1) / longest);

@@ -28,7 +28,7 @@ HWY_INLINE Norm norm_about(float centre, const float* x, Index n, double epsilon
   return {centre, 1 / std::sqrt(squares / static_cast<float>(n) + static_cast<float>(epsilon))};
 }
 
-/// The differences are from the first element, so the mean of equal elements is exact: what is left of them would be
+/// Averages the differences from the first element, so that the mean of equal elements is exact: an error would be
 /// multiplied by 1 / sqrt(epsilon).
 HWY_INLINE float mean_of(const float* x, Index n) {
   if (n == 0) return 0;

@@ -43,7 +43,8 @@ Index columns_at_once(const Product& p) {
   return (p.out.width / parts / line + 1) * line;
 }
 
-/// oneDNN makes static objects, its kernels, when a product of another kind comes. Engines rest before these end.
+/// oneDNN creates static objects, its kernels, at the first product of each kind. Engines must stop before these are
+/// destroyed.
 void note_kernels(const Product& p) {
   static std::atomic<std::uint64_t> known{0};
   const auto size = [](Index of) { return of <= 1 ? 0 : of <= 16 ? 1 : 2; };
@@ -63,8 +64,8 @@ struct SumCut {
   Index products;  // the most that are added one after the other
 };
 
-/// oneDNN adds the sums of a few hundred terms one after the other to the result, but each term by itself if the result
-/// is one row or column to which it adds the rows of a matrix.
+/// oneDNN sums a few hundred terms at a time, and adds these sums to the result one after the other. But if the result
+/// is one row or column to which it adds the rows of a matrix, it adds each term by itself.
 SumCut sum_cut_of(const Product& p) {
   const bool adds_rows =
       (p.out.rows == 1 && p.y.as == Factor::As::it_is) || (p.out.width == 1 && p.x.as == Factor::As::transposed);
@@ -95,10 +96,11 @@ void multiply_short(const Product& p) {
 
 }  // namespace
 
-// For a single long row with a transposed matrix, oneDNN is faster. The bounds are rough, and found on one machine with
-// AVX2. Batches of one are sensitive to them: `windrow-perf train --model tree-lstm --batch 1`. With a matrix that is
-// not transposed, oneDNN is about as fast, and faster where the matrix leaves the second-level cache, once it has made
-// its kernels: the bounds let a sentence be answered without them, and were found on a machine with AVX-512.
+// For a single long row with a transposed matrix, oneDNN is faster. The bounds are rough, and were measured on one
+// machine with AVX2. Batches of one are sensitive to them: `windrow-perf train --model tree-lstm --batch 1`. With a
+// matrix that is not transposed, oneDNN is about as fast once it has compiled its kernels, and faster if the matrix
+// exceeds the second-level cache. These bounds, measured on a machine with AVX-512, let a single sentence be predicted
+// without oneDNN's kernels.
 bool has_few_rows(const Product& p) {
   if (p.x.as != Factor::As::it_is) return false;
   if (p.y.as == Factor::As::it_is) return p.out.rows <= 32 && p.y.matrix.rows * p.y.matrix.width <= Index{1} << 19;

@@ -27,8 +27,8 @@ void gather(const HostCall& k) {
   }
 }
 
-/// Whether some row might be named more often than a block has rows. Counts in a table that grows with the number of
-/// indices alone, in which large numbers share places, so it may err on that side.
+/// Whether a row might be named more often than a block has rows. Counts in a table whose size depends only on the
+/// number of indices. Large numbers share entries, so the answer may be a false yes.
 bool may_repeat(Indices rows) {
   const Index all = rows.rows * rows.width;
   if (all <= rows_of_block) return false;
@@ -42,8 +42,8 @@ bool may_repeat(Indices rows) {
   return false;
 }
 
-/// Adds row r of the operand to each row of the result that row r of the indices names. A row of the result gets few
-/// rows in most calls, in order. Otherwise those of each are found first.
+/// Adds row r of the operand to each row of the result that row r of the indices names. In most calls, each row of the
+/// result gets few rows, and these are added in order. Otherwise, the rows are first grouped by row of the result.
 template <Index (*checked)(Indices, Index, Index, Index)>
 void scatter(const HostCall& k) {
   zero_unless_adding(k);
@@ -80,7 +80,7 @@ void embedding_bag(const HostCall& k) {
   }
 }
 
-/// Several matrices of the same width, with their rows counted through.
+/// Several matrices of the same width, with consecutive row numbers.
 class Stack {
  public:
   explicit Stack(std::span<const Matrix<const float>> parts) : parts_(parts) {
@@ -205,7 +205,7 @@ Index first_maximum(Matrix<const float> x, Index c, Index first, Index last) {
   return best;
 }
 
-/// Whether some row might lie in more segments than a block has rows. Errs on that side.
+/// Whether a row might lie in more segments than a block has rows. May be a false yes.
 bool may_overlap(Indices segments) {
   if (segments.rows <= rows_of_block) return false;
   Index end = 0;

@@ -157,7 +157,7 @@ void hinge(const HostCall& k) {
     const Index label = checked_label(k.indices[0], r, x.width);
     if (label < 0 || x.width == 1) return 0.0f;
     const float loss = margin + rival_of(x.row(r), x.width, label) - x.row(r)[label];
-    return loss <= 0 ? 0 : loss;  // a NaN stays one
+    return loss <= 0 ? 0 : loss;  // NaN stays NaN
   });
 }
 

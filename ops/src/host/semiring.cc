@@ -13,7 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace windrow {
 namespace HWY_NAMESPACE {
 
-/// A copy of a matrix with rows of whole vectors, since each row of it is read once for each row of a batch. The
+/// A copy of a matrix with rows of whole vectors. It pays because each row is read once for each row of a batch. The
 /// columns beyond the width hold `pad`.
 class Padded {
  public:
@@ -26,7 +26,7 @@ class Padded {
     for (Index r = 0; r < from.rows; ++r) take(r, from.row(r), from.width);
   }
   void take(Index r, const float* from, Index width) { std::copy_n(from, width, row(r)); }
-  /// Of whole vectors.
+  /// The number of columns, padded to whole vectors.
   Index columns() const { return columns_; }
   Index stride() const { return stride_; }
   float* row(Index r) { return elements_.data() + r * stride_; }
@@ -65,7 +65,7 @@ HWY_INLINE V sum_terms(Index count, Add add) {
   return hn::Load(d, sums);
 }
 
-// The largest term is subtracted for each element of the result, so the others may be smaller by any factor.
+// The largest term is subtracted for each element of the result, so other terms may be smaller by any factor.
 void log_matmul(const HostCall& k) {
   const Index inner = k.in[0].width;
   each_product(k, [&](const float* x, auto load) HWY_ATTR {
@@ -83,7 +83,7 @@ void log_matmul(const HostCall& k) {
 }
 
 /// The shares that terms have of the results of a row, times the gradients: exp(x + weight - result) * gradient. The
-/// exponentials are off by what a result has been rounded, so they are divided by their sum.
+/// rounding of `result` makes the exponentials inexact, so they are divided by their sum.
 class Shares {
  public:
   // Padded so that shares are 0 beyond the width.
@@ -99,7 +99,7 @@ class Shares {
   void take_row(Index r) {
     x_ = k_.in[0].row(r);
     result_.take(0, k_.in[2].row(r), k_.in[2].width);
-    std::replace(result_.row(0), result_.row(0) + k_.in[2].width, -infinity, infinity);  // a sum of 0 has no shares
+    std::replace(result_.row(0), result_.row(0) + k_.in[2].width, -infinity, infinity);  // a sum of 0: all shares are 0
     gradient_.take(0, k_.in[3].row(r), k_.in[3].width);
   }
 

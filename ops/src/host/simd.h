@@ -243,7 +243,7 @@ HWY_INLINE void write_scalars(const HostCall& k, Value value) {
 struct Top {
   V value, place;
 };
-/// Of load(i) for i in [first, last), which is not empty.
+/// The Top of load(i) for i in [first, last), which is not empty.
 template <class Load>
 HWY_INLINE Top top_of(Index first, Index last, Load load) {
   Top top{load(first), hn::Zero(d)};

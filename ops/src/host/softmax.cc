@@ -189,7 +189,7 @@ void smoothed_cross_entropy(const HostCall& k) {
     if (label < 0) return 0.0f;
     const ExpSum sum = exp_sum(x.row(r), x.width);
     const float loss = std::log(sum.sum) + (1 - epsilon) * (sum.top - x.row(r)[label]);
-    if (epsilon == 0) return loss;  // 0 * inf is not a number
+    if (epsilon == 0) return loss;  // 0 * inf is NaN
     const V top = hn::Set(d, sum.top);
     const auto add_below = [=](V so_far, V v) HWY_ATTR { return hn::Add(so_far, hn::Sub(top, v)); };
     const float below = sum_of(fold_row<1>({x.row(r)}, x.width, hn::Zero(d), sum.top, add_below));
@@ -223,14 +223,14 @@ void log_sum_exp(const HostCall& k) {
   });
 }
 
-/// exp(x - result) is off by what the result has been rounded, which is a lot if a large number is common to all terms.
-/// So it is divided by the sum of these.
+/// The rounding of `result` makes exp(x - result) inexact, most of all if a large number is common to all terms. So it
+/// is divided by the sum of these exponentials.
 void log_sum_exp_gradient(const HostCall& k) {
   const Index n = k.out.width;
   std::vector<float> shares(static_cast<std::size_t>(n) + hn::Lanes(d));
   for (Index r = 0; r < k.out.rows; ++r) {
     const float of_row = *k.in[1].row(r), g = *k.in[2].row(r);
-    const V result = hn::Set(d, of_row == -infinity ? infinity : of_row);  // nothing has a share in a sum of 0
+    const V result = hn::Set(d, of_row == -infinity ? infinity : of_row);  // the shares of a sum of 0 are 0
     float* share = shares.data();
     const auto add_share = [&](V so_far, V v) HWY_ATTR {
       const V e = exp_of(hn::Sub(v, result));

@@ -12,8 +12,8 @@ HWY_BEFORE_NAMESPACE();
 namespace windrow {
 namespace HWY_NAMESPACE {
 
-/// How a gradient is scaled: by one factor, without a limit or a penalty; the same with a penalty; with both; with both
-/// and by two factors.
+/// How a gradient is scaled. `plain`: by one factor. `penalised`: also with a penalty. `clipped`: also with a limit.
+/// `twice`: all of these, and by two factors.
 enum class Scaling : std::uint8_t { plain, penalised, clipped, twice };
 
 /// The largest gradient that is squared: its square is a float.
@@ -143,7 +143,7 @@ HWY_INLINE void change_row(const HostCall& k, const StepVectors& h, Index from, 
   change_row<Rule, scaling>(h, k.in[0].row(from), k.out.row(to), state, n);
 }
 
-/// Has numbers in vectors of its own, which stay in registers.
+/// Copies the numbers to local vectors, which stay in registers.
 template <class Rule, Scaling scaling>
 void step_scaled(const HostCall& k, const StepNumbers& numbers, float most) {
   const StepVectors h(numbers, most);
@@ -181,7 +181,7 @@ void step_rows_scaled(const HostCall& k, const StepNumbers& given, float most) {
   });
 }
 
-/// Calls the function for the way of scaling, with the numbers, and the largest magnitude of an element.
+/// Calls the function for the scaling that the numbers need, with the numbers and the largest magnitude of an element.
 template <class Run>
 void run_scaled(const HostCall& k, bool squares, Run plain, Run penalised, Run clipped, Run twice) {
   const StepNumbers numbers = StepNumbers::of(k.in[1].data);
@@ -232,7 +232,7 @@ void squared_norm(const HostCall& k) {
     const float* const row = k.in[0].row(r);
     const float square = row_dot_of(row, row, k.in[0].width);
     part[0] += square;
-    if (square < 0x1p66f) return;  // too little to count where the sum is too large for a float
+    if (square < 0x1p66f) return;  // too small to matter if the sum is too large for a float
     part[1] += square <= std::numeric_limits<float>::max() ? square * 0x1p-96f * 0x1p-96f
                                                            : scaled_squares_of(row, k.in[0].width);
   });

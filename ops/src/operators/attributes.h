@@ -1,4 +1,4 @@
-// What operators' attributes hold, for kernels.
+// Reads the attributes of operators, for kernels.
 #pragma once
 
 #include "windrow/ops/operators.h"

@@ -73,7 +73,7 @@ constinit const Operator binary_cross_entropy = elementwise(
 #define WINDROW_GELU_V(X) "decltype(x)(1.5957691216057308) * (" X " + decltype(x)(0.044715) * " X " * " X " * " X ")"
 constinit const Operator gelu =
     elementwise("gelu", 1, 0b1, "x / (1 + exp(-(" WINDROW_GELU_V("x") ")))", term<gelu_gradient, x, gradient>);
-// Slopes far from 0 are those at a distance at which they are 0 and 1, since 0 * inf is not a number.
+// Far from 0, x is replaced by +-30, where the slopes are 0 and 1: for infinite x they would be 0 * inf, which is NaN.
 #define WINDROW_GELU_X "(x > 30 ? 30 : x < -30 ? -30 : x)"
 #define WINDROW_GELU_FAR_V WINDROW_GELU_V(WINDROW_GELU_X)
 #define WINDROW_GELU_SLOPE_OF_V \
@@ -123,7 +123,7 @@ constinit const Operator binary_cross_entropy_gradient =
     elementwise("binary_cross_entropy_gradient", 3, 0b100, "z * ((1 - y) / (1 + exp(-x)) - y / (1 + exp(x)))");
 constinit const Operator binary_cross_entropy_target_gradient =
     elementwise("binary_cross_entropy_target_gradient", 2, 0b11, "-x * y");
-// Where both terms are -inf, neither has a share.
+// If both terms are -inf, both gradients are 0.
 constinit const Operator log_add_exp_gradient =
     elementwise("log_add_exp_gradient", 3, 0b100, "z / (1 + exp(x == y && x < 0 && x + x == x ? -x : y - x))");
 constinit const Operator div_gradient = elementwise("div_gradient", 3, 0, "-z * x / y");

@@ -28,7 +28,7 @@ template <std::optional<GradientTerm> (*... of)(const Signature&)>
 Terms terms(const Signature& s) {
   return {of(s)...};
 }
-/// Of an operator with one operand that has a gradient.
+/// The gradients of an operator with one operand that has a gradient.
 template <const Operator& op, Ref (*... in)()>
 Terms term(const Signature& s) {
   return {by<op, in...>(s)};
@@ -49,7 +49,7 @@ Type same_shape(const Operator& op, const Signature& signature);
 
 /// A column, with a row for each of the first operand.
 inline Type one_column(const Operator&, const Signature& s) { return {s.in[0].rows, 1}; }
-/// Of operands of one shape.
+/// A column, for operands of one shape.
 inline Type column_of_two(const Operator& op, const Signature& s) { return {same_shape(op, s).rows, 1}; }
 
 /// Throws shape_error with `expected` unless `fits`.

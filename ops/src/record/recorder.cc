@@ -12,7 +12,7 @@ constexpr const char* expected_in_body =
 /// The access of an op that lists a variable twice.
 AccessKind both(AccessKind a, AccessKind b) { return a == b ? a : AccessKind::mutate; }
 
-/// Throws here, as a push would, and not behind the body.
+/// Throws at the call, as a push would, and not after the body.
 void require_pushable(Engine& engine, const OpFunction& function, AccessList accesses, const PushOptions& options) {
   const auto refuse = [&](const std::string& what) {
     throw MisuseError("op '" + std::string(options.name.text()) + "' in the body of a Static " + what);
@@ -67,7 +67,7 @@ void Recorder::forget_since(const Mark& mark) {
 }
 
 std::size_t Recorder::find(const Var& var) const {
-  // From the back: most ops use what the last ones have written.
+  // From the back, because most ops use results of the last ones.
   const auto found = std::find_if(recording_.items.rbegin(), recording_.items.rend(),
                                   [&](const RecordedOps::Item& item) { return item.var == var; });
   if (found == recording_.items.rend()) return recording_.items.size();

@@ -16,7 +16,7 @@ namespace windrow {
 /// The shapes to which an operator is applied.
 Signature signature_of(const Operands& operands);
 
-/// What a recorder has noted.
+/// The ops that a recorder has noted.
 struct RecordedOps {
   /// A variable that ops access, and the buffer behind it, if there is one. The recording holds each buffer once.
   struct Item {
@@ -47,11 +47,11 @@ struct RecordedOps {
   };
   std::vector<Item> items = {};
   std::vector<Op> ops = {};
-  std::vector<Applied> applied = {};  ///< if the recorder keeps them, which keeps the tensors alive
+  std::vector<Applied> applied = {};  ///< empty unless the recorder keeps them; that keeps the tensors alive
 };
 
-/// From its construction to its end, or to finish(), its thread records what it pushes replayably to the engine, and
-/// other pushes throw. Used by that thread alone.
+/// From its construction to its end or finish(), its thread records the replayable pushes to the engine; other pushes
+/// throw. Used by that thread alone.
 class Recorder {
  public:
   enum class Keeps { functions, operators };
@@ -69,7 +69,7 @@ class Recorder {
   /// Throws MisuseError for another engine, and as Engine::push does.
   void note(Engine& engine, OpFunction function, AccessList accesses, const PushOptions& options,
             const ReplayedBuffers& buffers);
-  /// What the op that was noted last applies.
+  /// Notes the application that the last noted op makes.
   void note_applied(const Operator& op, const Operands& operands, const Tensor& out);
   /// Holds what a Static in the body returned, until finish().
   const std::vector<Tensor>& keep_results(std::vector<Tensor> results) {
@@ -83,7 +83,7 @@ class Recorder {
   void forget_since(const Mark& mark);
   /// A number that changes with each noted op that writes the variable: Engine::pushed_version() of what is recorded.
   std::size_t version(const Var& var) const;
-  /// What has been noted so far.
+  /// The ops noted so far.
   const RecordedOps& noted() const { return recording_; }
   RecordedOps finish();
 
@@ -96,13 +96,13 @@ class Recorder {
   std::size_t find(const Var& var) const;
   void hold(const std::shared_ptr<Buffer>& buffer);
 
-  /// Of the thread. Each one has a refusal.
+  /// The recorder of the thread. Each recorder has a refusal.
   static thread_local constinit Recorder* here_;
 
   Engine& engine_;
   std::deque<std::vector<Tensor>> results_;  // of Statics in the body
   const Keeps keeps_;
-  Recorder* outer_ = nullptr;  ///< the one that was here before: this one is in an op that runs meanwhile
+  Recorder* outer_ = nullptr;  ///< the previous recorder of the thread, if this one is in an op that runs meanwhile
   std::optional<PushRefusal> refusal_;
   RecordedOps recording_;
 };

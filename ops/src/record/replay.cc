@@ -24,7 +24,7 @@ void run_all(OpContext& op, std::span<OpFunction> functions) {
 
 bool writes(AccessKind kind) { return kind != AccessKind::read; }
 
-/// Whether the op's own options decide whether it runs, so that it is no part of a larger op.
+/// Whether the op's own options decide if it runs, so that it cannot become a part of a larger op.
 bool runs_alone(const Op& op) {
   const PushOptions& how = op.options;
   return how.run_always || how.stop.stop_possible() || how.deadline.time_since_epoch().count() != 0;
@@ -80,7 +80,8 @@ class Analysis {
     return "op '" + std::string(op.options.name.text()) + "' in the body of a Static ";
   }
 
-  /// A fresh run would fail for the one, and read another tensor for the other.
+  /// Refuses a tensor of the body that no op has written: a fresh run fails for it. Refuses a tensor from outside that
+  /// nobody holds: a fresh run would read another one instead.
   void check_first_uses() {
     const std::vector<std::size_t> first = first_uses(ops_, items_.size());
     for (std::size_t item = 0; item < items_.size(); ++item) {
@@ -103,7 +104,7 @@ class Analysis {
     }
   }
 
-  /// Buffers that are first written in part begin each replay with zeros, as they begin a fresh run.
+  /// A buffer whose first write is partial begins each replay with zeros, as in a fresh run.
   void insert_clears() {
     const std::vector<std::size_t> first = first_uses(ops_, items_.size());
     std::vector<Op> all;
@@ -178,7 +179,7 @@ class Analysis {
     return made;
   }
 
-  /// The places of the items in one block. All others are there for the order of the ops, and take no bytes.
+  /// The places of the `laid` items in one block. All other items only order the ops, and take no bytes.
   MemoryPlan plan_memory_of(const std::vector<std::size_t>& laid) const {
     MemoryProgram program{.order = parallel() ? StepOrder::dependences : StepOrder::serial};
     for (std::size_t item = 0; item < items_.size(); ++item) program.add(PlannedBuffer{.held = Held::throughout});
@@ -203,12 +204,12 @@ class Analysis {
     return plan_memory(program);
   }
 
-  /// Orders the launches of a graph. The items that have a byte in common are ordered within a launch. So it is enough
-  /// that the first op of the first of them, in the next launch, comes after all ops of the last one.
+  /// Orders the launches of a graph. Items that share a byte are already ordered within a launch. So it suffices that
+  /// the first op of the first such item, in the next launch, comes after all ops of the last one.
   void keep_apart(const std::vector<std::size_t>& laid, const MemoryPlan& plan) {
     const std::vector<std::size_t> first = first_uses(ops_, items_.size());
     const auto end = [&](std::size_t item) { return plan.offsets[item] + items_[item].buffer->size(); };
-    std::set<std::size_t> bounds;  // between two of them, all bytes have the same items
+    std::set<std::size_t> bounds;  // between two neighbours, all bytes belong to the same items
     for (const std::size_t item : laid) bounds.insert({plan.offsets[item], end(item)});
     std::set<std::pair<std::size_t, std::size_t>> ordered;
     for (const std::size_t byte : bounds) {
@@ -234,7 +235,8 @@ class Analysis {
     return all;
   }
 
-  /// The turn orders groups, so they list an inner item only where a failure must pass from one to another.
+  /// ReplayedOps::turn orders the groups, so they list an inner item only if a failure must pass from one group to
+  /// another.
   void find_listed(const std::vector<OpRun>& groups) {
     listed_.assign(items_.size(), parallel());
     std::vector<std::size_t> last(items_.size(), groups.size());  // by item: a group that uses it
@@ -279,8 +281,8 @@ class Analysis {
     return options;
   }
 
-  /// Of a group on a lane that captures: each run of operators, since other ops may copy from memory of the host, which
-  /// must not be captured.
+  /// On a lane that captures, adds each run of operators of the group. Other ops may copy from host memory, which must
+  /// not be captured.
   void capture_runs(const OpRun& group, std::vector<CapturedRun>& runs) const {
     Lane* const lane = engine_.lane(ops_[group.first].options.lane);
     if (parallel() || !options_.capture || dynamic_cast<CapturingLane*>(lane) == nullptr) return;
@@ -294,7 +296,7 @@ class Analysis {
   void capture(const std::vector<OpRun>& groups, const std::shared_ptr<ReplayedOps>& run, Replay& made) {
     for (const OpRun& group : groups) {
       std::vector<Access> of_all = accesses(group);
-      if (run->turn) of_all.push_back(overwrite(run->turn->var()));  // replays overlap nowhere, nor do groups
+      if (run->turn) of_all.push_back(overwrite(run->turn->var()));  // neither replays nor groups may overlap
       made.accesses += of_all.size();
       const std::size_t first_run = run->captured.size();
       capture_runs(group, run->captured);

@@ -16,9 +16,9 @@
 
 namespace windrow {
 
-/// Neighbouring functions of a recording that issue the same work each time. The first call runs them, which gives the
-/// tensors memory that they keep as long as the recording. The second one captures what they issue, and later ones
-/// issue what was captured.
+/// Neighbouring functions of a recording that issue the same work each time. The first call runs them, so that the
+/// tensors get memory, which they keep as long as the recording. The second call captures the issued work, and later
+/// calls issue the captured work.
 class CapturedRun {
  public:
   /// Of functions [first, end).
@@ -31,7 +31,7 @@ class CapturedRun {
 
  private:
   const std::size_t first_, end_;
-  bool has_memory_ = false;  // its tensors do
+  bool has_memory_ = false;  // whether its tensors have memory
   bool refused_ = false;     // the lane could not capture
   KeptWorkspaces workspaces_;
   std::unique_ptr<CapturedWork> work_;  // which uses the workspaces
@@ -45,7 +45,7 @@ struct ReplayedOps {
   std::vector<CapturedRun> captured = {};  ///< ascending
 };
 
-/// Functions [first, end) of a recording as one op; of its captured runs, those of numbers [first_run, end_run).
+/// Functions [first, end) of a recording as one op, with captured runs [first_run, end_run).
 struct ReplayedGroup {
   std::shared_ptr<ReplayedOps> of;
   std::size_t first, end, first_run, end_run;
@@ -64,9 +64,9 @@ struct Replay {
 /// How often recordings hold a buffer.
 using HeldBuffers = std::unordered_map<const Buffer*, long>;
 
-/// Buffers that were made in the body, and that only the recording holds, get places in one block for each lane's
-/// memory. `held` counts what earlier recordings hold. Throws MisuseError if an op reads such a buffer that none has
-/// written, or uses the old contents of a buffer from outside that only recordings hold; OutOfMemory.
+/// Buffers that the body made and that only the recording holds get places in one block for each lane's memory. `held`
+/// counts the holds of earlier recordings. Throws MisuseError if an op reads such a buffer that none has written, or
+/// uses the old contents of a buffer from outside that only recordings hold; OutOfMemory.
 Replay make_replay(Engine& engine, RecordedOps recording, const HeldBuffers& held, const StaticOptions& options,
                    std::source_location from);
 

@@ -59,8 +59,8 @@ void copy_input(const Device& device, const TensorOf<T>& from, const TensorOf<T>
                       {read(from.var()), overwrite(to.var())}, {.name = "input", .pushed_at = pushed_at});
 }
 
-/// A body may return its inputs, so what a call passes may lie in an input of the recording, which is overwritten
-/// before or meanwhile: such an input is saved first.
+/// A body may return its inputs, so a tensor that a call passes may be an input of the recording. Copying the inputs
+/// could overwrite it, so it is saved first.
 template <class T>
 void copy_inputs(const Device& device, const std::vector<TensorOf<T>>& given, const std::vector<TensorOf<T>>& own,
                  std::source_location from) {
@@ -81,7 +81,7 @@ void copy_inputs(const Device& device, const std::vector<TensorOf<T>>& given, co
   }
 }
 
-/// Checks StaticOptions::reads for what a body has recorded: from then on, `recorder` notes more.
+/// Checks StaticOptions::reads for the ops that a body records; these are the ones that `recorder` notes from now on.
 class ClosedBody {
  public:
   explicit ClosedBody(const Recorder& recorder)
@@ -139,7 +139,7 @@ class Static::Impl {
       try {
         return outer->keep_results(run(inputs, *outer));
       } catch (...) {
-        outer->forget_since(before);  // the outer body may go on
+        outer->forget_since(before);  // the outer body may continue
         throw;
       }
     }
@@ -149,7 +149,7 @@ class Static::Impl {
     recorded.last_call = ++calls_;
     last_ = &recorded;
     ++(replayed ? stats_.replayed : stats_.recorded);
-    if (heal_all(from)) make_room(recorded.bytes(), &recorded);  // it may have lacked memory
+    if (heal_all(from)) make_room(recorded.bytes(), &recorded);  // the failure may have been a lack of memory
     launch(recorded, inputs, from);
     return recorded.results;
   }
@@ -194,7 +194,7 @@ class Static::Impl {
       }
       for (const IntTensor& tensor : own.indices) ++held[tensor.buffer().get()];
     }
-    /// Of its memory: its inputs, the tensors inside, and those that the body made and returned.
+    /// The bytes of its memory: its inputs, the tensors inside, and those that the body made and returned.
     std::size_t bytes() const {
       std::size_t sum = replay.planned_bytes;
       for (const Tensor& tensor : own.in) sum += tensor.buffer()->size();
@@ -240,7 +240,7 @@ class Static::Impl {
   }
 
   void make_inputs(StaticInputs& own, const StaticInputs& like) const {
-    const Unrecorded once;  // the body does not make them
+    const Unrecorded once;  // the recording does not include making the inputs
     own.key = like.key;
     for (const Tensor& one : like.in) own.in.emplace_back(device_, one.rows(), one.width(), OpName("input"));
     for (const IntTensor& one : like.indices) {
@@ -268,8 +268,8 @@ class Static::Impl {
     return *kept_.emplace_back(std::move(made));
   }
 
-  /// Each recording has memory of its own. Where it is limited, the one that is called comes before others that wait
-  /// for a call, and together they take half of it at most. `called` is null if it is not kept yet.
+  /// Each recording has memory of its own. If memory is limited, all recordings together take at most half of it; the
+  /// called one is kept, and others are dropped. `called` is null if it is not kept yet.
   void make_room(std::size_t bytes, const Recorded* called) {
     if (device_.memory == nullptr) return;
     const MemoryUse use = device_.memory->use();
@@ -299,10 +299,10 @@ class Static::Impl {
   /// Returns whether something had failed.
   bool heal_all(std::source_location from) {
     const std::uint64_t failures = device_.engine->failures();
-    // A graph that is captured, or a recording, is to have the ops of the call alone.
+    // A graph that is being captured, or a recording, must contain only the ops of the call.
     if (failures == failures_seen_ || PushRefusal::refuses_or_captures(*device_.engine)) return false;
     for (const auto& recorded : kept_) heal_hidden(*recorded, from);
-    failures_seen_ = failures;  // later ones of launches that were pushed before are healed by then
+    failures_seen_ = failures;  // later failures of launches that were pushed before are healed, too
     return true;
   }
   void heal_hidden(const Recorded& recorded, std::source_location from) const {

@@ -24,7 +24,7 @@ std::vector<bool> present(const Tape::Gradients& gradients) {
   return result;
 }
 
-/// What stands for the gradient of an operand that has none: a tensor that no gradient of it could be.
+/// Stands for a missing gradient of an operand: a tensor of a shape that no gradient of it has.
 Tensor no_gradient(const Device& device, const Tensor& operand) {
   return {device, 0, operand.width() + 1, "no gradient"};
 }
@@ -104,8 +104,8 @@ class StaticBlock::Impl {
  private:
   static constexpr std::size_t backward_recordings = 4;  // for each forward one
 
-  /// A key for the caller's key and what is wanted. Numbers are not used again, so those of keys that were forgotten
-  /// belong to recordings that are dropped in time.
+  /// A key for the caller's key and the wanted gradients. Numbers are not used again, so recordings of forgotten keys
+  /// are dropped in time.
   std::uint64_t number() {
     if (numbers_.size() > most_numbers_) numbers_.clear();
     const auto [found, is_new] = numbers_.emplace(std::pair(key_, wanted_), next_number_);

@@ -121,7 +121,7 @@ class Tape::Impl {
     std::optional<Tensor> gradient = {};
     bool shared = true;  ///< whether the gradient may be another value's too, so that nothing may be added to it
   };
-  /// What the tensors of a step contained when it was noted.
+  /// The versions of the tensors of a step when it was noted.
   struct Versions {
     const Recorder* recorder;               ///< whose numbers they are, or null: the engine's
     std::vector<std::uint64_t> of_tensors;  ///< operands, index operands, results
@@ -150,8 +150,8 @@ class Tape::Impl {
     take(results);
     return made;
   }
-  /// Throws if something was written since that the gradients of the step are computed from, or if results were written
-  /// again: what used them has other values than the step computed.
+  /// Throws if a tensor from which the gradients of the step are computed was written since. Also throws if results
+  /// were written again, because later steps then used other values than this step computed.
   void require_unchanged(const TapeEntry& step) const {
     const auto& [recorder, versions] = step.versions;
     if (recorder != Recorder::here()) return;
@@ -233,7 +233,7 @@ class Tape::Impl {
   const Value* find(const Tensor& tensor) const { return const_cast<Impl*>(this)->find(tensor); }
   void add(const Tensor& tensor) { values_.emplace(tensor.buffer().get(), Value{tensor}); }
 
-  /// Before anything is pushed, since a step on a path may have no gradient.
+  /// Called before any push, because a step on a path may have no gradient.
   void find_terms(const std::vector<Tensor>& from) {
     std::unordered_map<const Buffer*, bool> on_path;  // false: noted functions may give it a gradient, or none
     for (const Tensor& result : from) on_path[result.buffer().get()] = true;
@@ -263,7 +263,7 @@ class Tape::Impl {
     return step.op->gradients(signature_of(step.operands));
   }
 
-  /// If a noted function throws, no gradient is left that lacks a part.
+  /// If a noted function throws, all gradients are dropped, because some would be incomplete.
   void go_back(std::source_location pushed_at) {
     try {
       go_through_steps(pushed_at);

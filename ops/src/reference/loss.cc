@@ -10,8 +10,8 @@
 namespace windrow::reference {
 namespace {
 
-/// The logarithm of the sum of exp(x) over a row, as a sum: in `top + log`, a large `top` takes the digits of `log`.
-/// `log` is NaN where `top` is not finite.
+/// The logarithm of the sum of exp(x) over a row, kept as two terms: in `top + log`, a large `top` would round `log`
+/// away. `log` is NaN where `top` is not finite.
 struct LogSum {
   double top, log;
   double below(double x) const { return x - top - log; }  ///< log(softmax(x))
@@ -78,7 +78,7 @@ void add_labelled(KernelTable<double>& table) {
     each_labelled(k, [&](Index r, Index, Index label) {
       const double* x = k.in[0].row(r);
       const Index other = rival(x, k.in[0].width, label);
-      return other < 0 ? 0.0 : std::max(k.attributes.values[0] + x[other] - x[label], 0.0);  // a NaN stays one
+      return other < 0 ? 0.0 : std::max(k.attributes.values[0] + x[other] - x[label], 0.0);  // NaN stays NaN
     });
   });
   table.add(op::hinge_gradient, [](const Call& k) {

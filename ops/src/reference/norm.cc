@@ -16,7 +16,7 @@ struct Normalised {
   double factor;
 };
 
-/// The differences are from the first element, so the mean of equal elements is exact.
+/// Averages the differences from the first element, so that the mean of equal elements is exact.
 double mean_of(const double* x, Index n) {
   double above = 0;
   for (Index c = 0; c < n; ++c) above += x[c] - x[0];

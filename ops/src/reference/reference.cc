@@ -66,7 +66,7 @@ void add_activations(const AddElementwise& add) {
   add(op::leaky_relu, [](Constants a, double x) { return x < 0 ? a[0] * x : x; });
   add(op::clamp, [](Constants a, double x) { return std::clamp(x, a[0], a[1]); });
   add(op::pow, [](Constants a, double x) { return power_of(x, a[0]); });
-  // Slopes far from 0 are those at a distance at which they are 0 and 1 in double, since 0 * inf is not a number.
+  // Far from 0, x is replaced by a value where the slopes are 0 and 1 in double: for infinite x they would be 0 * inf.
   add(op::gelu_gradient, [](double far, double g) {
     const double x = std::clamp(far, -100.0, 100.0);
     const double t = std::tanh(gelu_argument(x));
@@ -117,7 +117,7 @@ void add_elementwise(KernelTable<double>& table) {
   add(op::softplus_gradient, [](double x, double g) { return g / (1 + std::exp(-x)); });
   add(op::log_sigmoid_gradient, [](double x, double g) { return g / (1 + std::exp(x)); });
   add(op::log_add_exp_gradient, [](double x, double y, double g) {
-    const bool no_sum = x == y && x < 0 && std::isinf(x);  // of which nothing has a share
+    const bool no_sum = x == y && x < 0 && std::isinf(x);  // then both gradients are 0
     return g / (1 + std::exp(no_sum ? -x : y - x));
   });
   add(op::div_gradient, [](double quotient, double y, double g) { return -g * quotient / y; });

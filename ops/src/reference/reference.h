@@ -47,13 +47,13 @@ inline double dot(const double* x, Index x_step, const double* y, Index y_step, 
 /// True if `value` takes the place of `top` as the maximum: the first NaN wins, otherwise the first of the largest.
 inline bool exceeds(double value, double top) { return !std::isnan(top) && !(value <= top); }
 
-/// The share of a term in a sum of exponentials whose logarithm is `result`; nothing has a share in a sum of 0.
+/// The share of a term in a sum of exponentials whose logarithm is `result`; 0 if the sum is 0.
 inline double share_of(double term, double result) {
   constexpr double inf = std::numeric_limits<double>::infinity();
   return std::exp(term - (result == -inf ? inf : result));
 }
 
-/// What shares are divided by so that they add up to 1 if `result` has been rounded. Those of infinite terms are kept.
+/// The divisor of shares so that they add up to 1 although `result` was rounded. Shares of infinite terms are kept.
 inline double whole_of(double sum_of_shares) {
   return sum_of_shares > 0 && std::isfinite(sum_of_shares) ? sum_of_shares : 1;
 }

@@ -91,7 +91,7 @@ void remove(const fs::path& file, const FileCalls& calls) {
   if (calls.unlink(file.c_str()) != 0 && errno != ENOENT) refuse_call(file, "unlink", errno);
 }
 
-/// A name for the tensors of a step that no file has, since the manifest that is replaced names the old ones.
+/// An unused name for the tensor file of a step: the manifest that is to be replaced still names the old file.
 std::string free_name(std::uint64_t step, const std::vector<std::string>& taken) {
   std::string name = step_name(step) + std::string(tensors_ending);
   for (std::uint64_t number = 2; std::find(taken.begin(), taken.end(), name) != taken.end(); ++number) {
@@ -163,7 +163,7 @@ void CheckpointWriter::write(const CheckpointContents& contents) {
 void CheckpointWriter::delete_old(std::uint64_t written) {
   const std::vector<std::uint64_t> steps = folder_.steps();
   if (steps.size() <= options_.keep) return;
-  std::size_t newer = 0;  // which are good
+  std::size_t newer = 0;  // undamaged ones
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     if (newer >= options_.keep && *step != written) {
       remove(folder_.path() / manifest_name(*step), calls_);

@@ -51,7 +51,7 @@ bool begins(std::string_view text, const KnownFormat& known) {
   if (text.size() < with.size()) return false;
   const auto same = [&](char a, char b) { return known.format.text ? lower(a) == lower(b) : a == b; };
   if (!std::equal(with.begin(), with.end(), text.begin(), same)) return false;
-  // Text may begin with BZh, but in a file of bzip2 a digit and a number follow.
+  // Text may begin with BZh, too; in a file of bzip2, a digit and a fixed number follow.
   return with != "BZh" || (text.size() >= 10 && text.substr(4, 6) == "1AY&SY");
 }
 
@@ -59,7 +59,7 @@ bool begins(std::string_view text, const KnownFormat& known) {
 bool may_be_tensors(std::string_view bytes) {
   constexpr std::size_t before_header = 8;
   if (bytes.size() > before_header && bytes[before_header] == '{') return true;
-  // Zeros may stand there also in a frame of a pickle, and in a gzip file without a time.
+  // A pickle frame, and a gzip file without a time, can have zeros there, too.
   const auto others = {"\x80\x04\x95"sv, "\x80\x05\x95"sv, "\x1f\x8b\x08"sv};
   const bool is_other = std::ranges::any_of(others, [&](std::string_view begin) { return bytes.starts_with(begin); });
   return bytes.size() >= before_header && bytes.substr(4, 4) == "\0\0\0\0"sv && !is_other;

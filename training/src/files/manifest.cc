@@ -163,8 +163,8 @@ Manifest read_manifest(const std::filesystem::path& file, const FileCalls& calls
 }
 
 void require_same(const TensorFileSums& found, const TensorFileSums& expected, const std::string& file) {
-  // Another program may have written the same tensors in another order, with another header. Older manifests say
-  // nothing of the shapes but by the header.
+  // Another program may have written the same tensors in another order, with another header. Older manifests have only
+  // the checksum of the header.
   if (expected.shapes && found.shapes != expected.shapes) {
     refuse_checksum(file + ": header", found.shapes.value_or(0), *expected.shapes);
   }

@@ -117,7 +117,7 @@ void OpenFile::read(std::span<std::byte> to, std::uint64_t offset) const {
 void OpenFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const auto written = repeat_if_interrupted([&] { return calls_.write(file_, bytes.data(), bytes.size()); });
-    if (written == 0) errno = EIO;  // or the loop might never end
+    if (written == 0) errno = EIO;  // otherwise the loop might never end
     if (written <= 0) refuse("write");
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
@@ -202,7 +202,7 @@ std::unique_ptr<OpenFile> open_beside(const fs::path& target, unsigned mode, con
 WholeFile::WholeFile(const fs::path& path, const FileCalls& calls)
     : calls_(calls), target_(path), mode_(mode_of(path, calls)) {
   if (mode_) target_ = without_links(path, calls);
-  // Never more open than the old file, not even for a moment.
+  // The new file never has more permissions than the old one, not even for a moment.
   file_ = open_beside(target_, mode_ ? *mode_ & 0777 : 0666, calls);
   temporary_ = file_->path();
 }
@@ -225,7 +225,7 @@ void WholeFile::commit() {
 }
 
 std::string read_whole_file(const fs::path& path, std::size_t most_bytes, const FileCalls& calls) {
-  const OpenFile file(path, {.flags = O_RDONLY | O_NONBLOCK}, calls);  // or opening a pipe would wait for its writer
+  const OpenFile file(path, {.flags = O_RDONLY | O_NONBLOCK}, calls);  // else opening a pipe would wait for a writer
   const std::uint64_t size = file.regular_size();
   if (size > most_bytes) {
     throw FileError(shown(path) + ": has " + std::to_string(size) + " bytes; expected at most " +

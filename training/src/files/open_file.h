@@ -44,7 +44,7 @@ class OpenFile {
   void write(std::span<const std::byte> bytes);
   void set_mode(unsigned mode);
   void sync();
-  /// As sync(), for a folder. A file system that cannot do this has nothing to report.
+  /// As sync(), for a folder. No error if the file system cannot do this.
   void sync_folder();
   /// Locks the file against others, in this process too, until it is closed. False if it is locked already.
   bool lock();

@@ -153,7 +153,7 @@ class RecordBuilder : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  /// A list or record of which the end has not come.
+  /// A list or record whose end has not been read.
   struct Open {
     std::variant<RecordValue::List, Record> content;
     std::string place;

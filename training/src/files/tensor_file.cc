@@ -259,7 +259,7 @@ std::uint32_t sum_of(const OpenFile& file, const StoredTensor& tensor) {
   return sum.value();
 }
 
-/// Of a text that does not depend on the order of the tensors. `shapes`: what described() gives, by name.
+/// The checksum of a text that does not depend on the order of the tensors. `shapes`: what described() gives, by name.
 std::uint32_t sum_of_shapes(const std::map<std::string, std::string>& shapes) {
   Crc32c sum;
   for (const auto& [name, shape] : shapes) {
@@ -294,7 +294,7 @@ TensorFileSums write_tensor_file(const std::filesystem::path& path, const Tensor
 }
 
 TensorFile::TensorFile(const std::filesystem::path& path, const FileCalls& calls)
-    : path_(path),  // O_NONBLOCK, or opening a pipe would wait for its writer
+    : path_(path),  // O_NONBLOCK: otherwise, opening a pipe would wait for its writer
       file_(std::make_unique<OpenFile>(path, OpenFlags{.flags = O_RDONLY | O_NONBLOCK}, calls)),
       bytes_(file_->regular_size()) {
   const HeaderPlace place{.file = shown(path), .header_bytes = header_bytes(*file_, bytes_), .file_bytes = bytes_};

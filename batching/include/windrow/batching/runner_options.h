@@ -37,9 +37,9 @@ struct Optimisations {
 struct RunnerOptions {
   /// The most unfinished minibatches when a call returns, including its own; at least 1. Each holds its memory.
   int ahead = 2;
-  /// The most groups of samples that run concurrently, at least 1. There are fewer if a group would have less work than
-  /// about `group_flops` floating point operations (at least 1; all vertices count as much as the most expensive ones),
-  /// and at most two if batches would be narrow, since that costs more than further workers gain.
+  /// The most groups of samples that run concurrently, at least 1. There are fewer if a group would have less than
+  /// about `group_flops` floating point operations (at least 1; each vertex counts as the most expensive one). There
+  /// are at most two if batches would be narrow, because that costs more than further workers gain.
   int groups = 8;
   std::int64_t group_flops = 80'000'000;
   /// Target work of an op, in floating point operations: smaller pieces of work are combined, larger ones are divided.

@@ -6,19 +6,19 @@
 //
 // Contract
 //   Calls    A group has size() members, each with a rank, a device and a communicator. A collective is called once by
-//            each member. Members make the same calls in the same order, with the same shapes; the engine orders each
-//            call with the member's other ops by the accesses of its tensors, so a call returns at once. Calls whose
-//            tensors are ready at all members may overlap, and may finish in any order.
+//            each member. Members make the same calls in the same order, with the same shapes. A call pushes ops and
+//            returns at once; the engine orders them with the member's other ops by the accesses of the tensors. Calls
+//            whose tensors are ready at all members may overlap, and may finish in any order.
 //   Numbers  Results have the same bits for any policy, number of workers and timing. Elements are combined in a fixed
 //            tree over the ranks (LocalGroup), or as the library does it (mpi.h, nccl.h).
-//   Errors   A member whose tensor is poisoned takes part in the call all the same: the call fails at all members, and
-//            poisons what it was to write. Calls that differ between members fail at all of them, too. Both give
-//            a CommError (see there for how to catch it) and leave later calls as they are. If a member does not call
-//            within `patience`, the group is broken (after `tell_after` it logs who waits for whom): this call and all
-//            later ones fail with a CommError that names the members that are missing. The errors of all calls that
-//            fail for one reason nest one exception (std::nested_exception). A call in a capture or in the body of a
-//            Static throws MisuseError, and counts as not made: it could not be repeated. If a member's communicator
-//            has ended, calls that lack its part fail, exchange() and barrier() among them, and other calls go on.
+//   Errors   A call fails at all members if a tensor of one of them is poisoned, or if their calls differ. It then
+//            poisons the tensors that it was to write; later calls are not affected. The error is a CommError; see
+//            there for how to catch it. If a member does not call within `patience`, the group is broken: this call and
+//            all later ones fail with a CommError that names the missing members. (After `tell_after`, a line in the
+//            log says who waits for whom.) The errors of all calls that fail for one reason nest one exception
+//            (std::nested_exception). A call in a capture or in the body of a Static throws MisuseError and does not
+//            count, because it could not be repeated. If a member's communicator has ended, calls that need its part
+//            fail, also exchange() and barrier(); other calls go on.
 //   Threads  One at a time for each communicator.
 //            No thread of an engine waits in a collective. exchange() and barrier() wait in the thread that calls them,
 //            so they are not for ops.
@@ -52,14 +52,14 @@ class CommError : public Error {
 };
 
 /// A CommError that another member reports to the user, so this one need not be printed. The reporter is the member
-/// that has called abort(); or, if a process is missing, the one of the lowest rank among those that wait for it.
+/// that called abort() or, if a process is missing, the lowest rank that waits for it.
 class PeerError : public CommError {
  public:
   using CommError::CommError;
 };
 using ToldError [[deprecated("its name is PeerError")]] = PeerError;
 
-/// After a member has called Communicator::abort(), which reports the cause.
+/// Thrown after another member has called Communicator::abort() and so reports the cause.
 class AbortError : public PeerError {
  public:
   using PeerError::PeerError;
@@ -67,12 +67,13 @@ class AbortError : public PeerError {
 
 struct CollectiveOptions {
   OpName name = {};  ///< the call's kind if empty
-  /// Of its ops; see PushOptions. Of all_reduce, reduce and broadcast calls with a priority or with parts that are
-  /// ready at all members, that of the highest priority begins first. All members give the same priority.
+  /// Priority of the call's ops; see PushOptions. Among all_reduce, reduce and broadcast calls with a priority or with
+  /// parts, the one of the highest priority that is ready at all members begins first. All members give the same
+  /// priority.
   int priority = 0;
-  /// For the same calls: moves the tensors in parts of so many bytes, so that a call of higher priority waits for a
-  /// part and not for a whole call; 0: in one part. A multiple of 4, the same at all members. Another number may round
-  /// sums otherwise (mpi.h). LocalGroup moves nothing, and has no parts.
+  /// For the same calls: moves the tensors in parts of this many bytes, so that a call of higher priority waits for a
+  /// part and not for a whole call; 0: in one part. A multiple of 4, the same at all members. It may affect the
+  /// rounding of sums (mpi.h). LocalGroup moves nothing and ignores it.
   std::size_t part_bytes = 0;
   std::source_location pushed_at = std::source_location::current();
 };
@@ -81,8 +82,8 @@ namespace comm {
 class Member;
 }
 
-/// A handle of one member. Tensors lie in the memory of its device or of the host. Members throw MisuseError for a rank
-/// that the group lacks, for tensors whose shapes do not fit the call, for tensors of one call that overlap, and as
+/// A handle of one member. Tensors lie in the memory of its device or of the host. Calls throw MisuseError for a rank
+/// that the group lacks, and for tensors that overlap or whose shapes do not fit the call. Otherwise they throw as
 /// Engine::push does.
 class Communicator {
  public:
@@ -101,8 +102,9 @@ class Communicator {
   void all_reduce(std::span<const Tensor> tensors, Combine combine = Combine::sum,
                   const CollectiveOptions& options = {}) const;
   void all_reduce(const IntTensor& tensor, Combine combine = Combine::sum, const CollectiveOptions& options = {}) const;
-  /// The same out of place: `to`, of the shape of `from`, becomes the combination, and `from` is only read. All members
-  /// use this form. Dense tensors are not copied before the back end sees them; MPI and NCCL may copy inside.
+  /// The same out of place: writes the combination to `to`, which has the shape of `from`; `from` is only read. All
+  /// members must use this form. Dense tensors are not copied before the back end sees them; MPI and NCCL may copy
+  /// inside.
   void all_reduce(const Tensor& from, const Tensor& to, Combine combine = Combine::sum,
                   const CollectiveOptions& options = {}) const;
   void all_reduce(const IntTensor& from, const IntTensor& to, Combine combine = Combine::sum,
@@ -116,7 +118,7 @@ class Communicator {
   /// Block r of `to`, which has size() blocks of from.rows() rows, becomes `from` of member r.
   void all_gather(const Tensor& from, const Tensor& to, const CollectiveOptions& options = {}) const;
   void all_gather(const IntTensor& from, const IntTensor& to, const CollectiveOptions& options = {}) const;
-  /// `to` becomes the combination of the members' blocks of number rank(); `from` has size() blocks of to.rows() rows.
+  /// Writes to `to` the combination of block rank() of all members; `from` has size() blocks of to.rows() rows.
   void reduce_scatter(const Tensor& from, const Tensor& to, Combine combine = Combine::sum,
                       const CollectiveOptions& options = {}) const;
   /// Block r of `to` becomes block rank() of `from` of member r; both have size() blocks of equally many rows.
@@ -126,7 +128,7 @@ class Communicator {
   void send(const Tensor& tensor, int to, const CollectiveOptions& options = {}) const;
   void recv(const Tensor& tensor, int from, const CollectiveOptions& options = {}) const;
 
-  /// Exchanges numbers between the calling threads, at once and apart from all ops: returns those of all members, by
+  /// Exchanges numbers between the calling threads, independently of all ops. Returns the numbers of all members, by
   /// rank. Each member passes equally many. Waits for the other members' calls. Throws CommError as collectives do.
   /// Members of one process call it from different threads.
   std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers) const;
@@ -134,11 +136,11 @@ class Communicator {
   /// and Engine::wait_all() do.
   void barrier() const;
 
-  /// Begins to measure for how long calls of this member are under way: from the moment when their tensors are ready
-  /// here until they have finished, so also while other members are not ready. Applies to later calls, by all copies of
-  /// this handle.
+  /// Begins to measure how long calls of this member are under way: from the moment when their tensors are ready here
+  /// until they have finished. That includes the wait for other members. Applies to later calls, by all copies of this
+  /// handle.
   void time_calls() const;
-  /// What was measured so far. Calls that overlap count once; exchange() and barrier() do not count. Any thread may
+  /// The time measured so far. Calls that overlap count once; exchange() and barrier() do not count. Any thread may
   /// call it, after time_calls().
   std::chrono::nanoseconds time_in_calls() const;
 
@@ -150,10 +152,11 @@ class Communicator {
  private:
   Device device_;
   std::shared_ptr<comm::Member> member_;
-  std::shared_ptr<void> presence_;  // of all copies of this handle: its end tells the group that no call will follow
+  std::shared_ptr<void> presence_;  // of all copies of this handle: when it ends, the group knows that no call will
+                                    // follow
 };
 
-/// A number of a text, for exchange(): equal in all processes, and different for different texts as good as always. Not
+/// A hash of a text, for exchange(): the same in all processes, and almost always different for different texts. Not
 /// negative.
 std::int64_t fingerprint(std::string_view text);
 

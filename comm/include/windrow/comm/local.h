@@ -18,14 +18,14 @@ struct LocalGroupOptions {
   std::chrono::nanoseconds tell_after = std::chrono::seconds(30);
 };
 
-/// A group with a member for each device. The last op of a call that becomes ready combines the tensors of all members
-/// where they lie; tensors in a device's memory are copied to the host's and back.
+/// A group with a member for each device. The op of a call that becomes ready last combines the tensors of all members
+/// in place; tensors in a device's memory are copied to the host's and back.
 ///
-/// The tensors of different members lie in buffers of their own: members whose tensors share one would wait for each
-/// other, as ops that write one buffer do, until the group breaks.
+/// The tensors of different members must lie in different buffers. Ops that write one buffer run one after the other,
+/// so members that share a buffer would wait for each other until the group breaks.
 ///
-/// A handle of the communicators. With EngineOptions::check, ops of one member write tensors of others, which the check
-/// takes for an error: leave it off.
+/// A handle of the communicators. Do not use it with EngineOptions::check: ops of one member write tensors of others,
+/// which the check reports as an error.
 class LocalGroup {
  public:
   /// Throws MisuseError without devices, and for times that are not positive.

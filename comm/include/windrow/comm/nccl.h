@@ -16,13 +16,14 @@
 namespace windrow {
 
 struct NcclOptions {
-  /// How long a call may take from the moment when the first member's tensors are ready, or the work that writes them
-  /// is issued; see communicator.h.
+  /// How long a call may take after the first member's tensors are ready, or the work that writes them is issued; see
+  /// communicator.h.
   std::chrono::nanoseconds patience = std::chrono::minutes(10);
   /// As LocalGroupOptions::tell_after, for members of one process. In a group of processes, `exchange` and
   /// `announcements` have a limit of their own.
   std::chrono::nanoseconds tell_after = std::chrono::seconds(30);
-  /// How long NCCL may take to abort when the group is broken, and to end, before it is left alone.
+  /// How long NCCL may take to abort when the group is broken, and to end. After that, a thread that is stuck in NCCL
+  /// is left alone.
   std::chrono::nanoseconds answer = std::chrono::seconds(1);
 };
 
@@ -30,17 +31,17 @@ struct NcclOptions {
 /// Tensors in the members' devices stay there: NCCL runs on streams of the group, behind the work that the tensors
 /// depend on. Tensors in the host's memory are copied to the devices and back.
 ///
-/// A thread of the group makes all calls, by non-blocking communicators; another one watches it, and has NCCL abort the
-/// calls if one fails or takes too long. Then all members get an error. If NCCL does not abort within `answer`, the
-/// error says so: the devices may then still write the tensors, and the program should end.
+/// A thread of the group makes all calls, with non-blocking communicators. A second thread watches it: if a call fails
+/// or takes too long, it makes NCCL abort the calls, and all members get an error. If NCCL does not abort within
+/// `answer`, the error says so: the devices may then still write the tensors, and the program should end.
 ///
 /// A handle of the communicators. Sums are added in the order that NCCL chooses. Maxima of floats pass through the
 /// host's memory, since NCCL would lose a NaN.
 class NcclGroup {
  public:
-  /// Waits until NCCL has connected the devices. Throws MisuseError without devices, for one that is not of CUDA, for
-  /// times that are not positive, and if there is no plug-in or no NCCL; CommError if NCCL fails, for example since two
-  /// members have one device.
+  /// Waits until NCCL has connected the devices. Throws MisuseError without devices, for a device that is not of CUDA,
+  /// for times that are not positive, and if there is no plug-in or no NCCL. Throws CommError if NCCL fails, for
+  /// example because two members share a device.
   explicit NcclGroup(const std::vector<Device>& devices, NcclOptions options = {});
   /// The member of this process. `exchange` and `announcements` are groups of all processes, such as two groups of an
   /// MpiWorld, and must serve nothing else. `exchange` serves Communicator::exchange(), send(), recv() and maxima of

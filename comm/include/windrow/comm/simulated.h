@@ -35,23 +35,24 @@ struct NetworkModel {
   Time gap{200};                        ///< for which a message occupies its sender, besides its bytes
   std::size_t window_bytes = 4u << 20;  ///< see MpiOptions
 
-  int messages(int members) const;  ///< of a part, one after the other
+  int messages(int members) const;  ///< the number of messages of a part, one after the other
   Time gaps(int members) const;
   Time transfer(int members, std::size_t bytes) const;
   Time delay(int members) const;
 };
 
-/// What the network did, up to now. A value.
+/// The use of the network so far. A value.
 struct NetworkUse {
   std::uint64_t calls = 0, parts = 0;
   NetworkModel::Time transfer{0};  ///< sum over parts
-  NetworkModel::Time busy{0};      ///< for which at least one part was under way
+  NetworkModel::Time busy{0};      ///< time with at least one part under way
 };
 
 /// A group on one simulated network, with a device for each member. Only all_reduce is simulated; other calls fail.
 /// Calls begin as those of MpiWorld do, with the same queue for those with a priority or parts; announcements and
 /// decisions take no time. No element is read or written, and tensors need no memory: Device::memory gives places that
-/// must not be touched. Members are alike: exchange() returns what this member passes, as often as there are members.
+/// must not be touched. exchange() assumes that all members pass the same numbers: it returns size() copies of those of
+/// this member.
 ///
 /// A handle of the communicators. The clock must live longer.
 class SimulatedGroup {

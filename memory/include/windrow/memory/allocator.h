@@ -34,7 +34,7 @@ class Allocator;
 /// Means no limit of bytes.
 inline constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
 
-/// What an allocator has given away and what it holds, in bytes. A value.
+/// The bytes that an allocator has given away and those that it holds. A value.
 struct MemoryUse {
   std::size_t live = 0;            ///< allocated, and not freed
   std::size_t peak_live = 0;       ///< the most that were live at one moment
@@ -71,8 +71,8 @@ class Reclaimable {
 /// Memory that the host cannot access belongs to a device. One ordered lane of the device orders its use: ops of this
 /// lane call allocate() and deallocate() while they issue work. An op may deallocate memory that queued work of the
 /// lane still uses. So the allocator may give the memory to later work of the same lane at once, but must wait for the
-/// lane before it gives the memory to anyone else. deallocate() is called outside such ops after the lane was removed
-/// or the engine has ended (all work of the lane is done then), and when a pool returns what it keeps.
+/// lane before it gives the memory to anyone else. deallocate() is also called outside such ops: when a pool returns
+/// what it keeps, and after the lane was removed or the engine has ended (all work of the lane is done then).
 ///
 /// Threads: every member may be called from any thread.
 class Allocator {
@@ -89,20 +89,20 @@ class Allocator {
   /// Frees an allocation; `bytes` must be the value that was passed to allocate().
   virtual void deallocate(std::byte* start, std::size_t bytes) noexcept = 0;
 
-  // Copies between this memory and the host's, for ops. On a device they issue work on `lane`, which is the op's, and
-  // return; the host's memory must stay valid, and what is copied from it unchanged, until the op's point is reached.
-  // The implementations of this class are for memory that the host can access: `lane` is ignored, and the work is done
-  // when they return. Those of a device throw Error if the work cannot be issued, for a null lane, and for a lane that
-  // is not the device's.
+  // Copies between this memory and the host's, for ops. On a device they issue work on `lane`, the op's lane, and
+  // return. Until the op's point is reached, the host's memory must stay valid, and its bytes unchanged if they are the
+  // source. The implementations of this class are for memory that the host can access: `lane` is ignored, and the work
+  // is done when they return. Those of a device throw Error if the work cannot be issued, for a null lane, and for a
+  // lane that is not the device's.
   virtual void upload(Lane* lane, std::byte* to, const std::byte* from_host, const CopyShape& shape);
   virtual void download(Lane* lane, std::byte* to_host, const std::byte* from, const CopyShape& shape);
   /// Sets bytes to zero.
   virtual void clear(Lane* lane, std::byte* start, std::size_t bytes);
   /// The host's memory from which, and to which, copies are fastest: pinned memory for a GPU.
   virtual std::shared_ptr<Allocator> staging();
-  /// At least so many bytes for work of another ordered lane of the device than the one that orders this memory: an op
-  /// of `lane` calls it, and issues the work that uses the bytes before the next such call for the lane. Null for the
-  /// lane that orders this memory, and on the host: there allocate() serves. Throws OutOfMemory, and Error for a lane
+  /// Returns at least `bytes` bytes for work on an ordered lane other than the one that orders this memory. An op of
+  /// `lane` calls it, and issues the work that uses the bytes before the next such call for the lane. Returns null for
+  /// the lane that orders this memory, and on the host: use allocate() there. Throws OutOfMemory, and Error for a lane
   /// that is not the device's.
   virtual std::byte* workspace_beside(Lane* lane [[maybe_unused]], std::size_t bytes [[maybe_unused]]) {
     return nullptr;
@@ -112,8 +112,8 @@ class Allocator {
   virtual MemoryUse use() const { return {}; }
   /// Returns cached memory until at most `keep` bytes are cached, or until the rest is in pieces that are partly live.
   virtual void trim(std::size_t keep) noexcept { static_cast<void>(keep); }
-  /// From now on, an allocation that finds no memory asks this to free some before it fails; those that were added
-  /// first, or have not been asked for long, come first. Without effect on an allocator that is no Pool.
+  /// From now on, an allocation that finds no memory asks `what` to free some before it fails. The reclaimable that was
+  /// asked or added least recently comes first. Only a Pool implements this; other allocators ignore it.
   virtual void add_reclaimable(std::weak_ptr<Reclaimable> what) { static_cast<void>(what); }
 };
 
@@ -138,13 +138,13 @@ class DividingAllocator : public Allocator {
   const std::shared_ptr<Allocator> below_;
 };
 
-/// The host's memory: from the C++ runtime's heap, and large pieces from the system, which gets them back when they are
-/// freed.
+/// The host's memory. Small pieces come from the C++ runtime's heap. Large pieces come from the system, and return to
+/// it when they are freed.
 std::shared_ptr<Allocator> host_allocator();
 
-/// The same in whole pages, for EngineOptions::check, which sees undeclared reads of whole pages only. host_device()
-/// uses it where the engine checks; give it to your own buffers and pools there. Each allocation is a system call and
-/// takes a page at least, so it is not for other uses. While an op runs, a system call outside the op on bytes of this
+/// The same in whole pages, for EngineOptions::check, which detects undeclared reads only of whole pages. host_device()
+/// uses it if the engine checks; give it to your own buffers and pools then. Each allocation is a system call and takes
+/// a page at least, so it is not for other uses. While an op runs, a system call outside the op on bytes of this
 /// memory, such as writing them to a file, may fail with EFAULT.
 std::shared_ptr<Allocator> page_allocator();
 

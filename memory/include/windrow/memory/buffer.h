@@ -15,16 +15,16 @@
 //   Order    The engine orders ops by the accesses that they declare on the buffer's variable; nothing else orders
 //            them.
 //   Devices  A buffer in a device's memory has an ordered lane of this device. The op that writes it first, and so
-//            allocates the memory, must be an op of this lane, and the freeing op is one too. Both are done when their
-//            work is issued: memory is used again in the order of the lane, and nobody waits for the device. Other
+//            allocates the memory, must be an op of this lane, and the freeing op is one too. Both ops finish when
+//            their work is issued: the lane orders later uses of the memory, so nobody waits for the device. Other
 //            lanes of the device may access the buffer between the two.
 //   Graphs   A buffer that is created and destroyed inside a capture belongs to the graph: each launch allocates its
 //            memory at the first write, and frees it where the buffer was destroyed. A buffer from outside that is
 //            destroyed inside a capture is freed by the graph's only launch or, if the graph is never launched, with
 //            the graph.
 //   Errors   If a write finds no memory, OutOfMemory is thrown inside the op, so the variable is poisoned. With
-//            EngineOptions::check, buffers are watched: an op that changes bytes without declaring it fails and, in
-//            memory of page_allocator(), one that reads them, too.
+//            EngineOptions::check, buffers are watched: an op that changes bytes without declaring it fails. In memory
+//            of page_allocator(), so does an op that reads them without declaring it.
 //   Threads  A buffer may be created, moved and destroyed from any thread, by one thread at a time. Its bytes may be
 //            accessed by ops that declare it, or between a wait and the next push that conflicts.
 #pragma once
@@ -56,22 +56,23 @@ class Bytes {
   std::byte* write(Lane* lane = nullptr) const;
   /// As write(), but the first call sets all bytes of the buffer to zero.
   std::byte* write_cleared(Lane* lane = nullptr) const;
-  /// As write(), but if this is the first call, EngineOptions::check does not watch these bytes: for ops that divide
-  /// the buffer among themselves, and so write parts of it concurrently with read access only.
+  /// As write(), but if this is the first call, EngineOptions::check does not watch these bytes. For ops that declare
+  /// only read access and concurrently write different parts of the buffer.
   std::byte* write_unwatched(Lane* lane = nullptr) const;
   /// For ops that read. Throws MisuseError if no op has written the buffer.
   const std::byte* read(Lane* lane = nullptr) const;
   /// For ops that mutate and need the old contents. Throws MisuseError if no op has written the buffer.
   std::byte* update(Lane* lane = nullptr) const;
-  /// What owns the memory, and copies between it and the host's.
+  /// The allocator, which owns the memory and copies between it and the host's.
   Allocator& memory() const;
-  /// Frees the memory, which the next write allocates again. Returns whether there was any; EngineOptions::check keeps
-  /// what it watches. The caller ensures that no op that was pushed with the variable is pending (EngineUse::is_idle),
-  /// and that none is pushed meanwhile. In a device's memory, an op of the buffer's lane calls it.
+  /// Frees the memory, which the next write allocates again. Returns whether memory was freed; memory that
+  /// EngineOptions::check watches is not. The caller ensures that no op that was pushed with the variable is pending
+  /// (EngineUse::is_idle), and that none is pushed meanwhile. In a device's memory, an op of the buffer's lane calls
+  /// it.
   bool release() const noexcept;
 
-  // For an op on the host that ends while something outside of the engine goes on to use the memory, such as a message
-  // that cannot be called off. The present memory is never freed, and EngineOptions::check goes on to watch it.
+  // For an op on the host that ends while something outside of the engine still uses the memory, such as a message that
+  // cannot be cancelled. The present memory is never freed, and EngineOptions::check continues to watch it.
 
   /// For ops that overwrite or mutate: moves the buffer, with its contents, to other memory. Throws OutOfMemory; then
   /// the buffer stays where it is.
@@ -130,8 +131,8 @@ struct BufferAs {
 /// once. Nobody else may retire the variable: the memory would never be freed.
 class Buffer {
  public:
-  /// Allocates no memory yet. Throws MisuseError if there is no engine or no allocator, for a lane of another engine,
-  /// and unless the lane is an ordered one for a device's memory, and a host lane for the host's.
+  /// Allocates no memory yet. Throws MisuseError if there is no engine or no allocator, and for a lane of another
+  /// engine. A device's memory needs an ordered lane, and the host's a host lane; others throw MisuseError, too.
   Buffer(EngineRef engine, std::shared_ptr<Allocator> memory, std::size_t bytes, VarName name = OpName("buffer"),
          LaneId lane = host_lane);
   Buffer(Buffer&& other) noexcept;
@@ -142,13 +143,13 @@ class Buffer {
   Engine& engine() const { return *engine_; }
   /// Empty if the buffer was moved from.
   Var var() const { return var_; }
-  /// In bytes.
+  /// The size in bytes.
   std::size_t size() const { return size_; }
   /// The lane on which the memory is allocated and freed.
   LaneId lane() const { return lane_; }
   /// Throw MisuseError if the buffer was moved from.
   Bytes bytes() const;
-  /// As many objects as the buffer has room for.
+  /// The buffer as objects of type T, as many as fit.
   template <class T>
   BufferAs<T> as() const {
     return {var_, bytes(), size_ / sizeof(T)};
@@ -174,8 +175,8 @@ inline auto overwrite(const Buffer& buffer) { return overwrite(buffer.as<std::by
 inline auto commute(const Buffer& buffer) { return commute(buffer.as<std::byte>()); }
 
 /// Allocates several buffers in one block of memory. The block is allocated by the first write to any of the buffers,
-/// and freed when all of them and the arena are gone. (In later launches of a graph, a buffer that ends in the graph
-/// counts from its first write on.)
+/// and freed when all of them and the arena are gone. (In later launches of a graph, a buffer that the graph destroys
+/// counts only from its first write on.)
 ///
 /// An owner. Its buffers may outlive it, and are independent for the engine. Threads: one at a time.
 class Arena {
@@ -190,10 +191,10 @@ class Arena {
   /// A buffer of the next `bytes` bytes, rounded up to the memory's alignment, and at least as many. Throws MisuseError
   /// if less is left.
   Buffer cut(std::size_t bytes, VarName name = OpName("buffer"));
-  /// Makes a buffer of the same memory and lane, which no op has written yet, lie from byte `offset` of the arena on.
-  /// Buffers that are laid, unlike those that are cut, may have bytes in common: then the caller must order the ops
-  /// that use them. EngineOptions::check does not watch their bytes. Throws MisuseError if the buffer does not fit
-  /// there, or has another memory or lane.
+  /// Moves a buffer of the same memory and lane, which no op has written yet, to byte `offset` of the arena. Unlike
+  /// buffers that are cut, buffers that are laid may share bytes; then the caller must order the ops that use them.
+  /// EngineOptions::check does not watch their bytes. Throws MisuseError if the buffer does not fit there, or belongs
+  /// to another memory or lane.
   void lay(Buffer& buffer, std::size_t offset);
   /// Bytes not yet cut.
   std::size_t left() const { return size_ - used_; }

@@ -2,8 +2,8 @@
 //
 // Small requests, up to 256 KiB, are rounded up to size classes, four per power of two, so at most a fifth of a piece
 // is unused. A freed piece is kept for the next request of its class, and costs a few instructions. A large request
-// gets the smallest free block that is large enough, what remains of that block stays free, and a freed block becomes
-// one with its free neighbours. So large requests of varying sizes, such as those of minibatches, use the same memory.
+// gets the smallest free block that is large enough. The rest of that block stays free, and a freed block is merged
+// with its free neighbours. So large requests of varying sizes, such as those of minibatches, use the same memory.
 //
 // Requests up to 2 MiB share segments: they often live long, as parameters and their gradients do, and would keep the
 // rest of a larger segment from serving the next minibatch.
@@ -30,7 +30,7 @@ struct PoolOptions {
   /// Deprecated, without effect: requests of all sizes share segments.
   std::size_t largest_piece = unlimited;
   /// How long an allocation that would fail waits for other threads to free memory; nanoseconds::max() means without a
-  /// limit. It blocks its thread, and on one that runs ops the frees themselves, if there is no other.
+  /// limit. It blocks its thread. If that is the only thread that runs ops, the ops that free memory are blocked, too.
   std::chrono::nanoseconds patience{0};
   /// How fast the allocator below is, which decides how segments are taken from it; see Pool.
   enum class Below : std::uint8_t {
@@ -55,11 +55,11 @@ struct PoolStats {
 /// the size of the request, but at least 1 MiB, and all unused segments up to its size are released: less memory is
 /// unused, and segments are allocated more often.
 ///
-/// A request that the limit does not admit beside what is in use, and beside what earlier requests wait for, is refused
-/// at once. If another one meets the limit, or the allocator below fails, everything unused goes back. If the request
-/// still fails, OutOfMemory says the bytes requested, the bytes in use, and the limit or the error of the allocator
-/// below. Before that it asks what was added by add_reclaimable() to free memory, and then, with
-/// PoolOptions::patience, waits for memory to be freed.
+/// If a new segment would exceed the limit, or if the allocator below fails, the pool returns all unused memory and
+/// tries again. It does not try if the request, the bytes in use and those promised to earlier requests together exceed
+/// the limit. A request that finds no memory asks the objects of add_reclaimable() to free some, and then waits for up
+/// to PoolOptions::patience. After that, OutOfMemory states the bytes requested, the bytes in use, and the limit or the
+/// error of the allocator below.
 ///
 /// Of a device's memory, a pool serves one ordered lane (see Allocator): it gives freed memory to later work of that
 /// lane without waiting for it.
@@ -80,7 +80,7 @@ class Pool final : public DividingAllocator {
   /// Returns unused segments to the allocator below until at most `keep` bytes are kept; then trims that allocator to
   /// the rest.
   void trim(std::size_t keep = 0) noexcept override WINDROW_EXCLUDES(growing_, mutex_);
-  /// Bytes in use are live; cached are what is kept, and what the allocator below has cached.
+  /// `live` counts the bytes in use; `cached` counts the kept bytes, and those that the allocator below has cached.
   MemoryUse use() const override WINDROW_EXCLUDES(mutex_);
   PoolStats stats() const WINDROW_EXCLUDES(mutex_);
   void add_reclaimable(std::weak_ptr<Reclaimable> what) override WINDROW_EXCLUDES(mutex_);
@@ -89,7 +89,7 @@ class Pool final : public DividingAllocator {
   static std::size_t rounded(std::size_t bytes);
 
  private:
-  /// By size, then by address.
+  /// Ordered by size, then by address.
   using FreeBlocks = std::set<std::pair<std::size_t, std::byte*>>;
   struct Block {
     std::size_t bytes;
@@ -104,13 +104,13 @@ class Pool final : public DividingAllocator {
   std::size_t counted(std::size_t bytes) const;
   std::size_t segment_for(std::size_t bytes) const;
 
-  /// For the request: a kept piece, or a free block, divided if it is larger. Null if there is none.
+  /// Takes a kept piece or a free block for the request; divides a larger block. Null if there is none.
   std::byte* take_kept(std::size_t wanted) WINDROW_REQUIRES(mutex_);
   std::byte* take_free(std::size_t bytes, bool shared) WINDROW_REQUIRES(mutex_);
   std::byte* count_taken(std::byte* start, std::size_t bytes) WINDROW_REQUIRES(mutex_);
   /// How much more the limit admits beside what is in use and promised.
   std::size_t admitted() const WINDROW_REQUIRES(mutex_) { return limit_ - stats_.in_use - promised_; }
-  /// Takes memory from below for the request.
+  /// Takes memory from the allocator below for the request.
   std::byte* grow(std::size_t wanted) WINDROW_EXCLUDES(growing_, mutex_);
   /// The same for a request that the limit admits, and that is counted as promised until it gets its memory.
   std::byte* grow_by(std::size_t wanted) WINDROW_EXCLUDES(growing_, mutex_);
@@ -121,16 +121,16 @@ class Pool final : public DividingAllocator {
   std::string over_limit(std::size_t bytes, std::size_t taken) const;
 
   void put_free(Blocks::iterator block) noexcept WINDROW_REQUIRES(mutex_);
-  /// Makes the block, which is free, one with the next one if that is free and of the same segment.
+  /// Merges the block, which is free, with the next one if that is free and of the same segment.
   void join_next(Blocks::iterator block) noexcept WINDROW_REQUIRES(mutex_);
   void free_kept_pieces() noexcept WINDROW_EXCLUDES(mutex_);
-  /// Returns unused segments of `from` to `to` bytes while more than `keep` bytes are kept.
+  /// While more than `keep` bytes are kept, returns unused segments of `from` to `to` bytes to the allocator below.
   void give_back(std::size_t from, std::size_t to, std::size_t keep) noexcept WINDROW_REQUIRES(growing_)
       WINDROW_EXCLUDES(mutex_);
-  /// The same for all sizes, at last with the kept pieces made free.
+  /// The same for all sizes; if that is not enough, first makes the kept pieces free.
   void give_back_all(std::size_t keep) noexcept WINDROW_REQUIRES(growing_) WINDROW_EXCLUDES(mutex_);
-  /// Waits until memory was freed after `frees` frees, and sets the number. False if there is none to wait for, or not
-  /// in time.
+  /// Waits until the number of frees exceeds `frees`, and sets `frees` to it. False if there is nothing to wait for, or
+  /// at the deadline.
   bool wait_for_free(std::uint64_t& frees, std::chrono::steady_clock::time_point deadline) WINDROW_EXCLUDES(mutex_);
 
   const std::size_t limit_;
@@ -138,7 +138,7 @@ class Pool final : public DividingAllocator {
   const bool fast_below_;
   const std::string name_;
 
-  // Held while the allocator below is called, which mutex_ never is. So one segment at a time is taken or goes back,
+  // Held while the allocator below is called; mutex_ is not held then. So one segment at a time is taken or returned,
   // and in_use + kept never exceed the limit.
   Mutex growing_;
   mutable Mutex mutex_;  // taken after growing_

@@ -1,15 +1,15 @@
 // Beam search: finds probable sequences of a model that writes word by word. Each hypothesis is a state of the model,
-// which the program continues as lazy expressions; what the hypotheses of all tasks compute shares batches.
+// which the program continues as lazy expressions. The computations of the hypotheses of all tasks share batches.
 //
 //   windrow::LazyTask<std::vector<windrow::Hypothesis>> write(const Model& model, windrow::LazyExpr start) {
 //     const auto step = [&](const windrow::LazyExpr& state, std::int32_t word) { return model.step(state, word); };
 //     co_return co_await windrow::beam_search(start, step, {.width = 5});
 //   }
 //
-// Every step continues the hypotheses by each word, and keeps the most probable ones. A hypothesis that ends is set
-// aside, and the beam is narrower by one from then on (Sutskever, Vinyals and Le 2014; Bahdanau, Cho and Bengio 2015).
-// Since longer sequences are less probable, ended hypotheses are compared by their log-probability divided by a power
-// of their length.
+// Every step continues the hypotheses by each word, and keeps the most probable ones. A hypothesis that ends is stored,
+// and the beam is then narrower by one (Sutskever, Vinyals and Le 2014; Bahdanau, Cho and Bengio 2015). Since longer
+// sequences are less probable, ended hypotheses are compared by their log-probability divided by a power of their
+// length.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -24,7 +24,7 @@ namespace windrow {
 struct BeamSearchOptions {
   std::size_t width = 1;        ///< hypotheses at a time; 1 is greedy search, which takes the best word at each step
   double length_power = 1;      ///< 0 compares log-probabilities themselves
-  std::size_t longest = 10000;  ///< words without the end mark; a longer hypothesis is made to end
+  std::size_t longest = 10000;  ///< words without the end mark; a longer hypothesis is forced to end
   std::int32_t begin = 1, end = 2;  ///< the marks, as in SentenceVocabulary
 };
 
@@ -46,10 +46,10 @@ class Beam {
   /// The last word of hypothesis i, or the begin mark. Precondition: i < open().
   std::int32_t last_word(std::size_t i) const;
   /// Continues the hypotheses. `log_probabilities` has a row for each, with an element for each word. Returns, for each
-  /// hypothesis that is open then, the one that it continues. The begin mark is never written. Throws Error if a
-  /// log-probability is not a number.
+  /// hypothesis that is open afterwards, the number of the one that it continues. The begin mark is never written.
+  /// Throws Error if a log-probability is NaN.
   std::vector<std::size_t> advance(const std::vector<std::vector<float>>& log_probabilities);
-  /// Those that have ended: at most `width`, the one with the highest score first.
+  /// The hypotheses that have ended: at most `width`, the one with the highest score first.
   std::vector<Hypothesis> ended() const;
 
  private:
@@ -58,9 +58,9 @@ class Beam {
   std::vector<Hypothesis> open_{1}, ended_;
 };
 
-/// Searches from a state. `step` records how a word continues a state, and returns the new state and a row of the
-/// log-probabilities of the words that may follow: a pair, of a type that can be copied and a LazyExpr. Its handles end
-/// with the hypotheses that are dropped. Returns Beam::ended(). Throws as Beam and LazyExpr::value do.
+/// Searches from a state. `step` records how a word continues a state. It returns a pair: the new state, of a type that
+/// can be copied, and a LazyExpr of the row of log-probabilities of the next word. When a hypothesis is dropped, its
+/// handles are, too. Returns Beam::ended(). Throws as Beam and LazyExpr::value do.
 template <class State, class Step>
 LazyTask<std::vector<Hypothesis>> beam_search(State start, Step step, BeamSearchOptions options) {
   Beam beam(options);

@@ -60,8 +60,8 @@ class WordCounts {
   std::vector<std::pair<std::string, std::int64_t>> counts_;  // each word with its count
 };
 
-/// Maps words to numbers. A value, whose copies share memory; const members may be called from any thread. One that was
-/// moved from can only be assigned to, or end.
+/// Maps words to numbers. A value, whose copies share memory; const members may be called from any thread. A vocabulary
+/// that was moved from can only be assigned to or destroyed.
 class Vocabulary {
  public:
   /// The number of all unknown words; they share one, so that something can be learned about them.
@@ -76,11 +76,11 @@ class Vocabulary {
       Words&& words, std::int64_t at_least)
       : Vocabulary(counts_of(std::forward<Words>(words)), at_least) {}
 
-  /// A vocabulary of these words, numbered from 1 on: what words() gave. Throws MisuseError for an empty word, or one
-  /// that occurs twice.
+  /// A vocabulary of words that words() returned, numbered from 1 on. Throws MisuseError for an empty word, or one that
+  /// occurs twice.
   explicit Vocabulary(const std::vector<std::string>& words);
 
-  /// In the order of their numbers.
+  /// The words in the order of their numbers.
   std::vector<std::string> words() const;
   /// For the document of a checkpoint (checkpoint.h), and back. A checkpoint with a word that is not UTF-8 cannot be
   /// written. of() throws FileError for another record.
@@ -102,9 +102,8 @@ class Vocabulary {
   std::shared_ptr<const WordCounts::Numbers> numbers_;
 };
 
-/// Divides a word into its characters, that is, UTF-8 code points, so that an accented letter is one character however
-/// many bytes it takes. A byte that is not part of a valid code point is a character by itself, so any text can be
-/// divided.
+/// Divides a word into its characters, which are UTF-8 code points: an accented letter is one character, however many
+/// bytes it takes. A byte outside of a valid code point is a character by itself, so any text can be divided.
 std::vector<std::string_view> characters(std::string_view word);
 
 // Sentences: plain, or with a tag for each word; read from text or generated.
@@ -134,8 +133,8 @@ std::vector<TaggedSentence> read_tagged_sentences(const std::filesystem::path& f
 
 /// Generates the text of sentences of an artificial language, as long as those of the Penn Treebank: 21 words on
 /// average, at most 75. It has 10,000 words, including "<unk>" and "N"; the frequency of the r-th is about proportional
-/// to 1/(r + 1.8) (Zipf). It can be learned: half of the words are one of four preferred successors of the word before.
-/// The same seed gives the same text; the language is the same for all seeds.
+/// to 1/(r + 1.8) (Zipf). A model can learn it: half of the words are one of four preferred successors of the word
+/// before. The same seed gives the same text; the language is the same for all seeds.
 std::string generate_sentences(std::size_t sentences, std::uint64_t seed);
 
 /// Generates the text of tagged sentences, as long as those of WikiNER (23 words on average), with the same share of
@@ -174,14 +173,14 @@ std::vector<LabelledTree> read_treebank(const std::filesystem::path& file);
 /// neutral label have none (-1). Drops trees whose root is neutral.
 std::vector<LabelledTree> with_two_labels(std::vector<LabelledTree> trees);
 
-/// Generates the text of a treebank that resembles the Stanford one in the number of words per tree and in how vertices
-/// divide them, hence in depth and in the number of vertices per level. Its labels can be learned: a word is good, bad
-/// or neutral, or it negates or intensifies what follows, and a vertex's label follows from its children. The same seed
-/// gives the same text.
+/// Generates the text of a treebank that resembles the Stanford one. Trees have similar numbers of words, and vertices
+/// divide them similarly, so depths and the numbers of vertices per level are similar, too. A model can learn its
+/// labels: a word is good, bad or neutral, or it negates or intensifies the phrase after it, and a vertex's label
+/// follows from its children. The same seed gives the same text.
 std::string generate_treebank(std::size_t trees, std::uint64_t seed);
 
-/// The vocabulary of the words that occur at least `at_least` times in these trees. With 2, the words that occur once
-/// are unknown, so that something is learned about unknown words.
+/// The vocabulary of the words that occur at least `at_least` times in these trees. With 2, words that occur once count
+/// as unknown, so that a model learns about unknown words.
 Vocabulary vocabulary_of(const std::vector<LabelledTree>& trees, std::int64_t at_least = 1);
 /// The tree's graph with the additional index "word": the number of the word, -1 for vertices without one.
 GraphData numbered(const LabelledTree& tree, const Vocabulary& vocabulary);
@@ -211,11 +210,11 @@ struct ListOpsTree {
   std::int32_t value = 0;  ///< the label of the root
 };
 
-/// Reads one tree per line, preceded by its value and a tab, which may both be missing, or followed by a tab and its
-/// value, as in Long Range Arena (Tay et al. 2021), whose first line names the columns. Round brackets, which the
-/// published data put around the beginnings of lists, are ignored, but must match. Blank lines and a byte order mark
-/// are ignored. Throws DataError if the stream cannot be read, if there is no tree, or if a tree is malformed or does
-/// not have the stated value. Errors mention `name`.
+/// Reads one tree per line. Its value and a tab may precede it. A tab and its value may also follow it, as in Long
+/// Range Arena (Tay et al. 2021), whose first line names the columns. Round brackets, which the published data put
+/// around the beginnings of lists, are ignored, but must match. Blank lines and a byte order mark are ignored. Throws
+/// DataError if the stream cannot be read, if there is no tree, or if a tree is malformed or does not have the stated
+/// value. Errors mention `name`.
 std::vector<ListOpsTree> read_listops(std::istream& in, const std::string& name);
 /// The same from a file. Throws DataError also if it is not a regular file or cannot be opened.
 std::vector<ListOpsTree> read_listops(const std::filesystem::path& file);
@@ -261,8 +260,8 @@ struct DependencySentence {
 
 /// Reads all sentences. Ignores comments, lines of ranges such as 1-2 (whose words follow), fields that
 /// DependencySentence does not have, a byte order mark, and extra blank lines. Throws DataError if the stream cannot be
-/// read, if there is no sentence, and for malformed or misordered lines, heads that do not exist, words that are their
-/// own head, and basic dependencies that are not a tree. Errors mention `name`.
+/// read, if there is no sentence, and for malformed or misordered lines. Also throws it for heads that do not exist,
+/// words that are their own head, and basic dependencies that are not a tree. Errors mention `name`.
 std::vector<DependencySentence> read_conllu(std::istream& in, const std::string& name);
 /// The same from a file, which may be compressed (.gz). Throws DataError also if it is not a regular file or cannot be
 /// opened.
@@ -292,8 +291,8 @@ GraphData enhanced_graph(const DependencySentence& sentence);
 GraphData enhanced_graph(const DependencySentence& sentence, const Vocabulary& relations);
 
 /// Generates the text of projective sentences from a small grammar, 12 words on average. The same seed gives the same
-/// text. It can be learned: a form has one tag; a verb's form determines whether it takes an object or another verb; a
-/// preposition's form determines whether it attaches to the noun or to the verb before it. Enhanced dependencies have
+/// text. A model can learn it. A form has one tag. A verb's form determines whether it takes an object or another verb.
+/// A preposition's form determines whether it attaches to the noun or to the verb before it. Enhanced dependencies have
 /// no cycles. In them conjuncts share heads, and verbs share subjects, so one word in twenty has several heads.
 std::string generate_conllu(std::size_t sentences, std::uint64_t seed);
 
@@ -323,9 +322,10 @@ struct NamedBytes {
   std::string name;
 };
 
-/// Reads images (three dimensions) and their labels (one dimension). Throws DataError if a file cannot be read, is
-/// shorter or longer than its header says, has other elements than bytes or other dimensions, or contains no image; if
-/// an image is larger than 4096 pixels a side; if there are not as many labels as images; and for a label above 9.
+/// Reads images (three dimensions) and their labels (one dimension). Throws DataError if a file cannot be read, if its
+/// length differs from its header, if its elements are not bytes or its dimensions differ, or if it contains no image.
+/// Also throws it for an image over 4096 pixels a side, if there are not as many labels as images, and for a label
+/// above 9.
 LabelledImages read_idx(NamedBytes images, NamedBytes labels);
 /// The same from files. Throws DataError also if one is not a regular file or cannot be opened.
 LabelledImages read_idx(const std::filesystem::path& images, const std::filesystem::path& labels);

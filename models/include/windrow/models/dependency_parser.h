@@ -6,15 +6,15 @@
 //   windrow::LazyGraph graph(host, parameters, {.use = windrow::LazyOptions::For::inference});
 //   std::vector<windrow::DependencyTree> trees = parser.parse(graph, windrow::read_conllu("dev.conllu"));
 //
-// Each sentence is a coroutine that follows its own scores; what the coroutines compute is batched across sentences.
-// Training uses a dynamic oracle (Goldberg and Nivre 2013). An action is right if it loses no arc that could still be
-// reached, and gives the right relation. If the best right action does not score higher than the best wrong one by a
-// margin of 1, the difference of their scores is minimised. The sentence then continues with the one that scores
-// higher, as it must at test time, or sometimes with the wrong one (DependencyParserOptions::explore).
+// Each sentence is a coroutine that follows its own scores; the computations of the coroutines are batched across
+// sentences. Training uses a dynamic oracle (Goldberg and Nivre 2013). An action is right if it loses no arc that could
+// still be reached, and gives the right relation. If the best right action does not score higher than the best wrong
+// one by a margin of 1, the difference of their scores is minimised. The sentence then continues with the one that
+// scores higher, as it must at test time, or sometimes with the wrong one (DependencyParserOptions::explore).
 //
 // Each tree has one root. As Universal Dependencies require, parse() gives a word the relation "root", or a kind of it
-// such as "root:x", if and only if its head is 0, unless the treebank has no such relation or no other. Training lets
-// such actions compete, which makes better parsers.
+// such as "root:x", if and only if its head is 0. (This does not apply if the treebank has no such relation, or no
+// other.) Training does not enforce this rule, which makes better parsers.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -41,12 +41,12 @@ struct DependencyParserOptions {
   double explore = 0.1;
 };
 
-/// What a parser knows of its treebank. A value.
+/// The data of its treebank that a parser keeps. A value.
 struct DependencyVocabularies {
   Vocabulary words, tags, relations;
   std::vector<std::int64_t> seen;  ///< for learn(): how often each word occurs, by its number
 
-  /// Of a treebank, without empty nodes.
+  /// Makes the vocabularies of a treebank, without its empty nodes.
   static DependencyVocabularies of(const std::vector<DependencySentence>& treebank);
 };
 

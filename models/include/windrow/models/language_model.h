@@ -1,12 +1,12 @@
-// A language model: an LSTM that predicts each word of a text from those before it; and a SentenceModel, which scores
-// sentences, and draws some, with one that was trained on sentences or on running text.
+// A language model: an LSTM that predicts each word of a text from those before it. A SentenceModel scores and draws
+// sentences with a language model that was trained on sentences or on running text.
 //
 //   windrow::SentenceModel sentences(host, parameters, model, words);
 //   std::vector<double> log_probabilities = sentences.score({{{5, 8, 3}}});
 //   std::vector<std::vector<std::int32_t>> drawn = sentences.sample({}, {.texts = 10, .temperature = 0.8});
 //
-// Each sentence begins after the end mark of another one. The sentences of a call are one minibatch. Those that are
-// drawn keep their states: a step of all of them is one batch, and the words before it are not read again.
+// Each sentence begins after the end mark of another one. The sentences of a call are one minibatch. Drawn sentences
+// keep their states, so a step of all of them is one batch, and does not read earlier words again.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -26,7 +26,7 @@ namespace windrow {
 struct LanguageModelSizes {
   Index vocabulary, embedding, hidden;
   DropoutRates dropout = {};  ///< of words, and of the states that predict words
-  /// Whether the table of embeddings is the matrix of the classifier, too (Press and Wolf 2017).
+  /// Whether the table of embeddings is also the matrix of the classifier (Press and Wolf 2017).
   bool tied = false;
 };
 
@@ -58,7 +58,7 @@ class LanguageModel {
     return (head_ ? matmul(read, *head_) : matmul_nt(read, words_)) + head_bias_;
   }
 
-  /// The same network, without dropout: for cells, which cannot drop.
+  /// The same network without dropout, for cells, which do not support it.
   LanguageModel without_dropout() const {
     LanguageModel same = *this;
     same.sizes_.dropout = {};
@@ -77,14 +77,14 @@ class LanguageModel {
   Parameter head_bias_;
 };
 
-/// A value. Each text has random numbers of its own, by the seed and the number of the text.
+/// A value. The random numbers of a text depend only on the seed and on the number of the text.
 struct SamplingOptions {
   std::size_t texts = 1;
   std::size_t first = 1;  ///< the number of the first text
   std::uint64_t seed = 1;
   /// Log-probabilities are divided by it before words are drawn; 0 takes the most probable word.
   double temperature = 1;
-  std::size_t longest = 100;  ///< words drawn for a text, which ends there if it has not ended before
+  std::size_t longest = 100;  ///< the most words that are drawn for a text
 };
 
 /// An owner. Uses the values that parameters have at each call, without dropout. Sentences are numbers of words,
@@ -103,9 +103,9 @@ class SentenceModel {
   /// The log-probability (natural logarithm) of each sentence: of all its words and the end mark. Waits. Throws
   /// MisuseError for numbers out of range.
   std::vector<double> score(std::span<const Words> sentences);
-  /// Draws SamplingOptions::texts sentences that begin with these words, and returns what follows. Waits. The same
-  /// draws for any number of workers, and of texts. Throws MisuseError for numbers out of range, and a temperature that
-  /// is negative or not finite; Error if a probability is not a number.
+  /// Draws SamplingOptions::texts sentences that begin with these words, and returns the words after them. Waits. The
+  /// draws do not depend on the number of workers or of texts. Throws MisuseError for numbers out of range, and for a
+  /// temperature that is negative or not finite; Error if a probability is NaN.
   std::vector<Words> sample(const Words& start, const SamplingOptions& options);
 
  private:

@@ -2,9 +2,9 @@
 //
 // Names of parameters: a block that was made with NAME names its parameters "NAME ROLE", as parameter_name() does, so
 // Lstm(parameters, "encoder", ...) adds "encoder in", "encoder recurrent" and "encoder bias". A role is a word, or
-// several joined by _ (Gru's "recurrent bias" is older than this rule). A block within a block has the name
-// "NAME PART". Tree-LSTMs may have no name; then a parameter's name is its role. Checkpoints contain these names, so a
-// role never changes.
+// several joined by _ (Gru's "recurrent bias" is older than this rule). A block within a block is named "NAME PART".
+// Tree-LSTMs may have no name; then a parameter's name is its role. Checkpoints contain these names, so a role never
+// changes.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -47,8 +47,8 @@ struct DropoutRates {
 
 /// A handle to its parameters.
 ///
-/// The product with the input is separate from that with the state, since the input often depends on no child: then it
-/// is computed for all steps at once.
+/// The product with the input is separate from the product with the state: if the input depends on no child, its
+/// product is computed for all steps at once.
 class Lstm {
  public:
   struct Sizes {
@@ -98,9 +98,9 @@ class Lstm {
 
 /// A handle to its parameters.
 ///
-/// The reset gate is applied to the product of the state, and not to the state before it, so one product serves all
-/// gates (the second variant of Cho et al., which cuDNN and PyTorch compute). As for Lstm, the product with the input
-/// is separate from that with the state.
+/// The reset gate is applied to the product of the state instead of the state, so one product serves all gates. This is
+/// the second variant of Cho et al., which cuDNN and PyTorch compute. As for Lstm, the product with the input is
+/// separate from that with the state.
 class Gru {
  public:
   struct Sizes {
@@ -149,8 +149,8 @@ class Gru {
 //   const auto among_all = attend(DotAttention(), own, {v.each(h), own}, {v.each(h), own});  // children and itself
 //   const auto of_two = attend(DotAttention(), own, {left, right}, {left, right});
 //
-// A score tells how well a key fits a query; the result is the sum of the values by the softmax of the scores. What
-// depends on the query alone is computed once, by project().
+// A score tells how well a key fits a query; the result is the sum of the values by the softmax of the scores.
+// project() computes the part that depends only on the query, once.
 
 /// Scores by the dot product of a query and a key of one width, divided by the root of the width (Vaswani et al. 2017).
 /// Keys and values are not copied for each query. A value.
@@ -188,9 +188,9 @@ class AdditiveAttention {
   Parameter query_, key_, score_;
 };
 
-/// Attends to lists of one length, which are not empty; a key of edges needs a value of edges. `masks`, of width 1, are
-/// added to the scores, if there are any: -1e30 hides a key, 0 does not. For expressions of any kind. Zero for a vertex
-/// without children whose keys are all of edges. Throws MisuseError for other lengths and widths.
+/// Attends to lists of equal length, which are not empty; a key of edges needs a value of edges. `masks`, of width 1,
+/// are added to the scores, if there are any: -1e30 hides a key, 0 does not. For expressions of any kind. The result is
+/// zero for a vertex without children if all keys are of edges. Throws MisuseError for other lengths and widths.
 template <class Attention, class Expression>
 requires std::same_as<Expression, Expr> || std::same_as<Expression, LazyExpr> Expression
 attend(const Attention& attention, const Expression& query, ListOf<std::type_identity_t<Expression>> keys,
@@ -220,9 +220,9 @@ Expr attend(const Attention& attention, const Expr& query, const Expr& keys, con
 // A linear-chain conditional random field over the tags of a sequence (Lafferty, McCallum and Pereira 2001), for vertex
 // functions and lazy expressions.
 //
-// The score of a sequence of tags is the sum of the emissions of its tags, of the transitions between neighbours, and
-// of the start and stop scores of its ends. The loss of a sequence is the logarithm of the sum of exp(score) over all
-// sequences of tags, minus the score of the gold sequence:
+// The score of a sequence of tags is the sum of the emissions of its tags, the transitions between neighbours, and the
+// start and stop scores. The loss of a sequence is the logarithm of the sum of exp(score) over all sequences of tags,
+// minus the score of the gold sequence:
 //
 //   LazyExpr alpha = crf.first(emissions[0]), gold = crf.first_score(emissions[0], tag[0]);
 //   for (t = 1; t < n; ++t) {
@@ -231,8 +231,9 @@ Expr attend(const Attention& attention, const Expr& query, const Expr& keys, con
 //   }
 //   loss = crf.log_partition(alpha) - (gold + crf.last_score(tag[n - 1]));
 //
-// Decoding replaces the sums by maxima (Viterbi 1967): best_first(), best_next() and came_from() for each word but the
-// first, best_last() behind the last one. The host follows the results back from there: before().
+// Decoding replaces the sums by maxima (Viterbi 1967). Call best_first() for the first word, best_next() and
+// came_from() for each other word, and best_last() after the last one. Then the host follows the results back, by
+// before().
 
 /// A handle to its parameters. Emissions have a column for each tag. Tags are index operands, and not -1.
 class Crf {
@@ -249,10 +250,10 @@ class Crf {
   Expression next(const Expression& alpha, const Expression& emissions) const {
     return log_matmul(alpha, transitions_) + emissions;
   }
-  /// Of width 1, from the last word.
+  /// Takes the alpha of the last word. Of width 1.
   auto log_partition(const auto& alpha) const { return log_matmul(alpha, stop_); }
 
-  // What a word adds to the score of the gold sequence, and what its end adds; of width 1.
+  // The terms that a word, and the end, add to the score of the gold sequence; of width 1.
   auto first_score(const auto& emissions, const auto& tag) const { return pick(emissions + start_, tag); }
   auto next_score(const auto& emissions, const auto& before, const auto& tag) const {
     return pick(emissions + embedding(transitions_, before), tag);

@@ -1,11 +1,12 @@
-// Models in checkpoints: what `windrow train --save` writes beside the parameters, and how a model is made from it.
+// Models in checkpoints: the data that `windrow train --save` writes beside the parameters, and functions that make a
+// model from them.
 //
 //   windrow::Engine engine;
 //   const windrow::Workload model = windrow::load_model(windrow::host_device(engine), "run");
 //   const std::vector<std::string> lines = {"It works"};
 //   for (const windrow::Prediction& prediction : model.network->predict(lines)) ...
 //
-// Fine-tuning: a model that begins with the weights of a trained one, whose words and labels may be others.
+// Fine-tuning: a model starts from the weights of a trained one, whose words and labels may differ.
 //
 //   const windrow::Workload trained = windrow::load_model(host, "run");
 //   windrow::Workload workload = windrow::make_workload("bilstm", host, {.data = "other"});
@@ -33,10 +34,10 @@ namespace windrow {
 /// The document of such checkpoints. It has a record "model".
 inline const RecordFormat training_format{.name = "windrow training", .newest_version = 1};
 
-/// The record "model" of a workload that is trained. Throws DataError if its words are not UTF-8, which a record needs.
+/// The record "model" of a workload. Throws DataError if its words are not UTF-8, which a record needs.
 Record model_record(const Workload& workload);
 
-/// What a checkpoint knows of its model. A value.
+/// The data of its model in a checkpoint. A value.
 struct SavedModel {
   std::string name;         ///< of the workload
   WorkloadOptions options;  ///< with the vocabularies, without a folder of data
@@ -44,44 +45,44 @@ struct SavedModel {
 };
 /// Throws FileError for a checkpoint of something else.
 SavedModel saved_model(const SavedCheckpoint& checkpoint);
-/// The same for use without data: its options ask for one generated sample, which is not used. Throws likewise.
+/// The same for inference without data: the options ask for one generated sample, which is not used. Throws likewise.
 SavedModel model_alone(const SavedCheckpoint& checkpoint);
 
 /// Why none of a folder's checkpoints could be loaded, in one line.
 std::string why_no_checkpoint(const std::filesystem::path& folder, const NewestCheckpoint& newest);
 
-/// Makes the workload with the parameters of the checkpoint, for use and not for more training. Throws as
+/// Makes the workload with the parameters of the checkpoint, for inference and not for more training. Throws as
 /// make_workload() and restore_for_use() do.
 Workload load_model(const Device& device, const SavedCheckpoint& checkpoint, const SavedModel& model);
-/// The model of the newest checkpoint in a folder that is not damaged, for predictions: its samples are one that is
-/// generated, and no data are read. Throws FileError if there is none.
+/// Loads the newest undamaged checkpoint of a folder, for predictions. Reads no data; the workload has one generated
+/// sample. Throws FileError if there is none.
 Workload load_model(const Device& device, const std::filesystem::path& folder);
 
-/// What was taken. A value.
+/// The result of take_weights(). A value.
 struct TakenWeights {
   std::size_t parameters = 0;
   /// The names of one kind, such as words.
   struct Names {
     std::string what = {};  ///< NamedAxis::what
-    std::size_t found = 0;  ///< that both models have
-    std::size_t of = 0;     ///< of the model that takes
+    std::size_t found = 0;  ///< names that both models have
+    std::size_t of = 0;     ///< names of the model that takes them
   };
   std::vector<Names> names = {};
 };
 
 /// Sets the parameters of `to` to those of `from` with the same names. Rows and columns that stand for words or labels
-/// (Workload::named_axes) are taken by these: those of a word that `from` lacks keep their values, and those that stand
-/// for no single word, such as for unknown ones, are taken in order. Call it before training, and before averages are
-/// made. The workloads may be on different devices. Waits for both.
+/// (Workload::named_axes) are matched by these names. The row of a word that `from` lacks keeps its values. Rows that
+/// stand for no single word, such as for unknown ones, are matched in order. Call it before training, and before
+/// averages are made. The workloads may be on different devices. Waits for both.
 ///
-/// Throws MisuseError, which says what `from` has and what is expected, if the workloads are of different kinds, if one
-/// lacks a parameter of the other, or if other sizes differ; and OpError if a step failed. The parameters are unchanged
-/// then.
+/// Throws MisuseError if the workloads are of different kinds, if one lacks a parameter of the other, or if other sizes
+/// differ; the text says what `from` has and what is expected. Throws OpError if a step failed. The parameters are
+/// unchanged then.
 TakenWeights take_weights(Workload& to, const Workload& from);
 
 /// Writes a trained model as a file for load_program() (windrow/training/program.h), with its vocabularies and its
-/// "labels" as lists. Throws FileError for a checkpoint without a model, and if writing fails; MisuseError for a model
-/// whose graphs depend on what it computes, and for one without outputs.
+/// "labels" as lists. Throws FileError for a checkpoint without a model, and if writing fails. Throws MisuseError for a
+/// model without outputs, and for one whose graphs depend on computed values.
 void export_model(const Device& device, const SavedCheckpoint& checkpoint, const std::filesystem::path& to);
 
 // Word vectors in text, such as pre-trained ones: the formats of GloVe (Pennington et al. 2014) and of word2vec
@@ -93,33 +94,33 @@ void export_model(const Device& device, const SavedCheckpoint& checkpoint, const
 //   windrow::WordVectors found = windrow::set_word_vectors(workload, "glove.6B.300d.txt");
 //   std::cout << found.rows << " of " << found.of << " words\n";
 
-/// Which vectors are read, and into what.
+/// Selects the vectors that are read, and the memory for them.
 struct WordVectorTable {
   std::size_t width;         ///< numbers per word, at least 1
   std::span<float> numbers;  ///< row after row
   /// The row of a word, or -1 if its vector is not wanted.
   std::function<std::int64_t(std::string_view word)> row_of;
-  /// Called now and then with the bytes that were read; may be empty.
+  /// Called from time to time with the number of bytes read so far; may be empty.
   std::function<void(std::uint64_t bytes)> progress = {};
 };
 
-/// What was read. A value.
+/// The result of reading. A value.
 struct WordVectors {
   std::int64_t words = 0;           ///< in the file
   std::int64_t rows = 0;            ///< of the table that were set
   std::int64_t of = 0;              ///< rows that stand for a word; set_word_vectors() only
   std::int64_t left_out = 0;        ///< lines that are no vectors
   std::string first_left_out = {};  ///< what is wrong with the first of them, with its place
-  /// The number of words in the file by its first line, if that says so. It is wrong if a file was shortened.
+  /// The number of words that the first line of the file states, if it does. It is wrong if the file was shortened.
   std::optional<std::int64_t> announced = {};
 };
 
 /// Reads a file line by line, in memory for one line. Rows whose word the file lacks keep their numbers. If a word
-/// occurs twice, its first vector counts. The last `width` fields of a line are its numbers, and what precedes them is
-/// the word, which may contain blanks, and in published files may be a blank, a tab or a NUL byte. The word of the
-/// first line must not end in a number, since too many numbers there are those of a wider table. Throws DataError,
-/// which names the line, if the first line is no vector of that width: if it has no finite decimal numbers, or too few
-/// or too many. Later lines that are no vectors are left out and counted.
+/// occurs twice, its first vector counts. The last `width` fields of a line are its numbers, and the text before them
+/// is the word. The word may contain blanks; in published files it may also be a blank, a tab or a NUL byte. The word
+/// of the first line must not end in a number, because more numbers there mean a wider table. Throws DataError, which
+/// names the line, if the first line is no vector of that width: if its numbers are too few, too many, or not finite
+/// decimal ones. Later lines that are no vectors are left out and counted.
 WordVectors read_word_vectors(std::istream& in, const std::string& name, const WordVectorTable& table);
 /// The same from a file, which may be compressed (.gz), or a pipe. Throws DataError also if it is another kind of file
 /// or cannot be opened.

@@ -1,5 +1,6 @@
-// A network that reads a sentence, and writes its translation word by word while it attends to the words read (Luong,
-// Pham and Manning 2015, after Bahdanau, Cho and Bengio 2015). Words of both sentences are vertices of one graph.
+// A network that reads a sentence and writes its translation word by word, with attention to the words that it has
+// read. (Luong, Pham and Manning 2015, after Bahdanau, Cho and Bengio 2015.) Words of both sentences are vertices of
+// one graph.
 //
 //   forward    o -> o -> o          over the source words
 //   backward   o <- o <- o
@@ -8,8 +9,8 @@
 //   step       o -> o -> o -> o     reads the target word before it, attends to all annotations, predicts its word
 //
 // Each step scores the annotations by a network with one hidden layer, as Bahdanau et al. do, and reads their mean,
-// weighed by the softmax of the scores. What it computes from that and its state is passed on to the next step ("input
-// feeding"), so that a step knows what the steps before it have attended to.
+// weighted by the softmax of the scores. The value that it computes from this mean and its state is also an input of
+// the next step ("input feeding"), so a step knows the attention of the steps before it.
 //
 // A Translator translates sentences with it, by greedy or beam search:
 //
@@ -35,14 +36,14 @@ namespace windrow {
 struct Seq2SeqSizes {
   Index source, target;  ///< numbers of words, marks included
   Index embedding, hidden;
-  DropoutRates dropout = {};  ///< of words, and of what predicts words
+  DropoutRates dropout = {};  ///< of words, and of the values that predict words
 };
 
 /// A handle to its parameters.
 ///
 /// The loss is the sum of the cross entropies of all target words and of the end mark, each predicted from the true
-/// words before it. Step vertices have an output "margin" of width 1: by how much the logit of their word is less than
-/// the largest one; 0 if they predict it. (An output of all logits would be as wide as the vocabulary.)
+/// words before it. Step vertices have an output "margin" of width 1: the largest logit minus the logit of the target
+/// word; 0 if they predict that word. (An output of all logits would be as wide as the vocabulary.)
 class Seq2Seq {
  public:
   /// The kinds of vertices.
@@ -94,7 +95,7 @@ class Seq2Seq {
     return matmul(dropout(found, sizes_.dropout.element), head_) + head_bias_;
   }
 
-  /// The same network, without dropout: for cells, which cannot drop.
+  /// The same network without dropout, for cells, which do not support it.
   Seq2Seq without_dropout() const {
     Seq2Seq same = *this;
     same.sizes_.dropout = {};
@@ -114,7 +115,7 @@ class Seq2Seq {
   Parameter feed_, find_, head_, head_bias_;
 };
 
-/// An owner. Uses the values that parameters have when it translates, without dropout.
+/// An owner. Uses the current values of the parameters at each call, without dropout.
 ///
 /// Errors: as for LazyGraph. Threads: one at a time.
 class Translator {

@@ -23,40 +23,40 @@ namespace windrow {
 
 struct TrainerOptions {
   std::size_t minibatch = 64;  ///< samples per minibatch, 1 to 2^24
-  /// Computes what a member has of a minibatch in so many parts, one after the other, which takes the memory of the
-  /// largest part. Samples are dealt out among the parts by vertices. The steps are the same, up to rounding. 1 to
-  /// 2^24.
+  /// Computes a member's share of a minibatch in this many parts, one after the other, which takes only the memory of
+  /// the largest part. Samples are distributed among the parts by vertices. The steps are the same, up to rounding. 1
+  /// to 2^24.
   std::size_t micro_batches = 1;
   Method method = Method::sgd();
   OptimiserOptions optimiser = {.rate = 0.1};  ///< for the sum of the losses, divided by the number of samples
-  /// The scores are those of averages of the parameters over steps, if this is set.
+  /// If set, scores are computed with averages of the parameters over steps.
   std::optional<AveragesOptions> averages = {};
   std::uint64_t seed = 1;  ///< of the order of samples
-  /// Trains together with the trainers of the other members, which have the same workload and options but this one.
-  /// Each minibatch is dealt out among them, by vertices. They make the same calls, except save().
+  /// Trains together with the trainers of the other members, which have the same workload and, except for this one, the
+  /// same options. Each minibatch is distributed among them, by vertices. They make the same calls, except save().
   std::optional<Communicator> group = {};
   DataParallelOptions data_parallel = {};  ///< the trainer sets `sharded`
   /// Shards the update over the group: see DataParallelOptions::sharded. Not with local steps.
   bool sharded = false;
-  /// Above 1: each member takes steps along its own gradients, and after so many steps, and at the end of an epoch, the
-  /// parameters of all are replaced by their means; see DataParallel::average().
+  /// Above 1: each member takes steps along its own gradients. After this many steps, and at the end of an epoch, the
+  /// parameters of all members are replaced by their means; see DataParallel::average().
   std::size_t local_steps = 1;
   RunnerOptions runner = {};
   bool score_training = false;  ///< deprecated: has no effect
-  /// Called with the mean loss per label of each minibatch that was trained on, in order, when it was waited for.
+  /// Called with the mean loss per label of each minibatch, in order, when that loss has been waited for.
   std::function<void(double loss)> each_loss = {};
 };
 
-/// The numbers of the training samples of a minibatch that each member of a group computes: they are dealt out by
-/// vertices, as deal() does.
+/// For each member of a group, the numbers of the training samples of a minibatch that it computes. deal() distributes
+/// them by vertices.
 std::vector<std::vector<std::size_t>> deal_minibatch(const Workload& workload, SampleNumbers minibatch, int members);
 
 /// An owner; must end before the workload.
 ///
 /// The same seeds and the same calls give the same bits, with every policy and number of workers.
-/// Memory: if that of the device has a limit (MemoryUse::limit), a minibatch may begin before the last one has ended
-/// only if less than half of the limit has ever been live. Errors: as for Runner. The constructor throws MisuseError
-/// for options out of range; training throws it without training samples. Threads: one at a time.
+/// Memory: if the device's memory has a limit (MemoryUse::limit), a minibatch begins before the last one has ended only
+/// if at most half of the limit has ever been live. Errors: as for Runner. The constructor throws MisuseError for
+/// options out of range; training throws it without training samples. Threads: one at a time.
 class Trainer {
  public:
   Trainer(const Device& device, Workload& workload, TrainerOptions options);
@@ -64,7 +64,7 @@ class Trainer {
 
   /// How samples are computed: in batches or, for comparison, one vertex at a time with the same kernels.
   enum class Batching { batched, unbatched };
-  /// What was trained, and the results. A value.
+  /// The amount of training, and its results. A value.
   struct Pass {
     std::size_t samples = 0;
     std::int64_t units = 0, vertices = 0, labels = 0;
@@ -75,37 +75,37 @@ class Trainer {
 
     double units_per_second() const { return static_cast<double>(units) / seconds; }
   };
-  /// Trains on the next `samples` samples, in an order that is drawn anew for each epoch. Returns when everything has
+  /// Trains on the next `samples` samples, in an order that is drawn anew for each epoch. Returns when all ops have
   /// finished. Throws OpError if a loss is not finite, with a NotFiniteError at its root; the parameters are poisoned
   /// then, and the workload cannot be used any more.
   Pass train(std::size_t samples, Batching batching = Batching::batched);
   /// Trains for one epoch: on each sample once, in a new order.
   Pass train();
   enum class Then { go_on, stop };
-  /// Returns the decision of the group, if this member wants `own`: all members stop if one of them wants to. All
+  /// Returns the decision of the group; `own` is this member's wish. All members stop if one of them wants to. All
   /// members call it, and it waits for them.
   Then agree(Then own) const;
-  /// Called after each step but the last one of an epoch, with what was trained in it so far; the loss is that of the
-  /// minibatches that have finished. It may call save().
+  /// Called after each step except the last one of an epoch, with the results of this epoch so far; the loss is that of
+  /// the minibatches that have finished. It may call save().
   using Between = std::function<Then(const Pass& so_far)>;
-  /// Trains to the end of the epoch: of the one that was stopped, or that a checkpoint was in; otherwise of a new one.
-  /// In a group, all members stop after a step if `between` of one of them says so; all pass one, or none does. Returns
-  /// what was trained in all of it.
+  /// Trains to the end of an epoch: continues the one that was stopped or resumed from a checkpoint, or else begins a
+  /// new one. In a group, all members stop after a step if `between` of one of them says so; either all pass one, or
+  /// none does. Returns the results of the whole epoch.
   Pass train_epoch(const Between& between);
   std::uint64_t epochs() const { return epochs_; }                                   ///< that have ended
   std::uint64_t minibatches() const { return workload_.parameters->minibatches(); }  ///< trained on so far
-  /// Call it after train_epoch() has thrown: the minibatch whose loss was waited for, or else the last one that began.
+  /// After train_epoch() has thrown: the number of the minibatch whose loss was waited for, or else of the last that
+  /// began.
   std::uint64_t failed_minibatch() const;
   bool in_epoch() const { return next_ < order_.size(); }
 
-  /// Writes a checkpoint of everything that the results of later steps depend on. What has been learned about batching
-  /// is not written: this trainer forgets it, see Learner::forget(). The step is the number of minibatches so far. The
-  /// document gets the records "training" and "trainer" beside those it has. Waits. Throws as Snapshot and
-  /// CheckpointWriter do.
-  /// In a group, rank 0 saves, and the other members call help_save() at the same time. A trainer that resumes in a
-  /// group of another size keeps the order of samples, but does not give the same bits.
+  /// Writes a checkpoint of all state on which the results of later steps depend. The state of batching is not written;
+  /// this trainer drops it (Learner::forget()). The step is the number of minibatches so far. The records "training"
+  /// and "trainer" are added to the document. Waits. Throws as Snapshot and CheckpointWriter do. In a group, rank 0
+  /// saves, and the other members call help_save() at the same time. A trainer that resumes in a group of another size
+  /// keeps the order of samples, but does not give the same bits.
   void save(CheckpointWriter& writer, Record document = {});
-  /// Sends rank 0 what its checkpoint needs of this member.
+  /// Sends this member's part of the checkpoint to rank 0.
   void help_save();
   /// Resumes from a checkpoint of a trainer with the same options, workload and data. Later steps give the same bits as
   /// in the trainer that saved it. Call it before any training. Throws FileError for a checkpoint of something else;
@@ -115,12 +115,12 @@ class Trainer {
   /// whichever is less, but at least one sample.
   Pass train_some_unbatched();
 
-  /// Of all steps; its parameters are the workload's.
+  /// The optimiser of all steps; its parameters are those of the workload.
   Optimiser& optimiser() { return optimiser_; }
 
-  /// The score on the validation set.
+  /// Computes the score on the validation set.
   std::vector<Metric> evaluate();
-  /// The mean loss per label that the last evaluate() found; none if the network computes no loss then.
+  /// The mean loss per label in the last evaluate(); none if the network computes no loss in evaluation.
   std::optional<double> validation_loss() const { return validation_loss_; }
   /// The names of the metrics of the score, in order.
   std::vector<std::string> metric_names();
@@ -133,10 +133,10 @@ class Trainer {
 
   void require_samples() const;
   SampleNumbers next_minibatch(std::size_t samples);
-  /// The places of those samples of a minibatch that this member computes, by micro-batch. The first one is empty if
-  /// there are none.
+  /// The places in a minibatch of the samples that this member computes, by micro-batch. If it has no samples, the only
+  /// micro-batch is empty.
   std::vector<std::vector<std::size_t>> own_places(SampleNumbers minibatch) const;
-  /// What this member has of a minibatch.
+  /// This member's share of a minibatch.
   struct Own {
     Learner::Loss loss;
     std::size_t samples = 0;
@@ -147,15 +147,15 @@ class Trainer {
   void step(Learner& learner, std::size_t most_samples, Pass& pass, LossSum& loss);
   /// Whether the device's memory has a limit that two minibatches at once might exceed.
   bool room_is_scarce() const;
-  /// Waits for what is pushed, to have the memory.
+  /// Waits for pushed ops, so that their memory is free.
   void wait_for_room();
   /// Prepares a checkpoint, at all members. Returns the sum of their losses.
   double prepare_save();
-  /// Takes the step for the gradients that are there.
+  /// Takes the step for the present gradients.
   void take_step(std::size_t own_samples, std::size_t samples);
-  /// Ends the steps that members take alone.
+  /// Averages the parameters after steps that members took alone.
   void come_together();
-  /// Takes the step for gradients that are kept, and ends those that members take alone.
+  /// Takes the step for kept gradients, and calls come_together().
   void finish_steps();
   /// Whether finish_steps() has something to do, so that no checkpoint can be written.
   bool between_steps() const { return optimiser_.between_steps() || alone_ > 0; }

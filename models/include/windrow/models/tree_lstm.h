@@ -1,15 +1,15 @@
-// Tree-LSTMs, for vertex functions; the binary one for lazy expressions, too. Read TreeLstm to see how a model is
+// Tree-LSTMs for vertex functions; the binary one also for lazy expressions. Read TreeLstm to see how a model is
 // written.
 //
 // Binary: the gates of a leaf depend on its word, the gates of an inner vertex on both children, and each forget gate
 // on its own child. Every vertex has a classifier. After Tai, Socher and Manning 2015, whose forget gates depend on
-// both children; this variant is the one that benchmarks of dynamic batching train.
+// both children. Benchmarks of dynamic batching use the variant here.
 //
 // Child-sum (Tai, Socher and Manning 2015), for trees and graphs of any arity: gates depend on the sum of the
 // children's states, and each child has its own forget gate. With attention (Zhou, Liu and Pan 2016), gates depend on a
-// weighted mean of the children's states instead. Theirs attends to what fits another sentence; here the weights depend
-// on the states alone, as in Yang et al. 2016: they are the softmax of tanh(h W) s over the children, for parameters W
-// and s.
+// weighted mean of the children's states instead. Their weights also depend on another sentence. Here the weights
+// depend only on the states, as in Yang et al. 2016: they are the softmax of tanh(h W) s over the children, for
+// parameters W and s.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -102,7 +102,7 @@ class ChildSumTreeLstm {
  public:
   static constexpr std::size_t arity = any_arity;
 
-  /// What gates read of the children's states.
+  /// How gates combine the children's states.
   enum class Children : std::uint8_t { sum, attention };
 
   /// Adds its parameters to the set, named by parameter_name(). Throws MisuseError if the names are taken.

@@ -48,7 +48,7 @@ struct NamedAxis {
   std::vector<std::string> names = {};  ///< by number; empty if it stands for no single one, such as unknown words
 };
 
-/// What is counted for a sample; the network holds the sample itself. A value.
+/// The counts of a sample; the network holds the sample itself. A value.
 struct Sample {
   std::int64_t units;     ///< trees, sentences or words, as the workload counts them
   std::int64_t vertices;  ///< of its graph; if the graph is built as the program runs, the number of steps
@@ -63,9 +63,9 @@ struct SampleSource {
     std::size_t samples;
     std::string why;  ///< "not projective"
   };
-  std::vector<LeftOut> left_out = {};  ///< what was read or generated, and is not in the set
+  std::vector<LeftOut> left_out = {};  ///< samples that were read or generated, but are not in the set
 
-  /// Adds what was left out, unless it is nothing.
+  /// Adds samples that were left out, unless there are none.
   void leave_out(std::size_t samples, std::string why) {
     if (samples > 0) left_out.push_back({samples, std::move(why)});
   }
@@ -82,18 +82,18 @@ struct WorkloadOptions {
   std::set<std::string> switches = {};      ///< those of the kind's switches that are on
   /// For kinds that translate: the languages of parallel text, see find_parallel_text(). make_workload() sets both.
   std::string source_language = {}, target_language = {};
-  /// For kinds with graph mode: whether a minibatch is recorded once and replayed from then on (static.h), which it is
-  /// if this is not set; otherwise its operators are applied one by one. The bits are the same.
+  /// For kinds with graph mode: whether a minibatch is recorded once and then replayed (static.h). If false, its
+  /// operators are applied one by one; the bits are the same. Not set: true.
   std::optional<bool> graph_mode = {};
   DropoutRates dropout = {};  ///< for kinds that take them
-  /// Of a model that was trained before; if empty, they are made from the training set.
+  /// The vocabularies of a model that was trained before; if empty, they are made from the training set.
   Vocabularies vocabularies = {};
-  /// For a model of images that was trained before; if empty, that of the data.
+  /// The image size of a model that was trained before; if empty, that of the data.
   std::optional<ImageSize> image = {};
-  /// For a model that was trained before: leaves the training set empty, and does not read a file of its own.
+  /// For a model that was trained before: leaves the training set empty, and does not read its file.
   bool validation_only = false;
-  /// The files of the training set and of the validation set, in `data` or by their paths; of parallel text, the names
-  /// without the language. If empty, those that WorkloadKind::files names. Generated data ignore them.
+  /// The files of the training set and of the validation set: names in `data`, or paths; for parallel text without the
+  /// language. If empty, the files of WorkloadKind::files. Generated data ignore them.
   std::string training_file = {}, validation_file = {};
 
   /// Precondition: the options have all sizes of the kind.
@@ -115,15 +115,15 @@ struct Workload {
   SampleSource training_source = {}, validation_source = {};
 };
 
-/// Throws MisuseError for the names and options for which make_workload() does, but reads and generates nothing, so a
-/// program that makes several workloads can check all of them first. Does not check what depends on the data, or limits
-/// that only one kind has.
+/// Throws MisuseError for the names and options for which make_workload() does, but reads and generates nothing. So a
+/// program that makes several workloads can check all of them first. Does not check conditions that depend on the data,
+/// or limits that only one kind has.
 void check_workload(std::string_view name, const WorkloadOptions& options);
 
 /// Reads or generates the data, and draws initial values. The same options give the same workload. Throws DataError for
-/// malformed or missing data, and if both sets are one file; MisuseError for an unknown name, for a size, cell or
-/// switch that the kind does not have, for a size out of range, and for a data folder if the kind only generates data;
-/// OutOfMemory if parameters exceed any memory.
+/// malformed or missing data, and if both sets are one file. Throws MisuseError for an unknown name, for a size, cell
+/// or switch that the kind does not have, and for a size out of range. Also throws it for a data folder if the kind
+/// only generates data. Throws OutOfMemory if the size of the parameters is not representable.
 Workload make_workload(std::string_view name, const Device& device, const WorkloadOptions& options = {});
 
 /// Indices into Workload::training or Workload::validation.
@@ -143,14 +143,14 @@ struct WorkloadSwitch {
   std::string name = {}, about = {};
 };
 
-/// What is known about a workload before its data are loaded. A value; the list of kinds is constant.
+/// Describes a workload before its data are loaded. A value; the list of kinds is constant.
 struct WorkloadKind {
   std::string name = {};
   std::string about = {};   ///< one line
   std::string sample = {};  ///< what a sample is, in the singular
   std::string unit = {};    ///< the unit of throughput, in the plural
-  /// The file of the training set and that of the validation set. Of a single file, every tenth sample is in the
-  /// validation set. No other file is read unless WorkloadOptions::training_file or validation_file names it.
+  /// The file of the training set and that of the validation set. If there is only one file, every tenth sample is in
+  /// the validation set. Other files are read only if WorkloadOptions::training_file or validation_file names them.
   std::vector<std::string> files = {};
   /// Other names of each of `files`, as they are published; * stands for any text. Each file may end in .gz.
   std::vector<std::vector<std::string>> other_names = {};
@@ -164,7 +164,7 @@ struct WorkloadKind {
   bool samples_texts = false;   ///< Network::sample_texts()
   bool translates = false;      ///< WorkloadOptions::source_language, target_language
   std::size_t samples;          ///< default number of generated training samples
-  /// What Network::predict() reads as a line, and what it predicts; empty if texts do not suffice for a prediction.
+  /// The line that Network::predict() reads, and what it predicts; empty if the model cannot predict for texts.
   std::string input = {};
   double learning_rate;  ///< suitable learning rate of plain descent, for minibatches of 64
   /// For make_workload(); the options must have all sizes of the kind.
@@ -190,12 +190,12 @@ struct Metric {
 class Score {
  public:
   virtual ~Score() = default;
-  /// Evaluates a minibatch; may return before it is computed. Throws OpError if this or an earlier minibatch failed.
+  /// Evaluates a minibatch; may return before that is done. Throws OpError if this or an earlier minibatch failed.
   virtual void add(SampleNumbers samples) = 0;
   /// The metrics over all samples added. Waits; throws OpError if a minibatch failed.
   virtual std::vector<Metric> metrics() = 0;
-  /// The mean loss per label over the samples that metrics() has waited for; none without labels, and if the network
-  /// computes no loss here.
+  /// The mean loss per label over the samples for which metrics() has waited; none without labels, or if the network
+  /// computes no loss in evaluation.
   virtual std::optional<double> loss() const { return {}; }
 };
 
@@ -207,8 +207,9 @@ class Learner {
   virtual ~Learner() = default;
   /// Waits for the sum of the losses of a minibatch, computed before its step. Throws OpError if the minibatch failed.
   using Loss = std::function<double()>;
-  /// Sets the gradients of the parameters to those of that sum, for a minibatch of training samples. Counts as one of
-  /// Parameters::minibatches(). Draws by the numbers of the samples, if they have some (Parameters::number_samples()).
+  /// Sets the gradients of the parameters to those of the sum of the losses of a minibatch of training samples. Counts
+  /// as one of Parameters::minibatches(). If samples are numbered, random draws depend on these numbers
+  /// (Parameters::number_samples()).
   virtual Loss differentiate(SampleNumbers training) = 0;
   [[deprecated("training is not scored")]] virtual void score_training() {}
   [[deprecated("training is not scored")]] virtual std::vector<Metric> training_metrics() { return {}; }
@@ -218,17 +219,17 @@ class Learner {
   /// How a minibatch of training samples would be divided; see Runner::grouped(). Throws MisuseError if graphs are
   /// built only as the program runs.
   virtual GroupedMinibatch grouped(SampleNumbers training);
-  /// Forgets what results depend on besides parameters and samples, as Runner::forget() does, so that it continues as a
-  /// new learner of the same network does.
+  /// Drops the state, other than parameters and samples, on which results depend, as Runner::forget() does. After that
+  /// it continues as a new learner of the same network.
   virtual void forget() {}
 };
 
-/// What a model says about one input. A value.
+/// The prediction of a model for one input. A value.
 struct Prediction {
   /// The labels that a model chooses from are Network::labels().
   struct Label {
     std::size_t number = 0;  ///< of the most probable one, alone or in the most probable sequence of labels
-    /// Of each label alone, whatever the labels of other parts are.
+    /// The probability of each label, irrespective of the labels of other parts.
     std::vector<double> probabilities = {};
   };
   std::optional<Label> label = {};  ///< of the input as a whole; none if the model labels parts only
@@ -240,12 +241,12 @@ struct Prediction {
   std::vector<Part> parts = {};  ///< see PredictOptions::parts
   /// A word of a sentence whose dependencies the model finds; words are numbered from 1, and head 0 is the root.
   struct Word {
-    std::string form, tag;  ///< the tag that was given, or assumed
+    std::string form, tag;  ///< the tag of the input, or the one that the model assumed
     std::int32_t head;
     std::string relation;
   };
   std::vector<Word> words = {};
-  /// What the model writes, such as a translation; none if it labels inputs.
+  /// The text that the model writes, such as a translation; none if it labels inputs.
   struct Text {
     std::string text;
     double log_probability;  ///< natural logarithm
@@ -254,7 +255,7 @@ struct Prediction {
   /// How probable the input is; only of language models.
   struct Likelihood {
     std::int64_t tokens;     ///< words, and the end of the sentence
-    std::int64_t unknown;    ///< those of the words that the model does not know
+    std::int64_t unknown;    ///< words that the model does not know
     double log_probability;  ///< of all tokens; natural logarithm
 
     /// The inverse of the geometric mean of the tokens' probabilities.
@@ -268,8 +269,8 @@ struct SamplingOptions;  // language_model.h
 struct PredictOptions {
   std::size_t beam = 1;   ///< for models that write: the width of the beam search; 1 is greedy search
   std::size_t first = 1;  ///< the number of the first text, for errors
-  /// Whether texts that have a label as a whole also have that of each part. These take memory as the square of the
-  /// length if each part is in the next one.
+  /// Whether predictions that label a text as a whole also label each part. The memory for parts grows with the square
+  /// of the length if each part is within the next one.
   bool parts = false;
 };
 
@@ -283,22 +284,22 @@ class Network {
   /// The training graphs in minibatches, as input for schedules. Throws MisuseError if graphs are built only as the
   /// program runs, and for minibatches of 0 graphs.
   virtual std::vector<TypedGraph> typed_graphs(std::size_t minibatch) const;
-  /// Of the training and the validation samples, as fingerprint() of a text: different if one differs.
+  /// A hash of the training and validation samples, as fingerprint() of a text: it differs if a sample differs.
   virtual std::int64_t fingerprint() const = 0;
   /// The names of the labels that predict() chooses from.
   virtual std::vector<std::string> labels() const { return {}; }
-  /// Predicts for texts, one input each, as one minibatch; waits. Throws DataError for a text that cannot be read,
-  /// whose message names its number, counted from PredictOptions::first, before it computes anything; and MisuseError
-  /// if WorkloadKind::input is empty, or if the model writes no texts and has another beam than 1.
+  /// Predicts for texts, one input each, as one minibatch; waits. Before it computes anything, it throws DataError for
+  /// a text that cannot be read; the message names its number, counted from PredictOptions::first. Throws MisuseError
+  /// if WorkloadKind::input is empty, and for a beam other than 1 if the model writes no texts.
   virtual std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options = {});
-  /// Texts drawn from a language model that all begin with the words of `start`, as one minibatch; waits. Throws
+  /// Draws texts from a language model, as one minibatch; all begin with the words of `start`. Waits. Throws
   /// MisuseError unless WorkloadKind::samples_texts, and as SentenceModel::sample() does.
   virtual std::vector<std::string> sample_texts(const std::string& start, const SamplingOptions& options);
   /// The vertex function that computes the network's outputs, with its parameters. Throws MisuseError if there is none.
   virtual VertexFunction function_for_use() const;
 
  protected:
-  /// Throws MisuseError for a beam, which only models that write can use.
+  /// Throws MisuseError for a beam, which only models that write texts can use.
   static void refuse_beam(const PredictOptions& options);
 };
 

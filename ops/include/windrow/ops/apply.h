@@ -13,9 +13,9 @@
 //            the result is only a part of its buffer. The engine orders applications accordingly.
 //   Devices  Operands and result lie in the device's memory. An op on a device's lane issues its kernel and returns;
 //            only ops on the host wait for the result.
-//   Errors   Operands that do not fit throw MisuseError at the call. Lack of memory, or an operand that no op has
-//            written, fails the op, which poisons the result. So does an index out of range on the host; on a device
-//            the rows of the result that it concerns become NaN (see Kernel).
+//   Errors   Operands that do not fit throw MisuseError at the call. If memory is lacking, or if no op has written an
+//            operand, the op fails, which poisons the result. An index out of range fails the op on the host; on a
+//            device, the affected rows of the result become NaN (see Kernel).
 //   Threads  Every function may be called from any thread.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
@@ -38,9 +38,9 @@ struct Operands {
   std::vector<Tensor> states = {};
 };
 
-/// Pushes an op that runs the device's kernel for `op`. Throws MisuseError, naming the operator and the shapes, if the
-/// operands do not fit, if `out` does not have the shape of the result, or if `out` overlaps an operand; `out` may be
-/// an operand of an elementwise operator if it is the same view. Throws MisuseError too if the device has no kernel for
+/// Pushes an op that runs the device's kernel for `op`. Throws MisuseError, which names the operator and the shapes, if
+/// the operands do not fit, or if `out` does not have the shape of the result or overlaps an operand. (For an
+/// elementwise operator, `out` may be the same view as an operand.) Also throws it if the device has no kernel for
 /// `op`.
 void apply(const Device& device, const Operator& op, const Operands& operands, const Tensor& out,
            std::source_location pushed_at = std::source_location::current());
@@ -49,8 +49,8 @@ void apply(const Device& device, const Operator& op, const Operands& operands, c
 Tensor apply(const Device& device, const Operator& op, const Operands& operands,
              std::source_location pushed_at = std::source_location::current());
 
-/// What apply() pushes, for ops that do more than one application: the accesses, and the function to call once they are
-/// granted, with the op's ordered lane, OpContext::lane(). The op must be pushed to the device's lane.
+/// For ops that do more than one application: the accesses that apply() would push, and the function to call once they
+/// are granted. Its argument is the op's ordered lane, OpContext::lane(). The op must be pushed to the device's lane.
 struct Prepared {
   std::vector<Access> accesses;
   std::function<void(Lane*)> compute;

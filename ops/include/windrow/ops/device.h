@@ -17,20 +17,20 @@ namespace windrow {
 
 class Backend;  // windrow/batching/backend.h
 
-/// A value that is cheap to copy. It may outlive the engine, but is of no use then. Add your own kernels before the
+/// A value that is cheap to copy. It may outlive the engine, but cannot be used then. Add your own kernels before the
 /// device is used.
 struct Device {
   std::string name = {};
   EngineRef engine;
   LaneId lane;
-  /// Another lane, for copies of its memory to the host that threads wait for: they then wait for the ops that wrote
-  /// the values, and for nothing that was pushed later.
+  /// Another lane, for copies to the host for which threads wait. They then wait only for the ops that wrote the
+  /// values, not for ops that were pushed later.
   std::optional<LaneId> copy_out = {};
   std::shared_ptr<Allocator> memory = {};
   KernelTable<float> kernels;
   /// How it computes minibatches of vertices; null for the back end that backend_of() chooses.
   std::shared_ptr<const Backend> backend = {};
-  /// The stride, in elements, of new tensors' rows of a width.
+  /// The stride, in elements, of the rows of a new tensor of this width.
   Index (*row_stride)(Index width) = windrow::row_stride;
   /// Another ordered lane, for collectives between devices.
   std::optional<LaneId> collectives = {};
@@ -49,10 +49,10 @@ struct Device {
   }
 };
 
-/// The host: its lane, its kernels, and a new pool of host memory, which takes at most `memory_limit` bytes; of whole
-/// pages if the engine was constructed with EngineOptions::check, so that undeclared reads of tensors are seen. The
-/// engine's traces show the bytes that are live and cached. An op that needs more memory waits for other threads to
-/// free some, at most a tenth of a second; then it fails with OutOfMemory.
+/// The host: its lane, its kernels, and a new pool of host memory, which takes at most `memory_limit` bytes. With
+/// EngineOptions::check, the pool takes whole pages, so that undeclared reads of tensors are detected. The engine's
+/// traces show the bytes that are live and cached. An op that needs more memory waits for other threads to free some,
+/// at most a tenth of a second; then it fails with OutOfMemory.
 Device host_device(Engine& engine, std::size_t memory_limit = unlimited);
 
 }  // namespace windrow

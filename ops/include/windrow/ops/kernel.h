@@ -15,14 +15,14 @@
 
 namespace windrow {
 
-/// What a kernel does with the old elements of the result.
+/// How a kernel treats the old elements of the result.
 enum class Write {
   overwrite,  ///< replaces them without reading them
   add,        ///< adds the result to them
 };
 
-/// One application of an operator. The shapes satisfy the operator's rule. The result overlaps no operand; but the
-/// result of an elementwise operator may be one of its operands. States overlap nothing else.
+/// One application of an operator. The shapes satisfy the operator's rule. The result overlaps no operand, except that
+/// the result of an elementwise operator may be one of its operands. States overlap nothing else.
 template <class Real>
 struct KernelCall {
   std::span<const Matrix<const Real>> in = {};
@@ -36,17 +36,17 @@ struct KernelCall {
   Lane* lane = nullptr;
   /// Operator::states matrices of the result's shape.
   std::span<const Matrix<Real>> states = {};
-  /// As many bytes of the device's memory as the kernel has asked for.
+  /// Device memory of the size that the kernel has requested.
   std::byte* workspace = nullptr;
 };
 
 /// The functions that compute an operator on one kind of device. A value.
 ///
 /// On the host a kernel runs on the calling thread, and throws MisuseError for an index out of range; the result is
-/// then undefined. On a device it issues the work on the call's lane and returns: the spans of the call end then, the
-/// memory behind them does not. It throws Error if the work cannot be issued. It accesses nothing outside its operands,
-/// whatever the indices are; a row of the result with an index out of range is NaN, or left out where rows are
-/// scattered.
+/// then undefined. On a device it issues the work on the call's lane and returns; it must not use the spans of the call
+/// after that, but the memory behind them stays valid. It throws Error if the work cannot be issued. It accesses
+/// nothing outside its operands, whatever the indices are: a row of the result with an index out of range becomes NaN,
+/// and a row to scatter is left out.
 template <class Real>
 struct Kernel {
   using Run = void (*)(const KernelCall<Real>& call);
@@ -62,8 +62,8 @@ struct Kernel {
   friend bool operator==(const Kernel&, const Kernel&) = default;
   /// For kernels without a workspace.
   void operator()(const KernelCall<Real>& call) const { run(call); }
-  /// Runs or issues the kernel, with a workspace from the device's memory if it asks for one. Any ordered lane of the
-  /// device will do. Throws OutOfMemory.
+  /// Runs or issues the kernel, with a workspace from the device's memory if it asks for one. Works on any ordered lane
+  /// of the device. Throws OutOfMemory.
   void operator()(const KernelCall<Real>& call, Allocator& memory) const {
     if (workspace == nullptr) return run(call);
     run_with_workspace(call, memory);
@@ -128,9 +128,9 @@ struct Application {
 std::vector<double> evaluate(const KernelTable<double>& kernels, const Operator& op, const Application& application,
                              std::optional<std::vector<double>> before = std::nullopt);
 
-/// Compares op's gradients with central differences at the application's operands. Returns the largest |gradient -
-/// difference| / (1 + |difference|) over all elements of all operands, where the differentiated value is the sum of the
-/// result's elements with weights 1, -1/2, 1/3, ... A correct rule gives about 1e-8; at kinks and ties the error is
+/// Compares op's gradients with central differences at the application's operands. The differentiated value is the sum
+/// of the result's elements with weights 1, -1/2, 1/3, ... Returns the largest |gradient - difference| / (1 +
+/// |difference|) over all elements of all operands. A correct rule gives about 1e-8; at kinks and ties the error is
 /// arbitrary. Returns infinity if a gradient has the wrong shape or is NaN. Costs two evaluations per element. Throws
 /// MisuseError if `op` has no gradient.
 double gradient_error(const KernelTable<double>& kernels, const Operator& op, const Application& application);

@@ -65,7 +65,7 @@ struct Operator {
   std::string_view scalar = {};
   /// True if the operator updates the old contents of its result; it accepts Write::add only.
   bool updates = false;
-  /// For `updates`: how many matrices of the result's shape it updates besides, such as the averages of an optimiser.
+  /// For `updates`: how many other matrices of the result's shape it updates, such as the averages of an optimiser.
   std::size_t states = 0;
   /// The valid numbers of an index operand, so that others are rejected before a kernel sees them. Null: only the
   /// kernels check.
@@ -104,8 +104,8 @@ struct Type {
 /// "3 x 4", "vertices x 256".
 std::string to_string(const Type& type);
 
-/// The constants of one application of an operator. The function that the operator names makes them; infer() throws if
-/// they were made by another one. A value.
+/// The constants of one application of an operator. The function that Operator::attributes names makes them; infer()
+/// throws if another function made them. A value.
 struct Attributes {
   std::string_view made_by = {};  ///< name of the function, a string literal; empty for no attributes
   Rows rows = Rows::vertices();   ///< of the result, if the operands do not determine it
@@ -137,8 +137,8 @@ struct Ref {
   static Ref gradient() { return {Of::gradient}; }
 };
 
-/// The gradient of one operand, as one application of operator `op` to the values that `in` names, and to those index
-/// operands of the original operator that `indices` names. If `op` is null, the gradient is the value that `in` names.
+/// The gradient of one operand: operator `op`, applied to the values that `in` names and to the index operands of the
+/// original operator that `indices` names. If `op` is null, the gradient is the value that `in` names.
 struct GradientTerm {
   const Operator* op;
   std::vector<Ref> in = {};

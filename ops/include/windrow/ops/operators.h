@@ -7,7 +7,7 @@
 //
 // Operators named *_gradient, segment_argmax, gather_where, scatter_bags, gather_sum, gather_weighted_sum, gather_dot,
 // sum_parts and those for training have no gradient. The operands of arg_top_k, argmax_matmul and sample get none: the
-// result counts as a constant. Operators that result in numbers of columns make them floats, exact up to 2^24.
+// result counts as a constant. Results that are numbers of columns are floats, exact up to 2^24.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -96,8 +96,8 @@ extern const Operator spread_columns;  ///< n x 1 -> n x w: w copies; to_width
 extern const Operator mul_row;         ///< n x w, 1 x w -> n x w: each row times y, element by element
 extern const Operator column_dot;      ///< n x w, n x w -> 1 x w: the dot product of each pair of columns
 
-// Products in other semirings, of n x k and k x m -> n x m; y is a parameter. Steps of dynamic programs, such as the
-// forward algorithm and the one of Viterbi, over sequences of m labels.
+// Products in other semirings, of n x k and k x m -> n x m; y is a parameter. They are steps of dynamic programs, such
+// as the forward algorithm and Viterbi's algorithm over sequences of m labels.
 /// log(sum over i of exp(x[i] + y[i][j])), natural logarithm; finite for all finite operands, such as -1e30 for a
 /// forbidden transition.
 extern const Operator log_matmul;
@@ -140,9 +140,8 @@ extern const Operator pick_gradient;     ///< g of n x 1; n x 1 -> n x w: g at c
 extern const Operator row_max;           ///< n x w -> n x 1: NaN if the row contains NaN; 0 if the width is 0
 extern const Operator row_max_gradient;  ///< x, g of n x 1 -> n x w: g at the first maximum of the row
 
-/// n x (q * c) -> n x (k * c): each row of x contains q rows of c columns, and that of the result the k largest
-/// elements of each column, k at most q. NaN counts as the largest; of equal elements the first one is taken first;
-/// largest.
+/// n x (q * c) -> n x (k * c): each row of x contains q rows of c columns, and the result's row contains the k largest
+/// elements of each column (k <= q). NaN counts as the largest; of equal elements the first one comes first; largest.
 extern const Operator top_k;
 extern const Operator top_k_gradient;  ///< x, g of the result's shape -> n x (q * c); largest
 extern const Operator arg_top_k;       ///< as top_k, but the numbers of their rows, 0 to q - 1; largest
@@ -249,11 +248,11 @@ extern const Operator sgd_rows;
 /// one. Operands and indices are those of sgd_rows; row r of the result is the sum of segment r.
 extern const Operator sum_parts;
 
-// Steps of optimisers: x is the gradient, y the 1 x StepNumbers::count numbers of the step. With w for the result, and
-// g for x * scale * scale_again, clipped to +-most, plus penalty * w, each of them computes w *= 1 - rate * decay, then
-// as follows. m and v are its states, as PyTorch has them. Where g is squared, a finite g beyond +-2^63 counts as
-// +-2^63, whose square a float holds, and an infinite one as NaN; v stops at the largest float. 1 - first stands for
-// (1 - first) - first_tail, which is exact for coefficients near 1; second likewise.
+// Steps of optimisers: x is the gradient, y the 1 x StepNumbers::count numbers of the step. Let w be the result, and g
+// = x * scale * scale_again, clipped to +-most, plus penalty * w. Each operator computes w *= 1 - rate * decay, and
+// then its formula below. m and v are its states, as in PyTorch. Where g is squared, a finite g beyond +-2^63 counts as
+// +-2^63 (its square is a float), and an infinite one as NaN; v stops at the largest float. 1 - first means (1 - first)
+// - first_tail, which is exact for coefficients near 1; likewise for second.
 extern const Operator sgd_step;       ///< w -= rate * g
 extern const Operator momentum_step;  ///< m = first * m + g; w -= rate * m, or rate * (g + first * m) if second is 1
 extern const Operator adagrad_step;   ///< v += g^2; w -= rate * g / (sqrt(v) + epsilon)
@@ -264,16 +263,17 @@ extern const Operator adam_step;
 /// The same for some rows of a table: s x w, 1 x count; s x 1 -> m x w, where row r of x is the gradient of row i[r] of
 /// the result. The rows ascend, as in the first column of the bounds of sum_parts. Others do not change; to_rows.
 extern const Operator sgd_step_rows, momentum_step_rows, adagrad_step_rows, rmsprop_step_rows;
-/// Also takes m x 1: how many steps each row has taken, this one included. Corrections are those of these numbers.
+/// Also takes m x 1: how many steps each row has taken, including this one. The corrections are computed from these
+/// numbers.
 extern const Operator adam_step_rows;
 /// 1 x count; s x 1 -> m x 1: adds 1 to each row i[r] unless the step's scale is 0. Rows ascend as above; to_rows.
 extern const Operator count_step_rows;
 
-/// n x w -> 1 x 2: the sum of the squares of all elements, and that of the squares of 2^-96 times the elements, which
-/// is finite where the former is too large for a float. Below 2^-126 it may be left out.
+/// n x w -> 1 x 2: the sum of the squares of all elements, and the sum of the squares of 2^-96 times the elements,
+/// which is finite where the first sum is too large for a float. If the second sum is below 2^-126, it may be 0.
 extern const Operator squared_norm;
-/// n x count, then 1 x 2 or 1 x 1 any number of times -> n x count: rows of numbers of a step whose gradients have
-/// these squared norms. The scale is multiplied by most_norm / (norm + 1e-6) if that is below 1, where `norm` is that
+/// n x count, then 1 x 2 or 1 x 1 any number of times -> n x count: limits the numbers of a step whose gradients have
+/// these squared norms. Multiplies the scale by most_norm / (norm + 1e-6) if that is below 1, where `norm` is the norm
 /// of all scaled gradients together (Pascanu et al. 2013). If the product is below 2^-100, its square root becomes both
 /// scale and scale_again. The scale becomes NaN if the norm is not finite and most_norm is. A scale of 0 stays.
 extern const Operator limit_norm;
@@ -296,8 +296,8 @@ struct Window2d {
 /// Throws MisuseError unless sizes and stride are between 1 and 65536, the padding is smaller than the window, and the
 /// window fits into the padded image.
 Attributes sliding(const Window2d& window);
-/// For scale, reciprocal and reverse_gradient. This and all that follow throw MisuseError for finite numbers beyond the
-/// range of a float; except for this and scaled_and_shifted(), for NaN, too.
+/// For scale, reciprocal and reverse_gradient. This function and all that follow throw MisuseError for finite numbers
+/// outside the range of a float. All except this one and scaled_and_shifted() also throw it for NaN.
 Attributes scaled_by(double factor);
 /// For scale_shift.
 Attributes scaled_and_shifted(double factor, double shift);
@@ -327,7 +327,7 @@ Attributes product_by_widths(Index rows, Index x, Index y);
 Attributes smoothed_by(double epsilon);
 /// For hinge. Throws MisuseError unless the margin is finite and not negative.
 Attributes with_margin(double margin);
-/// The order of what top_k chooses: from the largest on, or as they follow each other in the column.
+/// The order of the elements that top_k chooses: from the largest to the smallest, or as in the column.
 enum class Order : std::uint8_t { descending, by_place };
 /// For top_k: the k largest of each of `columns` columns. Throws MisuseError for numbers below 1.
 Attributes largest(Index k, Index columns = 1, Order order = Order::descending);
@@ -338,14 +338,14 @@ Attributes with_epsilon(double epsilon);
 /// For dropout. `site` distinguishes several dropouts with one seed. Throws MisuseError unless 0 <= rate < 1 and site <
 /// 65536.
 Attributes dropout_by(double rate, std::uint64_t seed, std::uint32_t site);
-/// For sgd: the learning rate and the weight decay. Throws MisuseError unless floats hold both.
+/// For sgd: the learning rate and the weight decay. Throws MisuseError unless both are in the range of a float.
 Attributes at_rate(double rate, double decay = 0);
 /// For sgd_rows: the rows of the table, the learning rate and the weight decay.
 Attributes rows_at_rate(Rows rows, double rate, double decay = 0);
 
-/// Attributes that were stored, made anew by the function that the operator names, and so checked. Ignores
-/// Attributes::made_by. Throws MisuseError as that function does, for attributes that it does not make, and for
-/// functions of a program's own, and of sgd and sgd_rows.
+/// Checks attributes that were stored, by making them again with the function that the operator names. Ignores
+/// Attributes::made_by. Throws MisuseError as that function does, and for attributes that it does not make. Also throws
+/// it for functions that a program defines, and for those of sgd and sgd_rows.
 Attributes remade(const Operator& op, const Attributes& stored);
 
 /// All operators of this header.

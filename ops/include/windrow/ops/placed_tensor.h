@@ -6,7 +6,8 @@
 //   windrow::Tensor z = windrow::apply(gpu, op::matmul, {.in = {y, w.on(gpu)}});               // w is there already
 //   windrow::apply(host, op::scale, {.in = {w.on(host)}, .attributes = half}, w.on(host));     // the GPU's copy is old
 //
-// As logical data in CUDASTF and handles in StarPU: a program says where it uses a value, and copies follow.
+// Like logical data in CUDASTF and handles in StarPU: a program says where it uses a value, and copies are made as
+// needed.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -23,22 +24,22 @@ namespace windrow {
 /// it. The *owner* is the copy that was written last; others are valid while they are copies of it. Devices count as
 /// one if they have the same Device::memory.
 ///
-/// Order. A call of on() considers the ops that were pushed before it: if one of them has written the tensor of some
-/// device, that becomes the owner. If the copy on the wanted device is not valid, the call pushes ops that copy the
-/// owner there ("copy from cuda:0", "copy to cpu:1"), which overlap with whatever does not depend on them. So the
-/// tensor that a call returns serves for the next push: call on() again for the next op, and do not push two ops that
-/// write tensors of different devices without a call between them.
+/// Order. A call of on() considers the ops that were pushed before it: if one of them writes the tensor of some device,
+/// that tensor becomes the owner. If the copy on the wanted device is not valid, the call pushes ops that copy the
+/// owner there ("copy from cuda:0", "copy to cpu:1"). They overlap with ops that do not depend on them. So use the
+/// tensor that a call returns only for the next push, and call on() again for the op after that. Between two ops that
+/// write tensors of different devices, there must be a call.
 ///
-/// Memory. If the pool of a device finds no memory for an allocation, copies there that are no owners, that no pending
-/// op uses, and whose tensor nobody holds are freed (except on the host with EngineOptions::check). They are copied
-/// again when they are used again. An owner is never freed.
+/// Memory. If the pool of a device finds no memory for an allocation, it frees copies there. (Not on the host with
+/// EngineOptions::check.) It frees only copies that are not owners, that no pending op uses, and whose tensor nobody
+/// holds. The next use copies them again. An owner is never freed.
 ///
 /// Graphs. In a capture, on() throws MisuseError, since the owner at each launch is unknown. Call it before the
-/// capture, keep the tensor as long as the graph, and call it again before each launch, which makes the copy valid.
+/// capture, and keep the tensor as long as the graph. Call it again before each launch, to make the copy valid.
 ///
-/// Errors. A failed op poisons the tensor that it writes, and so the copies that are made of it. A copy that finds no
-/// memory poisons itself; after drop() it can be made again. Threads: every member may be called from any thread, but
-/// not inside ops: the thread that pushes them calls.
+/// Errors. A failed op poisons the tensor that it writes, and so the copies that are made of it. A copy for which there
+/// is no memory is poisoned; after drop() it can be made again. Threads: every member may be called from any thread,
+/// but not inside ops: the thread that pushes them calls.
 class PlacedTensor {
  public:
   using Site = std::source_location;
@@ -50,8 +51,8 @@ class PlacedTensor {
   Index width() const;
 
   /// The value's tensor on the device, for the next op that is pushed: to read it, or to change it there. Throws
-  /// MisuseError inside a capture, the body of a Static or an op; for a device of another engine; and if tensors of two
-  /// devices were written with no call between them, from then on.
+  /// MisuseError inside a capture, the body of a Static or an op, and for a device of another engine. Once tensors of
+  /// two devices were written with no call between them, each call throws it.
   Tensor on(const Device& device, Site pushed_at = Site::current()) const;
   /// The same for an op that overwrites all elements: nothing is copied. The old value is valid until that op is
   /// pushed.

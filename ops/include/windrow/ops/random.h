@@ -7,11 +7,11 @@
 //   engine.push([](Draw draw, Tile& tile) { tile[0] = draw.uniform(0); }, mutate(random), mutate(tile));  // draw 2
 //
 // A number is a function of a key and a counter (philox.h). The key is the seed. A Draw names a part of the counters,
-// and is a value without a state: an op that fails and is repeated draws the same numbers, draws run in any order and
-// at the same time, and a failure concerns nobody else. The program gives the numbers of draws, such as those of steps
-// or samples. A Generator counts draws itself, by ops that mutate its variable: they happen in the order of their
-// pushes, one that fails poisons the generator, and each launch of a graph draws other numbers, where a Draw that the
-// graph has captured draws the same ones again.
+// and is a value without a state. So an op that is repeated draws the same numbers, draws can run concurrently in any
+// order, and a failed draw does not affect others. The program numbers the draws, for example by steps or samples. A
+// Generator counts draws itself, by ops that mutate its variable. They run in the order of their pushes, and a failed
+// one poisons the generator. Each launch of a graph draws new numbers from a Generator, but the same numbers from a
+// Draw that the graph has captured.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -23,8 +23,8 @@
 
 namespace windrow {
 
-/// The numbers of one draw. A value. Element n, in row order, of a tensor that is filled is number n. Draws that differ
-/// in seed, number or stream are independent of each other, and of the masks that op::dropout draws with the same seed.
+/// The numbers of one draw. A value. Element n, in row order, of a filled tensor is number n. Draws that differ in
+/// seed, number or stream are independent of each other, and of the masks that op::dropout draws with the same seed.
 /// Threads: any.
 class Draw {
  public:
@@ -33,14 +33,14 @@ class Draw {
   /// Throws MisuseError unless number < 2^48.
   explicit Draw(std::uint64_t seed, std::uint64_t number = 0, std::uint32_t stream = 0);
 
-  // In an op's function, or anywhere: number n, below 2^50, of the draw. Costs about 10 ns.
+  // Number n, below 2^50, of the draw, inside or outside of ops. Costs about 10 ns.
 
   /// Uniform in [0, 1).
   float uniform(std::uint64_t n) const;
   /// Standard normal (Box and Muller 1958).
   float normal(std::uint64_t n) const;
 
-  // As ops, on tensors of any device.
+  // These push ops, on tensors of any device.
 
   /// Fills `out` with uniform numbers from [low, high). Throws MisuseError unless low < high and high - low is finite.
   void uniform(const Tensor& out, float low, float high, Site pushed_at = Site::current()) const;
@@ -77,7 +77,7 @@ class Generator {
 
   Var var() const { return draws_.var(); }
 
-  /// As those of Draw.
+  /// As the functions of Draw, with the next draw.
   void uniform(const Tensor& out, float low, float high, Site pushed_at = Site::current());
   void normal(const Tensor& out, float mean, float deviation, Site pushed_at = Site::current());
   void dropout_keys(const IntTensor& out, Site pushed_at = Site::current());

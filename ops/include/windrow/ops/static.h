@@ -14,13 +14,16 @@
 //   Order    A call has the effect of calling the body.
 //   Body     It may apply operators, make, view, fill and set tensors, draw, call other Statics, and push ops by
 //            push_replayable(), as Optimiser::step does. Any other push, and a wait, throws MisuseError.
-//   Once     What else the body does happens once. Its numbers are constants: one that changes belongs in a tensor, and
-//            what decides which operators it applies in `key`.
-//   Tensors  Inputs are copied. Replays overwrite a tensor that the body makes and that is held when it has returned;
-//            others share planned memory. Tensors from outside are accessed in place: a value for the next call goes
-//            there. A handle is assigned once. The body throws MisuseError if it has read a tensor that nobody holds.
-//   Memory   Where memory is limited, recordings that were used least recently are dropped: all take half at most.
-//   Errors   If the body throws, nothing of it is pushed or kept. An op that fails in a replay poisons what it writes
+//   Once     Anything else that the body does happens only once. Its numbers become constants: put changing numbers in
+//            tensors. If the program's state changes which operators the body applies, pass a different `key` for each
+//            state.
+//   Tensors  Inputs are copied. If a tensor of the body is still held when the body has returned, each replay
+//            overwrites it; others share planned memory. Tensors from outside are accessed in place: write values for
+//            the next call to them, since assigning a handle happens only once. Reading a tensor from outside that
+//            nobody holds throws MisuseError.
+//   Memory   If memory is limited, all recordings together take at most half of it; the least recently used are
+//            dropped.
+//   Errors   If the body throws, none of its ops is pushed or kept. An op that fails in a replay poisons its results
 //            until the next call. With order `serial` or `breadth_first`, neighbouring ops of a lane fail together.
 //   Captures In Engine::capture, a call adds the replay to the graph; a first call throws MisuseError.
 //   Threads  One at a time. A Static may end while replays run; tensors that it returned stay valid.
@@ -46,8 +49,9 @@ namespace windrow {
 struct StaticInputs {
   std::vector<Tensor> in = {};
   std::vector<IntTensor> indices = {};
-  /// Of whatever else the body depends on: calls of different keys are recorded apart. For programs whose structure
-  /// differs from sample to sample, a hash of the types and of the child structure: windrow/batching/graph.h.
+  /// Stands for everything else that the body depends on: calls with different keys have separate recordings. For
+  /// programs whose structure differs between samples, use a hash of the types and of the child structure:
+  /// windrow/batching/graph.h.
   std::uint64_t key = 0;
 };
 
@@ -60,17 +64,17 @@ struct StaticOptions {
   } order = Order::parallel;
   /// The most recordings that are kept. The one that was used least recently is dropped first. At least 1.
   std::size_t most_recordings = 8;
-  OpName name = "static";  ///< of its ops where several are one op of the engine
-  /// With order `serial` or `breadth_first`: runs of operators are captured on lanes that can do so (captured_work.h),
-  /// such as those of CUDA devices, so that a replay issues each of them by one call. The first capture of a CUDA lane
-  /// takes 32 MiB of the device's memory for cuBLAS; without them, operators are issued one by one.
+  OpName name = "static";  ///< of engine ops that run several recorded ops
+  /// With order `serial` or `breadth_first`: lanes that can (captured_work.h), such as those of CUDA devices, capture
+  /// runs of operators, so that a replay issues each run by one call. The first capture of a CUDA lane takes 32 MiB of
+  /// the device's memory for cuBLAS; if they are not available, operators are issued one by one.
   bool capture = true;
-  /// If set, the results of a call depend on its inputs and on these tensors alone: a first call throws MisuseError if
+  /// If set, the results of a call depend only on its inputs and on these tensors: a first call throws MisuseError if
   /// the body reads or returns another tensor from outside, writes one, or draws.
   std::optional<std::vector<Tensor>> reads = {};
 };
 
-/// Of a Static, since it was made.
+/// Statistics of a Static since its construction.
 struct StaticStats {
   std::uint64_t recorded = 0, replayed = 0;  ///< calls
   std::uint64_t dropped = 0;                 ///< recordings
@@ -95,19 +99,19 @@ class Static {
   Static(const Static&) = delete;
   Static& operator=(const Static&) = delete;
 
-  /// Runs the program: records it if there is no recording for the inputs' shapes and key. Returns what the body
-  /// returned for this recording; the reference is valid until the next call or append(). Throws MisuseError for inputs
-  /// elsewhere, in its own body, in the body of a Static of another engine, and what the body throws.
+  /// Runs the program; records it first if there is no recording for the inputs' shapes and key. Returns the tensors
+  /// that the body returned for this recording; the reference is valid until the next call or append(). Throws what the
+  /// body throws, and MisuseError for inputs elsewhere, in its own body, and in the body of a Static of another engine.
   const std::vector<Tensor>& operator()(const StaticInputs& inputs = {},
                                         std::source_location from = std::source_location::current());
 
-  /// Heals what only its recordings reach, if something has failed since they were healed last: for a program that goes
-  /// on without calling it. A call does so, too. Afterwards the reference that the last call returned is not valid.
-  /// Does nothing in the body of another Static, or in a capture.
+  /// Heals the variables that only its recordings reach, if an op has failed since the last healing. For a program that
+  /// continues without calling this Static; a call heals, too. The reference that the last call returned becomes
+  /// invalid. Does nothing in the body of another Static, or in a capture.
   void heal(std::source_location from = std::source_location::current());
 
-  /// From the next call on, `more` runs behind the body, with the same inputs; what it returns is returned behind the
-  /// body's. Drops all recordings. Throws MisuseError for an empty function, and in the body of a Static.
+  /// From the next call on, `more` runs after the body, with the same inputs; its results follow those of the body.
+  /// Drops all recordings. Throws MisuseError for an empty function, and in the body of a Static.
   [[deprecated("make another Static whose body does both")]] void append(Body more);
 
   StaticStats stats() const;
@@ -117,7 +121,7 @@ class Static {
   const std::unique_ptr<Impl> impl_;
 };
 
-// Programs printed as C++ source, which run without this library but for its kernels.
+// Programs printed as C++ source, which need only the kernels of this library.
 //
 //   const windrow::PrintedSource source = windrow::print_source(host, {
 //       .name = "perceptron",
@@ -128,10 +132,9 @@ class Static {
 
 /// A value.
 struct PrintedSource {
-  std::string name;  ///< of its namespace: that of the program, and _model
-  /// By name: model.h is the interface, which is a class whose constructor takes the weights; model.cc has what was
-  /// printed of the program. They need the headers of the room ops and of the rooms below it, and the library of the
-  /// room ops.
+  std::string name;  ///< of its namespace: the name of the program and _model
+  /// By name. model.h is the interface: a class whose constructor takes the weights. model.cc is the printed program.
+  /// They need the headers of the room ops and of the rooms below it, and the library of the room ops.
   std::map<std::string, std::string> files = {};
   /// The names of the parameters, in the order of the members of Weights in model.h.
   std::vector<std::string> parameters = {};
@@ -147,21 +150,21 @@ struct StaticProgram {
 };
 
 /// Records the body once, as Static does, and prints its operators with planned addresses. The printed code computes
-/// the same bits. Throws what the body throws, and MisuseError for a device other than the host, and for what cannot be
-/// printed: an op that is no operator of operators.h, a view of a part of a tensor, and a tensor from outside that is
-/// no parameter.
+/// the same bits. Throws what the body throws, and MisuseError for a device other than the host. Also throws it for
+/// parts that cannot be printed: an op that is no operator of operators.h, a view of a part of a tensor, and a tensor
+/// from outside that is no parameter.
 PrintedSource print_source(const Device& device, const StaticProgram& program);
 
 // For code that pushes ops of its own, so that the body of a Static may call it.
 
 class Recorder;
 
-/// What a recording must know of an op besides its accesses.
+/// The facts about an op that a recording needs besides its accesses.
 struct ReplayedBuffers {
   /// The buffers behind the accesses. A recording keeps them alive, and may move those that nobody else keeps.
   std::vector<std::shared_ptr<Buffer>> all = {};
-  /// The variable of a buffer that the op mutates since it overwrites a part of it; empty if there is none. If no
-  /// earlier op of the recording writes the buffer, replays clear it before this op.
+  /// The variable of a buffer that the op mutates because it overwrites only a part of it; empty if there is none. If
+  /// no earlier op of the recording writes the buffer, replays clear it before this op.
   Var overwritten_in_part = {};
   /// The variables of buffers that the op reads, element by element, before it overwrites the buffer of `result` at the
   /// same places: the two may be the same bytes if nothing reads the former later.
@@ -172,14 +175,14 @@ struct ReplayedBuffers {
   bool may_be_captured = false;
 };
 
-/// Pushes an op or, in the body of a Static, records it. The op may be run again: its function does, each time, what
-/// pushing the op again would do. What changes from time to time must be behind the variables, and not in the captures.
-/// Throws as Engine::push does.
+/// Pushes an op or, in the body of a Static, records it. The op may be run again: each time, its function must have the
+/// effect of pushing the op again. Values that change between runs must be behind the variables, and not in the
+/// captures. Throws as Engine::push does.
 void push_replayable(Engine& engine, OpFunction function, AccessList accesses, const PushOptions& options,
                      const ReplayedBuffers& buffers);
 
-/// While an Unrecorded exists, its thread pushes as if it were not in the body of a Static: once, and before what the
-/// body records. For what a program does when it runs for the first time, such as giving state its initial value.
+/// While an Unrecorded exists, its thread pushes as if it were outside of the body of a Static: these ops run once, and
+/// before the recorded ones. For work of a program's first run, such as setting initial values of state.
 class Unrecorded {
  public:
   Unrecorded();
@@ -191,8 +194,8 @@ class Unrecorded {
   Recorder* const recorder_;
 };
 
-/// Throws MisuseError in the body of a Static: `what`, such as "keep_gradients()", changes the program, and not only
-/// tensors, so replays would not do it.
+/// Throws MisuseError in the body of a Static. Replays would not repeat `what`, such as "keep_gradients()", because it
+/// changes the state of the program and not only tensors.
 void refuse_in_recording(const std::string& what);
 
 }  // namespace windrow

@@ -21,13 +21,13 @@
 
 namespace windrow {
 
-/// Notes the applications that watched tensors go through, and applies the operators' own gradients to them. An owner;
-/// it holds the tensors that it has noted until backward(). For one backward pass.
+/// Notes the applications that depend on watched tensors, and computes gradients by the operators' gradient rules. An
+/// owner; it holds the tensors that it has noted until backward(). For one backward pass.
 ///
 /// The gradients of a tensor that was used several times are added in the reverse order of its uses, so the same
-/// program gives the same bits. Between its use and backward(), nothing may write the result of a noted operator, nor
-/// an operand that its gradients are computed from, nor what note() was given: backward() throws MisuseError then.
-/// Gradients are for reading: those of two tensors may be one tensor. Threads: one at a time.
+/// program gives the same bits. Between its use and backward(), no op may write the result of a noted operator, an
+/// operand from which its gradients are computed, or a tensor that was passed to note(): otherwise backward() throws
+/// MisuseError. Gradients are for reading: those of two tensors may be one tensor. Threads: one at a time.
 class Tape {
  public:
   /// Applies an operator as windrow::apply does: into `out` or, if that is null, into a tensor that nothing else uses.
@@ -36,14 +36,14 @@ class Tape {
                                      std::source_location pushed_at)>;
 
   /// `apply` applies the operators of the program and those of its gradients: for programs that choose where results
-  /// lie, or that list what a step applies. Empty: windrow::apply, into new tensors.
+  /// lie, or that list the operators of a step. Empty: windrow::apply, into new tensors.
   explicit Tape(const Device& device, Apply apply = {});
   ~Tape();
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
-  /// Asks for the gradient of a tensor that covers its buffer, such as a parameter. Throws MisuseError for another one,
-  /// for one that was an operand of apply() before, and after backward().
+  /// Asks for the gradient of a tensor that covers its buffer, such as a parameter. Throws MisuseError for a tensor
+  /// that does not cover its buffer, for one that was already an operand of apply(), and after backward().
   void watch(const Tensor& tensor);
 
   /// Applies the operator, as windrow::apply does, and notes the application if an operand depends on a watched tensor.
@@ -52,33 +52,32 @@ class Tape {
   Tensor apply(const Operator& op, const Operands& operands,
                std::source_location pushed_at = std::source_location::current());
 
-  /// One for each of some tensors; none where there is no gradient.
+  /// One element for each tensor of a list; empty where there is no gradient.
   using Gradients = std::vector<std::optional<Tensor>>;
-  /// Pushes ops that compute the gradients of operands. `of_results`: those of the results, none where the loss does
-  /// not depend on one. `wanted`, by operand: whether its gradient is used. Returns one for each operand, none where
-  /// the results do not depend on it or it is not wanted. The tensors may be written again by ops that are pushed
-  /// later.
+  /// Pushes ops that compute the gradients of operands. `of_results`: the gradients of the results, empty where the
+  /// loss does not depend on one. `wanted`, by operand: whether its gradient is used. Returns one element for each
+  /// operand, empty if it is not wanted or the results do not depend on it. Ops that are pushed later may write the
+  /// tensors again.
   using Backward = std::function<Gradients(const Gradients& of_results, const std::vector<bool>& wanted,
                                            std::source_location pushed_at)>;
 
-  /// Notes that something else than apply(), such as a StaticBlock, computed `results` from `operands`, and how to
-  /// compute the gradients: backward() calls the function at most once, if the loss depends on a result. Does nothing
-  /// if no operand depends on a watched tensor; otherwise all results count as depending on it. Backward() throws after
-  /// it has pushed ops, and the tape then has no gradients, if the function throws or returns gradients of another
-  /// number or shape, or if its gradients reach an operator without one. Throws MisuseError after backward(), for
-  /// results that do not cover their buffers, are operands, or that the tape knows already, and for views as apply()
-  /// does.
+  /// Notes that code other than apply(), such as a StaticBlock, computed `results` from `operands`, and how to compute
+  /// the gradients: backward() calls the function at most once, if the loss depends on a result. Does nothing if no
+  /// operand depends on a watched tensor; otherwise all results count as depending on it. backward() throws if the
+  /// function throws or returns gradients of another number or shape, or if its gradients reach an operator without a
+  /// gradient. It has then pushed ops, and the tape has no gradients. Throws MisuseError after backward(), for results
+  /// that do not cover their buffers, are operands, or are known to the tape already, and for views as apply() does.
   void note(const std::vector<Tensor>& operands, const std::vector<Tensor>& results, Backward backward);
 
-  /// Pushes the ops that compute the gradients, of the sum of all elements of `loss`, for the watched tensors. Tensors
-  /// that lie on no path from a watched one to the loss get none. Throws MisuseError if the loss depends on no watched
-  /// tensor, if an operator on a path has no gradient, if a tensor was modified in place that must not be, and the
-  /// second time; then it pushes nothing.
+  /// Pushes the ops that compute the gradients of the sum of all elements of `loss` with respect to the watched
+  /// tensors. A watched tensor on which the loss does not depend gets none. Throws MisuseError if the loss depends on
+  /// no watched tensor, if an operator on a path has no gradient, if a tensor was modified in place that must not be,
+  /// and in a second call. It pushes nothing then.
   void backward(const Tensor& loss, std::source_location pushed_at = std::source_location::current());
 
-  /// The same for a part of a larger program: from the gradients that are given for some of its results, of their
-  /// shapes. A result that depends on no watched tensor counts for nothing. Throws MisuseError for another number of
-  /// gradients, another shape, and a view of a tensor that has a gradient.
+  /// The same for a part of a larger program: starts from given gradients of some of its results, which have the shapes
+  /// of these. Ignores results that depend on no watched tensor. Throws MisuseError for another number of gradients,
+  /// another shape, and a view of a tensor that has a gradient.
   void backward_from(const std::vector<Tensor>& results, const Gradients& of_results,
                      std::source_location pushed_at = std::source_location::current());
 

@@ -7,8 +7,8 @@
 //   }, read(x), overwrite(sums), {.lane = host.lane});
 //
 // An op receives what it declares (value.h): a Matrix of const elements for a read, and of elements for mutate,
-// overwrite and commute. Rows are apart by the stride, which may exceed the width. In a device's memory the addresses
-// are the device's: the function takes an OpContext& first, and issues work on OpContext::lane().
+// overwrite and commute. The distance between rows is the stride, which may exceed the width. In a device's memory the
+// addresses are the device's: the function takes an OpContext& first, and issues work on OpContext::lane().
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -31,7 +31,7 @@ struct ReplayedBuffers;
 /// the engine; members that need the engine throw MisuseError then.
 ///
 /// Elements are float, or int32 for indices. An op fails if it reads a tensor of which no element was written; if only
-/// a part was written, the rest is zero. Threads: every member may be called from any thread.
+/// a part was written, the rest reads as zero. Threads: every member may be called from any thread.
 template <class T>
 class TensorOf {
  public:
@@ -78,7 +78,7 @@ class TensorOf {
     void upload(Lane* lane, const T* from) const;
     void download(Lane* lane, T* to) const;
     bool on_host() const { return bytes_.memory().on_host(); }
-    /// Of the whole buffer.
+    /// The bytes of the whole buffer.
     const Bytes& bytes() const { return bytes_; }
 
    private:
@@ -109,10 +109,10 @@ class TensorOf {
   friend auto overwrite(const TensorOf& x) { return x.access<AccessKind::overwrite>(x.write_access()); }
   friend auto commute(const TensorOf& x) { return x.access<AccessKind::commute>({x.var(), AccessKind::commute}); }
 
-  /// Pushes an op that calls `write` on a thread of the host; `write` writes all elements of the matrix that it gets,
-  /// whose old elements are undefined. `accesses` are those of `write`; the access to the tensor is added. In a
-  /// device's memory, the matrix is staging memory, from which a second op copies the elements. In the body of a
-  /// Static, each replay calls `write` again.
+  /// Pushes an op that calls `write` on a thread of the host. `write` must write all elements of the matrix that it
+  /// gets; the old elements are undefined. `accesses` are those of `write`; the access to the tensor is added. For a
+  /// tensor in a device's memory, the matrix is staging memory, from which a second op copies the elements. In the body
+  /// of a Static, each replay calls `write` again.
   void fill(std::function<void(const Matrix<T>&)> write, std::vector<Access> accesses,
             const PushOptions& options) const;
   /// Pushes an op that writes `values`, in row-major order. In the body of a Static they are a constant. Throws

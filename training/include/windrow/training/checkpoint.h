@@ -6,11 +6,11 @@
 //   const auto newest = windrow::CheckpointFolder("run").newest();
 //   if (newest.checkpoint) windrow::restore(*newest.checkpoint, {parameters, &optimiser});
 //
-// A parameter's tensor has its name; what an optimiser keeps is "optimiser/" and OptimiserTensor::name, and averages
-// are "average/" and the parameter's name. The document has a record "training" with the rest. A caller may add
-// records, and tensors whose names begin with a word and a slash.
+// A parameter's tensor has the parameter's name. The states of an optimiser are named "optimiser/" and
+// OptimiserTensor::name, and averages "average/" and the parameter's name. The record "training" of the document has
+// the rest. A caller may add records, and tensors whose names begin with a word and a slash.
 //
-// Several sets of parameters have a name each in a checkpoint; all names above then begin with it and a slash:
+// In a checkpoint of several sets of parameters, each set has a name; all names above then begin with it and a slash:
 //
 //   windrow::Snapshot snapshot({encoder, &slow, nullptr, "encoder"});
 //   snapshot.add({decoder, &fast, nullptr, "decoder"});
@@ -30,20 +30,20 @@
 
 namespace windrow {
 
-/// What belongs to one training. References; those that are null are left out.
+/// The objects of one training. References; null ones are left out.
 struct TrainingParts {
   Parameters& parameters;
   Optimiser* optimiser = nullptr;
   Averages* averages = nullptr;
-  /// Of this set in the checkpoint; without a slash, and not "optimiser" or "average". Empty in a checkpoint of one
-  /// set.
+  /// The name of this set in the checkpoint; without a slash, and not "optimiser" or "average". Empty in a checkpoint
+  /// of one set.
   std::string name = {};
 };
 
 /// A copy of all parts in the host's memory. A value.
 ///
-/// With a sharded update (data_parallel.h), all members add such parts at the same time: rank 0 gets what all of them
-/// keep, so its snapshot is that of an update that is not sharded. The others get what they keep themselves.
+/// With a sharded update (data_parallel.h), all members add such parts at the same time. Rank 0 gets the states of all
+/// members, so its snapshot is that of an update that is not sharded. The others get their own states.
 class Snapshot {
  public:
   /// Waits for the steps pushed so far. Throws OpError if one of them failed, and MisuseError between steps (see
@@ -70,14 +70,15 @@ class Snapshot {
 /// Sets all parts to those of a checkpoint, and freezes the parameters that were frozen. Pushes ops and returns. Call
 /// it before the first step. The parameters need not be in the same order. Averages that a checkpoint lacks begin anew.
 ///
-/// Throws FileError if a parameter is missing in the file or has another shape there, if the file has parameters beyond
-/// these under TrainingParts::name, if a parameter is frozen that was not, or if it is of another optimiser. The
-/// parameters are unchanged then; optimiser and averages are of no more use. Without an optimiser, nothing is frozen.
-/// With a sharded update, an optimiser takes what belongs to this member's parameters, whoever has kept it before.
+/// Throws FileError if a parameter is missing in the file or has another shape there, or if the file has more
+/// parameters under TrainingParts::name. Also throws it if a parameter is frozen now but was not then, and for another
+/// optimiser. The parameters are unchanged then; optimiser and averages must not be used any more. Without an
+/// optimiser, nothing is frozen. With a sharded update, an optimiser takes the states of this member's parameters,
+/// whichever member kept them before.
 void restore(const SavedCheckpoint& checkpoint, const TrainingParts& parts);
 
-/// Sets the parameters for use, and not for more training: to the averages if the checkpoint has some, otherwise to the
-/// parameters. `name` is TrainingParts::name. Throws FileError as restore() does.
+/// Sets the parameters for inference: to the averages if the checkpoint has some, otherwise to the parameters. `name`
+/// is TrainingParts::name. Throws FileError as restore() does.
 void restore_for_use(const SavedCheckpoint& checkpoint, Parameters& parameters, const std::string& name = {});
 
 }  // namespace windrow

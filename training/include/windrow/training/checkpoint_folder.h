@@ -48,7 +48,7 @@ struct SavedCheckpoint {
 
 struct NewestCheckpoint {
   std::optional<SavedCheckpoint> checkpoint;
-  /// One line for each newer checkpoint, which says why it cannot be loaded; the newest one first.
+  /// One line for each newer checkpoint that cannot be loaded, with the reason; the newest one first.
   std::vector<std::string> skipped;
 };
 
@@ -80,8 +80,9 @@ struct CheckpointWriterOptions {
   static constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
   /// Older checkpoints are deleted; at least 1.
   std::size_t keep = 3;
-  /// The run goes on from a checkpoint that the folder has, or may: see CheckpointFolder::newest(). Otherwise a folder
-  /// with checkpoints is refused, since they would be mistaken for those of this run, and would delete its first ones.
+  /// Allows a folder that has checkpoints: the run continues from one of them (CheckpointFolder::newest()). Without it,
+  /// such a folder is refused: its old checkpoints could count as newer than the first ones of this run, which would
+  /// then be deleted.
   bool resume = false;
 };
 
@@ -90,17 +91,17 @@ struct CheckpointWriterOptions {
 /// Threads: calls on one object must not overlap.
 class CheckpointWriter {
  public:
-  /// Makes the folder, and its parents, if they do not exist. Make the writer before the training, so that a folder
-  /// that cannot be used is found then: throws FileError if files cannot be made in it, if another writer, in this or
-  /// another process, has locked it, and if it has checkpoints, unless `resume`; and MisuseError if `keep` is 0.
+  /// Makes the folder, and its parents, if they do not exist. Make the writer before the training, so that an unusable
+  /// folder is found early. Throws FileError if files cannot be made in the folder, if another writer, in this or
+  /// another process, has locked it, and if it has checkpoints, unless `resume`. Throws MisuseError if `keep` is 0.
   /// `calls` must outlive this object.
   explicit CheckpointWriter(std::filesystem::path path, CheckpointWriterOptions options = {},
                             const FileCalls& calls = FileCalls::of_system());
   ~CheckpointWriter();
 
   /// Writes a checkpoint, or replaces that of the same step. When this returns, it survives a loss of power. Then
-  /// deletes each older one for which `keep` newer ones are not damaged; this verifies those of earlier processes once.
-  /// Also removes what interrupted writes have left.
+  /// deletes each older checkpoint if `keep` newer ones are not damaged; for this, checkpoints of earlier processes are
+  /// verified once. Also removes the files of interrupted writes.
   ///
   /// Throws MisuseError for contents that write_tensor_file() or Record::json() refuse, and FileError if writing fails.
   /// Earlier checkpoints are untouched then. If only a deletion fails, the new checkpoint has been written.

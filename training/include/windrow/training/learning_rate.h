@@ -16,20 +16,20 @@ namespace windrow {
 /// The learning rate of each step, counted from 0. A value; calls may run on any thread.
 class LearningRate {
  public:
-  /// The same rate for each step. Throws MisuseError, as the others do, for a rate that is negative or that no float
-  /// holds.
+  /// The same rate for each step. Like the others, throws MisuseError for a rate that is negative or outside the range
+  /// of a float.
   LearningRate(double rate);
 
-  /// Multiplies the rate by `factor` after each `every` steps. Throws MisuseError unless both are above 0. A
-  /// step whose rate has grown beyond what a float holds fails.
+  /// Multiplies the rate by `factor` after each `every` steps. Throws MisuseError unless both are above 0. A step fails
+  /// if its rate has grown beyond the range of a float.
   static LearningRate steps(double rate, std::uint64_t every, double factor);
   /// From `rate` at step 0 along half a cosine to `least` at step `steps`, and `least` from then on (Loshchilov and
   /// Hutter 2017, without restarts). Throws MisuseError for 0 steps.
   static LearningRate cosine(double rate, std::uint64_t steps, double least = 0);
   /// Linear from `then(0)` / `steps` at step 0 to `then(0)` at step `steps` - 1; then(step - `steps`) afterwards.
   static LearningRate warm_up(std::uint64_t steps, LearningRate then);
-  /// Any pure function. A step whose rate is negative or that no float holds, or for which it throws,
-  /// fails.
+  /// Any pure function. A step fails if the function throws or returns a rate that is negative or outside the range of
+  /// a float.
   static LearningRate from(std::function<double(std::uint64_t)> function);
 
   double operator()(std::uint64_t step) const { return function_(step); }
@@ -45,8 +45,8 @@ class LearningRate {
 struct Plateau {
   double factor = 0.1;          ///< the rate is multiplied by this: 0 or more, and less than 1
   std::uint64_t patience = 10;  ///< after so many reports without an improvement, the next one lowers the rate
-  /// An improvement is a report below (1 - threshold) * best, for a positive best. 0 or more, and less than 1. A report
-  /// that is not finite is none.
+  /// A report is an improvement if it is below (1 - threshold) * best, for a positive best. A report that is not finite
+  /// is none. 0 or more, and less than 1.
   double threshold = 1e-4;
   double least = 0;  ///< the smallest product of all factors, 0 to 1
 

@@ -47,21 +47,21 @@ struct LoadedProgram {
 /// Reads a program, and copies its weights to the device. For the same calls, a runner of the program gives the same
 /// bits as a runner of the saved function.
 ///
-/// Throws FileError for a file that cannot be read, is damaged, is no program, or is one of a newer version; and for an
+/// Throws FileError for a file that cannot be read, is damaged, is no program, or has a newer version, and for an
 /// operator for which the device has no kernel. Before the call, add the kernels of your own operators to
-/// Device::kernels; these operators must have no attributes. A damaged or hostile file takes no more memory than a few
-/// times its size, and does not make a runner refuse graphs of its function; but its numbers can be anything.
+/// Device::kernels; these operators must have no attributes. Loading a damaged or hostile file takes at most a few
+/// times its size of memory. A runner accepts graphs of its function, but its numbers can be anything.
 LoadedProgram load_program(const Device& device, const std::filesystem::path& file);
 
-/// What is saved. A view.
+/// The contents of save_program(). A view.
 struct ProgramContents {
   const VertexFunction& function;
   Parameters& parameters;
   ProgramLists lists = {};  ///< their texts without line breaks
 };
-/// Writes a program as a whole file (see WholeFile): what the outputs of the function need, without its losses. Waits
-/// for the values of the parameters. Throws MisuseError for a function without outputs or with parameters of other
-/// sets, and for texts that a file cannot hold; FileError if writing fails.
+/// Writes a program as a whole file (see WholeFile): the part of the function that its outputs need, without losses.
+/// Waits for the values of the parameters. Throws MisuseError for a function without outputs or with parameters of
+/// other sets, and for texts that a file cannot hold; FileError if writing fails.
 void save_program(const std::filesystem::path& file, const ProgramContents& contents);
 
 }  // namespace windrow

@@ -49,20 +49,20 @@ struct TensorFileContents {
   std::map<std::string, std::string> metadata = {};
 };
 
-/// What identifies the content of a tensor file. The checksums are CRC-32C.
+/// Identifies the content of a tensor file. The checksums are CRC-32C.
 struct TensorFileSums {
   std::uint64_t bytes = 0;   ///< size of the file
   std::uint32_t header = 0;  ///< of the JSON: names, types, shapes, places and metadata
   std::map<std::string, std::uint32_t> tensors = {};
-  /// Of the names, types and shapes, wherever the tensors lie in the file; none in manifests of format version 1.
+  /// Of the names, types and shapes, independent of the places of tensors in the file. None in manifests of version 1.
   std::optional<std::uint32_t> shapes = {};
 
   friend bool operator==(const TensorFileSums&, const TensorFileSums&) = default;
 };
 
 /// Writes a tensor file as a whole (see WholeFile). The tensors lie in the given order. Throws MisuseError if a shape
-/// does not fit its elements, a name occurs twice or is "__metadata__", a text is not UTF-8, or the header exceeds 100
-/// MB or a million values (a matrix takes eight). Throws FileError if writing fails.
+/// does not fit its elements, a name occurs twice or is "__metadata__", or a text is not UTF-8. A header over 100 MB or
+/// a million values (a matrix takes eight) throws it, too. Throws FileError if writing fails.
 TensorFileSums write_tensor_file(const std::filesystem::path& path, const TensorFileContents& contents,
                                  const FileCalls& calls = FileCalls::of_system());
 
@@ -78,9 +78,9 @@ struct StoredTensor {
 /// A tensor file that is open for reading. Only the header is in memory. An owner.
 ///
 /// Errors: FileError if the file cannot be read, is no valid tensor file, or differs from what a call expects. Each
-/// byte must belong to the header or to exactly one tensor. A file that shrinks while it is open is noticed by the read
-/// that misses bytes; other changes in place are not noticed, but WholeFile makes none.
-/// Threads: const calls may run concurrently.
+/// byte must belong to the header or to exactly one tensor. If the file shrinks while it is open, the read that misses
+/// bytes throws. Other changes in place are not detected, but WholeFile makes none. Threads: const calls may run
+/// concurrently.
 class TensorFile {
  public:
   using Elements =

@@ -1,4 +1,4 @@
-// What a back end of collectives implements. Programs use communicator.h.
+// The interface that a back end of collectives implements. Programs use communicator.h.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -41,7 +41,7 @@ inline bool is_message(CallKind kind) { return kind == CallKind::send || kind ==
 
 enum class Elements : std::uint8_t { float32, int32 };
 
-/// What is called. A value.
+/// The kind and the arguments of a call. A value.
 struct Call {
   /// Rows and width of a tensor; of one block, where the call has blocks.
   struct Shape {
@@ -54,30 +54,30 @@ struct Call {
   bool out_of_place = false;  ///< an all_reduce from one tensor to another
   int peer = 0;               ///< the root; or the other member of a send or recv
   ShortList<Shape> shapes = {};
-  int priority = 0;  ///< as in CollectiveOptions; 0 where it orders ops only
+  int priority = 0;  ///< as in CollectiveOptions; 0 for kinds in which it only orders ops
   std::size_t part_bytes = 0;
   std::uint64_t number = 0;  ///< see Member::number()
   OpName name = {};
 
-  /// Whether another member's call is the same one; or the other end of it, for a send and a recv.
+  /// Whether another member's call is the same one or, for a send or recv, its other end.
   bool fits(const Call& other) const;
-  /// Whether an order other than that of the calls is asked for. If not, calls begin as they come.
+  /// Whether the call may begin in another order than that of the calls (see CollectiveOptions).
   bool scheduled() const { return priority != 0 || part_bytes != 0; }
   /// Whether there are two pieces: one that is read, and one that is written.
   bool has_two_ends() const {
     return kind == CallKind::all_gather || kind == CallKind::reduce_scatter || kind == CallKind::all_to_all ||
            kind == CallKind::exchange || out_of_place;
   }
-  /// Of all tensors.
+  /// The bytes of all tensors.
   std::size_t bytes() const;
   /// For errors: "all_reduce 'gradients' (sum of float32 3 x 4), call 17".
   std::string describe() const;
-  /// What a member that is missing was to call, where `rank` has made this call: a recv for a send, for example.
+  /// The call that a missing member should have made to match this call of `rank`, such as a recv for a send.
   std::string describe_for_others(int rank) const;
 };
 
-/// A tensor in the host's memory, or in that of a device: elements of 4 bytes, rows at a distance of `stride` bytes.
-/// What is only read is not written.
+/// A tensor in the host's memory, or in that of a device: elements of 4 bytes, rows at a distance of `stride` bytes. If
+/// a call only reads the tensor, nobody writes through this pointer.
 struct Piece {
   std::byte* data;
   Index rows, width, stride;
@@ -87,10 +87,10 @@ struct Piece {
 };
 using Pieces = ShortList<Piece>;
 
-/// What a part of a call works on.
+/// The operands of a member's part of a call.
 struct Operands {
-  /// One for each tensor; or from and to, where the call has both. If all members give none, the call moves nothing,
-  /// and ends when all of them have made the same call and no operand has failed.
+  /// One for each tensor; or `from` and `to`, where the call has both. If all members give none, the call moves no
+  /// data: it succeeds when all of them have made the same call and no operand has failed.
   Pieces pieces = {};
   std::string failure = {};        ///< not empty: an operand failed, there are no pieces, and all members must fail
   std::exception_ptr origin = {};  ///< of that failure
@@ -121,7 +121,7 @@ struct Exchange : Operands {
 };
 using ExchangePtr = std::unique_ptr<Exchange>;
 
-/// For how long calls of a member were under way. Threads: any.
+/// Measures how long calls of a member are under way. Threads: any.
 class CallClock : public std::enable_shared_from_this<CallClock> {
  public:
   /// A call is under way as long as the result exists.
@@ -137,13 +137,13 @@ class CallClock : public std::enable_shared_from_this<CallClock> {
   std::chrono::nanoseconds total_{0};
 };
 
-/// Who reports to the user why a group is broken: this member; another one (PeerError); or another one, which has
+/// Which member reports to the user why a group is broken: this one, another one (PeerError), or another one that has
 /// called abort() (AbortError).
 enum class ReportedBy : std::uint8_t { this_member, another, aborter };
 
 /// Why a group is broken, or why a call fails. A value.
 struct Breakage {
-  std::string why = {};  ///< empty: it is not
+  std::string why = {};  ///< empty: the group is not broken
   ReportedBy reported_by = ReportedBy::this_member;
   /// Nested in all errors, so that the engine knows that they have one cause.
   std::exception_ptr cause = why.empty() ? nullptr : std::make_exception_ptr(CommError(why));
@@ -155,16 +155,16 @@ struct Breakage {
   std::exception_ptr error_of_exchange() const;
 };
 
-/// The groups that the calls of a member of a NestedGroup consist of (mpi.h), and these calls.
+/// The groups to which a member of a NestedGroup (mpi.h) passes its calls, and these calls.
 struct Nested {
   Communicator inner;  ///< of the members of this process
   int processes;
   Index most_between;                      ///< most_elements() between processes
-  std::optional<Communicator> outer = {};  ///< of the first members of all processes; at these only
+  std::optional<Communicator> outer = {};  ///< of the first members of all processes; only set at these
 
   void all_reduce(std::span<const Tensor> tensors, Combine combine, const CollectiveOptions& options) const;
   void all_reduce(const IntTensor& tensor, Combine combine, const CollectiveOptions& options) const;
-  /// From one tensor to another.
+  /// Out of place.
   template <class T>
   void all_reduce(const TensorOf<T>& from, const TensorOf<T>& to, Combine combine,
                   const CollectiveOptions& options) const;
@@ -172,46 +172,47 @@ struct Nested {
   void broadcast(const IntTensor& tensor, int root, const CollectiveOptions& options) const;
 };
 
-/// Throws MisuseError if a call moves more elements at a time, unless it moves them in parts.
+/// Throws MisuseError if a call moves more than `most` elements at a time, unless it moves them in parts.
 void require_countable(CallKind kind, Index elements, std::size_t part_bytes, Index most);
 
 /// One member of a group. Threads: any, except for number().
 ///
-/// A member on the host gets whole parts, by take(). A member on a lane works in its device's memory, and gets a part
-/// in two steps: begin(), as soon as the work that its operands depend on is issued, and take(), with no pieces, when
+/// A member on the host gets its part of a call by take(). A member on a lane works in its device's memory and gets its
+/// part in two steps: begin() as soon as the work that writes the operands is issued, and take(), without pieces, when
 /// that work is done.
 class Member {
  public:
   virtual ~Member() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// The same address for all members of a group that are in this process; other groups have other ones. A back end
-  /// with several members in a process overrides it.
+  /// An address that identifies the group: equal for all of its members in this process. A back end with several
+  /// members in a process overrides it.
   virtual const void* group() const { return this; }
-  /// Null, unless the member's calls are those of other groups: then there is no take().
+  /// Null, unless the member passes its calls on to other groups; then take() is not called.
   virtual const Nested* nested() const { return nullptr; }
   /// Takes over a part of a call, inside an op; parts may come in any order of numbers. Must not block, and calls
   /// its `done` in any case.
   virtual void take(ExchangePtr part) = 0;
   /// The most elements of each tensor, or block, that a call of this kind moves at a time.
   virtual Index most_elements(CallKind kind [[maybe_unused]]) const { return std::numeric_limits<Index>::max(); }
-  /// The member of another group, with the same ranks, that combines the maxima of floats, for a back end that would
-  /// lose a NaN; null: this one does.
+  /// For a back end whose maximum of floats loses a NaN: the member of another group, with the same ranks, that
+  /// computes these maxima. Null: this one does.
   virtual const std::shared_ptr<Member>* of_maxima() const { return nullptr; }
   /// Whether begin() comes before take(), for calls of this kind.
   virtual bool on_lane(CallKind kind [[maybe_unused]]) const { return false; }
-  /// Called inside an op of the device's ordered lane. Work that is issued behind the lane's present end may use the
-  /// pieces until the `done` of this call is called. Must not block or throw. If that op has failed without calling
-  /// it, take() comes with a failure.
+  /// Called inside an op of the device's ordered lane. Work that is issued after the lane's present work may use the
+  /// pieces until the `done` of this call is called. Must not block or throw. If that op fails before it calls begin(),
+  /// take() is called with a failure.
   virtual void begin(Call call [[maybe_unused]], Operands operands [[maybe_unused]], Lane& lane [[maybe_unused]]) {}
-  /// See Communicator. By a part of a call of CallKind::exchange: from one row of numbers, two elements each, to a row
-  /// for each member.
+  /// See Communicator. By default it is a call of CallKind::exchange, from one row of numbers (two elements each) to
+  /// one row for each member.
   virtual std::vector<std::int64_t> exchange(std::span<const std::int64_t> numbers);
   /// Breaks the group, unless it is broken. In other processes, its errors are PeerErrors: this member reports.
   virtual void break_up(const Breakage& why) = 0;
   using Heard = std::function<void(const Breakage& why)>;
-  /// For a group that is built on this one: `heard` is called, once, before calls fail because this group is broken. It
-  /// must not call this group or block. One for each member; back ends that nothing is built on need none.
+  /// For a group that is built on this one: `heard` is called once, before calls fail because this group is broken. It
+  /// must not call this group or block. Each member has at most one. A back end on which no group is built need not
+  /// override this.
   virtual void on_break(Heard heard [[maybe_unused]]) {}
   /// This member makes no further calls; calls of other members that wait for one fail.
   virtual void leave() = 0;
@@ -219,7 +220,7 @@ class Member {
   /// Numbers the next call: collectives are counted from 0, sends and receives from 0 for each peer.
   /// take() follows each number, unless the next call is not_made().
   virtual std::uint64_t number(CallKind kind, int peer);
-  /// The last call of the kind was not pushed: its number is that of the next one.
+  /// The last call of the kind was not pushed, so the next one gets its number.
   virtual void not_made(CallKind kind, int peer) noexcept;
 
   /// See Communicator::time_calls(). Null before it.

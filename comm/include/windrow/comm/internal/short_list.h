@@ -14,7 +14,7 @@
 
 namespace windrow::comm {
 
-/// Up to `few` elements lie inside of it, more of them in a vector. A moved one is empty.
+/// Up to `few` elements lie inside the list; more lie in a vector. A list that was moved from is empty.
 template <class T, std::size_t few = 2>
 class ShortList {
   static_assert(std::is_nothrow_move_constructible_v<T>);

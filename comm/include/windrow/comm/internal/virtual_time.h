@@ -1,4 +1,4 @@
-// Virtual time: an engine whose ops take time that nobody waits for. simulated.h adds a network.
+// Virtual time: an engine whose ops take simulated time, for which no thread waits. simulated.h adds a network.
 //
 //   windrow::VirtualClock clock;
 //   windrow::VirtualLane gpu(clock);
@@ -6,11 +6,11 @@
 //   clock.run();
 //
 // Contract
-//   Order    The engine has policy serial, so whatever is ready has run when a call returns. run() advances the time
-//            only then, so ops begin at the virtual time at which the last op that they wait for has ended. The same
-//            calls give the same times. A wait for an op that takes virtual time would not end before run().
-//   End      When the clock ends, all that is pending happens at once, in any order. What pending ops use must live
-//            until then.
+//   Order    The engine has policy serial, so all ready ops have run when a call returns. run() advances the time only
+//            then, so an op begins at the virtual time at which the last op that it waits for has ended. The same calls
+//            give the same times. A wait for an op that takes virtual time would not end before run().
+//   End      When the clock ends, all pending events happen at once, in any order. Objects that pending ops use must
+//            live until then.
 //   Threads  All members, and all ops of the engine, on one thread.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
@@ -25,7 +25,7 @@
 
 namespace windrow {
 
-/// An owner of its engine. Discrete events: things that happen at a time.
+/// A queue of discrete events, each with its time. An owner of its engine.
 class VirtualClock {
  public:
   using Time = std::chrono::nanoseconds;
@@ -41,16 +41,16 @@ class VirtualClock {
   Time now() const { return now_; }
   /// Calls the event at that time; now, if it has passed.
   void at(Time time, Phase phase, Function<void()> event);
-  /// Lets time pass until nothing happens any more. Throws Error if ops are left that nothing ends, and what an event
-  /// and Engine::wait_all() throw.
+  /// Lets time pass until no event is left. Throws Error if there are ops that no event ends. Throws what an event and
+  /// Engine::wait_all() throw.
   void run();
-  /// The same, but returns as soon as `enough` returns true; it is called whenever time is about to pass. Pending ops
-  /// continue in the next run.
+  /// The same, but returns as soon as `enough` returns true; `enough` is called each time before time passes. Pending
+  /// ops continue in the next run.
   void run_until(const std::function<bool()>& enough);
-  /// Ends the clock early: before what pending ops use ends, such as after an exception. Later events happen at once.
-  /// Failures of ops that nobody waited for are not reported.
+  /// Ends the clock early, such as after an exception: call it before the objects that pending ops use are destroyed.
+  /// Later events happen at once. Failures of ops that nobody waited for are not reported.
   void end();
-  /// Calls `last` first when the clock ends: for those that hold an OnComplete elsewhere than in an event. Must not
+  /// Calls `last` first when the clock ends, for code that holds an OnComplete elsewhere than in an event. Must not
   /// throw.
   void at_end(Function<void()> last) { last_.push_back(std::move(last)); }
 
@@ -58,7 +58,7 @@ class VirtualClock {
   struct Event {
     Time time;
     Phase phase;
-    std::uint64_t number;  // of equal ones, the first comes first
+    std::uint64_t number;  // of events at the same time and phase, the lowest comes first
     Function<void()> happens;
   };
   static bool later(const Event& a, const Event& b);

@@ -44,7 +44,7 @@ struct PlannedBuffer {
 };
 
 /// Permission for a step: the result may begin where the operand begins if this step is the last to use the operand and
-/// the first to use the result. The step must compute right if they overlap so.
+/// the first to use the result. The step must give the right result if they overlap in this way.
 struct InPlace {
   std::uint32_t operand, result;
 };
@@ -86,8 +86,8 @@ struct MemoryPlan {
 /// Plans the memory of a program. Takes time and memory that grow with the square of the number of buffers and steps.
 /// Throws OutOfMemory if sizes overflow.
 ///
-/// Preconditions: numbers name buffers of the program; what is not held before the program is written by an earlier
-/// step than those that read it; and InPlace is for buffers that the step reads and writes.
+/// Preconditions: numbers name buffers of the program. A buffer that is not held before the program is written by a
+/// step before those that read it. InPlace names buffers that the step reads and writes.
 MemoryPlan plan_memory(const MemoryProgram& program);
 
 }  // namespace windrow

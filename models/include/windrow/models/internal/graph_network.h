@@ -25,9 +25,9 @@ struct LabelledGraph {
 class GraphScore {
  public:
   virtual ~GraphScore() = default;
-  /// Asks a minibatch that runs over these graphs for what the score needs, so that the device computes it before
-  /// minibatches that are started later. Returns a function that waits for this, and adds it; the score and the graphs
-  /// must outlive it.
+  /// Requests the values that the score needs from a minibatch over these graphs, so that the device computes them
+  /// before minibatches that start later. Returns a function that waits for the values and adds them; the score and the
+  /// graphs must outlive it.
   virtual std::function<void()> pending(const Minibatch&, std::vector<const LabelledGraph*>) {
     return [] {};
   }
@@ -48,11 +48,11 @@ class GraphNetwork final : public Network {
     struct Input {
       GraphData graph;
       std::vector<std::int32_t> parts = {};  ///< vertices with labels
-      /// What the parts stand for. Called if they are asked for, since phrases of phrases are long together.
+      /// The texts of the parts. Called only if they are wanted, because nested phrases are long in total.
       std::function<std::vector<std::string>()> texts_of_parts = {};
       std::optional<std::int32_t> whole = {};  ///< the vertex whose label is the input's
     };
-    std::vector<std::string> labels;  ///< those without a name are never answers
+    std::vector<std::string> labels;  ///< labels without a name are never predicted
     /// Throws DataError. `name` says which input the line is.
     std::function<Input(const std::string& line, const std::string& name)> read;
     /// The number of the label of each vertex of a minibatch. Null: the one with the highest logit.
@@ -71,7 +71,7 @@ class GraphNetwork final : public Network {
 
   std::vector<LabelledGraph> training, validation;  ///< training set and validation set, by sample number
   std::optional<Texts> texts = {};                  ///< none if the model labels no texts
-  /// predict() of models that write, or score texts.
+  /// predict() of models that write or score texts.
   using Write = std::function<std::vector<Prediction>(std::span<const std::string> lines, const PredictOptions&)>;
   Write write = {};
   /// sample_texts() of language models.

@@ -1,6 +1,6 @@
 // Classifiers of images at the level of operators: a perceptron, and a convolutional network. Their structure does not
 // depend on the sample, so they need no vertex function: a Tape differentiates them, and a Static replays them. Each is
-// a vertex function, too, for programs (windrow/training/program.h).
+// also available as a vertex function, for programs (windrow/training/program.h).
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -15,7 +15,7 @@ namespace windrow {
 /// Applies an operator to tensors: as Tape::apply does in training, and as windrow::apply does otherwise.
 using ApplyOperator = std::function<Tensor(const Operator& op, const Operands& operands)>;
 
-/// A value; refers to its parameters by their tensors, so the set must exist longer.
+/// A value. Refers to its parameters by their tensors, so the set must outlive it.
 struct ImageClassifier {
   std::vector<Parameter> parameters;
   /// The scores of the classes, n x classes, from n x (channels * height * width) pixels.
@@ -36,8 +36,8 @@ struct ConvolutionalSizes {
   Index height, width;  ///< of the images, which have one channel; each at least 16
   Index filters, more_filters, hidden, classes;
 };
-/// Two convolutions of 5 x 5, each followed by a maximum over 2 x 2 and relu, a hidden layer with relu, and the scores
-/// (after LeCun et al. 1998; the sizes of Caffe's and SINGA's examples are 20, 50 and 500). Adds its parameters to the
+/// Two convolutions of 5 x 5, each followed by a maximum over 2 x 2 and relu, a hidden layer with relu, and the scores.
+/// After LeCun et al. 1998; the sizes of Caffe's and SINGA's examples are 20, 50 and 500. Adds its parameters to the
 /// set. Throws MisuseError if their names are taken, and for images that are too small.
 ImageClassifier make_convolutional(Parameters& parameters, ConvolutionalSizes sizes);
 

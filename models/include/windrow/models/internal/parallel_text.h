@@ -32,9 +32,9 @@ struct NamedText {
 };
 
 /// Reads line n of both texts as a pair, for all n. Words are separated by blanks; byte order marks are ignored, and so
-/// are pairs of two blank lines. A pair of which one line is blank, as published text has some, is left out; `blank`,
-/// if not null, gets their number. Throws DataError if a text cannot be read, if the texts have different numbers of
-/// lines, if there is no sentence, and for a line that is not UTF-8, and one that is too long.
+/// are pairs of two blank lines. Pairs with one blank line, which occur in published text, are left out; `blank`, if
+/// not null, gets their number. Throws DataError if a text cannot be read, if the texts have different numbers of
+/// lines, if there is no sentence, and for a line that is not UTF-8 or too long.
 std::vector<SentencePair> read_parallel_text(NamedText source, NamedText target, std::size_t* blank = nullptr);
 /// The same from files, which may be compressed (.gz). Throws DataError also if one is not a regular file or cannot be
 /// opened.
@@ -45,7 +45,7 @@ struct ParallelFiles {
   std::filesystem::path source, target;
 };
 
-/// Languages as names of files end in them, such as "de"; empty for one that is not given.
+/// Languages, as the endings of file names, such as "de"; empty for one that is not given.
 struct LanguagePair {
   std::string source = {}, target = {};
 };
@@ -53,7 +53,7 @@ struct LanguagePair {
 /// The two files of a folder that are called `part` with a language as extension, such as train.de and train.en, which
 /// may be compressed (train.de.gz). If the folder has none, `part` may also be a path, as shells complete it. If no
 /// language is given, the source is the first one in alphabetical order. Throws DataError if there are not two such
-/// files, unless both languages are given; if there is none of a language that is given; and for one language twice.
+/// files and not both languages are given, if a given language has no file, and for one language twice.
 ParallelFiles find_parallel_text(const std::filesystem::path& folder, const std::string& part,
                                  const LanguagePair& languages = {});
 
@@ -124,7 +124,7 @@ class Bleu {
   /// The share of the translations' n-grams that occur in their references, from 0 to 1, for n = 1, 2, ...; smoothed as
   /// described. An n-gram counts at most as often as it occurs in the reference.
   std::array<double, orders> precisions() const;
-  /// The factor by which the score is lower because the translations are shorter than the references.
+  /// The factor that lowers the score if the translations are shorter than the references.
   double brevity_penalty() const;
 
  private:

@@ -34,9 +34,9 @@ struct TaggerSizes {
   Index layers = 1;
   Index characters = 0;  ///< 0: words are not read by characters; rare words share one number
   Index character_embedding = 64, character_hidden = 128;
-  DropoutRates dropout = {};  ///< of words, and of what each layer and the classifier read from below
+  DropoutRates dropout = {};  ///< of words, and of the inputs of each layer and of the classifier
   bool crf = false;           ///< whether the loss is that of a conditional random field over the tags of a sentence
-  Index no_answers = 0;       ///< so many tags, the first ones, are never answers
+  Index no_answers = 0;       ///< this many tags, the first ones, are never predicted
 };
 
 /// A sentence as numbers. A value.
@@ -69,10 +69,10 @@ class Tagger {
   /// The tag of each vertex of a minibatch: of tag vertices, the one with the highest score, or the one in the best
   /// sequence of the sentence; of other vertices, any number. Waits.
   std::vector<std::int32_t> tags(const Minibatch& minibatch) const;
-  /// Asks the minibatch for them, and returns what waits; see GraphScore::pending().
+  /// Requests the tags from the minibatch, and returns a function that waits for them; see GraphScore::pending().
   std::function<std::vector<std::int32_t>()> pending_tags(const Minibatch& minibatch) const;
 
-  /// The kind of the first vertex that has a tag; those of all words follow each other.
+  /// The kind of the first vertex that has a tag; the vertices of all words follow each other.
   std::size_t tag_kind() const { return tag(); }
 
   /// Floating point operations of the forward products of a sentence: those of its LSTMs, and 4 h tags per word (h:
@@ -113,7 +113,7 @@ class Tagger {
   }
   void tell(auto& v) const { v.loss(softmax_cross_entropy(emissions(v), v.pull_index("label"))); }
 
-  /// The scores of answers.
+  /// The scores of tags that may be predicted.
   auto answerable(auto& v, const auto& logits) const {
     if (sizes_.no_answers == 0) return logits;
     return concat(v.constant(sizes_.no_answers, -1e30f), slice(logits, sizes_.no_answers, sizes_.tags));

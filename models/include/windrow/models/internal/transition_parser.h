@@ -1,4 +1,4 @@
-// What a DependencyParser is made of: a transition system, and the network that scores its transitions.
+// The parts of a DependencyParser: a transition system, and the network that scores its transitions.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 

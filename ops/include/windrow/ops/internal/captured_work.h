@@ -8,7 +8,7 @@
 namespace windrow {
 
 /// Work of a lane, such as a CUDA graph. Kernels and copies in it have the addresses that they had when they were
-/// captured. It may end while the lane still computes it. Threads: one at a time.
+/// captured. It may be destroyed while the lane still runs it. Threads: one at a time.
 class CapturedWork {
  public:
   virtual ~CapturedWork() = default;
@@ -16,7 +16,7 @@ class CapturedWork {
   virtual void issue() = 0;
 };
 
-/// What a Lane may also be.
+/// A second interface that a Lane may implement.
 class CapturingLane {
  public:
   /// In an op of the lane: captures what `work` issues on the lane, instead of issuing it. Null if there is no memory

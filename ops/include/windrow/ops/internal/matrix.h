@@ -35,8 +35,9 @@ struct Matrix {
 };
 
 /// The stride, in elements, of rows of this width on the host. Rows at a distance of a large power of two bytes would
-/// map to the same few cache sets, which slows products by up to half; one more cache line per row spreads them.
-/// Without it, `windrow-perf train --model tree-lstm --data DIR` loses about a sixth of its throughput.
+/// map to the same few cache sets, which slows products by up to half. So rows of a multiple of 64 elements get one
+/// more cache line. Without it, `windrow-perf train --model tree-lstm --data DIR` loses about a sixth of its
+/// throughput.
 constexpr Index row_stride(Index width) {
   constexpr Index line = 16;  // elements
   return width > 0 && width % 64 == 0 ? width + line : width;

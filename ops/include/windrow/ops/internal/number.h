@@ -1,4 +1,4 @@
-// Numbers that users give: attributes and constants are doubles, but kernels compute with floats.
+// Checks numbers that users pass: attributes and constants are doubles, but kernels compute with floats.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -14,13 +14,13 @@ std::string shortest_text(double value);
 std::string shortest_text(float value);
 
 inline bool is_float(double x) { return std::abs(x) <= static_cast<double>(std::numeric_limits<float>::max()); }
-/// Does not become 0 either.
+/// Whether it is positive also as a float, and not rounded to 0.
 inline bool is_positive_float(double x) {
   return is_float(x) && x >= static_cast<double>(std::numeric_limits<float>::min());
 }
 
-/// The value. Throws MisuseError "WHAT 1e+39; expected a number that a float holds". NaN and infinities may be meant;
-/// finite numbers that become infinite are not.
+/// The value. Throws MisuseError "WHAT 1e+39; expected a number that a float holds". Accepts NaN and infinities,
+/// because these may be intended, but no finite numbers that become infinite.
 double held_by_float(std::string_view what, double value);
 
 }  // namespace windrow

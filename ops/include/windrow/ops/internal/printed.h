@@ -1,4 +1,4 @@
-// What programs are made of that print_source() prints: static.h.
+// Building blocks of the programs that print_source() prints: static.h.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 

@@ -24,7 +24,7 @@ struct RowSegments {
 };
 
 /// `row_of` contains, for each row of the matrix, `each` rows of the table that it belongs to; a negative number for
-/// none. A row of the matrix may occur several times in a segment, then. Takes time proportional to the number of rows,
+/// none. So a row of the matrix may occur several times in a segment. Takes time proportional to the number of rows,
 /// independent of the size of the table (radix sort). Throws std::bad_alloc.
 RowSegments row_segments(std::span<const std::int32_t> row_of, std::size_t each = 1);
 

@@ -1,8 +1,8 @@
 // Sums of many rows, whose error does not grow with their number.
 //
-// A float that has become large loses more of each addend than a small one does: the sum of four million equal floats
-// is off by a thousandth if they are added one after the other. So more than a few rows are added up in blocks, in
-// float, and the sums of blocks in double. The blocks depend on the number of rows alone.
+// The larger a float sum is, the more of each addend is lost: the sum of four million equal floats is off by a
+// thousandth if they are added one after the other. So sums of many rows add up blocks in float, and the sums of the
+// blocks in double. The blocks depend on the number of rows alone.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -14,10 +14,10 @@
 
 namespace windrow {
 
-/// The rows of a block. No more rows than these are added one after the other to what is there.
+/// The rows of a block. At most this many rows are added one after the other to a float sum.
 inline constexpr Index rows_of_block = 64;
 
-/// add_blocks() of more rows than a block has. Apart, so that callers inline what few rows need.
+/// add_blocks() for more rows than a block has. A separate function, so that callers inline only the code for few rows.
 template <class Add>
 [[gnu::noinline]] void add_many_blocks(float* to, Index width, Index count, Add add) {
   constexpr Index strip = 1024;  // of each row, a page: shorter ones are read more slowly
@@ -51,14 +51,14 @@ void add_rows(float* to, Index width, Index count, Add add) {
   });
 }
 
-/// Adds `count` matrices to `to`, each of which is added by a function that adds to a whole matrix:
+/// Adds `count` matrices to `to`, by a function that adds one to a whole matrix:
 ///
 ///   windrow::MatrixSum sum(out, images);
 ///   for (Index i = 0; i < images; ++i) add_product(i, sum.next());
 ///   sum.finish();
 ///
-/// Up to `of_block` matrices are added one after the other to what is there. With more, allocates three times the
-/// memory of `to`.
+/// Up to `of_block` matrices are added to `to` one after the other. With more, allocates three times the memory of
+/// `to`.
 class MatrixSum {
  public:
   MatrixSum(Matrix<float> to, Index count, Index of_block = rows_of_block) : to_(to), of_block_(of_block) {

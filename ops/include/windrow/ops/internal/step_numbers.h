@@ -1,4 +1,4 @@
-// The numbers that a step of an optimiser depends on, as a tensor holds them: so a captured step uses those of today.
+// The numbers that a step of an optimiser depends on. A tensor holds them, so a captured step uses the current ones.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -15,7 +15,7 @@ struct StepNumbers {
   /// The gradient is multiplied by this first. With 0 the step changes nothing, whatever the gradient is.
   float scale = 1;
   float most = std::numeric_limits<float>::infinity();  ///< elements of the scaled gradient are clipped to +-most
-  /// Of limit_norm: the largest norm of all gradients together, after scaling.
+  /// For limit_norm: the largest norm of all gradients together, after scaling.
   float most_norm = std::numeric_limits<float>::infinity();
   float penalty = 0;  ///< penalty * value is added to the clipped gradient: the gradient of an L2 term
   float decay = 0;    ///< the value is multiplied by 1 - rate * decay before the step (Loshchilov and Hutter 2019)
@@ -24,7 +24,7 @@ struct StepNumbers {
   float epsilon = 0;
   /// The scaled gradient is multiplied by this, too: 1, unless limit_norm needs a factor that no float holds.
   float scale_again = 1;
-  float first_tail = 0, second_tail = 0;  ///< what rounding took from coefficients: those meant are first + first_tail
+  float first_tail = 0, second_tail = 0;  ///< parts that rounding removed: the exact one is first + first_tail
 
   static constexpr Index count = 14;
 

@@ -13,7 +13,7 @@
 
 namespace windrow {
 
-/// The system calls of those who read and write files. The callers handle EINTR and short results.
+/// The system calls that read and write files. The callers handle EINTR and short results.
 ///
 /// Errors: each call returns what its POSIX namesake returns: -1 and a value of errno if it fails.
 /// Threads: calls may run on any thread.

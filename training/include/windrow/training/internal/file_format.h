@@ -1,4 +1,4 @@
-// What a file looks like, for errors about files that are not what they should be.
+// Guesses the format of a file, for errors about files of an unexpected format.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -6,7 +6,7 @@
 
 namespace windrow {
 
-/// A format that a file has by its first bytes. A value; the texts live as long as the program.
+/// A format that the first bytes of a file suggest. A value; the texts live as long as the program.
 struct FileFormat {
   std::string_view name;    ///< "a zip archive"; empty if the format is not known
   std::string_view writer;  ///< ", as torch.save and numpy.savez write", or empty

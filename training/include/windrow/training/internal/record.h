@@ -88,8 +88,8 @@ class Record {
   /// values. Throws FileError for anything else, such as null, true, a name that occurs twice, or text that is not
   /// UTF-8. Errors start with `place`, also those of calls on the result.
   static Record parse(std::string_view json, const std::string& place);
-  /// As JSON, in the order of the names. Equal records give equal texts. Throws MisuseError for what
-  /// parse() would refuse: a text or a name that is not UTF-8, or more levels or values.
+  /// As JSON, in the order of the names. Equal records give equal texts. Throws MisuseError for contents that parse()
+  /// would refuse: a text or a name that is not UTF-8, or too many levels or values.
   std::string json(JsonStyle style = JsonStyle::indented) const;
 
   /// Adds or replaces a value. Returns this record.

@@ -1,10 +1,10 @@
-// Data-parallel steps in virtual time: what a training on many devices costs, and what limits it.
+// Data-parallel steps in virtual time: how long training takes on many devices, and what limits it.
 //
 //   const SimulatedStep step = simulate({.layers = layers, .devices = 1024, .network = {.bandwidth = 25e9}});
 //
-// The engine, the buckets, parts and priorities of DataParallel, and the queue of collectives are the real ones. Only
-// devices and the network are simulated (windrow/comm/simulated.h): ops take time instead of computing. docs/scaling.md
-// describes the model, and what it leaves out.
+// Only devices and the network are simulated (windrow/comm/simulated.h): ops take virtual time instead of computing.
+// The engine, the buckets, parts and priorities of DataParallel, and the queue of collectives are the real ones.
+// docs/scaling.md describes the model, and what it leaves out.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 
@@ -18,7 +18,7 @@
 
 namespace windrow {
 
-/// What one device does for a layer in each step, from its input to its output. A value.
+/// The work of one device for a layer in each step. A value.
 struct SimulatedLayer {
   std::size_t bytes = 0;  ///< of its parameters, and so of their gradient; a multiple of 4
   VirtualClock::Time forward{0}, backward{0}, update{0};
@@ -29,9 +29,9 @@ struct SimulationOptions {
   int devices = 1;                          ///< devices x layers x steps: at most 1,000,000
   NetworkModel network = {};                ///< bandwidth above 0, times not below 0
   DataParallelOptions parallel = {};        ///< without compression; all steps together: at most 10,000,000 parts
-  /// If not, a step waits for all gradients before their sums begin, and for all sums before the updates.
+  /// If false, a step waits for all gradients before their sums begin, and for all sums before the updates.
   bool overlap = true;
-  /// Each op takes its time times a random factor from 1 - jitter to 1 + jitter; less than 1.
+  /// The time of each op is multiplied by a random factor from 1 - jitter to 1 + jitter. Less than 1.
   double jitter = 0;
   std::uint64_t seed = 1;
   int steps = 3;  ///< at least 2. The first one fills the pipeline and does not count
@@ -42,7 +42,7 @@ struct SimulatedStep {
   using Time = VirtualClock::Time;
   Time step{0};         ///< from one end of the backward pass, of the slowest device, to the next
   Time computation{0};  ///< the same with a network that takes no time; with jitter, devices wait for each other
-  Time device{0};       ///< a device alone: the mean time of what the ops of one take
+  Time device{0};       ///< the time of the ops of a device that is alone; a mean over devices
   Time network{0};      ///< while at least one part is under way
   Time transfer{0};     ///< of bytes; the rest of `network` is gaps and latencies
   std::uint64_t calls = 0, parts = 0;
@@ -50,9 +50,10 @@ struct SimulatedStep {
 
   /// The share of the network's time during which devices compute; 1 without communication.
   double hidden() const;
-  /// The speed-up over one device, divided by the number of devices, where each device has its own samples.
+  /// The speed-up over one device, divided by the number of devices, if each device has its own samples.
   double efficiency() const { return static_cast<double>(device.count()) / static_cast<double>(step.count()); }
-  /// What costs most: "computation" if the efficiency is 0.9 or more, otherwise "stragglers", "bandwidth" or "latency".
+  /// The largest cost: "computation" if the efficiency is 0.9 or more, otherwise "stragglers", "bandwidth" or
+  /// "latency".
   std::string limit() const;
 };
 

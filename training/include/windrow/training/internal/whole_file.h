@@ -22,7 +22,7 @@ namespace windrow {
 
 class OpenFile;
 
-/// A new file beside `path` that takes its place in commit(). An owner.
+/// A new file in the folder of `path`; commit() puts it in the place of `path`. An owner.
 ///
 /// The permissions of an existing file are kept; those of a new one are 0666 less the umask. A symbolic link to a
 /// regular file is kept, and its target is replaced. The new file is called PATH.PID-N.new. A process that is killed
