@@ -86,8 +86,9 @@ std::vector<float> Epochs::gradient(NodeId input, std::source_location from) con
   return sum;
 }
 
-/// Backward passes read the current values of parameters, so these must be the values that the epochs used. What is
-/// frozen decides which gradients a minibatch has, and epochs that are computed again are planned again.
+/// Backward passes read the current values of parameters, so these must be the values that the epochs used. Parameters
+/// must not have been frozen or unfrozen either: this changes which gradients a minibatch has, and recomputed epochs
+/// are planned again.
 void Epochs::require_unchanged(const Times& losses, std::source_location from) {
   std::set<std::int32_t> parameters;
   for (const Epoch& epoch : epochs_) {

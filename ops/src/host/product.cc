@@ -59,12 +59,12 @@ void set_zero(const Matrix<float>& out) {
 
 /// How a long sum is cut.
 struct SumCut {
-  Index terms;     // the most of one product
-  Index products;  // the most that are added one after the other
+  Index terms;     // the most terms of one product
+  Index products;  // the most products that are added one after the other
 };
 
-/// oneDNN adds the sums of a few hundred terms one after the other to the result, but each term by itself if the result
-/// is one row or column to which it adds the rows of a matrix.
+/// oneDNN usually adds sums of a few hundred terms to the result. But if the result is one row or column to which it
+/// adds the rows of a matrix, it adds each term by itself.
 SumCut sum_cut_of(const Product& p) {
   const bool adds_rows =
       (p.out.rows == 1 && p.y.as == Factor::As::it_is) || (p.out.width == 1 && p.x.as == Factor::As::transposed);
