@@ -26,7 +26,7 @@ std::string label(const CapturedOp& op) {
   return in_quotes(std::string(op.info->name) + "\n" + at.file_name() + ":" + std::to_string(at.line()));
 }
 
-/// Prints the variables. Returns the number of each gate's variable: numbers tell variables apart, since several may
+/// Prints the variables. Returns the number of each gate's variable: numbers distinguish variables, since several may
 /// have the same name.
 std::vector<int> print_variables(const GraphPlan& plan, std::ostringstream& out) {
   std::vector<int> var_of_gate;

@@ -38,7 +38,7 @@ struct Versions {
   class Var;
   class Access;
 
-  /// How many threads may be inside a join at a time.
+  /// How many threads may join at the same time.
   enum class Joiners { one, many };
 
   /// The word of a version. A count n is stored as 2n + 1, a list as the address of its top access.
@@ -153,7 +153,7 @@ struct Versions {
   }
 
   /// Inserts one more access into the `kept` canonical ones that begin at `first`. It may lie in the memory behind
-  /// them. Insertion is fast because accesses are mostly few.
+  /// them. Insertion is fast because there are usually few accesses.
   [[gnu::always_inline]] static void insert(Access* first, std::size_t& kept, const Access& more) {
     const Access next = more;  // a copy, since the insertion may overwrite `more`
     std::size_t at = kept;
@@ -202,7 +202,7 @@ struct Versions {
       const Var* highest = nullptr;
       for (std::size_t i = 0; i < all; ++i) {
         const Access next = access_of(i);
-        if (&next.var() > highest) {  // the usual case: they come sorted
+        if (&next.var() > highest) {  // usually they are already sorted
           highest = &next.var();
           ::new (first + kept++) Access(next);
         } else {
@@ -217,9 +217,9 @@ struct Versions {
     op.pending.store(static_cast<std::int32_t>(kept) + 1, std::memory_order_relaxed);
   }
 
-  /// Prefetches the cache lines that the join of an op of one access will touch, and those of the variable that was
-  /// joined after this one the last time: programs run in loops, and other cores have written the lines as ops left.
-  /// To be called by the only thread that joins. `before` is the variable of the previous call, null at first.
+  /// Prefetches the cache lines that an op with one access needs to join `var`. Also prefetches those of the variable
+  /// that was joined after `var` last time, since programs run in loops. (Other cores wrote these lines as ops left.)
+  /// Called only while a single thread joins. `before` is the variable of the previous call, null at first.
   static void prefetch_for_join(Var& var, Var*& before) {
     prefetch_version(var);
     if (before != nullptr) before->set_next(var);
@@ -227,7 +227,7 @@ struct Versions {
     prefetch_version(var.next());
   }
 
-  /// A number that changes, modulo 2^32, with each access that joins the variable and is no read.
+  /// A number (modulo 2^32) that changes with each access other than a read that joins the variable.
   static std::uint32_t written(Var& var, Joiners joiners) {
     const auto held = hold(var, joiners);
     return var.tickets_ - (var.commuting_ ? 0 : static_cast<std::uint32_t>(var.reads_));
@@ -245,10 +245,10 @@ struct Versions {
     return *reinterpret_cast<Record*>(reinterpret_cast<std::byte*>(&access) - access.offset_);
   }
 
-  /// Calls f(op) for each op that cannot be granted before the access has left, as far as the versions show it now: the
-  /// ops that wait at the version that the access makes or, for a read that is granted, the one that waits for the last
-  /// of its version's reads. Others wait for these. No thread may join during the call. The op of the access must not
-  /// leave meanwhile: it waits, or it cannot be granted before one that does.
+  /// Calls f(op) for each op that the versions now show to be blocked directly by the access. These are the ops that
+  /// wait at the version that the access makes. For a granted read, it is the op that waits for the last read of its
+  /// version. Other blocked ops wait for these. No thread may join during the call. The op of the access must not leave
+  /// meanwhile: it waits, or cannot be granted before an op that waits.
   template <class F>
   static void for_each_behind(const Access& access, F&& f) {
     // acquire, here and below: sees the links that were written before the word.

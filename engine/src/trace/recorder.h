@@ -1,7 +1,7 @@
 // Records what an engine does while its trace is on, in one log for each thread.
 //
 // The recorder knows records and times, but no dependencies: what an op waited for is derived from the tickets of its
-// accesses when the trace is read (trace/graph.h). So ops that no core has seen may be recorded, too, one by one.
+// accesses when the trace is read (trace/graph.h). So single ops that were never in a core can be recorded, too.
 #pragma once
 
 #include <array>

@@ -33,7 +33,7 @@ concept TypedAccess = requires(const A& access, void (*add)(Access)) {
 template <TypedAccess A>
 using ArgumentOf = std::invoke_result_t<decltype(std::declval<const A&>().kept())&, OpContext&>;
 
-/// What a kind of access gives: const T& to read, else T&.
+/// The reference that a kind of access gives: const T& for a read, otherwise T&.
 template <class T, AccessKind kind>
 using Accessed = std::conditional_t<kind == AccessKind::read, const T, T>;
 
@@ -59,8 +59,8 @@ class ObjectAccess {
   Accessed<T, kind>* object_;
 };
 
-/// Access to objects that lie in a row, with a variable each. A view: it must not outlive the call that it is passed
-/// to.
+/// Access to contiguous objects, each with its own variable. A view: it must not outlive the call to which it is
+/// passed.
 template <class T, AccessKind kind>
 class RangeAccess {
  public:
