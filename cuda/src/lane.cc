@@ -298,7 +298,7 @@ void CudaLane::ask_marks(std::unique_lock<std::mutex>& lock) noexcept {
     lock.unlock();
     const int error = cuda_.query(first.event);
     lock.lock();
-    // Another thread has waited for the lane meanwhile; then the event may stand for something else.
+    // If another thread has waited for the lane meanwhile, the event may stand for another point.
     if (marks_.empty() || marks_.front().serial != first.serial) continue;
     if (error == not_ready) return;
     if (error != success) return drain();
@@ -358,7 +358,7 @@ CudaLane::Seen CudaLane::look() noexcept {
   while (!callbacks_.empty() && reached({this, callbacks_.begin()->first})) {
     due.insert(due.end(), callbacks_.extract(callbacks_.begin()));
   }
-  // What is kept for an op that is still being issued has no point yet.
+  // Objects that are kept for an op that is still being issued have no point yet.
   const bool open = !callbacks_.empty() && callbacks_.begin()->first <= recorded_;
   const std::uint64_t covered = marks_.empty() ? std::uint64_t{reached_} : marks_.back().serial;
   if (open && has_room() && recorded_ > covered) covering(recorded_);

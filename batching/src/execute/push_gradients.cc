@@ -219,7 +219,7 @@ Index Push::blocks_of(const TensorStep& part, Index flops) const {
 }
 
 /// Ops that may run concurrently write different columns of one tensor, under read accesses. They run between an op
-/// that overwrites the tensor and an op that mutates it. Each has a variable of its own, which the last op reads, so
+/// that overwrites the tensor and an op that mutates it. Each writes its own variable, which the last op reads, so
 /// failures reach the tensor.
 void Push::in_blocks(const std::vector<const TensorStep*>& parts, Index blocks) {
   const std::size_t number = parts.front()->step.out.number;

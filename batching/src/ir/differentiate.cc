@@ -192,9 +192,9 @@ class Differentiation {
 
   IndexField::Holds holds(std::size_t pull) const { return program_.function->index_pulls[pull].holds; }
 
-  /// The index pull for the gradient of a sum over edges (a copy of the row for each edge), or of copying a row to each
-  /// edge (a sum over the edges). The rules of the operators describe these as sums over arbitrary rows. Here the edges
-  /// of a vertex are contiguous, so the gradients are rowwise. None if the indices hold no such structure.
+  /// The index pull for a gradient: that of a sum over edges copies the row to each edge, and that of such a copy sums
+  /// over the edges. The rules of the operators describe these as sums over arbitrary rows. Here the edges of a vertex
+  /// are contiguous, so the gradients are rowwise. None if the indices hold no such structure.
   std::optional<std::size_t> other_way(const std::vector<std::size_t>& indices) const {
     using Holds = IndexField::Holds;
     if (indices.size() != 1) return std::nullopt;

@@ -121,7 +121,7 @@ void Epochs::require_unchanged(const Times& losses, std::source_location from) {
   }
 }
 
-/// By node: whether it is one of these nodes, or one of them depends on it.
+/// For each node: whether it is one of `nodes`, or one of them depends on it.
 std::vector<char> Epochs::needed_by(const Times& nodes) const {
   std::vector<char> needed(at(nodes_.size()), 0);
   for (const auto& [node, times] : nodes) needed[at(node)] = 1;

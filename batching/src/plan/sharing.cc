@@ -128,7 +128,7 @@ class Sharing {
       out.end = now;
       if (step.write == Write::overwrite) out.stays.push_back({step.out.column, step.out.width, now, never});
     });
-    // Children write all columns, also those that no step reads, in phases of their own before the levels above.
+    // Children write all columns, also those that no step reads, in separate phases before the levels above.
     for (std::size_t s = 0; s < reads_.size(); ++s) reads_[s].push_back({0, type_.states[s].width, 0, end_of_eager_});
   }
 

@@ -199,8 +199,8 @@ Index rows_of_parts(const Call& call) {
   return rows;
 }
 
-/// The number of floats that the workspace needs for copies of the parts; 0 if a kernel can take all parts as
-/// arguments.
+/// The number of floats that the workspace needs for copies of the parts (0 if a kernel can take all parts as
+/// arguments); and whether it also needs sums after these copies.
 Index copied(const Call& call) { return call.in.size() <= most_parts ? 0 : rows_of_parts(call) * call.in[0].width; }
 bool adds_up(const Call& call) { return call.indices[1].rows >= coarse; }
 

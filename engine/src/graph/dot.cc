@@ -63,7 +63,7 @@ std::string Graph::dot() const {
   static_cast<void>(state().core_there());  // throws if the engine, whose variables are named, is gone
   const std::shared_ptr<const GraphPlan> plan = state().plan_now();
   std::ostringstream out;
-  out.imbue(std::locale::classic());  // whatever locale the program has, numbers have no separators
+  out.imbue(std::locale::classic());  // numbers have no separators in any locale of the program
   out << "digraph " << in_quotes(state().name.text()) << " {\n  node [shape=box];\n";
   print_ops(*plan, print_variables(*plan, out), out);
   out << "}\n";

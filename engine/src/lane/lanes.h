@@ -47,7 +47,7 @@ class LaneState {
   /// Whether the ready op may go to the policy now; otherwise the lane keeps it, until release() returns it or `resume`
   /// gives it to the policy.
   bool admit(OpRecord& op) WINDROW_EXCLUDES(mutex_);
-  /// Records a point behind the work that the current op issued. Called while that op holds the lane.
+  /// Records a point after the work that the current op issued. Called while that op holds the lane.
   Point record() WINDROW_EXCLUDES(mutex_);
   /// The current op releases the lane. Returns the next op to run, if any. `room`: whether to wait for a point if too
   /// many are not reached.

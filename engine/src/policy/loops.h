@@ -51,7 +51,7 @@ class Loops {
   /// Runs the pieces one after the other.
   static void run_alone(const Running& op, const PieceLoop& loop);
 
-  /// Whether a loop has pieces that no thread has begun. Threads that fall asleep check this behind a fence; see
+  /// Whether a loop has pieces that no thread has begun. Threads that fall asleep check this after a fence; see
   /// ThreadPool::rouse.
   bool want_help() const { return open_count_.load(std::memory_order_seq_cst) > 0; }
   /// Helps in such a loop, if there still is one. If there is no memory it does nothing, which is also correct.

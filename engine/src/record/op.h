@@ -1,4 +1,4 @@
-// The records behind the interface: one for each pushed op, one for each variable.
+// The engine's records: one for each pushed op, one for each variable.
 #pragma once
 
 #include <algorithm>

@@ -43,7 +43,7 @@ class TraceRecorder {
   void start(const TraceOptions& options) WINDROW_EXCLUDES(mutex_);
   void stop() WINDROW_EXCLUDES(mutex_);
   bool on() const { return on_.load(std::memory_order_acquire); }
-  /// Of the last start.
+  /// The limit that was given at the last start.
   std::uint64_t max_ops() const { return max_ops_.load(std::memory_order_relaxed); }
   Recording read() const WINDROW_EXCLUDES(mutex_);
   void add(TraceCounter counter) WINDROW_EXCLUDES(mutex_);

@@ -2,8 +2,8 @@
 //
 // A runner makes a Plan (internal/plan.h) of a vertex function, which its back end lowers once. For each minibatch the
 // runner makes a Layout (internal/layout.h), and the lowered plan starts an Execution (internal/execution.h): an object
-// that pushes the ops of each stage. A device without a back end of its own has its plans interpreted, step by step,
-// through its kernel table. These headers are for back ends; programs need none of them.
+// that pushes the ops of each stage. For a device without its own back end, plans are interpreted step by step through
+// its kernel table. These headers are for back ends; programs need none of them.
 #pragma once
 #include "windrow/engine/internal/requirements.h"
 

@@ -53,9 +53,9 @@ class InputGraph {
   /// With Checks::none, the data must be valid: for programs that have checked their data themselves. Errors, also
   /// those of minibatches, mention `name`. Throws MisuseError for
   /// - invalid offsets;
-  /// - an unknown child, an unknown kind, a cycle, more children than the function's arity, an edge that lacks some of
-  ///   its children, or a child whose kind does not scatter a state that is gathered from it (the error names the
-  ///   vertex);
+  /// - an unknown child or kind, a cycle, more children than the function's arity, an edge that lacks some of its
+  ///   children, naming the vertex;
+  /// - a child whose kind does not scatter a state that is gathered from it, naming the vertex;
   /// - an input that is missing or has the wrong length, or an index that an operator does not accept;
   /// - a function with a state that is never scattered.
   InputGraph(const VertexFunction& function, const GraphData& data, std::string name = {}, Checks checks = Checks::all);

@@ -162,7 +162,7 @@ struct PromiseOf<void> : Promise {
 };
 
 void resume_all(LazyGraph& graph, const std::vector<std::coroutine_handle<>>& tasks, std::source_location from);
-/// Where a task stores the coroutine that is to be resumed after it.
+/// Where a task stores the coroutine to resume after it.
 std::coroutine_handle<>& next_of(LazyGraph& graph);
 
 }  // namespace lazy

@@ -173,7 +173,7 @@ class Parameters {
   bool frozen(const Parameter& parameter) const;
 
   const Device& device() const;
-  NonFinite non_finite() const;  ///< as ParametersOptions says
+  NonFinite non_finite() const;  ///< see ParametersOptions
   /// Counts a step of an optimiser other than sgd(). Pushes the ops that decide whether it is skipped; see NonFinite.
   NextStep next_step(std::source_location from = std::source_location::current());
   /// Pushes one step of gradient descent for each parameter that has a gradient: value -= rate * (gradient + decay *

@@ -17,10 +17,10 @@
 //
 // Several devices. A tensor moves between devices by get() and set(), or by a copy that an op issues: a kernel can
 // access only the memory of its own device. An op that uses a value of another device is issued when that value is
-// computed, and is skipped if that device has failed. Opening a device twice gives two Devices, each with memory of its
-// own. If a thread had used a CUDA device, issuing work does not change its selected device. But a thread that an
-// engine has started keeps the device of the op that it issued last (not with EngineOptions::on_thread_start). So a
-// host op that calls CUDA itself must select its device first.
+// computed, and is skipped if that device has failed. Opening a device twice gives two Devices with separate memory. If
+// a thread had used a CUDA device, issuing work does not change its selected device. But a thread that an engine has
+// started keeps the device of the op that it issued last (not with EngineOptions::on_thread_start). So a host op that
+// calls CUDA itself must select its device first.
 //
 // Errors. A device that fails, for example because a kernel used a wrong address, is lost for the process. Its
 // variables are poisoned with an error that names the kernels and copies in flight. Everything else continues.
@@ -99,11 +99,11 @@ struct StreamOptions {
   bool urgent = false;  ///< its work starts before that of other streams
   LaneOptions lane = {};
 };
-/// Adds another ordered lane of an open device. Throws MisuseError if this is no CUDA device.
+/// Adds another ordered lane of an open device. Throws MisuseError if `device` is not a CUDA device.
 LaneId add_stream(const Device& device, const StreamOptions& options);
 
-/// The cudaStream_t of a lane, for kernels of your own: see KernelCall::lane. Throws Error for a lane that is no
-/// CUDA stream.
+/// The cudaStream_t of a lane, for your own kernels: see KernelCall::lane. Throws Error for a lane that is not a CUDA
+/// stream.
 void* native_stream(Lane* lane);
 
 }  // namespace windrow::cuda

@@ -77,8 +77,8 @@ struct EngineOptions {
   /// or awaits its OnComplete or a lane's point. It does the same if the thread itself completes ops: it has called an
   /// OnComplete before, or belongs to a lane.
   std::chrono::nanoseconds push_patience = std::chrono::seconds(10);
-  /// Checks that ops access watched bytes only as declared; see Engine::watch. Ops run as with policy serial, whatever
-  /// `policy` is, and each op reads all watched bytes twice.
+  /// Checks that ops access watched bytes only as declared; see Engine::watch. Ops run as with policy serial regardless
+  /// of `policy`, and the engine reads all watched bytes twice for each op.
   bool check = false;
   /// How ops, and pieces of loops inside ops, treat denormal numbers on all threads. A thread of the program gets its
   /// own mode back when an op has returned. An op that sets the mode itself must restore it. Devices are not affected.

@@ -198,7 +198,7 @@ class ExpressionOperators {
   friend Result smoothed_cross_entropy(const Value& logits, const Indices& label, double epsilon) {
     return Types::apply(op::smoothed_cross_entropy, logits, {logits}, {label}, op::smoothed_by(epsilon));
   }
-  /// By how much the score of the label is less than `margin` above the largest other one; 0 where the label is -1.
+  /// The hinge loss max(0, margin + largest other score - score of the label); 0 where the label is -1.
   friend Result hinge(const Value& scores, const Indices& label, double margin) {
     return Types::apply(op::hinge, scores, {scores}, {label}, op::with_margin(margin));
   }
@@ -212,7 +212,7 @@ class ExpressionOperators {
   }
 };
 
-/// Declares the functions of a kind of expressions beside the class, so that a call with the namespace finds them, too.
+/// Declares the functions of a kind of expressions outside the class, so that a qualified call also finds them.
 #define WINDROW_DECLARE_OF_A_VALUE(T, name) T::Result name(const T::Value& x);
 #define WINDROW_DECLARE_OF_OPERANDS(T, name) T::Result name(const T::Input& x, const T::Input& y);
 #define WINDROW_DECLARE_OF_AN_INDEX(T, name) T::Result name(const T::Value& x, const T::Indices& index);

@@ -38,7 +38,7 @@ struct LazyWeightTypes {
 };
 
 /// A parameter, or a function of parameters. A handle. Operators throw MisuseError for operands that do not fit, for
-/// dropout, and for more than most_operations; see also lazy.h for those that take one beside an expression.
+/// dropout, and for more than most_operations; lazy.h has the operators that combine one with an expression.
 class LazyWeight : ExpressionOperators<LazyWeightTypes> {
  public:
   /// The most operations of one function, including those of its operands, which count each time they are used.

@@ -54,7 +54,8 @@ struct PackedLayout {
     Index count = 0, length = 0;
   };
   std::vector<Segments> segments;
-  /// By the bits of zero, and of each constant that a step fills values with: a row of it, as wide as the widest value.
+  /// For zero and each constant with which a step fills values: a row of it, as wide as the widest value. The key is
+  /// its bits.
   std::map<std::uint32_t, std::size_t> constants;
 
   /// Appends a gather. A row takes its sources in the order of `from`.

@@ -35,8 +35,8 @@ struct Place {
     arena,           ///< matrix `number` of the vertex type
     local,           ///< matrix `number` of those that only one segment uses, so it needs memory only in this segment
     pull,            ///< input `number`
-    state,           ///< link `number` of the children, as ChildSlots says
-    state_gradient,  ///< the gradient of link `number` of the children, as ChildSlots says
+    state,           ///< link `number` of the children, see ChildSlots
+    state_gradient,  ///< the gradient of link `number` of the children, see ChildSlots
     tensor,          ///< tensor `number` of the plan, which belongs to no vertex
     nowhere,         ///< zero, and not computed
   } in;
